@@ -1,0 +1,251 @@
+//! What happens in a run, in the order it happens, and the fold of it into one [`Reply`].
+//!
+//! In: events from a decoder (`decode/`) and from the orchestrator (`run`). Out: the `ProviderEvent`s of index.d.ts (the
+//! same names, serialised), and the reply an `AIMessage` is built from.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::message::{InvalidToolCall, ToolCall, Usage};
+
+/// One thing that happened. Serialised as `{"type": "text_delta", …}` with camelCase fields: that is the public
+/// `ProviderEvent`. Kinds that no decoder knows are kept as [`Event::Other`].
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum Event {
+    /// The provider's process (or request) is on its way. First event of every attempt.
+    Start {
+        /// Unique per run.
+        run_id: String,
+        /// The provider's id, `claude`.
+        provider: String,
+        /// Process id of the CLI.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pid: Option<u32>,
+        /// Which attempt this is, from 1.
+        attempt: u32,
+        /// How long it waited for a free place, in ms.
+        queued_ms: u64,
+    },
+    /// The provider told who it is (claude: `system/init`).
+    Session {
+        /// The provider's id of the session.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        session_id: Option<String>,
+        /// The model as the CLI names it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// The CLI's permission mode.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        permission_mode: Option<String>,
+        /// The CLI's version.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        version: Option<String>,
+    },
+    /// A piece of the answer's text, verbatim. The deltas of a message, joined, are the message.
+    TextDelta {
+        /// The message it belongs to.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message_id: Option<String>,
+        /// The piece; may be white space only.
+        text: String,
+    },
+    /// A piece of the model's reasoning.
+    ThinkingDelta {
+        /// The message it belongs to.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message_id: Option<String>,
+        /// The piece.
+        text: String,
+    },
+    /// One message of the model, whole, verbatim.
+    Message {
+        /// The API's id of it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        /// Its text.
+        content: String,
+    },
+    /// The model calls a tool (native, or found in its text).
+    ToolCall {
+        /// The call.
+        tool_call: ToolCall,
+    },
+    /// Text that looks like a tool call and can't be read as one.
+    InvalidToolCall {
+        /// What could be read of it.
+        invalid_tool_call: InvalidToolCall,
+    },
+    /// The CLI ran a tool of its own and this came back. A call with a result is not the caller's to run.
+    ToolResult {
+        /// The call it answers.
+        tool_call_id: String,
+        /// The result as text (content blocks as JSON).
+        content: String,
+        /// Whether the tool failed.
+        is_error: bool,
+    },
+    /// Tokens used so far, as the provider counts them.
+    Usage {
+        /// The figures.
+        usage: Usage,
+        /// Why the model stopped, in the provider's words (`end_turn`).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        raw_stop_reason: Option<String>,
+    },
+    /// The subscription's limits (claude: `rate_limit_event`).
+    RateLimit {
+        /// `allowed`, `allowed_warning` or `rejected`.
+        status: String,
+        /// When the limit ends, ms since the epoch.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        resets_at: Option<u64>,
+        /// `five_hour`, `seven_day`, …
+        #[serde(skip_serializing_if = "Option::is_none")]
+        limit_type: Option<String>,
+        /// Share used, 0 to 1.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        utilization: Option<f64>,
+    },
+    /// Somebody tries again: the CLI by itself, or this package.
+    Retry {
+        /// `cli` or `provider`.
+        by: &'static str,
+        /// Which further attempt, from 1.
+        attempt: u32,
+        /// How many there may be.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_attempts: Option<u32>,
+        /// How long it waits before, in ms.
+        delay_ms: u64,
+        /// Why.
+        reason: String,
+        /// HTTP status behind it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        http_status: Option<u16>,
+    },
+    /// Something the user should know that is no failure.
+    Warning {
+        /// Stable, upper case.
+        code: String,
+        /// For people.
+        message: String,
+    },
+    /// The provider says that (and why) it failed. Never content. The orchestrator turns it into a `ProviderError`.
+    #[serde(skip)]
+    Failure(Failure),
+    /// The provider's last word on the run (claude: `result`). Not sent to JavaScript; `Done` is.
+    #[serde(skip)]
+    Outcome(Box<Outcome>),
+    /// The run is over and succeeded. Last event.
+    Done {
+        /// The reply, whole.
+        reply: Box<Reply>,
+    },
+    /// A line of a kind no decoder knows, as it came.
+    Other {
+        /// Its `type` (and `subtype`, joined by `/`).
+        kind: String,
+        /// The JSON text of the line.
+        raw: Box<RawValue>,
+    },
+}
+
+/// What a provider says of its own failure, from error channels only.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Failure {
+    /// The provider's own machine-readable word (claude: `assistant.error`, `rate_limit`; gemini: `error.type`).
+    pub kind: Option<String>,
+    /// The reason in the provider's words.
+    pub message: String,
+    /// HTTP status of the API's answer.
+    pub http_status: Option<u16>,
+    /// Why the run ended, where the provider has a word for it (claude: `terminal_reason`).
+    pub terminal_reason: Option<String>,
+    /// When it may be tried again, ms since the epoch, if a structured field says so.
+    pub resets_at: Option<u64>,
+}
+
+/// The provider's last word: figures that only the end of a run knows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// `success`, `error_max_turns`, … (claude's `subtype`).
+    pub subtype: Option<String>,
+    /// The provider calls it a failure.
+    pub is_error: bool,
+    /// The answer as the provider sums it up.
+    pub text: Option<String>,
+    /// Why the model stopped, in the provider's words.
+    pub stop_reason: Option<String>,
+    /// Turns taken; 0 means that the prompt never reached the model (claude: a slash command).
+    pub num_turns: Option<u32>,
+    /// Tokens of this run.
+    pub usage: Option<Usage>,
+    /// US dollars, as the provider estimates them.
+    pub cost_usd: Option<f64>,
+    /// The provider's own clock, ms.
+    pub duration_ms: Option<u64>,
+    /// The provider's session id.
+    pub session_id: Option<String>,
+    /// The model that answered.
+    pub model: Option<String>,
+}
+
+/// One message of the model in a [`Reply`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AssistantMessage {
+    /// The API's id of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Its text, tool calls taken out.
+    pub content: String,
+}
+
+/// Everything a run came to: what an `AIMessage` is built from.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reply {
+    /// The answer: the last message's text, trimmed, tool calls taken out.
+    pub content: String,
+    /// All messages of the model, in order, never glued.
+    pub messages: Vec<AssistantMessage>,
+    /// Calls the caller is to run.
+    pub tool_calls: Vec<ToolCall>,
+    /// What looked like calls and could not be read.
+    pub invalid_tool_calls: Vec<InvalidToolCall>,
+    /// The model's reasoning, if the provider shows it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub thinking: String,
+    /// Tokens: measured, or estimated and marked.
+    pub usage: Usage,
+    /// The API's id of the last message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+    /// The model that answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The provider's session id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// Why the model stopped, in the provider's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
+    /// The CLI's permission mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permission_mode: Option<String>,
+    /// The CLI's version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cli_version: Option<String>,
+    /// US dollars, as the provider estimates them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// The provider's own clock, ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// Turns the provider took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_turns: Option<u32>,
+    /// Output lines that were no events: kept, not fatal.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub diagnostics: Vec<String>,
+}

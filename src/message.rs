@@ -1,0 +1,270 @@
+//! The vocabulary of a thread: messages, tool calls, tool results, tools and token usage.
+//!
+//! In: the JSON the façade makes of the caller's messages (any LangChain version, or plain objects). Out: the types every
+//! other layer speaks. Tool arguments stay raw JSON text, so key order and number spelling survive the whole way.
+
+use std::fmt;
+
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// Who speaks in a [`Message`]. LangChain's own type names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Role {
+    /// Instructions: `system` (and OpenAI's `developer`).
+    System,
+    /// The user.
+    Human,
+    /// The model.
+    Ai,
+    /// The result of one tool call.
+    Tool,
+    /// Any other type a message may say, kept as it is (`generic`, `function`, …).
+    Other(String),
+}
+
+impl Role {
+    /// The name SPEC-01 writes for it.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Role::System => "system",
+            Role::Human => "human",
+            Role::Ai => "ai",
+            Role::Tool => "tool",
+            Role::Other(name) => name,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Role {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(match lossy_string(deserializer)?.as_str() {
+            "system" => Role::System,
+            "human" => Role::Human,
+            "ai" => Role::Ai,
+            "tool" => Role::Tool,
+            other => Role::Other(other.to_owned()),
+        })
+    }
+}
+
+/// What a message holds: text, or content blocks as the JSON text the caller had.
+#[derive(Debug, Clone)]
+pub enum Content {
+    /// Plain text. Lone surrogates of the JavaScript string are U+FFFD here.
+    Text(String),
+    /// An array of content blocks (or any other JSON value), exactly as `JSON.stringify` wrote it.
+    Blocks(Box<RawValue>),
+}
+
+impl Content {
+    /// The text, or the JSON text of the blocks: what SPEC-01 puts into a prompt.
+    pub fn as_text(&self) -> &str {
+        match self {
+            Content::Text(text) => text,
+            Content::Blocks(raw) => raw.get(),
+        }
+    }
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Content::Text(String::new())
+    }
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        if !raw.get().starts_with('"') {
+            return Ok(Content::Blocks(raw));
+        }
+        lossy_string(&mut serde_json::Deserializer::from_str(raw.get()))
+            .map(Content::Text)
+            .map_err(de::Error::custom)
+    }
+}
+
+/// One message of a thread, as the façade sends it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Message {
+    /// Who speaks.
+    #[serde(rename = "type")]
+    pub role: Role,
+    /// What is said.
+    #[serde(default)]
+    pub content: Content,
+    /// Calls the model made in this message (`ai` only).
+    #[serde(default)]
+    pub tool_calls: Vec<ToolCall>,
+    /// Which call this message answers (`tool` only).
+    #[serde(default, deserialize_with = "lossy_string")]
+    pub tool_call_id: String,
+    /// `true` for a tool message with status "error".
+    #[serde(default)]
+    pub is_error: bool,
+}
+
+/// A call of a tool: what the model asked for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Unique within its thread. Empty in a thread's message that has none.
+    #[serde(default, deserialize_with = "lossy_string")]
+    pub id: String,
+    /// The tool's name as the caller bound it.
+    #[serde(deserialize_with = "lossy_string")]
+    pub name: String,
+    /// The arguments: one JSON object, as raw text.
+    pub args: Box<RawValue>,
+}
+
+impl PartialEq for ToolCall {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id && self.name == other.name && self.args.get() == other.args.get()
+    }
+}
+
+/// Something that looked like a tool call and could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct InvalidToolCall {
+    /// The call's id, if one could be read.
+    pub id: Option<String>,
+    /// The tool's name, if one could be read.
+    pub name: Option<String>,
+    /// The text as the model wrote it.
+    pub args: String,
+    /// Why it could not be read.
+    pub error: String,
+}
+
+/// A tool the model may call.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ToolSpec {
+    /// The name the model calls it by.
+    pub name: String,
+    /// What it does, for the model.
+    #[serde(default)]
+    pub description: String,
+    /// JSON Schema of the arguments, as raw text.
+    pub schema: Box<RawValue>,
+}
+
+/// Tokens of one reply. `input_tokens` has LangChain's meaning: everything the model read, cache reads and writes included.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Tokens read, those from and into the cache included.
+    pub input_tokens: u64,
+    /// Tokens written, reasoning included.
+    pub output_tokens: u64,
+    /// The sum of both.
+    pub total_tokens: u64,
+    /// Of the input: served from the prompt cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_read_tokens: Option<u64>,
+    /// Of the input: written into the prompt cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_write_tokens: Option<u64>,
+    /// Of the output: reasoning ("thinking").
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_tokens: Option<u64>,
+    /// `true` where the provider told nothing and the figures are `ceil(length / 4)`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+}
+
+impl Usage {
+    /// What CLI-ADAPTER-PROTOCOL asks for where a provider reports nothing: a quarter of the characters (UTF-16 units, as
+    /// JavaScript counts them), rounded up.
+    pub fn estimate(prompt: &str, completion: &str) -> Usage {
+        let quarter = |text: &str| (text.encode_utf16().count() as u64).div_ceil(4);
+        let (input_tokens, output_tokens) = (quarter(prompt), quarter(completion));
+        Usage {
+            input_tokens,
+            output_tokens,
+            total_tokens: input_tokens + output_tokens,
+            estimated: true,
+            ..Usage::default()
+        }
+    }
+}
+
+/// A JSON string that may hold lone surrogates, which JavaScript strings can and UTF-8 can't: they become U+FFFD instead
+/// of an error.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lossy(pub String);
+
+impl<'de> Deserialize<'de> for Lossy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Lossy;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Lossy, E> {
+                Ok(Lossy(text.to_owned()))
+            }
+            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Lossy, E> {
+                Ok(Lossy(wtf8_to_string(bytes.to_vec())))
+            }
+        }
+        // serde_json hands out a string with lone surrogates only when asked for bytes (as WTF-8).
+        deserializer.deserialize_bytes(Text)
+    }
+}
+
+/// [`Lossy`] for a field of type `String`; `null` is the empty string.
+pub fn lossy_string<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(Option::<Lossy>::deserialize(deserializer)?.unwrap_or_default().0)
+}
+
+/// WTF-8 (UTF-8 that may hold surrogates, three bytes each) to a string with U+FFFD for each of them.
+fn wtf8_to_string(bytes: Vec<u8>) -> String {
+    match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let mut bytes = error.into_bytes();
+            for i in 0..bytes.len().saturating_sub(2) {
+                if bytes[i] == 0xED && bytes[i + 1] >= 0xA0 {
+                    bytes[i..i + 3].copy_from_slice("\u{FFFD}".as_bytes());
+                }
+            }
+            String::from_utf8_lossy(&bytes).into_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_text_blocks_and_lone_surrogates() {
+        let messages: Vec<Message> = serde_json::from_str(
+            r#"[{"type":"human","content":"a\ud83e b\ud83e\udd80"},{"type":"critic","content":[{"b":1.0,"a":2}]},
+                {"type":"ai","content":"","tool_calls":[{"id":null,"name":"t","args":{"z":1e21,"a":"\ud800"}}]}]"#,
+        )
+        .unwrap();
+        assert_eq!(messages[0].content.as_text(), "a\u{FFFD} b🦀");
+        assert_eq!(messages[1].role, Role::Other("critic".into()));
+        assert_eq!(messages[1].content.as_text(), r#"[{"b":1.0,"a":2}]"#);
+        assert_eq!(messages[2].tool_calls[0].args.get(), r#"{"z":1e21,"a":"\ud800"}"#);
+        assert_eq!(messages[2].tool_calls[0].id, "");
+    }
+
+    #[test]
+    fn estimates_in_utf16_units_rounded_up() {
+        let usage = Usage::estimate("🦀🦀x", "");
+        assert_eq!(
+            (
+                usage.input_tokens,
+                usage.output_tokens,
+                usage.total_tokens,
+                usage.estimated
+            ),
+            (2, 0, 2, true)
+        );
+    }
+}
