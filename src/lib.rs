@@ -11,3 +11,7 @@
 pub mod error;
 pub mod event;
 pub mod message;
+
+// A thread as a prompt, and the calls in an answer: pure text work.
+pub mod prompt;
+pub mod toolcall;

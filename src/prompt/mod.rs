@@ -1,0 +1,62 @@
+//! The thread as a prompt, the way SPEC-01 writes it.
+//!
+//! In: the messages of a thread and the tools the model may call. Out: one string, as `<thread>` XML ([`xml`]) or as
+//! labelled text ([`text`]), with the tool instruction ([`tools`]) in front of it. Everything is appended to a single
+//! buffer; no message is copied on the way.
+
+pub mod json;
+mod text;
+mod tools;
+mod xml;
+
+pub use text::messages_to_prompt;
+pub use tools::{TOOL_CALL_FORMAT, tool_instruction};
+pub use xml::{escape_xml, messages_to_xml};
+
+use crate::message::{Message, ToolSpec};
+
+/// How the messages are written (`inputEncoding`, SPEC-01).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Encoding {
+    /// `<thread>` XML.
+    #[default]
+    Xml,
+    /// `[User]`, `[Assistant]` … labels.
+    Text,
+}
+
+/// The whole prompt: the tool instruction, if there are tools, then the messages.
+pub fn render(messages: &[Message], tools: &[ToolSpec], encoding: Encoding) -> String {
+    let mut out = String::with_capacity(tools::capacity(tools) + capacity(messages));
+    tools::write(&mut out, tools);
+    match encoding {
+        Encoding::Xml => xml::write(&mut out, messages),
+        Encoding::Text => text::write(&mut out, messages),
+    }
+    out
+}
+
+/// White space as JavaScript's `trim` and `\s` know it: Unicode's, with the byte order mark and without U+0085.
+pub fn is_js_space(c: char) -> bool {
+    c == '\u{FEFF}' || (c.is_whitespace() && c != '\u{85}')
+}
+
+/// Bytes the messages probably need: their own, an eighth for escapes, and the markup around each.
+fn capacity(messages: &[Message]) -> usize {
+    const MARKUP: usize = 96;
+    messages
+        .iter()
+        .map(|message| {
+            let calls = message.tool_calls.iter();
+            let calls: usize = calls
+                .map(|call| MARKUP + call.id.len() + call.name.len() + call.args.get().len() * 3 / 2)
+                .sum();
+            let text = message.content.as_text().len();
+            MARKUP + text + text / 8 + calls
+        })
+        .sum::<usize>()
+        + 32
+}
+
+#[cfg(test)]
+mod tests;

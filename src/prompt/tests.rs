@@ -1,0 +1,299 @@
+//! The vectors of SPEC-01, the places where it is bettered, and well-formedness of whatever comes in.
+
+use proptest::prelude::*;
+use quick_xml::Reader;
+use quick_xml::events::Event;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::*;
+use crate::message::{Content, Role, ToolCall};
+
+#[derive(Deserialize)]
+struct Vector {
+    name: String,
+    messages: Vec<Message>,
+    xml: String,
+    prompt: String,
+}
+
+fn raw(json: &str) -> Box<RawValue> {
+    RawValue::from_string(json.to_owned()).unwrap()
+}
+
+fn thread(json: &str) -> Vec<Message> {
+    serde_json::from_str(json).unwrap()
+}
+
+/// The vectors' file is laid out over many lines; the façade's JSON, which `JSON.stringify` writes, is not.
+fn compacted(mut messages: Vec<Message>) -> Vec<Message> {
+    for message in &mut messages {
+        if let Content::Blocks(blocks) = &mut message.content {
+            *blocks = raw(&json::compact(blocks.get()));
+        }
+        for call in &mut message.tool_calls {
+            call.args = raw(&json::compact(call.args.get()));
+        }
+    }
+    messages
+}
+
+/// JavaScript writes numbers in its own spelling (`1e-09` as `1e-9`), this crate as they came: both to one spelling, the
+/// shortest that reads back as the same double. The JavaScript suite compares without this.
+fn respelled(text: &str) -> String {
+    let number = regex::Regex::new(r"-?\d+(\.\d+)?([eE][+-]?\d+)?").unwrap();
+    let respell = |found: &regex::Captures| format!("{:e}", found[0].parse::<f64>().unwrap());
+    number.replace_all(text, respell).into_owned()
+}
+
+#[test]
+fn every_vector_of_a_thread() {
+    let vectors: Vec<Vector> =
+        serde_json::from_str(include_str!("../../__tests__/fixtures/vectors/threads.json")).unwrap();
+    assert_eq!(vectors.len(), 79);
+    for vector in vectors {
+        let messages = compacted(vector.messages);
+        let (xml, prompt) = (messages_to_xml(&messages), messages_to_prompt(&messages));
+        if vector.name.starts_with("random") {
+            assert_eq!(respelled(&xml), respelled(&vector.xml), "{}", vector.name);
+            assert_eq!(respelled(&prompt), respelled(&vector.prompt), "{}", vector.name);
+        } else {
+            assert_eq!(xml, vector.xml, "{}", vector.name);
+            assert_eq!(prompt, vector.prompt, "{}", vector.name);
+        }
+    }
+}
+
+#[test]
+fn a_result_takes_the_name_of_the_nearest_earlier_call() {
+    let messages = thread(
+        r#"[{"type":"tool","tool_call_id":"c","content":"0"},
+            {"type":"ai","content":"","tool_calls":[{"name":"first","id":"c","args":{}}]},
+            {"type":"tool","tool_call_id":"c","content":"1"},
+            {"type":"ai","content":"","tool_calls":[{"name":"second","id":"c","args":{}},{"name":"nameless","id":"","args":{}}]},
+            {"type":"tool","tool_call_id":"c","content":"2","is_error":true},
+            {"type":"tool","tool_call_id":"","content":"3"}]"#,
+    );
+    let expected = r#"<thread>
+  <event type="tool_output" id="0" name="unknown" call_id="c" status="success" iteration="0">0</event>
+  <event type="tool_input" id="1" name="first" call_id="c" iteration="0">{}</event>
+  <event type="tool_output" id="2" name="first" call_id="c" status="success" iteration="0">1</event>
+  <event type="tool_input" id="3" name="second" call_id="c" iteration="0">{}</event>
+  <event type="tool_input" id="4" name="nameless" call_id="" iteration="0">{}</event>
+  <event type="tool_output" id="5" name="second" call_id="c" status="error" iteration="0">2</event>
+  <event type="tool_output" id="6" name="unknown" call_id="" status="success" iteration="0">3</event>
+</thread>"#;
+    assert_eq!(messages_to_xml(&messages), expected);
+}
+
+#[test]
+fn escapes_what_xml_needs_and_replaces_what_it_forbids() {
+    let cases = [
+        ("", ""),
+        (
+            "a<b>&\"'&amp;\t\n\r\u{7f}\u{85}é🦀",
+            "a&lt;b&gt;&amp;&quot;&apos;&amp;amp;\t\n\r\u{7f}\u{85}é🦀",
+        ),
+        (
+            "\0\u{1}\u{8}\u{b}\u{c}\u{e}\u{1b}\u{1f}",
+            "\u{FFFD}\u{FFFD}\u{FFFD}\u{FFFD}\u{FFFD}\u{FFFD}\u{FFFD}\u{FFFD}",
+        ),
+        (
+            "\u{F000}，\u{FFFD}\u{FFFE}\u{FFFF}，\u{1FFFF}",
+            "\u{F000}，\u{FFFD}\u{FFFD}\u{FFFD}，\u{1FFFF}",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(escape_xml(text), expected, "{text:?}");
+        // Also where the vectorised part of the scan meets it.
+        let padded = format!("{}{text}{}", "x".repeat(61), "y".repeat(70));
+        let expected = format!("{}{expected}{}", "x".repeat(61), "y".repeat(70));
+        assert_eq!(escape_xml(&padded), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn only_a_single_text_passes_through_as_a_thread() {
+    let one = |text: &str| {
+        let content = Content::Text(text.to_owned());
+        messages_to_xml(&[Message {
+            role: Role::Human,
+            content,
+            tool_calls: vec![],
+            tool_call_id: String::new(),
+            is_error: false,
+        }])
+    };
+    for text in ["<thread>\u{1}&", "\u{FEFF} \u{2028}\n<thread></thread>"] {
+        assert_eq!(one(text), text);
+    }
+    for text in ["\u{85}<thread>", "<threads>", "<thread id=\"1\">"] {
+        assert!(one(text).starts_with("<thread>\n  <event"), "{text:?}");
+    }
+}
+
+#[test]
+fn the_tool_instruction_is_spec_01s() {
+    let tools: Vec<ToolSpec> = serde_json::from_str(
+        r#"[{"name":"a\"b","description":"line\nline \u0007","schema":{"type":"object","properties":{"z":{"minimum":1.0},"2":{"default":"\ud800"}},"required":[]}},
+            {"name":"none","schema":{}}]"#,
+    )
+    .unwrap();
+    let expected = r#"[Available Tools]
+[
+  {
+    "name": "a\"b",
+    "description": "line\nline \u0007",
+    "parameters": {
+      "type": "object",
+      "properties": {
+        "z": {
+          "minimum": 1.0
+        },
+        "2": {
+          "default": "\ud800"
+        }
+      },
+      "required": []
+    }
+  },
+  {
+    "name": "none",
+    "description": "",
+    "parameters": {}
+  }
+]
+
+When you need to call a tool, respond with ONLY a JSON block in this exact format:
+
+```json
+{
+  "tool_calls": [
+    {
+      "name": "tool_name",
+      "args": { "param": "value" },
+      "id": "call_1"
+    }
+  ]
+}
+```
+
+If you do not need to call any tools, respond with plain text (no JSON block).
+
+"#;
+    assert_eq!(tool_instruction(&tools), expected);
+    assert_eq!(tool_instruction(&[]), "");
+
+    let messages = thread(r#"[{"type":"human","content":"<Hi>"}]"#);
+    assert_eq!(
+        render(&messages, &tools, Encoding::Text),
+        format!("{expected}[User]\n<Hi>")
+    );
+    assert_eq!(
+        render(&messages, &[], Encoding::Xml),
+        "<thread>\n  <event type=\"human\" id=\"0\" iteration=\"0\">&lt;Hi&gt;</event>\n</thread>"
+    );
+}
+
+/// What the XML says: type, name, call id, status and text of every event.
+type Told = (String, Option<String>, Option<String>, Option<String>, String);
+
+fn told(xml: &str) -> Vec<Told> {
+    let mut reader = Reader::from_str(xml);
+    let (mut events, mut depth) = (Vec::<Told>::new(), 0);
+    loop {
+        match reader.read_event().unwrap() {
+            Event::Start(tag) => {
+                depth += 1;
+                if depth == 1 {
+                    assert_eq!(tag.name().as_ref(), "thread");
+                    continue;
+                }
+                let attribute = |name: &str| {
+                    let found = tag.try_get_attribute(name).unwrap()?;
+                    Some(quick_xml::escape::unescape(&found.value).unwrap().into_owned())
+                };
+                let kind = attribute("type").unwrap();
+                events.push((
+                    kind,
+                    attribute("name"),
+                    attribute("call_id"),
+                    attribute("status"),
+                    String::new(),
+                ));
+            }
+            Event::Text(text) if depth == 2 => events.last_mut().unwrap().4.push_str(&text),
+            Event::GeneralRef(entity) => {
+                let name = format!("&{};", &*entity);
+                events
+                    .last_mut()
+                    .unwrap()
+                    .4
+                    .push_str(&quick_xml::escape::unescape(&name).unwrap());
+            }
+            Event::End(_) => depth -= 1,
+            Event::Text(text) => assert!(text.trim().is_empty()),
+            Event::Eof => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(depth, 0);
+    events
+}
+
+fn allowed(text: &str) -> String {
+    let forbidden =
+        |c: char| matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{FFFE}' | '\u{FFFF}');
+    text.chars()
+        .map(|c| if forbidden(c) { '\u{FFFD}' } else { c })
+        .collect()
+}
+
+fn any_text() -> impl Strategy<Value = String> {
+    let char = prop_oneof![
+        prop::sample::select(vec![
+            '<', '>', '&', '"', '\'', ']', '\0', '\u{1b}', '\n', '\r', '\t', '\u{FFFE}', '\u{FFFF}', '，', '🦀'
+        ]),
+        any::<char>(),
+        prop::char::range(' ', '~'),
+    ];
+    prop::collection::vec(char, 0..80).prop_map(|chars| chars.into_iter().collect())
+}
+
+proptest! {
+    #[test]
+    fn any_thread_is_well_formed_and_reads_back(
+        texts in prop::collection::vec((any_text(), any_text(), any_text(), 0..5_u8), 0..8),
+    ) {
+        let mut messages = Vec::new();
+        let mut expected: Vec<Told> = Vec::new();
+        for (text, name, id, kind) in texts {
+            let id = format!("{id}{}", messages.len());
+            let told = |kind: &str, text: &str| (allowed(kind), None, None, None, allowed(text));
+            let (role, tool_calls) = match kind {
+                0 => (Role::System, vec![]),
+                1 => (Role::Human, vec![]),
+                2 => (Role::Tool, vec![]),
+                3 => (Role::Other(name.clone()), vec![]),
+                _ => {
+                    let args = raw(&serde_json::json!({ name.clone(): text.clone() }).to_string());
+                    (Role::Ai, vec![ToolCall { id: id.clone(), name: name.clone(), args }])
+                }
+            };
+            if kind == 2 {
+                let (name, status) = (Some("unknown".to_owned()), Some("success".to_owned()));
+                expected.push(("tool_output".into(), name, Some(allowed(&id)), status, allowed(&text)));
+            } else if kind < 4 || !text.is_empty() {
+                expected.push(told(role.as_str(), &text));
+            }
+            for call in &tool_calls {
+                let (name, id) = (Some(allowed(&call.name)), Some(allowed(&call.id)));
+                expected.push(("tool_input".into(), name, id, None, allowed(call.args.get())));
+            }
+            messages.push(Message { role, content: Content::Text(text), tool_calls, tool_call_id: id, is_error: false });
+        }
+        let xml = messages_to_xml(&messages);
+        prop_assume!(!matches!(&messages[..], [one] if one.content.as_text().trim_start().starts_with("<thread>")));
+        prop_assert_eq!(told(&xml), expected);
+    }
+}

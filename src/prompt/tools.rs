@@ -1,0 +1,65 @@
+//! The instruction that tells a model which tools it may call and how to write a call: SPEC-01's `[Available Tools]`.
+//!
+//! In: the bound tools. Out: their definitions as `JSON.stringify(defs, null, 2)` writes them, then the call format.
+
+use crate::message::ToolSpec;
+
+use super::json;
+
+/// How a call is to be written (SPEC-01, `TOOL_CALL_FORMAT`).
+pub const TOOL_CALL_FORMAT: &str = r#"When you need to call a tool, respond with ONLY a JSON block in this exact format:
+
+```json
+{
+  "tool_calls": [
+    {
+      "name": "tool_name",
+      "args": { "param": "value" },
+      "id": "call_1"
+    }
+  ]
+}
+```
+
+If you do not need to call any tools, respond with plain text (no JSON block)."#;
+
+/// The instruction for `tools`; empty if there are none. The schemas keep their key order and the spelling of numbers.
+pub fn tool_instruction(tools: &[ToolSpec]) -> String {
+    let mut out = String::with_capacity(capacity(tools));
+    write(&mut out, tools);
+    out
+}
+
+/// Appends what [`tool_instruction`] returns.
+pub(super) fn write(out: &mut String, tools: &[ToolSpec]) {
+    if tools.is_empty() {
+        return;
+    }
+    out.push_str("[Available Tools]\n[");
+    for (index, tool) in tools.iter().enumerate() {
+        out.push_str(if index > 0 { ",\n  {\n    " } else { "\n  {\n    " });
+        out.push_str("\"name\": ");
+        json::push_string(out, &tool.name);
+        out.push_str(",\n    \"description\": ");
+        json::push_string(out, &tool.description);
+        out.push_str(",\n    \"parameters\": ");
+        json::push_indented(out, tool.schema.get(), 2);
+        out.push_str("\n  }");
+    }
+    out.push_str("\n]\n\n");
+    out.push_str(TOOL_CALL_FORMAT);
+    out.push_str("\n\n");
+}
+
+/// Bytes the instruction probably needs.
+pub(super) fn capacity(tools: &[ToolSpec]) -> usize {
+    let defs: usize = tools
+        .iter()
+        .map(|tool| 96 + tool.name.len() + tool.description.len() * 9 / 8 + tool.schema.get().len() * 3)
+        .sum();
+    if tools.is_empty() {
+        0
+    } else {
+        defs + TOOL_CALL_FORMAT.len() + 32
+    }
+}

@@ -1,0 +1,148 @@
+//! A thread as `<thread>` XML: SPEC-01's `messagesToXml`.
+//!
+//! In: messages. Out: one `<event>` per message and per tool call, byte for byte as SPEC-01 writes them, with three
+//! differences where it is wrong: the output is always well-formed XML 1.0 (characters XML forbids become U+FFFD), a tool
+//! result is named after the nearest earlier call with its id (ids come again in later turns), and a failed tool says
+//! `status="error"`.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use crate::message::{Content, Message, Role};
+
+/// The thread as XML. A single message whose text starts with `<thread>` is one already and is returned as it is.
+pub fn messages_to_xml(messages: &[Message]) -> String {
+    let mut out = String::with_capacity(super::capacity(messages));
+    write(&mut out, messages);
+    out
+}
+
+/// `text` with `<`, `>`, `&`, `"` and `'` escaped, fit for an element's text and for an attribute. Characters that XML 1.0
+/// forbids (control characters but tab, line feed and carriage return; U+FFFE and U+FFFF) become U+FFFD.
+pub fn escape_xml(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + text.len() / 8);
+    push_escaped(&mut out, text);
+    out
+}
+
+/// Appends what [`messages_to_xml`] returns.
+pub(super) fn write(out: &mut String, messages: &[Message]) {
+    if let [
+        Message {
+            content: Content::Text(text),
+            ..
+        },
+    ] = messages
+        && text.trim_start_matches(super::is_js_space).starts_with("<thread>")
+    {
+        out.push_str(text);
+        return;
+    }
+    let mut events = Events { out, next_id: 0 };
+    let mut names: HashMap<&str, &str> = HashMap::new();
+    events.out.push_str("<thread>\n");
+    for message in messages {
+        let text = message.content.as_text();
+        match &message.role {
+            Role::Ai => {
+                if !text.is_empty() {
+                    events.push("ai", &[], text);
+                }
+                for call in &message.tool_calls {
+                    let attributes = [("name", call.name.as_str()), ("call_id", &call.id)];
+                    events.push("tool_input", &attributes, call.args.get());
+                    if !call.id.is_empty() {
+                        names.insert(&call.id, &call.name);
+                    }
+                }
+            }
+            Role::Tool => {
+                let id = message.tool_call_id.as_str();
+                let name = names.get(id).copied().unwrap_or("unknown");
+                let status = if message.is_error { "error" } else { "success" };
+                events.push(
+                    "tool_output",
+                    &[("name", name), ("call_id", id), ("status", status)],
+                    text,
+                );
+            }
+            role => events.push(role.as_str(), &[], text),
+        }
+    }
+    events.out.push_str("</thread>");
+}
+
+/// Appends events and numbers them.
+struct Events<'a> {
+    out: &'a mut String,
+    next_id: usize,
+}
+
+impl Events<'_> {
+    fn push(&mut self, kind: &str, attributes: &[(&str, &str)], text: &str) {
+        let out = &mut *self.out;
+        out.push_str("  <event type=\"");
+        push_escaped(out, kind);
+        // Writing to a String can't fail.
+        let _ = write!(out, "\" id=\"{}\"", self.next_id);
+        for (name, value) in attributes {
+            out.push(' ');
+            out.push_str(name);
+            out.push_str("=\"");
+            push_escaped(out, value);
+            out.push('"');
+        }
+        out.push_str(" iteration=\"0\">");
+        push_escaped(out, text);
+        out.push_str("</event>\n");
+        self.next_id += 1;
+    }
+}
+
+/// Bytes at which copying stops. `0xEF` only begins U+F000 to U+FFFF, where the two forbidden ones are.
+const fn stops(byte: u8) -> bool {
+    matches!(byte, b'<' | b'>' | b'&' | b'"' | b'\'' | 0xEF) || (byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r'))
+}
+
+/// The length of the longest start of `bytes` that can be copied as it is, `0xEF` aside.
+fn clean_length(bytes: &[u8]) -> usize {
+    // Whole blocks without a branch per byte: the compiler turns them into vector instructions.
+    const BLOCK: usize = 32;
+    let mut clean = 0;
+    for block in bytes.chunks_exact(BLOCK) {
+        if block.iter().fold(false, |any, byte| any | stops(*byte)) {
+            break;
+        }
+        clean += BLOCK;
+    }
+    let rest = &bytes[clean..];
+    clean + rest.iter().position(|byte| stops(*byte)).unwrap_or(rest.len())
+}
+
+fn push_escaped(out: &mut String, text: &str) {
+    let bytes = text.as_bytes();
+    let mut copied = 0;
+    let mut at = 0;
+    loop {
+        at += clean_length(&bytes[at..]);
+        let (length, escaped) = match bytes.get(at) {
+            None => break,
+            Some(b'<') => (1, "&lt;"),
+            Some(b'>') => (1, "&gt;"),
+            Some(b'&') => (1, "&amp;"),
+            Some(b'"') => (1, "&quot;"),
+            Some(b'\'') => (1, "&apos;"),
+            Some(0xEF) if matches!(bytes.get(at + 1..at + 3), Some([0xBF, 0xBE | 0xBF])) => (3, "\u{FFFD}"),
+            Some(0xEF) => {
+                at += 3;
+                continue;
+            }
+            Some(_) => (1, "\u{FFFD}"),
+        };
+        out.push_str(&text[copied..at]);
+        out.push_str(escaped);
+        at += length;
+        copied = at;
+    }
+    out.push_str(&text[copied..]);
+}

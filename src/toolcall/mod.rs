@@ -1,0 +1,122 @@
+//! Tool calls that a model wrote into its text.
+//!
+//! In: an answer, whole ([`extract`]) or in pieces ([`Gate`]). Out: the calls, what was meant as calls and can't be read, and
+//! the text that is left.
+//!
+//! A call is an object with a non-empty `tool_calls` array at its top level (SPEC-01), in a code block of any kind or none at
+//! all, however many of them. SPEC-01's own search finds only the first block, only if it says `json`, and breaks off at a
+//! fence within an argument.
+
+mod input;
+mod object;
+mod read;
+mod scanner;
+
+use std::collections::{HashMap, HashSet};
+
+use crate::message::{InvalidToolCall, ToolCall};
+use crate::prompt::is_js_space;
+use scanner::Scanner;
+
+/// What an answer holds.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Extraction {
+    /// The calls in the order of the text. Those without an id are `call_0`, `call_1` … by their place in this list.
+    pub tool_calls: Vec<ToolCall>,
+    /// What was meant as calls and can't be read.
+    pub invalid: Vec<InvalidToolCall>,
+    /// [`remainder`](Self::remainder) as SPEC-01 has it: trimmed.
+    pub content: String,
+    /// The text without calls and their code fences. White space around what was taken out stays, unless the text begins or
+    /// ends with it. Without calls it is the text, verbatim.
+    pub remainder: String,
+}
+
+/// Takes the tool calls out of `text`. Linear in its length; nesting is not limited.
+pub fn extract(text: &str) -> Extraction {
+    let mut scanner = Scanner::new();
+    scanner.push(text);
+    finish(scanner)
+}
+
+/// The tool calls in `text`: SPEC-01's `parseToolCalls`.
+pub fn parse_tool_calls(text: &str) -> Vec<ToolCall> {
+    extract(text).tool_calls
+}
+
+/// Lets an answer through while it is arriving, as far as it is certain to be no tool call.
+///
+/// However the text is cut into deltas: all that comes out, joined, is [`Extraction::remainder`] of the whole.
+#[derive(Debug)]
+pub struct Gate {
+    scanner: Scanner,
+    /// How many bytes of the outlet's text have come out.
+    out: usize,
+}
+
+impl Gate {
+    /// A gate for one answer.
+    pub fn new() -> Self {
+        Gate {
+            scanner: Scanner::new(),
+            out: 0,
+        }
+    }
+
+    /// Takes the next piece of the answer and gives what may be shown, verbatim: text that is no part of a call, nor of white
+    /// space that may turn out to stand before one.
+    pub fn push(&mut self, delta: &str) -> Option<String> {
+        self.scanner.push(delta);
+        let text = &self.scanner.input.text()[self.out..];
+        self.out += text.len();
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// The answer is complete: the rest of what may be shown, and all that was found.
+    pub fn finish(self) -> (Option<String>, Extraction) {
+        let extraction = finish(self.scanner);
+        let rest = &extraction.remainder[self.out..];
+        ((!rest.is_empty()).then(|| rest.to_owned()), extraction)
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Gate::new()
+    }
+}
+
+fn finish(mut scanner: Scanner) -> Extraction {
+    scanner.finish();
+    let remainder = scanner.input.finish();
+    Extraction {
+        tool_calls: scanner.tool_calls,
+        invalid: scanner.invalid,
+        content: remainder.trim_matches(is_js_space).to_owned(),
+        remainder,
+    }
+}
+
+/// Makes the ids of `calls` unique, among themselves and against `taken`, to which they are added. An id stays the model's
+/// unless it would be a repetition; then it gets the first suffix that is free: `call_1` becomes `call_1_2`.
+pub fn make_unique(calls: &mut [ToolCall], taken: &mut HashSet<String>) {
+    let given: HashSet<String> = calls.iter().map(|call| call.id.clone()).collect();
+    let mut next_suffix: HashMap<String, usize> = HashMap::new();
+    for call in calls {
+        if taken.contains(&call.id) {
+            let suffix = next_suffix.entry(call.id.clone()).or_insert(2);
+            loop {
+                let id = format!("{}_{suffix}", call.id);
+                *suffix += 1;
+                if !taken.contains(&id) && !given.contains(&id) {
+                    call.id = id;
+                    break;
+                }
+            }
+        }
+        taken.insert(call.id.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! The calls an object of tool calls holds.
+//!
+//! In: the text of one JSON object. Out: its entries, read or with the reason why not, in order. Arguments are handed on as
+//! the raw text of an object: key order and number spelling survive, white space between tokens does not.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::object::KEY;
+use crate::message::{InvalidToolCall, Lossy};
+use crate::prompt::json;
+
+/// One entry of `tool_calls`.
+#[derive(Debug)]
+pub(super) enum Entry {
+    /// A call; `id` is what the model gave it, if anything.
+    Call {
+        id: Option<String>,
+        name: String,
+        args: Box<RawValue>,
+    },
+    /// An entry that is no call.
+    Invalid(InvalidToolCall),
+}
+
+/// The entries of the object `text`; none if it is an object of another kind.
+///
+/// # Errors
+/// If `text` isn't JSON.
+pub(super) fn entries(text: &str) -> Result<Vec<Entry>, serde_json::Error> {
+    let object: Fields = serde_json::from_str(text)?;
+    let Some(list) = object.get(KEY).filter(|list| list.starts_with('[')) else {
+        return Ok(Vec::new());
+    };
+    let list: Vec<&RawValue> = serde_json::from_str(list)?;
+    Ok(list
+        .into_iter()
+        .map(RawValue::get)
+        .filter(|text| *text != "null")
+        .map(entry)
+        .collect())
+}
+
+/// Why `text`, which was meant as an object of tool calls, can't be read.
+pub(super) fn reason(text: &str) -> String {
+    match serde_json::from_str::<IgnoredAny>(text) {
+        Err(error) if error.is_eof() => format!("the JSON is cut off: {error}"),
+        Err(error) => format!("the JSON is malformed: {error}"),
+        Ok(_) => "the JSON is malformed".to_owned(),
+    }
+}
+
+fn entry(text: &str) -> Entry {
+    let invalid = |id: Option<String>, name: Option<String>, args: &str, error: &str| {
+        Entry::Invalid(InvalidToolCall {
+            id,
+            name,
+            args: args.to_owned(),
+            error: error.to_owned(),
+        })
+    };
+    let fields = match serde_json::from_str::<Fields>(text) {
+        Ok(fields) if text.starts_with('{') => fields,
+        _ => return invalid(None, None, text, "the call is not an object"),
+    };
+    // OpenAI's form: {"id", "type": "function", "function": {"name", "arguments"}}.
+    let function = fields.get("function").filter(|function| function.starts_with('{'));
+    let function = function
+        .and_then(|function| serde_json::from_str::<Fields>(function).ok())
+        .unwrap_or_default();
+    let given = |names: &[&str]| {
+        let named = |fields: &Fields<'_>| {
+            names
+                .iter()
+                .find_map(|name| fields.get(name).filter(|raw| *raw != "null"))
+                .map(str::to_owned)
+        };
+        named(&fields).or_else(|| named(&function))
+    };
+    let id = given(&["id"]).and_then(|raw| identifier(&raw));
+    let name = given(&["name"])
+        .and_then(|raw| string(&raw))
+        .filter(|name| !name.is_empty());
+    let args = given(&["args", "arguments", "parameters", "input"]).unwrap_or_else(|| "{}".to_owned());
+    let Some(name) = name else {
+        return invalid(id, None, text, "the call has no name");
+    };
+    match object(&args) {
+        Some(args) => Entry::Call { id, name, args },
+        None => invalid(id, Some(name), &args, "the arguments are not an object"),
+    }
+}
+
+/// The arguments as an object: as they are, or out of the string that holds them. A blank string stands for none.
+fn object(raw: &str) -> Option<Box<RawValue>> {
+    let held = if raw.starts_with('"') {
+        string(raw)?
+    } else {
+        raw.to_owned()
+    };
+    let held = match held.trim() {
+        "" => "{}",
+        held => held,
+    };
+    if !held.starts_with('{') {
+        return None;
+    }
+    let checked: &RawValue = serde_json::from_str(held).ok()?;
+    RawValue::from_string(json::compact(checked.get())).ok()
+}
+
+fn string(raw: &str) -> Option<String> {
+    serde_json::from_str::<Lossy>(raw).ok().map(|text| text.0)
+}
+
+/// An id may come as a number. An empty one is none.
+fn identifier(raw: &str) -> Option<String> {
+    let number = raw.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+    if number {
+        Some(raw.to_owned())
+    } else {
+        string(raw).filter(|id| !id.is_empty())
+    }
+}
+
+/// The members of an object, values as raw text.
+#[derive(Debug, Default)]
+struct Fields<'a>(Vec<(String, &'a str)>);
+
+impl<'a> Fields<'a> {
+    /// The value of `key`; of several the last, as `JSON.parse` takes it.
+    fn get(&self, key: &str) -> Option<&'a str> {
+        self.0
+            .iter()
+            .rev()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| *value)
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Fields<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(Lossy(name)) = map.next_key()? {
+                    fields.push((name, map.next_value::<&RawValue>()?.get()));
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}

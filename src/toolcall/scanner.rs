@@ -1,0 +1,530 @@
+//! Finds objects of tool calls in Markdown that is still arriving.
+//!
+//! In: text, in pieces. Out: the calls, what was meant as calls and can't be read, and the text around them ([`Input`]).
+//! A small state machine over bytes that never goes back further than one run of fence characters, so the work is linear in
+//! the length of the text however it is cut. Text is held back only from the start of what may turn out to be a call.
+//!
+//! Where an object may begin: anywhere in prose, behind the opening fence of a code block, behind another object of the same
+//! block. Where it may not: further down in a code block, in inline code (unless that begins its line), in a JSON array or
+//! object.
+
+use super::input::Input;
+use super::object::{Scan, Step};
+use super::read::{self, Entry};
+use crate::message::{InvalidToolCall, ToolCall};
+
+/// The fewest fence characters of a code block; fewer backticks are inline code.
+const FENCE: usize = 3;
+
+/// What becomes of the fences around an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opener {
+    /// Not decided: the opening fence is held back.
+    Held,
+    /// They are text.
+    Kept,
+    /// They go with the call.
+    TakenOut,
+}
+
+/// A code block (or inline code) that was opened.
+#[derive(Debug)]
+struct Fence {
+    /// Backtick or tilde.
+    char: u8,
+    length: usize,
+    /// Whether only blanks precede it on its line.
+    line_start: bool,
+    /// Whether its line has ended.
+    line_ended: bool,
+    opener: Opener,
+    /// The code block it stands in, as long as it isn't certain that this one was left unclosed.
+    outer: Option<Box<Fence>>,
+}
+
+/// A run of fence characters.
+#[derive(Debug)]
+struct Run {
+    place: Place,
+    char: u8,
+    length: usize,
+    /// Whether only blanks precede it on its line.
+    line_start: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Text,
+    Code,
+    AfterObject,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// In prose.
+    #[default]
+    Text,
+    /// In a run of fence characters.
+    Run(Run),
+    /// In the word behind an opening fence; the word begins at this offset from the mark.
+    Info { word: usize },
+    /// Between that word and the block's first character.
+    Lead,
+    /// Between a brace and the quote of a key; the brace is at this offset from the mark.
+    Brace { brace: usize },
+    /// In an object.
+    Object { brace: usize, scan: Scan },
+    /// In an object that isn't JSON; `run` fence characters have just been seen.
+    Damaged {
+        brace: usize,
+        scan: Scan,
+        run: usize,
+        line_start: bool,
+    },
+    /// In a code block, behind an object.
+    AfterObject,
+    /// In a code block, where no object is looked for.
+    Code,
+    /// In a JSON value that can't be a call.
+    Skip(Scan),
+}
+
+#[derive(Debug)]
+pub(super) struct Scanner {
+    pub(super) input: Input,
+    state: State,
+    fence: Option<Box<Fence>>,
+    pub(super) tool_calls: Vec<ToolCall>,
+    pub(super) invalid: Vec<InvalidToolCall>,
+}
+
+impl Scanner {
+    pub(super) fn new() -> Self {
+        Scanner {
+            input: Input::new(),
+            state: State::Text,
+            fence: None,
+            tool_calls: Vec::new(),
+            invalid: Vec::new(),
+        }
+    }
+
+    pub(super) fn push(&mut self, piece: &str) {
+        self.input.push(piece);
+        self.advance_all();
+        self.input.settle();
+    }
+
+    /// Nothing follows: decides about what is held back.
+    pub(super) fn finish(&mut self) {
+        loop {
+            match std::mem::take(&mut self.state) {
+                State::Run(run) => self.run_ended(&run, None),
+                State::Object { brace, scan } => self.cut_off(brace, &scan),
+                State::Damaged {
+                    brace,
+                    scan,
+                    run,
+                    line_start,
+                } => {
+                    if !self.ends_damaged(brace, &scan, run, line_start, None) {
+                        self.cut_off(brace, &scan);
+                    }
+                }
+                _ => return,
+            }
+            self.advance_all();
+        }
+    }
+
+    /// Every state takes at least one byte or hands over to one that does.
+    fn advance_all(&mut self) {
+        while let Some(next) = self.input.peek() {
+            // A method sets the state it leads to; none set is `Text`.
+            match std::mem::take(&mut self.state) {
+                State::Text => self.text(),
+                State::Run(run) => self.run(run),
+                State::Info { word } => self.info(word),
+                State::Lead => self.lead(),
+                State::Brace { brace } => self.brace(brace),
+                State::Object { brace, scan } => self.object(brace, scan),
+                State::Damaged {
+                    brace,
+                    scan,
+                    run,
+                    line_start,
+                } => self.damaged(brace, scan, run, line_start, next),
+                State::AfterObject => self.after_object(),
+                State::Code => self.code(),
+                State::Skip(mut scan) => {
+                    if self.scan(&mut scan) == Step::More {
+                        self.state = State::Skip(scan);
+                    }
+                }
+            }
+        }
+    }
+
+    fn text(&mut self) {
+        while let Some(byte) = self.input.peek() {
+            match byte {
+                b'`' => return self.begin_run(Place::Text, byte),
+                b'~' if self.input.blank() => return self.begin_run(Place::Text, byte),
+                b'{' => return self.take_brace(),
+                b'[' => {
+                    self.state = State::Skip(Scan::value());
+                    return;
+                }
+                _ => self.input.take(byte),
+            }
+        }
+    }
+
+    fn code(&mut self) {
+        self.state = State::Code;
+        while let (Some(byte), Some(fence)) = (self.input.peek(), &mut self.fence) {
+            if byte == fence.char {
+                return self.begin_run(Place::Code, byte);
+            }
+            self.input.take(byte);
+            if byte == b'\n' {
+                let first = !std::mem::replace(&mut fence.line_ended, true);
+                if first && !fence.line_start {
+                    // A fence in the middle of a line, with text behind it, was inline code at most.
+                    return self.leave_fence();
+                }
+            }
+        }
+    }
+
+    fn begin_run(&mut self, place: Place, char: u8) {
+        self.input.hold();
+        self.state = State::Run(Run {
+            place,
+            char,
+            length: 0,
+            line_start: self.input.blank(),
+        });
+    }
+
+    fn run(&mut self, mut run: Run) {
+        while let Some(byte) = self.input.peek() {
+            if byte != run.char {
+                return self.run_ended(&run, Some(byte));
+            }
+            self.input.take(byte);
+            run.length += 1;
+        }
+        self.state = State::Run(run);
+    }
+
+    /// `next` is what follows the run and is not taken yet.
+    fn run_ended(&mut self, run: &Run, next: Option<u8>) {
+        match run.place {
+            Place::Text => self.run_in_text(run, next),
+            Place::Code => self.run_in_code(run, next),
+            Place::AfterObject if self.fence.as_ref().is_some_and(|fence| run.length >= fence.length) => {
+                self.close_fence()
+            }
+            Place::AfterObject => self.no_more_objects(),
+        }
+    }
+
+    fn run_in_text(&mut self, run: &Run, next: Option<u8>) {
+        let quotes = run.length < FENCE && run.char == b'`' && next == Some(b'{');
+        if run.length >= FENCE || (quotes && run.line_start) {
+            return self.open_fence(run, None);
+        }
+        self.input.release();
+        if quotes {
+            self.state = State::Skip(Scan::value());
+        }
+    }
+
+    fn run_in_code(&mut self, run: &Run, next: Option<u8>) {
+        let Some(fence) = self.fence.take_if(|fence| run.length >= fence.length) else {
+            self.input.release();
+            self.state = State::Code;
+            return;
+        };
+        if run.line_start && next.is_some_and(|next| next.is_ascii_alphanumeric()) {
+            // A fence with a word behind it can't close a block: it is text in it, or the block was never closed.
+            return self.open_fence(run, Some(fence));
+        }
+        let closes = run.line_start || !fence.line_ended || matches!(next, None | Some(b'\r' | b'\n'));
+        self.fence = Some(fence);
+        if closes {
+            return self.close_fence();
+        }
+        self.input.release();
+        self.state = State::Code;
+    }
+
+    fn info(&mut self, mut word: usize) {
+        while let Some(byte) = self.input.peek() {
+            if word == self.input.offset() && matches!(byte, b' ' | b'\t') {
+                word += 1;
+            } else if !byte.is_ascii_alphanumeric() && !b"_-+.#:/".contains(&byte) {
+                let nested = self.fence.as_ref().is_some_and(|fence| fence.outer.is_some());
+                if nested && !names_calls(self.input.since(word)) {
+                    return self.not_an_object();
+                }
+                self.state = State::Lead;
+                return;
+            }
+            self.input.take(byte);
+        }
+        self.state = State::Info { word };
+    }
+
+    fn lead(&mut self) {
+        match self.skip_space() {
+            None => self.state = State::Lead,
+            Some(b'{') => self.take_brace(),
+            Some(_) => self.not_an_object(),
+        }
+    }
+
+    /// Takes the brace an object may begin with.
+    fn take_brace(&mut self) {
+        self.input.hold();
+        self.state = State::Brace {
+            brace: self.input.offset(),
+        };
+        self.input.take(b'{');
+    }
+
+    fn brace(&mut self, brace: usize) {
+        match self.skip_space() {
+            None => self.state = State::Brace { brace },
+            Some(b'"') => {
+                self.state = State::Object {
+                    brace,
+                    scan: Scan::object(),
+                }
+            }
+            Some(_) => self.not_an_object(),
+        }
+    }
+
+    fn object(&mut self, brace: usize, mut scan: Scan) {
+        match self.scan(&mut scan) {
+            Step::More => self.state = State::Object { brace, scan },
+            Step::End => self.object_ended(brace, &scan),
+            Step::Broken => {
+                self.state = State::Damaged {
+                    brace,
+                    scan,
+                    run: 0,
+                    line_start: false,
+                }
+            }
+        }
+    }
+
+    fn after_object(&mut self) {
+        let next = self.skip_space();
+        let char = self.fence.as_ref().map(|fence| fence.char);
+        match next {
+            None => self.state = State::AfterObject,
+            Some(b'{') => self.take_brace(),
+            Some(byte) if Some(byte) == char => self.begin_run(Place::AfterObject, byte),
+            Some(_) => self.no_more_objects(),
+        }
+    }
+
+    /// Takes `next`, unless the object ends before it.
+    fn damaged(&mut self, brace: usize, mut scan: Scan, mut run: usize, mut line_start: bool, next: u8) {
+        let char = self.fence.as_ref().map_or(b'`', |fence| fence.char);
+        if next == char {
+            line_start = if run == 0 { self.input.blank() } else { line_start };
+            run += 1;
+        } else if self.ends_damaged(brace, &scan, run, line_start, Some(next)) {
+            return;
+        } else {
+            run = 0;
+        }
+        self.input.take(next);
+        match scan.lenient(next) {
+            Step::End => self.object_ended(brace, &scan),
+            _ => {
+                self.state = State::Damaged {
+                    brace,
+                    scan,
+                    run,
+                    line_start,
+                }
+            }
+        }
+    }
+
+    /// Whether a damaged object ended with what was taken so far, the last of it being a run of fence characters: at a fence
+    /// of its block, or, without one and if it doesn't look like calls, at the end of the paragraph. If so it is dealt with,
+    /// and the run is still to be looked at.
+    fn ends_damaged(&mut self, brace: usize, scan: &Scan, run: usize, line_start: bool, next: Option<u8>) -> bool {
+        let word = line_start && next.is_some_and(|next| next.is_ascii_alphanumeric());
+        let (ends, opens) = match &self.fence {
+            Some(fence) if run < fence.length => (false, false),
+            Some(_) if word => (!scan.in_string(), true),
+            Some(_) => (line_start || !scan.in_string(), false),
+            None if scan.looks_like_calls() => (false, false),
+            None if run == 0 => (next == Some(b'\n') && self.input.blank(), false),
+            None => (run >= FENCE && line_start, false),
+        };
+        if ends {
+            let blank = if run == 0 { self.input.blank() } else { line_start };
+            self.input.back(run, blank);
+            let text = self.input.since(brace);
+            let found = scan.looks_like_calls().then(|| unreadable(text));
+            self.settle(found);
+            if opens {
+                self.leave_fence();
+            }
+        }
+        ends
+    }
+
+    /// The text ends within an object.
+    fn cut_off(&mut self, brace: usize, scan: &Scan) {
+        let found = scan.looks_like_cut_calls().then(|| unreadable(self.input.since(brace)));
+        self.settle(found);
+    }
+
+    /// The object that ends here is whole, as far as its brackets tell.
+    fn object_ended(&mut self, brace: usize, scan: &Scan) {
+        let text = self.input.since(brace);
+        let found = match read::entries(text) {
+            Ok(entries) => (!entries.is_empty()).then_some(entries),
+            Err(_) => scan.looks_like_calls().then(|| unreadable(text)),
+        };
+        self.settle(found);
+    }
+
+    /// Takes out the object that ends here, or lets it be text if nothing was `found` in it.
+    fn settle(&mut self, found: Option<Vec<Entry>>) {
+        let opener = match found {
+            Some(_) => {
+                self.input.take_out();
+                Opener::TakenOut
+            }
+            None => {
+                self.input.release();
+                Opener::Kept
+            }
+        };
+        for entry in found.into_iter().flatten() {
+            match entry {
+                Entry::Invalid(invalid) => self.invalid.push(invalid),
+                Entry::Call { id, name, args } => {
+                    let id = id.unwrap_or_else(|| format!("call_{}", self.tool_calls.len()));
+                    self.tool_calls.push(ToolCall { id, name, args });
+                }
+            }
+        }
+        if let Some(fence) = &mut self.fence {
+            fence.outer = None;
+            if fence.opener == Opener::Held {
+                fence.opener = opener;
+            }
+            if fence.opener == Opener::TakenOut {
+                // White space before the closing fence goes with it.
+                self.input.hold();
+            }
+            self.state = State::AfterObject;
+        }
+    }
+
+    /// What was held back for an object is none.
+    fn not_an_object(&mut self) {
+        match self.fence.as_mut().and_then(|fence| fence.outer.take()) {
+            Some(outer) => {
+                self.fence = Some(outer);
+                self.input.release();
+                self.state = State::Code;
+            }
+            None => self.no_more_objects(),
+        }
+    }
+
+    /// What follows in this block, if it is one, is code.
+    fn no_more_objects(&mut self) {
+        match &mut self.fence {
+            Some(fence) if fence.length >= FENCE => {
+                if fence.opener == Opener::Held {
+                    fence.opener = Opener::Kept;
+                }
+                self.input.release();
+                self.state = State::Code;
+            }
+            _ => self.leave_fence(),
+        }
+    }
+
+    fn open_fence(&mut self, run: &Run, outer: Option<Box<Fence>>) {
+        let Run {
+            char,
+            length,
+            line_start,
+            ..
+        } = *run;
+        self.fence = Some(Box::new(Fence {
+            char,
+            length,
+            line_start,
+            line_ended: false,
+            opener: Opener::Held,
+            outer,
+        }));
+        self.state = State::Info { word: length };
+    }
+
+    /// The closing fence ends here. With a call, it goes from the mark on.
+    fn close_fence(&mut self) {
+        if self
+            .fence
+            .as_ref()
+            .is_some_and(|fence| fence.opener == Opener::TakenOut)
+        {
+            self.input.take_out();
+        }
+        self.leave_fence();
+    }
+
+    fn leave_fence(&mut self) {
+        self.fence = None;
+        self.input.release();
+        self.state = State::Text;
+    }
+
+    fn scan(&mut self, scan: &mut Scan) -> Step {
+        let (bytes, at, blank) = self.input.parts();
+        scan.strict(bytes, at, blank)
+    }
+
+    /// Takes JSON's white space; the byte behind it.
+    fn skip_space(&mut self) -> Option<u8> {
+        while let Some(byte) = self.input.peek() {
+            if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
+                return Some(byte);
+            }
+            self.input.take(byte);
+            if let (b'\n', Some(fence)) = (byte, &mut self.fence) {
+                fence.line_ended = true;
+            }
+        }
+        None
+    }
+}
+
+/// What was meant as calls and isn't JSON.
+fn unreadable(text: &str) -> Vec<Entry> {
+    let text = text.trim_end();
+    let (id, name, args, error) = (None, None, text.to_owned(), read::reason(text));
+    vec![Entry::Invalid(InvalidToolCall { id, name, args, error })]
+}
+
+/// Whether the word behind a fence says that calls follow, so plainly that a block before it was left unclosed.
+fn names_calls(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    word.starts_with("json") || word.starts_with("tool")
+}
