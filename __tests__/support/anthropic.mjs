@@ -109,7 +109,9 @@ export async function startAnthropic(script) {
       const entry = Array.isArray(script) ? script[index] : script;
       const answer = await (typeof entry === "function" ? entry(request, index) : entry);
       const size = Array.isArray(script) ? `the script has ${script.length}` : "the script is a function";
-      return answer ?? violation(`no answer left (${size})`);
+      if (!answer) return violation(`no answer left (${size})`);
+      const torn = answer.chunks && answer.text !== undefined && answer.chunks.join("") !== answer.text;
+      return torn ? violation("the answer's chunks do not add up to its text") : answer;
     } catch (error) {
       return violation(`the script threw ${error}`);
     }
@@ -132,7 +134,8 @@ export async function startAnthropic(script) {
       else if (pathname !== "/v1/messages") sendError(response, { status: 404, message: `no such endpoint: ${path}` });
       else {
         const answer = await answerFor(request);
-        await sendAnswer(response, request, answer, requests.indexOf(request) + 1, closing.signal);
+        const number = requests.indexOf(request) + 1;
+        await sendAnswer(response, request, answer, number, closing.signal);
       }
     } catch (error) {
       // The client is gone or the server is closing; anything else is a fault of this file and must be seen.
@@ -190,7 +193,9 @@ async function sendAnswer(response, request, answer, number, closing) {
   const last = answer.cutAfter ?? answer.hangAfter ?? events.length;
   for (const event of events.slice(0, last)) {
     const frame = `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
-    await new Promise((resolve, reject) => response.write(frame, (error) => (error ? reject(error) : resolve(undefined))));
+    await new Promise((resolve, reject) =>
+      response.write(frame, (error) => (error ? reject(error) : resolve(undefined))),
+    );
   }
   if (answer.cutAfter !== undefined) response.destroy();
   else if (answer.hangAfter === undefined) response.end();
@@ -204,7 +209,6 @@ async function sendAnswer(response, request, answer, number, closing) {
  */
 function toMessage(answer, request, number) {
   const text = answer.text ?? answer.chunks?.join("");
-  if (answer.chunks && answer.chunks.join("") !== text) throw new Error("an answer's chunks must add up to its text");
   const content = answer.content ?? (text === undefined ? [] : [{ type: "text", text }]);
   const usesTool = content.some((block) => block.type === "tool_use");
   return {

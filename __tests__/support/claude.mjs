@@ -62,7 +62,9 @@ export function findClaude(which) {
     const cliPath = join(dirname(found), process.platform === "win32" ? "claude.exe" : "claude");
     if (existsSync(cliPath)) return { cliPath, version };
   }
-  throw new Error(`${alias} ${version} has no binary for this machine (looked for ${tried.join(", ")}): run \`npm ci\``);
+  throw new Error(
+    `${alias} ${version} has no binary for this machine (looked for ${tried.join(", ")}): run \`npm ci\``,
+  );
 }
 
 /**
@@ -76,7 +78,9 @@ export function isolateClaude({ which = "newest", baseUrl, env = {} }) {
   const home = mkdtempSync(join(tmpdir(), "dfp-"));
   const temp = join(home, "tmp");
   mkdirSync(temp);
-  const foreign = Object.keys(process.env).filter((name) => /^(ANTHROPIC|CLAUDE|XDG|AWS|OTEL)_|^CLAUDECODE$|_PROXY$/i.test(name));
+  const foreign = Object.keys(process.env).filter((name) =>
+    /^(ANTHROPIC|CLAUDE|XDG|AWS|OTEL)_|^CLAUDECODE$|_PROXY$/i.test(name),
+  );
   return {
     ...claude,
     home,
@@ -145,7 +149,7 @@ export function createRichProject({ home } = {}) {
   const marks = mkdtempSync(join(tmpdir(), "dfp-marks-"));
   /** @type {string[]} */
   const names = [];
-  /** @type {(name: string) => string[]} */
+  /** @type {(name: string) => [flag: string, source: string]} */
   const marker = (name) => {
     names.push(name);
     const source = `require("node:fs").writeFileSync(${JSON.stringify(join(marks, name))}, "")`;
