@@ -37,7 +37,7 @@ const WIDTH = 80;
  */
 function listChecks(root) {
   /** @type {(script: string) => string[]} */
-  const script = (name) => npm(["run", "--silent", name], process.env);
+  const script = (name) => npm(["run", name], process.env);
   return [
     { name: "cargo fmt", command: ["cargo", "fmt", "--check"] },
     { name: "cargo clippy", command: ["cargo", "clippy", "--all-targets", "--", "-D", "warnings"] },
@@ -166,9 +166,9 @@ function execute([file = "", ...args], { onText, root = ROOT, timeoutMs = TIMEOU
     });
     const kill = () => {
       for (const stream of [child.stdout, child.stderr]) stream.destroy();
-      if (windows || child.pid === undefined) return child.kill();
       try {
-        process.kill(-child.pid, "SIGKILL");
+        if (windows || child.pid === undefined) child.kill();
+        else process.kill(-child.pid, "SIGKILL");
       } catch (error) {
         // Nothing of the group is left.
         if (/** @type {NodeJS.ErrnoException} */ (error).code !== "ESRCH") throw error;
@@ -183,12 +183,11 @@ function execute([file = "", ...args], { onText, root = ROOT, timeoutMs = TIMEOU
     }
     /** @type {(signal: NodeJS.Signals) => void} */
     const interrupt = (signal) => {
-      kill();
       process.stdout.write(output);
       process.stderr.write(`\ninterrupted by ${signal}\n`);
       process.exit(signal === "SIGINT" ? 130 : 143);
     };
-    process.once("SIGINT", interrupt).once("SIGTERM", interrupt);
+    process.once("SIGINT", interrupt).once("SIGTERM", interrupt).once("exit", kill);
     const timer = setTimeout(() => {
       kill();
       settle(`still running after ${seconds(timeoutMs)}`);
@@ -196,7 +195,7 @@ function execute([file = "", ...args], { onText, root = ROOT, timeoutMs = TIMEOU
     /** @type {(end: number | string) => void} */
     const settle = (end) => {
       clearTimeout(timer);
-      process.off("SIGINT", interrupt).off("SIGTERM", interrupt);
+      process.off("SIGINT", interrupt).off("SIGTERM", interrupt).off("exit", kill);
       resolve({ end, output });
     };
     child.once("error", (error) => settle(`cannot be started: ${error.message}`));

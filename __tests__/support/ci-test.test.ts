@@ -67,7 +67,9 @@ describe("runChecks", () => {
     expect(text).toBe(`${rule("1/1 env")}true 1\nok in T s\n`);
   });
 
-  it("ends a check that takes too long, even one that only waits for a process it left behind", { timeout: 30_000 }, async () => {
+  it("ends a check that takes too long, even one that only waits for a process it left behind", {
+    timeout: 30_000,
+  }, async () => {
     const grandchild =
       "require('child_process').spawn(process.execPath, ['-e', 'setTimeout(() => {}, 60000)'], { stdio: 'inherit' })";
     const { results, text } = await run([{ name: "slow", command: node(grandchild) }], { timeoutMs: 300 });

@@ -107,7 +107,7 @@ export function isolateClaude({ which = "newest", baseUrl, env = {} }) {
  * Run an isolated CLI to its end, without this package: what tests compare the provider with.
  * @param {Pick<IsolatedClaude, "cliPath" | "env" | "home">} claude
  * @param {readonly string[]} args
- * @param {{ stdin?: string, cwd?: string, env?: Record<string, string | undefined>, signal?: AbortSignal }} [options]
+ * @param {{ stdin?: string, cwd?: string | undefined, env?: Record<string, string | undefined>, signal?: AbortSignal }} [options]
  *   `cwd` defaults to the home; the signal kills
  * @returns {Promise<Finished>}
  */
