@@ -1,0 +1,217 @@
+// @ts-check
+/**
+ * `npm test`: every check of the project, one after the other.
+ *
+ * In flows the working tree; out flow a heading, a verdict and a time per check, the output of those that failed, and at the end
+ * a table and the line `N passed, N failed`. A failing check doesn't keep the next from running. `--verbose` streams all output.
+ */
+import { spawn } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { stripVTControlCharacters } from "node:util";
+import { npm, prepare, ROOT, runMain } from "./prepare.mjs";
+
+/** @typedef {{ passed: number, failed: number, skipped: number }} Counts */
+/**
+ * @typedef {object} Check
+ * @property {string} name
+ * @property {string[]} command
+ * @property {(output: string) => Counts | undefined} [count] the tests in it; a check without any counts as one test
+ */
+/** @typedef {Counts & { name: string, ms: number, ok: boolean }} Result */
+/**
+ * @typedef {object} RunOptions
+ * @property {(text: string) => void} [write]
+ * @property {boolean} [verbose]
+ * @property {string} [root]
+ * @property {number} [timeoutMs] a check that takes longer has failed
+ */
+
+const TIMEOUT_MS = 30 * 60_000;
+const WIDTH = 80;
+
+/**
+ * The checks, the cheap ones first.
+ * @param {string} root
+ * @returns {Check[]}
+ */
+function listChecks(root) {
+  /** @type {(script: string) => string[]} */
+  const script = (name) => npm(["run", name], process.env);
+  return [
+    { name: "cargo fmt", command: ["cargo", "fmt", "--check"] },
+    { name: "cargo clippy", command: ["cargo", "clippy", "--all-targets", "--", "-D", "warnings"] },
+    { name: "biome", command: [...nodeBin(root, "@biomejs/biome", "biome"), "ci"] },
+    { name: "tsc", command: [...nodeBin(root, "typescript", "tsc"), "-p", "tsconfig.json"] },
+    { name: "cargo test", command: ["cargo", "test", "--no-fail-fast"], count: countCargo },
+    { name: "build", command: script("build") },
+    { name: "vitest", command: [...nodeBin(root, "vitest", "vitest"), "run"], count: countVitest },
+    { name: "types", command: script("test:types"), count: countVitest },
+    { name: "package", command: script("test:package") },
+  ];
+}
+
+/**
+ * Run checks in order. Never rejects because of a check.
+ * @param {Check[]} checks
+ * @param {RunOptions} [options]
+ * @returns {Promise<Result[]>}
+ */
+export async function runChecks(checks, options = {}) {
+  const { write = (text) => process.stdout.write(text), verbose = false } = options;
+  /** @type {Result[]} */
+  const results = [];
+  for (const [index, check] of checks.entries()) {
+    write(`\n${`── ${index + 1}/${checks.length} ${check.name} `.padEnd(WIDTH, "─")}\n`);
+    const startedAt = performance.now();
+    const { end, output } = await execute(check.command, { ...options, onText: verbose ? write : () => {} });
+    const ms = performance.now() - startedAt;
+    const result = { name: check.name, ms, ...judge(end, check.count?.(stripVTControlCharacters(output))) };
+    results.push(result);
+    if (!result.ok && !verbose && output) write(output.endsWith("\n") ? output : `${output}\n`);
+    write(`${result.ok ? "ok" : `FAILED (${end === 0 ? "failed tests" : end})`} in ${seconds(ms)}\n`);
+  }
+  return results;
+}
+
+/**
+ * The verdict on a check. Its exit code has the last word: a test runner may crash after all of its tests passed.
+ * @param {number | string} end
+ * @param {Counts} [counts]
+ */
+function judge(end, counts) {
+  const { passed, failed, skipped } = counts ?? { passed: end === 0 ? 1 : 0, failed: 0, skipped: 0 };
+  const ok = end === 0 && failed === 0;
+  return { ok, passed, failed: ok ? 0 : Math.max(failed, 1), skipped };
+}
+
+/**
+ * The closing table.
+ * @param {Result[]} results
+ */
+export function formatSummary(results) {
+  const width = Math.max(...results.map(({ name }) => name.length));
+  const rows = results.map(({ name, ok, ms, passed, failed, skipped }) => {
+    const counts = [
+      `${passed} passed`,
+      ...(failed ? [`${failed} failed`] : []),
+      ...(skipped ? [`${skipped} skipped`] : []),
+    ];
+    return `${ok ? "ok    " : "FAILED"}  ${name.padEnd(width)}  ${seconds(ms).padStart(8)}  ${counts.join(", ")}`;
+  });
+  /** @type {(key: "passed" | "failed") => number} */
+  const total = (key) => results.reduce((sum, result) => sum + result[key], 0);
+  return `\n${"─".repeat(WIDTH)}\n${rows.join("\n")}\n\n${total("passed")} passed, ${total("failed")} failed\n`;
+}
+
+/**
+ * The tests that cargo reports, one line per test binary.
+ * @param {string} output
+ * @returns {Counts | undefined}
+ */
+export function countCargo(output) {
+  const lines = Array.from(output.matchAll(/^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored/gm));
+  if (lines.length === 0) return undefined;
+  /** @type {(group: number) => number} */
+  const sum = (group) => lines.reduce((total, line) => total + Number(line[group]), 0);
+  return { passed: sum(1), failed: sum(2), skipped: sum(3) };
+}
+
+/**
+ * The tests that vitest reports, as in `Tests  1 failed | 11 passed | 2 skipped (14)`.
+ * @param {string} output
+ * @returns {Counts | undefined}
+ */
+export function countVitest(output) {
+  const lines = Array.from(output.matchAll(/^\s*Tests\s+(.*\d.*)$/gm), ([, line = ""]) => line);
+  if (lines.length === 0) return undefined;
+  /** @type {(word: RegExp) => number} */
+  const sum = (word) => lines.reduce((total, line) => total + Number(word.exec(line)?.[1] ?? 0), 0);
+  return {
+    passed: sum(/(\d+) passed/),
+    failed: sum(/(\d+) failed/),
+    skipped: sum(/(\d+) skipped/) + sum(/(\d+) todo/),
+  };
+}
+
+/**
+ * A package's command, started without a shell.
+ * @param {string} root
+ * @param {string} name
+ * @param {string} command
+ */
+function nodeBin(root, name, command) {
+  const manifest = join(root, "node_modules", name, "package.json");
+  const bin = existsSync(manifest) ? JSON.parse(readFileSync(manifest, "utf8")).bin : {};
+  return [process.execPath, join(dirname(manifest), typeof bin === "string" ? bin : (bin[command] ?? command))];
+}
+
+/**
+ * Run one command in a process group of its own, so that all of it can be ended, without stdin and colours.
+ * @param {string[]} command
+ * @param {RunOptions & { onText: (text: string) => void }} options
+ * @returns {Promise<{ end: number | string, output: string }>} `end`: the exit code, or why there is none
+ */
+function execute([file = "", ...args], { onText, root = ROOT, timeoutMs = TIMEOUT_MS }) {
+  return new Promise((resolve) => {
+    const windows = process.platform === "win32";
+    const { FORCE_COLOR, ...inherited } = process.env;
+    const env = { ...inherited, CI: "true", NO_COLOR: "1", CARGO_TERM_COLOR: "never" };
+    const child = spawn(file, args, {
+      cwd: root,
+      env,
+      detached: !windows,
+      shell: windows && file === "npm",
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    const kill = () => {
+      for (const stream of [child.stdout, child.stderr]) stream.destroy();
+      try {
+        if (windows || child.pid === undefined) child.kill();
+        else process.kill(-child.pid, "SIGKILL");
+      } catch (error) {
+        // Nothing of the group is left.
+        if (/** @type {NodeJS.ErrnoException} */ (error).code !== "ESRCH") throw error;
+      }
+    };
+    let output = "";
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding("utf8").on("data", (text) => {
+        output += text;
+        onText(text);
+      });
+    }
+    /** @type {(signal: NodeJS.Signals) => void} */
+    const interrupt = (signal) => {
+      process.stdout.write(output);
+      process.stderr.write(`\ninterrupted by ${signal}\n`);
+      process.exit(signal === "SIGINT" ? 130 : 143);
+    };
+    process.once("SIGINT", interrupt).once("SIGTERM", interrupt).once("exit", kill);
+    const timer = setTimeout(() => {
+      kill();
+      settle(`still running after ${seconds(timeoutMs)}`);
+    }, timeoutMs);
+    /** @type {(end: number | string) => void} */
+    const settle = (end) => {
+      clearTimeout(timer);
+      process.off("SIGINT", interrupt).off("SIGTERM", interrupt).off("exit", kill);
+      resolve({ end, output });
+    };
+    child.once("error", (error) => settle(`cannot be started: ${error.message}`));
+    child.once("close", (code, signal) => settle(code ?? `ended by ${signal}`));
+  });
+}
+
+/** @param {number} ms */
+function seconds(ms) {
+  return `${(ms / 1000).toFixed(1)} s`;
+}
+
+await runMain(import.meta.url, async () => {
+  // The build is one of the checks, so that it is reported like the others.
+  await prepare({ build: false });
+  const results = await runChecks(listChecks(ROOT), { verbose: process.argv.includes("--verbose") });
+  process.stdout.write(formatSummary(results));
+  process.exitCode = results.every(({ ok }) => ok) ? 0 : 1;
+});

@@ -1,0 +1,114 @@
+import { describe, expect, it } from "vitest";
+import { type Check, countCargo, countVitest, formatSummary, runChecks } from "../../.ci/test.mjs";
+
+const node = (source: string) => [process.execPath, "-e", source];
+
+async function run(checks: Check[], options: { verbose?: boolean; timeoutMs?: number } = {}) {
+  let text = "";
+  const results = await runChecks(checks, {
+    ...options,
+    write: (part) => {
+      text += part;
+    },
+  });
+  return { results, text: text.replace(/\d+\.\d s/g, "T s") };
+}
+
+const rule = (title: string) => `\n${`── ${title} `.padEnd(80, "─")}\n`;
+
+describe("runChecks", () => {
+  it("goes on after a failure, and shows only what failed", async () => {
+    const { results, text } = await run([
+      { name: "good", command: node("console.log('quiet')") },
+      { name: "bad", command: node("console.log('reason'); process.exit(3)") },
+      { name: "gone", command: ["no-such-command-here"] },
+      { name: "last", command: node("") },
+    ]);
+    expect(text).toBe(
+      [
+        `${rule("1/4 good")}ok in T s\n`,
+        `${rule("2/4 bad")}reason\nFAILED (3) in T s\n`,
+        `${rule("3/4 gone")}FAILED (cannot be started: spawn no-such-command-here ENOENT) in T s\n`,
+        `${rule("4/4 last")}ok in T s\n`,
+      ].join(""),
+    );
+    expect(results.map(({ ms, ...result }) => result)).toEqual([
+      { name: "good", ok: true, passed: 1, failed: 0, skipped: 0 },
+      { name: "bad", ok: false, passed: 0, failed: 1, skipped: 0 },
+      { name: "gone", ok: false, passed: 0, failed: 1, skipped: 0 },
+      { name: "last", ok: true, passed: 1, failed: 0, skipped: 0 },
+    ]);
+  });
+
+  it("counts the tests inside, and lets the exit code have the last word", async () => {
+    const says = (line: string, code: number): Check => ({
+      name: line,
+      command: node(`console.log(${JSON.stringify(`\u001b[1m Tests \u001b[0m ${line}`)}); process.exitCode = ${code}`),
+      count: countVitest,
+    });
+    const { results } = await run([
+      says("11 passed (11)", 0),
+      says("1 failed | 11 passed | 2 skipped (14)", 1),
+      says("3 passed (3)", 1),
+      { name: "crash", command: node("process.exit(1)"), count: countVitest },
+    ]);
+    expect(results.map(({ passed, failed, skipped, ok }) => [passed, failed, skipped, ok])).toEqual([
+      [11, 0, 0, true],
+      [11, 1, 2, false],
+      [3, 1, 0, false],
+      [0, 1, 0, false],
+    ]);
+  });
+
+  it("gives the checks no stdin and no colours, and says that this is CI", async () => {
+    const source =
+      "const { CI, NO_COLOR } = process.env; process.stdin.on('data', () => {}).on('end', () => console.log(CI, NO_COLOR))";
+    const { text } = await run([{ name: "env", command: node(source) }], { verbose: true });
+    expect(text).toBe(`${rule("1/1 env")}true 1\nok in T s\n`);
+  });
+
+  it("ends a check that takes too long, even one that only waits for a process it left behind", {
+    timeout: 30_000,
+  }, async () => {
+    const grandchild =
+      "require('child_process').spawn(process.execPath, ['-e', 'setTimeout(() => {}, 60000)'], { stdio: 'inherit' })";
+    const { results, text } = await run([{ name: "slow", command: node(grandchild) }], { timeoutMs: 300 });
+    expect(text).toBe(`${rule("1/1 slow")}FAILED (still running after T s) in T s\n`);
+    expect(results[0]).toMatchObject({ ok: false, failed: 1 });
+  });
+});
+
+describe("counting", () => {
+  it("adds up cargo's test binaries", () => {
+    const output = `
+running 2 tests
+test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
+test result: FAILED. 3 passed; 4 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.00s
+`;
+    expect(countCargo(output)).toEqual({ passed: 5, failed: 4, skipped: 1 });
+    expect(countCargo("error: could not compile")).toBeUndefined();
+  });
+
+  it("reads vitest's line of tests, not of files", () => {
+    const output = " Test Files  1 failed | 2 passed (3)\n      Tests  1 failed | 20 passed | 3 todo (24)\n";
+    expect(countVitest(output)).toEqual({ passed: 20, failed: 1, skipped: 3 });
+    expect(countVitest(" Test Files  1 failed (1)\n      Tests  no tests\n")).toBeUndefined();
+  });
+});
+
+describe("formatSummary", () => {
+  it("closes with a table and the totals", () => {
+    expect(
+      formatSummary([
+        { name: "cargo fmt", ok: true, ms: 412, passed: 1, failed: 0, skipped: 0 },
+        { name: "vitest", ok: false, ms: 65_432, passed: 120, failed: 2, skipped: 3 },
+      ]),
+    ).toBe(`
+${"─".repeat(80)}
+ok      cargo fmt     0.4 s  1 passed
+FAILED  vitest       65.4 s  120 passed, 2 failed, 3 skipped
+
+121 passed, 2 failed
+`);
+  });
+});

@@ -1,0 +1,120 @@
+/**
+ * The examples as a person runs them: the built package, the real claude CLI, the scripted API.
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+import { count } from "../../examples/demo/count-words.mjs";
+
+const ROOT = new URL("../../", import.meta.url);
+const TIMEOUT = { timeout: 120_000 };
+
+async function run(path: string, ...args: string[]) {
+  const env = { ...process.env, NO_COLOR: "1" };
+  const child = spawn(process.execPath, [fileURLToPath(new URL(path, ROOT)), ...args], { env, stdio: "pipe" });
+  child.stdin.end();
+  let stdout = "";
+  let stderr = "";
+  child.stdout.setEncoding("utf8").on("data", (text) => {
+    stdout += text;
+  });
+  child.stderr.setEncoding("utf8").on("data", (text) => {
+    stderr += text;
+  });
+  const [code] = await once(child, "close");
+  return { code, stdout, stderr };
+}
+
+const kinds = (stdout: string) => stdout.split("\n").map((line) => /^\{"type":"(\w+)"/.exec(line)?.[1] ?? line);
+
+describe("npm run demo", () => {
+  it("asks, calls the tool, and answers with what the tool has counted", TIMEOUT, async () => {
+    const { code, stdout, stderr } = await run("examples/demo/main.mjs", "How long is Cargo.toml?");
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    const { words } = count("Cargo.toml", readFileSync(new URL("Cargo.toml", ROOT), "utf8"), 3);
+    expect(
+      stdout.replace(/\d+\.\d+ s, [\d,]+ tokens in, [\d,]+ out/g, "USAGE").replace(/2\.1\.\d+/, "VERSION"),
+    ).toMatch(
+      new RegExp(
+        [
+          "^claude as the model of an agent",
+          "claude VERSION from node_modules; its API is scripted: no login, no cost",
+          "",
+          "you      How long is Cargo\\.toml\\?",
+          "",
+          "step 1   asking claude …",
+          'tool     count_words \\{ "file": "Cargo\\.toml" \\}',
+          "         USAGE",
+          `result   \\{ "file": "Cargo\\.toml", "words": ${words}, [^]*?`,
+          "",
+          "step 2   asking claude …",
+          `claude   Cargo\\.toml has ${words} words\\. Its favourite is [^]*?`,
+          "         USAGE",
+          "─{80}",
+          "         2 steps, 1 tool call, USAGE\n$",
+        ].join("\n"),
+      ),
+    );
+    expect(Math.max(...stdout.split("\n").map((line) => line.length))).toBeLessThanOrEqual(80);
+  });
+
+  it("shows a failing tool to the model, and a wrong option to the person", TIMEOUT, async () => {
+    const missing = await run("examples/demo/main.mjs", "How long is no-such.md?");
+    expect(missing.code).toBe(0);
+    expect(missing.stdout).toContain("claude   I could not count anything: there is no file no-such.md here.");
+    const wrong = await run("examples/demo/main.mjs", "--no-such-option");
+    expect(wrong).toMatchObject({ code: 1, stderr: "" });
+    expect(wrong.stdout).toMatch(/^failed {3}Unknown option '--no-such-option'/);
+    const help = await run("examples/demo/main.mjs", "--help");
+    expect(help).toMatchObject({ code: 0, stderr: "", stdout: expect.stringMatching(/^npm run demo/) });
+  });
+});
+
+describe("the agent loop", () => {
+  const answer = ["17 + 25 = 42, and 6 * 9 = 54.", "(steps: 2, tool calls: 2)", ""];
+  const updates = ["tool_call", "tool_call", "final", "assistant_message", "final", ...answer];
+
+  it.each(["standard", "xml"])("runs in the %s context, with updates", TIMEOUT, async (context) => {
+    const { code, stdout, stderr } = await run("examples/agent-loop/main.mjs", "--context", context);
+    const all = kinds(stdout);
+    expect({ code, stderr, kinds: all.filter((kind) => kind !== "usage") }).toEqual({
+      code: 0,
+      stderr: "",
+      kinds: updates,
+    });
+    expect(all.filter((kind) => kind === "usage").length).toBeGreaterThanOrEqual(2);
+  });
+
+  it("goes on after failures", TIMEOUT, async () => {
+    const { code, stdout } = await run("examples/agent-loop/main.mjs", "--no-updates", "--errors", "2");
+    const lines = stdout.split("\n");
+    expect({ code, failures: lines.slice(0, 2) }).toEqual({
+      code: 0,
+      failures: [
+        expect.stringMatching(/^failed: ProviderError: ./),
+        expect.stringMatching(/^failed: ProviderError: ./),
+      ],
+    });
+    expect(lines.slice(2)).toEqual(answer);
+  });
+
+  it.each(["standard", "xml"])("hands on a plan with markup and JSON in it (%s context)", TIMEOUT, async (context) => {
+    const { code, stdout } = await run("examples/agent-loop/main.mjs", "--no-updates", "--plan", "--context", context);
+    expect({ code, stdout }).toEqual({
+      code: 0,
+      stdout: `<plan>
+# Plan
+
+1. Read the question & find 2 sums
+
+\`\`\`json
+{"steps":["work out sum 1","work out sum 2"]}
+\`\`\`
+</plan>
+(steps: 1, tool calls: 0)
+`,
+    });
+  });
+});

@@ -1,0 +1,81 @@
+// @ts-check
+/**
+ * Puts the small agent together: a provider, a calculator and, unless it runs live, a scripted API.
+ *
+ * In flow the command line's options; out flow the updates as JSON, one a line, then the answer.
+ */
+import { tool } from "@langchain/core/tools";
+import { createClaudeCliProvider } from "deep-factor-providers";
+import { z } from "zod";
+import { startAnthropic } from "../../__tests__/support/anthropic.mjs";
+import { isolateClaude } from "../../__tests__/support/claude.mjs";
+import { SmallAgent } from "./agent.mjs";
+import { OPERATORS, scriptedModel } from "./scripted-model.mjs";
+
+/**
+ * @typedef {object} LoopOptions
+ * @property {"standard" | "xml"} [context]
+ * @property {boolean} [updates] true by default
+ * @property {boolean} [plan]
+ * @property {number} [errors] how many requests the scripted API turns down first
+ * @property {boolean} [live]
+ * @property {string} [model]
+ * @property {string} [question]
+ */
+
+const QUESTION = "What is 17 + 25, and what is 6 * 9?";
+
+/** @type {Record<string, (a: number, b: number) => number>} */
+const ARITHMETIC = { "+": (a, b) => a + b, "-": (a, b) => a - b, "*": (a, b) => a * b, "/": (a, b) => a / b };
+
+const calculate = tool(({ a, operator, b }) => String(ARITHMETIC[operator]?.(a, b)), {
+  name: "calculate",
+  description: "Calculates with two numbers.",
+  schema: z.object({ a: z.number(), operator: z.enum(OPERATORS), b: z.number() }),
+});
+
+/**
+ * @param {LoopOptions} options
+ * @param {(line: string) => void} print
+ */
+export async function runAgentLoop(options, print) {
+  const { live = false, model, errors = 0 } = options;
+  const settings = model === undefined ? {} : { model };
+  if (live) return converse(createClaudeCliProvider(settings), options, print);
+  const api = await startAnthropic((request, index) => {
+    // A status that neither the CLI nor a provider repeats by itself, so that the agent has to.
+    if (index < errors) return { error: { status: 403, message: `scripted refusal ${index + 1}` } };
+    return scriptedModel(request);
+  });
+  const claude = isolateClaude({ baseUrl: api.url });
+  try {
+    const provider = createClaudeCliProvider({ ...settings, cliPath: claude.cliPath, env: claude.env });
+    await converse(provider, options, print);
+  } finally {
+    await api.close();
+    claude.cleanup();
+  }
+}
+
+/**
+ * @param {import("deep-factor-providers").CliProvider} provider closed at the end
+ * @param {LoopOptions} options
+ * @param {(line: string) => void} print
+ */
+async function converse(provider, { context = "standard", updates = true, plan = false, question = QUESTION }, print) {
+  const agent = new SmallAgent({
+    model: provider,
+    tools: [calculate],
+    context,
+    mode: plan ? "plan" : "act",
+    ...(updates && { onUpdate: (update) => print(JSON.stringify(update)) }),
+    onError: (problem) => print(`failed: ${problem}`),
+  });
+  try {
+    const { text, steps, toolCalls } = await agent.run(question);
+    print(text);
+    print(`(steps: ${steps}, tool calls: ${toolCalls})`);
+  } finally {
+    await provider.close();
+  }
+}

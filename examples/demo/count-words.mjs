@@ -1,0 +1,62 @@
+// @ts-check
+/**
+ * The demo's tool: counts the words of a file of this repository. In flow a path and how many favourites are wanted; out flows
+ * JSON.
+ */
+import { readFile, realpath } from "node:fs/promises";
+import { isAbsolute, relative, resolve } from "node:path";
+import { tool } from "@langchain/core/tools";
+import { z } from "zod";
+import { ROOT } from "../../.ci/prepare.mjs";
+
+/** Shorter words are grammar more than content. */
+const SHORTEST = 5;
+
+/** @typedef {{ file: string, words: number, favourites: { word: string, count: number }[] }} WordCount */
+
+export const countWords = tool(
+  async ({ file, favourites = 3 }) => JSON.stringify(count(file, await readInside(file), favourites)),
+  {
+    name: "count_words",
+    description: `Counts the words of a text file of this repository and lists its favourites of ${SHORTEST} letters and more.`,
+    schema: z.object({
+      file: z.string().describe("path, relative to the repository"),
+      favourites: z.number().int().min(1).max(20).optional().describe("how many favourites to list, 3 by default"),
+    }),
+  },
+);
+
+/**
+ * @param {string} file
+ * @param {string} text
+ * @param {number} top
+ * @returns {WordCount}
+ */
+export function count(file, text, top) {
+  const words = text.match(/[\p{L}\p{N}]+(?:['’-][\p{L}\p{N}]+)*/gu) ?? [];
+  /** @type {Map<string, { word: string, count: number }>} by the word in lower case; shown as it was first written */
+  const counts = new Map();
+  for (const word of words) {
+    if (word.length < SHORTEST || !/\p{L}/u.test(word)) continue;
+    const entry = counts.get(word.toLowerCase()) ?? { word, count: 0 };
+    counts.set(word.toLowerCase(), { ...entry, count: entry.count + 1 });
+  }
+  // Sorting is stable: of equally frequent words the first one in the text wins.
+  const ranked = Array.from(counts.values()).sort((a, b) => b.count - a.count);
+  return { file, words: words.length, favourites: ranked.slice(0, top) };
+}
+
+/**
+ * A real model may ask for anything; it gets files of this repository and nothing else.
+ * @param {string} file
+ */
+async function readInside(file) {
+  const path = await realpath(resolve(ROOT, file)).catch(() => {
+    throw new Error(`there is no file ${file} here`);
+  });
+  const inside = relative(await realpath(ROOT), path);
+  if (inside.startsWith("..") || isAbsolute(inside)) throw new Error(`${file} is outside of this repository`);
+  return readFile(path, "utf8").catch(() => {
+    throw new Error(`${file} cannot be read as a file`);
+  });
+}
