@@ -15,3 +15,5 @@ pub mod message;
 // A thread as a prompt, and the calls in an answer: pure text work.
 pub mod prompt;
 pub mod toolcall;
+// Effects.
+pub mod process;

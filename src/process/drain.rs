@@ -1,0 +1,359 @@
+//! Reading a child's output: stdout as chunks for a consumer, stderr as head and tail.
+//!
+//! In: two pipes. Out: [`Bytes`] into a bounded channel, and counts. A slow consumer holds the child up, not the
+//! supervisor, and loses nothing.
+//!
+//! A pipe's end is no sign of the child's end, nor the reverse: a grandchild may hold the pipe long after. So reading
+//! goes on after the leader's exit, but only while data comes: what the leader itself has written lies in the pipe by
+//! then and is read in any case; for what others still write there is a limited patience.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+/// The largest chunk handed on, bytes: what a pipe holds on Linux.
+const CHUNK: usize = 64 * 1024;
+/// A new buffer is taken when less than this is left of the old one, bytes.
+const ROOM: usize = 4 * 1024;
+/// How many chunks wait for the consumer: with [`CHUNK`] about 1 MiB per run.
+pub(super) const QUEUE: usize = 16;
+/// More than a pipe can hold (`/proc/sys/fs/pipe-max-size` is 1 MiB): what comes after that many bytes since the
+/// leader's exit was not written by it.
+const PIPE_LIMIT: u64 = 1024 * 1024;
+
+/// What the readers tell the supervisor and the reverse.
+#[derive(Debug)]
+pub(super) struct Flow {
+    started: Instant,
+    /// Ms since `started` of the last byte, or of the consumer's last taking.
+    last: AtomicU64,
+    consumer_is_slow: AtomicBool,
+    stdout_bytes: AtomicU64,
+    first_byte: OnceLock<Duration>,
+    stderr: Mutex<HeadTail>,
+    /// Set by the supervisor when the leader has exited.
+    pub exited: CancellationToken,
+    /// Set by the reader of stdout when there was more than allowed.
+    pub over_limit: CancellationToken,
+}
+
+impl Flow {
+    pub fn new(started: Instant) -> Self {
+        Flow {
+            started,
+            last: AtomicU64::new(0),
+            consumer_is_slow: AtomicBool::new(false),
+            stdout_bytes: AtomicU64::new(0),
+            first_byte: OnceLock::new(),
+            stderr: Mutex::new(HeadTail::default()),
+            exited: CancellationToken::new(),
+            over_limit: CancellationToken::new(),
+        }
+    }
+
+    fn touch(&self) {
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.fetch_max(now, Ordering::Relaxed);
+    }
+
+    /// Resolves when nothing has come for `limit`. Time in which the child could not write, because the consumer had
+    /// not taken what was there, is not the child's silence.
+    pub async fn idle(&self, limit: Duration) {
+        loop {
+            let last = self.started + Duration::from_millis(self.last.load(Ordering::Relaxed));
+            let left = limit.saturating_sub(last.elapsed());
+            if self.consumer_is_slow.load(Ordering::Relaxed) {
+                sleep(limit.max(Duration::from_millis(1))).await;
+            } else if left.is_zero() {
+                return;
+            } else {
+                sleep(left).await;
+            }
+        }
+    }
+
+    pub fn stdout_bytes(&self) -> u64 {
+        self.stdout_bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn first_byte(&self) -> Option<Duration> {
+        self.first_byte.get().copied()
+    }
+
+    /// The text of stderr so far and how many bytes there were.
+    pub fn stderr(&self) -> (String, u64) {
+        let kept = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
+        (kept.text(), kept.total)
+    }
+}
+
+/// Reads `pipe` to its end, or to the end of patience, and sends at most `limit` bytes to `consumer`.
+///
+/// What is over the limit, or what nobody takes any more, is read and dropped, so that the child can come to its end.
+pub(super) async fn stdout(
+    pipe: impl AsyncRead + Unpin,
+    consumer: mpsc::Sender<Bytes>,
+    flow: &Flow,
+    limit: u64,
+    patience: Duration,
+) {
+    let mut pipe = Patient::new(pipe, flow, patience);
+    let mut buffer = BytesMut::new();
+    let mut wanted = true;
+    while pipe.read(&mut buffer).await > 0 {
+        let mut chunk = buffer.split();
+        let before = flow.stdout_bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        flow.first_byte.get_or_init(|| flow.started.elapsed());
+        let room = limit.saturating_sub(before);
+        if chunk.len() as u64 > room {
+            flow.over_limit.cancel();
+            chunk.truncate(usize::try_from(room).unwrap_or(usize::MAX));
+        }
+        if !wanted || chunk.is_empty() {
+            continue;
+        }
+        wanted = match consumer.try_send(chunk.freeze()) {
+            Ok(()) => true,
+            Err(mpsc::error::TrySendError::Closed(_)) => false,
+            Err(mpsc::error::TrySendError::Full(chunk)) => {
+                flow.consumer_is_slow.store(true, Ordering::Relaxed);
+                let sent = consumer.send(chunk).await;
+                flow.touch();
+                flow.consumer_is_slow.store(false, Ordering::Relaxed);
+                sent.is_ok()
+            }
+        };
+    }
+}
+
+/// Reads `pipe` to its end, or to the end of patience, and keeps head and tail in `flow`.
+pub(super) async fn stderr(pipe: impl AsyncRead + Unpin, flow: &Flow, patience: Duration) {
+    let mut pipe = Patient::new(pipe, flow, patience);
+    let mut buffer = BytesMut::new();
+    while pipe.read(&mut buffer).await > 0 {
+        flow.stderr.lock().unwrap_or_else(PoisonError::into_inner).push(&buffer);
+        buffer.clear();
+    }
+}
+
+/// A pipe that is waited on for ever until the leader's exit, and for `left` in all after it.
+struct Patient<'a, P> {
+    pipe: P,
+    flow: &'a Flow,
+    exited_at: Option<Instant>,
+    patience: Duration,
+    left: Duration,
+    since_exit: u64,
+}
+
+impl<'a, P: AsyncRead + Unpin> Patient<'a, P> {
+    fn new(pipe: P, flow: &'a Flow, patience: Duration) -> Self {
+        Patient {
+            pipe,
+            flow,
+            exited_at: None,
+            patience,
+            left: patience,
+            since_exit: 0,
+        }
+    }
+
+    /// Appends to `buffer`; 0 means that the end of the data has come.
+    async fn read(&mut self, buffer: &mut BytesMut) -> usize {
+        if buffer.capacity() - buffer.len() < ROOM {
+            buffer.reserve(CHUNK);
+        }
+        let mut read: Option<io::Result<usize>> = None;
+        if self.exited_at.is_none() {
+            tokio::select! {
+                biased;
+                r = self.pipe.read_buf(buffer) => read = Some(r),
+                () = self.flow.exited.cancelled() => self.exited_at = Some(Instant::now()),
+            }
+        }
+        if let (None, Some(exited_at)) = (&read, self.exited_at) {
+            // Somebody else writes without end.
+            if self.since_exit > PIPE_LIMIT && exited_at.elapsed() > self.patience {
+                return 0;
+            }
+            let asked = Instant::now();
+            // Biased: patience only counts where the pipe is empty.
+            tokio::select! {
+                biased;
+                r = self.pipe.read_buf(buffer) => read = Some(r),
+                () = sleep(self.left) => return 0,
+            }
+            self.left = self.left.saturating_sub(asked.elapsed());
+        }
+        let n = match read {
+            Some(Ok(n)) => n,
+            Some(Err(error)) => {
+                tracing::debug!(%error, "output not read to its end");
+                0
+            }
+            None => 0,
+        };
+        if n > 0 {
+            self.flow.touch();
+        }
+        if self.exited_at.is_some() {
+            self.since_exit += n as u64;
+        }
+        n
+    }
+}
+
+/// The beginning and the end of a long text.
+#[derive(Debug, Default)]
+struct HeadTail {
+    head: Vec<u8>,
+    tail: std::collections::VecDeque<u8>,
+    total: u64,
+}
+
+impl HeadTail {
+    /// Bytes kept of the beginning, where a program says what it is about to do and what it did not understand.
+    const HEAD: usize = 8 * 1024;
+    /// Bytes kept of the end, where it says why it failed.
+    const TAIL: usize = 24 * 1024;
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let (head, rest) = bytes.split_at(bytes.len().min(Self::HEAD - self.head.len()));
+        self.head.extend_from_slice(head);
+        let rest = &rest[rest.len().saturating_sub(Self::TAIL)..];
+        let overflow = (self.tail.len() + rest.len()).saturating_sub(Self::TAIL);
+        self.tail.drain(..overflow);
+        self.tail.extend(rest);
+    }
+
+    fn text(&self) -> String {
+        let left_out = self.total - (self.head.len() + self.tail.len()) as u64;
+        let mut bytes = self.head.clone();
+        if left_out == 0 {
+            bytes.extend(&self.tail);
+            return String::from_utf8_lossy(&bytes).into_owned();
+        }
+        // The cuts may have gone through characters.
+        let half = bytes.utf8_chunks().last().map_or(0, |chunk| chunk.invalid().len());
+        bytes.truncate(bytes.len() - half);
+        let tail: Vec<u8> = self
+            .tail
+            .iter()
+            .copied()
+            .skip_while(|byte| byte & 0xC0 == 0x80)
+            .collect();
+        let (head, tail) = (String::from_utf8_lossy(&bytes), String::from_utf8_lossy(&tail));
+        format!("{head}\n… {left_out} bytes left out …\n{tail}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_text_is_whole() {
+        let mut kept = HeadTail::default();
+        kept.push("a💡".as_bytes());
+        kept.push(b"\xFF!\n");
+        assert_eq!((kept.text(), kept.total), ("a💡\u{FFFD}!\n".to_owned(), 8));
+    }
+
+    #[test]
+    fn long_text_keeps_both_ends_whatever_the_chunks() {
+        let text: Vec<u8> = (0..50_000u32).flat_map(|i| format!("{i},").into_bytes()).collect();
+        let texts: Vec<(String, u64)> = [1, 7, 4096, 30_000, text.len()]
+            .iter()
+            .map(|&size| {
+                let mut kept = HeadTail::default();
+                text.chunks(size).for_each(|chunk| kept.push(chunk));
+                (kept.text(), kept.total)
+            })
+            .collect();
+        let whole = std::str::from_utf8(&text).unwrap();
+        let left_out = text.len() - HeadTail::HEAD - HeadTail::TAIL;
+        let expected = format!(
+            "{}\n… {left_out} bytes left out …\n{}",
+            &whole[..HeadTail::HEAD],
+            &whole[whole.len() - HeadTail::TAIL..]
+        );
+        assert!(texts.iter().all(|t| *t == (expected.clone(), text.len() as u64)));
+    }
+
+    #[test]
+    fn cuts_inside_of_characters_leave_no_rubbish() {
+        let mut kept = HeadTail::default();
+        kept.push(&[b"x".as_slice(), "💡".repeat(20_000).as_bytes()].concat());
+        let text = kept.text();
+        assert!(!text.contains('\u{FFFD}') && text.starts_with("x💡") && text.ends_with('💡'));
+    }
+
+    #[tokio::test]
+    async fn the_limit_cuts_to_the_byte_and_reading_goes_on() {
+        for (limit, expected) in [(0, ""), (5, "01234"), (10, "0123456789"), (11, "0123456789")] {
+            let flow = Flow::new(Instant::now());
+            let (tx, mut rx) = mpsc::channel(QUEUE);
+            stdout(&b"0123456789"[..], tx, &flow, limit, Duration::ZERO).await;
+            let mut got = Vec::new();
+            while let Some(chunk) = rx.recv().await {
+                got.extend_from_slice(&chunk);
+            }
+            assert_eq!(got, expected.as_bytes());
+            assert_eq!((flow.over_limit.is_cancelled(), flow.stdout_bytes()), (limit < 10, 10));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_the_exit_patience_is_counted_in_silence_only() {
+        let (mut grandchild, pipe) = tokio::io::duplex(64);
+        let flow = Flow::new(Instant::now());
+        let (tx, mut rx) = mpsc::channel(QUEUE);
+        flow.exited.cancel();
+        let began = Instant::now();
+        let reading = stdout(pipe, tx, &flow, 100, Duration::from_millis(250));
+        let writing = async {
+            sleep(Duration::from_millis(100)).await;
+            tokio::io::AsyncWriteExt::write_all(&mut grandchild, b"late")
+                .await
+                .unwrap();
+            grandchild
+        };
+        let ((), _held_open) = tokio::join!(reading, writing);
+        assert_eq!(rx.recv().await, Some(Bytes::from_static(b"late")));
+        assert_eq!((rx.recv().await, began.elapsed()), (None, Duration::from_millis(250)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_consumer_is_not_the_childs_silence() {
+        let flow = Flow::new(Instant::now());
+        let (tx, mut rx) = mpsc::channel(1);
+        let (mut child, pipe) = tokio::io::duplex(64);
+        let reading = stdout(pipe, tx, &flow, 100, Duration::ZERO);
+        let consuming = async {
+            for byte in [b"a", b"b", b"c"] {
+                tokio::io::AsyncWriteExt::write_all(&mut child, byte).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            sleep(Duration::from_millis(350)).await;
+            let got = [rx.recv().await, rx.recv().await, rx.recv().await];
+            std::future::pending::<()>().await;
+            drop((child, got));
+        };
+        let idle = async {
+            flow.idle(Duration::from_millis(100)).await;
+            flow.started.elapsed()
+        };
+        tokio::select! {
+            at = idle => assert_eq!(at, Duration::from_millis(450)),
+            _ = async { tokio::join!(reading, consuming) } => unreachable!("the child lives"),
+        }
+    }
+}

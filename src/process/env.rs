@@ -1,0 +1,170 @@
+//! The child's environment: what the host has, minus what confuses a CLI, plus what the provider and the user say.
+//!
+//! In: an [`EnvPlan`] and a base environment. Out: the whole environment of the child as pairs. Pure.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+
+/// A whole environment.
+pub type Vars = Vec<(OsString, OsString)>;
+
+/// How the child's environment is made. Later steps win: `base`, minus `drop`, plus `set`, then `user`.
+#[derive(Debug, Clone, Default)]
+pub struct EnvPlan {
+    /// The environment to start from; `None` reads the host's own when the process is started.
+    ///
+    /// The addon hands in a copy taken on the JavaScript thread: `process.env.X = …` there calls `setenv`, which may
+    /// not run while another thread reads the environment.
+    pub base: Option<Arc<Vars>>,
+    /// Names taken out of the base, such as `CLAUDECODE`.
+    pub drop: Vec<OsString>,
+    /// Pairs the provider wants, such as `TERM=dumb`.
+    pub set: Vec<(OsString, OsString)>,
+    /// The user's: `Some` sets, `None` removes, whoever had set it.
+    pub user: Vec<(OsString, Option<OsString>)>,
+}
+
+impl EnvPlan {
+    /// The child's whole environment, sorted by name.
+    pub fn vars(&self) -> Vars {
+        match &self.base {
+            Some(base) => self.apply(base.iter().cloned(), cfg!(windows)),
+            None => self.apply(std::env::vars_os(), cfg!(windows)),
+        }
+    }
+
+    /// Whether `set` or `user` speaks of `name`.
+    pub fn mentions(&self, name: &OsStr) -> bool {
+        self.set.iter().any(|(n, _)| n == name) || self.user.iter().any(|(n, _)| n == name)
+    }
+
+    /// The first name of ours that no environment can hold: empty, with `=` or with NUL; or one whose value has NUL.
+    pub fn invalid(&self) -> Option<&OsStr> {
+        let set = self.set.iter().map(|(name, value)| (name, Some(value)));
+        let user = self.user.iter().map(|(name, value)| (name, value.as_ref()));
+        set.chain(user)
+            .find(|(name, value)| {
+                let bytes = name.as_encoded_bytes();
+                let nul_inside = value.is_some_and(|v| v.as_encoded_bytes().contains(&0));
+                bytes.is_empty() || bytes.iter().any(|b| matches!(b, 0 | b'=')) || nul_inside
+            })
+            .map(|(name, _)| name.as_os_str())
+    }
+
+    fn apply(&self, base: impl Iterator<Item = (OsString, OsString)>, ignore_case: bool) -> Vars {
+        // Windows spells PATH "Path" and means the same variable: the key folds, the spelling last written stays.
+        let key = |name: &OsStr| {
+            if ignore_case {
+                name.to_ascii_uppercase()
+            } else {
+                name.to_owned()
+            }
+        };
+        let mut vars: BTreeMap<OsString, (OsString, OsString)> =
+            base.map(|(name, value)| (key(&name), (name, value))).collect();
+        for name in &self.drop {
+            vars.remove(&key(name));
+        }
+        for (name, value) in &self.set {
+            vars.insert(key(name), (name.clone(), value.clone()));
+        }
+        for (name, value) in &self.user {
+            match value {
+                Some(value) => vars.insert(key(name), (name.clone(), value.clone())),
+                None => vars.remove(&key(name)),
+            };
+        }
+        vars.into_values().collect()
+    }
+}
+
+/// The value of `name` in `vars`, as the platform compares names.
+pub(super) fn lookup<'a>(vars: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsStr> {
+    vars.iter()
+        .find(|(n, _)| {
+            if cfg!(windows) {
+                n.eq_ignore_ascii_case(name)
+            } else {
+                n == name
+            }
+        })
+        .map(|(_, value)| value.as_os_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> EnvPlan {
+        EnvPlan {
+            base: None,
+            drop: vec!["CLAUDECODE".into(), "NODE_OPTIONS".into(), "ABSENT".into()],
+            set: vec![("TERM".into(), "dumb".into()), ("CI".into(), "true".into())],
+            user: vec![
+                ("CI".into(), None),
+                ("NODE_OPTIONS".into(), Some("--max-old-space-size=4096".into())),
+                ("HOME".into(), Some("/elsewhere".into())),
+                ("NEVER".into(), None),
+            ],
+        }
+    }
+
+    fn pairs(list: &[(&str, &str)]) -> Vars {
+        list.iter().map(|(n, v)| (n.into(), v.into())).collect()
+    }
+
+    #[test]
+    fn later_steps_win() {
+        let base = pairs(&[
+            ("HOME", "/home/me"),
+            ("PATH", "/bin"),
+            ("TERM", "xterm"),
+            ("CI", "0"),
+            ("CLAUDECODE", "1"),
+            ("NODE_OPTIONS", "--inspect"),
+        ]);
+        assert_eq!(
+            plan().apply(base.into_iter(), false),
+            pairs(&[
+                ("HOME", "/elsewhere"),
+                ("NODE_OPTIONS", "--max-old-space-size=4096"),
+                ("PATH", "/bin"),
+                ("TERM", "dumb"),
+            ])
+        );
+    }
+
+    #[test]
+    fn windows_names_ignore_case_and_keep_the_last_spelling() {
+        let base = pairs(&[("Path", "C:\\a"), ("claudecode", "1"), ("Term", "x"), ("=C:", "C:\\")]);
+        assert_eq!(
+            plan().apply(base.into_iter(), true),
+            pairs(&[
+                ("=C:", "C:\\"),
+                ("HOME", "/elsewhere"),
+                ("NODE_OPTIONS", "--max-old-space-size=4096"),
+                ("Path", "C:\\a"),
+                ("TERM", "dumb"),
+            ])
+        );
+    }
+
+    #[test]
+    fn names_that_cannot_be_are_found() {
+        let with = |name: &str, value: Option<&str>| EnvPlan {
+            user: vec![("OK".into(), Some("=".into())), (name.into(), value.map(Into::into))],
+            ..EnvPlan::default()
+        };
+        assert_eq!(plan().invalid(), None);
+        assert_eq!(with("A=B", None).invalid(), Some(OsStr::new("A=B")));
+        assert_eq!(with("", None).invalid(), Some(OsStr::new("")));
+        assert_eq!(with("N", Some("a\0b")).invalid(), Some(OsStr::new("N")));
+    }
+
+    #[test]
+    fn mentions_what_the_caller_speaks_of() {
+        assert!(plan().mentions(OsStr::new("CI")) && plan().mentions(OsStr::new("TERM")));
+        assert!(!plan().mentions(OsStr::new("PATH")));
+    }
+}

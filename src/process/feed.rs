@@ -1,0 +1,102 @@
+//! Writing a child's standard input: given bytes, or messages of an owner who keeps it open.
+//!
+//! In: bytes. Out: the child's stdin, closed at the end. That the child does not read (`EPIPE`, or for ever) is no
+//! fault of its own: how the child ends says what it thought of its input.
+
+use bytes::Bytes;
+use tokio::io::AsyncWriteExt;
+use tokio::process::ChildStdin;
+use tokio::sync::mpsc;
+
+/// How many messages may wait for a child that does not read.
+const QUEUE: usize = 8;
+
+/// What is written.
+#[derive(Debug)]
+pub(super) enum Feed {
+    /// Nothing, or nothing more.
+    Done,
+    /// The rest of the given bytes, then the end.
+    Rest(ChildStdin, Bytes),
+    /// What the [`StdinWriter`] sends, the end with its end.
+    Open(ChildStdin, mpsc::Receiver<Bytes>),
+}
+
+impl Feed {
+    /// Writes what fits into the pipe at once, so that the child finds its input there when it first looks: claude
+    /// 2.1.197 gives up on a stdin that is silent for 3 s (CLI-FACTS 1.2), and a busy runtime may come late.
+    pub fn bytes(pipe: ChildStdin, bytes: Bytes) -> Feed {
+        #[cfg(unix)]
+        let bytes = {
+            use std::os::fd::AsFd;
+            let mut bytes = bytes;
+            while !bytes.is_empty() {
+                // The runtime has made the pipe non-blocking.
+                match rustix::io::write(pipe.as_fd(), &bytes) {
+                    Ok(n) => bytes = bytes.slice(n..),
+                    Err(rustix::io::Errno::INTR) => {}
+                    Err(rustix::io::Errno::AGAIN) => break,
+                    Err(_) => return Feed::Done,
+                }
+            }
+            bytes
+        };
+        if bytes.is_empty() {
+            Feed::Done
+        } else {
+            Feed::Rest(pipe, bytes)
+        }
+    }
+
+    /// Keeps the pipe open for a writer.
+    pub fn open(pipe: ChildStdin) -> (Feed, StdinWriter) {
+        let (messages, receiver) = mpsc::channel(QUEUE);
+        (Feed::Open(pipe, receiver), StdinWriter { messages })
+    }
+
+    /// Writes to the end and closes the pipe; dropping the future closes it as well.
+    pub async fn run(self) {
+        let written = match self {
+            Feed::Done => Ok(()),
+            Feed::Rest(mut pipe, bytes) => pipe.write_all(&bytes).await,
+            Feed::Open(mut pipe, mut messages) => loop {
+                let Some(message) = messages.recv().await else {
+                    break Ok(());
+                };
+                if let Err(error) = pipe.write_all(&message).await {
+                    break Err(error);
+                }
+            },
+        };
+        if let Err(error) = written {
+            tracing::debug!(%error, "the child did not take all of its input");
+        }
+    }
+}
+
+/// The open stdin of a live process.
+///
+/// A message is taken whole or not at all, so a dropped `write_all` leaves no half line behind. At most 8 messages wait
+/// for a child that does not read; the ninth `write_all` waits with them.
+#[derive(Debug)]
+pub struct StdinWriter {
+    messages: mpsc::Sender<Bytes>,
+}
+
+/// The stdin is closed: the child has exited, is being ended, or has closed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the process takes no more input")]
+pub struct StdinClosed;
+
+impl StdinWriter {
+    /// Hands `bytes` over to be written, in order. Cancel safe.
+    ///
+    /// # Errors
+    /// [`StdinClosed`]; messages that were taken before may not have reached the child either.
+    pub async fn write_all(&self, bytes: impl Into<Bytes>) -> Result<(), StdinClosed> {
+        self.messages.send(bytes.into()).await.map_err(|_| StdinClosed)
+    }
+
+    /// Closes the stdin after what was handed over is written. Dropping the writer does the same.
+    pub fn close(self) {}
+}

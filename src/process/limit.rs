@@ -1,0 +1,389 @@
+//! How many processes run at once: a fair queue with a limit per key (the CLI's binary) and one for all.
+//!
+//! In: requests for a permit. Out: permits, in the order of asking; a key at its limit does not hold up the others.
+//!
+//! A permit belongs to one run and is given back when the run's leader has exited, before its output is consumed and
+//! before stragglers of its group are gone: what the limit protects (the CLI's own configuration, the memory of a
+//! Node process each) ends with the leader, and a slow consumer shall not hold up the queue.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+/// The default limit, per key and for all together.
+pub const DEFAULT_CONCURRENCY: usize = 4;
+
+/// What holds for one key. Each request brings them along, so that two providers of one binary may differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// How many may run at once; 0 counts as 1.
+    pub concurrency: usize,
+    /// The shortest time between two starts: CLIs that rewrite their configuration on start-up trip over each other.
+    pub min_gap: Duration,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Rules {
+            concurrency: DEFAULT_CONCURRENCY,
+            min_gap: Duration::ZERO,
+        }
+    }
+}
+
+/// How much is going on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Load {
+    /// Holding a permit.
+    pub running: usize,
+    /// In the queue.
+    pub waiting: usize,
+}
+
+/// A look at a [`Limiter`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Snapshot {
+    /// All keys together.
+    pub all: Load,
+    /// Each key that has a permit out or waits for one.
+    pub keys: BTreeMap<String, Load>,
+}
+
+/// Cancelled in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("cancelled after {} ms in the queue", queued.as_millis())]
+pub struct QueueCancelled {
+    /// How long it had waited.
+    pub queued: Duration,
+}
+
+/// A fair queue. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Limiter(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    limit: usize,
+    running: usize,
+    keys: HashMap<String, Key>,
+    queue: VecDeque<Waiting>,
+    next_ticket: u64,
+}
+
+#[derive(Debug, Default)]
+struct Key {
+    running: usize,
+    next_start: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    ticket: u64,
+    key: String,
+    rules: Rules,
+    granted: oneshot::Sender<Instant>,
+}
+
+/// The process-wide limiter.
+pub fn global() -> &'static Limiter {
+    static GLOBAL: LazyLock<Limiter> = LazyLock::new(|| Limiter::new(DEFAULT_CONCURRENCY));
+    &GLOBAL
+}
+
+impl Limiter {
+    /// A limiter for `limit` runs at once; 0 counts as 1.
+    pub fn new(limit: usize) -> Self {
+        let state = State {
+            limit: limit.max(1),
+            running: 0,
+            keys: HashMap::new(),
+            queue: VecDeque::new(),
+            next_ticket: 0,
+        };
+        Limiter(Arc::new(Mutex::new(state)))
+    }
+
+    /// Changes the limit for all keys together; 0 counts as 1. Runs over a lowered limit are left alone.
+    pub fn set_limit(&self, limit: usize) {
+        let mut state = self.lock();
+        state.limit = limit.max(1);
+        state.grant(Instant::now());
+    }
+
+    /// Waits for a permit. Dropping the future leaves the queue.
+    ///
+    /// # Errors
+    /// [`QueueCancelled`] when `cancel` is cancelled first.
+    pub async fn acquire(&self, key: &str, rules: Rules, cancel: &CancellationToken) -> Result<Permit, QueueCancelled> {
+        let asked = Instant::now();
+        let (ticket, granted) = self.enqueue(key, rules, asked);
+        let turn = async {
+            // The sender is only dropped with the ticket, which this future holds.
+            let start = granted.await.unwrap_or(asked);
+            sleep_until(start).await;
+        };
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(QueueCancelled { queued: asked.elapsed() }),
+            () = turn => Ok(Permit { _ticket: ticket, queued: asked.elapsed() }),
+        }
+    }
+
+    /// What runs and waits now.
+    pub fn snapshot(&self) -> Snapshot {
+        let state = self.lock();
+        let mut keys: BTreeMap<String, Load> = BTreeMap::new();
+        for (name, key) in state.keys.iter().filter(|(_, key)| key.running > 0) {
+            keys.entry(name.clone()).or_default().running = key.running;
+        }
+        for waiting in &state.queue {
+            keys.entry(waiting.key.clone()).or_default().waiting += 1;
+        }
+        Snapshot {
+            all: Load {
+                running: state.running,
+                waiting: state.queue.len(),
+            },
+            keys,
+        }
+    }
+
+    fn enqueue(&self, key: &str, rules: Rules, now: Instant) -> (Ticket, oneshot::Receiver<Instant>) {
+        let (granted, receiver) = oneshot::channel();
+        let mut state = self.lock();
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.queue.push_back(Waiting {
+            ticket,
+            key: key.to_owned(),
+            rules,
+            granted,
+        });
+        state.grant(now);
+        drop(state);
+        (
+            Ticket {
+                limiter: self.clone(),
+                number: ticket,
+                key: key.to_owned(),
+            },
+            receiver,
+        )
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Gives permits to whoever may have one, the longest waiting first.
+    fn grant(&mut self, now: Instant) {
+        let mut held_up: HashSet<String> = HashSet::new();
+        let mut at = 0;
+        while self.running < self.limit && at < self.queue.len() {
+            let waiting = &self.queue[at];
+            let key = self.keys.entry(waiting.key.clone()).or_default();
+            if held_up.contains(&waiting.key) || key.running >= waiting.rules.concurrency.max(1) {
+                held_up.insert(waiting.key.clone());
+                at += 1;
+                continue;
+            }
+            let Some(waiting) = self.queue.remove(at) else { break };
+            key.running += 1;
+            self.running += 1;
+            let start = key.next_start.map_or(now, |next| next.max(now));
+            key.next_start = start.checked_add(waiting.rules.min_gap);
+            // If nobody receives it, its ticket is being dropped and gives the place back.
+            let _ = waiting.granted.send(start);
+        }
+    }
+
+    fn leave(&mut self, number: u64, name: &str, now: Instant) {
+        if let Some(at) = self.queue.iter().position(|waiting| waiting.ticket == number) {
+            self.queue.remove(at);
+        } else {
+            self.running -= 1;
+            if let Some(key) = self.keys.get_mut(name) {
+                key.running -= 1;
+            }
+        }
+        self.grant(now);
+        self.keys
+            .retain(|_, key| key.running > 0 || key.next_start.is_some_and(|next| next > now));
+    }
+}
+
+/// A place, first in the queue and then among the running.
+#[derive(Debug)]
+struct Ticket {
+    limiter: Limiter,
+    number: u64,
+    key: String,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.limiter.lock().leave(self.number, &self.key, Instant::now());
+    }
+}
+
+/// The right to run one process. Dropping it lets the next one in.
+#[derive(Debug)]
+pub struct Permit {
+    _ticket: Ticket,
+    queued: Duration,
+}
+
+impl Permit {
+    /// How long it was waited for.
+    pub fn queued(&self) -> Duration {
+        self.queued
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALONE: Rules = Rules {
+        concurrency: 1,
+        min_gap: Duration::ZERO,
+    };
+
+    fn load(running: usize, waiting: usize) -> Load {
+        Load { running, waiting }
+    }
+
+    async fn take(limiter: &Limiter, key: &str, rules: Rules) -> Permit {
+        limiter.acquire(key, rules, &CancellationToken::new()).await.unwrap()
+    }
+
+    /// Starts tasks one after the other, each in the queue before the next asks, and returns the order of their turns.
+    async fn turns(limiter: &Limiter, asks: &[(&'static str, Rules)]) -> Vec<usize> {
+        let (done, mut order) = tokio::sync::mpsc::unbounded_channel();
+        for (number, (key, rules)) in asks.iter().copied().enumerate() {
+            let (limiter, done) = (limiter.clone(), done.clone());
+            tokio::spawn(async move {
+                let permit = take(&limiter, key, rules).await;
+                done.send(number).unwrap();
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                drop(permit);
+            });
+            tokio::task::yield_now().await;
+        }
+        drop(done);
+        let mut seen = Vec::new();
+        while let Some(number) = order.recv().await {
+            seen.push(number);
+        }
+        seen
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn first_come_first_served() {
+        let limiter = Limiter::new(1);
+        let asks = [("a", ALONE), ("b", ALONE), ("a", ALONE), ("c", ALONE), ("a", ALONE)];
+        assert_eq!(turns(&limiter, &asks).await, [0, 1, 2, 3, 4]);
+        assert_eq!(limiter.snapshot(), Snapshot::default());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_key_does_not_hold_up_the_others() {
+        let limiter = Limiter::new(4);
+        let asks = [("a", ALONE), ("a", ALONE), ("a", ALONE), ("b", ALONE)];
+        assert_eq!(turns(&limiter, &asks).await, [0, 3, 1, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn limits_hold_and_the_snapshot_tells() {
+        let limiter = Limiter::new(3);
+        let two = Rules {
+            concurrency: 2,
+            ..ALONE
+        };
+        let (a1, _a2) = (take(&limiter, "a", two).await, take(&limiter, "a", two).await);
+        let cancel = CancellationToken::new();
+        let third = limiter.acquire("a", two, &cancel);
+        tokio::pin!(third);
+        assert!(futures_poll(&mut third).await.is_none());
+        let _b = take(&limiter, "b", two).await;
+        let keys = BTreeMap::from([("a".to_owned(), load(2, 1)), ("b".to_owned(), load(1, 0))]);
+        assert_eq!(limiter.snapshot(), Snapshot { all: load(3, 1), keys });
+        drop(a1);
+        assert!(third.await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn leaving_the_queue_frees_nothing_twice() {
+        let limiter = Limiter::new(1);
+        let held = take(&limiter, "a", ALONE).await;
+        let cancel = CancellationToken::new();
+        let mut cancelled = Box::pin(limiter.acquire("a", ALONE, &cancel));
+        let mut dropped = Box::pin(limiter.acquire("a", ALONE, &cancel));
+        let mut granted_unseen = Box::pin(limiter.acquire("b", ALONE, &cancel));
+        assert!(futures_poll(&mut cancelled).await.is_none());
+        assert!(futures_poll(&mut dropped).await.is_none());
+        assert!(futures_poll(&mut granted_unseen).await.is_none());
+        tokio::time::advance(Duration::from_millis(30)).await;
+        drop(dropped);
+        cancel.cancel();
+        assert_eq!(
+            cancelled.await.unwrap_err(),
+            QueueCancelled {
+                queued: Duration::from_millis(30)
+            }
+        );
+        drop(held);
+        assert_eq!(
+            limiter.snapshot().all,
+            load(1, 0),
+            "granted, though its owner has not looked yet"
+        );
+        drop(granted_unseen);
+        assert_eq!(limiter.snapshot(), Snapshot::default());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn starts_keep_their_distance() {
+        let limiter = Limiter::new(10);
+        let rules = Rules {
+            concurrency: 10,
+            min_gap: Duration::from_millis(100),
+        };
+        let began = Instant::now();
+        let permits = [take(&limiter, "a", rules).await, take(&limiter, "a", rules).await];
+        let _other = take(&limiter, "b", rules).await;
+        assert_eq!(began.elapsed(), Duration::from_millis(100));
+        let _third = take(&limiter, "a", rules).await;
+        assert_eq!(began.elapsed(), Duration::from_millis(200));
+        assert_eq!(
+            permits.map(|p| p.queued()),
+            [Duration::ZERO, Duration::from_millis(100)]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_raised_limit_lets_the_waiting_in() {
+        let limiter = Limiter::new(0);
+        let _one = take(&limiter, "a", Rules::default()).await;
+        let cancel = CancellationToken::new();
+        let mut two = Box::pin(limiter.acquire("a", Rules::default(), &cancel));
+        assert!(futures_poll(&mut two).await.is_none());
+        limiter.set_limit(2);
+        assert!(two.await.is_ok());
+    }
+
+    /// One poll: the value if it is ready.
+    async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+        std::future::poll_fn(|cx| match std::pin::Pin::new(&mut *future).poll(cx) {
+            std::task::Poll::Ready(value) => std::task::Poll::Ready(Some(value)),
+            std::task::Poll::Pending => std::task::Poll::Ready(None),
+        })
+        .await
+    }
+}

@@ -1,0 +1,382 @@
+//! Which file a program's name stands for, and whether that file's interpreter is there.
+//!
+//! In: a name or path and the child's PATH. Out: the file to execute (on Windows also the script behind an npm shim).
+//! Answers are remembered by (name, PATH) and checked again by one `stat` each time they are used.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use super::fault::StartError;
+
+/// What to execute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// The file, absolute.
+    pub file: PathBuf,
+    /// Arguments that come before the caller's: a script behind a Windows shim.
+    pub prefix: Vec<OsString>,
+    /// The program of the file's `#!` line, if it has one.
+    pub interpreter: Option<PathBuf>,
+}
+
+impl Resolved {
+    fn still_there(&self) -> bool {
+        self.file.is_file() && self.interpreter.as_ref().is_none_or(|file| file.is_file())
+    }
+}
+
+type Cache = HashMap<(OsString, OsString), Resolved>;
+static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
+/// A host uses a handful of programs; more than this is a host that makes up names.
+const CACHE_LIMIT: usize = 256;
+/// What `execvp` searches when there is no PATH (`confstr(_CS_PATH)` of glibc).
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// Finds the file of `program`: a bare name on `path` (the child's PATH), anything with a separator relative to the
+/// host's working folder, whatever the child's will be.
+///
+/// # Errors
+/// [`StartError::NotOnPath`], [`StartError::NotFound`], [`StartError::IsDirectory`], [`StartError::NotExecutable`], and
+/// [`StartError::InterpreterNotFound`] for a script whose `#!` line (also `#!/usr/bin/env NAME`) leads nowhere.
+pub fn resolve(program: &OsStr, path: Option<&OsStr>) -> Result<Resolved, StartError> {
+    let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
+    let program = if is_bare(program) {
+        program.to_owned()
+    } else {
+        absolute(program)?.into_os_string()
+    };
+    let key = (program, path.to_owned());
+    let cached = lock().get(&key).cloned();
+    if let Some(found) = cached.filter(Resolved::still_there) {
+        return Ok(found);
+    }
+    let found = search(&key.0, path)?;
+    // A relative folder on the PATH means another file after the next chdir: not to be remembered.
+    if std::env::split_paths(path).all(|folder| folder.is_absolute()) {
+        let mut cache = lock();
+        if cache.len() >= CACHE_LIMIT {
+            cache.clear();
+        }
+        cache.insert(key, found.clone());
+    }
+    Ok(found)
+}
+
+fn lock() -> std::sync::MutexGuard<'static, Cache> {
+    CACHE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_bare(program: &OsStr) -> bool {
+    let mut parts = Path::new(program).components();
+    let bare = matches!(parts.next(), Some(std::path::Component::Normal(_))) && parts.next().is_none();
+    // "claude/" has one component as well.
+    bare && !program
+        .as_encoded_bytes()
+        .iter()
+        .any(|&b| std::path::is_separator(b.into()))
+}
+
+fn absolute(program: &OsStr) -> Result<PathBuf, StartError> {
+    if program.is_empty() {
+        return Err(StartError::InvalidInput {
+            what: "the program's name is empty".to_owned(),
+        });
+    }
+    std::path::absolute(program).map_err(|source| StartError::Os {
+        file: program.into(),
+        source,
+    })
+}
+
+fn search(program: &OsStr, path: &OsStr) -> Result<Resolved, StartError> {
+    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let file = match which::which_in(program, Some(path), &here) {
+        Ok(file) => file,
+        Err(_) => return Err(not_found(program, path, &here)),
+    };
+    if cfg!(windows) {
+        return super::resolve::behind_shim(file, path);
+    }
+    let interpreter = match shebang(&head(&file)) {
+        None => None,
+        Some(line) => Some(line.locate(path).ok_or_else(|| StartError::InterpreterNotFound {
+            file: file.clone(),
+            interpreter: line.wanted().into(),
+        })?),
+    };
+    Ok(Resolved {
+        file,
+        prefix: Vec::new(),
+        interpreter,
+    })
+}
+
+/// Tells "not there" from "there, but a folder or without permission to execute it".
+fn not_found(program: &OsStr, path: &OsStr, here: &Path) -> StartError {
+    if !is_bare(program) {
+        let file = PathBuf::from(program);
+        return match std::fs::metadata(&file) {
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => StartError::PermissionDenied { file },
+            Err(_) => StartError::NotFound { file },
+            Ok(meta) if meta.is_dir() => StartError::IsDirectory { file },
+            Ok(_) => StartError::NotExecutable { file },
+        };
+    }
+    let candidates = std::env::split_paths(path).map(|folder| here.join(folder).join(program));
+    match candidates.into_iter().find(|file| file.is_file()) {
+        Some(file) => StartError::NotExecutable { file },
+        None => StartError::NotOnPath {
+            program: program.to_owned(),
+            path: path.to_owned(),
+        },
+    }
+}
+
+/// The beginning of a file; empty if it can't be read, which executing it does not need.
+fn head(file: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(file) {
+        // A binary's loader stands in its first page; Linux reads 256 bytes of a `#!` line.
+        let read = file.take(4096).read_to_end(&mut bytes);
+        if read.is_err() {
+            bytes.clear();
+        }
+    }
+    bytes
+}
+
+/// A `#!` line: the interpreter, and what `env` is told to look for.
+#[derive(Debug, PartialEq, Eq)]
+struct Shebang {
+    path: String,
+    env_name: Option<String>,
+}
+
+impl Shebang {
+    fn wanted(&self) -> &str {
+        match &self.env_name {
+            Some(name) if Path::new(&self.path).is_file() => name,
+            _ => &self.path,
+        }
+    }
+
+    fn locate(&self, path: &OsStr) -> Option<PathBuf> {
+        let interpreter = PathBuf::from(&self.path);
+        if !interpreter.is_file() {
+            return None;
+        }
+        match &self.env_name {
+            None => Some(interpreter),
+            Some(name) => which::which_in(name, Some(path), std::env::current_dir().ok()?).ok(),
+        }
+    }
+}
+
+fn shebang(head: &[u8]) -> Option<Shebang> {
+    let line = head.strip_prefix(b"#!")?;
+    let line = line.split(|&b| b == b'\n').next()?;
+    // Without a line's end in sight it is no script anybody wrote.
+    let line = std::str::from_utf8(line).ok().filter(|line| line.len() < 255)?;
+    let mut words = line.split_ascii_whitespace();
+    let path = words.next()?.to_owned();
+    let mut env_name = None;
+    if Path::new(&path).file_name() == Some(OsStr::new("env")) {
+        let name = words
+            .next()
+            .and_then(|word| if word == "-S" { words.next() } else { Some(word) });
+        // Options and assignments are env's own business; only the plain form is looked at.
+        env_name = name
+            .filter(|name| !name.starts_with('-') && !name.contains('='))
+            .map(str::to_owned);
+    }
+    Some(Shebang { path, env_name })
+}
+
+/// What `file` needs in order to run and does not find: its `#!` program, or a binary's dynamic loader (a glibc binary
+/// on a musl system).
+#[cfg(unix)]
+pub(super) fn missing_interpreter(file: &Path) -> Option<OsString> {
+    let head = head(file);
+    if let Some(line) = shebang(&head) {
+        return (!Path::new(&line.path).is_file()).then(|| line.path.into());
+    }
+    let elf = head.strip_prefix(b"\x7fELF")?;
+    let loader = elf
+        .split(|&b| b == 0)
+        .filter_map(|text| std::str::from_utf8(text).ok())
+        .find(|text| text.starts_with('/') && text.contains("/ld"))?;
+    (!Path::new(loader).exists()).then(|| loader.into())
+}
+
+/// The program or script behind an npm shim, so that neither `cmd.exe` nor PowerShell is needed.
+///
+/// A `.ps1` is taken for the `.cmd` that npm writes beside it. A batch file that is no shim is left to the standard
+/// library, which runs it with `cmd.exe` and refuses arguments that can't be quoted safely.
+fn behind_shim(file: PathBuf, path: &OsStr) -> Result<Resolved, StartError> {
+    let direct = |file| Resolved {
+        file,
+        prefix: Vec::new(),
+        interpreter: None,
+    };
+    let extension = file.extension().and_then(OsStr::to_str).map(str::to_ascii_lowercase);
+    let batch = match extension.as_deref() {
+        Some("cmd" | "bat") => file,
+        Some("ps1") if file.with_extension("cmd").is_file() => file.with_extension("cmd"),
+        Some("ps1") => return Err(StartError::NotExecutable { file }),
+        _ => return Ok(direct(file)),
+    };
+    let text = std::fs::read_to_string(&batch).unwrap_or_default();
+    let (Some(shim), Some(folder)) = (super::shim::parse(&text), batch.parent()) else {
+        return Ok(direct(batch));
+    };
+    let below = |relative: &str| {
+        relative
+            .split('\\')
+            .fold(folder.to_owned(), |path, part| path.join(part))
+    };
+    let target = below(&shim.target);
+    if !target.is_file() {
+        return Err(StartError::InterpreterNotFound {
+            file: batch,
+            interpreter: target.into_os_string(),
+        });
+    }
+    let Some(runtime) = shim.runtime else {
+        return Ok(direct(target));
+    };
+    let beside = below(&format!("{runtime}{}", std::env::consts::EXE_SUFFIX));
+    let runtime = match beside.is_file() {
+        true => beside,
+        false => which::which_in(&runtime, Some(path), folder).map_err(|_| StartError::InterpreterNotFound {
+            file: batch.clone(),
+            interpreter: runtime.into(),
+        })?,
+    };
+    let mut prefix: Vec<OsString> = shim.runtime_args.into_iter().map(OsString::from).collect();
+    prefix.push(target.into_os_string());
+    Ok(Resolved {
+        file: runtime,
+        prefix,
+        interpreter: None,
+    })
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn write(folder: &Path, name: &str, mode: u32, text: &str) -> PathBuf {
+        let file = folder.join(name);
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+        file
+    }
+
+    #[test]
+    fn first_executable_on_the_childs_path() {
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        write(one.path(), "cli", 0o644, "#!/bin/sh\n");
+        let file = write(two.path(), "cli", 0o755, "#!/bin/sh\n");
+        let path = std::env::join_paths([one.path(), two.path()]).unwrap();
+        let found = resolve(OsStr::new("cli"), Some(&path)).unwrap();
+        assert_eq!(
+            found,
+            Resolved {
+                file,
+                prefix: vec![],
+                interpreter: Some("/bin/sh".into())
+            }
+        );
+    }
+
+    #[test]
+    fn a_remembered_file_that_vanished_is_searched_again() {
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let first = write(one.path(), "cli", 0o755, "#!/bin/sh\n");
+        let second = write(two.path(), "cli", 0o755, "#!/bin/sh\n");
+        let path = std::env::join_paths([one.path(), two.path()]).unwrap();
+        assert_eq!(resolve(OsStr::new("cli"), Some(&path)).unwrap().file, first);
+        std::fs::remove_file(&first).unwrap();
+        assert_eq!(resolve(OsStr::new("cli"), Some(&path)).unwrap().file, second);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().as_os_str();
+        let plain = write(folder.path(), "plain", 0o644, "");
+        let script = write(folder.path(), "script", 0o755, "#!/no/such/interpreter -x\n");
+        let by_env = write(
+            folder.path(),
+            "by-env",
+            0o755,
+            "#!/usr/bin/env -S no-such-node --flag\n",
+        );
+        let say = |program: &OsStr| resolve(program, Some(path)).map_err(|error| error.to_string());
+        let at = |file: &Path| file.display().to_string();
+        assert_eq!(
+            say("none".as_ref()),
+            Err("none is not in any folder of the PATH".to_owned())
+        );
+        assert_eq!(say("/none/x".as_ref()), Err("/none/x does not exist".to_owned()));
+        assert_eq!(say("plain".as_ref()), Err(format!("{} is not executable", at(&plain))));
+        assert_eq!(say(plain.as_os_str()), Err(format!("{} is not executable", at(&plain))));
+        assert_eq!(
+            say(folder.path().as_os_str()),
+            Err(format!("{} is a folder", at(folder.path())))
+        );
+        let missing = |file: &Path, what: &str| Err(format!("{} needs {what}, which is missing", at(file)));
+        assert_eq!(say("script".as_ref()), missing(&script, "/no/such/interpreter"));
+        assert_eq!(say("by-env".as_ref()), missing(&by_env, "no-such-node"));
+        assert_eq!(say("".as_ref()), Err("the program's name is empty".to_owned()));
+    }
+
+    #[test]
+    fn shebang_lines() {
+        let line = |path: &str, name: Option<&str>| {
+            Some(Shebang {
+                path: path.to_owned(),
+                env_name: name.map(str::to_owned),
+            })
+        };
+        assert_eq!(shebang(b"#! /bin/sh -e\nx"), line("/bin/sh", None));
+        assert_eq!(shebang(b"#!/usr/bin/env node\r\n"), line("/usr/bin/env", Some("node")));
+        assert_eq!(
+            shebang(b"#!/usr/bin/env -S node --x\n"),
+            line("/usr/bin/env", Some("node"))
+        );
+        assert_eq!(shebang(b"#!/usr/bin/env A=1 node\n"), line("/usr/bin/env", None));
+        assert_eq!(shebang(b"\x7fELF"), None);
+        assert_eq!(shebang(b"#!\n"), None);
+    }
+
+    #[test]
+    fn a_shim_leads_to_its_script() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = write(folder.path(), "node", 0o755, "#!/bin/sh\n");
+        let script = write(folder.path(), "cli.js", 0o644, "");
+        let shim = write(
+            folder.path(),
+            "cli.cmd",
+            0o755,
+            "@\"%~dp0\\node.exe\" --x \"%~dp0\\cli.js\" %*\n",
+        );
+        write(folder.path(), "cli.ps1", 0o755, "");
+        let expected = Resolved {
+            file: node,
+            prefix: vec!["--x".into(), script.into()],
+            interpreter: None,
+        };
+        assert_eq!(behind_shim(shim, OsStr::new("")).unwrap(), expected);
+        assert_eq!(
+            behind_shim(folder.path().join("cli.ps1"), OsStr::new("")).unwrap(),
+            expected
+        );
+    }
+}

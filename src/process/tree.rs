@@ -1,0 +1,290 @@
+//! Who descends from whom: one look at the table of processes, and questions to it. Unix only.
+//!
+//! In: `/proc` on Linux (about 11 µs a process), `ps` elsewhere. Out: a [`Table`], which knows the living members of a
+//! group and everything a run has started, whichever session it went to.
+//!
+//! A process is named by its id and its start time together: an id alone may be somebody else's a moment later.
+
+use std::collections::HashSet;
+use std::io;
+
+use rustix::process::{Pid, Signal};
+
+/// One process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Proc {
+    pub pid: i32,
+    pub parent: i32,
+    pub group: i32,
+    /// Any number that grows with time and stays the same for a process's life: clock ticks since boot on Linux,
+    /// a time of day folded into a number elsewhere.
+    pub start: u64,
+    /// Dead already, only not waited for.
+    pub zombie: bool,
+}
+
+/// The processes of one moment.
+#[derive(Debug, Default)]
+pub(super) struct Table(Vec<Proc>);
+
+impl Table {
+    /// Looks now. Takes about a millisecond for a hundred processes on Linux, some ten elsewhere; blocks.
+    pub fn look() -> io::Result<Table> {
+        #[cfg(target_os = "linux")]
+        return linux::look();
+        #[cfg(not(target_os = "linux"))]
+        return ps::look();
+    }
+
+    fn find(&self, pid: i32) -> Option<&Proc> {
+        self.0.iter().find(|p| p.pid == pid)
+    }
+
+    /// Whether a member of `group` is alive.
+    pub fn has_living(&self, group: i32) -> bool {
+        self.0.iter().any(|p| p.group == group && !p.zombie)
+    }
+
+    /// The living processes outside of the group that belong to the run: descendants of its leader, `known` ones from
+    /// an earlier look and their descendants, and those marked with `run`.
+    ///
+    /// The leader may be a zombie but must not have been waited for.
+    pub fn strays(&self, leader: i32, known: &HashSet<Proc>, run: &str) -> HashSet<Proc> {
+        let since = self.find(leader).map_or(0, |p| p.start);
+        let same = |p: &Proc| known.iter().any(|k| k.pid == p.pid && k.start == p.start);
+        let mut ours: HashSet<i32> = HashSet::from([leader]);
+        let young = |p: &&Proc| p.start >= since;
+        ours.extend(self.0.iter().filter(|p| p.group == leader || same(p)).map(|p| p.pid));
+        ours.extend(self.0.iter().filter(young).filter(|p| marked(p, run)).map(|p| p.pid));
+        // A process is listed after its parent as a rule, but ids wrap around: repeat until nothing is added.
+        loop {
+            let found: Vec<i32> = (self.0.iter().filter(young))
+                .filter(|p| !ours.contains(&p.pid) && ours.contains(&p.parent))
+                .map(|p| p.pid)
+                .collect();
+            if found.is_empty() {
+                break;
+            }
+            ours.extend(found);
+        }
+        (self.0.iter())
+            .filter(|p| p.group != leader && !p.zombie && ours.contains(&p.pid))
+            .copied()
+            .collect()
+    }
+}
+
+fn marked(process: &Proc, run: &str) -> bool {
+    #[cfg(target_os = "linux")]
+    return linux::marked(process, run);
+    #[cfg(not(target_os = "linux"))]
+    return {
+        let _ = (process, run);
+        false
+    };
+}
+
+/// Signals `process` if it still is the one that was seen. That it is gone is fine.
+pub(super) fn signal(process: &Proc, signal: Signal) {
+    let Some(pid) = Pid::from_raw(process.pid) else { return };
+    // A pidfd taken now means one process for ever; what is left is to see that it is the one we mean.
+    #[cfg(target_os = "linux")]
+    let sent = match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
+        Ok(fd) if linux::started(process.pid) == Some(process.start) => rustix::process::pidfd_send_signal(fd, signal),
+        Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM)
+            if linux::started(process.pid) == Some(process.start) =>
+        {
+            rustix::process::kill_process(pid, signal)
+        }
+        _ => Ok(()),
+    };
+    #[cfg(not(target_os = "linux"))]
+    let sent = rustix::process::kill_process(pid, signal);
+    if let Err(error) = sent {
+        tracing::debug!(pid = process.pid, %error, "signal not sent");
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use super::*;
+    use crate::process::RUN_VARIABLE;
+
+    pub fn look() -> io::Result<Table> {
+        let mut table = Vec::with_capacity(256);
+        let mut buffer = Vec::with_capacity(1024);
+        for entry in std::fs::read_dir("/proc")? {
+            let name = entry?.file_name();
+            let pid = name.to_str().and_then(|name| name.parse::<i32>().ok());
+            table.extend(pid.and_then(|pid| read(pid, &mut buffer)));
+        }
+        Ok(Table(table))
+    }
+
+    /// When the process started, if there is one.
+    pub fn started(pid: i32) -> Option<u64> {
+        read(pid, &mut Vec::new()).map(|p| p.start)
+    }
+
+    fn read(pid: i32, buffer: &mut Vec<u8>) -> Option<Proc> {
+        use std::io::Read;
+        buffer.clear();
+        // It may have gone since it was listed.
+        std::fs::File::open(format!("/proc/{pid}/stat"))
+            .ok()?
+            .read_to_end(buffer)
+            .ok()?;
+        parse(pid, buffer)
+    }
+
+    /// proc(5): `pid (name) state ppid pgrp …`, the 22nd field is the start time. The name may hold anything.
+    pub fn parse(pid: i32, stat: &[u8]) -> Option<Proc> {
+        let after_name = memchr::memrchr(b')', stat)? + 1;
+        let mut fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
+        let state = fields.next()?;
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
+        let start = fields.nth(16)?.parse().ok()?;
+        Some(Proc {
+            pid,
+            parent,
+            group,
+            start,
+            zombie: matches!(state, "Z" | "X" | "x"),
+        })
+    }
+
+    pub fn marked(process: &Proc, run: &str) -> bool {
+        // Other users' environments can't be read; nothing of ours runs as another user.
+        let Ok(environ) = std::fs::read(format!("/proc/{}/environ", process.pid)) else {
+            return false;
+        };
+        environ.split(|&b| b == 0).any(|entry| {
+            let value = entry
+                .strip_prefix(RUN_VARIABLE.as_bytes())
+                .and_then(|rest| rest.strip_prefix(b"="));
+            value == Some(run.as_bytes())
+        })
+    }
+}
+
+/// `ps`, the one source every Unix has that needs no unsafe call. On macOS its `lstart` tells processes apart by the
+/// second, and environments can't be seen: a process that forked twice before the first look stays unknown there.
+#[cfg(any(test, not(target_os = "linux")))]
+mod ps {
+    use super::*;
+
+    pub fn look() -> io::Result<Table> {
+        let ps = std::process::Command::new("/bin/ps")
+            .args(["-A", "-o", "pid=,ppid=,pgid=,stat=,lstart="])
+            .env_clear()
+            .env("LC_ALL", "C")
+            .stdin(std::process::Stdio::null())
+            .output()?;
+        Ok(Table(
+            String::from_utf8_lossy(&ps.stdout).lines().filter_map(parse).collect(),
+        ))
+    }
+
+    /// `  501     1   501 Ss   Mon Sep  1 12:34:56 2025`
+    pub fn parse(line: &str) -> Option<Proc> {
+        let mut fields = line.split_ascii_whitespace();
+        let pid = fields.next()?.parse().ok()?;
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
+        let zombie = fields.next()?.starts_with('Z');
+        let (_weekday, month, day) = (fields.next()?, fields.next()?, fields.next()?);
+        let (time, year) = (fields.next()?, fields.next()?);
+        const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+        let month = MONTHS.find(month)? as u64 / 3;
+        let (day, year): (u64, u64) = (day.parse().ok()?, year.parse().ok()?);
+        let clock = time
+            .split(':')
+            .try_fold(0, |sum, part| Some(sum * 60 + part.parse::<u64>().ok()?))?;
+        // Not seconds since the epoch, but in the same order.
+        let start = ((year * 12 + month) * 31 + day) * 86_400 + clock;
+        Some(Proc {
+            pid,
+            parent,
+            group,
+            start,
+            zombie,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proc(pid: i32, parent: i32, group: i32, start: u64) -> Proc {
+        Proc {
+            pid,
+            parent,
+            group,
+            start,
+            zombie: false,
+        }
+    }
+
+    fn pids(found: &HashSet<Proc>) -> Vec<i32> {
+        let mut pids: Vec<i32> = found.iter().map(|p| p.pid).collect();
+        pids.sort_unstable();
+        pids
+    }
+
+    #[test]
+    fn strays_are_the_descendants_outside_of_the_group() {
+        let big = i32::MAX - 10; // above every pid, so that no environment is there to be read
+        let table = Table(vec![
+            proc(big + 4, big + 1, big + 4, 105), // own session, below a member; listed before its parent
+            proc(big, 1, big, 100),               // the leader
+            proc(big + 1, big, big, 101),         // in the group
+            proc(big + 2, 1, big + 2, 102),       // seen before, reparented since
+            proc(big + 3, big + 2, big + 2, 103), // its child
+            proc(big + 5, 1, big + 5, 90),        // somebody else's
+            proc(big + 6, big + 1, big + 6, 99),  // older than the run: the parent's id was used again
+            Proc {
+                zombie: true,
+                ..proc(big + 7, big, big + 7, 107)
+            },
+        ]);
+        let known = HashSet::from([proc(big + 2, big, big + 2, 102), proc(big + 5, big, big + 5, 91)]);
+        assert_eq!(pids(&table.strays(big, &known, "run")), [big + 2, big + 3, big + 4]);
+        assert!(table.has_living(big) && !table.has_living(big + 7));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn stat_with_a_hostile_name() {
+        let stat = b"42 (a) R 7 (b) S 10 20 20 0 -1 4194560 100 0 0 0 1 2 3 4 20 0 1 0 987654 1000 10 0";
+        assert_eq!(linux::parse(42, stat), Some(proc(42, 10, 20, 987_654)));
+        assert_eq!(linux::parse(42, b"42 (cut"), None);
+    }
+
+    #[test]
+    fn ps_lines() {
+        let parsed = ps::parse("  501     1   501 Ss   Mon Sep  1 12:34:56 2025").unwrap();
+        assert_eq!(
+            (parsed.pid, parsed.parent, parsed.group, parsed.zombie),
+            (501, 1, 501, false)
+        );
+        let later = ps::parse("7 1 7 Z+ Wed Oct 1 00:00:01 2025").unwrap();
+        assert!(later.start > parsed.start && later.zombie);
+        assert_eq!(ps::parse("PID PPID"), None);
+    }
+
+    #[test]
+    fn this_process_is_in_every_table() {
+        let own = std::process::id().cast_signed();
+        let mut tables = vec![Table::look().unwrap()];
+        if std::path::Path::new("/bin/ps").exists() {
+            tables.push(ps::look().unwrap());
+        }
+        for table in tables {
+            let found = table.find(own).expect("this process is listed");
+            assert_eq!(found.group, rustix::process::getpgrp().as_raw_nonzero().get());
+            assert!(table.has_living(found.group));
+        }
+    }
+}

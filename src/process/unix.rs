@@ -1,0 +1,277 @@
+//! Starting a process group and ending it, on Linux and macOS.
+//!
+//! In: a [`Launch`]. Out: a [`Group`]: the leader, its group, and the strays it started in sessions of their own.
+//!
+//! The start stays on `posix_spawn`: a process group of its own, a working folder, an environment and pipes all fit
+//! it. `pre_exec`, `setsid` and `PDEATHSIG` would make the standard library fork, which copies the page tables of a
+//! host of gigabytes while its event loop stands still.
+
+use std::collections::HashSet;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep};
+
+use super::fault::{Launch, StartError};
+use super::registry::Registration;
+use super::tree::{self, Proc, Table};
+use super::wait::{self, Waiter};
+use super::{Pipes, Status, Waiting};
+
+/// How often `ETXTBSY` is tried again, with 1, 2, 4, … ms between: another thread of the host forked while it had the
+/// program open for writing, or an update is under way. 31 ms in all.
+const BUSY_TRIES: u32 = 5;
+/// How long after SIGKILL the rest of a group is still looked after. What survives that sleeps in the kernel.
+const GIVE_UP: Duration = Duration::from_secs(5);
+
+/// What [`kill_now`] needs to know of a run.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    pid: Pid,
+    run: String,
+}
+
+impl Target {
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().cast_unsigned()
+    }
+}
+
+/// Starts the process in a group of its own, its stdio being pipes (stdin optionally the null device).
+pub(super) fn spawn(launch: &Launch, stdin: bool, run: &str) -> Result<(Pipes, Target), StartError> {
+    let mut command = Command::new(&launch.file);
+    command
+        .args(&launch.args)
+        .env_clear()
+        .envs(launch.vars.iter().map(|(name, value)| (name, value)))
+        .stdin(if stdin { Stdio::piped() } else { Stdio::null() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    if let Some(cwd) = &launch.cwd {
+        command.current_dir(cwd);
+    }
+    let mut tries = 0;
+    let child = loop {
+        match command.spawn() {
+            Ok(child) => break child,
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy && tries < BUSY_TRIES => {
+                std::thread::sleep(Duration::from_millis(1 << tries));
+                tries += 1;
+            }
+            Err(error) => return Err(launch.explain(error)),
+        }
+    };
+    match Pid::from_raw(child.id().cast_signed()) {
+        // Dropping the standard library's handle neither kills nor reaps.
+        Some(pid) => {
+            let pipes = Pipes {
+                stdin: child.stdin,
+                stdout: child.stdout,
+                stderr: child.stderr,
+            };
+            Ok((
+                pipes,
+                Target {
+                    pid,
+                    run: run.to_owned(),
+                },
+            ))
+        }
+        None => Err(launch.explain(std::io::ErrorKind::InvalidData.into())),
+    }
+}
+
+/// A started process and everything it started in turn. Dropping it kills whatever is left and reaps the leader.
+#[derive(Debug)]
+pub(super) struct Group {
+    target: Target,
+    waiter: Option<Waiter>,
+    /// Processes of the run seen outside of the group so far.
+    known: HashSet<Proc>,
+    /// `None` once the leader is reaped.
+    registration: Option<Registration>,
+}
+
+impl Group {
+    /// Takes over a started child; from here on it is ended in every case. The child's pipes are the caller's.
+    pub fn new(target: Target, registration: Registration, how: Waiting) -> std::io::Result<Group> {
+        let mut group = Group {
+            target,
+            waiter: None,
+            known: HashSet::new(),
+            registration: Some(registration),
+        };
+        group.waiter = Some(Waiter::new(group.target.pid, how)?);
+        Ok(group)
+    }
+
+    /// Resolves when the leader has exited; it is not reaped. Cancel safe.
+    pub async fn exited(&self) -> Status {
+        match &self.waiter {
+            Some(waiter) => waiter.exited(self.target.pid).await,
+            None => Status::UNKNOWN,
+        }
+    }
+
+    /// Asks the group and the strays to end (SIGTERM). Also wakes what is stopped, for a stopped process can't hear.
+    pub async fn ask(&mut self) {
+        self.remember_strays().await;
+        self.signal(Signal::TERM);
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills the group and the strays.
+    pub async fn force(&mut self) {
+        self.remember_strays().await;
+        self.signal(Signal::KILL);
+    }
+
+    /// After the leader's exit: has the rest of the group, and with `strays` everything else of the run, gone by
+    /// `kill_at` plus what a kill takes, then reaps the leader.
+    pub async fn clear(mut self, strays: bool, kill_at: Instant) {
+        let mut pause = Duration::from_millis(5);
+        let mut asked = false;
+        while self.someone_lives(strays).await {
+            let now = Instant::now();
+            if now >= kill_at {
+                self.signal(Signal::KILL);
+            } else if !asked {
+                asked = true;
+                self.signal(Signal::TERM);
+                self.signal(Signal::CONT);
+            }
+            if now >= kill_at + GIVE_UP {
+                tracing::warn!(pid = self.target.pid(), "processes outlived SIGKILL");
+                break;
+            }
+            let until_kill = kill_at.saturating_duration_since(now);
+            sleep(if until_kill.is_zero() {
+                pause
+            } else {
+                pause.min(until_kill)
+            })
+            .await;
+            pause = (pause * 2).min(Duration::from_millis(100));
+        }
+        self.reap();
+    }
+
+    fn signal(&self, signal: Signal) {
+        // That nobody is left (ESRCH; EPERM on macOS, where only zombies are) is as good as a success.
+        if let Err(error) = kill_process_group(self.target.pid, signal) {
+            tracing::debug!(pid = self.target.pid(), %error, "group not signalled");
+        }
+        for stray in &self.known {
+            tree::signal(stray, signal);
+        }
+    }
+
+    async fn remember_strays(&mut self) {
+        if let Some(table) = look().await {
+            self.note_strays(&table);
+        }
+    }
+
+    fn note_strays(&mut self, table: &Table) {
+        self.known = table.strays(self.target.pid.as_raw_nonzero().get(), &self.known, &self.target.run);
+    }
+
+    async fn someone_lives(&mut self, strays: bool) -> bool {
+        // Linux counts the leader's zombie as a member that can be signalled, so the table has to tell; elsewhere
+        // zombies don't count, and no table is needed after a run that ended by itself.
+        let group_lives = test_kill_process_group(self.target.pid).is_ok();
+        if !group_lives && !strays || !cfg!(target_os = "linux") && !strays {
+            return group_lives;
+        }
+        let Some(table) = look().await else { return group_lives };
+        if strays {
+            self.note_strays(&table);
+        }
+        let in_group = if cfg!(target_os = "linux") {
+            table.has_living(self.target.pid.as_raw_nonzero().get())
+        } else {
+            group_lives
+        };
+        in_group || !self.known.is_empty()
+    }
+
+    /// Reaps the leader; if it still has not exited, a thread waits for it, and it stays registered until then.
+    fn reap(&mut self) {
+        let Some(registration) = self.registration.take() else {
+            return;
+        };
+        let pid = self.target.pid;
+        if registration.release(|| wait::reap(pid)) {
+            return;
+        }
+        let thread = std::thread::Builder::new()
+            .name("process-reap".into())
+            .stack_size(64 * 1024);
+        let spawned = thread.spawn(move || {
+            wait::block_until_exit(pid);
+            while !registration.release(|| wait::reap(pid)) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "a zombie stays until the host exits");
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if self.registration.is_some() {
+            kill_now(std::slice::from_ref(&self.target));
+            self.known.iter().for_each(|stray| tree::signal(stray, Signal::KILL));
+            self.reap();
+        }
+    }
+}
+
+/// Kills whole runs at once, without a runtime: the groups and, where the table of processes shows them, the strays.
+/// The leaders must not have been reaped.
+pub(super) fn kill_now(targets: &[Target]) {
+    if targets.is_empty() {
+        return;
+    }
+    let mut known: Vec<HashSet<Proc>> = vec![HashSet::new(); targets.len()];
+    // The second round finds what was forked during the first.
+    for round in 0..3 {
+        let table = Table::look().ok();
+        let mut found = false;
+        for (target, known) in targets.iter().zip(&mut known) {
+            if let Some(table) = &table {
+                let strays = table.strays(target.pid.as_raw_nonzero().get(), known, &target.run);
+                found |= !strays.is_subset(known);
+                *known = strays;
+            }
+            if let Err(error) = kill_process_group(target.pid, Signal::KILL) {
+                tracing::debug!(pid = target.pid(), %error, "group not signalled");
+            }
+            known.iter().for_each(|stray| tree::signal(stray, Signal::KILL));
+        }
+        if round > 0 && !found {
+            return;
+        }
+    }
+}
+
+/// Looks at the table of processes without holding up the runtime, two looks at a time: a hundred runs that end
+/// together would otherwise take a hundred threads for it.
+async fn look() -> Option<Table> {
+    static TURNS: Semaphore = Semaphore::const_new(2);
+    let _turn = TURNS.acquire().await.ok()?;
+    match tokio::task::spawn_blocking(Table::look).await {
+        Ok(Ok(table)) => Some(table),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "the table of processes can't be read");
+            None
+        }
+        Err(_) => None,
+    }
+}

@@ -1,0 +1,146 @@
+//! Starting a job object and ending it, on Windows.
+//!
+//! In: a [`Launch`]. Out: a [`Group`]. The same interface as the Unix file's; type-checked for
+//! `x86_64-pc-windows-gnu`, not yet run on a Windows machine.
+//!
+//! Differences that the operating system imposes: there is no polite signal, so the grace begins with the closed stdin
+//! and ends with the job's termination (exit code 1); descendants can't leave the job, so there are no strays; the exit
+//! is looked for every 10 ms, for waiting on a handle takes unsafe code; and if the host is killed the job lives on.
+
+use std::io;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use process_wrap::std::{ChildWrapper, CommandWrap, CreationFlags, JobObject};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::fault::{Launch, StartError};
+use super::registry::Registration;
+use super::{Pipes, Status, Waiting};
+
+const CREATE_NO_WINDOW: u32 = 0x0800_0000;
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What [`kill_now`] needs to know of a run.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    pid: u32,
+    job: Arc<Mutex<Box<dyn ChildWrapper>>>,
+}
+
+impl Target {
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Box<dyn ChildWrapper>> {
+        self.job.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn terminate(&self) {
+        if let Err(error) = self.lock().start_kill() {
+            tracing::debug!(pid = self.pid, %error, "job not terminated");
+        }
+    }
+}
+
+/// Starts the process in a job of its own, without a console window, its stdio being pipes.
+pub(super) fn spawn(launch: &Launch, stdin: bool, _run: &str) -> Result<(Pipes, Target), StartError> {
+    let mut command = Command::new(&launch.file);
+    command
+        .args(&launch.args)
+        .env_clear()
+        .envs(launch.vars.iter().map(|(name, value)| (name, value)))
+        .stdin(if stdin { Stdio::piped() } else { Stdio::null() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if let Some(cwd) = &launch.cwd {
+        command.current_dir(cwd);
+    }
+    let mut flags = CreationFlags(Default::default());
+    flags.0.0 = CREATE_NO_WINDOW;
+    let mut command = CommandWrap::from(command);
+    command.wrap(flags).wrap(JobObject);
+    let mut child = command.spawn().map_err(|error| launch.explain(error))?;
+    let pipes = Pipes {
+        stdin: child.stdin().take(),
+        stdout: child.stdout().take(),
+        stderr: child.stderr().take(),
+    };
+    let target = Target {
+        pid: child.id(),
+        job: Arc::new(Mutex::new(child)),
+    };
+    Ok((pipes, target))
+}
+
+/// A started process and everything it started in turn. Dropping it kills whatever is left.
+#[derive(Debug)]
+pub(super) struct Group {
+    target: Target,
+    /// `None` once everything has been dealt with.
+    registration: Option<Registration>,
+}
+
+impl Group {
+    /// Takes over a started child; from here on it is ended in every case.
+    pub fn new(target: Target, registration: Registration, _how: Waiting) -> io::Result<Group> {
+        Ok(Group {
+            target,
+            registration: Some(registration),
+        })
+    }
+
+    /// Resolves when the leader has exited. Cancel safe.
+    pub async fn exited(&self) -> Status {
+        loop {
+            // Not the job's own try_wait, which is about all of its processes.
+            let looked = self.target.lock().inner_mut().try_wait();
+            match looked {
+                Ok(Some(status)) => {
+                    return Status {
+                        code: status.code(),
+                        signal: None,
+                    };
+                }
+                Ok(None) => sleep(LOOK_EVERY).await,
+                Err(_) => return Status::UNKNOWN,
+            }
+        }
+    }
+
+    /// Nothing to send: the closed stdin is what asks.
+    pub async fn ask(&mut self) {}
+
+    /// Terminates the job.
+    pub async fn force(&mut self) {
+        self.target.terminate();
+    }
+
+    /// After the leader's exit: terminates what is left of the job at `kill_at`.
+    pub async fn clear(mut self, _strays: bool, kill_at: Instant) {
+        sleep_until(kill_at).await;
+        self.finish();
+    }
+
+    fn finish(&mut self) {
+        self.target.terminate();
+        if let Some(registration) = self.registration.take() {
+            registration.release(|| true);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if self.registration.is_some() {
+            self.finish();
+        }
+    }
+}
+
+/// Terminates whole jobs at once, without a runtime.
+pub(super) fn kill_now(targets: &[Target]) {
+    targets.iter().for_each(Target::terminate);
+}
