@@ -17,3 +17,5 @@ pub mod prompt;
 pub mod toolcall;
 // Effects.
 pub mod process;
+// Pure layers over it.
+pub mod decode;
