@@ -11,3 +11,6 @@
 pub mod error;
 pub mod event;
 pub mod message;
+
+// Pure layers.
+pub mod classify;
