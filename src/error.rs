@@ -65,6 +65,22 @@ impl Category {
         }
     }
 
+    /// What it means, one sentence.
+    pub fn description(self) -> &'static str {
+        match self {
+            Category::Quota => "A session, weekly, plan or credit limit is used up.",
+            Category::RateLimit => "Too many requests just now, or no capacity for them.",
+            Category::Authentication => "There is no login or key, or it is refused.",
+            Category::Validation => "What was asked is refused, or can't be asked so.",
+            Category::Network => "There is no connection, or it broke.",
+            Category::Server => "The provider's side, or the CLI itself, failed.",
+            Category::Timeout => "It took too long.",
+            Category::NotFound => "The CLI, the model, or something named does not exist.",
+            Category::Configuration => "Something is set up wrongly.",
+            Category::Unknown => "Nothing known fits.",
+        }
+    }
+
     /// Whether the same provider may be asked again (CLI-ADAPTER-PROTOCOL, "Error Categories").
     pub fn should_retry(self) -> bool {
         matches!(

@@ -19,3 +19,5 @@ pub mod toolcall;
 pub mod process;
 // Pure layers over it.
 pub mod decode;
+// Pure layers.
+pub mod classify;

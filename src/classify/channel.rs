@@ -1,0 +1,342 @@
+//! What an error channel says, without what it says besides.
+//!
+//! In: a CLI's standard error, or the message of a failure. Out: [`Said`]: the text to match rules on, the sentence to
+//! show, and what JSON bodies in it tell in fields (status, type, code). Warnings, stack frames, banners, usage texts
+//! and an echo of the prompt are noise: no rule may see them.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::Value;
+
+use super::clean;
+use super::rule::snake;
+
+/// Lines that are no error, whichever CLI prints them.
+const NOISE: &str = r"(?ix)^\s*(?:
+      at\s+(?:async\s+)?\S+.*[:(]\d+.* | at\s+(?:async\s+)?(?:file|node):.*   # stack frames
+    | \(node:\d+\).* | \(use\s+`?node\s+--.*
+    | (?:npm\s+)?(?:warn(?:ing)?|notice|debug|info|deprecat\w*)\b.*
+    | \[(?:warn(?:ing)?|debug|info|startup)\].*
+    | ripgrep\ is\ not\ available.*
+    | attempt\ \d+\ failed.*
+    | an\ unexpected\ critical\ error\ occurred:\[object\ object\]
+    | reading\ additional\ input\ from\ stdin.*
+    | [\d\-]{10}T[\d:.]+Z?\s+(?:error|warn|info|debug|trace)\s+\w+::.*     # a Rust program's log
+    | >\s\S+\s·\s.*                                                        # opencode's banner
+    | \[claude-code:\w+\].*
+    | claude\ code\ doesn.t\ recognize\ the\ model.*
+    | tip:.* | for\ more\ information,\ try.*
+    | -{4,}
+    )$";
+
+/// What begins a usage text, or a quotation of a configuration (opencode 1.18.34), keys and all: nothing after it is
+/// about the failure.
+const USAGE: &str = r"(?i)^\s*(?:usage:|options:|commands:|--- jsonc input ---)";
+
+/// The CLI's own mark of an error, at the start of a line.
+const MARK: &str = r"(?i)^\s*(?:fatal\s+)?error:\s*";
+
+/// Words before the reason that are about the CLI, not about the failure (gemini 0.61.0).
+const PREAMBLE: &str = r"(?s)^Error when talking to Gemini API\b.*?\.json\s+";
+
+/// Brackets that some CLIs put around the API's words (qwen 0.15.10, gemini 0.61.0).
+const BRACKETS: &str = r"(?s)^\[(API Error: .*?)\](?:\s+(.*))?$";
+
+/// Lines of an object as a JavaScript console prints it; fit for matching, not for showing.
+const DUMP: &str = r"^(?:\s{2,}\S|\s*[\[\]{}]+[,;]?\s*$)";
+
+struct Patterns {
+    noise: Regex,
+    usage: Regex,
+    mark: Regex,
+    preamble: Regex,
+    brackets: Regex,
+    dump: Regex,
+}
+
+static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
+    Some(Patterns {
+        noise: Regex::new(NOISE).ok()?,
+        usage: Regex::new(USAGE).ok()?,
+        mark: Regex::new(MARK).ok()?,
+        preamble: Regex::new(PREAMBLE).ok()?,
+        brackets: Regex::new(BRACKETS).ok()?,
+        dump: Regex::new(DUMP).ok()?,
+    })
+});
+
+/// A CLI whose standard error carries a transcript (codex 0.169.0: banner, echo of the prompt) marks its errors; where
+/// these lines begin the transcript, only marked lines count.
+const TRANSCRIPT: [&str; 1] = ["OpenAI Codex v"];
+
+/// Text beyond this many bytes is not looked at: head and tail are kept.
+const LIMIT: usize = 64 * 1024;
+
+/// Bodies nested deeper than this are not looked for.
+const DEPTH: usize = 4;
+
+/// What an error channel says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Said {
+    /// For rules: everything that is no noise.
+    pub text: String,
+    /// For people: one line, redacted.
+    pub reason: String,
+    /// Machine-readable words of JSON bodies, in snake case.
+    pub kinds: Vec<String>,
+    /// HTTP status that a JSON body tells.
+    pub status: Option<u16>,
+}
+
+impl Said {
+    /// Nothing was said.
+    pub fn is_empty(&self) -> bool {
+        self.text.trim().is_empty()
+    }
+}
+
+/// Reads a channel that also carries noise: standard error.
+pub fn stderr(text: &str) -> Said {
+    let text = clean::plain(&bounded(text));
+    let Some(patterns) = PATTERNS.as_ref() else {
+        return said(text);
+    };
+    let is_transcript = text.lines().any(|l| TRANSCRIPT.iter().any(|t| l.starts_with(t)));
+    let lines: Vec<&str> = text
+        .lines()
+        .take_while(|line| !patterns.usage.is_match(line))
+        .filter(|line| !line.trim().is_empty() && !patterns.noise.is_match(line))
+        .filter(|line| !is_transcript || patterns.mark.is_match(line))
+        .collect();
+    said(lines.join("\n"))
+}
+
+/// Reads a channel that is nothing but the failure's own words.
+pub fn message(text: &str) -> Said {
+    said(clean::plain(&bounded(text)))
+}
+
+fn said(text: String) -> Said {
+    let body = body_in(&text, DEPTH);
+    let shown = match &body {
+        Some(Body {
+            message: Some(message), ..
+        }) => message.clone(),
+        _ => shown(&text),
+    };
+    let (kinds, status) = body.map_or((Vec::new(), None), |b| (b.kinds, b.status));
+    Said {
+        reason: clean::reason(&shown),
+        text,
+        kinds,
+        status,
+    }
+}
+
+/// The sentence in `text`: marks, preambles, dumps and repetitions left out.
+fn shown(text: &str) -> String {
+    let Some(patterns) = PATTERNS.as_ref() else {
+        return text.to_owned();
+    };
+    let text = patterns.preamble.replace(text, "");
+    let text = match patterns.brackets.captures(text.trim()) {
+        Some(c) => format!("{} {}", &c[1], c.get(2).map_or("", |m| m.as_str())),
+        None => text.into_owned(),
+    };
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines().filter(|l| !patterns.dump.is_match(l)) {
+        let line = patterns.mark.replace(line, "").trim().to_owned();
+        // `SomeError: why {` opens a dump.
+        let line = line.strip_suffix(" {").unwrap_or(&line).to_owned();
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    if lines.is_empty() { text } else { lines.join(" ") }
+}
+
+/// What a JSON error body tells.
+#[derive(Debug, Default)]
+struct Body {
+    message: Option<String>,
+    kinds: Vec<String>,
+    status: Option<u16>,
+}
+
+impl Body {
+    fn know(&mut self, word: &str) {
+        let kind = snake(word);
+        if !self.kinds.contains(&kind) {
+            self.kinds.push(kind);
+        }
+    }
+}
+
+/// The last error body in `text`.
+fn body_in(text: &str, depth: usize) -> Option<Body> {
+    let depth = depth.checked_sub(1)?;
+    let mut rest = text;
+    let mut found = None;
+    let mut tries = 0;
+    while let Some(start) = rest.find('{') {
+        tries += 1;
+        if tries > 64 {
+            break;
+        }
+        let mut values = serde_json::Deserializer::from_str(&rest[start..]).into_iter::<Value>();
+        let used = match values.next() {
+            Some(Ok(value)) => {
+                found = body_of(&value, depth).or(found);
+                values.byte_offset()
+            }
+            _ => 1,
+        };
+        rest = rest.get(start + used.max(1)..).unwrap_or("");
+    }
+    found
+}
+
+/// Reads `{error: {message, type, code, status, details[].reason}}`, `{error: "…"}`, `{name, data: {message, statusCode}}`
+/// and `{message, …}`; a message that is itself a body is opened.
+fn body_of(value: &Value, depth: usize) -> Option<Body> {
+    let object = value.as_object()?;
+    let inner = object.get("error").or_else(|| object.get("data")).unwrap_or(value);
+    if let Value::String(message) = inner {
+        return Some(Body {
+            message: Some(message.clone()),
+            ..Body::default()
+        });
+    }
+    let mut body = Body::default();
+    let data = inner.get("data").unwrap_or(inner);
+    for source in [value, inner, data] {
+        body.status = body.status.or_else(|| status_of(source));
+        for key in ["code", "type", "status", "name", "reason"] {
+            if let Some(word) = source.get(key).and_then(Value::as_str) {
+                body.know(word);
+            }
+        }
+    }
+    for detail in inner.get("details").and_then(Value::as_array).into_iter().flatten() {
+        if let Some(word) = detail.get("reason").and_then(Value::as_str) {
+            body.know(word);
+        }
+    }
+    let message = data
+        .get("message")
+        .or_else(|| inner.get("message"))
+        .and_then(Value::as_str)?;
+    match body_in(message, depth) {
+        Some(nested) => {
+            body.message = nested.message;
+            body.status = nested.status.or(body.status);
+            body.kinds.splice(0..0, nested.kinds);
+        }
+        None => body.message = Some(message.to_owned()),
+    }
+    Some(body)
+}
+
+fn status_of(value: &Value) -> Option<u16> {
+    ["code", "status", "statusCode", "status_code", "http_status"]
+        .iter()
+        .filter_map(|key| value.get(key)?.as_u64())
+        .find(|n| (400..600).contains(n))
+        .and_then(|n| u16::try_from(n).ok())
+}
+
+/// Head and tail of a text that is too long: what a CLI died of is at one of its ends.
+fn bounded(text: &str) -> String {
+    if text.len() <= LIMIT {
+        return text.to_owned();
+    }
+    let half = LIMIT / 2;
+    let head = (0..=half).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+    let tail = (text.len() - half..=text.len())
+        .find(|i| text.is_char_boundary(*i))
+        .unwrap_or(text.len());
+    format!("{}\n{}", &text[..head], &text[tail..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn noise_is_neither_matched_nor_shown() {
+        let said = stderr(
+            "(node:404) Warning: 429 rate limit\n\
+             Warning: timeout option is deprecated\n\
+             Ripgrep is not available. Falling back to GrepTool.\n\
+             [STARTUP] Phase 'x' 500\n\
+             \x1b[91mError: \x1b[0mSession not found\n\
+             \u{20}   at run (file:///opt/x.js:500:16)\n\
+             Usage: x [options]\n  --timeout  401\n",
+        );
+        assert_eq!(said.text, "Error: Session not found");
+        assert_eq!(said.reason, "Session not found");
+    }
+
+    #[test]
+    fn the_echo_of_a_prompt_is_not_matched() {
+        let said = stderr(
+            "OpenAI Codex v0.169.0\n--------\nmodel: m\n--------\nuser\nwhy do I get 429 rate limit timeouts?\n\
+             ERROR: Quota exceeded.\nERROR: Quota exceeded.\n",
+        );
+        assert_eq!(said.text, "ERROR: Quota exceeded.\nERROR: Quota exceeded.");
+        assert_eq!(said.reason, "Quota exceeded.");
+    }
+
+    #[test]
+    fn bodies_are_read() {
+        let table = [
+            (
+                r#"{"error": {"message": "Bad param", "type": "invalid_request_error", "code": "bad", "param": null}}"#,
+                ("Bad param", vec!["bad", "invalid_request_error"], None),
+            ),
+            (
+                r#"x {"session_id":"s","error":{"type":"Error","message":"{\"error\":{\"code\":400,\"message\":\"API key not valid.\",\"status\":\"INVALID_ARGUMENT\",\"details\":[{\"reason\":\"API_KEY_INVALID\"}]}}","code":400}}"#,
+                (
+                    "API key not valid.",
+                    vec!["invalid_argument", "api_key_invalid", "error"],
+                    Some(400),
+                ),
+            ),
+            (
+                r#"{"name":"APIError","data":{"message":"boom","statusCode":500}}"#,
+                ("boom", vec!["api_error"], Some(500)),
+            ),
+            (r#"{"error":"no such model"}"#, ("no such model", vec![], None)),
+            ("nothing {here}", ("nothing {here}", vec![], None)),
+            (
+                "[API Error: You have exhausted your quota.]\nTry later",
+                ("API Error: You have exhausted your quota. Try later", vec![], None),
+            ),
+        ];
+        for (text, (reason, kinds, status)) in table {
+            let said = message(text);
+            assert_eq!(
+                (said.reason.as_str(), said.kinds, said.status),
+                (reason, kinds.into_iter().map(str::to_owned).collect(), status),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_huge_channel_keeps_its_ends() {
+        let said = message(&format!("head {} tail", "é".repeat(200_000)));
+        assert!(said.text.starts_with("head") && said.text.ends_with("tail") && said.text.len() <= LIMIT + 8);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text in r#"(?s)(\PC|\{"error":|\{|\}|"|:|[0-9]{3}|\n|Error: |\[API Error: |\]){0,120}"#) {
+            let (a, b) = (stderr(&text), message(&text));
+            prop_assert!(!a.reason.chars().any(char::is_control));
+            prop_assert!(!b.reason.chars().any(char::is_control));
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! Why a run failed, and what to do about it.
+//!
+//! In: [`Evidence`], everything a failed run left behind: what the provider says in fields, exit code, signal, standard
+//! error. Out: a [`Classification`]: the stable code, its category, the reason in the provider's own words, a hint, and
+//! when to try again. Rules are data (`rules/`, one table per CLI); the order of belief is fields, then exit codes and
+//! signals that mean something, then words, and words only of error channels. Pure: the time now is passed in.
+
+mod channel;
+mod clean;
+mod flags;
+mod hints;
+mod moment;
+mod retry_after;
+mod rule;
+mod rules;
+mod status;
+mod user;
+
+#[cfg(test)]
+mod tests;
+
+pub use clean::redact;
+pub use flags::unsupported_flag;
+pub use hints::{general as general_hint, hint, time_limit as time_limit_hint};
+pub use retry_after::{DEFAULT_MS as DEFAULT_RETRY_AFTER_MS, RetryAfter, retry_after, retry_after_in};
+pub use user::{UserRule, UserRuleError};
+
+use channel::Said;
+use rule::{Facts, Pass, Rule, Table, snake, spaced};
+use rules::common;
+
+use crate::error::{Category, Code, ProviderError};
+use crate::event::{Failure, Outcome};
+
+/// What a failed run left behind. All but the provider may be missing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Evidence<'a> {
+    /// The provider's id, `claude`; empty if not known (then the wordings of all CLIs are tried).
+    pub provider: &'a str,
+    /// What the provider says of its failure.
+    pub failure: Option<&'a Failure>,
+    /// The provider's last word on the run.
+    pub outcome: Option<&'a Outcome>,
+    /// The CLI's exit code.
+    pub exit_code: Option<i32>,
+    /// The signal the CLI died of, `SIGKILL`. Not one that was sent from here: time limits and aborts are known before.
+    pub signal: Option<&'a str>,
+    /// HTTP status of the API's answer, from a field.
+    pub http_status: Option<u16>,
+    /// Standard output, only where it is an error channel (claude, text form, exit code 1).
+    pub stdout_text: Option<&'a str>,
+    /// Standard error, whole or its head and tail.
+    pub stderr_text: Option<&'a str>,
+    /// When a limit ends, ms since the epoch, from a field of another event (claude: `rate_limit_event`).
+    pub resets_at: Option<u64>,
+    /// Rules of the user's own, asked before all others on the words of error channels.
+    pub user_rules: &'a [UserRule],
+    /// Minutes by which local time is east of UTC. Codex names local times (`try again at 10:50 PM`); without the offset
+    /// they stay unresolved.
+    pub local_offset_min: Option<i32>,
+    /// The time now, ms since the epoch.
+    pub now_ms: u64,
+}
+
+/// What is known beside a text that is to be classified: for [`classify_text`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Context<'a> {
+    /// The provider's id; empty if not known.
+    pub provider: &'a str,
+    /// The exit code.
+    pub exit_code: Option<i32>,
+    /// The signal, `SIGTERM`.
+    pub signal: Option<&'a str>,
+    /// The HTTP status.
+    pub http_status: Option<u16>,
+}
+
+/// Why a run failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Classification {
+    /// The stable code.
+    pub code: Code,
+    /// The code's category; it decides about trying again.
+    pub category: Category,
+    /// The reason, in the provider's own words where it gave any: one line, no escape sequences, no secrets.
+    pub reason: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// Wait this long before trying again, ms. A rate limit always has one.
+    pub retry_after_ms: Option<u64>,
+    /// When the limit ends, ms since the epoch.
+    pub resets_at: Option<u64>,
+    /// HTTP status of the API's answer, from a field or from the words.
+    pub http_status: Option<u16>,
+    /// Exit code, as it was given.
+    pub exit_code: Option<i32>,
+    /// Signal, as it was given.
+    pub signal: Option<String>,
+}
+
+impl Classification {
+    /// The error to throw: its message is the reason, then the hint.
+    pub fn into_error(self, provider: &str) -> ProviderError {
+        let error = ProviderError::new(provider, self.code, self.reason);
+        let mut error = match self.hint {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        };
+        error.retry_after_ms = self.retry_after_ms;
+        error.resets_at = self.resets_at;
+        error.http_status = self.http_status;
+        error.exit_code = self.exit_code;
+        error.signal = self.signal;
+        error
+    }
+}
+
+/// Says why a run failed. Only to be asked of runs that did fail: it never answers "it did not".
+pub fn classify(evidence: &Evidence) -> Classification {
+    Case::new(evidence).verdict()
+}
+
+/// Says what an error text means: for texts from elsewhere, where the whole text is the error channel. `SIGTERM` and
+/// `SIGKILL` are time-outs here, as in CLI-ADAPTER-PROTOCOL: a caller's own runner ends with them what takes too long.
+pub fn classify_text(text: &str, context: &Context, now_ms: u64) -> Classification {
+    let evidence = Evidence {
+        provider: context.provider,
+        exit_code: context.exit_code,
+        http_status: context.http_status,
+        now_ms,
+        ..Evidence::default()
+    };
+    let mut case = Case::new(&evidence);
+    let said = channel::stderr(text);
+    let said = if said.is_empty() { channel::message(text) } else { said };
+    match context.signal {
+        // Weaker than words, so after them.
+        Some(signal @ ("SIGTERM" | "SIGKILL")) => {
+            case.channels = vec![said, channel::message(&format!("ended by {signal}"))]
+        }
+        other => {
+            case.evidence.signal = other;
+            case.channels = vec![said];
+        }
+    }
+    case.channels.retain(|said| !said.is_empty());
+    let mut found = case.verdict();
+    found.signal = context.signal.map(str::to_owned);
+    found
+}
+
+/// One failed run under examination.
+struct Case<'a> {
+    evidence: Evidence<'a>,
+    /// What was said in error channels, the most trusted first; empty ones are left out.
+    channels: Vec<Said>,
+}
+
+/// The rule that decided, and the code that is left of it after refinement.
+struct Verdict {
+    rule: Option<&'static Rule>,
+    code: Code,
+    user_hint: Option<String>,
+    http_status: Option<u16>,
+}
+
+impl<'a> Case<'a> {
+    fn new(evidence: &Evidence<'a>) -> Self {
+        let failure = evidence.failure.map(|f| channel::message(&f.message));
+        let outcome = evidence
+            .outcome
+            .filter(|o| o.is_error)
+            .and_then(|o| o.text.as_deref())
+            .map(channel::message);
+        let stdout = evidence.stdout_text.map(channel::message);
+        let stderr = evidence.stderr_text.map(channel::stderr);
+        Case {
+            evidence: *evidence,
+            channels: [failure, outcome, stdout, stderr]
+                .into_iter()
+                .flatten()
+                .filter(|said| !said.is_empty())
+                .collect(),
+        }
+    }
+
+    fn verdict(&self) -> Classification {
+        let found = self.find();
+        let reason = self.reason(&found);
+        let (retry_after_ms, resets_at) = self.when(found.code);
+        let hint = found
+            .user_hint
+            .or_else(|| Some(found.rule.filter(|r| r.code == found.code)?.hint?.to_owned()))
+            .unwrap_or_else(|| hint(self.evidence.provider, found.code).to_owned());
+        Classification {
+            code: found.code,
+            category: found.code.category(),
+            reason,
+            hint: Some(hint),
+            retry_after_ms,
+            resets_at,
+            http_status: found.http_status,
+            exit_code: self.evidence.exit_code,
+            signal: self.evidence.signal.map(str::to_owned),
+        }
+    }
+
+    /// Asks in the order of belief.
+    fn find(&self) -> Verdict {
+        let mut facts = self.facts();
+        let everything = Facts {
+            text: spaced(
+                &self
+                    .channels
+                    .iter()
+                    .map(|said| said.text.as_str())
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+            ),
+            ..facts.clone()
+        };
+        if let Some((code, hint)) = user::first(self.evidence.user_rules, &everything.text) {
+            return Verdict {
+                rule: None,
+                code,
+                user_hint: hint,
+                http_status: facts.status,
+            };
+        }
+        let rule = self
+            .first(Pass::Structure, &facts)
+            .or_else(|| self.first(Pass::Exit, &everything))
+            .or_else(|| {
+                let (rule, told) = self.channels.iter().find_map(|said| self.of_words(said, &facts))?;
+                facts = told;
+                Some(rule)
+            })
+            .or_else(|| self.first(Pass::Last, &everything));
+        let base = rule.map_or_else(|| self.without_rule(), |r| r.code);
+        facts.is = Some(base);
+        let finer = common::FINER.first(Pass::Structure, &facts);
+        Verdict {
+            code: finer.map_or(base, |f| f.code),
+            rule,
+            user_hint: None,
+            http_status: facts.status,
+        }
+    }
+
+    /// The rule for the words of one channel, and the facts it was found with. The provider's own wordings come first,
+    /// then words as good as fields (a JSON body, a status told in prose), then the patterns for every provider.
+    fn of_words(&self, said: &Said, facts: &Facts) -> Option<(&'static Rule, Facts)> {
+        let mut facts = facts.clone();
+        facts.text = spaced(&said.text);
+        facts.status = facts.status.or(said.status).or_else(|| status::status_in(&said.text));
+        if let Some(rule) = self.of_provider(Pass::Text, &facts) {
+            return Some((rule, facts));
+        }
+        facts.kinds.extend(said.kinds.iter().cloned());
+        let rule = self
+            .first(Pass::Structure, &facts)
+            .or_else(|| common::TABLE.first(Pass::Text, &facts))?;
+        Some((rule, facts))
+    }
+
+    fn first(&self, pass: Pass, facts: &Facts) -> Option<&'static Rule> {
+        self.of_provider(pass, facts)
+            .or_else(|| common::TABLE.first(pass, facts))
+    }
+
+    /// Asks the provider's own table; all of them where the provider is not known.
+    fn of_provider(&self, pass: Pass, facts: &Facts) -> Option<&'static Rule> {
+        let ask = |table: &'static Table| table.first(pass, facts);
+        match self.evidence.provider {
+            "" if pass == Pass::Text => rules::TABLES.iter().find_map(|(_, table)| ask(table)),
+            provider => rules::table(provider).and_then(ask),
+        }
+    }
+
+    /// What fields say, exit code and signal included.
+    fn facts(&self) -> Facts {
+        let Evidence { failure, outcome, .. } = self.evidence;
+        let provider = self.evidence.provider;
+        // A body in the failure's own message is a field of the failure.
+        let body = failure.and(self.channels.first());
+        let kind = failure.and_then(|f| f.kind.as_deref()).map(snake);
+        let exit = self.evidence.exit_code;
+        let status = failure
+            .and_then(|f| f.http_status)
+            .or(self.evidence.http_status)
+            .or(body.and_then(|b| b.status));
+        Facts {
+            kinds: kind
+                .into_iter()
+                .chain(body.into_iter().flat_map(|b| b.kinds.iter().cloned()))
+                .collect(),
+            status: status.or_else(|| exit.and_then(|code| rules::status_of_exit(provider, code))),
+            terminal: failure.and_then(|f| f.terminal_reason.clone()),
+            subtype: outcome.and_then(|o| o.subtype.clone()),
+            stop: outcome.and_then(|o| o.stop_reason.clone()),
+            no_turns: outcome.is_some_and(|o| o.num_turns == Some(0)),
+            exit,
+            signal: self.evidence.signal.map(str::to_owned),
+            is: None,
+            text: spaced(
+                &self
+                    .channels
+                    .iter()
+                    .map(|said| said.text.as_str())
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+            ),
+        }
+    }
+
+    /// The code where no rule holds.
+    fn without_rule(&self) -> Code {
+        let ended_well = self.evidence.exit_code == Some(0) && self.evidence.failure.is_none();
+        if ended_well && self.channels.is_empty() {
+            Code::EmptyResponse
+        } else {
+            Code::Unknown
+        }
+    }
+
+    fn reason(&self, found: &Verdict) -> String {
+        let said = self
+            .channels
+            .iter()
+            .map(|said| said.reason.as_str())
+            .find(|r| !r.is_empty());
+        let ours = found.rule.and_then(|rule| rule.say);
+        match (ours, said) {
+            // What the provider printed before it died helps; what it prints as a diagnostic of its own does not.
+            (Some(ours), Some(said)) if self.ended_by_exit(found) => format!("{ours}: {said}"),
+            (Some(ours), _) => ours.to_owned(),
+            (None, Some(_)) if found.code == Code::UnsupportedFlag => self.refused_flag(said),
+            (None, Some(said)) => said.to_owned(),
+            (None, None) => self.without_words(found.code),
+        }
+    }
+
+    fn ended_by_exit(&self, found: &Verdict) -> bool {
+        found.rule.is_some_and(|rule| rule.pass() == Pass::Exit)
+    }
+
+    /// The flag alone: the rest of the sentence may quote a prompt.
+    fn refused_flag(&self, said: Option<&str>) -> String {
+        self.channels
+            .iter()
+            .find_map(|channel| unsupported_flag(self.evidence.provider, &channel.text))
+            .map_or_else(
+                || said.unwrap_or_default().to_owned(),
+                |flag| format!("unknown option {flag}"),
+            )
+    }
+
+    fn without_words(&self, code: Code) -> String {
+        match (self.evidence.signal, self.evidence.exit_code, self.evidence.http_status) {
+            (Some(signal), ..) => format!("ended by {signal}"),
+            (_, _, Some(status)) => format!("HTTP status {status}"),
+            (_, Some(0), _) if code == Code::EmptyResponse => "ended well, but said nothing".to_owned(),
+            (_, Some(exit), _) => format!("exited with code {exit} and said nothing"),
+            _ => "failed and gave no reason".to_owned(),
+        }
+    }
+
+    /// How long to wait, and until when.
+    fn when(&self, code: Code) -> (Option<u64>, Option<u64>) {
+        let now = self.evidence.now_ms;
+        let category = code.category();
+        let is_limit = matches!(category, Category::Quota | Category::RateLimit);
+        if !is_limit && !category.should_retry() {
+            return (None, None);
+        }
+        let field = self
+            .evidence
+            .failure
+            .and_then(|f| f.resets_at)
+            .or(self.evidence.resets_at)
+            .filter(|at| is_limit && *at > now)
+            .map(|at| RetryAfter::until(at, now));
+        let found = field.or_else(|| {
+            self.channels
+                .iter()
+                .find_map(|said| retry_after_in(&said.text, now, self.evidence.local_offset_min))
+        });
+        match found {
+            Some(wait) => {
+                let ends = wait
+                    .resets_at
+                    .or((category == Category::Quota).then_some(now.saturating_add(wait.after_ms)));
+                (Some(wait.after_ms), ends.filter(|_| is_limit))
+            }
+            None => (
+                (category == Category::RateLimit).then_some(DEFAULT_RETRY_AFTER_MS),
+                None,
+            ),
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Moments named in prose, as milliseconds since the epoch.
+//!
+//! In: text, the time now and, if known, the local offset from UTC. Out: the moment. Only what can be resolved for certain
+//! is: an epoch, an ISO or HTTP date, and wall-clock times in UTC, at a numeric offset, or local with the offset given.
+
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+
+const MINUTE: i64 = 60_000;
+const DAY: i64 = 86_400_000;
+
+/// Past and future limits of a plausible reset: 40 days ago (a stale message) to 400 days ahead.
+const PAST: i64 = 40 * DAY;
+const FUTURE: i64 = 400 * DAY;
+
+/// 9999-12-31: no clock is later, so nothing below can overflow.
+const LATEST: i64 = 253_402_300_799_000;
+
+const EPOCH: &str = r#"(?ix)
+    (?: limit\s+reached \s* \| | \b(?:resets?|reset|retry|available)[\s_-]*(?:at|time|on|after) ["']? \s* [:=]? \s* ["']? )
+    \s* (\d{10}|\d{13})(?:$|[^0-9])"#;
+
+const ISO: &str = r"(?x) \b(\d{4})-(\d\d)-(\d\d) [Tt\x20] (\d\d):(\d\d)(?::(\d\d)(?:\.\d{1,9})?)? \s* ([Zz]|UTC|GMT|[+-]\d\d:?\d\d)? ";
+
+/// RFC 9110, IMF-fixdate: `Wed, 21 Oct 2026 07:28:00 GMT`.
+const HTTP: &str = r"(?ix) \b(\d{1,2})\x20([a-z]{3})\x20(\d{4})\x20(\d\d):(\d\d):(\d\d)\x20(?:GMT|UTC)\b";
+
+/// `resets Nov 25, 3pm (UTC)`, `try again at 10:50 PM`, `try again at Nov 26th, 2026 10:50 PM`.
+const CLOCK: &str = r"(?ix)
+    \b(?: resets? (?:\s+(?:at|on))? | (?:try|tried)\s+(?:it\s+)?again \s+ (?:at|on|after) | available (?:\s+again)? \s+ (?:at|on|after) | until | retry \s+ at )
+    \s+ (?: ([a-z]{3,9})\.? \s+ (\d{1,2})(?:st|nd|rd|th)? (?:, \s* (\d{4}))? ,? \s* (?:at\s+)? )?
+    (?: (\d{1,2}) (?: :(\d\d) )? (?: :(\d\d) )? \s* ([ap]\.?m\b\.?)? )?
+    \s* (?: \( ([^()]{1,40}) \) | ( (?:UTC|GMT) (?:[+-]\d{1,2}(?::?\d\d)?)? | Z ) \b )?";
+
+struct Patterns {
+    epoch: Regex,
+    iso: Regex,
+    http: Regex,
+    clock: Regex,
+}
+
+static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
+    Some(Patterns {
+        epoch: Regex::new(EPOCH).ok()?,
+        iso: Regex::new(ISO).ok()?,
+        http: Regex::new(HTTP).ok()?,
+        clock: Regex::new(CLOCK).ok()?,
+    })
+});
+
+/// A reset told as seconds or milliseconds since the epoch: `usage limit reached|1795300660`, `"resets_at":1795300660`.
+pub fn epoch(text: &str, now_ms: u64) -> Option<u64> {
+    let found = PATTERNS.as_ref()?.epoch.captures(text)?;
+    let digits = found.get(1)?.as_str();
+    let number: i64 = digits.parse().ok()?;
+    plausible(if digits.len() == 10 { number * 1000 } else { number }, clock(now_ms))
+}
+
+/// A date or a wall-clock time in `text`.
+pub fn find(text: &str, now_ms: u64, local_offset_min: Option<i32>) -> Option<u64> {
+    let patterns = PATTERNS.as_ref()?;
+    let now = clock(now_ms);
+    let local = local_offset_min.filter(|offset| offset.abs() <= 18 * 60).map(i64::from);
+    let iso = || patterns.iso.captures(text).and_then(|c| iso_date(&c, local));
+    let http = || patterns.http.captures(text).and_then(|c| http_date(&c));
+    let clock = || {
+        patterns
+            .clock
+            .captures_iter(text)
+            .find_map(|c| wall_clock(&c, now, local))
+    };
+    http().or_else(iso).or_else(clock).and_then(|at| plausible(at, now))
+}
+
+fn clock(now_ms: u64) -> i64 {
+    i64::try_from(now_ms).unwrap_or(LATEST).min(LATEST)
+}
+
+fn plausible(at: i64, now: i64) -> Option<u64> {
+    ((now - PAST)..=(now + FUTURE))
+        .contains(&at)
+        .then(|| u64::try_from(at).ok())
+        .flatten()
+}
+
+fn iso_date(c: &Captures, local: Option<i64>) -> Option<i64> {
+    let offset = match c.get(7).map(|z| z.as_str()) {
+        Some(zone) => zone_offset(zone)?,
+        None => local?,
+    };
+    let day = days(number(c, 1)?, number(c, 2)?, number(c, 3)?)?;
+    let time = time_of_day(number(c, 4)?, number(c, 5)?, number(c, 6).unwrap_or(0))?;
+    Some(day * DAY + time - offset * MINUTE)
+}
+
+fn http_date(c: &Captures) -> Option<i64> {
+    let day = days(number(c, 3)?, month(c.get(2)?.as_str())?, number(c, 1)?)?;
+    Some(day * DAY + time_of_day(number(c, 4)?, number(c, 5)?, number(c, 6)?)?)
+}
+
+fn wall_clock(c: &Captures, now: i64, local: Option<i64>) -> Option<i64> {
+    let zone = c.get(8).or_else(|| c.get(9)).map(|z| z.as_str());
+    let offset = match zone {
+        Some(zone) => zone_offset(zone)?,
+        None => local?,
+    };
+    let named_day = match c.get(1) {
+        Some(name) => Some((month(name.as_str())?, number(c, 2)?)),
+        None => None,
+    };
+    let time = match (number(c, 4), number(c, 5), c.get(7)) {
+        // `resets 30` names no time of day.
+        (Some(_), None, None) => return None,
+        (Some(hour), minute, half) => time_of_day(
+            in_24_hours(hour, half.map(|h| h.as_str()))?,
+            minute.unwrap_or(0),
+            number(c, 6).unwrap_or(0),
+        )?,
+        (None, ..) if named_day.is_some() => 0,
+        (None, ..) => return None,
+    };
+    let here = now + offset * MINUTE;
+    let today = here.div_euclid(DAY);
+    let at = match (named_day, number(c, 3)) {
+        (None, _) => {
+            let at = today * DAY + time;
+            if at > here { at } else { at + DAY }
+        }
+        (Some((month, day)), Some(year)) => days(year, month, day)? * DAY + time,
+        (Some((month, day)), None) => {
+            let year = year_of(today);
+            // 29 February may need the second try, and a day that is past means next year's.
+            [year, year + 1]
+                .into_iter()
+                .filter_map(|year| days(year, month, day))
+                .map(|day| day * DAY + time)
+                .find(|at| *at > here)?
+        }
+    };
+    Some(at - offset * MINUTE)
+}
+
+fn number(c: &Captures, group: usize) -> Option<i64> {
+    c.get(group)?.as_str().parse().ok()
+}
+
+fn in_24_hours(hour: i64, half: Option<&str>) -> Option<i64> {
+    match half.map(|h| h.starts_with(['p', 'P'])) {
+        None => Some(hour),
+        Some(_) if !(1..=12).contains(&hour) => None,
+        Some(afternoon) => Some(hour % 12 + if afternoon { 12 } else { 0 }),
+    }
+}
+
+fn time_of_day(hour: i64, minute: i64, second: i64) -> Option<i64> {
+    ((0..24).contains(&hour) && (0..60).contains(&minute) && (0..=60).contains(&second))
+        .then(|| ((hour * 60 + minute) * 60 + second) * 1000)
+}
+
+/// Minutes east of UTC of `UTC`, `GMT`, `Z`, `UTC+2`, `GMT-05:30`, `+0200`; `None` for a zone by name.
+fn zone_offset(zone: &str) -> Option<i64> {
+    let zone = zone.trim().to_ascii_uppercase();
+    let rest = ["UTC", "GMT", "Z"]
+        .iter()
+        .find_map(|name| zone.strip_prefix(name))
+        .unwrap_or(&zone);
+    if rest.is_empty() {
+        return Some(0);
+    }
+    let sign = match rest.as_bytes().first()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let digits: String = rest[1..].chars().filter(|c| *c != ':').collect();
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let value: i64 = digits.parse().ok()?;
+    let (hours, minutes) = if digits.len() <= 2 {
+        (value, 0)
+    } else {
+        (value / 100, value % 100)
+    };
+    (hours <= 18 && minutes < 60).then_some(sign * (hours * 60 + minutes))
+}
+
+fn month(name: &str) -> Option<i64> {
+    const MONTHS: [&str; 12] = [
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+    ];
+    let name = name.to_ascii_lowercase();
+    let index = MONTHS
+        .iter()
+        .position(|m| m.starts_with(&name) || (name == "sept" && *m == "september"))?;
+    (name.len() >= 3).then_some(index as i64 + 1)
+}
+
+/// Days since the epoch of a date of the Gregorian calendar, counted in 400-year cycles that begin in March.
+fn days(year: i64, month: i64, day: i64) -> Option<i64> {
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let length = match month {
+        2 if leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    if !(1970..=9999).contains(&year) || !(1..=length).contains(&day) {
+        return None;
+    }
+    let from_march = year - i64::from(month <= 2);
+    let (cycle, year_of_cycle) = (from_march.div_euclid(400), from_march.rem_euclid(400));
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_cycle = year_of_cycle * 365 + year_of_cycle / 4 - year_of_cycle / 100 + day_of_year;
+    Some(cycle * 146_097 + day_of_cycle - 719_468)
+}
+
+/// The year that a day since the epoch is in.
+fn year_of(day: i64) -> i64 {
+    let estimate = 1970 + day.div_euclid(366);
+    (estimate..estimate + 30)
+        .take_while(|year| days(*year, 1, 1).is_some_and(|first| first <= day))
+        .last()
+        .unwrap_or(estimate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// 2026-11-21T21:00:00Z.
+    const NOW: u64 = 1_795_294_800_000;
+
+    fn utc(year: i64, month: i64, day: i64, hour: i64, minute: i64) -> Option<u64> {
+        let at = days(year, month, day)? * DAY + time_of_day(hour, minute, 0)?;
+        u64::try_from(at).ok()
+    }
+
+    #[test]
+    fn moments_that_are_certain() {
+        let table = [
+            (
+                "You've hit your session limit · resets 10:37pm (UTC)",
+                utc(2026, 11, 21, 22, 37),
+            ),
+            (
+                "You've hit your 5-hour limit · resets 12:15am (UTC)",
+                utc(2026, 11, 22, 0, 15),
+            ),
+            ("resets 3pm (UTC)", utc(2026, 11, 22, 15, 0)),
+            ("resets 9pm (UTC)", utc(2026, 11, 22, 21, 0)),
+            ("resets at 12pm (GMT)", utc(2026, 11, 22, 12, 0)),
+            (
+                "You've hit your weekly limit · resets Nov 25, 3pm (UTC)",
+                utc(2026, 11, 25, 15, 0),
+            ),
+            ("resets Nov 25 at 3:30 PM UTC", utc(2026, 11, 25, 15, 30)),
+            ("resets January 2nd, 15:04 (UTC)", utc(2027, 1, 2, 15, 4)),
+            ("resets Feb 3 (UTC)", utc(2027, 2, 3, 0, 0)),
+            ("resets Nov 22, 1am (UTC+2)", utc(2026, 11, 21, 23, 0)),
+            ("resets 3pm (GMT-05:30)", utc(2026, 11, 22, 20, 30)),
+            ("try again at Nov 26th, 2026 10:50 PM (UTC)", utc(2026, 11, 26, 22, 50)),
+            ("resets at 2026-11-25T15:00:00Z", utc(2026, 11, 25, 15, 0)),
+            ("available again at 2026-11-25 15:00:00+01:00", utc(2026, 11, 25, 14, 0)),
+            ("Retry-After: Sat, 21 Nov 2026 21:28:00 GMT", utc(2026, 11, 21, 21, 28)),
+        ];
+        for (text, expected) in table {
+            assert!(expected.is_some());
+            assert_eq!(find(text, NOW, None), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn moments_that_are_not() {
+        for text in [
+            "You've hit your usage limit. try again at 10:50 PM.",
+            "resets 3pm (America/Los_Angeles)",
+            "resets 3pm (CET)",
+            "resets 30",
+            "resets 13pm (UTC)",
+            "resets 25:00 (UTC)",
+            "resets Feb 30, 3pm (UTC)",
+            "resets at 2019-11-25T15:00:00Z",
+            "resets soon",
+            "until (UTC)",
+        ] {
+            assert_eq!(find(text, NOW, None), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_without_zone_is_local() {
+        let text = "You’ve hit your usage limit. To get more access now, or try again at 10:50 PM.";
+        assert_eq!(find(text, NOW, Some(60)), utc(2026, 11, 21, 21, 50));
+        assert_eq!(find(text, NOW, Some(-480)), utc(2026, 11, 22, 6, 50));
+        assert_eq!(find(text, NOW, Some(i32::MAX)), None);
+    }
+
+    #[test]
+    fn epochs() {
+        assert_eq!(
+            epoch("Claude AI usage limit reached|1795300660", NOW),
+            Some(1_795_300_660_000)
+        );
+        assert_eq!(epoch(r#"{"resets_at":1795300660}"#, NOW), Some(1_795_300_660_000));
+        assert_eq!(epoch(r#""resetsAt": 1795300660000,"#, NOW), Some(1_795_300_660_000));
+        assert_eq!(epoch("usage limit reached|1234567890", NOW), None, "years ago");
+        assert_eq!(epoch("order 1795300660", NOW), None);
+    }
+
+    proptest! {
+        #[test]
+        fn days_count_up_by_one(day in 0i64..2_932_896) {
+            let year = year_of(day);
+            let first = days(year, 1, 1);
+            prop_assert!(first.is_some_and(|f| f <= day));
+            prop_assert!(days(year + 1, 1, 1).is_none_or(|f| f > day));
+            let leap = days(year, 2, 29).is_some();
+            prop_assert_eq!(days(year, 12, 31), first.map(|f| f + 364 + i64::from(leap)));
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Claude Code (2.1.197 and 2.1.330; CLI-FACTS 1.3, 1.9, 1b §3). Codes and fields decide; its wordings change with every
+//! release and serve only where no field came: text and json form, which have no `assistant.error`.
+
+use super::super::rule::{Rule, Table, When::*};
+use crate::error::Code;
+
+pub static TABLE: Table = Table::new(RULES);
+
+#[rustfmt::skip] // One rule, one row.
+const RULES: &[Rule] = &[
+    // How the run ended.
+    Rule::new(&[Subtype("error_max_turns")], Code::MaxTurns, "Reached maximum number of turns (1)"),
+    Rule::new(&[Terminal("max_turns")], Code::MaxTurns, "Reached maximum number of turns (1)"),
+    Rule::new(&[Subtype("error_max_budget_usd")], Code::BudgetExhausted, "Reached maximum budget ($0.01)"),
+    Rule::new(&[Terminal("budget_exhausted")], Code::BudgetExhausted, "Reached maximum budget ($0.01)"),
+    Rule::new(&[Subtype("error_max_structured_output_retries")], Code::MalformedResponse, "Failed to provide valid structured output"),
+    Rule::new(&[Terminal("prompt_too_long")], Code::ContextLength, "Prompt is too long · the request is ~250000 tokens (limit 200000)"),
+    Rule::new(&[Terminal("image_error")], Code::RequestTooLarge, "Request too large (max 32MB)"),
+    Rule::new(&[Terminal("aborted_streaming")], Code::Crashed, "[ede_diagnostic] result_type=user").say("interrupted in the middle of the answer"),
+    Rule::new(&[Terminal("aborted_tools")], Code::Crashed, "[ede_diagnostic] result_type=user").say("interrupted while a tool was to run"),
+    Rule::new(&[Terminal("tool_deferred_unavailable")], Code::InvalidTool, "mcp__df__calculator isn't available, so its deferred call didn't run."),
+    Rule::new(&[Stop("refusal")], Code::Refusal, "API Error: Claude Code is unable to respond to this request"),
+    Rule::new(&[Kind("max_output_tokens")], Code::MaxTokens, "Claude's response exceeded the 64000 output token maximum"),
+    // `assistant.error` and `api_error`.
+    Rule::new(&[Kind("usage_limit_reached")], Code::UsageLimit, "You've hit your 5-hour limit · resets 12:15am (UTC)"),
+    Rule::new(&[Kind("rate_limit"), Text(PLAN)], Code::UsageLimit, "You've hit your session limit · resets 10:37pm (UTC)"),
+    Rule::new(&[Kind("rate_limit")], Code::RateLimited, "API Error: Request rejected (429) · rate limit."),
+    Rule::new(&[Kind("overloaded")], Code::Overloaded, "API Error: 529 Overloaded"),
+    Rule::new(&[Kind("billing_error")], Code::CreditExhausted, "Credit balance is too low"),
+    Rule::new(&[Kind("authentication_failed"), Text(NO_LOGIN)], Code::NotLoggedIn, "Not logged in · Please run /login"),
+    Rule::new(&[Kind("authentication_failed"), Text("<revoked>|<expired>")], Code::TokenExpired, "Failed to authenticate: OAuth token revoked. Please log in again"),
+    Rule::new(&[Kind("authentication_failed"), Text("<invalid api key>")], Code::InvalidApiKey, "Invalid API key · Fix external API key"),
+    Rule::new(&[Kind("authentication_failed"), Status(403)], Code::PermissionDenied, "Failed to authenticate. API Error: 403 Request not allowed"),
+    Rule::new(&[Kind("authentication_failed")], Code::AuthenticationFailed, "Failed to authenticate. API Error: 401 bad"),
+    Rule::new(&[Kind("oauth_org_not_allowed")], Code::PermissionDenied, "Your organization is not allowed"),
+    Rule::new(&[Kind("account_on_hold")], Code::PermissionDenied, "Your account is on hold"),
+    Rule::new(&[Kind("verification_required")], Code::PermissionDenied, "Verify your account"),
+    Rule::new(&[Kind("cloud_credential_error")], Code::AuthenticationFailed, "Could not load credentials from any providers"),
+    Rule::new(&[Kind("model_not_found")], Code::ModelNotFound, "There's an issue with the selected model (claude-nope)."),
+    Rule::new(&[Kind("invalid_request"), Text(REFUSED)], Code::Refusal, "API Error: Sonnet 5 can't help with this. Learn more: https://www.anthropic.com/legal/aup"),
+    Rule::new(&[Kind("invalid_request"), Status(413)], Code::RequestTooLarge, "Request too large (max 32MB)"),
+    Rule::new(&[Kind("invalid_request")], Code::InvalidRequest, "API Error: 400 bad"),
+    Rule::new(&[Kind("connection_failed"), Text(CUT)], Code::ConnectionLost, "API Error: Connection to the API was lost (ECONNRESET)"),
+    Rule::new(&[Kind("connection_failed")], Code::ConnectionFailed, "API Error: Connection refused — a firewall or proxy may be blocking it (ECONNREFUSED)"),
+    Rule::new(&[Kind("server_error"), Status(529)], Code::Overloaded, "API Error: 529 Overloaded. This is a server-side issue"),
+    Rule::new(&[Kind("server_error"), Statuses(500, 528)], Code::ServerError, "API Error: 500 boom"),
+    // A status that is null: what the CLI gave up on says only its text.
+    Rule::new(&[Kind("server_error"), Text("<overloaded>")], Code::Overloaded, "API Error: Repeated 529 Overloaded errors. The API is at capacity"),
+    Rule::new(&[Kind("server_error"), Text("<timed out>")], Code::RequestTimeout, "Request timed out"),
+    Rule::new(&[Kind("server_error"), Text(CUT)], Code::ConnectionLost, "API Error: Connection to the API was lost (ECONNRESET). The response above is partial."),
+    Rule::new(&[Kind("server_error"), Text(NO_CONNECTION)], Code::ConnectionFailed, "API Error: Unable to connect to API (ConnectionRefused)"),
+    Rule::new(&[Kind("server_error")], Code::ServerError, "API Error: boom"),
+    Rule::new(&[NoTurns, Subtype("success")], Code::PromptIntercepted, "Unknown command: /nonsense").say("the CLI took the prompt for a command of its own and asked no model"),
+    // Text form, and fields that are missing.
+    Rule::new(&[Text(PLAN)], Code::UsageLimit, "You've hit your session limit · resets 10:37pm (UTC)"),
+    Rule::new(&[Text("<not your usage limit>|<request rejected \\(429\\)")], Code::RateLimited, "API Error: Server is temporarily limiting requests (not your usage limit) · rate limited"),
+    Rule::new(&[Text(NO_LOGIN)], Code::NotLoggedIn, "Not logged in · Please run /login"),
+    Rule::new(&[Text("<fix external api key>")], Code::InvalidApiKey, "Invalid API key · Fix external API key"),
+    Rule::new(&[Text("<account does not have access to claude>")], Code::PermissionDenied, "Your account does not have access to Claude. Please login again or contact your administrator."),
+    Rule::new(&[Text("<credit balance is too low>")], Code::CreditExhausted, "Credit balance is too low"),
+    Rule::new(&[Text("<issue with the selected model>")], Code::ModelNotFound, "There's an issue with the selected model (claude-nope). It may not exist or you may not have access to it."),
+    Rule::new(&[Text("^(?:api error: )?prompt is too long>")], Code::ContextLength, "Prompt is too long · the request is ~250000 tokens (limit 200000)"),
+    Rule::new(&[Text("<request too large>")], Code::RequestTooLarge, "Request too large (max 32MB). Double press esc to go back and try with a smaller file."),
+    Rule::new(&[Text("<output token maximum>")], Code::MaxTokens, "API Error: Claude's response exceeded the 64000 output token maximum."),
+    Rule::new(&[Text(REFUSED)], Code::Refusal, "API Error: Claude Code is unable to respond to this request, which appears to violate our Usage Policy"),
+    Rule::new(&[Text("<repeated 529 overloaded>")], Code::Overloaded, "API Error: Repeated 529 Overloaded errors. The API is at capacity"),
+    Rule::new(&[Text("<empty or malformed response>")], Code::MalformedResponse, "API Error: API returned an empty or malformed response (HTTP 200)"),
+    Rule::new(&[Text("^request timed out>")], Code::RequestTimeout, "Request timed out. If the API is slow to answer, set API_TIMEOUT_MS above 3000."),
+    Rule::new(&[Text("<unable to connect to api>|<connection refused>")], Code::ConnectionFailed, "API Error: Unable to connect to API (ConnectionRefused)"),
+    // Set-up; on standard error, with an empty standard output.
+    Rule::new(&[Text("<input must be provided|<contained only whitespace>|<no messages returned from query>")], Code::EmptyPrompt, "Error: Input must be provided either through stdin or as a prompt argument when using --print"),
+    Rule::new(&[Text("<piped stdin input exceeds>")], Code::PromptTooLong, "Error: piped stdin input exceeds 10MB. Pass large content as a file path in your prompt instead.").hint("shorten the thread: claude takes at most 10 MB"),
+    Rule::new(&[Text("<requires --verbose>")], Code::InvalidOption, "Error: When using --print, --output-format=stream-json requires --verbose").hint("leave `verbose` at its default"),
+    Rule::new(&[Text("<json_schema is not valid json>")], Code::InvalidOption, "Error: --json-schema is not valid JSON: JSON Parse error: Expected '}'").hint("give a schema that is valid JSON"),
+    Rule::new(&[Text("<cannot be used with root/sudo")], Code::InvalidOption, "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons").hint("run as an ordinary user, or choose another `permissionMode`"),
+    Rule::new(&[Text("<cannot be launched inside another claude code session>")], Code::InvalidConfig, "Error: Claude Code cannot be launched inside another Claude Code session.").hint("remove CLAUDECODE from the environment (`env: { CLAUDECODE: undefined }`)"),
+    // 2.1.197 quotes the line, and with it the prompt.
+    Rule::new(&[Text("<error parsing streaming input line|<expected message role>")], Code::Internal, "Error parsing streaming input line (type=unknown, 16 chars): SyntaxError").say("the CLI can't read a line that was sent to it"),
+    Rule::new(&[Text("^execution error$")], Code::Crashed, "Execution error").say("interrupted in the middle of the answer"),
+    // Better than nothing.
+    Rule::new(&[Terminal("model_error")], Code::ServerError, "e.message.content.some is not a function.").weak(),
+    Rule::new(&[Subtype("error_during_execution")], Code::ServerError, "something broke").weak(),
+];
+
+/// `session`, `5-hour`, `weekly`, `Opus`: whatever the plan calls its window.
+const PLAN: &str =
+    "<hit your (?:[\\w-]+ ){1,3}limit>|<limit reached\\|\\d|<usage limit reached>|<limit reached ∙ resets>";
+const NO_LOGIN: &str = "<not logged in>|<please run /login>";
+const REFUSED: &str = "<unable to respond to this request>|<can't help with this>|<safeguards (?:flagged|stopped)>|<usage policy>|<legal/aup>";
+const CUT: &str = "<connection to the api was lost>|<ECONNRESET>|<socket hang up>";
+const NO_CONNECTION: &str = "<unable to connect>|<connection_?refused>|<ECONNREFUSED>|<ENOTFOUND>|<EAI_AGAIN>|<ETIMEDOUT>|<fetch failed>|<certificate>";

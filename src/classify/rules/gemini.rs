@@ -1,0 +1,37 @@
+//! Gemini (0.61.0; CLI-FACTS 3). Its fatal exit codes have names; the others are HTTP statuses modulo 256
+//! (`status_of_exit`). Error bodies are JSON, on standard error or in the result.
+
+use super::super::rule::{Rule, Table, When::*};
+use crate::error::Code;
+
+pub static TABLE: Table = Table::new(RULES);
+
+#[rustfmt::skip] // One rule, one row.
+const RULES: &[Rule] = &[
+    Rule::new(&[Kind("terminal_quota_error")], Code::QuotaExceeded, "You have exhausted your daily quota on this model."),
+    Rule::new(&[Kind("retryable_quota_error")], Code::RateLimited, "Resource exhausted"),
+    // The API calls every 429 RESOURCE_EXHAUSTED; one that is over soon says when.
+    Rule::new(&[Kind("resource_exhausted"), Text(SOON)], Code::RateLimited, r#"{"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"34s"}]}"#),
+    Rule::new(&[Kind("model_not_found_error")], Code::ModelNotFound, "models/nope is not found for API version v1beta"),
+    Rule::new(&[Kind("fatal_authentication_error")], Code::NotLoggedIn, "Please set an Auth method"),
+    Rule::new(&[Exit(41), Text("<invalid auth method")], Code::InvalidConfig, "Invalid auth method selected.").hint("set security.auth.selectedType in ~/.gemini/settings.json"),
+    Rule::new(&[Exit(41)], Code::NotLoggedIn, "Please set an Auth method in your settings.json"),
+    Rule::new(&[Exit(42), Text("<no input provided>")], Code::EmptyPrompt, "No input provided via stdin."),
+    Rule::new(&[Exit(42)], Code::InvalidRequest, "bad input"),
+    Rule::new(&[Exit(44)], Code::InvalidConfig, "no sandbox").hint("correct the CLI's sandbox setting"),
+    Rule::new(&[Exit(52)], Code::InvalidConfig, "Invalid configuration in settings.json").hint("correct ~/.gemini/settings.json"),
+    Rule::new(&[Exit(53)], Code::MaxTurns, "Reached max session turns for this session."),
+    Rule::new(&[Exit(54)], Code::ServerError, "a tool of the CLI failed"),
+    Rule::new(&[Exit(55)], Code::UntrustedWorkspace, "Gemini CLI is not running in a trusted directory."),
+    Rule::new(&[Exit(130)], Code::Crashed, "").say("interrupted from outside (exit code 130)"),
+    Rule::new(&[Text("<exhausted your (?:\\w+ )?quota>|<terminal quota error>")], Code::QuotaExceeded, "TerminalQuotaError: You have exhausted your daily quota on this model."),
+    Rule::new(&[Text("<retryable quota error>|<suggested retry after>|<resource_(?:has been )?exhausted(?s:.)*(?:retry_delay|retry in \\d)")], Code::RateLimited, "RetryableQuotaError: Resource exhausted"),
+    Rule::new(&[Text("<models/\\S+ is not found>|<model not found error>")], Code::ModelNotFound, "ModelNotFoundError: models/nope is not found for API version v1beta"),
+    Rule::new(&[Text("<fetch failed>")], Code::ConnectionFailed, "exception TypeError: fetch failed sending request"),
+    Rule::new(&[Text("<not running in a trusted directory>")], Code::UntrustedWorkspace, "Gemini CLI is not running in a trusted directory. To proceed, either use `--skip-trust`"),
+    Rule::new(&[Text("<set an auth method>")], Code::NotLoggedIn, "Please set an Auth method in your settings.json or specify one of the following environment variables"),
+    Rule::new(&[Text("<no input provided via stdin>")], Code::EmptyPrompt, "No input provided via stdin. Input can be provided by piping data into gemini."),
+];
+
+/// A wait of seconds or minutes is named.
+const SOON: &str = "retry_delay|retry in \\d|suggested retry after";

@@ -1,0 +1,29 @@
+//! OpenCode (1.18.34; CLI-FACTS 5). One `error` line with a name and, for API errors, a status; set-up errors are text on
+//! standard error.
+
+use super::super::rule::{Rule, Table, When::*};
+use crate::error::Code;
+
+pub static TABLE: Table = Table::new(RULES);
+
+#[rustfmt::skip] // One rule, one row.
+const RULES: &[Rule] = &[
+    Rule::new(&[Kind("context_overflow_error")], Code::ContextLength, "This model's maximum context length is 8192 tokens."),
+    Rule::new(&[Kind("provider_auth_error")], Code::NotLoggedIn, "OpenAI API key is missing."),
+    Rule::new(&[Kind("content_filter_error")], Code::Refusal, "The response was filtered"),
+    Rule::new(&[Kind("message_output_length_error")], Code::MaxTokens, "output length"),
+    Rule::new(&[Kind("message_aborted_error")], Code::Crashed, "Aborted").say("interrupted in the middle of the answer"),
+    Rule::new(&[Kind("provider_model_not_found_error")], Code::ModelNotFound, "Model not found: mock/nope"),
+    Rule::new(&[Kind("provider_init_error")], Code::InvalidConfig, "Failed to initialise the provider"),
+    Rule::new(&[Kind("unknown_error"), Text("<timed out>")], Code::RequestTimeout, "The operation timed out."),
+    Rule::new(&[Text("<cannot connect to api>|<unable to connect>")], Code::ConnectionFailed, "Cannot connect to API: Unable to connect. Is the computer able to access the url?"),
+    Rule::new(&[Text("<agent \\S+ not found\\. falling back>")], Code::InvalidConfig, "! agent \"nope\" not found. Falling back to default agent").hint("the agent that the package configures was lost: do not override OPENCODE_CONFIG_CONTENT"),
+    Rule::new(&[Text("<config file at .* is not valid|<config_invalid_error>|<config_json_error>")], Code::InvalidConfig, "Config file at OPENCODE_CONFIG_CONTENT is not valid JSON(C):"),
+    Rule::new(&[Text("<must provide a message or a command>")], Code::EmptyPrompt, "You must provide a message or a command"),
+    Rule::new(&[Text("<database is locked>|<failed query: create table")], Code::ServerError, "database is locked").hint("first runs on a fresh home folder collide: run once alone, or lower `maxConcurrency`"),
+    Rule::new(&[Text("<session not found>")], Code::NotFound, "Session not found"),
+    // An unknown flag is answered with the help text and nothing else.
+    Rule::new(&[Text("^opencode run \\[message\\.\\.\\]")], Code::UnsupportedFlag, "opencode run [message..]").say("opencode answered with its help text: it does not know one of the flags"),
+    // The cause is only in the CLI's log. Wherever it was measured, the model or its provider was not to be found.
+    Rule::new(&[Text("<unexpected server error\\. check server logs")], Code::ModelNotFound, "Unexpected server error. Check server logs for details.").hint("opencode names no cause; mostly the model or its provider is not configured: compare with `opencode models`, see its log file"),
+];

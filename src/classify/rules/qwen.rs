@@ -1,0 +1,24 @@
+//! Qwen (0.15.10; CLI-FACTS 4). In json and stream-json an API error is exit 0, `success` and a result that reads
+//! `[API Error: 401 …]`: the decoder makes a failure of it, the common rules read the status.
+
+use super::super::rule::{Rule, Table, When::*};
+use crate::error::Code;
+
+pub static TABLE: Table = Table::new(RULES);
+
+#[rustfmt::skip] // One rule, one row.
+const RULES: &[Rule] = &[
+    Rule::new(&[NoTurns, Text("<command .* is not supported in this mode>")], Code::PromptIntercepted, "The command \"/help\" is not supported in this mode."),
+    Rule::new(&[NoTurns, Subtype("success")], Code::PromptIntercepted, "").say("the CLI took the prompt for a command of its own and asked no model"),
+    Rule::new(&[Subtype("error_max_turns")], Code::MaxTurns, "Reached max session turns"),
+    Rule::new(&[Exit(41)], Code::NotLoggedIn, "No auth type is selected."),
+    Rule::new(&[Exit(42), Text("<no input provided>")], Code::EmptyPrompt, "No input provided via stdin."),
+    Rule::new(&[Exit(52)], Code::InvalidConfig, "Invalid configuration in settings.json").hint("correct ~/.qwen/settings.json"),
+    Rule::new(&[Exit(53)], Code::MaxTurns, "Reached max session turns for this session."),
+    Rule::new(&[Text("<is not supported in this mode>")], Code::PromptIntercepted, "The command \"/help\" is not supported in this mode."),
+    Rule::new(&[Text("<no input provided via stdin>")], Code::EmptyPrompt, "No input provided via stdin. Input can be provided by piping data into gemini or using the --prompt option."),
+    Rule::new(&[Text("<structured_output tool as required>|<instead of calling the structured_output>")], Code::MalformedResponse, "Model produced plain text instead of calling the structured_output tool as required by --json-schema after 1 turn(s)."),
+    Rule::new(&[Text("<no auth type is selected>|<set an auth method>|<missing api key>")], Code::NotLoggedIn, "No auth type is selected. Please configure an auth type (e.g. via settings or `--auth-type`)"),
+    Rule::new(&[Text("^\\[?api error: connection error")], Code::ConnectionFailed, "[API Error: Connection error. (cause: fetch failed)]"),
+    Rule::new(&[Subtype("error_during_execution")], Code::ServerError, "something broke").weak(),
+];

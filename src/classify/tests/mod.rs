@@ -1,0 +1,7 @@
+//! Tests of the whole: patterns of the document, rules, what is no error, recordings, and the document of errors.
+
+mod documented;
+mod negatives;
+mod recordings;
+mod reference;
+mod rows;

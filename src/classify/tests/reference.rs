@@ -1,0 +1,105 @@
+//! `docs/errors.md` says what the code does: its tables are generated. `UPDATE_GOLDENS=1 cargo test` writes them anew.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use super::super::hints::{OF_PROVIDER, general};
+use super::super::rules::{TABLES, common};
+use crate::error::{Category, Code};
+
+const YES_NO: [&str; 2] = ["no", "yes"];
+
+fn yes(value: bool) -> &'static str {
+    YES_NO[usize::from(value)]
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+fn categories() -> String {
+    let mut table = "| category | asked again | falls back | meaning |\n|---|---|---|---|\n".to_owned();
+    for category in Category::ALL {
+        let (retry, fallback) = (yes(category.should_retry()), yes(category.should_fallback()));
+        writeln!(
+            table,
+            "| `{}` | {retry} | {fallback} | {} |",
+            category.as_str(),
+            category.description()
+        )
+        .unwrap();
+    }
+    table
+}
+
+/// A text that a CLI or an API prints in this case: the shortest that tells something, of the rules.
+fn example(code: Code) -> String {
+    TABLES
+        .into_iter()
+        .map(|(_, table)| table)
+        .chain([&common::TABLE])
+        .flat_map(|table| table.rules())
+        .filter(|rule| rule.code == code && rule.like.contains(' '))
+        .map(|rule| rule.like)
+        .min_by_key(|like| like.len().abs_diff(60))
+        .map_or_else(|| "–".to_owned(), |like| format!("`{}`", cell(&like.replace('`', "'"))))
+}
+
+fn codes() -> String {
+    let mut table = String::new();
+    for category in Category::ALL {
+        let (retry, fallback) = (yes(category.should_retry()), yes(category.should_fallback()));
+        writeln!(
+            table,
+            "### {}\n\nAsked again: {retry}. Falls back: {fallback}.\n",
+            category.as_str()
+        )
+        .unwrap();
+        writeln!(
+            table,
+            "| code | meaning | for example | what to do |\n|---|---|---|---|"
+        )
+        .unwrap();
+        for code in Code::ALL.iter().filter(|code| code.category() == category) {
+            let row = [code.description(), &example(*code), &cell(general(*code))].join(" | ");
+            writeln!(table, "| `{}` | {row} |", code.as_str()).unwrap();
+        }
+        table.push('\n');
+    }
+    table.trim_end().to_owned() + "\n"
+}
+
+fn advice() -> String {
+    let mut table = "| provider | code | what to do |\n|---|---|---|\n".to_owned();
+    for (provider, code, advice) in OF_PROVIDER {
+        writeln!(table, "| `{provider}` | `{}` | {} |", code.as_str(), cell(advice)).unwrap();
+    }
+    table
+}
+
+/// The document with the text between `<!-- name -->` and `<!-- /name -->` replaced.
+fn with(document: &str, name: &str, content: &str) -> String {
+    let (open, close) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));
+    let start = document.find(&open).map(|at| at + open.len()).unwrap();
+    let end = start + document[start..].find(&close).unwrap();
+    format!("{}{content}{}", &document[..start], &document[end..])
+}
+
+#[test]
+fn the_document_of_errors_is_the_code_s() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/errors.md");
+    let document = fs::read_to_string(&path).unwrap();
+    let mut expected = document.clone();
+    for (name, content) in [("categories", categories()), ("codes", codes()), ("advice", advice())] {
+        expected = with(&expected, name, &content);
+    }
+    if std::env::var_os("UPDATE_GOLDENS").is_some() {
+        fs::write(&path, &expected).unwrap();
+    }
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        expected,
+        "UPDATE_GOLDENS=1 writes it anew"
+    );
+}

@@ -1,0 +1,88 @@
+//! Every rule of every table holds for the text it is like, and no rule before it does.
+
+use super::super::channel;
+use super::super::rule::{Facts, Pass, Rule, Table, When, pattern, spaced};
+use super::super::rules::{TABLES, common};
+
+fn tables() -> Vec<(&'static str, &'static Table)> {
+    TABLES
+        .into_iter()
+        .chain([("common", &common::TABLE), ("finer", &common::FINER)])
+        .collect()
+}
+
+/// The facts of a run that the rule is for: its conditions, and the text it is like.
+fn facts_of(rule: &Rule) -> Facts {
+    let mut facts = Facts {
+        text: spaced(rule.like),
+        ..Facts::default()
+    };
+    for when in rule.when {
+        match *when {
+            When::Kind(kind) => facts.kinds.push(kind.to_owned()),
+            // A plain status in a range: one that no rule names.
+            When::Statuses(first, _) => facts.status = Some(first + 17),
+            When::Status(status) => facts.status = Some(status),
+            When::Terminal(word) => facts.terminal = Some(word.to_owned()),
+            When::Subtype(word) => facts.subtype = Some(word.to_owned()),
+            When::Stop(word) => facts.stop = Some(word.to_owned()),
+            When::NoTurns => facts.no_turns = true,
+            When::Exit(code) => facts.exit = Some(code),
+            When::Signal(signal) => facts.signal = Some(signal.to_owned()),
+            When::AnySignal => facts.signal = Some("SIGUSR1".to_owned()),
+            When::Is(code) => facts.is = Some(code),
+            When::Text(_) | When::Silent => {}
+        }
+    }
+    facts
+}
+
+#[test]
+fn every_rule_decides_its_own_case() {
+    for (name, table) in tables() {
+        for (row, rule) in table.rules().iter().enumerate() {
+            let first = table.first(rule.pass(), &facts_of(rule));
+            assert!(
+                first.is_some_and(|f| std::ptr::eq(f, rule)),
+                "{name} row {row}: {:?} like {:?} is decided by {:?}",
+                rule.when,
+                rule.like,
+                first.map(|f| (f.when, f.code))
+            );
+        }
+    }
+}
+
+#[test]
+fn every_pattern_compiles_and_is_never_met_by_nothing() {
+    for (name, table) in tables() {
+        for when in table.rules().iter().flat_map(|rule| rule.when) {
+            if let When::Text(source) = when {
+                let compiled = pattern(source);
+                assert!(compiled.is_ok(), "{name}: {source}: {compiled:?}");
+                assert_eq!(compiled.map(|p| p.is_match("")), Ok(false), "{name}: {source}");
+            }
+        }
+    }
+}
+
+/// What a rule is for must not be taken for noise on its way to the rule.
+#[test]
+fn no_rule_waits_for_noise() {
+    for (name, table) in tables() {
+        for rule in table.rules().iter().filter(|r| r.pass() == Pass::Text) {
+            let said = channel::stderr(rule.like);
+            assert_eq!(spaced(&said.text), spaced(rule.like), "{name}");
+        }
+    }
+}
+
+/// What a rule says or advises fits beside what `ProviderError` adds.
+#[test]
+fn wordings_are_short_and_unpunctuated() {
+    for (name, table) in tables() {
+        for wording in table.rules().iter().flat_map(|r| [r.say, r.hint]).flatten() {
+            assert!(wording.len() <= 140 && !wording.ends_with('.'), "{name}: {wording}");
+        }
+    }
+}
