@@ -1,9 +1,6 @@
 "use strict";
 
-/**
- * In: the error of an import of LangChain. Out: whether LangChain (or a part that older versions lack) is missing, and what
- * to say then.
- */
+/** In: the error of an import of LangChain. Out: where it is missing, an error that says what to do. */
 
 const MISSING = new Set(["ERR_MODULE_NOT_FOUND", "MODULE_NOT_FOUND", "ERR_PACKAGE_PATH_NOT_EXPORTED"]);
 
@@ -29,4 +26,4 @@ function explain(error) {
   return Object.assign(new Error(message, { cause: error }), { code: "ERR_MODULE_NOT_FOUND" });
 }
 
-module.exports = { isMissing, explain };
+module.exports = { explain };

@@ -21,7 +21,8 @@ const { guard, unwrap } = require("./errors.cjs");
  * @param {{ events: boolean, partial: boolean }} wants
  */
 function start(engine, { messages, tools, timeout, signal }, wants) {
-  signal?.throwIfAborted();
+  // Not throwIfAborted(): signals are told by shape, and older polyfills have no such method.
+  if (signal?.aborted) throw signal.reason;
   const run = engine.start(messages, tools, JSON.stringify({ ...wants, timeout }));
   const cancel = () => run.cancel();
   signal?.addEventListener("abort", cancel, { once: true });
@@ -33,7 +34,7 @@ function start(engine, { messages, tools, timeout, signal }, wants) {
     async reply() {
       const result = await guard(run.result());
       // The caller has turned away: what came of the run, good or bad, is no longer the answer.
-      signal?.throwIfAborted();
+      if (signal?.aborted) throw signal.reason;
       return /** @type {ProviderReply} */ (unwrap(result));
     },
     unlisten: () => signal?.removeEventListener("abort", cancel),
