@@ -1,0 +1,50 @@
+/** What the entries export is what index.d.ts declares. Needs the built addon. */
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { AIMessage } from "@langchain/core/messages";
+import { describe, expect, it } from "vitest";
+
+const require = createRequire(import.meta.url);
+const contract = readFileSync(new URL("../index.d.ts", import.meta.url), "utf8");
+const declared = [
+  ...contract.matchAll(/^export (?:declare )?(?:abstract )?(?:class|function|const|let|var|enum) (\w+)/gm),
+]
+  .map(([, name]) => name)
+  .sort();
+
+const entries: [string, () => Promise<Record<string, unknown>>][] = [
+  ["import", () => import("deep-factor-providers")],
+  ["require", async () => require("deep-factor-providers")],
+  ["import native", () => import("deep-factor-providers/native")],
+  ["require native", async () => require("deep-factor-providers/native")],
+];
+
+describe("entries", () => {
+  it.each(entries)("%s exports what is declared, and nothing else", async (_, load) => {
+    expect(declared).toContain("createClaudeCliProvider");
+    expect(Object.keys(await load()).sort()).toEqual(declared);
+  });
+
+  it("there is one ProviderError, and one exit hook", async () => {
+    const before = process.listenerCount("exit");
+    const loaded = await Promise.all(entries.map(([, load]) => load()));
+    expect(new Set(loaded.map((entry) => entry.ProviderError)).size).toBe(1);
+    expect(process.listenerCount("exit") - before).toBeLessThanOrEqual(1);
+  });
+
+  it("an entry's own errors are ProviderErrors, and its providers are model adapters", async () => {
+    for (const [, load] of entries) {
+      const entry = (await load()) as unknown as typeof import("../index.js");
+      expect(() => entry.escapeXml(1 as never)).toThrow(entry.ProviderError);
+      expect(() => entry.createClaudeCliProvider({ timeout: Number.NaN })).toThrow(
+        expect.objectContaining({
+          name: "ProviderError",
+          code: "INVALID_OPTION",
+          message: expect.stringContaining("NaN"),
+        }),
+      );
+      expect(entry.isModelAdapter(entry.createClaudeCliProvider())).toBe(true);
+      expect(entry.messagesToPrompt([new AIMessage("hi")])).toBe("[Assistant]\nhi");
+    }
+  });
+});

@@ -1,0 +1,129 @@
+/**
+ * A native side that plays scripts: what the façade's tests run on. The same over the real addon is in the tests of the CLIs.
+ */
+import { AIMessage, HumanMessage } from "@langchain/core/messages";
+import { afterEach, beforeEach } from "vitest";
+import type { CliProvider, ProviderReply } from "../index.js";
+import coreModule from "../src/js/core.cjs";
+
+/** One run: batches of events, then a result. Where `hangs`, the run goes on until it is cancelled. */
+export interface Script {
+  batches?: object[][];
+  result?: object;
+  hangs?: boolean;
+}
+
+export function nativeSide(...scripts: Script[]) {
+  const log: unknown[] = [];
+  class NativeRun {
+    #batches: object[][];
+    #result: object;
+    #over: Promise<void>;
+    #end = () => {};
+    constructor({ batches = [], result = { ok: REPLY }, hangs = false }: Script) {
+      this.#batches = [...batches];
+      this.#result = result;
+      this.#over = hangs ? new Promise((resolve) => (this.#end = resolve)) : Promise.resolve();
+    }
+    async next() {
+      const batch = this.#batches.shift();
+      if (batch) return JSON.stringify(batch);
+      await this.#over;
+      return null;
+    }
+    async result() {
+      await this.#over;
+      // A run ends some time after it was told to; whoever doesn't wait for it settles before this is logged.
+      await new Promise((resolve) => setImmediate(resolve));
+      log.push("ended");
+      return JSON.stringify(this.#result);
+    }
+    cancel() {
+      log.push("cancel");
+      this.#batches = [];
+      this.#result = { cancelled: true };
+      this.#end();
+    }
+  }
+  const native = {
+    attach: () => 7,
+    killAll: (owner: number) => log.push(["killAll", owner]),
+    checkOptions: (_kind: string, json: string) =>
+      json.includes("bad") ? JSON.stringify({ err: { ...FAILURE, code: "INVALID_OPTION" } }) : '{"ok":{}}',
+    NativeProvider: class {
+      constructor(...given: unknown[]) {
+        log.push(["provider", ...given]);
+      }
+      start(messages: string, tools: string, call: string) {
+        log.push(["start", JSON.parse(messages), JSON.parse(tools), JSON.parse(call)]);
+        return new NativeRun(scripts.shift() ?? {});
+      }
+      async close() {
+        log.push("close");
+      }
+    },
+    messagesToXml: (json: string) => `xml:${json}`,
+    messagesToPrompt: (json: string) => `text:${json}`,
+    parseToolCalls: (text: string) => text,
+    escapeXml: (text: string) => `escaped:${text}`,
+    stripAnsi: (text: string) => `stripped:${text}`,
+    execFile: async (...given: string[]) =>
+      JSON.stringify(given[0] === "fail" ? { err: FAILURE } : { ok: given.join(" ") }),
+  };
+  return { native: native as never, log };
+}
+
+export const USAGE = { inputTokens: 5, outputTokens: 2, totalTokens: 7 };
+export const REPLY: ProviderReply = {
+  content: "hi",
+  messages: [{ content: "hi" }],
+  toolCalls: [],
+  invalidToolCalls: [],
+  usage: USAGE,
+};
+export const FAILURE = {
+  category: "server",
+  code: "CRASHED",
+  message: "the CLI died",
+  provider: "claude",
+  shouldRetry: true,
+  shouldFallback: true,
+  attempts: 1,
+  reasons: [],
+};
+
+export function setup(...scripts: Script[]) {
+  const { native, log } = nativeSide(...scripts);
+  const core = coreModule.createCore({ native, AIMessage: AIMessage as never, toJsonSchema: null });
+  const provider = core.createClaudeCliProvider({ model: "opus" }) as unknown as CliProvider;
+  log.length = 0;
+  return { core, provider, log };
+}
+
+export const thread = [new HumanMessage("hello")];
+export const started = (tools: object[], call: object) => ["start", [{ type: "human", content: "hello" }], tools, call];
+export const ALONE = { events: false, partial: false };
+
+export const EVENTS: object[][] = [
+  [{ type: "start", runId: "r", provider: "claude", attempt: 1, queuedMs: 0 }],
+  [
+    { type: "text_delta", text: "let me" },
+    { type: "message", content: " let me look\n" },
+    { type: "tool_call", toolCall: { id: "t0", name: "Read", args: { path: "x" } } },
+    { type: "message", content: "  " },
+  ],
+  [
+    { type: "message", content: "hi" },
+    { type: "usage", usage: { ...USAGE, reasoningTokens: 1 }, rawStopReason: "end_turn" },
+    { type: "done", reply: { ...REPLY, stopReason: "end_turn" } },
+  ],
+];
+
+// Each scripted native side is one more to attach to, with an exit hook of its own.
+let hooks: NodeJS.ExitListener[] = [];
+beforeEach(() => {
+  hooks = process.listeners("exit");
+});
+afterEach(() => {
+  for (const hook of process.listeners("exit")) if (!hooks.includes(hook)) process.removeListener("exit", hook);
+});

@@ -1,0 +1,199 @@
+/**
+ * A strict consumer with LangChain: an agent that copied SPEC-01's interface word for word. types.test.ts compiles this file
+ * as an ES module, as CommonJS, and for a bundler.
+ */
+import type { BaseChatModel } from "@langchain/core/language_models/chat_models";
+import type { AIMessage, BaseMessage } from "@langchain/core/messages";
+import { HumanMessage } from "@langchain/core/messages";
+import type { StructuredToolInterface } from "@langchain/core/tools";
+import { tool } from "@langchain/core/tools";
+import type * as api from "deep-factor-providers";
+import {
+  type CliProvider,
+  createClaudeCliProvider,
+  escapeXml,
+  execFileAsync,
+  isModelAdapter,
+  messagesToPrompt,
+  messagesToXml,
+  ProviderError,
+  parseToolCalls,
+  stripAnsi,
+} from "deep-factor-providers";
+import * as native from "deep-factor-providers/native";
+
+type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+declare function assertType<_T extends true>(): void;
+
+// SPEC-01, "ModelAdapter Interface", literally.
+export interface ModelAdapter {
+  invoke(messages: BaseMessage[]): Promise<AIMessage>;
+  bindTools?(tools: StructuredToolInterface[]): ModelAdapter;
+}
+
+interface DeepFactorAgentSettings {
+  model: BaseChatModel | ModelAdapter | string;
+}
+
+// The provider is the agent's `model`, and each interface takes what was made for the other.
+const provider = createClaudeCliProvider();
+export const settings: DeepFactorAgentSettings = { model: provider };
+export const ours: api.ModelAdapter = provider;
+export const theirs: ModelAdapter = ours;
+export const back: api.ModelAdapter = theirs;
+export const bound: ModelAdapter = provider.bindTools([]);
+
+// SPEC-01's agent loop, as it stands there.
+export class Agent {
+  private modelOrString: BaseChatModel | ModelAdapter | string;
+  private resolvedModel: BaseChatModel | ModelAdapter | null = null;
+
+  constructor(options: DeepFactorAgentSettings) {
+    this.modelOrString = options.model;
+  }
+
+  async step(messages: BaseMessage[], tools: StructuredToolInterface[]): Promise<AIMessage> {
+    if (typeof this.modelOrString === "string") throw new TypeError("no model");
+    this.resolvedModel = this.modelOrString;
+    const model = this.resolvedModel.bindTools?.(tools) ?? this.resolvedModel;
+    return model.invoke(messages);
+  }
+}
+
+export function guarded(value: unknown): ModelAdapter | undefined {
+  if (!isModelAdapter(value)) return undefined;
+  assertType<Equal<typeof value, api.ModelAdapter>>();
+  return value;
+}
+
+export async function everything(signal: AbortSignal): Promise<void> {
+  const options: api.ClaudeCliProviderOptions = {
+    model: "sonnet",
+    cliPath: "claude",
+    timeout: 120_000,
+    maxBuffer: 10 * 1024 * 1024,
+    inputEncoding: "xml",
+    promptStyle: "stdin",
+    outputFormat: "stream-json",
+    noInput: false,
+    cwd: "/tmp",
+    env: { A: "1", B: undefined },
+    auth: "subscription",
+    extraArgs: ["--betas"],
+    systemPrompt: null,
+    permissionMode: "plan",
+    disableBuiltInTools: true,
+    verbose: true,
+    includePartialMessages: true,
+    idleTimeout: 60_000,
+    killGrace: 2000,
+    maxConcurrency: 4,
+    maxRetries: 0,
+  };
+  createClaudeCliProvider({ ...options, env: process.env });
+  // @ts-expect-error an option nobody knows
+  createClaudeCliProvider({ modell: "sonnet" });
+  // @ts-expect-error an option of the wrong type
+  createClaudeCliProvider({ timeout: "10s" });
+
+  await using cli = createClaudeCliProvider(options);
+  assertType<Equal<typeof cli, CliProvider<AIMessage>>>();
+
+  // Tools: LangChain's, plain ones, OpenAI's.
+  const weather = tool(async () => "", {
+    name: "weather",
+    schema: { type: "object", properties: {} },
+    description: "tells it",
+  });
+  const schema = { type: "object" } as const;
+  const adapter = cli.bindTools([
+    weather,
+    { name: "plain", schema },
+    { type: "function", function: { name: "openai" } },
+  ]);
+  assertType<Equal<typeof adapter, CliProvider<AIMessage>>>();
+  // @ts-expect-error a tool without a name
+  cli.bindTools([{ description: "nameless" }]);
+
+  // Messages, in every form.
+  const langchain: BaseMessage[] = [new HumanMessage("hi")];
+  const thread: api.MessageInput[] = [
+    ...langchain,
+    "hi",
+    ["user", "hi"],
+    { role: "user", content: "hi" },
+    { type: "tool", content: [{ type: "text", text: "42" }], tool_call_id: "c1", status: "error" },
+    { lc: 1, type: "constructor", id: ["langchain_core", "messages", "HumanMessage"], kwargs: { content: "hi" } },
+    { type: "human", data: { content: "hi" } },
+  ];
+  // @ts-expect-error a thread is an array
+  await adapter.invoke("hi");
+
+  const message = await adapter.invoke(thread, { signal, timeout: 5000 });
+  assertType<Equal<typeof message, AIMessage>>();
+  thread.push(message);
+
+  const updates: string[] = [];
+  await adapter.invokeWithUpdates(
+    langchain,
+    async (update) => {
+      switch (update.type) {
+        case "assistant_message":
+          updates.push(update.content);
+          break;
+        case "tool_call":
+          updates.push(update.toolCall.name);
+          break;
+        case "usage":
+          updates.push(String(update.usage.totalTokens + (update.usage.cacheReadTokens ?? 0)));
+          break;
+        case "final":
+          updates.push(update.content ?? "", update.rawStopReason ?? "");
+          break;
+        default:
+          update satisfies never;
+      }
+    },
+    { signal },
+  );
+
+  for await (const event of adapter.stream(langchain)) {
+    assertType<Equal<typeof event, api.ProviderEvent>>();
+    if (event.type === "text_delta") updates.push(event.text);
+    if (event.type === "done") updates.push(event.reply.content);
+    if (event.type === "other") assertType<Equal<typeof event.raw, unknown>>();
+  }
+
+  try {
+    await execFileAsync("claude", ["--version"], { timeout: 5000, maxBuffer: 1024 });
+  } catch (error) {
+    if (error instanceof ProviderError) {
+      assertType<Equal<typeof error.code, api.ProviderErrorCode>>();
+      assertType<Equal<typeof error.category, api.ErrorCategory>>();
+      assertType<Equal<typeof error.resetsAt, Date | undefined>>();
+      if (error.code === "CLI_NOT_FOUND" && error.shouldFallback) updates.push(error.hint ?? error.message);
+      // @ts-expect-error a code nobody has
+      if (error.code === "NOPE") updates.push("never");
+    }
+    if (ProviderError.isInstance(error)) assertType<Equal<typeof error, ProviderError>>();
+  }
+
+  const texts: string[] = [messagesToXml(thread), messagesToPrompt(langchain), escapeXml("<"), stripAnsi("x")];
+  updates.push(...texts, ...parseToolCalls("").map((call) => `${call.name}${call.id}${JSON.stringify(call.args)}`));
+
+  // The native entry's answers go into a thread of either; its errors are the same.
+  const json = await native.createClaudeCliProvider().invoke(langchain);
+  assertType<Equal<typeof json, api.AIMessageJson>>();
+  await adapter.invoke([json]);
+  const error: ProviderError = new native.ProviderError(
+    new ProviderError({
+      category: "unknown",
+      code: "UNKNOWN",
+      message: "m",
+      provider: "p",
+      shouldRetry: false,
+      shouldFallback: true,
+    }),
+  );
+  updates.push(error.message);
+}

@@ -1,0 +1,24 @@
+/** A strict consumer of `deep-factor-providers/native` that has no LangChain installed. */
+import {
+  type CliProvider,
+  createClaudeCliProvider,
+  isModelAdapter,
+  type ModelAdapter,
+  ProviderError,
+} from "deep-factor-providers/native";
+
+type IsAny<T> = 0 extends 1 & T ? true : false;
+declare function refuseAny<_T extends false>(): void;
+
+export async function use(): Promise<string> {
+  const provider: CliProvider = createClaudeCliProvider({ model: "sonnet" });
+  const adapter: ModelAdapter = provider.bindTools([{ name: "t", parameters: { type: "object" } }]);
+  const message = await adapter.invoke([{ role: "user", content: "hi" }]);
+  refuseAny<IsAny<typeof provider>>();
+  refuseAny<IsAny<typeof message>>();
+  refuseAny<IsAny<typeof message.tool_calls>>();
+  for await (const event of provider.stream([message])) refuseAny<IsAny<typeof event>>();
+  const error: unknown = message;
+  if (isModelAdapter(error) || error instanceof ProviderError) return "";
+  return message.content + message.response_metadata.provider + message.usage_metadata.input_tokens;
+}

@@ -1,0 +1,179 @@
+/**
+ * The public types as their consumers see them: the package laid out as published, in projects of each kind of module
+ * resolution, compiled strictly with library files checked.
+ */
+import { execFile } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const TSC = join(dirname(createRequire(import.meta.url).resolve("typescript/package.json")), "bin/tsc");
+const CONTRACT = readFileSync(join(ROOT, "index.d.ts"), "utf8");
+
+let home: string;
+beforeAll(() => {
+  home = mkdtempSync(join(tmpdir(), "deep-factor-types-"));
+});
+afterAll(() => rmSync(home, { recursive: true, force: true }));
+
+interface Project {
+  /** The consumer's own module kind. */
+  type: "module" | "commonjs";
+  module: string;
+  moduleResolution: string;
+  lib?: string[];
+  /** Packages it has besides ours. */
+  installed: string[];
+  files: Record<string, string>;
+  /** What stands in place of index.d.ts. */
+  contract?: string;
+}
+
+/** Lays the project out, compiles it and gives what the compiler says: nothing, if all is well. */
+async function compile(name: string, project: Project): Promise<string> {
+  const folder = join(home, name);
+  const ours = join(folder, "node_modules/deep-factor-providers");
+  mkdirSync(join(ours, "src/js"), { recursive: true });
+  cpSync(join(ROOT, "package.json"), join(ours, "package.json"));
+  // The build's index.d.cts is a byte copy.
+  for (const file of ["index.d.ts", "index.d.cts"]) writeFileSync(join(ours, file), project.contract ?? CONTRACT);
+  for (const file of readdirSync(join(ROOT, "src/js")).filter((it) => /\.d\.[cm]?ts$/.test(it))) {
+    cpSync(join(ROOT, "src/js", file), join(ours, "src/js", file));
+  }
+  for (const dependency of project.installed) {
+    const link = join(folder, "node_modules", dependency);
+    mkdirSync(dirname(link), { recursive: true });
+    symlinkSync(join(ROOT, "node_modules", dependency), link, "junction");
+  }
+  for (const [file, text] of Object.entries(project.files)) writeFileSync(join(folder, file), text);
+  writeFileSync(join(folder, "package.json"), JSON.stringify({ name: "consumer", type: project.type }));
+  const compilerOptions = {
+    target: "es2022",
+    lib: project.lib ?? ["es2022"],
+    types: ["node"],
+    module: project.module,
+    moduleResolution: project.moduleResolution,
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    noUncheckedIndexedAccess: true,
+    noEmit: true,
+  };
+  writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, files: Object.keys(project.files) }));
+  return new Promise((resolve, reject) => {
+    execFile(process.execPath, [TSC, "-p", "."], { cwd: folder }, (error, stdout, stderr) => {
+      if (error && typeof error.code !== "number") reject(error);
+      else resolve(complaints(stdout) + stderr);
+    });
+  });
+}
+
+/** What is said of the consumer's files and of ours: LangChain's own types don't pass `exactOptionalPropertyTypes`. */
+function complaints(output: string): string {
+  return output
+    .split(/\n(?=\S)/)
+    .filter((complaint) => !/^\S*node_modules\/(?!deep-factor-providers)/.test(complaint))
+    .join("\n")
+    .trim();
+}
+
+const source = (file: string) => readFileSync(new URL(file, import.meta.url), "utf8");
+const WITH_LANGCHAIN = ["@langchain/core", "@types/node"];
+const ESM = { type: "module", module: "node16", moduleResolution: "node16" } as const;
+const CJS = { type: "commonjs", module: "node16", moduleResolution: "node16" } as const;
+const BUNDLER = { type: "module", module: "esnext", moduleResolution: "bundler" } as const;
+
+describe("a strict consumer compiles", () => {
+  it.each([
+    ["node16, ESM", ESM],
+    ["node16, CommonJS", CJS],
+    ["bundler", BUNDLER],
+  ])(
+    "%s",
+    async (name, kind) => {
+      const files = { "agent.ts": source("agent.ts") };
+      expect(await compile(`agent ${name}`, { ...kind, installed: WITH_LANGCHAIN, files })).toBe("");
+    },
+    120_000,
+  );
+
+  it.each([
+    ["node16, ESM", ESM],
+    ["node16, CommonJS", CJS],
+    ["bundler", BUNDLER],
+  ])(
+    "without LangChain: %s",
+    async (name, kind) => {
+      const files = { "plain.ts": source("plain.ts") };
+      expect(await compile(`plain ${name}`, { ...kind, installed: ["@types/node"], files })).toBe("");
+    },
+    120_000,
+  );
+});
+
+/** One check per exported name, so that a name added later is checked, too. */
+function noAnyCheck(contract: string): string {
+  const names = [...contract.matchAll(/^export (?:declare )?(?:interface|type|class|function|const) (\w+)/gm)].map(
+    ([, name]) => name,
+  );
+  const values = [...contract.matchAll(/^export (?:declare )?(?:class|function|const) (\w+)/gm)].map(
+    ([, name]) => name,
+  );
+  const types = names.filter((name) => !/^[a-z]/.test(name ?? ""));
+  return `
+import type { AIMessage, BaseMessage } from "@langchain/core/messages";
+import type { StructuredToolInterface } from "@langchain/core/tools";
+import type * as api from "deep-factor-providers";
+type IsAny<T> = 0 extends 1 & T ? true : false;
+/** Foreign types, which are what they are. */
+type Opaque = BaseMessage | AIMessage | StructuredToolInterface | AbortSignal | Date;
+type HasAny<T, Depth extends 1[] = []> =
+  IsAny<T> extends true ? true
+  : Depth["length"] extends 7 ? false
+  : T extends Opaque ? false
+  : T extends abstract new (...args: infer A) => infer R ? HasAny<A, [...Depth, 1]> | HasAny<R, [...Depth, 1]>
+  : T extends (...args: infer A) => infer R ? HasAny<A, [...Depth, 1]> | HasAny<R, [...Depth, 1]>
+  : T extends readonly (infer E)[] ? HasAny<E, [...Depth, 1]>
+  : T extends Promise<infer P> ? HasAny<P, [...Depth, 1]>
+  : T extends AsyncGenerator<infer Y, infer R, infer N> ? HasAny<Y, [...Depth, 1]> | HasAny<R, [...Depth, 1]> | HasAny<N, [...Depth, 1]>
+  : T extends object ? { [K in keyof T]-?: HasAny<T[K], [...Depth, 1]> }[keyof T]
+  : false;
+declare function noAny<_T extends false>(): void;
+${types.map((name) => `noAny<HasAny<api.${name}>>();`).join("\n")}
+${values.map((name) => `noAny<HasAny<typeof api.${name}>>();`).join("\n")}
+`;
+}
+
+describe("no exported type is any, or has one inside", () => {
+  const project = { ...ESM, installed: WITH_LANGCHAIN, files: { "no-any.ts": noAnyCheck(CONTRACT) } };
+
+  it("index.d.ts", async () => {
+    expect(noAnyCheck(CONTRACT)).toContain("noAny<HasAny<api.CliProvider>>();");
+    expect(await compile("no any", project)).toBe("");
+  }, 120_000);
+
+  it.each([
+    ["in an event", "raw: unknown", "raw: any", "ProviderEvent"],
+    ["in a parameter", "parseToolCalls(text: string)", "parseToolCalls(text: any)", "parseToolCalls"],
+    [
+      "in a promise",
+      "invoke(messages: readonly MessageInput[], options?: InvokeOptions): Promise<TMessage>",
+      "invoke(): Promise<any>",
+      "CliProvider",
+    ],
+  ])(
+    "and it would be seen: %s",
+    async (name, from, to, where) => {
+      const contract = CONTRACT.replace(from, to);
+      expect(contract).not.toBe(CONTRACT);
+      const said = await compile(`any ${name}`, { ...project, contract });
+      const lines = noAnyCheck(CONTRACT).split("\n");
+      const named = [...said.matchAll(/^no-any\.ts\((\d+),/gm)].map(([, line]) => lines[Number(line) - 1]);
+      expect(named.join("\n")).toContain(`api.${where}>`);
+    },
+    120_000,
+  );
+});

@@ -1,0 +1,680 @@
+/**
+ * deep-factor-providers: the coding-agent CLI you are logged in to as the model of a TypeScript agent.
+ *
+ * This file is the contract of the package `deep-factor-providers`, for `import` and for `require`. The same without
+ * LangChain is `deep-factor-providers/native`. Times are milliseconds and sizes bytes everywhere, unless a name says otherwise.
+ */
+
+/// <reference lib="esnext.disposable" />
+
+// LangChain is an optional peer: these names stay unresolved for who uses only `deep-factor-providers/native`, which takes
+// from this file nothing that needs them.
+// @ts-ignore
+import type { AIMessage, BaseMessage } from "@langchain/core/messages";
+// @ts-ignore
+import type { StructuredToolInterface } from "@langchain/core/tools";
+
+// ------------------------------------------------------------------------------------------------------ the model adapter
+
+/**
+ * What an agent needs of a model (SPEC-01): the least that `BaseChatModel` and a CLI have in common. A structural copy of
+ * SPEC-01's interface, so an agent that declares its own takes our providers and we take its adapters.
+ */
+export interface ModelAdapter {
+  /** Sends the thread, resolves to the model's answer. */
+  invoke(messages: BaseMessage[]): Promise<AIMessage>;
+  /** An adapter that lets the model call these tools. The calls are the caller's to run. */
+  bindTools?(tools: StructuredToolInterface[]): ModelAdapter;
+}
+
+/**
+ * Whether `value` is a {@link ModelAdapter}: an object with a callable `invoke` and, unlike LangChain's `BaseChatModel`, no
+ * `_generate`. Never throws, whatever it is given.
+ */
+export function isModelAdapter(value: unknown): value is ModelAdapter;
+
+/**
+ * A CLI as a model.
+ *
+ * @typeParam TMessage what `invoke` resolves to: an `AIMessage` of the caller's own `@langchain/core`, in the build (ESM or
+ * CommonJS) this package was loaded in.
+ */
+export interface CliProvider<TMessage = AIMessage> {
+  /** Which provider this is: `"claude"`. */
+  readonly id: string;
+
+  /**
+   * Sends the thread to the CLI and resolves to its answer: `content` is text without the tool calls in it, `tool_calls` are
+   * `{ name, args, id }` for the caller to run, `usage_metadata` is always there (measured, or estimated and marked), and
+   * `response_metadata` is a {@link ProviderResponseMetadata}.
+   *
+   * @param messages the thread, in any mix of the forms of {@link MessageInput}. It is not changed.
+   * @throws {ProviderError} when the run fails, or when messages or options are wrong. An aborted call rejects with the
+   * signal's own reason instead, after the CLI has been ended.
+   */
+  invoke(messages: readonly MessageInput[], options?: InvokeOptions): Promise<TMessage>;
+
+  /**
+   * As `invoke`, telling what happens meanwhile.
+   *
+   * @param onUpdate gets every update, in order, before the promise settles. If it returns a promise, that is awaited before
+   * the next update comes. If it throws or rejects, the run is cancelled and the call rejects with that very error.
+   */
+  invokeWithUpdates(
+    messages: readonly MessageInput[],
+    onUpdate: (update: InvokeUpdate) => void | Promise<void>,
+    options?: InvokeOptions,
+  ): Promise<TMessage>;
+
+  /**
+   * Everything that happens in a run, as it happens. The run starts when the first event is asked for and goes on as fast as
+   * events are taken. Leaving early (`break`, `return()`) cancels it and waits for its end.
+   *
+   * A failed run throws its {@link ProviderError} (an aborted one, the signal's reason) from the iterator, so `done` is the
+   * last event of a run that succeeded and only of such a run.
+   */
+  stream(messages: readonly MessageInput[], options?: InvokeOptions): AsyncGenerator<ProviderEvent, void, undefined>;
+
+  /**
+   * An adapter of its own that offers these tools to the model and has everything the original has. What it has bound never
+   * changes, so two agents may share one provider. The original remembers the last tools too, as SPEC-01 has it:
+   * `provider.bindTools(tools)` and then `provider.invoke(messages)` uses them.
+   *
+   * @throws {ProviderError} `INVALID_TOOL`, naming the tool: no name, a name twice, or a schema that is not JSON Schema and
+   * can't be turned into it.
+   */
+  bindTools(tools: readonly ToolInput[]): CliProvider<TMessage>;
+
+  /**
+   * Ends what is running, for every adapter of this provider. Resolves when no process of it is left. May be called again;
+   * any other call afterwards rejects with code `CLOSED`. A provider that is idle need not be closed: it keeps neither a
+   * process nor Node alive.
+   */
+  close(): Promise<void>;
+
+  /** {@link CliProvider.close}, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** Options of one call. Other keys are ignored: LangChain's run configuration may be passed as it is. */
+export interface InvokeOptions {
+  /** Aborting ends the CLI; the call then rejects with the signal's reason. One listener per call, always removed. */
+  readonly signal?: AbortSignal | undefined;
+  /** How long the CLI may take, in ms, instead of the provider's `timeout`. 0 is no limit; at most 2147483647. */
+  readonly timeout?: number | undefined;
+}
+
+/**
+ * One message of a thread, told by its shape: of LangChain 0.3 or 1.x (any copy of it), serialised by LangChain, OpenAI-style,
+ * a pair of role and content, or a bare string (the user's). `user`, `assistant` and `developer` are `human`, `ai` and
+ * `system`; a type that nobody knows is kept by its name.
+ */
+export type MessageInput =
+  | string
+  | readonly [role: string, content: unknown]
+  | LangChainMessage
+  | PlainMessage
+  | SerializedMessage
+  | StoredMessage;
+
+/** A LangChain message: `HumanMessage` and its kin. `tool_calls`, `tool_call_id` and `status` are read where it has them. */
+export interface LangChainMessage {
+  /** Text or content blocks. */
+  readonly content: unknown;
+  /** `"human"`, `"ai"`, `"system"`, `"tool"`, … */
+  _getType(): string;
+}
+
+/** A message as plain data. */
+export interface PlainMessage {
+  /** Who speaks, in LangChain's words or OpenAI's. It, or `role`, has to be there; `type` is looked at first. */
+  readonly type?: string | undefined;
+  /** Who speaks, in OpenAI's words or LangChain's. */
+  readonly role?: string | undefined;
+  /** Text, or any JSON value (content blocks). */
+  readonly content?: unknown;
+  /** Calls the model made: `{ id, name, args }`, or OpenAI's `{ id, function: { name, arguments } }`. */
+  readonly tool_calls?: readonly object[] | null | undefined;
+  /** Which call a tool message answers. */
+  readonly tool_call_id?: string | undefined;
+  /** `"error"` for a tool that failed. */
+  readonly status?: string | undefined;
+}
+
+/** What `JSON.stringify` makes of a LangChain message. */
+export interface SerializedMessage {
+  readonly lc: number;
+  readonly type: string;
+  /** Ends with the class name: `["langchain_core", "messages", "HumanMessage"]`. */
+  readonly id: readonly string[];
+  readonly kwargs: object;
+}
+
+/** What LangChain's `mapChatMessagesToStoredMessages` makes of a message. */
+export interface StoredMessage {
+  readonly type: string;
+  readonly data: object;
+}
+
+/** A tool to bind: a LangChain tool (zod 3, zod 4 or JSON Schema), a plain object, or OpenAI's form. It is never run. */
+export type ToolInput = PlainTool | { readonly type: "function"; readonly function: PlainTool };
+
+/** A tool as plain data. Every LangChain tool is one, too. */
+export interface PlainTool {
+  /** Not empty, and once among the tools of a `bindTools`. */
+  readonly name: string;
+  /** What it does, for the model. Default: nothing. */
+  readonly description?: string | undefined;
+  /** Its arguments, as JSON Schema or zod. Default: an object without properties. */
+  readonly schema?: unknown;
+  /** OpenAI's name of `schema`, read where that is missing. */
+  readonly parameters?: unknown;
+}
+
+/** A call of a tool that the model asks for. */
+export interface ToolCall {
+  /** The tool's name as it was bound. */
+  name: string;
+  /** The arguments. They are what the model wrote: not checked against the schema. */
+  args: Record<string, unknown>;
+  /** Unique within the thread. */
+  id: string;
+}
+
+/** Something that looked like a tool call and could not be read. */
+export interface InvalidToolCall {
+  /** The tool's name; `null` if none could be read. */
+  name: string | null;
+  /** The text as the model wrote it. */
+  args: string;
+  /** The call's id; `null` if none could be read. */
+  id: string | null;
+  /** Why it could not be read. */
+  error: string;
+}
+
+/** The `response_metadata` of an answer. What the CLI did not tell is left out. */
+export interface ProviderResponseMetadata {
+  /** The provider's id, `"claude"`. */
+  provider: string;
+  /** The model that answered, as the CLI names it. */
+  model?: string;
+  /** The same, by LangChain's name for it. */
+  model_name?: string;
+  /** The CLI's id of the session. */
+  session_id?: string;
+  /** Why the model stopped, in the provider's words (`"end_turn"`). */
+  stop_reason?: string;
+  /** The CLI's permission mode. */
+  permission_mode?: string;
+  /** The cost in US dollars, as the CLI estimates it: for a subscription, what the API would have cost. */
+  cost?: number;
+  /** The same as `cost`. */
+  cost_usd?: number;
+  /** The CLI's own clock, ms. */
+  duration_ms?: number;
+  /** Turns the CLI took. */
+  num_turns?: number;
+  /** `true` where the CLI told no token counts and they are a quarter of the characters; otherwise left out. */
+  usage_estimated?: true;
+  /** Output of the CLI that was no event. */
+  diagnostics?: string[];
+  /** The CLI's version. */
+  cli_version?: string;
+}
+
+// ---------------------------------------------------------------------------------------------------------- the claude CLI
+
+/** Options of {@link createClaudeCliProvider}. */
+export interface ClaudeCliProviderOptions {
+  /** The model, `"sonnet"` or a full name (`--model`). Default: the CLI's own. */
+  model?: string | undefined;
+  /** The CLI: a command found in `PATH`, or a path. Default: `"claude"`. */
+  cliPath?: string | undefined;
+  /** How long one run may take, in ms from the start of the process, waiting for a free place not counted. Default: 120000. */
+  timeout?: number | undefined;
+  /** How many bytes the CLI may print in one run; beyond, it fails with `OUTPUT_LIMIT`. Default: 10485760 (10 MiB). */
+  maxBuffer?: number | undefined;
+  /** How the thread is written: SPEC-01's `<thread>` XML or its labelled text. Default: `"xml"`. */
+  inputEncoding?: "xml" | "text" | undefined;
+  /**
+   * How the prompt reaches the CLI. `"arg"` is SPEC-01's argument of `-p`: visible in `ps`, and limited by the system (128 KiB
+   * on Linux; a longer one fails with `PROMPT_TOO_LONG`). Default: `"stdin"`.
+   */
+  promptStyle?: "stdin" | "arg" | undefined;
+  /** The CLI's `--output-format`. Only `"stream-json"` tells what happens while it happens. Default: `"stream-json"`. */
+  outputFormat?: "text" | "json" | "stream-json" | undefined;
+  /** Adds SPEC-01's `--no-input`, which no released claude knows; stdin is never left open either way. Default: `false`. */
+  noInput?: boolean | undefined;
+  /** The working folder. Default: with the built-in tools off, an empty private one; otherwise the process's own. */
+  cwd?: string | undefined;
+  /** Environment variables, merged over the process's own; `undefined` takes one away. */
+  env?: Readonly<Record<string, string | undefined>> | undefined;
+  /**
+   * Whose account is used. `"inherit"`: as in the user's terminal. `"subscription"`: the CLI's login, API keys in the
+   * environment, which would win over it and be billed, being dropped. Default: `"inherit"`.
+   */
+  auth?: "inherit" | "subscription" | undefined;
+  /** Further arguments for the CLI, as they are. One that it refuses is an error. Default: none. */
+  extraArgs?: readonly string[] | undefined;
+  /** The system prompt, in place of the short one that says what a thread is; `null` keeps the CLI's own. */
+  systemPrompt?: string | null | undefined;
+  /** The CLI's `--permission-mode`. Default: not given. */
+  permissionMode?: "default" | "plan" | "acceptEdits" | "bypassPermissions" | "auto" | "dontAsk" | "manual" | undefined;
+  /**
+   * Whether the CLI's own tools (shell, files, web, MCP servers) are off, which makes it a pure model: prompt in, answer out,
+   * without side effects. Default: `true`.
+   */
+  disableBuiltInTools?: boolean | undefined;
+  /** The CLI's `--verbose`, which `"stream-json"` needs and gets anyway. Default: `false`. */
+  verbose?: boolean | undefined;
+  /** Whether the CLI tells its answer piece by piece (`--include-partial-messages`). Default: only for `stream()`. */
+  includePartialMessages?: boolean | undefined;
+  /** How long the CLI may print nothing, in ms, before it fails with `IDLE_TIMEOUT`. Default: no limit. */
+  idleTimeout?: number | undefined;
+  /** How long the CLI has to end by itself when told to, in ms, before it is killed. Default: 2000. */
+  killGrace?: number | undefined;
+  /** How many runs of this provider may be under way; further ones wait. Default: 4. */
+  maxConcurrency?: number | undefined;
+  /** How often the CLI itself may ask the API again. Default: 0. */
+  maxRetries?: number | undefined;
+}
+
+/**
+ * The claude CLI (`claude -p`) as a model: one process per call, without memory, with the login of the user's terminal.
+ * Nothing is started here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createClaudeCliProvider(options?: ClaudeCliProviderOptions): CliProvider;
+
+// --------------------------------------------------------------------------------------------------- updates and events
+
+/** What `invokeWithUpdates` tells. Errors are no update: the call rejects. */
+export type InvokeUpdate =
+  /** A message of the model, whole: trimmed, not empty, tool calls taken out. */
+  | { type: "assistant_message"; content: string }
+  /** The model calls a tool. */
+  | { type: "tool_call"; toolCall: ToolCall }
+  /** Tokens used so far. */
+  | { type: "usage"; usage: UpdateUsage; rawStopReason?: string }
+  /** The end: last update, once. `content` is that of an `assistant_message` told before; without text there is none. */
+  | { type: "final"; content?: string; usage?: UpdateUsage; rawStopReason?: string };
+
+/** Token counts of an update. They mean the same as those of `usage_metadata`. */
+export interface UpdateUsage {
+  /** Everything the model read, cache reads and writes included. */
+  inputTokens: number;
+  /** Everything it wrote, reasoning included. */
+  outputTokens: number;
+  /** The sum of both. */
+  totalTokens: number;
+  /** Of the input: read from the prompt cache. */
+  cacheReadTokens?: number;
+  /** Of the input: written into the prompt cache. */
+  cacheWriteTokens?: number;
+}
+
+/** Token counts of an event, a reply or an error. */
+export interface TokenUsage extends UpdateUsage {
+  /** Of the output: reasoning. */
+  reasoningTokens?: number;
+  /** `true` where the provider told nothing and the counts are a quarter of the characters. */
+  estimated?: true;
+}
+
+/** What `stream` yields. New kinds may be added: ignore what you don't know. */
+export type ProviderEvent =
+  /** The process is on its way. First event of every attempt; `attempt` counts from 1, `queuedMs` is the wait for a place. */
+  | { type: "start"; runId: string; provider: string; pid?: number; attempt: number; queuedMs: number }
+  /** The CLI told who it is. */
+  | { type: "session"; sessionId?: string; model?: string; permissionMode?: string; version?: string }
+  /** A piece of the answer, verbatim. The pieces of a message, joined, are the message. */
+  | { type: "text_delta"; messageId?: string; text: string }
+  /** A piece of the model's reasoning. */
+  | { type: "thinking_delta"; messageId?: string; text: string }
+  /** A message of the model, whole and verbatim. */
+  | { type: "message"; id?: string; content: string }
+  /** The model calls a tool. */
+  | { type: "tool_call"; toolCall: ToolCall }
+  /** Text that looks like a tool call and can't be read as one. */
+  | { type: "invalid_tool_call"; invalidToolCall: InvalidToolCall }
+  /** The CLI ran a tool of its own, and this came back. A call with a result is not the caller's to run. */
+  | { type: "tool_result"; toolCallId: string; content: string; isError: boolean }
+  /** Tokens used so far. */
+  | { type: "usage"; usage: TokenUsage; rawStopReason?: string }
+  /** A subscription's limit: `"allowed"`, `"allowed_warning"` or `"rejected"`; `resetsAt` is ms since the epoch, `utilization` 0 to 1. */
+  | { type: "rate_limit"; status: string; resetsAt?: number; limitType?: string; utilization?: number }
+  /** It is tried again, by the CLI itself or by this package; `attempt` counts the further ones from 1, `delayMs` is the wait before. */
+  | {
+      type: "retry";
+      by: "cli" | "provider";
+      attempt: number;
+      maxAttempts?: number;
+      delayMs: number;
+      reason: string;
+      httpStatus?: number;
+    }
+  /** Something to know that is no failure. */
+  | { type: "warning"; code: string; message: string }
+  /** The run succeeded. Last event. */
+  | { type: "done"; reply: ProviderReply }
+  /** Output of a kind that is not known, as it came. */
+  | { type: "other"; kind: string; raw: unknown };
+
+/** All that a run came to. What the CLI did not tell is left out. */
+export interface ProviderReply {
+  /** The answer: the last message, trimmed, tool calls taken out. */
+  content: string;
+  /** All messages of the model, in order, tool calls taken out. */
+  messages: { id?: string; content: string }[];
+  /** Calls for the caller to run. */
+  toolCalls: ToolCall[];
+  /** What looked like calls and could not be read. */
+  invalidToolCalls: InvalidToolCall[];
+  /** The model's reasoning. */
+  thinking?: string;
+  /** Tokens, measured or estimated. */
+  usage: TokenUsage;
+  /** The API's id of the last message. */
+  messageId?: string;
+  /** The model that answered. */
+  model?: string;
+  /** The CLI's id of the session. */
+  sessionId?: string;
+  /** Why the model stopped, in the provider's words. */
+  stopReason?: string;
+  /** The CLI's permission mode. */
+  permissionMode?: string;
+  /** The CLI's version. */
+  cliVersion?: string;
+  /** US dollars, as the CLI estimates them. */
+  costUsd?: number;
+  /** The CLI's own clock, ms. */
+  durationMs?: number;
+  /** Turns the CLI took. */
+  numTurns?: number;
+  /** Output that was no event. */
+  diagnostics?: string[];
+}
+
+/** An `AIMessage` as plain data: what `deep-factor-providers/native` answers. It can be sent back in a thread as it is. */
+export interface AIMessageJson {
+  type: "ai";
+  /** The API's id of the message. */
+  id?: string;
+  /** The answer's text, tool calls taken out. */
+  content: string;
+  /** Calls for the caller to run. */
+  tool_calls: ToolCall[];
+  /** What looked like calls and could not be read. */
+  invalid_tool_calls: { type: "invalid_tool_call"; name?: string; args: string; id?: string; error: string }[];
+  /** Tokens; `input_tokens` includes cache reads and writes. */
+  usage_metadata: {
+    input_tokens: number;
+    output_tokens: number;
+    total_tokens: number;
+    input_token_details?: { cache_read?: number; cache_creation?: number };
+    output_token_details?: { reasoning?: number };
+  };
+  /** What is known of the run. */
+  response_metadata: ProviderResponseMetadata;
+  /** Always empty. */
+  additional_kwargs: Record<string, never>;
+}
+
+// ------------------------------------------------------------------------------------------------------------------ errors
+
+/** The ten categories of CLI-ADAPTER-PROTOCOL. They decide `shouldRetry` and `shouldFallback`. */
+export type ErrorCategory =
+  | "quota"
+  | "rate_limit"
+  | "authentication"
+  | "validation"
+  | "network"
+  | "server"
+  | "timeout"
+  | "not_found"
+  | "configuration"
+  | "unknown";
+
+/** Finer than the category and stable: programs may match on it. */
+export type ProviderErrorCode =
+  /** The account's credit is used up. */
+  | "CREDIT_EXHAUSTED"
+  /** A session, weekly or plan limit is reached; it resets at a known time. */
+  | "USAGE_LIMIT"
+  /** The API says that a quota is exceeded. */
+  | "QUOTA_EXCEEDED"
+  /** Too many requests just now. */
+  | "RATE_LIMITED"
+  /** The service has no capacity just now. */
+  | "OVERLOADED"
+  /** The CLI has no login and no key. */
+  | "NOT_LOGGED_IN"
+  /** The login is expired or revoked. */
+  | "TOKEN_EXPIRED"
+  /** The API key is refused. */
+  | "INVALID_API_KEY"
+  /** The account may not do this. */
+  | "PERMISSION_DENIED"
+  /** The credentials are refused. */
+  | "AUTHENTICATION_FAILED"
+  /** The API refuses the request. */
+  | "INVALID_REQUEST"
+  /** The thread is longer than the model's context. */
+  | "CONTEXT_LENGTH"
+  /** The request has more bytes than are accepted. */
+  | "REQUEST_TOO_LARGE"
+  /** The prompt does not fit the way it is handed to the CLI. */
+  | "PROMPT_TOO_LONG"
+  /** There is nothing to send. */
+  | "EMPTY_PROMPT"
+  /** The CLI took the prompt for a command of its own. */
+  | "PROMPT_INTERCEPTED"
+  /** The messages can't be read. */
+  | "INVALID_MESSAGES"
+  /** A tool can't be bound. */
+  | "INVALID_TOOL"
+  /** The model's safeguards refused. */
+  | "REFUSAL"
+  /** The answer hit the output limit. */
+  | "MAX_TOKENS"
+  /** The CLI's own limit of turns is reached. */
+  | "MAX_TURNS"
+  /** The CLI's own limit of cost is reached. */
+  | "BUDGET_EXHAUSTED"
+  /** The API can't be reached. */
+  | "CONNECTION_FAILED"
+  /** The connection broke in the middle. */
+  | "CONNECTION_LOST"
+  /** The provider's side failed. */
+  | "SERVER_ERROR"
+  /** What came back is not what the protocol says. */
+  | "MALFORMED_RESPONSE"
+  /** The CLI ended well and said nothing. */
+  | "EMPTY_RESPONSE"
+  /** The CLI died, by a signal or with output cut short. */
+  | "CRASHED"
+  /** The wall-clock limit passed. */
+  | "TIMEOUT"
+  /** Nothing came for too long. */
+  | "IDLE_TIMEOUT"
+  /** The CLI gave up waiting for the API. */
+  | "REQUEST_TIMEOUT"
+  /** The CLI is not installed, or not where it was said to be. */
+  | "CLI_NOT_FOUND"
+  /** The model does not exist or is not yours to use. */
+  | "MODEL_NOT_FOUND"
+  /** Something that was asked for does not exist. */
+  | "NOT_FOUND"
+  /** An option is unknown, ill-typed or contradicts another. */
+  | "INVALID_OPTION"
+  /** The CLI's file can't be executed. */
+  | "CLI_NOT_EXECUTABLE"
+  /** The program that the CLI's first line names is missing. */
+  | "INTERPRETER_NOT_FOUND"
+  /** The working folder does not exist. */
+  | "CWD_NOT_FOUND"
+  /** The operating system refused to start the CLI. */
+  | "SPAWN_FAILED"
+  /** The installed CLI does not know a flag that is needed. */
+  | "UNSUPPORTED_FLAG"
+  /** The CLI does not trust the working folder. */
+  | "UNTRUSTED_WORKSPACE"
+  /** The CLI's own configuration is wrong. */
+  | "INVALID_CONFIG"
+  /** The CLI printed more than maxBuffer bytes. */
+  | "OUTPUT_LIMIT"
+  /** The provider was closed. */
+  | "CLOSED"
+  /** A bug of this package. */
+  | "INTERNAL"
+  /** The CLI failed and gave no reason that is known. */
+  | "UNKNOWN";
+
+/** What a {@link ProviderError} carries besides its message. What is not known is left out. */
+export interface ProviderErrorFields {
+  /** The category, which decides about trying again. */
+  readonly category: ErrorCategory;
+  /** The stable code. */
+  readonly code: ProviderErrorCode;
+  /** The provider's id; empty where none was involved (messages, tools or options that can't be read). */
+  readonly provider: string;
+  /** Whether the same provider may be asked again. */
+  readonly shouldRetry: boolean;
+  /** Whether another provider may do better. */
+  readonly shouldFallback: boolean;
+  /** What to do about it. */
+  readonly hint?: string;
+  /** Wait this long before trying again, ms. */
+  readonly retryAfterMs?: number;
+  /** When a limit ends. */
+  readonly resetsAt?: Date;
+  /** The CLI's exit code. */
+  readonly exitCode?: number;
+  /** The signal the CLI died of, `"SIGKILL"`. */
+  readonly signal?: string;
+  /** HTTP status of the API's answer, as the CLI reports it. */
+  readonly httpStatus?: number;
+  /** The end of what the CLI printed. */
+  readonly stdoutTail?: string;
+  /** Head and tail of what the CLI printed as errors. */
+  readonly stderrTail?: string;
+  /** What had arrived when it failed. */
+  readonly partial?: PartialReply;
+  /** Tokens that were used all the same. */
+  readonly usage?: TokenUsage;
+  /** How many attempts were made; 0 if nothing was started. */
+  readonly attempts: number;
+  /** Why each attempt failed. */
+  readonly reasons: readonly AttemptFailure[];
+  /** The run's id, as in the `start` event. */
+  readonly runId?: string;
+}
+
+/** What a {@link ProviderError} is made of: its fields, with `resetsAt` in any form `new Date` reads. */
+export interface ProviderErrorInit extends Omit<ProviderErrorFields, "resetsAt" | "attempts" | "reasons"> {
+  /** For people: the reason first, then what to do. */
+  readonly message: string;
+  /** When a limit ends: a date, ms since the epoch, or an ISO string. */
+  readonly resetsAt?: Date | number | string;
+  /** Default: 0. */
+  readonly attempts?: number;
+  /** Default: none. */
+  readonly reasons?: readonly AttemptFailure[];
+}
+
+/** What had arrived when a run failed. */
+export interface PartialReply {
+  /** The answer's text so far. */
+  text: string;
+  /** How many events had come. */
+  events: number;
+  /** Tokens, if the CLI had told. */
+  usage?: TokenUsage;
+}
+
+/** Why one attempt failed. */
+export interface AttemptFailure {
+  /** Which attempt, from 1. */
+  attempt: number;
+  /** Its code. */
+  code: ProviderErrorCode;
+  /** Its message. */
+  message: string;
+}
+
+/**
+ * Everything that goes wrong, except an abort. One class, whichever way the package was loaded; {@link ProviderError.isInstance}
+ * knows those of other copies of the package, too. `message` is complete in itself: at most 480 characters, reason first.
+ */
+// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: the constructor sets every field
+export class ProviderError extends Error {
+  constructor(init: ProviderErrorInit, options?: { cause?: unknown });
+  /** Whether `value` is a ProviderError of any copy of this package. */
+  static isInstance(value: unknown): value is ProviderError;
+  readonly name: "ProviderError";
+  /** All of it as plain data, for logs: `new ProviderError(JSON.parse(JSON.stringify(error)))` says the same again. */
+  toJSON(): ProviderErrorFields & {
+    name: "ProviderError";
+    message: string;
+    cause?: { name: string; message: string } | string;
+  };
+}
+
+export interface ProviderError extends ProviderErrorFields {}
+
+// ---------------------------------------------------------------------------------------------------------------- functions
+
+/**
+ * A thread as SPEC-01's `<thread>` XML, well-formed whatever the messages hold. A single message that already is a `<thread>`
+ * comes back byte for byte.
+ *
+ * @throws {ProviderError} `INVALID_MESSAGES`, naming the message and the field.
+ */
+export function messagesToXml(messages: readonly MessageInput[]): string;
+
+/**
+ * A thread as SPEC-01's labelled text: `[System]`, `[User]`, `[Assistant]`, `[Tool Result]`.
+ *
+ * @throws {ProviderError} `INVALID_MESSAGES`, naming the message and the field.
+ */
+export function messagesToPrompt(messages: readonly MessageInput[]): string;
+
+/**
+ * The tool calls a model wrote into its text as JSON, `[]` if there are none. Ids that are missing become `call_0`, `call_1`, ….
+ *
+ * @throws {ProviderError} `INVALID_OPTION` if `text` is no string.
+ */
+export function parseToolCalls(text: string): ToolCall[];
+
+/**
+ * `text` for XML content and attributes: `&`, `<`, `>`, `"` and `'` escaped, what XML 1.0 forbids replaced by U+FFFD.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` if `text` is no string.
+ */
+export function escapeXml(text: string): string;
+
+/**
+ * `text` without the escape sequences that colour terminals.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` if `text` is no string.
+ */
+export function stripAnsi(text: string): string;
+
+/** Options of {@link execFileAsync}. */
+export interface ExecFileOptions {
+  /** How long the program may take, ms. */
+  timeout?: number | undefined;
+  /** How many bytes it may print. */
+  maxBuffer?: number | undefined;
+}
+
+/**
+ * Runs a program, without a shell and off Node's thread, and resolves to what it printed. It gets no input, and is ended with
+ * all its descendants when it takes too long.
+ *
+ * @throws {ProviderError} when it can't be started, exits with another code than 0, takes too long or prints too much.
+ */
+export function execFileAsync(file: string, args?: readonly string[], options?: ExecFileOptions): Promise<string>;

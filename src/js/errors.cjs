@@ -1,0 +1,140 @@
+"use strict";
+
+/**
+ * In: the error JSON of the native side (`src/error.rs`), and misuse the façade itself finds. Out: `ProviderError`.
+ *
+ * This file is CommonJS and every entry requires it, so that there is one `ProviderError` class per process whichever way
+ * the package was loaded.
+ *
+ * @import { ProviderErrorCode, ErrorCategory, ProviderErrorInit } from "../../index.js"
+ */
+
+/** Marks instances of every copy of this package, where `instanceof` only knows its own. */
+const BRAND = Symbol.for("deep-factor-providers.ProviderError");
+
+/** What an error carries besides name, message and cause: what is absent in the JSON is absent here. */
+const FIELDS = /** @type {const} */ ([
+  "category",
+  "code",
+  "provider",
+  "shouldRetry",
+  "shouldFallback",
+  "hint",
+  "retryAfterMs",
+  "resetsAt",
+  "exitCode",
+  "signal",
+  "httpStatus",
+  "stdoutTail",
+  "stderrTail",
+  "partial",
+  "usage",
+  "attempts",
+  "reasons",
+  "runId",
+]);
+
+/** Documented in index.d.ts. */
+class ProviderError extends Error {
+  /**
+   * @param {ProviderErrorInit} init
+   * @param {{ cause?: unknown }} [options]
+   */
+  constructor(init, options) {
+    super(init.message, options);
+    Object.defineProperty(this, BRAND, { value: true });
+    const given = { attempts: 0, reasons: [], ...init };
+    /** @type {Record<string, unknown>} */
+    const fields = {};
+    for (const field of FIELDS) {
+      const value = given[field];
+      if (value !== undefined) fields[field] = value;
+    }
+    if (given.resetsAt !== undefined) fields.resetsAt = new Date(given.resetsAt);
+    Object.assign(this, fields);
+  }
+
+  /**
+   * @param {unknown} value
+   * @returns {boolean}
+   */
+  static isInstance(value) {
+    return (
+      typeof value === "object" && value !== null && /** @type {Record<symbol, unknown>} */ (value)[BRAND] === true
+    );
+  }
+
+  toJSON() {
+    /** @type {Record<string, unknown>} */
+    const json = { name: this.name, message: this.message };
+    // Own and enumerable are the fields, and not name, message and cause.
+    Object.assign(json, this);
+    if (this.cause instanceof Error) json.cause = { name: this.cause.name, message: this.cause.message };
+    else if (this.cause !== undefined) json.cause = String(this.cause);
+    return json;
+  }
+}
+
+// On the prototype, as with the built-in errors: inspecting an instance shows it once, in the heading.
+Object.defineProperty(ProviderError.prototype, "name", { value: "ProviderError", configurable: true, writable: true });
+
+/**
+ * The codes that the façade gives by itself; all others come from the native side with their category.
+ *
+ * @satisfies {Partial<Record<ProviderErrorCode, ErrorCategory>>}
+ */
+const CATEGORIES = /** @type {const} */ ({
+  INVALID_MESSAGES: "validation",
+  INVALID_TOOL: "validation",
+  INVALID_OPTION: "configuration",
+  CLOSED: "configuration",
+  INTERNAL: "unknown",
+});
+
+/**
+ * An error found by the façade. No process was started, so it has no attempts and no provider is to blame.
+ *
+ * @param {keyof typeof CATEGORIES} code
+ * @param {string} message
+ * @param {unknown} [cause]
+ */
+function fault(code, message, cause) {
+  const category = CATEGORIES[code];
+  return new ProviderError(
+    // CLI-ADAPTER-PROTOCOL, "Error Categories": of these three only `unknown` may do better elsewhere.
+    { code, category, message, provider: "", shouldRetry: false, shouldFallback: category === "unknown" },
+    cause === undefined ? undefined : { cause },
+  );
+}
+
+/**
+ * What the native side answers: its value, or its error thrown.
+ *
+ * @param {string} json `{"ok": …}`, `{"err": …}` or `{"cancelled": true}`
+ * @returns {unknown}
+ */
+function unwrap(json) {
+  /** @type {{ ok?: unknown, err?: ProviderErrorInit, cancelled?: true }} */
+  const answer = JSON.parse(json);
+  if (answer.err) throw new ProviderError(answer.err);
+  if (answer.cancelled) throw fault("CLOSED", "the run was cancelled: its provider was closed");
+  return answer.ok;
+}
+
+/**
+ * A native promise. It rejects only where the native side broke: every expected failure is a value ({@link unwrap}).
+ *
+ * @template T
+ * @param {Promise<T>} promise
+ * @returns {Promise<T>}
+ */
+async function guard(promise) {
+  try {
+    return await promise;
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw fault("INTERNAL", `${reason}. This is a bug of deep-factor-providers`, cause);
+  }
+}
+
+module.exports = { ProviderError, fault, unwrap, guard };

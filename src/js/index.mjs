@@ -1,0 +1,35 @@
+/**
+ * The entry for `import`: the package with LangChain's ESM build, so that `instanceof AIMessage` holds for the caller's.
+ *
+ * @import { ToJsonSchema } from "./tools.cjs"
+ */
+
+import core from "./core.cjs";
+import langchain from "./langchain.cjs";
+import native from "./native.cjs";
+import tools from "./tools.cjs";
+
+// Imported dynamically for the sake of the error: a static import that fails can't say what to do about it.
+async function loadLangChain() {
+  try {
+    const { AIMessage } = await import("@langchain/core/messages");
+    const schemas = /** @type {{ toJsonSchema?: ToJsonSchema }} */ (await import("@langchain/core/utils/json_schema"));
+    if (schemas.toJsonSchema) return { AIMessage, toJsonSchema: schemas.toJsonSchema };
+    const { convertToOpenAIFunction } = await import("@langchain/core/utils/function_calling");
+    return { AIMessage, toJsonSchema: tools.zod3Converter(convertToOpenAIFunction) };
+  } catch (error) {
+    throw langchain.explain(error);
+  }
+}
+
+export const {
+  ProviderError,
+  createClaudeCliProvider,
+  escapeXml,
+  execFileAsync,
+  isModelAdapter,
+  messagesToPrompt,
+  messagesToXml,
+  parseToolCalls,
+  stripAnsi,
+} = core.createCore({ native, ...(await loadLangChain()) });

@@ -1,0 +1,280 @@
+"use strict";
+
+/**
+ * In: the caller's messages, whatever made them. Out: the one form the native side reads (`src/message.rs`), and back: the
+ * native side's reply as an `AIMessage` of the caller's own LangChain (the only place that builds one).
+ *
+ * Messages are told by shape, never by `instanceof`: in one process there may be several copies of LangChain, an ESM and a
+ * CommonJS build of each, serialised messages and plain objects.
+ *
+ * @import { AIMessageJson, InvalidToolCall, ProviderReply, ToolCall } from "../../index.js"
+ */
+
+const { ProviderError, fault } = require("./errors.cjs");
+const { describe } = require("./options.cjs");
+
+/** Names other dialects have for LangChain's types. A name that is not here is kept as it is. */
+const TYPES = new Map([
+  ["user", "human"],
+  ["assistant", "ai"],
+  ["model", "ai"],
+  ["developer", "system"],
+  ["chat", "generic"],
+]);
+
+/**
+ * @param {unknown} messages
+ * @returns {string} JSON of the normalised thread
+ */
+function encodeMessages(messages) {
+  if (!Array.isArray(messages)) {
+    throw fault("INVALID_MESSAGES", `messages must be an array, got ${describe(messages)}`);
+  }
+  return `[${Array.from(messages, encodeMessage).join(",")}]`;
+}
+
+/**
+ * @param {unknown} message
+ * @param {number} index
+ */
+function encodeMessage(message, index) {
+  const at = `messages[${index}]`;
+  try {
+    return encodeFields(readMessage(message, at), at);
+  } catch (error) {
+    if (ProviderError.isInstance(error)) throw error;
+    // A getter or a proxy of the caller's that throws.
+    throw fault("INVALID_MESSAGES", `${at} can't be read: ${error instanceof Error ? error.message : error}`, error);
+  }
+}
+
+/**
+ * @typedef {{ content?: unknown, tool_calls?: unknown, tool_call_id?: unknown, status?: unknown, is_error?: unknown,
+ *   additional_kwargs?: { tool_calls?: unknown } | null }} Fields
+ */
+
+/**
+ * Who speaks, and where the rest is to be found.
+ *
+ * @param {unknown} message
+ * @param {string} at
+ * @returns {{ type: string, fields: Fields }}
+ */
+function readMessage(message, at) {
+  if (typeof message === "string") return { type: "human", fields: { content: message } };
+  if (Array.isArray(message)) {
+    if (message.length === 2 && typeof message[0] === "string") {
+      return { type: canonical(message[0]), fields: { content: message[1] } };
+    }
+    throw fault("INVALID_MESSAGES", `${at} is an array, but not a pair [role, content]`);
+  }
+  if (typeof message !== "object" || message === null) {
+    throw fault("INVALID_MESSAGES", `${at} must be a message, got ${describe(message)}`);
+  }
+  const it = /** @type {Fields & Record<string, unknown>} */ (message);
+  // A message that LangChain serialised: {lc: 1, type: "constructor", id: ["langchain_core", "messages", "HumanMessage"], kwargs}.
+  if (it.lc === 1 && Array.isArray(it.id) && isObject(it.kwargs)) {
+    const name = String(it.id.at(-1)).replace(/Message(Chunk)?$/, "");
+    return { type: canonical(name.toLowerCase()), fields: it.kwargs };
+  }
+  const type = speaker(it);
+  if (typeof type !== "string" || type === "") {
+    throw fault("INVALID_MESSAGES", `${at} has neither a type nor a role that is a string`);
+  }
+  // What LangChain's toDict() and mapChatMessagesToStoredMessages() write: {type: "human", data: {…}}.
+  return { type: canonical(type), fields: isObject(it.data) && it.content === undefined ? it.data : it };
+}
+
+/** @param {Record<string, unknown>} message */
+function speaker(message) {
+  if (typeof message._getType === "function") return message._getType();
+  if (typeof message.getType === "function") return message.getType();
+  // OpenAI's Responses API says {type: "message", role: "user"}.
+  if (typeof message.role === "string" && (message.type === undefined || message.type === "message"))
+    return message.role;
+  return message.type;
+}
+
+/** @param {string} type */
+function canonical(type) {
+  return TYPES.get(type) ?? type;
+}
+
+/**
+ * @param {{ type: string, fields: Fields }} message
+ * @param {string} at
+ */
+function encodeFields({ type, fields }, at) {
+  const parts = [`"type":${JSON.stringify(type)}`, `"content":${stringify(fields.content ?? "", `${at}.content`)}`];
+  if (type === "ai") {
+    const calls = fields.tool_calls ?? fields.additional_kwargs?.tool_calls ?? [];
+    if (!Array.isArray(calls)) {
+      throw fault("INVALID_MESSAGES", `${at}.tool_calls must be an array, got ${describe(calls)}`);
+    }
+    if (calls.length > 0) {
+      const encoded = calls.map((call, index) => encodeToolCall(call, `${at}.tool_calls[${index}]`));
+      parts.push(`"tool_calls":[${encoded.join(",")}]`);
+    }
+  }
+  if (type === "tool") {
+    parts.push(`"tool_call_id":${JSON.stringify(readId(fields.tool_call_id, `${at}.tool_call_id`))}`);
+    if (fields.status === "error" || fields.is_error === true) parts.push('"is_error":true');
+  }
+  return `{${parts.join(",")}}`;
+}
+
+/**
+ * LangChain's `{id, name, args}` or OpenAI's `{id, function: {name, arguments}}`.
+ *
+ * @param {unknown} call
+ * @param {string} at
+ */
+function encodeToolCall(call, at) {
+  if (!isObject(call)) throw fault("INVALID_MESSAGES", `${at} must be an object, got ${describe(call)}`);
+  const from = isObject(call.function) ? call.function : call;
+  if (typeof from.name !== "string") {
+    throw fault("INVALID_MESSAGES", `${at}.name must be a string, got ${describe(from.name)}`);
+  }
+  const id = JSON.stringify(readId(call.id, `${at}.id`));
+  const args = from.args ?? from.arguments ?? {};
+  // Arguments that are JSON text already go over as that text: key order and number spelling survive.
+  const text = typeof args === "string" && holdsObject(args) ? args : stringify(args, `${at}.args`);
+  return `{"id":${id},"name":${JSON.stringify(from.name)},"args":${text}}`;
+}
+
+/**
+ * @param {unknown} id
+ * @param {string} at
+ */
+function readId(id, at) {
+  if (id === undefined || id === null) return "";
+  if (typeof id === "string") return id;
+  throw fault("INVALID_MESSAGES", `${at} must be a string, got ${describe(id)}`);
+}
+
+/**
+ * @param {unknown} value
+ * @param {string} at
+ * @returns {string}
+ */
+function stringify(value, at) {
+  try {
+    const json = JSON.stringify(value);
+    if (json !== undefined) return json;
+  } catch (error) {
+    // Circular, a BigInt, or a toJSON that throws. Node's message goes on for several lines: the first says it.
+    const reason = (error instanceof Error ? error.message : String(error)).split("\n", 1)[0];
+    throw fault("INVALID_MESSAGES", `${at} can't be written as JSON: ${reason}`, error);
+  }
+  throw fault("INVALID_MESSAGES", `${at} must be text or JSON, got ${describe(value)}`);
+}
+
+/** @param {string} text */
+function holdsObject(text) {
+  try {
+    return isObject(JSON.parse(text));
+  } catch {
+    // Not JSON: then the arguments are that very text.
+    return false;
+  }
+}
+
+/**
+ * @param {unknown} value
+ * @returns {value is Record<string, unknown>}
+ */
+function isObject(value) {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/**
+ * The fields an `AIMessage` is built from. All of them go through the constructor: LangChain serialises only what did.
+ *
+ * @param {ProviderReply} reply
+ * @param {string} provider
+ */
+function replyFields(reply, provider) {
+  const { usage } = reply;
+  return compact({
+    id: reply.messageId,
+    content: reply.content,
+    tool_calls: reply.toolCalls.map(toolCall),
+    invalid_tool_calls: reply.invalidToolCalls.map(invalidToolCall),
+    usage_metadata: compact({
+      input_tokens: usage.inputTokens,
+      output_tokens: usage.outputTokens,
+      total_tokens: usage.totalTokens,
+      input_token_details: known({ cache_read: usage.cacheReadTokens, cache_creation: usage.cacheWriteTokens }),
+      output_token_details: known({ reasoning: usage.reasoningTokens }),
+    }),
+    response_metadata: compact({
+      provider,
+      model: reply.model,
+      model_name: reply.model,
+      session_id: reply.sessionId,
+      stop_reason: reply.stopReason,
+      permission_mode: reply.permissionMode,
+      cost: reply.costUsd,
+      cost_usd: reply.costUsd,
+      duration_ms: reply.durationMs,
+      num_turns: reply.numTurns,
+      usage_estimated: usage.estimated,
+      diagnostics: reply.diagnostics,
+      cli_version: reply.cliVersion,
+    }),
+  });
+}
+
+/**
+ * `name`, `args`, `id` and nothing more: what SPEC-01's `parseToolCalls` gives.
+ *
+ * @param {ToolCall} call
+ * @returns {ToolCall}
+ */
+function toolCall({ name, args, id }) {
+  return { name, args, id };
+}
+
+/** @param {InvalidToolCall} call */
+function invalidToolCall({ name, args, id, error }) {
+  return compact({ type: "invalid_tool_call", name: name ?? undefined, args, id: id ?? undefined, error });
+}
+
+/**
+ * The native entry's answer: an `AIMessage` in shape, without LangChain.
+ *
+ * @param {ProviderReply} reply
+ * @param {string} provider
+ * @returns {AIMessageJson}
+ */
+function toAIMessageJson(reply, provider) {
+  const fields = /** @type {Omit<AIMessageJson, "type" | "additional_kwargs">} */ (replyFields(reply, provider));
+  return { type: "ai", ...fields, additional_kwargs: {} };
+}
+
+/**
+ * @template T
+ * @param {new (fields: ReturnType<typeof replyFields>) => T} AIMessage
+ * @returns {(reply: ProviderReply, provider: string) => T}
+ */
+function aiMessageBuilder(AIMessage) {
+  return (reply, provider) => new AIMessage(replyFields(reply, provider));
+}
+
+/**
+ * Without the keys that are `undefined`.
+ *
+ * @param {Record<string, unknown>} fields
+ * @returns {Record<string, unknown>}
+ */
+function compact(fields) {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+}
+
+/** @param {Record<string, unknown>} details */
+function known(details) {
+  const kept = compact(details);
+  return Object.keys(kept).length > 0 ? kept : undefined;
+}
+
+module.exports = { encodeMessages, aiMessageBuilder, toAIMessageJson, toolCall };

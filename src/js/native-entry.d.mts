@@ -1,0 +1,2 @@
+/** `deep-factor-providers/native` for `import`. */
+export * from "./native-entry.cjs";

@@ -1,0 +1,47 @@
+/**
+ * What the addon exports (`src/binding/`), as the façade uses it. Everything crosses as JSON text; expected failures cross
+ * as values, so that a rejected promise or a thrown error means a bug of the native side.
+ *
+ * Written by hand and found by TypeScript in place of the generated `native.cjs`.
+ */
+
+/** SPEC-01's `<thread>` of a normalised thread (`messages.cjs`). */
+export function messagesToXml(messagesJson: string): string;
+/** SPEC-01's labelled text of a normalised thread. */
+export function messagesToPrompt(messagesJson: string): string;
+/** JSON array of `{id, name, args}`. */
+export function parseToolCalls(text: string): string;
+/** `text` with XML's five special characters escaped. */
+export function escapeXml(text: string): string;
+/** `text` without terminal escape sequences. */
+export function stripAnsi(text: string): string;
+
+/** Names a new owner of child processes: one per JavaScript environment. */
+export function attach(): number;
+/** Kills every process group of that owner, synchronously. */
+export function killAll(owner: number): void;
+
+/** `{"ok": {…the resolved options}}` or `{"err": …}`. */
+export function checkOptions(kind: string, optionsJson: string): string;
+
+/** One provider with its limits and what it learnt about its CLI. */
+export class NativeProvider {
+  constructor(kind: string, optionsJson: string, owner: number);
+  /** @param callJson `{"events": boolean, "partial": boolean, "timeout"?: ms}` */
+  start(messagesJson: string, toolsJson: string, callJson: string): NativeRun;
+  /** Ends what is running and refuses what comes. Resolves when no process is left. */
+  close(): Promise<void>;
+}
+
+/** One invocation under way. */
+export class NativeRun {
+  /** The next batch of events, a JSON array; `null` when there are no more. Only with `"events": true`. */
+  next(): Promise<string | null>;
+  /** `{"ok": Reply}`, `{"err": …}` or `{"cancelled": true}`, once the run has ended. */
+  result(): Promise<string>;
+  /** Ends the run. Does nothing when it is over. */
+  cancel(): void;
+}
+
+/** `{"ok": standard output}` or `{"err": …}`. */
+export function execFile(file: string, argsJson: string, optionsJson: string): Promise<string>;

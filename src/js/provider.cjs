@@ -1,0 +1,111 @@
+"use strict";
+
+/**
+ * In: a native provider. Out: the `CliProvider` of index.d.ts. Its methods are closures, so that one taken from the object
+ * (or an object spread over another, as SPEC-01's plain adapter allows) works.
+ *
+ * @import { CliProvider, ProviderReply } from "../../index.js"
+ * @import { NativeProvider } from "./native.cjs"
+ * @import { ToJsonSchema } from "./tools.cjs"
+ */
+
+const { fault, guard } = require("./errors.cjs");
+const { encodeMessages } = require("./messages.cjs");
+const { describe, readCallOptions } = require("./options.cjs");
+const { runForEvents, runForReply } = require("./run.cjs");
+const { encodeTools } = require("./tools.cjs");
+const { createUpdates } = require("./updates.cjs");
+
+/**
+ * What all adapters of one provider share.
+ *
+ * @template TMessage
+ * @typedef {object} Shared
+ * @property {string} id
+ * @property {NativeProvider} engine
+ * @property {(reply: ProviderReply, provider: string) => TMessage} toMessage
+ * @property {ToJsonSchema | null} toJsonSchema
+ */
+
+/**
+ * @template TMessage
+ * @param {Shared<TMessage>} shared
+ * @returns {CliProvider<TMessage>}
+ */
+function createProvider(shared) {
+  let bound = "[]";
+  // SPEC-01: `provider.bindTools(t); provider.invoke(m)` uses t. Only this first adapter remembers.
+  return createAdapter(
+    shared,
+    () => bound,
+    (tools) => {
+      bound = tools;
+    },
+  );
+}
+
+/**
+ * @template TMessage
+ * @param {Shared<TMessage>} shared
+ * @param {() => string} tools
+ * @param {(tools: string) => void} onBind
+ * @returns {CliProvider<TMessage>}
+ */
+function createAdapter(shared, tools, onBind) {
+  const { id, engine, toMessage, toJsonSchema } = shared;
+
+  /**
+   * @param {unknown} messages
+   * @param {unknown} options
+   * @param {string} bound the tools as they were when the caller called
+   */
+  const request = (messages, options, bound) => ({
+    ...readCallOptions(options),
+    messages: encodeMessages(messages),
+    tools: bound,
+  });
+
+  return {
+    id,
+
+    async invoke(messages, options) {
+      return toMessage(await runForReply(engine, request(messages, options, tools())), id);
+    },
+
+    async invokeWithUpdates(messages, onUpdate, options) {
+      if (typeof onUpdate !== "function") {
+        throw fault("INVALID_OPTION", `onUpdate must be a function, got ${describe(onUpdate)}`);
+      }
+      const updates = createUpdates();
+      const bound = tools();
+      /** @type {ProviderReply | undefined} */
+      let reply;
+      for await (const event of runForEvents(engine, () => request(messages, options, bound), { partial: false })) {
+        for (const update of updates.push(event)) await onUpdate(update);
+        if (event.type === "done") reply = event.reply;
+      }
+      if (reply === undefined) throw fault("INTERNAL", "the run succeeded without a reply");
+      return toMessage(reply, id);
+    },
+
+    stream(messages, options) {
+      const bound = tools();
+      return runForEvents(engine, () => request(messages, options, bound), { partial: true });
+    },
+
+    bindTools(list) {
+      const encoded = encodeTools(list, toJsonSchema);
+      onBind(encoded);
+      return createAdapter(
+        shared,
+        () => encoded,
+        () => {},
+      );
+    },
+
+    close: () => guard(engine.close()),
+    [Symbol.asyncDispose]: () => guard(engine.close()),
+  };
+}
+
+module.exports = { createProvider };

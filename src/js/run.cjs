@@ -1,0 +1,120 @@
+"use strict";
+
+/**
+ * In: a request and the caller's `AbortSignal`. Out: the reply, or the events and then the reply.
+ *
+ * Cancelling is explicit and awaited: whichever way a caller leaves (abort, `break`, an exception), nobody is told so before
+ * the native run has ended.
+ *
+ * @import { ProviderEvent, ProviderReply } from "../../index.js"
+ * @import { NativeProvider } from "./native.cjs"
+ *
+ * @typedef {{ messages: string, tools: string, timeout?: number | undefined,
+ *   signal?: AbortSignal | undefined }} Request
+ */
+
+const { guard, unwrap } = require("./errors.cjs");
+
+/**
+ * @param {NativeProvider} engine
+ * @param {Request} request
+ * @param {{ events: boolean, partial: boolean }} wants
+ */
+function start(engine, { messages, tools, timeout, signal }, wants) {
+  // Not throwIfAborted(): signals are told by shape, and older polyfills have no such method.
+  if (signal?.aborted) throw signal.reason;
+  const run = engine.start(messages, tools, JSON.stringify({ ...wants, timeout }));
+  const cancel = () => run.cancel();
+  signal?.addEventListener("abort", cancel, { once: true });
+  return {
+    next: () => guard(run.next()),
+    cancel,
+    ended: () => guard(run.result()),
+    /** @returns {Promise<ProviderReply>} */
+    async reply() {
+      const result = await guard(run.result());
+      // The caller has turned away: what came of the run, good or bad, is no longer the answer.
+      if (signal?.aborted) throw signal.reason;
+      return /** @type {ProviderReply} */ (unwrap(result));
+    },
+    unlisten: () => signal?.removeEventListener("abort", cancel),
+  };
+}
+
+/**
+ * @param {NativeProvider} engine
+ * @param {Request} request
+ * @returns {Promise<ProviderReply>}
+ */
+async function runForReply(engine, request) {
+  const run = start(engine, request, { events: false, partial: false });
+  try {
+    return await run.reply();
+  } finally {
+    run.unlisten();
+  }
+}
+
+/**
+ * The events of one run, which starts at the first `next()`. Pulled: nothing is read ahead but the batch at hand.
+ *
+ * @param {NativeProvider} engine
+ * @param {() => Request} prepare
+ * @param {{ partial: boolean }} wants
+ * @returns {AsyncGenerator<ProviderEvent, void, undefined>}
+ */
+function runForEvents(engine, prepare, { partial }) {
+  let left = false;
+  let cancel = () => {};
+  const generator = generate();
+
+  /** @returns {AsyncGenerator<ProviderEvent, void, undefined>} */
+  async function* generate() {
+    const request = prepare();
+    const run = start(engine, request, { events: true, partial });
+    cancel = run.cancel;
+    let open = true;
+    try {
+      for (let batch = await run.next(); batch !== null && !left; batch = await run.next()) {
+        for (const event of JSON.parse(batch)) {
+          if (request.signal?.aborted) break;
+          yield event;
+        }
+      }
+      if (left) return;
+      open = false;
+      await run.reply();
+    } finally {
+      run.unlisten();
+      if (open) {
+        cancel();
+        await run.ended();
+      }
+    }
+  }
+
+  /** A generator queues `return` behind a `next` that is under way; cancelling lets that one come back at once. */
+  const leave = () => {
+    left = true;
+    cancel();
+  };
+  return {
+    next: () => generator.next(),
+    return() {
+      leave();
+      return generator.return();
+    },
+    throw(error) {
+      leave();
+      return generator.throw(error);
+    },
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+    async [Symbol.asyncDispose]() {
+      await this.return();
+    },
+  };
+}
+
+module.exports = { runForReply, runForEvents };
