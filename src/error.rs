@@ -292,13 +292,19 @@ impl ProviderError {
         }
     }
 
-    /// Adds what to do, after the reason; of the two, the reason is what gets shortened.
+    /// Adds what to do, as a sentence after the reason; of the two, the reason is what gets shortened.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         let hint = hint.into();
         let room = Self::MESSAGE_LIMIT.saturating_sub(hint.chars().count() + 2);
         let reason = clip(self.message.trim_end_matches(['.', ' ']), room);
-        self.message = format!("{reason}. {hint}");
+        let mut rest = hint.chars();
+        let first = rest.next().map(|first| first.to_ascii_uppercase());
+        self.message = format!(
+            "{reason}. {}{}",
+            first.map(String::from).unwrap_or_default(),
+            rest.as_str()
+        );
         self.hint = Some(hint);
         self
     }
@@ -358,7 +364,7 @@ mod tests {
             .with_hint("run \"claude\" once and log in");
         assert_eq!(error.message.chars().count(), ProviderError::MESSAGE_LIMIT);
         assert!(
-            error.message.ends_with("…. run \"claude\" once and log in"),
+            error.message.ends_with("…. Run \"claude\" once and log in"),
             "{}",
             error.message
         );

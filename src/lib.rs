@@ -12,12 +12,24 @@ pub mod error;
 pub mod event;
 pub mod message;
 
-// A thread as a prompt, and the calls in an answer: pure text work.
-pub mod prompt;
-pub mod toolcall;
-// Effects.
-pub mod process;
-// Pure layers over it.
-pub mod decode;
-// Pure layers.
+// Pure layers: a thread as a prompt, output as events, events as a reply, a reply or the reason why not.
 pub mod classify;
+pub mod decode;
+pub mod prompt;
+pub mod provider;
+pub mod retry;
+pub mod toolcall;
+
+pub mod command;
+pub mod fold;
+pub mod judge;
+
+// Effects: processes, exchanges with a CLI, whole runs.
+pub mod process;
+
+pub mod conversation;
+
+pub mod run;
+
+// What JavaScript sees.
+pub mod binding;

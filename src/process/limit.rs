@@ -114,6 +114,15 @@ impl Limiter {
         state.grant(Instant::now());
     }
 
+    /// Raises the limit for all keys together to `limit`, if it is lower.
+    pub fn raise_limit(&self, limit: usize) {
+        let mut state = self.lock();
+        if limit > state.limit {
+            state.limit = limit;
+            state.grant(Instant::now());
+        }
+    }
+
     /// Waits for a permit. Dropping the future leaves the queue.
     ///
     /// # Errors

@@ -1,0 +1,31 @@
+// @ts-check
+// Builds the addon for this machine (release unless `--profile` or `--debug` says otherwise) and what belongs beside it.
+// Further arguments go to `napi build`: `npm run build -- --target aarch64-apple-darwin`.
+import { spawnSync } from "node:child_process";
+import { copyFileSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "..");
+const manifest = createRequire(import.meta.url).resolve("@napi-rs/cli/package.json");
+const napi = join(dirname(manifest), JSON.parse(readFileSync(manifest, "utf8")).bin.napi);
+
+const given = process.argv.slice(2).filter((arg) => arg !== "--debug");
+const debug = process.argv.includes("--debug") || given.includes("--profile");
+const outcome = spawnSync(
+  process.execPath,
+  [
+    napi,
+    "build",
+    "--platform",
+    ...(debug ? [] : ["--release"]),
+    ...["--output-dir", "src/js", "--js", "native.cjs", "--dts", "../../target/native.d.ts"],
+    ...given,
+  ],
+  { cwd: root, stdio: "inherit" },
+);
+if (outcome.status !== 0) process.exit(outcome.status ?? 1);
+
+// The same declarations for `require`: TypeScript takes the module kind from the file's name.
+copyFileSync(join(root, "index.d.ts"), join(root, "index.d.cts"));

@@ -1,0 +1,91 @@
+/** Every event of a run, and what ends one early. */
+import { createClaudeCliProvider, type ProviderEvent } from "deep-factor-providers";
+import { describe, expect, it } from "vitest";
+import { VERSIONS, withClaude } from "../support/harness.mjs";
+import { writeToolCalls } from "../support/model.mjs";
+
+async function collect(events: AsyncIterable<ProviderEvent>): Promise<ProviderEvent[]> {
+  const all: ProviderEvent[] = [];
+  for await (const event of events) all.push(event);
+  return all;
+}
+
+const kinds = (events: ProviderEvent[]) => events.map(({ type }) => type).filter((type) => type !== "other");
+const textOf = (events: ProviderEvent[]) =>
+  events.map((event) => (event.type === "text_delta" ? event.text : "")).join("");
+
+describe.each(VERSIONS)("claude %s", (which) => {
+  it("gives every character once, in pieces that join to the message", async () => {
+    const chunks = ["Hel", "lo", " ", "\n\n", "🦀", " and `code {` too", "\n"];
+    const { options } = await withClaude({ which, script: [{ chunks }] });
+    const events = await collect(createClaudeCliProvider(options).stream(["hi"]));
+
+    expect(events[0]).toMatchObject({ type: "start", provider: "claude", attempt: 1, pid: expect.any(Number) });
+    const message = events.find((event) => event.type === "message");
+    expect(message?.content).toBe(chunks.join(""));
+    expect(textOf(events)).toBe(chunks.join(""));
+    expect(events.filter((event) => event.type === "text_delta").length).toBeGreaterThan(3);
+    const done = events.at(-1);
+    expect(done).toMatchObject({ type: "done", reply: { content: "Hello \n\n🦀 and `code {` too" } });
+    expect(kinds(events).filter((kind) => kind !== "text_delta")).toEqual([
+      "start",
+      "session",
+      "message",
+      "usage",
+      "done",
+    ]);
+  });
+
+  it("never streams a tool call as text", async () => {
+    const text = `First.\n\n${writeToolCalls([{ name: "t", args: { code: "```js\n```" }, id: "1" }])}\n`;
+    const { options } = await withClaude({ which, script: [{ text, chunks: Array.from(text) }] });
+    const events = await collect(createClaudeCliProvider(options).stream(["hi"]));
+    expect(textOf(events).trim()).toBe("First.");
+    expect(events.find((event) => event.type === "tool_call")).toEqual({
+      type: "tool_call",
+      toolCall: { id: "1", name: "t", args: { code: "```js\n```" } },
+    });
+  });
+
+  it("shows the model's thinking apart from its answer", async () => {
+    const content = [
+      { type: "thinking", thinking: "Let me think.", signature: "s" },
+      { type: "text", text: "Done." },
+    ];
+    const { options } = await withClaude({ which, script: [{ content }] });
+    const events = await collect(createClaudeCliProvider(options).stream(["hi"]));
+    const thinking = events.map((event) => (event.type === "thinking_delta" ? event.text : "")).join("");
+    expect(thinking).toBe("Let me think.");
+    expect(textOf(events)).toBe("Done.");
+  });
+
+  it("ends the run, and its process, when the loop breaks", async () => {
+    const { api, options } = await withClaude({ which, script: [{ chunks: ["one", "two"], hangAfter: 5 }] });
+    let pid = 0;
+    for await (const event of createClaudeCliProvider(options).stream(["hi"])) {
+      if (event.type === "start") pid = event.pid ?? 0;
+      if (event.type === "text_delta") break;
+    }
+    expect(await api.requests[0]?.outcome).toBe("aborted");
+    expect(() => process.kill(pid, 0)).toThrow("ESRCH");
+  });
+});
+
+it("throws the run's error from the iterator, after its events", async () => {
+  const { options } = await withClaude({ script: [{ error: { status: 403, message: "no" } }], mayRunOut: true });
+  const seen: string[] = [];
+  const run = async () => {
+    for await (const event of createClaudeCliProvider(options).stream(["hi"])) seen.push(event.type);
+  };
+  await expect(run()).rejects.toMatchObject({ name: "ProviderError", category: "authentication", httpStatus: 403 });
+  expect(seen).not.toContain("done");
+  expect(seen).not.toContain("message");
+});
+
+it("does not start when the signal is already aborted", async () => {
+  const { api, options } = await withClaude({ script: [] });
+  const provider = createClaudeCliProvider(options);
+  await expect(provider.invoke(["hi"], { signal: AbortSignal.abort() })).rejects.toMatchObject({ name: "AbortError" });
+  await expect(collect(provider.stream(["hi"], { signal: AbortSignal.abort("why") }))).rejects.toBe("why");
+  expect(api.log).toEqual([]);
+});

@@ -1,0 +1,95 @@
+/** What deep-factor-agent relies on: updates in order, complete, before the promise settles. */
+import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
+import { createClaudeCliProvider, type InvokeUpdate } from "deep-factor-providers";
+import { describe, expect, it } from "vitest";
+import { VERSIONS, withClaude } from "../support/harness.mjs";
+import { writeToolCalls } from "../support/model.mjs";
+
+const usage = { input_tokens: 11, cache_creation_input_tokens: 3, cache_read_input_tokens: 5, output_tokens: 7 };
+const counted = { inputTokens: 19, outputTokens: 7, totalTokens: 26, cacheReadTokens: 5, cacheWriteTokens: 3 };
+const lookup = { name: "lookup", description: "Looks a word up", schema: { type: "object" } };
+
+describe.each(VERSIONS)("claude %s", (which) => {
+  it.each(["stream-json", "json"] as const)("sends the exact updates of a two-step tool run (%s)", async (outputFormat) => {
+    const { options } = await withClaude({
+      which,
+      script: [
+        { text: `I look it up.\n${writeToolCalls([{ name: "lookup", args: { word: "crab" }, id: "call_1" }])}`, usage },
+        { text: "  A crab is a decapod.\n", usage },
+      ],
+    });
+    const provider = createClaudeCliProvider({
+      ...options,
+      permissionMode: "acceptEdits",
+      disableBuiltInTools: true,
+      outputFormat,
+      verbose: true,
+      ...(outputFormat === "stream-json" ? { includePartialMessages: true } : {}),
+    });
+    const updates: InvokeUpdate[] = [];
+    const onUpdate = (update: InvokeUpdate) => void updates.push(update);
+
+    const question = new HumanMessage("What is a crab?");
+    const first = await provider.bindTools([lookup]).invokeWithUpdates([question], onUpdate);
+    const result = new ToolMessage({ tool_call_id: first.tool_calls?.[0]?.id ?? "", content: "decapod" });
+    await provider.bindTools([lookup]).invokeWithUpdates([question, first, result], onUpdate);
+
+    expect(updates).toEqual([
+      { type: "assistant_message", content: "I look it up." },
+      { type: "tool_call", toolCall: { name: "lookup", id: "call_1", args: { word: "crab" } } },
+      { type: "usage", usage: counted, rawStopReason: "end_turn" },
+      { type: "final", content: "I look it up.", usage: counted, rawStopReason: "end_turn" },
+      { type: "assistant_message", content: "A crab is a decapod." },
+      { type: "usage", usage: counted, rawStopReason: "end_turn" },
+      { type: "final", content: "A crab is a decapod.", usage: counted, rawStopReason: "end_turn" },
+    ]);
+  });
+
+  it("lets plan mode and bypassPermissions start, also as root, with the built-in tools off", async () => {
+    const { options } = await withClaude({ which, script: () => ({ text: "1. Read\n2. Write" }) });
+    for (const permissionMode of ["plan", "bypassPermissions", "acceptEdits"] as const) {
+      const reply = await createClaudeCliProvider({ ...options, permissionMode, includePartialMessages: true }).invoke([
+        "plan it",
+      ]);
+      expect(reply.content).toBe("1. Read\n2. Write");
+    }
+  });
+});
+
+it("makes a repeated call id unique within the thread", async () => {
+  const call = writeToolCalls([{ name: "lookup", args: {}, id: "call_1" }]);
+  const { options } = await withClaude({ script: [{ text: call }] });
+  const thread = [
+    new HumanMessage("x"),
+    new AIMessage({ content: "", tool_calls: [{ name: "lookup", args: {}, id: "call_1" }] }),
+    new ToolMessage({ tool_call_id: "call_1", content: "r" }),
+  ];
+  const reply = await createClaudeCliProvider(options).invoke(thread);
+  expect(reply.tool_calls).toHaveLength(1);
+  expect(reply.tool_calls?.[0]?.id).not.toBe("call_1");
+});
+
+it("rejects with the error that onUpdate throws, and the process is gone", async () => {
+  const { api, options } = await withClaude({ script: [{ chunks: ["one ", "two"], hangAfter: 6 }], mayRunOut: true });
+  const provider = createClaudeCliProvider({ ...options, includePartialMessages: true });
+  const reason = new Error("the screen is gone");
+  const { options: second } = await withClaude({ script: [{ text: "hi" }] });
+  const done = createClaudeCliProvider(second).invokeWithUpdates(["hi"], () => {
+    throw reason;
+  });
+  await expect(done).rejects.toBe(reason);
+  const aborted = new AbortController();
+  const call = provider.invoke(["hi"], { signal: aborted.signal });
+  await api.waitForRequest(1);
+  aborted.abort(reason);
+  await expect(call).rejects.toBe(reason);
+  expect(await api.requests[0]?.outcome).toBe("aborted");
+});
+
+it("sends no error update: the rejection is enough", async () => {
+  const { options } = await withClaude({ script: [{ error: { status: 400, message: "no" } }], mayRunOut: true });
+  const updates: InvokeUpdate[] = [];
+  const call = createClaudeCliProvider(options).invokeWithUpdates(["hi"], (update) => void updates.push(update));
+  await expect(call).rejects.toMatchObject({ name: "ProviderError", category: "validation" });
+  expect(updates).toEqual([]);
+});

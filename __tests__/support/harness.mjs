@@ -1,0 +1,33 @@
+// @ts-check
+/**
+ * A real claude CLI, a scripted API and provider options over both, for one test.
+ *
+ * In flows a script of answers; out flow the options, the recorded requests and the isolated home. All of it is ended with the
+ * test, which fails if the CLI asked for more than the script had.
+ */
+import { onTestFinished } from "vitest";
+import { startAnthropic } from "./anthropic.mjs";
+import { isolateClaude } from "./claude.mjs";
+
+/** The two versions every test of the real CLI runs with. */
+export const VERSIONS = /** @type {const} */ (["newest", "oldest"]);
+
+/**
+ * @typedef {object} Setup
+ * @property {import("./claude.mjs").Which} [which] default "newest"
+ * @property {import("./anthropic.mjs").Script} script
+ * @property {Record<string, string | undefined>} [env] for the CLI, over the isolated one
+ * @property {boolean} [mayRunOut] the script may be asked for more than it has
+ */
+
+/** @param {Setup} setup */
+export async function withClaude({ which = "newest", script, env = {}, mayRunOut = false }) {
+  const api = await startAnthropic(script);
+  const claude = isolateClaude({ which, baseUrl: api.url, env });
+  onTestFinished(async () => {
+    await api.close();
+    claude.cleanup();
+    if (!mayRunOut && api.violations.length > 0) throw new Error(api.violations.join("\n"));
+  });
+  return { api, home: claude.home, options: { cliPath: claude.cliPath, env: claude.env, model: "sonnet" } };
+}

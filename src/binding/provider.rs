@@ -1,0 +1,91 @@
+//! Providers and their runs, as JavaScript holds them.
+
+use std::sync::Arc;
+
+use napi_derive::napi;
+
+use super::{from_json, outcome};
+use crate::run::exec::{ExecOptions, execute_file};
+use crate::run::{Ended, Engine, Run};
+
+/// Checks an options object: `{"ok": null}`, or `{"err": …}` that names the option.
+#[napi]
+pub fn check_options(kind: String, options_json: String) -> String {
+    outcome(Engine::new(&kind, &options_json, 0).map(|_| ()))
+}
+
+/// One provider object.
+#[napi]
+pub struct NativeProvider {
+    engine: Arc<Engine>,
+}
+
+#[napi]
+impl NativeProvider {
+    /// `options_json` has passed [`check_options`].
+    #[napi(constructor)]
+    pub fn new(kind: String, options_json: String, owner: u32) -> napi::Result<Self> {
+        match Engine::new(&kind, &options_json, u64::from(owner)) {
+            Ok(engine) => Ok(NativeProvider {
+                engine: Arc::new(engine),
+            }),
+            Err(error) => Err(napi::Error::from_reason(error.message.clone())),
+        }
+    }
+
+    /// Begins a run and returns at once; everything slow happens on the runtime's threads.
+    #[napi]
+    pub fn start(&self, messages_json: String, tools_json: String, call_json: String) -> NativeRun {
+        let engine = Arc::clone(&self.engine);
+        NativeRun {
+            run: napi::bindgen_prelude::within_runtime_if_available(|| {
+                Engine::start(&engine, messages_json, tools_json, call_json)
+            }),
+        }
+    }
+
+    /// Ends all runs and waits for the last of their processes.
+    #[napi]
+    pub async fn close(&self) {
+        self.engine.close().await;
+    }
+}
+
+/// One run.
+#[napi]
+pub struct NativeRun {
+    run: Run,
+}
+
+#[napi]
+impl NativeRun {
+    /// The next batch of events as a JSON array; `null` when no more will come.
+    #[napi]
+    pub async fn next(&self) -> Option<String> {
+        self.run.next().await
+    }
+
+    /// `{"ok": reply}`, `{"err": error}` or `{"cancelled": true}`.
+    #[napi]
+    pub async fn result(&self) -> String {
+        match self.run.result().await {
+            Ended::Replied(reply) => outcome(Ok(reply)),
+            Ended::Failed(error) => outcome::<()>(Err(error)),
+            Ended::Cancelled => r#"{"cancelled":true}"#.to_owned(),
+        }
+    }
+
+    /// Ends the run; `result` then says so.
+    #[napi]
+    pub fn cancel(&self) {
+        self.run.cancel();
+    }
+}
+
+/// Runs a program without a shell: `{"ok": stdout}` or `{"err": …}` (SPEC-01's `execFileAsync`).
+#[napi]
+pub async fn exec_file(file: String, args_json: String, options_json: String, owner: u32) -> napi::Result<String> {
+    let args: Vec<String> = from_json(&args_json)?;
+    let options: ExecOptions = from_json(&options_json)?;
+    Ok(outcome(execute_file(&file, args, options, u64::from(owner)).await))
+}

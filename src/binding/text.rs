@@ -1,0 +1,38 @@
+//! Pure functions for JavaScript: text in, text out, on the caller's thread.
+
+use napi_derive::napi;
+
+use super::from_json;
+use crate::message::Message;
+use crate::{prompt, toolcall};
+
+/// The thread as `<thread>` XML (SPEC-01).
+#[napi]
+pub fn messages_to_xml(messages_json: String) -> napi::Result<String> {
+    Ok(prompt::messages_to_xml(&from_json::<Vec<Message>>(&messages_json)?))
+}
+
+/// The thread as labelled text (SPEC-01).
+#[napi]
+pub fn messages_to_prompt(messages_json: String) -> napi::Result<String> {
+    Ok(prompt::messages_to_prompt(&from_json::<Vec<Message>>(&messages_json)?))
+}
+
+/// Tool calls written in `text`, as a JSON array of `{id, name, args}`.
+#[napi]
+pub fn parse_tool_calls(text: String) -> napi::Result<String> {
+    serde_json::to_string(&toolcall::parse_tool_calls(&text))
+        .map_err(|error| napi::Error::from_reason(error.to_string()))
+}
+
+/// `text` with XML's five characters escaped and what XML 1.0 forbids replaced.
+#[napi]
+pub fn escape_xml(text: String) -> String {
+    prompt::escape_xml(&text).into()
+}
+
+/// `text` without the sequences only a terminal understands.
+#[napi]
+pub fn strip_ansi(text: String) -> String {
+    crate::decode::ansi::strip_ansi(&text).into_owned()
+}

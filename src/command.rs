@@ -1,0 +1,395 @@
+//! (Provider, Options, prompt) -> the command line to run: arguments, environment, standard input, private files, folder.
+//!
+//! Pure: which folder the private files end up in is decided when the run starts, so a file's path is a placeholder here.
+
+use std::collections::BTreeSet;
+
+use crate::decode::Wire;
+use crate::error::{Code, ProviderError};
+use crate::provider::options::{Auth, Options, OutputFormat, PromptStyle, SystemPrompt};
+use crate::provider::{EnvValue, Flag, Provider, When, Word};
+
+/// Linux refuses a single argument of 128 KiB, its final NUL included (MAX_ARG_STRLEN, CLI-FACTS 1.2).
+pub const MAX_ARG_BYTES: usize = 131_071;
+
+/// Variables every CLI gets, for runs without a terminal (CLI-ADAPTER-PROTOCOL, "Environment Variables").
+pub const COMMON_ENV: [(&str, &str); 3] = [("TERM", "dumb"), ("NO_COLOR", "1"), ("CI", "true")];
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandLine {
+    /// The program: a name for PATH, or a path.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<Arg>,
+    /// What it does not inherit of the environment.
+    pub drop_env: Vec<&'static str>,
+    /// What the provider sets in the environment.
+    pub set_env: Vec<(&'static str, String)>,
+    /// What the user sets or (`None`) removes; wins over all.
+    pub user_env: Vec<(String, Option<String>)>,
+    /// All of standard input; it is closed behind it.
+    pub stdin: String,
+    /// Files that hold what must not show in argv.
+    pub files: Vec<PrivateFile>,
+    /// Where it runs.
+    pub cwd: Cwd,
+    /// What it prints.
+    pub wire: Wire,
+    /// Names of the flags here that the run can do without.
+    pub optional_flags: Vec<&'static str>,
+}
+
+/// One argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Arg {
+    /// As it is.
+    Text(String),
+    /// The path of the private file of this name.
+    File(&'static str),
+}
+
+/// A file of mode 0600 that lives as long as the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrivateFile {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub content: String,
+}
+
+/// The working folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cwd {
+    /// Node's own.
+    Inherit,
+    /// An empty one made for the run: nothing of the project can be found, and the CLI's environment note names none.
+    Private,
+    /// The user's.
+    Given(String),
+}
+
+/// The name of the private file that holds the user's system prompt.
+pub const SYSTEM_PROMPT_FILE: &str = "system-prompt.txt";
+
+/// The command line of one run. `partial`: pieces of messages are wanted. `without`: flags the installed CLI is known to
+/// refuse.
+///
+/// # Errors
+/// `PROMPT_TOO_LONG` where the prompt goes to argv and does not fit.
+pub fn build(
+    provider: &Provider,
+    options: &Options,
+    prompt: &str,
+    partial: bool,
+    without: &BTreeSet<String>,
+) -> Result<CommandLine, ProviderError> {
+    let prompt = guarded(provider, prompt);
+    if options.prompt_style == PromptStyle::Arg && prompt.len() > MAX_ARG_BYTES {
+        return Err(ProviderError::new(
+            provider.id,
+            Code::PromptTooLong,
+            format!(
+                "the prompt has {} bytes and promptStyle \"arg\" takes {MAX_ARG_BYTES}, the operating system's limit of one \
+                 argument",
+                prompt.len()
+            ),
+        )
+        .with_hint("use `promptStyle: \"stdin\"`, which has no such limit"));
+    }
+    let context = Context { options, partial };
+    let mut args = Vec::new();
+    let mut optional_flags = Vec::new();
+    for flag in provider
+        .flags
+        .iter()
+        .filter(|flag| flag.when.iter().all(|when| context.holds(*when)))
+    {
+        if flag.optional
+            && let Some(Word::Lit(name)) = flag.words.first()
+        {
+            if without.contains(*name) {
+                continue;
+            }
+            optional_flags.push(*name);
+        }
+        args.extend(flag_words(flag, provider, options, &prompt));
+    }
+    args.extend(options.extra_args.iter().cloned().map(Arg::Text));
+    let wire = provider
+        .wires
+        .iter()
+        .find(|(format, _)| *format == options.output_format)
+        .map(|(_, wire)| *wire);
+    Ok(CommandLine {
+        program: options.cli_path.clone().unwrap_or_else(|| provider.command.to_owned()),
+        args,
+        drop_env: dropped(provider, options),
+        set_env: set(provider, options),
+        user_env: options.env.clone(),
+        stdin: if options.prompt_style == PromptStyle::Stdin {
+            prompt
+        } else {
+            String::new()
+        },
+        files: match &options.system_prompt {
+            SystemPrompt::Custom(content) => vec![PrivateFile {
+                name: SYSTEM_PROMPT_FILE,
+                content: content.clone(),
+            }],
+            _ => Vec::new(),
+        },
+        cwd: match &options.cwd {
+            Some(path) => Cwd::Given(path.clone()),
+            None if options.built_in_tools || options.spec_form() => Cwd::Inherit,
+            None => Cwd::Private,
+        },
+        wire: wire.unwrap_or(Wire::Text),
+        optional_flags,
+    })
+}
+
+/// The prompt as the model is to read it, with what keeps the CLI from taking it for a command.
+fn guarded(provider: &Provider, prompt: &str) -> String {
+    match provider.guard {
+        Some(guard) if prompt.starts_with(guard.first) => format!("{}{prompt}", guard.prefix),
+        _ => prompt.to_owned(),
+    }
+}
+
+struct Context<'a> {
+    options: &'a Options,
+    partial: bool,
+}
+
+impl Context<'_> {
+    fn holds(&self, when: When) -> bool {
+        let options = self.options;
+        match when {
+            When::Isolated => !options.spec_form(),
+            When::PromptArg => options.prompt_style == PromptStyle::Arg,
+            When::Format(format) => options.output_format == format,
+            When::Partial => options.partial_messages.unwrap_or(self.partial),
+            When::Verbose => options.verbose && options.output_format != OutputFormat::StreamJson,
+            When::Model => options.model.is_some(),
+            When::ToolsOff => !options.built_in_tools,
+            When::ToolsOn => options.built_in_tools,
+            // With its own tools on, the CLI needs its own instructions for them.
+            When::DefaultSystemPrompt => options.system_prompt == SystemPrompt::Default && !options.built_in_tools,
+            When::CustomSystemPrompt => matches!(options.system_prompt, SystemPrompt::Custom(_)),
+            // Without tools there is nothing to bypass, and as root the CLI would refuse to start (CLI-FACTS).
+            When::PermissionMode => options
+                .permission_mode
+                .as_deref()
+                .is_some_and(|mode| mode != "bypassPermissions" || options.built_in_tools),
+            When::NoInput => options.no_input,
+        }
+    }
+}
+
+fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str) -> Vec<Arg> {
+    let text = |text: &str| Arg::Text(text.to_owned());
+    flag.words
+        .iter()
+        .map(|word| match word {
+            Word::Lit(literal) => text(literal),
+            Word::Prompt => text(prompt),
+            Word::Model => text(options.model.as_deref().unwrap_or_default()),
+            Word::SystemPrompt => text(provider.system_prompt),
+            Word::SystemPromptFile => Arg::File(SYSTEM_PROMPT_FILE),
+            Word::PermissionMode => text(options.permission_mode.as_deref().unwrap_or_default()),
+        })
+        .collect()
+}
+
+fn dropped(provider: &Provider, options: &Options) -> Vec<&'static str> {
+    let keys = if options.auth == Auth::Subscription {
+        provider.key_env
+    } else {
+        &[]
+    };
+    provider.drop_env.iter().chain(keys).copied().collect()
+}
+
+fn set(provider: &Provider, options: &Options) -> Vec<(&'static str, String)> {
+    let common = COMMON_ENV.iter().map(|(name, value)| (*name, (*value).to_owned()));
+    let own = provider.env.iter().filter_map(|(name, value)| {
+        let value = match value {
+            EnvValue::Fixed(value) => (*value).to_owned(),
+            EnvValue::MaxRetries => options.max_retries.to_string(),
+            EnvValue::ToolsOff(value) if !options.built_in_tools => (*value).to_owned(),
+            EnvValue::ToolsOff(_) => return None,
+        };
+        Some((*name, value))
+    });
+    common.chain(own).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::claude::CLAUDE;
+
+    fn line(options: &str, partial: bool, without: &[&str]) -> CommandLine {
+        let options = Options::parse(&CLAUDE, options).unwrap();
+        let without = without.iter().map(|flag| (*flag).to_owned()).collect();
+        build(&CLAUDE, &options, "PROMPT", partial, &without).unwrap()
+    }
+
+    fn argv(line: &CommandLine) -> Vec<String> {
+        line.args
+            .iter()
+            .map(|arg| match arg {
+                Arg::Text(text) if text == CLAUDE.system_prompt => "SYSTEM".to_owned(),
+                Arg::Text(text) => text.clone(),
+                Arg::File(name) => format!("file:{name}"),
+            })
+            .collect()
+    }
+
+    fn set(line: &CommandLine, name: &str) -> Option<String> {
+        line.set_env
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value.clone())
+    }
+
+    /// CLI-FACTS 1.4, the recommended pure pipe.
+    #[test]
+    fn default_is_the_pure_pipe() {
+        let line = line(r#"{"model":"sonnet"}"#, false, &[]);
+        assert_eq!(
+            argv(&line).join(" "),
+            "-p --output-format stream-json --verbose --model sonnet --safe-mode --setting-sources user --tools  \
+             --strict-mcp-config --no-session-persistence --disable-slash-commands --system-prompt SYSTEM"
+        );
+        assert_eq!(
+            (line.program.as_str(), line.stdin.as_str(), &line.cwd),
+            ("claude", "PROMPT", &Cwd::Private)
+        );
+        assert_eq!(line.wire, Wire::ClaudeStream);
+        assert_eq!(set(&line, "CLAUDE_CODE_MAX_RETRIES").as_deref(), Some("0"));
+        assert_eq!(set(&line, "TERM").as_deref(), Some("dumb"));
+        assert!(line.drop_env.contains(&"CLAUDECODE") && !line.drop_env.contains(&"ANTHROPIC_API_KEY"));
+    }
+
+    #[test]
+    fn the_specs_own_form_is_exact() {
+        let spec = r#""promptStyle":"arg","outputFormat":"text","noInput":true"#;
+        let line_of = |more: &str| line(&format!("{{{spec}{more}}}"), false, &[]);
+        assert_eq!(argv(&line_of("")), ["-p", "PROMPT", "--no-input"]);
+        assert_eq!(
+            argv(&line_of(r#","model":"sonnet""#)),
+            ["-p", "PROMPT", "--no-input", "--model", "sonnet"]
+        );
+        assert_eq!((line_of("").stdin, line_of("").cwd), (String::new(), Cwd::Inherit));
+    }
+
+    #[test]
+    fn with_built_in_tools_the_cli_is_left_as_it_is() {
+        let line = line(
+            r#"{"disableBuiltInTools":false,"permissionMode":"bypassPermissions"}"#,
+            true,
+            &[],
+        );
+        assert_eq!(
+            argv(&line).join(" "),
+            "-p --output-format stream-json --verbose --include-partial-messages --no-session-persistence \
+             --disable-slash-commands --permission-mode bypassPermissions"
+        );
+        assert_eq!(
+            (line.cwd.clone(), set(&line, "CLAUDE_CODE_DISABLE_ATTACHMENTS")),
+            (Cwd::Inherit, None)
+        );
+    }
+
+    #[test]
+    fn bypass_is_not_passed_on_without_tools_and_other_modes_are() {
+        assert!(
+            !argv(&line(r#"{"permissionMode":"bypassPermissions"}"#, false, &[])).contains(&"--permission-mode".into())
+        );
+        assert!(
+            argv(&line(r#"{"permissionMode":"plan"}"#, false, &[]))
+                .ends_with(&["--permission-mode".into(), "plan".into()])
+        );
+    }
+
+    #[test]
+    fn a_custom_system_prompt_travels_in_a_file() {
+        let line = line(r#"{"systemPrompt":"secret plan"}"#, false, &[]);
+        assert!(argv(&line).ends_with(&["--system-prompt-file".into(), format!("file:{SYSTEM_PROMPT_FILE}")]));
+        assert!(!argv(&line).contains(&"SYSTEM".to_owned()));
+        assert_eq!(
+            line.files,
+            [PrivateFile {
+                name: SYSTEM_PROMPT_FILE,
+                content: "secret plan".into()
+            }]
+        );
+        assert!(
+            !argv(&super::tests::line(r#"{"systemPrompt":null}"#, false, &[]))
+                .iter()
+                .any(|a| a.contains("system"))
+        );
+    }
+
+    #[test]
+    fn refused_optional_flags_are_left_out_and_user_args_come_last() {
+        let line = line(
+            r#"{"extraArgs":["--safe-mode"]}"#,
+            false,
+            &["--safe-mode", "--setting-sources"],
+        );
+        let argv = argv(&line);
+        assert_eq!(argv.iter().filter(|arg| *arg == "--safe-mode").count(), 1);
+        assert!(argv.ends_with(&["--safe-mode".into()]) && !argv.contains(&"user".into()));
+        assert!(!line.optional_flags.contains(&"--safe-mode"));
+    }
+
+    #[test]
+    fn a_prompt_that_looks_like_a_command_is_guarded() {
+        let options = Options::parse(&CLAUDE, "{}").unwrap();
+        assert_eq!(
+            build(&CLAUDE, &options, "/clear", false, &BTreeSet::new())
+                .unwrap()
+                .stdin,
+            "\n/clear"
+        );
+    }
+
+    #[test]
+    fn a_prompt_too_long_for_argv_is_refused_with_the_limit() {
+        let options = Options::parse(&CLAUDE, r#"{"promptStyle":"arg"}"#).unwrap();
+        let error = build(
+            &CLAUDE,
+            &options,
+            &"x".repeat(MAX_ARG_BYTES + 1),
+            false,
+            &BTreeSet::new(),
+        )
+        .unwrap_err();
+        assert_eq!(error.code, Code::PromptTooLong);
+        assert!(
+            error
+                .message
+                .starts_with("the prompt has 131072 bytes and promptStyle \"arg\" takes 131071")
+        );
+    }
+
+    #[test]
+    fn subscription_drops_keys_and_the_users_env_is_kept_apart() {
+        let line = line(
+            r#"{"auth":"subscription","env":{"CI":null,"CLAUDE_CODE_MAX_RETRIES":"3"}}"#,
+            false,
+            &[],
+        );
+        assert!(line.drop_env.contains(&"ANTHROPIC_API_KEY"));
+        assert_eq!(
+            line.user_env,
+            [
+                ("CI".into(), None),
+                ("CLAUDE_CODE_MAX_RETRIES".into(), Some("3".into()))
+            ]
+        );
+    }
+}

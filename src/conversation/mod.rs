@@ -1,0 +1,5 @@
+//! Exchanges with a provider: bytes of a process become events here.
+//!
+//! `print`: one process per call, the whole thread as one prompt.
+
+pub mod print;

@@ -1,0 +1,221 @@
+//! The print engine: one process, one prompt, one reply.
+//!
+//! In: a [`CommandLine`]. Out: the decoder's events, as they come, and at the end the facts the judge needs. What the run
+//! needed of the file system (an empty folder, private files) is gone when this returns.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use crate::command::{Arg, CommandLine, Cwd};
+use crate::decode::Decoder;
+use crate::event::Event;
+use crate::process::limit::Permit;
+use crate::process::{self, EnvPlan, Exit, Limits, Running, Spec, StartError, Stdin, Vars, Waiting};
+
+/// How much of the end of standard output an error carries, bytes.
+const TAIL_BYTES: usize = 2_048;
+
+/// A process that runs, and the decoder of what it prints.
+#[derive(Debug)]
+pub struct Print {
+    running: Running,
+    decoder: Decoder,
+    tail: VecDeque<u8>,
+    /// Held for its drop: the folder goes when the run does.
+    _scratch: Option<Scratch>,
+}
+
+/// What is left when the process is no more.
+#[derive(Debug)]
+pub struct Finished {
+    /// How the process ended.
+    pub exit: Exit,
+    /// Standard output where it held no event at all.
+    pub plain: Option<String>,
+    /// Lines that were no events.
+    pub diagnostics: Vec<String>,
+    /// The last bytes of standard output.
+    pub stdout_tail: String,
+}
+
+/// The file that `line` will execute, found on the PATH the process will have.
+///
+/// # Errors
+/// What [`process::start`] would say of it.
+pub fn binary(line: &CommandLine, base: &Arc<Vars>) -> Result<PathBuf, StartError> {
+    let vars = environment(line, Arc::clone(base)).vars();
+    let same = |name: &OsStr| {
+        if cfg!(windows) {
+            name.eq_ignore_ascii_case("PATH")
+        } else {
+            name == "PATH"
+        }
+    };
+    let path = vars
+        .iter()
+        .find(|(name, _)| same(name))
+        .map(|(_, value)| value.as_os_str());
+    Ok(process::resolve(OsStr::new(&line.program), path)?.file)
+}
+
+fn environment(line: &CommandLine, base: Arc<Vars>) -> EnvPlan {
+    EnvPlan {
+        base: Some(base),
+        drop: line.drop_env.iter().map(Into::into).collect(),
+        set: line
+            .set_env
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect(),
+        user: line
+            .user_env
+            .iter()
+            .map(|(name, value)| (name.into(), value.as_ref().map(Into::into)))
+            .collect(),
+    }
+}
+
+/// What a process is given beside its command line.
+#[derive(Debug)]
+pub struct Surroundings {
+    /// The host's environment, as it was when the call was made.
+    pub base_env: Arc<Vars>,
+    /// When to end it.
+    pub limits: Limits,
+    /// Whose process it is.
+    pub owner: u64,
+    /// Its place among the processes that may run at once.
+    pub permit: Permit,
+}
+
+/// Why no process came to be.
+#[derive(Debug)]
+pub enum NotStarted {
+    /// The process module's reason.
+    Process(StartError),
+    /// The private folder could not be made.
+    Scratch(io::Error),
+}
+
+impl Print {
+    /// Starts the process `line` describes.
+    ///
+    /// # Errors
+    /// [`NotStarted`].
+    pub fn start(
+        line: CommandLine,
+        surroundings: Surroundings,
+        cancel: &CancellationToken,
+    ) -> Result<Print, NotStarted> {
+        let scratch = Scratch::for_line(&line).map_err(NotStarted::Scratch)?;
+        let decoder = Decoder::new(line.wire);
+        let env = environment(&line, surroundings.base_env);
+        let args = line.args.into_iter().map(|arg| match arg {
+            Arg::Text(text) => text.into(),
+            Arg::File(name) => scratch
+                .as_ref()
+                .map_or_else(PathBuf::new, |scratch| scratch.file(name))
+                .into(),
+        });
+        let cwd = match line.cwd {
+            Cwd::Inherit => None,
+            Cwd::Given(path) => Some(PathBuf::from(path)),
+            Cwd::Private => scratch.as_ref().map(Scratch::folder),
+        };
+        let spec = Spec {
+            program: line.program.into(),
+            args: args.collect(),
+            env,
+            cwd,
+            stdin: Stdin::Bytes(line.stdin.into()),
+            limits: surroundings.limits,
+            owner: surroundings.owner,
+            permit: Some(surroundings.permit),
+            waiting: Waiting::Auto,
+        };
+        let running = process::start(spec, cancel.clone()).map_err(NotStarted::Process)?;
+        Ok(Print {
+            running,
+            decoder,
+            tail: VecDeque::new(),
+            _scratch: scratch,
+        })
+    }
+
+    /// The process.
+    pub fn process(&self) -> &Running {
+        &self.running
+    }
+
+    /// Adds the next events to `events`; `false` when the process is no more and all is decoded.
+    pub async fn next(&mut self, events: &mut Vec<Event>) -> bool {
+        match self.running.next().await {
+            Some(bytes) => {
+                self.decoder.push(&bytes, events);
+                self.tail.extend(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]);
+                self.tail.drain(..self.tail.len().saturating_sub(TAIL_BYTES));
+                true
+            }
+            None => {
+                self.decoder.finish(events);
+                false
+            }
+        }
+    }
+
+    /// Waits for the exit, after [`Print::next`] has said `false`.
+    pub async fn finish(self) -> Finished {
+        let tail: Vec<u8> = self.tail.into();
+        Finished {
+            exit: self.running.exit().await,
+            plain: self.decoder.plain_text(),
+            diagnostics: self.decoder.diagnostics().to_vec(),
+            stdout_tail: String::from_utf8_lossy(&tail).into_owned(),
+        }
+    }
+}
+
+/// A private folder (mode 0700) of one run: an empty folder to run in, and files (mode 0600) beside it.
+#[derive(Debug)]
+struct Scratch {
+    dir: TempDir,
+}
+
+impl Scratch {
+    /// `None` where the run needs nothing of the kind.
+    fn for_line(line: &CommandLine) -> io::Result<Option<Scratch>> {
+        if line.cwd != Cwd::Private && line.files.is_empty() {
+            return Ok(None);
+        }
+        let scratch = Scratch {
+            dir: tempfile::Builder::new().prefix("deep-factor-").tempdir()?,
+        };
+        std::fs::create_dir(scratch.folder())?;
+        for file in &line.files {
+            write_private(&scratch.file(file.name), &file.content)?;
+        }
+        Ok(Some(scratch))
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.dir.path().join("empty")
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+fn write_private(path: &std::path::Path, content: &str) -> io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    io::Write::write_all(&mut options.open(path)?, content.as_bytes())
+}

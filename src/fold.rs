@@ -1,0 +1,313 @@
+//! A decoder's events in, public events and one [`Reply`] out.
+//!
+//! Here tool calls written as text become tool calls: the text of a message streams through as far as it is certain not to
+//! belong to one. The pieces of a message that go out, joined, are that message; `run()` is nothing but this fold.
+
+use std::collections::HashSet;
+
+use crate::event::{AssistantMessage, Event, Failure, Outcome, Reply};
+use crate::message::Usage;
+use crate::toolcall::{Gate, make_unique};
+
+/// What a run came to, before anybody judges it.
+#[derive(Debug, Default)]
+pub struct Folded {
+    /// The reply, without usage where the provider told none.
+    pub reply: Reply,
+    /// Tokens as the provider counts them.
+    pub usage: Option<Usage>,
+    /// What the provider says of its failure.
+    pub failure: Option<Failure>,
+    /// The provider's last word.
+    pub outcome: Option<Outcome>,
+    /// When the subscription's limit ends, ms since the epoch, if it was reached.
+    pub limit_resets_at: Option<u64>,
+    /// How many public events went out.
+    pub events: u64,
+    /// The text that went out, of all messages, for a failed run's `partial`.
+    pub text: String,
+}
+
+/// The fold's state between events.
+#[derive(Debug)]
+pub struct Fold {
+    folded: Folded,
+    /// The message being written.
+    gate: Option<Gate>,
+    /// Ids no new call may have: those of the thread, then those given out.
+    taken: HashSet<String>,
+    /// Calls the CLI itself has answered.
+    answered: HashSet<String>,
+}
+
+impl Fold {
+    /// `taken`: the call ids of the thread so far.
+    pub fn new(taken: HashSet<String>) -> Self {
+        Fold {
+            folded: Folded::default(),
+            gate: None,
+            taken,
+            answered: HashSet::new(),
+        }
+    }
+
+    /// Takes one event of the decoder; public events go to `out`, in order.
+    pub fn push(&mut self, event: Event, out: &mut Vec<Event>) {
+        let before = out.len();
+        match event {
+            Event::TextDelta { message_id, text } => {
+                let gate = self.gate.get_or_insert_with(Gate::new);
+                self.folded.text.push_str(&text);
+                out.extend(gate.push(&text).map(|text| Event::TextDelta { message_id, text }));
+            }
+            Event::Message { id, content } => self.message(id, &content, out),
+            Event::ToolCall { mut tool_call } => {
+                make_unique(std::slice::from_mut(&mut tool_call), &mut self.taken);
+                self.folded.reply.tool_calls.push(tool_call.clone());
+                out.push(Event::ToolCall { tool_call });
+            }
+            Event::Failure(failure) => self.folded.failure = Some(failure),
+            Event::Outcome(outcome) => self.folded.outcome = Some(*outcome),
+            other => {
+                self.note(&other);
+                out.push(other);
+            }
+        }
+        self.folded.events += (out.len() - before) as u64;
+    }
+
+    /// Keeps what the reply needs of events that pass through.
+    fn note(&mut self, event: &Event) {
+        let reply = &mut self.folded.reply;
+        match event {
+            Event::Session {
+                session_id,
+                model,
+                permission_mode,
+                version,
+            } => {
+                reply.session_id.clone_from(session_id);
+                reply.model.clone_from(model);
+                reply.permission_mode.clone_from(permission_mode);
+                reply.cli_version.clone_from(version);
+            }
+            Event::ThinkingDelta { text, .. } => reply.thinking.push_str(text),
+            Event::ToolResult { tool_call_id, .. } => {
+                self.answered.insert(tool_call_id.clone());
+            }
+            Event::Usage { usage, .. } => self.folded.usage = Some(usage.clone()),
+            Event::RateLimit { status, resets_at, .. } if status == "rejected" => {
+                self.folded.limit_resets_at = *resets_at
+            }
+            _ => {}
+        }
+    }
+
+    /// A message is complete: the rest of its text, the message itself, the calls found in it.
+    fn message(&mut self, id: Option<String>, content: &str, out: &mut Vec<Event>) {
+        let mut pieces = String::new();
+        let gate = self.gate.take().unwrap_or_else(|| {
+            // No pieces of it came: it is one piece itself.
+            self.folded.text.push_str(content);
+            let mut gate = Gate::new();
+            pieces.extend(gate.push(content));
+            gate
+        });
+        let (rest, mut extraction) = gate.finish();
+        pieces.extend(rest);
+        if !pieces.is_empty() {
+            out.push(Event::TextDelta {
+                message_id: id.clone(),
+                text: pieces,
+            });
+        }
+        let found = !extraction.tool_calls.is_empty() || !extraction.invalid.is_empty();
+        let text = if found {
+            extraction.remainder
+        } else {
+            content.to_owned()
+        };
+        let reply = &mut self.folded.reply;
+        extraction.content.clone_into(&mut reply.content);
+        reply.message_id.clone_from(&id);
+        if !text.is_empty() {
+            reply.messages.push(AssistantMessage {
+                id: id.clone(),
+                content: text.clone(),
+            });
+            out.push(Event::Message { id, content: text });
+        }
+        make_unique(&mut extraction.tool_calls, &mut self.taken);
+        reply.tool_calls.extend(extraction.tool_calls.iter().cloned());
+        out.extend(
+            extraction
+                .tool_calls
+                .into_iter()
+                .map(|tool_call| Event::ToolCall { tool_call }),
+        );
+        reply.invalid_tool_calls.extend(extraction.invalid.iter().cloned());
+        out.extend(
+            extraction
+                .invalid
+                .into_iter()
+                .map(|invalid_tool_call| Event::InvalidToolCall { invalid_tool_call }),
+        );
+    }
+
+    /// The text so far, for a run that fails.
+    pub fn text(&self) -> &str {
+        &self.folded.text
+    }
+
+    /// No more events will come. Formats that only have a last word get their message from it.
+    pub fn finish(mut self, out: &mut Vec<Event>) -> Folded {
+        let outcome = self.folded.outcome.clone().unwrap_or_default();
+        if self.folded.reply.messages.is_empty()
+            && self.folded.reply.tool_calls.is_empty()
+            && self.folded.failure.is_none()
+            && !outcome.is_error
+            && let Some(text) = outcome.text.as_deref().filter(|text| !text.is_empty())
+        {
+            let before = out.len();
+            self.message(None, text, out);
+            self.folded.events += (out.len() - before) as u64;
+        }
+        let reply = &mut self.folded.reply;
+        reply.tool_calls.retain(|call| !self.answered.contains(&call.id));
+        reply.session_id = outcome.session_id.or_else(|| reply.session_id.take());
+        reply.model = outcome.model.or_else(|| reply.model.take());
+        reply.stop_reason = outcome.stop_reason;
+        reply.cost_usd = outcome.cost_usd;
+        reply.duration_ms = outcome.duration_ms;
+        reply.num_turns = outcome.num_turns;
+        if self.folded.usage.is_none() {
+            self.folded.usage = outcome.usage;
+        }
+        self.folded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::ToolCall;
+
+    fn run(events: Vec<Event>, taken: &[&str]) -> (Vec<String>, Folded) {
+        let mut fold = Fold::new(taken.iter().map(|id| (*id).to_owned()).collect());
+        let mut out = Vec::new();
+        for event in events {
+            fold.push(event, &mut out);
+        }
+        let folded = fold.finish(&mut out);
+        (
+            out.iter().map(|event| serde_json::to_string(event).unwrap()).collect(),
+            folded,
+        )
+    }
+
+    fn delta(text: &str) -> Event {
+        Event::TextDelta {
+            message_id: None,
+            text: text.into(),
+        }
+    }
+
+    fn message(content: &str) -> Event {
+        Event::Message {
+            id: Some("m1".into()),
+            content: content.into(),
+        }
+    }
+
+    #[test]
+    fn text_passes_verbatim() {
+        let (out, folded) = run(
+            vec![delta("Hel"), delta(" "), delta("lo \n"), message("Hel lo \n")],
+            &[],
+        );
+        assert_eq!(
+            out,
+            [
+                r#"{"type":"text_delta","text":"Hel"}"#,
+                r#"{"type":"text_delta","text":" lo"}"#,
+                r#"{"type":"text_delta","messageId":"m1","text":" \n"}"#,
+                r#"{"type":"message","id":"m1","content":"Hel lo \n"}"#,
+            ]
+        );
+        assert_eq!((folded.reply.content.as_str(), folded.events), ("Hel lo", 4));
+    }
+
+    #[test]
+    fn calls_in_text_become_calls_with_ids_of_their_own() {
+        let text = "Let me see.\n\n```json\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{\"z\":1,\"b\":2},\"id\":\"call_1\"}]}\n```";
+        let (out, folded) = run(vec![delta(text), message(text)], &["call_1"]);
+        assert_eq!(out[0], r#"{"type":"text_delta","text":"Let me see."}"#);
+        assert_eq!(folded.reply.content, "Let me see.");
+        assert_eq!(folded.reply.tool_calls.len(), 1);
+        assert_ne!(folded.reply.tool_calls[0].id, "call_1");
+        assert_eq!(folded.reply.tool_calls[0].args.get(), r#"{"z":1,"b":2}"#);
+        assert!(
+            out.last()
+                .unwrap()
+                .starts_with(r#"{"type":"tool_call","toolCall":{"id":""#)
+        );
+    }
+
+    #[test]
+    fn a_last_word_alone_becomes_the_message() {
+        let outcome = Outcome {
+            text: Some("Hi".into()),
+            cost_usd: Some(0.5),
+            ..Outcome::default()
+        };
+        let (out, folded) = run(vec![Event::Outcome(Box::new(outcome))], &[]);
+        assert_eq!(
+            out,
+            [
+                r#"{"type":"text_delta","text":"Hi"}"#,
+                r#"{"type":"message","content":"Hi"}"#
+            ]
+        );
+        assert_eq!(
+            (folded.reply.content.as_str(), folded.reply.cost_usd),
+            ("Hi", Some(0.5))
+        );
+    }
+
+    #[test]
+    fn calls_the_cli_answered_are_not_the_callers() {
+        let call = |id: &str| Event::ToolCall {
+            tool_call: ToolCall {
+                id: id.into(),
+                name: "Bash".into(),
+                args: crate::toolcall::empty_args(),
+            },
+        };
+        let result = Event::ToolResult {
+            tool_call_id: "t1".into(),
+            content: "ok".into(),
+            is_error: false,
+        };
+        let (_, folded) = run(vec![call("t1"), result, call("t2")], &[]);
+        assert_eq!(
+            folded
+                .reply
+                .tool_calls
+                .iter()
+                .map(|call| call.id.as_str())
+                .collect::<Vec<_>>(),
+            ["t2"]
+        );
+    }
+
+    #[test]
+    fn an_error_is_never_content() {
+        let outcome = Outcome {
+            text: Some("API Error: 529".into()),
+            is_error: true,
+            ..Outcome::default()
+        };
+        let (out, folded) = run(vec![Event::Outcome(Box::new(outcome))], &[]);
+        assert!(out.is_empty() && folded.reply.content.is_empty());
+    }
+}

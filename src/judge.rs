@@ -1,0 +1,176 @@
+//! Did it succeed? A run's facts in, a [`Reply`] or a [`ProviderError`] out. Nothing else in the crate decides this.
+//!
+//! Success of claude is: exit 0, an outcome with subtype "success", `is_error` false and at least one turn (CLI-FACTS 1.1).
+//! Output that is no JSON at all, with exit 0, is taken as text.
+
+use std::time::Duration;
+
+use crate::classify::{self, Evidence, classify};
+use crate::decode::Wire;
+use crate::error::{Code, Partial, ProviderError, clip};
+use crate::event::{Outcome, Reply};
+use crate::fold::Folded;
+
+/// Why the process is no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It exited by itself.
+    Exited,
+    /// The wall-clock limit passed.
+    TimedOut(Duration),
+    /// Nothing came for this long.
+    Idle(Duration),
+    /// It printed more than this many bytes.
+    TooMuch(usize),
+}
+
+/// All that is known of a run that has ended.
+#[derive(Debug)]
+pub struct Facts<'a> {
+    /// The provider's id.
+    pub provider: &'a str,
+    /// What it was to print.
+    pub wire: Wire,
+    /// Why it ended.
+    pub ending: Ending,
+    /// Its exit code.
+    pub exit_code: Option<i32>,
+    /// The signal it died of.
+    pub signal: Option<&'a str>,
+    /// Head and tail of standard error.
+    pub stderr: &'a str,
+    /// Standard output where it held no event at all.
+    pub plain: Option<&'a str>,
+    /// Lines that were no events.
+    pub diagnostics: &'a [String],
+    /// The last bytes of standard output.
+    pub stdout_tail: &'a str,
+    /// Now, ms since the epoch.
+    pub now_ms: u64,
+}
+
+/// The verdict.
+///
+/// # Errors
+/// Whatever made the run no success.
+pub fn judge(facts: &Facts, folded: Folded) -> Result<Reply, Box<ProviderError>> {
+    let error = match facts.ending {
+        Ending::TimedOut(limit) => timed_out(facts, limit),
+        Ending::Idle(limit) => idle(facts, limit),
+        Ending::TooMuch(limit) => too_much(facts, limit),
+        Ending::Exited => match failure(facts, &folded) {
+            None => {
+                let mut reply = folded.reply;
+                reply.diagnostics = facts.diagnostics.to_vec();
+                return Ok(reply);
+            }
+            Some(error) => error,
+        },
+    };
+    Err(Box::new(with_facts(error, facts, folded)))
+}
+
+/// Why a run that exited by itself is no success; `None` if it is one.
+fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
+    let well = facts.exit_code == Some(0) && facts.signal.is_none();
+    if !well || folded.failure.is_some() {
+        return Some(classified(facts, folded));
+    }
+    if let Some(plain) = facts.plain {
+        return plain.trim().is_empty().then(|| {
+            advised(
+                facts,
+                Code::EmptyResponse,
+                "the CLI ended with exit code 0 and printed nothing",
+            )
+        });
+    }
+    match &folded.outcome {
+        Some(outcome) if outcome.num_turns == Some(0) => Some(intercepted(facts, outcome)),
+        Some(outcome) if outcome.is_error || outcome.subtype.as_deref().is_some_and(|subtype| subtype != "success") => {
+            Some(classified(facts, folded))
+        }
+        Some(_) => None,
+        None if facts.wire == Wire::Text => None,
+        None => {
+            let reason = "the CLI's output ends before its result: it was cut short";
+            Some(advised(facts, Code::MalformedResponse, reason))
+        }
+    }
+}
+
+fn classified(facts: &Facts, folded: &Folded) -> ProviderError {
+    classify(&Evidence {
+        provider: facts.provider,
+        failure: folded.failure.as_ref(),
+        outcome: folded.outcome.as_ref(),
+        exit_code: facts.exit_code,
+        signal: facts.signal,
+        http_status: None,
+        // With exit code 0 standard output is an answer, and answers are no error channel.
+        stdout_text: facts.plain.filter(|_| facts.exit_code != Some(0)),
+        stderr_text: Some(facts.stderr),
+        resets_at: folded.limit_resets_at,
+        user_rules: &[],
+        local_offset_min: None,
+        now_ms: facts.now_ms,
+    })
+    .into_error(facts.provider)
+}
+
+/// claude answers a slash command itself, with exit code 0 and no turn taken (CLI-FACTS 1.2).
+fn intercepted(facts: &Facts, outcome: &Outcome) -> ProviderError {
+    let said = outcome.text.as_deref().unwrap_or_default().trim();
+    let said = if said.is_empty() {
+        String::new()
+    } else {
+        format!(" and answered: {}", clip(said, 120))
+    };
+    let reason = format!("the CLI took the prompt for a command of its own{said}; the model never saw it");
+    advised(facts, Code::PromptIntercepted, reason)
+}
+
+fn timed_out(facts: &Facts, limit: Duration) -> ProviderError {
+    let reason = format!(
+        "no answer within {} ms: the CLI and all it started were ended",
+        limit.as_millis()
+    );
+    limited(facts, Code::Timeout, limit, reason)
+}
+
+fn idle(facts: &Facts, limit: Duration) -> ProviderError {
+    let reason = format!(
+        "the CLI printed nothing for {} ms and was ended with all it started",
+        limit.as_millis()
+    );
+    limited(facts, Code::IdleTimeout, limit, reason)
+}
+
+fn too_much(facts: &Facts, limit: usize) -> ProviderError {
+    let reason = format!("the CLI printed more than {limit} bytes, the limit of the option `maxBuffer`, and was ended");
+    advised(facts, Code::OutputLimit, reason)
+}
+
+fn limited(facts: &Facts, code: Code, limit: Duration, reason: String) -> ProviderError {
+    let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    ProviderError::new(facts.provider, code, reason).with_hint(classify::time_limit_hint(code, limit_ms))
+}
+
+fn advised(facts: &Facts, code: Code, reason: impl Into<String>) -> ProviderError {
+    ProviderError::new(facts.provider, code, reason).with_hint(classify::hint(facts.provider, code))
+}
+
+fn with_facts(mut error: ProviderError, facts: &Facts, folded: Folded) -> ProviderError {
+    let some = |text: &str| (!text.trim().is_empty()).then(|| text.to_owned());
+    error.exit_code = facts.exit_code;
+    error.signal = facts.signal.map(str::to_owned);
+    error.stderr_tail = some(facts.stderr);
+    error.stdout_tail = some(facts.stdout_tail);
+    error.usage.clone_from(&folded.usage);
+    error.partial = Some(Partial {
+        text: folded.text,
+        events: folded.events,
+        usage: folded.usage,
+    });
+    error
+}

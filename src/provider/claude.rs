@@ -1,0 +1,142 @@
+//! claude (Claude Code), measured with 2.1.197 and 2.1.330.
+//!
+//! The default is the pure pipe of CLI-FACTS 1.4 that keeps every kind of login: no tools, hooks, CLAUDE.md, MCP servers,
+//! attachments, slash commands, transcripts or retries of the CLI's own.
+
+use super::options::{self, OptionSpec, OutputFormat};
+use super::{EnvValue, Flag, Guard, Provider, When, Word};
+use crate::decode::Wire;
+use Word::Lit;
+
+const fn flag(when: &'static [When], words: &'static [Word]) -> Flag {
+    Flag {
+        when,
+        words,
+        optional: false,
+    }
+}
+
+const fn optional(when: &'static [When], words: &'static [Word]) -> Flag {
+    Flag {
+        when,
+        words,
+        optional: true,
+    }
+}
+
+/// The claude CLI.
+pub static CLAUDE: Provider = Provider {
+    id: "claude",
+    command: "claude",
+    flags: &[
+        flag(&[], &[Lit("-p")]),
+        // Right behind `-p`: `--tools` and `--allowedTools` are variadic and would swallow it (CLI-FACTS).
+        flag(&[When::PromptArg], &[Word::Prompt]),
+        // The name exists in no released claude (CLI-FACTS 1.2): SPEC-01's form, dropped where it is refused.
+        optional(&[When::NoInput], &[Lit("--no-input")]),
+        flag(
+            &[When::Format(OutputFormat::Json)],
+            &[Lit("--output-format"), Lit("json")],
+        ),
+        // `--print` with stream-json requires `--verbose` (recording claude/success-stream-json-noverbose).
+        flag(
+            &[When::Format(OutputFormat::StreamJson)],
+            &[Lit("--output-format"), Lit("stream-json"), Lit("--verbose")],
+        ),
+        optional(&[When::Verbose], &[Lit("--verbose")]),
+        optional(
+            &[When::Partial, When::Format(OutputFormat::StreamJson)],
+            &[Lit("--include-partial-messages")],
+        ),
+        flag(&[When::Model], &[Lit("--model"), Word::Model]),
+        // Hooks, CLAUDE.md and plugins off, logins of every kind kept (CLI-FACTS 1.4, "Login survival").
+        optional(&[When::Isolated, When::ToolsOff], &[Lit("--safe-mode")]),
+        optional(
+            &[When::Isolated, When::ToolsOff],
+            &[Lit("--setting-sources"), Lit("user")],
+        ),
+        // Not optional: a run whose tools were not switched off is another run.
+        flag(&[When::Isolated, When::ToolsOff], &[Lit("--tools"), Lit("")]),
+        optional(&[When::Isolated, When::ToolsOff], &[Lit("--strict-mcp-config")]),
+        optional(&[When::Isolated], &[Lit("--no-session-persistence")]),
+        optional(&[When::Isolated], &[Lit("--disable-slash-commands")]),
+        flag(
+            &[When::Isolated, When::DefaultSystemPrompt],
+            &[Lit("--system-prompt"), Word::SystemPrompt],
+        ),
+        flag(
+            &[When::CustomSystemPrompt],
+            &[Lit("--system-prompt-file"), Word::SystemPromptFile],
+        ),
+        flag(
+            &[When::PermissionMode],
+            &[Lit("--permission-mode"), Word::PermissionMode],
+        ),
+    ],
+    env: &[
+        ("CLAUDE_CODE_MAX_RETRIES", EnvValue::MaxRetries),
+        // `@file` in a prompt would be read and sent, even with the tools off (CLI-FACTS 1.2).
+        ("CLAUDE_CODE_DISABLE_ATTACHMENTS", EnvValue::ToolsOff("1")),
+        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", EnvValue::Fixed("1")),
+        // A cut stream would silently cost a second request and double the text after partial messages (CLI-FACTS 1.3).
+        ("CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK", EnvValue::Fixed("1")),
+        ("CLAUDE_CODE_DISABLE_REFUSAL_RETRY", EnvValue::Fixed("1")),
+        ("DISABLE_TELEMETRY", EnvValue::Fixed("1")),
+        ("DISABLE_AUTOUPDATER", EnvValue::Fixed("1")),
+        ("DISABLE_ERROR_REPORTING", EnvValue::Fixed("1")),
+        // With it on, tools silently vanish from the request (CLI-FACTS 1.7).
+        ("ENABLE_TOOL_SEARCH", EnvValue::Fixed("false")),
+    ],
+    drop_env: &[
+        "CLAUDECODE",
+        "CLAUDE_CODE_ENTRYPOINT",
+        "NODE_OPTIONS",
+        "VSCODE_INSPECTOR_OPTIONS",
+    ],
+    key_env: &[
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "ANTHROPIC_FOUNDRY_API_KEY",
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "CLAUDE_CODE_USE_BEDROCK",
+        "CLAUDE_CODE_USE_FOUNDRY",
+        "CLAUDE_CODE_USE_VERTEX",
+    ],
+    wires: &[
+        (OutputFormat::StreamJson, Wire::ClaudeStream),
+        (OutputFormat::Json, Wire::ClaudeJson),
+        (OutputFormat::Text, Wire::Text),
+    ],
+    options: OPTIONS,
+    system_prompt: "You are the model behind an agent. Each request is a conversation: as <thread> XML with one <event> per \
+message, tool call and tool result in order, or as labelled text. Reply with the assistant's next message only: plain text, not \
+XML and no label. If the request lists available tools, follow its instructions to call them; you have no other tools.",
+    guard: Some(Guard {
+        first: '/',
+        prefix: "\n",
+    }),
+};
+
+const OPTIONS: &[OptionSpec] = &[
+    options::MODEL,
+    options::CLI_PATH,
+    options::TIMEOUT,
+    options::MAX_BUFFER,
+    options::INPUT_ENCODING,
+    options::PROMPT_STYLE,
+    options::OUTPUT_FORMAT,
+    options::NO_INPUT,
+    options::CWD,
+    options::ENV,
+    options::AUTH,
+    options::EXTRA_ARGS,
+    options::SYSTEM_PROMPT,
+    options::PERMISSION_MODE,
+    options::DISABLE_BUILT_IN_TOOLS,
+    options::VERBOSE,
+    options::INCLUDE_PARTIAL_MESSAGES,
+    options::IDLE_TIMEOUT,
+    options::KILL_GRACE,
+    options::MAX_CONCURRENCY,
+    options::MAX_RETRIES,
+];

@@ -1,0 +1,539 @@
+//! The options a user gives a provider: a table of names, types and limits, and the values read by it.
+//!
+//! In: the JSON text of the options object. Out: [`Options`], or one error that names the option, what was given and what
+//! is allowed. Nothing is started before this has passed.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::Provider;
+use crate::error::{Code, ProviderError, clip};
+
+/// How messages become a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputEncoding {
+    /// `<thread>` XML.
+    Xml,
+    /// Labelled text.
+    Text,
+}
+
+/// How the prompt reaches the CLI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptStyle {
+    /// Over standard input: any length, nothing in `ps`.
+    Stdin,
+    /// As an argument.
+    Arg,
+}
+
+/// What the CLI is asked to print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputFormat {
+    /// The answer alone.
+    Text,
+    /// One JSON value at the end.
+    Json,
+    /// A JSON line per event.
+    StreamJson,
+}
+
+/// Whose login pays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Auth {
+    /// As in the user's terminal.
+    Inherit,
+    /// API keys of the environment are dropped, so that the subscription's login is used.
+    Subscription,
+}
+
+/// An option's type and limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A string of at least one character; no NUL.
+    Text,
+    /// A word that goes to argv behind a flag: a string that does not begin with "-".
+    ArgText,
+    /// Any string, or null.
+    NullableText,
+    /// `true` or `false`.
+    Flag,
+    /// A whole number in a range, both ends included.
+    Whole(u64, u64),
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// An array of strings.
+    TextList,
+    /// An object whose values are strings, or undefined (null here) to remove a variable.
+    Env,
+}
+
+/// One option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OptionSpec {
+    /// Its name in TypeScript.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: Kind,
+}
+
+/// Milliseconds a timer can take: 2^31-1, as in Node.
+const MAX_MS: u64 = 2_147_483_647;
+
+const fn option(name: &'static str, kind: Kind) -> OptionSpec {
+    OptionSpec { name, kind }
+}
+
+/// `model`.
+pub const MODEL: OptionSpec = option("model", Kind::ArgText);
+/// `cliPath`.
+pub const CLI_PATH: OptionSpec = option("cliPath", Kind::Text);
+/// `timeout`, ms; 0 for none.
+pub const TIMEOUT: OptionSpec = option("timeout", Kind::Whole(0, MAX_MS));
+/// `maxBuffer`, bytes.
+pub const MAX_BUFFER: OptionSpec = option("maxBuffer", Kind::Whole(1, 1 << 40));
+/// `inputEncoding`.
+pub const INPUT_ENCODING: OptionSpec = option("inputEncoding", Kind::OneOf(&["xml", "text"]));
+/// `promptStyle`.
+pub const PROMPT_STYLE: OptionSpec = option("promptStyle", Kind::OneOf(&["stdin", "arg"]));
+/// `outputFormat`.
+pub const OUTPUT_FORMAT: OptionSpec = option("outputFormat", Kind::OneOf(&["stream-json", "json", "text"]));
+/// `noInput`.
+pub const NO_INPUT: OptionSpec = option("noInput", Kind::Flag);
+/// `cwd`.
+pub const CWD: OptionSpec = option("cwd", Kind::Text);
+/// `env`.
+pub const ENV: OptionSpec = option("env", Kind::Env);
+/// `auth`.
+pub const AUTH: OptionSpec = option("auth", Kind::OneOf(&["inherit", "subscription"]));
+/// `extraArgs`.
+pub const EXTRA_ARGS: OptionSpec = option("extraArgs", Kind::TextList);
+/// `systemPrompt`.
+pub const SYSTEM_PROMPT: OptionSpec = option("systemPrompt", Kind::NullableText);
+/// `permissionMode` (claude 2.1.330; `default` is listed there as `manual` and still accepted).
+pub const PERMISSION_MODE: OptionSpec = option(
+    "permissionMode",
+    Kind::OneOf(&[
+        "default",
+        "plan",
+        "acceptEdits",
+        "bypassPermissions",
+        "auto",
+        "dontAsk",
+        "manual",
+    ]),
+);
+/// `disableBuiltInTools`.
+pub const DISABLE_BUILT_IN_TOOLS: OptionSpec = option("disableBuiltInTools", Kind::Flag);
+/// `verbose`.
+pub const VERBOSE: OptionSpec = option("verbose", Kind::Flag);
+/// `includePartialMessages`.
+pub const INCLUDE_PARTIAL_MESSAGES: OptionSpec = option("includePartialMessages", Kind::Flag);
+/// `idleTimeout`, ms; 0 for none.
+pub const IDLE_TIMEOUT: OptionSpec = option("idleTimeout", Kind::Whole(0, MAX_MS));
+/// `killGrace`, ms.
+pub const KILL_GRACE: OptionSpec = option("killGrace", Kind::Whole(0, 600_000));
+/// `maxConcurrency`.
+pub const MAX_CONCURRENCY: OptionSpec = option("maxConcurrency", Kind::Whole(1, 1024));
+/// `maxRetries` of the CLI itself (claude clamps it at 15, CLI-FACTS 1.3).
+pub const MAX_RETRIES: OptionSpec = option("maxRetries", Kind::Whole(0, 15));
+
+/// The options of one provider object, defaults filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// `model`.
+    pub model: Option<String>,
+    /// `cliPath`; the provider's command if not given.
+    pub cli_path: Option<String>,
+    /// `timeout`: wall clock of one process. `None` for no limit.
+    pub timeout: Option<Duration>,
+    /// `idleTimeout`: silence of one process. `None` for no limit.
+    pub idle_timeout: Option<Duration>,
+    /// `killGrace`: between TERM and KILL.
+    pub kill_grace: Duration,
+    /// `maxBuffer`: bytes of standard output of one process.
+    pub max_buffer: usize,
+    /// `maxConcurrency`: processes of one binary at a time.
+    pub max_concurrency: usize,
+    /// `maxRetries` of the CLI itself.
+    pub max_retries: u64,
+    /// `inputEncoding`.
+    pub input_encoding: InputEncoding,
+    /// `promptStyle`.
+    pub prompt_style: PromptStyle,
+    /// `outputFormat`.
+    pub output_format: OutputFormat,
+    /// `noInput`.
+    pub no_input: bool,
+    /// `verbose`.
+    pub verbose: bool,
+    /// `includePartialMessages`; `None` lets the call decide (`stream` wants them).
+    pub partial_messages: Option<bool>,
+    /// `cwd`.
+    pub cwd: Option<String>,
+    /// `env`, in the order given; `None` removes.
+    pub env: Vec<(String, Option<String>)>,
+    /// `auth`.
+    pub auth: Auth,
+    /// `extraArgs`.
+    pub extra_args: Vec<String>,
+    /// `systemPrompt`: not given, null (the CLI's own), or a text.
+    pub system_prompt: SystemPrompt,
+    /// `permissionMode`.
+    pub permission_mode: Option<String>,
+    /// `disableBuiltInTools`.
+    pub built_in_tools: bool,
+}
+
+/// Which system prompt the model gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SystemPrompt {
+    /// The provider's constant one.
+    Default,
+    /// The CLI's own.
+    Cli,
+    /// The user's.
+    Custom(String),
+}
+
+impl Options {
+    /// Reads the options object `json` for `provider`.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+    pub fn parse(provider: &Provider, json: &str) -> Result<Options, ProviderError> {
+        let refuse = |reason: String| ProviderError::new(provider.id, Code::InvalidOption, reason);
+        let map = match serde_json::from_str::<Value>(json) {
+            Ok(Value::Object(map)) => map,
+            Ok(other) => {
+                return Err(refuse(format!(
+                    "options must be an object; given: {}",
+                    describe(&other)
+                )));
+            }
+            Err(error) => return Err(refuse(format!("options can't be read as JSON: {error}"))),
+        };
+        for (name, value) in &map {
+            let Some(spec) = provider.options.iter().find(|spec| spec.name == name) else {
+                return Err(refuse(unknown_option(provider, name)));
+            };
+            check(spec, value).map_err(|allowed| {
+                refuse(format!(
+                    "option \"{name}\" must be {allowed}; given: {}",
+                    describe(value)
+                ))
+            })?;
+        }
+        check_together(&map).map_err(refuse)?;
+        Ok(read(&map))
+    }
+
+    /// SPEC-01's own command form, which has no flags but its own.
+    pub fn spec_form(&self) -> bool {
+        self.no_input && self.prompt_style == PromptStyle::Arg && self.output_format == OutputFormat::Text
+    }
+}
+
+fn unknown_option(provider: &Provider, name: &str) -> String {
+    let names: Vec<&str> = provider.options.iter().map(|spec| spec.name).collect();
+    let folded = name.to_lowercase().replace(['-', '_'], "");
+    let near = names.iter().find(|known| {
+        let known = known.to_lowercase();
+        known == folded || known.starts_with(&folded) || folded.starts_with(&known)
+    });
+    match near {
+        Some(near) => format!("unknown option \"{}\": did you mean \"{near}\"?", clip(name, 60)),
+        None => format!("unknown option \"{}\"; allowed: {}", clip(name, 60), names.join(", ")),
+    }
+}
+
+/// `Err` says what is allowed.
+fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
+    let no_nul = |text: &str| !text.contains('\0');
+    let ok = match (spec.kind, value) {
+        (Kind::Text, Value::String(text)) => !text.is_empty() && no_nul(text),
+        (Kind::ArgText, Value::String(text)) => !text.trim().is_empty() && !text.starts_with('-') && no_nul(text),
+        (Kind::NullableText, Value::String(_) | Value::Null) | (Kind::Flag, Value::Bool(_)) => true,
+        (Kind::Whole(least, most), Value::Number(number)) => whole(number).is_some_and(|n| (least..=most).contains(&n)),
+        (Kind::OneOf(words), Value::String(text)) => words.contains(&text.as_str()),
+        (Kind::TextList, Value::Array(items)) => items.iter().all(|item| item.as_str().is_some_and(no_nul)),
+        (Kind::Env, Value::Object(pairs)) => pairs.iter().all(|(name, value)| {
+            let name_ok = !name.is_empty() && !name.contains(['=', '\0']);
+            name_ok && (value.is_null() || value.as_str().is_some_and(no_nul))
+        }),
+        _ => false,
+    };
+    if ok { Ok(()) } else { Err(allowed(spec.kind)) }
+}
+
+/// A whole number, also when JavaScript spelled it with a fraction or exponent (`1e3`).
+fn whole(number: &serde_json::Number) -> Option<u64> {
+    number.as_u64().or_else(|| {
+        let float = number.as_f64()?;
+        // 2^53: above it a JavaScript number is not exact.
+        (float >= 0.0 && float.fract() == 0.0 && float <= 9_007_199_254_740_992.0).then_some(float as u64)
+    })
+}
+
+fn allowed(kind: Kind) -> String {
+    match kind {
+        Kind::Text => "a string that is not empty".to_owned(),
+        Kind::ArgText => "a string that is not empty and does not begin with \"-\"".to_owned(),
+        Kind::NullableText => "a string, or null for the CLI's own".to_owned(),
+        Kind::Flag => "true or false".to_owned(),
+        Kind::Whole(least, most) => format!("a whole number from {least} to {most}"),
+        Kind::OneOf(words) => {
+            format!(
+                "one of {}",
+                words
+                    .iter()
+                    .map(|word| format!("\"{word}\""))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )
+        }
+        Kind::TextList => "an array of strings".to_owned(),
+        Kind::Env => "an object of strings (undefined removes a variable; no \"=\" in names)".to_owned(),
+    }
+}
+
+/// What was given, for an error message. Values of `env` may be secrets: only types are told inside objects.
+fn describe(value: &Value) -> String {
+    let kind_of = |value: &Value| match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    };
+    match value {
+        // The façade marks what JSON can't say (NaN, functions, BigInt) with its description.
+        Value::Object(map) => match map.get("$given").and_then(Value::as_str) {
+            Some(given) if map.len() == 1 => given.to_owned(),
+            _ => {
+                let fields = map
+                    .iter()
+                    .take(8)
+                    .map(|(name, value)| format!("{}: {}", clip(name, 40), kind_of(value)));
+                format!("an object {{ {} }}", fields.collect::<Vec<_>>().join(", "))
+            }
+        },
+        Value::Array(items) => {
+            format!(
+                "an array [{}]",
+                items.iter().take(8).map(kind_of).collect::<Vec<_>>().join(", ")
+            )
+        }
+        other => clip(&other.to_string(), 80),
+    }
+}
+
+/// Options that make no sense together: the reason names both.
+fn check_together(map: &Map<String, Value>) -> Result<(), String> {
+    let text = |name: &str| map.get(name).and_then(Value::as_str);
+    let yes = |name: &str| map.get(name) == Some(&Value::Bool(true));
+    let format = text("outputFormat").unwrap_or("stream-json");
+    if yes("includePartialMessages") && format != "stream-json" {
+        return Err(format!(
+            "options \"includePartialMessages\" and \"outputFormat\" contradict each other: pieces of a message exist only \
+             in \"stream-json\"; given: includePartialMessages: true, outputFormat: \"{format}\""
+        ));
+    }
+    if map.get("verbose") == Some(&Value::Bool(false)) && format == "stream-json" {
+        return Err(
+            "options \"verbose\" and \"outputFormat\" contradict each other: the CLI prints \"stream-json\" only \
+                    when verbose; given: verbose: false"
+                .to_owned(),
+        );
+    }
+    if text("auth") == Some("subscription") {
+        let key = map.get("env").and_then(Value::as_object).and_then(|env| {
+            ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]
+                .into_iter()
+                .find(|name| env.get(*name).is_some_and(|value| !value.is_null()))
+        });
+        if let Some(key) = key {
+            return Err(format!(
+                "options \"auth\" and \"env\" contradict each other: auth \"subscription\" is for runs without an API key, \
+                 and env sets {key}"
+            ));
+        }
+    }
+    let (idle, timeout) = (
+        map.get("idleTimeout").and_then(Value::as_u64),
+        map.get("timeout").and_then(Value::as_u64),
+    );
+    if let (Some(idle), Some(timeout)) = (idle, timeout)
+        && timeout > 0
+        && idle > timeout
+    {
+        return Err(format!(
+            "options \"idleTimeout\" and \"timeout\" contradict each other: silence of {idle} ms can't happen within \
+             {timeout} ms"
+        ));
+    }
+    Ok(())
+}
+
+/// The checked object as values, defaults filled in.
+fn read(map: &Map<String, Value>) -> Options {
+    let text = |name: &str| map.get(name).and_then(Value::as_str).map(str::to_owned);
+    let flag = |name: &str| map.get(name).and_then(Value::as_bool);
+    let number = |name: &str, default: u64| match map.get(name) {
+        Some(Value::Number(number)) => whole(number).unwrap_or(default),
+        _ => default,
+    };
+    let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
+    Options {
+        model: text("model"),
+        cli_path: text("cliPath"),
+        timeout: limit(number("timeout", 120_000)),
+        idle_timeout: limit(number("idleTimeout", 0)),
+        kill_grace: Duration::from_millis(number("killGrace", 2_000)),
+        max_buffer: usize::try_from(number("maxBuffer", 10 * 1024 * 1024)).unwrap_or(usize::MAX),
+        max_concurrency: usize::try_from(number("maxConcurrency", 4)).unwrap_or(usize::MAX),
+        max_retries: number("maxRetries", 0),
+        input_encoding: match text("inputEncoding").as_deref() {
+            Some("text") => InputEncoding::Text,
+            _ => InputEncoding::Xml,
+        },
+        prompt_style: match text("promptStyle").as_deref() {
+            Some("arg") => PromptStyle::Arg,
+            _ => PromptStyle::Stdin,
+        },
+        output_format: match text("outputFormat").as_deref() {
+            Some("text") => OutputFormat::Text,
+            Some("json") => OutputFormat::Json,
+            _ => OutputFormat::StreamJson,
+        },
+        no_input: flag("noInput").unwrap_or(false),
+        verbose: flag("verbose").unwrap_or(false),
+        partial_messages: flag("includePartialMessages"),
+        cwd: text("cwd"),
+        env: match map.get("env") {
+            Some(Value::Object(pairs)) => pairs
+                .iter()
+                .map(|(name, value)| (name.clone(), value.as_str().map(str::to_owned)))
+                .collect(),
+            _ => Vec::new(),
+        },
+        auth: match text("auth").as_deref() {
+            Some("subscription") => Auth::Subscription,
+            _ => Auth::Inherit,
+        },
+        extra_args: match map.get("extraArgs") {
+            Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            _ => Vec::new(),
+        },
+        system_prompt: match map.get("systemPrompt") {
+            Some(Value::String(text)) => SystemPrompt::Custom(text.clone()),
+            Some(_) => SystemPrompt::Cli,
+            None => SystemPrompt::Default,
+        },
+        permission_mode: text("permissionMode"),
+        built_in_tools: flag("disableBuiltInTools") == Some(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::claude::CLAUDE;
+
+    fn refusal(json: &str) -> String {
+        let error = Options::parse(&CLAUDE, json).unwrap_err();
+        assert_eq!(error.code, Code::InvalidOption);
+        error.message
+    }
+
+    #[test]
+    fn defaults_are_the_documents() {
+        let options = Options::parse(&CLAUDE, "{}").unwrap();
+        assert_eq!(options.timeout, Some(Duration::from_millis(120_000)));
+        assert_eq!(options.max_buffer, 10 * 1024 * 1024);
+        assert_eq!(options.input_encoding, InputEncoding::Xml);
+        assert_eq!(options.prompt_style, PromptStyle::Stdin);
+        assert_eq!(options.output_format, OutputFormat::StreamJson);
+        assert_eq!(options.system_prompt, SystemPrompt::Default);
+        assert!(!options.built_in_tools && !options.no_input && options.idle_timeout.is_none());
+    }
+
+    #[test]
+    fn an_option_is_named_with_what_was_given_and_what_is_allowed() {
+        for (json, expected) in [
+            (
+                r#"{"timeout":"5"}"#,
+                r#"option "timeout" must be a whole number from 0 to 2147483647; given: "5""#,
+            ),
+            (
+                r#"{"timeout":1.5}"#,
+                r#"option "timeout" must be a whole number from 0 to 2147483647; given: 1.5"#,
+            ),
+            (
+                r#"{"timeout":{"$given":"NaN"}}"#,
+                r#"option "timeout" must be a whole number from 0 to 2147483647; given: NaN"#,
+            ),
+            (
+                r#"{"inputEncoding":"yaml"}"#,
+                r#"option "inputEncoding" must be one of "xml", "text"; given: "yaml""#,
+            ),
+            (
+                r#"{"model":"--x"}"#,
+                r#"option "model" must be a string that is not empty and does not begin with "-"; given: "--x""#,
+            ),
+            (
+                r#"{"time_out":1}"#,
+                r#"unknown option "time_out": did you mean "timeout"?"#,
+            ),
+            (
+                r#"{"env":{"A":1}}"#,
+                "option \"env\" must be an object of strings (undefined removes a variable; no \"=\" in names); given: an \
+                 object { A: a number }",
+            ),
+            (r#"[]"#, "options must be an object; given: an array []"),
+        ] {
+            assert_eq!(refusal(json), expected);
+        }
+        assert!(
+            refusal(r#"{"temperature":1}"#).starts_with(r#"unknown option "temperature"; allowed: model, cliPath, "#)
+        );
+    }
+
+    #[test]
+    fn contradictions_name_both_options() {
+        for (json, first, second) in [
+            (
+                r#"{"includePartialMessages":true,"outputFormat":"json"}"#,
+                "includePartialMessages",
+                "outputFormat",
+            ),
+            (r#"{"verbose":false}"#, "verbose", "outputFormat"),
+            (
+                r#"{"auth":"subscription","env":{"ANTHROPIC_API_KEY":"k"}}"#,
+                "auth",
+                "env",
+            ),
+            (r#"{"idleTimeout":2000,"timeout":1000}"#, "idleTimeout", "timeout"),
+        ] {
+            let message = refusal(json);
+            assert!(
+                message.contains(&format!("{first:?}")) && message.contains(&format!("{second:?}")),
+                "{message}"
+            );
+            assert!(!message.contains("\"k\""), "a secret leaked: {message}");
+        }
+        assert!(Options::parse(&CLAUDE, r#"{"auth":"subscription","env":{"ANTHROPIC_API_KEY":null}}"#).is_ok());
+    }
+
+    #[test]
+    fn env_null_removes_and_order_is_kept() {
+        let options = Options::parse(&CLAUDE, r#"{"env":{"B":"1","A":null},"timeout":0,"systemPrompt":null}"#).unwrap();
+        assert_eq!(
+            options.env,
+            [("B".to_owned(), Some("1".to_owned())), ("A".to_owned(), None)]
+        );
+        assert_eq!((options.timeout, options.system_prompt), (None, SystemPrompt::Cli));
+    }
+}

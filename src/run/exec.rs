@@ -1,0 +1,105 @@
+//! SPEC-01's `execFileAsync`: one program, without a shell, supervised like every other process.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::classify::{self, Evidence};
+use crate::error::{Code, ProviderError};
+use crate::process::{self, End, EnvPlan, Limits, Output, Spec, StartError};
+
+/// The third argument of `execFileAsync`. Ill-typed and unknown fields are refused by the façade.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExecOptions {
+    /// ms, 0 or nothing for no limit.
+    pub timeout: Option<u64>,
+    /// Bytes of standard output. Default 1 MiB, as Node's `execFile`.
+    pub max_buffer: Option<usize>,
+    /// The working folder.
+    pub cwd: Option<String>,
+    /// Changes to the inherited environment; null removes.
+    pub env: Vec<(String, Option<String>)>,
+}
+
+/// Runs `file` with `args`, standard input closed, and gives its standard output.
+///
+/// # Errors
+/// The program can't be started, exits with anything but 0, takes too long or prints too much.
+pub async fn execute_file(
+    file: &str,
+    args: Vec<String>,
+    options: ExecOptions,
+    owner: u64,
+) -> Result<String, Box<ProviderError>> {
+    let name = Path::new(file)
+        .file_name()
+        .map_or_else(|| file.to_owned(), |name| name.to_string_lossy().into_owned());
+    let limits = Limits {
+        timeout: options.timeout.filter(|ms| *ms > 0).map(Duration::from_millis),
+        max_stdout: options.max_buffer.unwrap_or(1024 * 1024),
+        ..Limits::default()
+    };
+    let spec = Spec {
+        args: args.into_iter().map(Into::into).collect(),
+        env: EnvPlan {
+            user: options
+                .env
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.map(Into::into)))
+                .collect(),
+            ..EnvPlan::default()
+        },
+        cwd: options.cwd.map(Into::into),
+        limits,
+        owner,
+        ..Spec::new(file)
+    };
+    match process::output(spec, CancellationToken::new()).await {
+        Ok(output) if output.exit.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Ok(output) => Err(Box::new(failed(&name, limits, &output))),
+        Err(error) => Err(Box::new(not_started(&name, &error))),
+    }
+}
+
+fn not_started(name: &str, error: &StartError) -> ProviderError {
+    ProviderError::new(name, error.code(), format!("{name} can't be started: {error}"))
+}
+
+fn failed(name: &str, limits: Limits, output: &Output) -> ProviderError {
+    let exit = &output.exit;
+    let mut error = match exit.end {
+        End::Timeout => {
+            let ms = limits.timeout.unwrap_or_default().as_millis();
+            ProviderError::new(
+                name,
+                Code::Timeout,
+                format!("{name} took longer than {ms} ms and was ended"),
+            )
+        }
+        End::OutputLimit => {
+            let reason = format!(
+                "{name} printed more than {} bytes, the limit of `maxBuffer`",
+                limits.max_stdout
+            );
+            ProviderError::new(name, Code::OutputLimit, reason)
+        }
+        _ => classify::classify(&Evidence {
+            provider: name,
+            exit_code: exit.code,
+            signal: exit.signal.as_deref(),
+            stderr_text: Some(&exit.stderr),
+            now_ms: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
+            ..Evidence::default()
+        })
+        .into_error(name),
+    };
+    error.exit_code = exit.code;
+    error.signal.clone_from(&exit.signal);
+    error.stderr_tail = (!exit.stderr.is_empty()).then(|| exit.stderr.clone());
+    error
+}

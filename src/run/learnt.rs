@@ -1,0 +1,42 @@
+//! Flags that an installed CLI has refused, remembered for that binary as long as the process lives.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+/// A binary: where it is and when it was last changed, so that an update is asked anew.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Binary {
+    file: PathBuf,
+    changed: Option<SystemTime>,
+}
+
+impl Binary {
+    /// The binary at `file`.
+    pub fn at(file: PathBuf) -> Binary {
+        let changed = std::fs::metadata(&file).and_then(|metadata| metadata.modified()).ok();
+        Binary { file, changed }
+    }
+
+    /// Where it is.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+}
+
+static REFUSED: LazyLock<Mutex<HashMap<Binary, BTreeSet<String>>>> = LazyLock::new(Mutex::default);
+
+fn refused() -> MutexGuard<'static, HashMap<Binary, BTreeSet<String>>> {
+    REFUSED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The flags `binary` has refused so far.
+pub fn refused_by(binary: &Binary) -> BTreeSet<String> {
+    refused().get(binary).cloned().unwrap_or_default()
+}
+
+/// `binary` has refused `flag`.
+pub fn remember(binary: &Binary, flag: &str) {
+    refused().entry(binary.clone()).or_default().insert(flag.to_owned());
+}

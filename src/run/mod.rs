@@ -1,0 +1,221 @@
+//! The orchestrator: render, queue, spawn, decode, fold, judge, try again.
+//!
+//! In: an [`Engine`] (one provider object) and the JSON of one call. Out: a [`Run`]: batches of events while it goes, and
+//! how it [`Ended`]. Everything here happens on the runtime's threads.
+
+mod attempt;
+pub mod exec;
+mod learnt;
+mod request;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::{Mutex as AsyncMutex, mpsc};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use attempt::{Attempt, Sink, Tried};
+use request::Request;
+
+use crate::classify;
+use crate::error::{Code, ProviderError};
+use crate::event::{Event, Reply};
+use crate::process::{Vars, limit};
+use crate::provider::options::Options;
+use crate::provider::{self, Provider};
+
+/// Events that may wait for a slow consumer; then the process's output waits in its pipe.
+const EVENTS_WAITING: usize = 256;
+
+/// One provider object: its options, and the runs it has.
+#[derive(Debug)]
+pub struct Engine {
+    provider: &'static Provider,
+    options: Options,
+    owner: u64,
+    closing: CancellationToken,
+    runs: TaskTracker,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// With a reply.
+    Replied(Box<Reply>),
+    /// With an error.
+    Failed(Box<ProviderError>),
+    /// Because it was told to.
+    Cancelled,
+}
+
+/// A run that goes on, or has ended.
+#[derive(Debug)]
+pub struct Run {
+    cancel: CancellationToken,
+    events: AsyncMutex<Option<mpsc::Receiver<Event>>>,
+    task: AsyncMutex<Option<JoinHandle<Ended>>>,
+}
+
+impl Engine {
+    /// The engine of provider `kind` with the options of `options_json`; its processes belong to `owner`.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+    pub fn new(kind: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
+        let provider = provider::find(kind)
+            .ok_or_else(|| ProviderError::new(kind, Code::InvalidOption, format!("there is no provider \"{kind}\"")))?;
+        let options = Options::parse(provider, options_json)?;
+        // Who asks for more at a time than all providers together may have by default, is given it.
+        limit::global().raise_limit(options.max_concurrency);
+        Ok(Engine {
+            provider,
+            options,
+            owner,
+            closing: CancellationToken::new(),
+            runs: TaskTracker::new(),
+        })
+    }
+
+    /// Begins a run. Must be called inside the runtime; returns at once.
+    ///
+    /// The environment is read here, on the caller's thread: that of JavaScript, which alone may change it.
+    pub fn start(engine: &Arc<Engine>, messages: String, tools: String, call: String) -> Run {
+        let base_env: Arc<Vars> = Arc::new(std::env::vars_os().collect());
+        let cancel = engine.closing.child_token();
+        let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
+        let (task_engine, task_cancel) = (Arc::clone(engine), cancel.clone());
+        let task = engine.runs.spawn(async move {
+            if task_engine.closing.is_cancelled() {
+                return Ended::Failed(Box::new(closed(&task_engine)));
+            }
+            let request = match Request::read(&task_engine, &messages, &tools, &call) {
+                Ok(request) => request,
+                Err(error) => return Ended::Failed(error),
+            };
+            drop((messages, tools, call));
+            let sink = Sink(request.call.events.then_some(sender));
+            drive(&task_engine, &request, &base_env, &task_cancel, &sink).await
+        });
+        Run {
+            cancel,
+            events: AsyncMutex::new(Some(receiver)),
+            task: AsyncMutex::new(Some(task)),
+        }
+    }
+
+    /// Ends all runs and waits until their processes are no more. Later calls fail with `CLOSED`.
+    pub async fn close(&self) {
+        self.closing.cancel();
+        self.runs.close();
+        self.runs.wait().await;
+    }
+
+    fn refuse(&self, code: Code, reason: impl Into<String>) -> Box<ProviderError> {
+        let id = self.provider.id;
+        Box::new(ProviderError::new(id, code, reason).with_hint(classify::hint(id, code)))
+    }
+}
+
+fn closed(engine: &Engine) -> ProviderError {
+    *engine.refuse(Code::Closed, "the provider was closed")
+}
+
+impl Run {
+    /// The next batch of events as a JSON array; `None` when no more will come. Waits for the consumer bound the memory a
+    /// run takes, so nothing is dropped.
+    pub async fn next(&self) -> Option<String> {
+        let mut events = self.events.lock().await;
+        let mut batch = Vec::new();
+        if events.as_mut()?.recv_many(&mut batch, EVENTS_WAITING).await == 0 {
+            *events = None;
+            return None;
+        }
+        Some(serde_json::to_string(&batch).unwrap_or_else(|error| {
+            let warning = serde_json::json!([{"type": "warning", "code": "INTERNAL", "message": error.to_string()}]);
+            warning.to_string()
+        }))
+    }
+
+    /// Waits for the end. Events nobody has asked for by then are let go.
+    pub async fn result(&self) -> Ended {
+        if let Ok(mut events) = self.events.try_lock() {
+            *events = None;
+        }
+        let Some(task) = self.task.lock().await.take() else {
+            return Ended::Failed(Box::new(ProviderError::new(
+                "",
+                Code::Internal,
+                "the run's result was taken before",
+            )));
+        };
+        match task.await {
+            Ok(ended) => ended,
+            Err(panic) => Ended::Failed(Box::new(
+                ProviderError::new(
+                    "",
+                    Code::Internal,
+                    format!("a bug in this package stopped the run: {panic}"),
+                )
+                .with_hint("Please report it with what you did."),
+            )),
+        }
+    }
+
+    /// Ends the run's processes; [`Run::result`] then gives [`Ended::Cancelled`].
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+/// Runs the call to its end, and again where that makes sense.
+async fn drive(
+    engine: &Engine,
+    request: &Request,
+    base_env: &Arc<Vars>,
+    cancel: &CancellationToken,
+    sink: &Sink,
+) -> Ended {
+    let run_id = next_run_id();
+    loop {
+        let attempt = Attempt {
+            engine,
+            request,
+            base_env,
+            cancel,
+            sink,
+            run_id: &run_id,
+            number: 1,
+        };
+        match attempt.run().await {
+            Tried::Replied(reply) => return Ended::Replied(reply),
+            Tried::Cancelled if engine.closing.is_cancelled() => return Ended::Failed(Box::new(closed(engine))),
+            Tried::Cancelled => return Ended::Cancelled,
+            Tried::Failed(mut error) => {
+                error.run_id = Some(run_id);
+                return Ended::Failed(error);
+            }
+            Tried::FlagRefused(flag) => {
+                let message = format!("the installed CLI does not know {flag}: asked again without it");
+                sink.send(&mut vec![Event::Warning {
+                    code: "FLAG_DROPPED".to_owned(),
+                    message,
+                }])
+                .await;
+            }
+        }
+    }
+}
+
+/// Unique within this process.
+fn next_run_id() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    format!("run-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}

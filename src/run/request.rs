@@ -1,0 +1,58 @@
+//! One call as JavaScript sends it, read, checked and rendered.
+
+use std::collections::HashSet;
+
+use serde::Deserialize;
+
+use super::Engine;
+use crate::error::{Code, ProviderError};
+use crate::message::{Message, Role, ToolSpec};
+use crate::prompt::{self, Encoding};
+use crate::provider::options::InputEncoding;
+
+/// What a call says beside its messages and tools.
+#[derive(Debug, Deserialize)]
+pub(super) struct Call {
+    /// Somebody reads the events.
+    pub events: bool,
+    /// Pieces of messages are wanted.
+    pub partial: bool,
+    /// ms, instead of the provider's.
+    pub timeout: Option<u64>,
+}
+
+/// One call, read and rendered.
+pub(super) struct Request {
+    pub prompt: String,
+    /// The thread's call ids, which no new call may repeat.
+    pub call_ids: HashSet<String>,
+    pub call: Call,
+}
+
+impl Request {
+    pub fn read(engine: &Engine, messages: &str, tools: &str, call: &str) -> Result<Request, Box<ProviderError>> {
+        let unreadable = |what: &str, error: serde_json::Error| format!("{what} can't be read: {error}");
+        let messages: Vec<Message> = serde_json::from_str(messages)
+            .map_err(|error| engine.refuse(Code::InvalidMessages, unreadable("messages", error)))?;
+        let tools: Vec<ToolSpec> = serde_json::from_str(tools)
+            .map_err(|error| engine.refuse(Code::InvalidTool, unreadable("tools", error)))?;
+        let call: Call = serde_json::from_str(call)
+            .map_err(|error| engine.refuse(Code::InvalidOption, unreadable("the call's options", error)))?;
+        let says_something = |message: &Message| {
+            !message.content.as_text().trim().is_empty() || !message.tool_calls.is_empty() || message.role == Role::Tool
+        };
+        if !messages.iter().any(says_something) {
+            return Err(engine.refuse(Code::EmptyPrompt, "there is nothing to send: no message has any text"));
+        }
+        let encoding = match engine.options.input_encoding {
+            InputEncoding::Xml => Encoding::Xml,
+            InputEncoding::Text => Encoding::Text,
+        };
+        let calls = messages.iter().flat_map(|message| &message.tool_calls);
+        Ok(Request {
+            prompt: prompt::render(&messages, &tools, encoding),
+            call_ids: calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect(),
+            call,
+        })
+    }
+}
