@@ -12,5 +12,6 @@ pub mod error;
 pub mod event;
 pub mod message;
 
-// Pure layers.
+// Pure layers over it.
 pub mod classify;
+pub mod decode;

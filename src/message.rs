@@ -221,7 +221,7 @@ pub fn lossy_string<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String
 }
 
 /// WTF-8 (UTF-8 that may hold surrogates, three bytes each) to a string with U+FFFD for each of them.
-fn wtf8_to_string(bytes: Vec<u8>) -> String {
+pub(crate) fn wtf8_to_string(bytes: Vec<u8>) -> String {
     match String::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => {

@@ -1,0 +1,120 @@
+//! The end of a turn: claude's `result` line to `Usage`, `Failure` and `Outcome`.
+
+use serde_json::value::RawValue;
+
+use super::wire::{Explained, ModelFigures, ResultLine};
+use super::{Claude, Turn};
+use crate::decode::ansi::strip_ansi;
+use crate::decode::json::{Fields, Members, Text, is_object};
+use crate::decode::notes::Out;
+use crate::decode::usage::read_usage;
+use crate::event::{Event, Failure, Outcome};
+
+impl Claude {
+    pub(super) fn result(&mut self, json: &str, fields: &mut Fields, out: &mut Out) {
+        let Some(line) = fields.read_line::<ResultLine>(json) else {
+            return;
+        };
+        let spoke = self.speech.end_turn(out);
+        let turn = std::mem::take(&mut self.turn);
+        let text = fields
+            .string("result", line.result)
+            .map(|text| strip_ansi(&text).into_owned());
+        let usage = read_usage(fields, line.usage);
+        let outcome = Outcome {
+            subtype: fields.string("subtype", line.subtype),
+            is_error: fields.read::<bool>("is_error", line.is_error).unwrap_or_default(),
+            stop_reason: fields.string("stop_reason", line.stop_reason),
+            num_turns: fields.small("num_turns", line.num_turns),
+            usage: usage.clone(),
+            cost_usd: fields.read::<f64>("total_cost_usd", line.total_cost_usd),
+            duration_ms: fields.count("duration_ms", line.duration_ms),
+            session_id: fields.string("session_id", line.session_id),
+            model: turn.model.clone().or_else(|| busiest_model(fields, line.model_usage)),
+            text,
+        };
+        let failed = outcome.is_error || outcome.subtype.as_deref().is_some_and(|subtype| subtype != "success");
+        let failure = (failed || turn.disguised).then(|| failure(&turn, &outcome, &line, fields));
+        if failure.is_none() {
+            if let Some(overcome) = &turn.failure {
+                out.warning(
+                    overcome.kind.as_deref().unwrap_or_default().to_uppercase(),
+                    &overcome.message,
+                );
+            }
+            // In `json` the result is all there is; in a stream it repeats what was said, except what the CLI says itself.
+            let answer = outcome.text.as_deref().unwrap_or_default();
+            if !answer.is_empty() && (!spoke || turn.synthetic.as_deref() == Some(answer)) {
+                self.speech.message(None, answer, out);
+                self.speech.end_turn(out);
+            }
+        }
+        if let Some(usage) = usage {
+            out.event(Event::Usage {
+                usage,
+                raw_stop_reason: outcome.stop_reason.clone(),
+            });
+        }
+        if let Some(failure) = failure {
+            out.event(Event::Failure(failure));
+        }
+        out.event(Event::Outcome(Box::new(outcome)));
+    }
+}
+
+/// The one failure of a turn: what `assistant` said, and what `result` adds.
+fn failure(turn: &Turn, outcome: &Outcome, line: &ResultLine, fields: &mut Fields) -> Failure {
+    let said = turn.failure.clone().unwrap_or_default();
+    let listed: Vec<Text> = fields.read("errors", line.errors).unwrap_or_default();
+    let listed: Vec<&str> = listed.iter().map(|Text(error)| error.as_ref()).collect();
+    let explained = match line.error {
+        Some(error) if is_object(error) => fields
+            .read::<Explained>("error", Some(error))
+            .and_then(|error| fields.string("error.message", error.message)),
+        error => fields.string("error", error),
+    };
+    let message = [
+        turn.disguised.then(|| said.message.clone()),
+        outcome.text.clone(),
+        Some(listed.join("\n")),
+        explained,
+        Some(said.message.clone()),
+        fields.string("terminal_reason", line.terminal_reason),
+        outcome.subtype.clone(),
+    ];
+    let error_subtype = outcome.subtype.clone().filter(|subtype| subtype != "success");
+    Failure {
+        kind: fields
+            .string("api_error", line.api_error)
+            .or(said.kind)
+            .or_else(|| fields.string("api_error_type", line.api_error_type))
+            .or(error_subtype),
+        message: message
+            .into_iter()
+            .flatten()
+            .find(|text| !text.trim().is_empty())
+            .unwrap_or_default(),
+        http_status: fields
+            .small("api_error_status", line.api_error_status)
+            .or(said.http_status),
+        terminal_reason: fields.string("terminal_reason", line.terminal_reason),
+        resets_at: turn.resets_at,
+    }
+}
+
+/// The model in `modelUsage` that wrote most: the others did side jobs. 2.1.197 adds the context's size to the name
+/// (`claude-opus-4-8[1m]`), which the API's name has not.
+fn busiest_model(fields: &mut Fields, raw: Option<&RawValue>) -> Option<String> {
+    let Members(models) = fields.read("modelUsage", raw)?;
+    let mut busiest = None;
+    for (name, figures) in models {
+        let figures: Option<ModelFigures> = fields.read("modelUsage", Some(figures));
+        let written = figures
+            .and_then(|figures| fields.count("outputTokens", figures.output_tokens))
+            .unwrap_or_default();
+        if busiest.as_ref().is_none_or(|(most, _)| written > *most) {
+            busiest = Some((written, name));
+        }
+    }
+    busiest.map(|(_, name)| name.split_once('[').map_or(name.as_ref(), |(name, _)| name).to_owned())
+}

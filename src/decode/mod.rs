@@ -1,0 +1,282 @@
+//! What a CLI prints, as events.
+//!
+//! In: bytes of standard output, in any pieces. Out: [`Event`]s, the same for every way of cutting the bytes. Between
+//! them: [`lines`] (bytes to lines), one file per wire format (a line to events, with little state), [`ansi`] (control
+//! sequences go, after JSON decoding). Nothing here fails: what can't be read is a diagnostic, and output that is no
+//! JSON at all stays available as [`Decoder::plain_text`].
+
+pub mod ansi;
+mod claude;
+mod json;
+pub mod lines;
+mod notes;
+mod speech;
+mod usage;
+
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use self::ansi::strip_ansi;
+use self::claude::Claude;
+use self::lines::{Line, Lines};
+pub use self::notes::ParseError;
+use self::notes::{Notes, Out};
+use crate::event::Event;
+
+/// How a CLI writes its output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Wire {
+    /// JSON lines of `claude --output-format stream-json` (2.1.197, 2.1.330) and of qwen's (0.15.10).
+    ClaudeStream,
+    /// `claude --output-format json`: one `result` object, or with `--verbose`, as with qwen, an array of all events.
+    ClaudeJson,
+    /// All of standard output is the answer.
+    Text,
+}
+
+/// How a wire format's JSON lies in the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    /// One event per line.
+    Lines,
+    /// Objects or arrays that may span lines, read when the output is over.
+    Documents,
+    /// No JSON.
+    Text,
+}
+
+/// What a format makes of one piece of output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// A line of the protocol.
+    Event,
+    /// A JSON object that is no line of the protocol.
+    Foreign,
+    /// Not a JSON object.
+    NotJson,
+}
+
+/// A wire format: small state, and a pure function from one JSON object to events.
+trait Format: std::fmt::Debug + Send {
+    /// Reads the text of one JSON object (or what begins like one).
+    fn object(&mut self, json: &str, out: &mut Out) -> Verdict;
+    /// The output is over.
+    fn finish(&mut self, out: &mut Out);
+}
+
+/// Decodes one process's output. Feed it with [`push`](Decoder::push), end it with [`finish`](Decoder::finish).
+///
+/// A process that takes several turns (a live session) gives one [`Event::Outcome`] per turn, and at most one
+/// [`Event::Failure`] before it.
+#[derive(Debug)]
+pub struct Decoder {
+    framing: Framing,
+    lines: Lines,
+    reader: Reader,
+    /// What was pushed: all of it, or until the first line of the protocol.
+    raw: Vec<u8>,
+}
+
+/// The part of a [`Decoder`] that lines go into.
+#[derive(Debug)]
+struct Reader {
+    format: Option<Box<dyn Format>>,
+    notes: Notes,
+    saw_json: bool,
+    cut_short: bool,
+}
+
+impl Decoder {
+    /// A decoder that drops lines longer than [`lines::MAX_LINE`].
+    pub fn new(wire: Wire) -> Self {
+        Decoder::with_line_limit(wire, lines::MAX_LINE)
+    }
+
+    /// A decoder that drops lines longer than `limit` bytes, with a diagnostic.
+    pub fn with_line_limit(wire: Wire, limit: usize) -> Self {
+        let (framing, format): (_, Option<Box<dyn Format>>) = match wire {
+            Wire::ClaudeStream => (Framing::Lines, Some(Box::new(Claude::default()))),
+            Wire::ClaudeJson => (Framing::Documents, Some(Box::new(Claude::default()))),
+            Wire::Text => (Framing::Text, None),
+        };
+        Decoder {
+            framing,
+            lines: Lines::with_limit(limit),
+            reader: Reader {
+                format,
+                notes: Notes::default(),
+                saw_json: false,
+                cut_short: false,
+            },
+            raw: Vec::new(),
+        }
+    }
+
+    /// Takes the next bytes of output; appends what they mean to `events`.
+    pub fn push(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+        if self.framing == Framing::Lines {
+            let reader = &mut self.reader;
+            self.lines.push(bytes, |line| reader.line(line, events));
+            if self.reader.saw_json {
+                self.raw = Vec::new();
+                return;
+            }
+        }
+        self.raw.extend_from_slice(bytes);
+    }
+
+    /// The output is over: reads what is left, completes what is open.
+    pub fn finish(&mut self, events: &mut Vec<Event>) {
+        let raw = std::mem::take(&mut self.raw);
+        let text = text_of(&raw);
+        match self.framing {
+            Framing::Lines => {
+                let reader = &mut self.reader;
+                self.lines.finish(|line| reader.line(line, events));
+            }
+            Framing::Documents => {
+                self.reader.documents(&text, events);
+                // JSON holds no raw ESC: whatever does is coloured output around it.
+                if !self.reader.saw_json && text.contains('\x1B') {
+                    self.reader.documents(&strip_ansi(&text), events);
+                }
+            }
+            Framing::Text => {
+                let content = strip_ansi(&text).into_owned();
+                if !content.is_empty() {
+                    events.push(Event::TextDelta {
+                        message_id: None,
+                        text: content.clone(),
+                    });
+                    events.push(Event::Message { id: None, content });
+                }
+            }
+        }
+        self.reader.finish(events);
+        if !self.reader.saw_json {
+            self.raw = raw;
+        }
+    }
+
+    /// What was odd about the output, for people: lines that are no events, fields of the wrong type, a line that is cut
+    /// short or too long. At most 51 entries, the last of which
+    /// counts the rest; each shows at most 300 characters of its line.
+    pub fn diagnostics(&self) -> &[String] {
+        self.reader.notes.texts()
+    }
+
+    /// The diagnostics that belong to a line, with its number.
+    pub fn parse_errors(&self) -> &[ParseError] {
+        self.reader.notes.parse_errors()
+    }
+
+    /// Whether anything of the wire format was seen. Always `false` for [`Wire::Text`].
+    pub fn saw_json(&self) -> bool {
+        self.reader.saw_json
+    }
+
+    /// Whether the output ended in the middle of a JSON line: the process died, or its output was lost.
+    pub fn cut_short(&self) -> bool {
+        self.reader.cut_short
+    }
+
+    /// Everything that was printed, when a JSON format was expected and nothing of it was seen: line ends as they were,
+    /// control sequences gone. A CLI that prints its answer as text is understood by this.
+    pub fn plain_text(&self) -> Option<String> {
+        if self.framing == Framing::Text || self.reader.saw_json || self.raw.trim_ascii().is_empty() {
+            return None;
+        }
+        Some(strip_ansi(&text_of(&self.raw)).into_owned())
+    }
+}
+
+/// Output as text: invalid UTF-8 is U+FFFD, a byte order mark is dropped.
+fn text_of(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes))
+}
+
+impl Reader {
+    fn line(&mut self, line: Line<'_>, events: &mut Vec<Event>) {
+        match line {
+            Line::TooLong { number, bytes } => {
+                let what = format!("{bytes} bytes are more than a line may have; dropped");
+                self.notes.add(Some(number), &what, "");
+            }
+            Line::Text {
+                number,
+                text,
+                terminated,
+            } => {
+                let text = text.trim_ascii();
+                match self.value(number, text, events) {
+                    Verdict::Event => {}
+                    Verdict::Foreign => self.notes.add(Some(number), "no event", text),
+                    Verdict::NotJson if !terminated && text.starts_with(['{', '[']) => {
+                        self.cut_short = true;
+                        self.notes.add(Some(number), "cut short", text);
+                    }
+                    Verdict::NotJson => self.notes.add(Some(number), "not JSON", text),
+                }
+            }
+        }
+    }
+
+    fn documents(&mut self, text: &str, events: &mut Vec<Event>) {
+        json::documents(text, |number, found| match found {
+            Ok(value) => {
+                if self.value(number, value.get(), events) != Verdict::Event {
+                    self.notes.add(Some(number), "no event", value.get());
+                }
+            }
+            Err(line) => {
+                self.cut_short |= line.starts_with(['{', '[']) && !text.ends_with('\n');
+                self.notes.add(Some(number), "not JSON", line);
+            }
+        });
+    }
+
+    /// One JSON value: an object, or an array of them.
+    fn value(&mut self, number: u64, text: &str, events: &mut Vec<Event>) -> Verdict {
+        let verdict = match text.as_bytes().first() {
+            Some(b'{') => self.object(number, text, events),
+            Some(b'[') => match serde_json::from_str::<Vec<&RawValue>>(text) {
+                Err(_) => Verdict::NotJson,
+                Ok(items) => items.iter().fold(Verdict::Foreign, |verdict, item| {
+                    match json::is_object(item) && self.object(number, item.get(), events) == Verdict::Event {
+                        true => Verdict::Event,
+                        false => verdict,
+                    }
+                }),
+            },
+            _ => Verdict::NotJson,
+        };
+        if verdict == Verdict::NotJson
+            && let plain = strip_ansi(text)
+            && plain.len() < text.len()
+        {
+            return self.value(number, plain.trim_ascii(), events);
+        }
+        verdict
+    }
+
+    fn object(&mut self, number: u64, json: &str, events: &mut Vec<Event>) -> Verdict {
+        let Some(format) = &mut self.format else {
+            return Verdict::Foreign;
+        };
+        let verdict = format.object(json, &mut Out::new(events, &mut self.notes, Some(number)));
+        self.saw_json |= verdict == Verdict::Event;
+        verdict
+    }
+
+    fn finish(&mut self, events: &mut Vec<Event>) {
+        if let Some(format) = &mut self.format {
+            format.finish(&mut Out::new(events, &mut self.notes, None));
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! The message that is being received: every character of it exactly once.
+//!
+//! In: what the decoders read of a message, as pieces (deltas), as whole blocks (snapshots), or as both. Out: a
+//! [`Event::TextDelta`] for every character as soon as it is known, then one [`Event::Message`] when the message is
+//! complete, then its [`Event::ToolCall`]s. The deltas of a message, joined, are its content.
+//!
+//! claude sends one `assistant` line per content block, all with the message's id, and with partial messages each of
+//! them comes after its deltas and before `content_block_stop` (2.1.197, 2.1.330); qwen sends one line with all blocks
+//! after the last `content_block_stop` (0.15.10). A snapshot of a block that was streamed therefore only confirms it.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use serde_json::value::RawValue;
+
+use super::ansi::{Stripper, strip_ansi};
+use super::json::{Wtf8, is_object};
+use super::notes::Out;
+use crate::event::Event;
+use crate::message::{InvalidToolCall, ToolCall, wtf8_to_string};
+
+/// Receives messages, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Speech {
+    open: Option<Open>,
+    /// What the last closed message had streamed and no snapshot had confirmed yet.
+    echo: Option<Echo>,
+    /// The id the stream named last: its deltas carry none.
+    stream_id: Option<String>,
+    spoke: bool,
+}
+
+/// A message whose end has not come.
+#[derive(Debug, Default)]
+struct Open {
+    id: Option<String>,
+    content: String,
+    /// The text blocks in `content` that were streamed and are not confirmed, oldest first.
+    streamed: VecDeque<Range<usize>>,
+    /// The text block that is being streamed: the last of `streamed`.
+    text: Option<Weld>,
+    /// The reasoning block that is being streamed, and its index.
+    thinking: Option<(Option<u64>, Weld)>,
+    /// Reasoning blocks that were streamed and are not confirmed.
+    thoughts: usize,
+    /// Calls, and what looked like calls: delivered after the text.
+    calls: Vec<Event>,
+}
+
+/// See [`Speech::echo`].
+#[derive(Debug)]
+struct Echo {
+    id: Option<String>,
+    texts: VecDeque<String>,
+    thoughts: usize,
+}
+
+impl Speech {
+    /// A message begins in the stream. The one before is complete, or abandoned if nothing of it was confirmed.
+    pub fn begin(&mut self, id: Option<String>, out: &mut Out) {
+        self.next(out);
+        self.echo = None;
+        self.stream_id = id;
+    }
+
+    /// A content block begins or ends in the stream.
+    pub fn block(&mut self, out: &mut Out) {
+        if let Some(open) = &mut self.open {
+            open.end_text(out);
+            open.thinking = None;
+        }
+    }
+
+    /// A piece of a text block comes in the stream.
+    pub fn text_delta(&mut self, piece: Wtf8<'_>, out: &mut Out) {
+        self.spoke = true;
+        let open = self.stream();
+        if open.text.is_none() {
+            let at = open.content.len();
+            open.streamed.push_back(at..at);
+        }
+        let piece = open.text.get_or_insert_default().join(piece);
+        open.say(&piece, out);
+        if let Some(block) = open.streamed.back_mut() {
+            block.end = open.content.len();
+        }
+    }
+
+    /// A piece of the reasoning block `index` comes in the stream.
+    pub fn thinking_delta(&mut self, index: Option<u64>, piece: Wtf8<'_>, out: &mut Out) {
+        let open = self.stream();
+        if open.thinking.as_ref().is_none_or(|(current, _)| *current != index) {
+            open.thinking = Some((index, Weld::default()));
+            open.thoughts += 1;
+        }
+        if let Some((_, weld)) = &mut open.thinking {
+            let piece = weld.join(piece);
+            out.thinking(&open.id, piece);
+        }
+    }
+
+    /// Blocks of the message `id` follow, whole. Another message that was open is complete.
+    pub fn enter(&mut self, id: Option<&str>, out: &mut Out) {
+        let same = self.open.as_ref().is_some_and(|open| match (&open.id, id) {
+            (Some(open), Some(id)) => open == id,
+            // Deltas or blocks without an id: they belong together only if the one confirms the other.
+            _ => !open.streamed.is_empty() || open.thoughts > 0,
+        });
+        if !same {
+            self.next(out);
+            self.open = Some(Open::default());
+        }
+        if let (Some(open), Some(id)) = (&mut self.open, id) {
+            open.id = Some(id.to_owned());
+        }
+    }
+
+    /// A whole text block of the entered message.
+    pub fn text(&mut self, text: &str, out: &mut Out) {
+        let plain = strip_ansi(text);
+        let take_it = |texts: &mut VecDeque<String>| {
+            texts.front().is_some_and(|text| *text == plain) && texts.pop_front().is_some()
+        };
+        if self.echoed(|echo| take_it(&mut echo.texts)) {
+            return;
+        }
+        self.spoke |= !plain.is_empty();
+        let open = self.open.get_or_insert_default();
+        let Some(block) = open.streamed.pop_front() else {
+            return open.say(&plain, out);
+        };
+        if open.streamed.is_empty() {
+            open.text = None;
+        }
+        match plain.strip_prefix(&open.content[block.clone()]) {
+            Some("") => {}
+            Some(rest) if block.end == open.content.len() => open.say(rest, out),
+            _ => {
+                out.note("the whole message differs from its pieces; the whole one is taken");
+                open.replace(block, &plain);
+            }
+        }
+    }
+
+    /// A whole reasoning block of the entered message.
+    pub fn thinking(&mut self, text: &str, out: &mut Out) {
+        let take_one = |thoughts: &mut usize| std::mem::replace(thoughts, thoughts.saturating_sub(1)) > 0;
+        if self.echoed(|echo| take_one(&mut echo.thoughts)) {
+            return;
+        }
+        let open = self.open.get_or_insert_default();
+        if !take_one(&mut open.thoughts) {
+            out.thinking(&open.id, strip_ansi(text));
+        }
+    }
+
+    /// A call (or what looks like one) in the entered message.
+    pub fn call(&mut self, call: Event) {
+        self.open.get_or_insert_default().calls.push(call);
+    }
+
+    /// More of a message that comes in pieces only, without ids and without snapshots.
+    pub fn piece(&mut self, text: &str, out: &mut Out) {
+        self.spoke |= !text.is_empty();
+        let open = self.open.get_or_insert_default();
+        let plain = open.text.get_or_insert_default().stripper.strip(text);
+        open.say(&plain, out);
+    }
+
+    /// A whole message.
+    pub fn message(&mut self, id: Option<&str>, text: &str, out: &mut Out) {
+        self.close(out);
+        self.enter(id, out);
+        self.text(text, out);
+        self.close(out);
+    }
+
+    /// The open message is complete.
+    pub fn close(&mut self, out: &mut Out) {
+        let Some(mut open) = self.open.take() else { return };
+        open.end_text(out);
+        if !open.streamed.is_empty() || open.thoughts > 0 {
+            self.echo = Some(Echo {
+                id: open.id.clone(),
+                texts: open
+                    .streamed
+                    .iter()
+                    .map(|block| open.content[block.clone()].to_owned())
+                    .collect(),
+                thoughts: open.thoughts,
+            });
+        }
+        if !open.content.is_empty() {
+            out.event(Event::Message {
+                id: open.id,
+                content: open.content,
+            });
+        }
+        open.calls.into_iter().for_each(|call| out.event(call));
+    }
+
+    /// A line that follows a message's calls. Closes the message, unless its text is still being streamed: tools may run
+    /// while the model goes on speaking.
+    pub fn settle(&mut self, out: &mut Out) {
+        match &mut self.open {
+            Some(open) if open.text.is_some() && !open.streamed.is_empty() => {
+                open.calls.drain(..).for_each(|call| out.event(call));
+            }
+            _ => self.close(out),
+        }
+    }
+
+    /// What was received of the open message turned out to be no message.
+    pub fn discard(&mut self) {
+        self.open = None;
+        self.spoke = false;
+    }
+
+    /// A turn is over: the open message is complete. Whether the model said anything in it.
+    pub fn end_turn(&mut self, out: &mut Out) -> bool {
+        self.close(out);
+        self.echo = None;
+        self.stream_id = None;
+        std::mem::take(&mut self.spoke)
+    }
+
+    /// The message the stream's deltas belong to.
+    fn stream(&mut self) -> &mut Open {
+        self.open.get_or_insert_with(|| Open {
+            id: self.stream_id.clone(),
+            ..Open::default()
+        })
+    }
+
+    /// Another message begins. One of which no block was ever confirmed was broken off and is asked for again.
+    fn next(&mut self, out: &mut Out) {
+        let abandoned = |open: &mut Open| {
+            let unconfirmed: usize = open.streamed.iter().map(Range::len).sum();
+            open.calls.is_empty() && unconfirmed > 0 && unconfirmed == open.content.len()
+        };
+        if self.open.take_if(abandoned).is_some() {
+            out.note("a message was broken off and another one begun");
+        }
+        self.close(out);
+    }
+
+    /// Whether the entered message is the closed one, and `taken` found the block among what that had streamed.
+    fn echoed(&mut self, taken: impl FnOnce(&mut Echo) -> bool) -> bool {
+        let entered = self.open.as_ref().and_then(|open| open.id.as_deref());
+        self.echo
+            .as_mut()
+            .is_some_and(|echo| (echo.id.is_none() || echo.id.as_deref() == entered) && taken(echo))
+    }
+}
+
+impl Open {
+    /// Adds to the content and tells about it.
+    fn say(&mut self, text: &str, out: &mut Out) {
+        if !text.is_empty() {
+            self.content.push_str(text);
+            out.event(Event::TextDelta {
+                message_id: self.id.clone(),
+                text: text.to_owned(),
+            });
+        }
+    }
+
+    /// The text block that is being streamed ends. Half of a character that never got its other half is U+FFFD.
+    fn end_text(&mut self, out: &mut Out) {
+        if self.text.take().is_some_and(|weld| weld.high.is_some()) {
+            self.say("\u{FFFD}", out);
+            if let Some(block) = self.streamed.back_mut() {
+                block.end = self.content.len();
+            }
+        }
+    }
+
+    /// Puts `text` in the place of `block`; later blocks move.
+    fn replace(&mut self, block: Range<usize>, text: &str) {
+        let (old, new) = (block.len(), text.len());
+        self.content.replace_range(block, text);
+        for later in &mut self.streamed {
+            *later = later.start - old + new..later.end - old + new;
+        }
+    }
+}
+
+/// Joins the pieces of one block: a character whose UTF-16 halves came in two pieces, a control sequence cut in two.
+#[derive(Debug, Default)]
+struct Weld {
+    /// A high surrogate, as WTF-8, that waits for its low one.
+    high: Option<[u8; 3]>,
+    stripper: Stripper,
+}
+
+impl Weld {
+    fn join<'t>(&mut self, piece: Wtf8<'t>) -> Cow<'t, str> {
+        let text = match piece.0 {
+            bytes if bytes.is_empty() => return Cow::Borrowed(""),
+            Cow::Borrowed(bytes) if self.high.is_none() => match std::str::from_utf8(bytes) {
+                Ok(text) => Cow::Borrowed(text),
+                Err(_) => Cow::Owned(self.weld(bytes)),
+            },
+            bytes => Cow::Owned(self.weld(&bytes)),
+        };
+        match text {
+            Cow::Borrowed(text) => self.stripper.strip(text),
+            Cow::Owned(text) => match self.stripper.strip(&text) {
+                Cow::Borrowed(plain) if plain.len() == text.len() => Cow::Owned(text),
+                plain => Cow::Owned(plain.into_owned()),
+            },
+        }
+    }
+
+    fn weld(&mut self, mut bytes: &[u8]) -> String {
+        let mut joined = Vec::with_capacity(bytes.len() + 3);
+        match (self.high.take(), bytes) {
+            (Some(high), [0xED, second @ 0xB0..=0xBF, third, rest @ ..]) => {
+                let low = [0xED, *second, *third];
+                let code = 0x1_0000 + ((surrogate(high) - 0xD800) << 10) + (surrogate(low) - 0xDC00);
+                let whole = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+                joined.extend_from_slice(whole.encode_utf8(&mut [0; 4]).as_bytes());
+                bytes = rest;
+            }
+            (Some(_), _) => joined.extend_from_slice("\u{FFFD}".as_bytes()),
+            (None, _) => {}
+        }
+        if let [rest @ .., 0xED, second @ 0xA0..=0xAF, third] = bytes {
+            self.high = Some([0xED, *second, *third]);
+            bytes = rest;
+        }
+        joined.extend_from_slice(bytes);
+        wtf8_to_string(joined)
+    }
+}
+
+/// The UTF-16 unit that WTF-8 writes as these three bytes.
+fn surrogate([_, second, third]: [u8; 3]) -> u32 {
+    0xD000 | u32::from(second & 0x3F) << 6 | u32::from(third & 0x3F)
+}
+
+/// The event for one call of a tool. Absent arguments are none; arguments that are no object make the call an invalid one.
+pub(super) fn tool_call(id: String, name: String, args: Option<&RawValue>) -> Event {
+    let args = args.map_or("{}", RawValue::get);
+    match RawValue::from_string(args.to_owned()) {
+        Ok(args) if is_object(&args) => Event::ToolCall {
+            tool_call: ToolCall { id, name, args },
+        },
+        _ => Event::InvalidToolCall {
+            invalid_tool_call: InvalidToolCall {
+                id: Some(id),
+                name: Some(name),
+                args: args.to_owned(),
+                error: "arguments are no object".to_owned(),
+            },
+        },
+    }
+}
