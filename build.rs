@@ -1,3 +1,5 @@
+//! Links the addon against symbols that Node provides at load time.
+
 fn main() {
     napi_build::setup();
 }

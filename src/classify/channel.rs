@@ -13,9 +13,9 @@ use super::clean;
 use super::rule::snake;
 
 /// Lines that are no error, whichever CLI prints them.
-const NOISE: &str = r"(?ix)^\s*(?:
-      at\s+(?:async\s+)?\S+.*[:(]\d+.* | at\s+(?:async\s+)?(?:file|node):.*   # stack frames
-    | \(node:\d+\).* | \(use\s+`?node\s+--.*
+const NOISE: &str = r"(?ix) ^\s+at\s+\S.*$      # stack frames
+    | ^\s*(?:
+      \(node:\d+\).* | \(use\s+`?node\s+--.*
     | (?:npm\s+)?(?:warn(?:ing)?|notice|debug|info|deprecat\w*)\b.*
     | \[(?:warn(?:ing)?|debug|info|startup)\].*
     | ripgrep\ is\ not\ available.*

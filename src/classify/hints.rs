@@ -176,8 +176,8 @@ pub fn general(code: Code) -> &'static str {
     }
 }
 
-/// The advice for [`Code::Timeout`] and [`Code::IdleTimeout`] with the limit that passed: `raise the `timeout` option (now
-/// 120000 ms)`. For other codes, the general advice.
+/// The advice for [`Code::Timeout`] and [`Code::IdleTimeout`] with the option's name and the limit that passed, in ms. For
+/// other codes, the general advice.
 pub fn time_limit(code: Code, limit_ms: u64) -> String {
     match code {
         Code::Timeout | Code::IdleTimeout => format!("{} (now {limit_ms} ms)", general(code)),

@@ -238,7 +238,9 @@ impl<'a> Case<'a> {
             .or_else(|| self.first(Pass::Last, &everything));
         let base = rule.map_or_else(|| self.without_rule(), |r| r.code);
         facts.is = Some(base);
-        let finer = common::FINER.first(Pass::Structure, &facts);
+        // A provider's own rules know its wordings; only what holds for all of them is made finer by words.
+        let is_final = rule.is_none_or(|rule| !common::TABLE.owns(rule));
+        let finer = common::FINER.first(Pass::Structure, &facts).filter(|_| !is_final);
         Verdict {
             code: finer.map_or(base, |f| f.code),
             rule,
@@ -291,12 +293,15 @@ impl<'a> Case<'a> {
             .or(body.and_then(|b| b.status));
         Facts {
             kinds: kind
-                .into_iter()
+                .iter()
+                .cloned()
                 .chain(body.into_iter().flat_map(|b| b.kinds.iter().cloned()))
                 .collect(),
             status: status.or_else(|| exit.and_then(|code| rules::status_of_exit(provider, code))),
             terminal: failure.and_then(|f| f.terminal_reason.clone()),
-            subtype: outcome.and_then(|o| o.subtype.clone()),
+            subtype: outcome
+                .and_then(|o| o.subtype.clone())
+                .or_else(|| kind.clone().filter(|k| k.starts_with("error_"))),
             stop: outcome.and_then(|o| o.stop_reason.clone()),
             no_turns: outcome.is_some_and(|o| o.num_turns == Some(0)),
             exit,

@@ -150,18 +150,21 @@ pub struct Facts {
     pub text: String,
 }
 
-/// A list of rules with its patterns compiled, once, when first asked.
+/// A list of rules. A pattern is compiled when it is first asked: most failures are known by a field, and never ask one.
 pub struct Table {
     rules: &'static [Rule],
-    compiled: OnceLock<Vec<Vec<Option<Regex>>>>,
+    patterns: OnceLock<Vec<Vec<Compiled>>>,
 }
+
+/// A pattern, once it was asked. (One that does not compile never holds; a test compiles them all.)
+type Compiled = OnceLock<Option<Regex>>;
 
 impl Table {
     /// The table of `rules`.
     pub const fn new(rules: &'static [Rule]) -> Self {
         Table {
             rules,
-            compiled: OnceLock::new(),
+            patterns: OnceLock::new(),
         }
     }
 
@@ -171,40 +174,30 @@ impl Table {
         self.rules
     }
 
-    /// The first rule of `pass` that holds.
-    pub fn first(&self, pass: Pass, facts: &Facts) -> Option<&'static Rule> {
-        let compiled = self.compiled();
-        self.rules
-            .iter()
-            .zip(compiled)
-            .find(|(rule, patterns)| {
-                rule.pass() == pass
-                    && rule
-                        .when
-                        .iter()
-                        .zip(patterns.iter())
-                        .all(|(w, p)| holds(w, p.as_ref(), facts))
-            })
-            .map(|(rule, _)| rule)
+    /// Whether the rule is one of this table.
+    pub fn owns(&self, rule: &'static Rule) -> bool {
+        self.rules.as_ptr_range().contains(&std::ptr::from_ref(rule))
     }
 
-    /// One entry per condition; `None` where it is no pattern. (A pattern that does not compile never holds; a test
-    /// compiles them all.)
-    fn compiled(&self) -> &[Vec<Option<Regex>>] {
-        self.compiled.get_or_init(|| {
-            let one = |w: &When| match w {
-                When::Text(source) => pattern(source).ok(),
-                _ => None,
-            };
-            self.rules
-                .iter()
-                .map(|rule| rule.when.iter().map(one).collect())
-                .collect()
-        })
+    /// The first rule of `pass` that holds.
+    pub fn first(&self, pass: Pass, facts: &Facts) -> Option<&'static Rule> {
+        let patterns = self.patterns.get_or_init(|| {
+            let none_yet = |rule: &Rule| rule.when.iter().map(|_| Compiled::new()).collect();
+            self.rules.iter().map(none_yet).collect()
+        });
+        let holds_all = |rule: &Rule, patterns: &[Compiled]| {
+            let mut conditions = rule.when.iter().zip(patterns);
+            conditions.all(|(when, pattern)| holds(when, pattern, facts))
+        };
+        self.rules
+            .iter()
+            .zip(patterns)
+            .find(|(rule, patterns)| rule.pass() == pass && holds_all(rule, patterns))
+            .map(|(rule, _)| rule)
     }
 }
 
-fn holds(when: &When, pattern: Option<&Regex>, facts: &Facts) -> bool {
+fn holds(when: &When, compiled: &Compiled, facts: &Facts) -> bool {
     match when {
         When::Kind(kind) => facts.kinds.iter().any(|k| k == kind),
         When::Status(status) => facts.status == Some(*status),
@@ -218,7 +211,10 @@ fn holds(when: &When, pattern: Option<&Regex>, facts: &Facts) -> bool {
         When::AnySignal => facts.signal.is_some(),
         When::Silent => facts.text.trim().is_empty(),
         When::Is(code) => facts.is == Some(*code),
-        When::Text(_) => pattern.is_some_and(|p| p.is_match(&facts.text)),
+        When::Text(source) => compiled
+            .get_or_init(|| pattern(source).ok())
+            .as_ref()
+            .is_some_and(|pattern| pattern.is_match(&facts.text)),
     }
 }
 

@@ -32,6 +32,9 @@ const NAMES: &str = r"(?ix)^ [)\]]? [\s:,.\-]* (?:
     | unprocessable | too[\s_-]?many[\s_-]?requests | internal[\s_-]?(?:server[\s_-]?)?error | not[\s_-]?implemented
     | bad[\s_-]?gateway | service[\s_-]?unavailable | gateway[\s_-]?time-?[\s_-]?out | overloaded | rate[\s_-]?limit )";
 
+/// What an API's client puts after a status that begins the line: a sentence or a body (`429 You exceeded …`, `400 {"type": …`).
+const BODY: &str = r#"^ (?:[A-Z]|\{|")"#;
+
 /// Things that are counted or measured: `error 500 files`, `got 429 ms`.
 const UNITS: &str = r"(?ix)^ \s* (?: m?s | milliseconds? | secs? | seconds? | mins? | minutes? | hours? | days? | files? | lines? | bytes? | [kmgt]i?b
     | tokens? | chars? | characters? | items? | tests? | warnings? | errors? | times | rows? | px | users? | requests | percent ) (?: $ | [^:A-Za-z0-9] )
@@ -42,6 +45,7 @@ struct Patterns {
     before: Regex,
     not_before: Regex,
     names: Regex,
+    body: Regex,
     units: Regex,
 }
 
@@ -51,6 +55,7 @@ static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
         before: Regex::new(BEFORE).ok()?,
         not_before: Regex::new(NOT_BEFORE).ok()?,
         names: Regex::new(NAMES).ok()?,
+        body: Regex::new(BODY).ok()?,
         units: Regex::new(UNITS).ok()?,
     })
 });
@@ -66,10 +71,10 @@ pub fn status_in(text: &str) -> Option<u16> {
 
 fn status_in_line(patterns: &Patterns, line: &str) -> Option<u16> {
     let alone = line.trim().trim_matches(['"', '\'', '.', ';', ',', '`']);
-    if alone.len() == 3 {
-        if let Some(status) = failure(alone) {
-            return Some(status);
-        }
+    if alone.len() == 3
+        && let Some(status) = failure(alone)
+    {
+        return Some(status);
     }
     let mut from = 0;
     while let Some(found) = patterns.number.captures_at(line, from).and_then(|c| c.get(1)) {
@@ -90,7 +95,9 @@ fn tells_status(patterns: &Patterns, before: &str, after: &str) -> bool {
         && before
             .strip_suffix('(')
             .is_some_and(|b| b.is_empty() || b.ends_with(char::is_whitespace));
+    let begins = before.trim().is_empty() && patterns.body.is_match(after);
     in_brackets
+        || begins
         || patterns.names.is_match(after)
         || (patterns.before.is_match(before) && !patterns.not_before.is_match(before))
 }
@@ -144,6 +151,8 @@ mod tests {
             ("responded with a 502", 502),
             ("upstream responded with status 504", 504),
             ("failed\n429\n", 429),
+            ("429 You exceeded your current quota", 429),
+            (r#"400 {"type":"error"}"#, 400),
         ];
         for (text, expected) in table {
             assert_eq!(status_in(text), Some(expected), "{text:?}");
@@ -159,6 +168,8 @@ mod tests {
             "$400",
             "costs 400$ a month",
             "404 files",
+            "404 Files",
+            "I read 404 Rows",
             "Error: 404 files missing",
             "took 429 ms",
             "got 500 tokens",

@@ -39,6 +39,8 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("model_not_found")], Code::ModelNotFound, "There's an issue with the selected model (claude-nope)."),
     Rule::new(&[Kind("invalid_request"), Text(REFUSED)], Code::Refusal, "API Error: Sonnet 5 can't help with this. Learn more: https://www.anthropic.com/legal/aup"),
     Rule::new(&[Kind("invalid_request"), Status(413)], Code::RequestTooLarge, "Request too large (max 32MB)"),
+    Rule::new(&[Kind("invalid_request"), Text("<(?:prompt|input) is too long>")], Code::ContextLength, "Prompt is too long · the request is ~250000 tokens"),
+    Rule::new(&[Kind("invalid_request"), Text("<credit balance>")], Code::CreditExhausted, "Credit balance is too low"),
     Rule::new(&[Kind("invalid_request")], Code::InvalidRequest, "API Error: 400 bad"),
     Rule::new(&[Kind("connection_failed"), Text(CUT)], Code::ConnectionLost, "API Error: Connection to the API was lost (ECONNRESET)"),
     Rule::new(&[Kind("connection_failed")], Code::ConnectionFailed, "API Error: Connection refused — a firewall or proxy may be blocking it (ECONNREFUSED)"),

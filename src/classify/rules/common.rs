@@ -94,29 +94,34 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<rate_limit")], Code::RateLimited, "rate.limit"),
     Rule::new(&[Text("<too_many_requests")], Code::RateLimited, "too_many_requests"),
     Rule::new(&[Text("<overloaded|<at capacity>|<no capacity>")], Code::Overloaded, "overloaded"),
-    Rule::new(&[Text("<throttl")], Code::RateLimited, "throttled"),
+    Rule::new(&[Text("<throttl|<(?:reduce|high) concurrency>")], Code::RateLimited, "throttled"),
+    // The operating system's, which are no matter of an account.
+    Rule::new(&[Text("<spawn (?:\\S+ )?(?:EACCES|ENOEXEC|UNKNOWN)>|<exec format error>")], Code::CliNotExecutable, "spawn ./claude EACCES"),
+    Rule::new(&[Text("<EACCES>|<EPERM>|<EROFS>")], Code::InvalidConfig, "EACCES: permission denied, open '/home/user/.claude.json'").hint("let the CLI read and write the file that it names"),
     // Authentication (document: invalid_api_key unauthorized UNAUTHENTICATED PERMISSION_DENIED authentication_failed
     // not_authenticated 401 403).
     Rule::new(&[Text(API_KEY)], Code::InvalidApiKey, "invalid_api_key"),
     Rule::new(&[Text("<unauthori[sz]ed>")], Code::AuthenticationFailed, "unauthorized"),
+    Rule::new(&[Text(EXPIRED)], Code::TokenExpired, "OAuth token has expired"),
     Rule::new(&[Text(LOGIN)], Code::NotLoggedIn, "not_authenticated"),
     Rule::new(&[Text("<unauthenticated>")], Code::AuthenticationFailed, "UNAUTHENTICATED"),
-    Rule::new(&[Text("<permission_denied>")], Code::PermissionDenied, "PERMISSION_DENIED"),
-    Rule::new(&[Text(EXPIRED)], Code::TokenExpired, "OAuth token has expired"),
+    Rule::new(&[Text("<permission_denied>|<(?:access|request) denied>|<insufficient permissions?>|<not authori[sz]ed>|<forbidden>")], Code::PermissionDenied, "PERMISSION_DENIED"),
     Rule::new(&[Text("<authentication_(?:has_)?fail|<failed to authenticate|<authentication_error|<invalid_(?:authentication|credentials?)")], Code::AuthenticationFailed, "authentication_failed"),
     // Validation (document: invalid_request malformed bad_request validation_error invalid_parameter 400).
     Rule::new(&[Text(CONTEXT)], Code::ContextLength, "context_length_exceeded"),
+    Rule::new(&[Text("<safety system>|<content_(?:filter|policy)|<usage polic(?:y|ies)>|<flagged by>")], Code::Refusal, "Your request was rejected by our safety system"),
     Rule::new(&[Text("<invalid_request")], Code::InvalidRequest, "invalid_request"),
     Rule::new(&[Text("<malformed>")], Code::InvalidRequest, "malformed"),
     Rule::new(&[Text("<bad_request")], Code::InvalidRequest, "bad_request"),
     Rule::new(&[Text("<validation_(?:error|failed)")], Code::InvalidRequest, "validation_error"),
-    Rule::new(&[Text("<invalid_(?:parameter|argument)")], Code::InvalidRequest, "invalid_parameter"),
+    Rule::new(&[Text("<(?:invalid|unsupported|missing|missing required|unknown)_(?:parameter|argument)")], Code::InvalidRequest, "invalid_parameter"),
     // Network (document: ECONNRESET ETIMEDOUT ENOTFOUND ECONNREFUSED network_error connection_failed DEADLINE_EXCEEDED
     // socket_hang_up).
     Rule::new(&[Text(LOST)], Code::ConnectionLost, "ECONNRESET"),
     Rule::new(&[Text("<ETIMEDOUT>|<ENOTFOUND>|<EAI_AGAIN>|<ECONNREFUSED>|<EHOSTUNREACH>|<ENETUNREACH>|<EPIPE>")], Code::ConnectionFailed, "ETIMEDOUT"),
     Rule::new(&[Text("<network_error|<network_(?:is_)?unreachable|<no_internet")], Code::ConnectionFailed, "network_error"),
-    Rule::new(&[Text("<connection_(?:failed|refused|error)>|<fetch_failed>|<unable to connect|<(?:can't|cannot|could not) connect>|<failed to connect|<error sending request>|<failed to lookup address|<name or service not known|<getaddrinfo")], Code::ConnectionFailed, "connection_failed"),
+    Rule::new(&[Text("<connection_(?:failed|refused|error)>|<fetch_failed>|<unable to connect|<(?:can't|cannot|could not) connect>|<failed to connect|<error sending request>|<failed to lookup address|<name or service not known|<getaddrinfo|<net::ERR>")], Code::ConnectionFailed, "connection_failed"),
+    Rule::new(&[Text("<certificate (?:has expired|is not yet valid|chain|verify failed|signed by unknown)|<self.signed certificate|<unable to (?:get (?:local )?issuer|verify the first) certificate|<ssl routines>|<tls handshake|<CERT_HAS_EXPIRED>")], Code::ConnectionFailed, "self-signed certificate in certificate chain").hint("a proxy may be reading along: give Node its certificate with NODE_EXTRA_CA_CERTS"),
     Rule::new(&[Text("<deadline_exceeded>")], Code::ConnectionFailed, "DEADLINE_EXCEEDED"),
     // Server (document: internal_server_error service_unavailable bad_gateway 500 502 503 504).
     Rule::new(&[Text("<internal_server_error|<internal_error>")], Code::ServerError, "internal_server_error"),
@@ -128,7 +133,8 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<timed_out>|<time_?outs?>|<timeout_error>")], Code::RequestTimeout, "timed_out"),
     Rule::new(&[Text("<SIGTERM>|<SIGKILL>")], Code::Timeout, "SIGTERM"),
     // Not found (document: command_not_found ENOENT not_found model_not_found 404).
-    Rule::new(&[Text("<command_not_found>|<spawn \\S+ ENOENT>|<is not recognized as an internal or external command")], Code::CliNotFound, "command_not_found"),
+    Rule::new(&[Text("<cannot find (?:module|package)>|<err_module_not_found>")], Code::CliNotExecutable, "Error: Cannot find module '@anthropic-ai/claude-code/cli.js'").hint("install the CLI again: a file of it is missing"),
+    Rule::new(&[Text("<command_not_found>|^(?:/\\S*/)?(?:ba|da|z)?sh: (?:(?:line )?\\d+: )?\\S+: not found$|<spawn \\S+ ENOENT>|<is not recognized as an internal or external command")], Code::CliNotFound, "command_not_found"),
     Rule::new(&[Text("<env: .*no such file")], Code::InterpreterNotFound, "env: node: No such file or directory"),
     Rule::new(&[Text(MODEL)], Code::ModelNotFound, "model_not_found"),
     Rule::new(&[Text("<ENOENT>|<no such file or directory>")], Code::NotFound, "ENOENT"),
@@ -143,6 +149,9 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<retry_after_[\":=\\s]*\\d|<(?:try again|retry) in \\d|<wait (?:for )?\\d+(?:\\.\\d+)?_(?:ms|s|sec|m|min|h)")], Code::RateLimited, "retry after 30 seconds"),
     // Better than nothing.
     Rule::new(&[Text("<heap out of memory>|<out of memory>|<ENOMEM>")], Code::Crashed, "FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory").hint(MEMORY).weak(),
+    Rule::new(&[Text("<too many open files>|<EMFILE>|<ENFILE>|<resource temporarily unavailable>")], Code::SpawnFailed, "EMFILE: too many open files").weak(),
+    Rule::new(&[Text("<no space left on device>|<ENOSPC>")], Code::SpawnFailed, "ENOSPC: no space left on device, write").hint("free some disk space").weak(),
+    Rule::new(&[Text("^killed$")], Code::Crashed, "Killed").hint(MEMORY).weak(),
     Rule::new(&[Text("<segmentation fault>|<core dumped>|<panicked at>|<bus error>|<illegal instruction>")], Code::Crashed, "thread 'main' panicked at src/main.rs:1:1").weak(),
 ];
 
@@ -173,8 +182,8 @@ const QUOTA: &str = "<insufficient_quota|<quota_(?:is_|was_|has_been_)?(?:exceed
 const API_KEY: &str =
     "<invalid_(?:x_)?api_key|<incorrect_api_key|<api_key_(?:is_|was_)?(?:not_valid|invalid|incorrect|expired|revoked)";
 const EXPIRED: &str = "<(?:token|session|login|credentials?)_(?:has_|have_|is_|was_)?(?:been_)?(?:expired|revoked)>|<log out and sign in again>|<refresh token .*(?:expired|revoked|already used)";
-const LOGIN: &str = "<not_(?:logged_in|authenticated|signed_in)>|<please (?:run )?/?(?:log_in|login)>|<no (?:api key|credentials|auth credentials) (?:found|provided|set)|<(?:missing|no) api key>|<didn't provide an api key|<api[_ ]key .* (?:is|was) (?:missing|not set)";
-const CONTEXT: &str = "<context_length|<context_window|<maximum_context|<(?:prompt|input|conversation|context)_(?:is_)?too_long|<too many (?:input )?tokens>|<maximum number of tokens|<tokens > \\d+ maximum";
+const LOGIN: &str = "<not_(?:logged_in|authenticated|signed_in)>|<please (?:run )?/?(?:log_in|login)>|<no (?:api key|credentials|auth credentials) (?:found|provided|set)|<(?:missing|no) api key>|<didn't provide an api key|<api_key (?:.{0,40} )?(?:is|was) (?:missing|not set)|<login required>";
+const CONTEXT: &str = "<context_length|<context_window|<maximum_context|<(?:prompt|input|conversation|context)_(?:is_)?too_long|<too many (?:input )?tokens>|<maximum number of tokens|<exceeds? (?:the )?context|<tokens > \\d+ maximum";
 const LOST: &str = "<ECONNRESET>|<ECONNABORTED>|<socket_hang_up>|<connection (?:was )?(?:lost|reset|closed|aborted|broken)|<connection to the API was lost|<stream disconnected|<premature close|<broken pipe";
 const MODEL: &str = "<model_not_found|<(?:unknown|invalid|unsupported|no such)_model>|<models?[ /:][^ ]{0,80} (?:is |was |does |could )?not (?:found|exist|available|supported)|<model .{0,80}(?:does not exist|not found|is not supported|may not exist)|<issue with the selected model";
 

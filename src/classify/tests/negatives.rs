@@ -104,6 +104,19 @@ fn quota_and_rate_limit_are_told_apart() {
         of("This organization has exceeded your per-minute rate limit (429)"),
         Code::RateLimited
     );
+    let gemini = r#"{"error":{"code":429,"message":"Quota exceeded for metric 'requests per minute'","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"34s"}]}}"#;
+    let found = classify_text(
+        gemini,
+        &Context {
+            provider: "gemini",
+            ..Context::default()
+        },
+        NOW,
+    );
+    assert_eq!(
+        (found.code, found.retry_after_ms, found.resets_at),
+        (Code::RateLimited, Some(34_000), None)
+    );
     assert_eq!(of("You've hit your Opus limit · resets 3pm (UTC)"), Code::UsageLimit);
     let failure = Failure {
         kind: Some("rate_limit".to_owned()),

@@ -2,8 +2,7 @@
 //!
 //! In: `__tests__/fixtures/recordings/<cli>/<case>.{meta.json,stdout,stderr}`. Out: one line per run in
 //! `__tests__/fixtures/classify/<cli>.txt`: case, code, category, figures, message. `UPDATE_GOLDENS=1 cargo test` writes
-//! them anew; the diff is the review. The fields of a failure are read here by hand, so that rules and decoders are
-//! tested apart.
+//! them anew; the diff is the review.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,8 +11,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::super::{Evidence, classify};
+use crate::decode::{Decoder, Wire};
 use crate::error::Code;
-use crate::event::{Failure, Outcome};
+use crate::event::{Event, Failure, Outcome};
 
 /// 2026-11-21T21:00:00Z: before every reset that the recordings name.
 const NOW: u64 = 1_795_294_800_000;
@@ -40,6 +40,8 @@ struct Run {
     timed_out: bool,
     /// Standard output is at hand; outputs of megabytes are not.
     kept: bool,
+    /// What `--output-format` was given.
+    format: String,
     stdout: String,
     stderr: String,
 }
@@ -59,6 +61,7 @@ fn runs(cli: &str) -> Vec<Run> {
                 exit: meta["exit_code"].as_i64().map(|code| i32::try_from(code).unwrap()),
                 timed_out: meta["timed_out"] == true || (meta["exit_code"] == -9 && meta["signal"].is_null()),
                 kept: folder.join(format!("{case}.stdout")).exists(),
+                format: format_of(&meta["argv"]),
                 stdout: read(format!("{case}.stdout")),
                 stderr: read(format!("{case}.stderr")),
                 case,
@@ -69,7 +72,16 @@ fn runs(cli: &str) -> Vec<Run> {
     runs
 }
 
-/// What a decoder would report of a run's standard output.
+fn format_of(argv: &Value) -> String {
+    let words: Vec<&str> = argv.as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let at = words.iter().position(|word| *word == "--output-format");
+    at.and_then(|at| words.get(at + 1))
+        .copied()
+        .unwrap_or("text")
+        .to_owned()
+}
+
+/// What the decoders report of a run's standard output.
 #[derive(Default)]
 struct Decoded {
     failure: Option<Failure>,
@@ -78,83 +90,65 @@ struct Decoded {
     text: Option<String>,
 }
 
-fn lines(stdout: &str) -> Vec<Value> {
-    match serde_json::from_str(stdout) {
-        Ok(Value::Array(events)) => events,
-        Ok(event) => vec![event],
-        Err(_) => stdout.lines().filter_map(|l| serde_json::from_str(l).ok()).collect(),
-    }
-}
-
-fn text(value: &Value) -> Option<String> {
-    value.as_str().map(str::to_owned)
-}
-
-fn decoded(run: &Run) -> Decoded {
-    let mut found = Decoded::default();
-    let events = lines(&run.stdout);
-    if events.is_empty() && !run.stdout.trim().is_empty() {
-        found.text = Some(run.stdout.clone());
-    }
-    let mut kind = None;
-    for event in events {
-        match event["type"].as_str() {
-            Some("assistant") => kind = text(&event["error"]).or(kind),
-            Some("rate_limit_event") => {
-                found.resets_at = event["rate_limit_info"]["resetsAt"].as_u64().map(|s| s * 1000);
+impl Decoded {
+    /// The last turn's last words.
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Failure(failure) => (self.failure, self.outcome) = (Some(failure), None),
+            Event::Outcome(outcome) => {
+                self.failure = self.failure.take().filter(|_| self.outcome.is_none());
+                self.outcome = Some(*outcome);
             }
-            Some("result") if event["status"].is_string() => {
-                found.failure = (event["status"] == "error").then(|| Failure {
-                    kind: text(&event["error"]["type"]),
-                    message: text(&event["error"]["message"]).unwrap(),
-                    ..Failure::default()
-                });
-            }
-            Some("result") => {
-                let errors = event["errors"]
-                    .as_array()
-                    .map(|e| e.iter().filter_map(text).collect::<Vec<_>>().join("; "));
-                let message = text(&event["error"]["message"])
-                    .or(errors)
-                    .or_else(|| text(&event["result"]));
-                let message = message.unwrap_or_default();
-                let is_error = event["is_error"] == true || message.starts_with("[API Error: ");
-                found.failure = is_error.then(|| Failure {
-                    kind: text(&event["api_error"])
-                        .or_else(|| kind.take())
-                        .or_else(|| text(&event["api_error_type"])),
-                    message,
-                    http_status: event["api_error_status"].as_u64().map(|s| u16::try_from(s).unwrap()),
-                    terminal_reason: text(&event["terminal_reason"]),
-                    resets_at: None,
-                });
-                found.outcome = Some(Outcome {
-                    subtype: text(&event["subtype"]),
-                    is_error,
-                    text: text(&event["result"]),
-                    stop_reason: text(&event["stop_reason"]),
-                    num_turns: event["num_turns"].as_u64().map(|n| u32::try_from(n).unwrap()),
-                    ..Outcome::default()
-                });
-            }
-            Some("turn.failed") => {
-                found.failure = Some(Failure {
-                    message: text(&event["error"]["message"]).unwrap(),
-                    ..Failure::default()
-                });
-            }
-            Some("error") if event["error"]["name"].is_string() => {
-                found.failure = Some(Failure {
-                    kind: text(&event["error"]["name"]),
-                    message: text(&event["error"]["data"]["message"]).unwrap(),
-                    http_status: event["error"]["data"]["statusCode"]
-                        .as_u64()
-                        .map(|s| u16::try_from(s).unwrap()),
-                    ..Failure::default()
-                });
-            }
+            Event::RateLimit { resets_at, .. } => self.resets_at = resets_at,
             _ => {}
         }
+    }
+}
+
+fn decoded(cli: &str, run: &Run) -> Decoded {
+    match cli {
+        "claude" | "claude-2.1.330" | "qwen" => by_decoder(run),
+        _ => by_hand(run),
+    }
+}
+
+fn by_decoder(run: &Run) -> Decoded {
+    let mut found = Decoded::default();
+    let wire = match run.format.as_str() {
+        "stream-json" => Wire::ClaudeStream,
+        "json" => Wire::ClaudeJson,
+        _ => {
+            found.text = Some(run.stdout.clone()).filter(|_| run.exit != Some(0) || run.stdout == "Execution error");
+            return found;
+        }
+    };
+    let mut decoder = Decoder::new(wire);
+    let mut events = Vec::new();
+    decoder.push(run.stdout.as_bytes(), &mut events);
+    decoder.finish(&mut events);
+    events.into_iter().for_each(|event| found.take(event));
+    found.text = decoder.plain_text();
+    found
+}
+
+/// Codex, gemini and opencode: the fields of their error lines.
+fn by_hand(run: &Run) -> Decoded {
+    let mut found = Decoded::default();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    for event in run.stdout.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok()) {
+        let (error, data) = (&event["error"], &event["error"]["data"]);
+        let said = match event["type"].as_str() {
+            Some("turn.failed") => error,
+            Some("result") if event["status"] == "error" => error,
+            Some("error") if data.is_object() => data,
+            _ => continue,
+        };
+        found.failure = Some(Failure {
+            kind: text(&error["name"]).or_else(|| text(&error["type"])),
+            message: text(&said["message"]).unwrap(),
+            http_status: data["statusCode"].as_u64().map(|s| u16::try_from(s).unwrap()),
+            ..Failure::default()
+        });
     }
     found
 }
@@ -176,7 +170,7 @@ fn golden(cli: &str) -> String {
     let provider = cli.split('-').next().unwrap();
     let mut golden = String::new();
     for run in runs(cli).iter().filter(|run| !NO_RUNS.contains(&run.case.as_str())) {
-        let decoded = decoded(run);
+        let decoded = decoded(cli, run);
         if !failed(run, &decoded) {
             continue;
         }
