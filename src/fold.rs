@@ -280,7 +280,7 @@ mod tests {
             tool_call: ToolCall {
                 id: id.into(),
                 name: "Bash".into(),
-                args: crate::toolcall::empty_args(),
+                args: serde_json::value::RawValue::from_string("{}".into()).unwrap(),
             },
         };
         let result = Event::ToolResult {

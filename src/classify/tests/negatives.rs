@@ -162,7 +162,7 @@ fn secrets_do_not_reach_the_error() {
     .into_error("codex");
     assert_eq!(
         error.message,
-        "unexpected status 401 Unauthorized: Incorrect API key provided: [redacted]. run `codex login`, or correct OPENAI_API_KEY"
+        "unexpected status 401 Unauthorized: Incorrect API key provided: [redacted]. Run `codex login`, or correct OPENAI_API_KEY"
     );
     assert_eq!((error.code, error.http_status), (Code::InvalidApiKey, Some(401)));
 }
