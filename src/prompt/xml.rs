@@ -99,32 +99,11 @@ impl Events<'_> {
     }
 }
 
-/// Bytes at which copying stops. `0xEF` only begins U+F000 to U+FFFF, where the two forbidden ones are.
-const fn stops(byte: u8) -> bool {
-    matches!(byte, b'<' | b'>' | b'&' | b'"' | b'\'' | 0xEF) || (byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r'))
-}
-
-/// The length of the longest start of `bytes` that can be copied as it is, `0xEF` aside.
-fn clean_length(bytes: &[u8]) -> usize {
-    // Whole blocks without a branch per byte: the compiler turns them into vector instructions.
-    const BLOCK: usize = 32;
-    let mut clean = 0;
-    for block in bytes.chunks_exact(BLOCK) {
-        if block.iter().fold(false, |any, byte| any | stops(*byte)) {
-            break;
-        }
-        clean += BLOCK;
-    }
-    let rest = &bytes[clean..];
-    clean + rest.iter().position(|byte| stops(*byte)).unwrap_or(rest.len())
-}
-
 fn push_escaped(out: &mut String, text: &str) {
     let bytes = text.as_bytes();
-    let mut copied = 0;
-    let mut at = 0;
+    let (mut copied, mut at) = (0, 0);
     loop {
-        at += clean_length(&bytes[at..]);
+        at = next_stop(bytes, at);
         let (length, escaped) = match bytes.get(at) {
             None => break,
             Some(b'<') => (1, "&lt;"),
@@ -132,11 +111,11 @@ fn push_escaped(out: &mut String, text: &str) {
             Some(b'&') => (1, "&amp;"),
             Some(b'"') => (1, "&quot;"),
             Some(b'\'') => (1, "&apos;"),
-            Some(0xEF) if matches!(bytes.get(at + 1..at + 3), Some([0xBF, 0xBE | 0xBF])) => (3, "\u{FFFD}"),
-            Some(0xEF) => {
+            Some(0xEF) if !matches!(bytes.get(at + 1..at + 3), Some([0xBF, 0xBE | 0xBF])) => {
                 at += 3;
                 continue;
             }
+            Some(0xEF) => (3, "\u{FFFD}"),
             Some(_) => (1, "\u{FFFD}"),
         };
         out.push_str(&text[copied..at]);
@@ -145,4 +124,42 @@ fn push_escaped(out: &mut String, text: &str) {
         copied = at;
     }
     out.push_str(&text[copied..]);
+}
+
+/// Whether copying stops at `byte`. `0xEF` begins U+F000 to U+FFFF, where the two forbidden characters are that aren't
+/// ASCII. Written without short circuits, so that a block of it becomes vector instructions.
+const fn stops(byte: u8) -> bool {
+    let control = (byte < 0x20) & (byte != b'\t') & (byte != b'\n') & (byte != b'\r');
+    let markup = (byte == b'<') | (byte == b'>') | (byte == b'&') | (byte == b'"') | (byte == b'\'');
+    control | markup | (byte == 0xEF)
+}
+
+/// The first byte from `at` on at which copying stops, or the end.
+fn next_stop(bytes: &[u8], mut at: usize) -> usize {
+    static STOPS: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut byte = 0;
+        while byte < table.len() {
+            table[byte] = stops(byte as u8);
+            byte += 1;
+        }
+        table
+    };
+    // Stops come in clusters: bytes one by one at first, whole blocks when none is near.
+    const BLOCK: usize = 32;
+    let mut near = BLOCK / 2;
+    loop {
+        let end = bytes.len().min(at + near);
+        match bytes[at..end].iter().position(|byte| STOPS[usize::from(*byte)]) {
+            Some(found) => return at + found,
+            None if end == bytes.len() => return end,
+            None => at = end,
+        }
+        let blocks = bytes[at..].chunks_exact(BLOCK);
+        at += BLOCK
+            * blocks
+                .take_while(|block| !block.iter().fold(false, |any, byte| any | stops(*byte)))
+                .count();
+        near = BLOCK;
+    }
 }

@@ -85,6 +85,18 @@ impl Input {
         self.at += 1;
     }
 
+    /// Goes to the next byte that `stops` says yes to, and gives it.
+    pub(super) fn skip_to(&mut self, stops: impl Fn(u8) -> bool) -> Option<u8> {
+        let rest = &self.buffer.as_bytes()[self.at..];
+        let length = rest.iter().position(|byte| stops(*byte)).unwrap_or(rest.len());
+        let decides = |byte: &&u8| !matches!(**byte, b' ' | b'\t' | b'\r');
+        if let Some(byte) = rest[..length].iter().rev().find(decides) {
+            self.blank = *byte == b'\n';
+        }
+        self.at += length;
+        rest.get(length).copied()
+    }
+
     /// What is left to look at, for a reader that moves the position and keeps up `blank` itself.
     pub(super) fn parts(&mut self) -> (&[u8], &mut usize, &mut bool) {
         (self.buffer.as_bytes(), &mut self.at, &mut self.blank)

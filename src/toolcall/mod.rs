@@ -7,6 +7,7 @@
 //! all, however many of them. SPEC-01's own search finds only the first block, only if it says `json`, and breaks off at a
 //! fence within an argument.
 
+mod fence;
 mod input;
 mod object;
 mod read;
@@ -90,8 +91,8 @@ fn finish(mut scanner: Scanner) -> Extraction {
     scanner.finish();
     let remainder = scanner.input.finish();
     Extraction {
-        tool_calls: scanner.tool_calls,
-        invalid: scanner.invalid,
+        tool_calls: scanner.found.tool_calls,
+        invalid: scanner.found.invalid,
         content: remainder.trim_matches(is_js_space).to_owned(),
         remainder,
     }

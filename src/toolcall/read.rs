@@ -10,7 +10,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::object::KEY;
-use crate::message::{InvalidToolCall, Lossy};
+use crate::message::{InvalidToolCall, Lossy, ToolCall};
 use crate::prompt::json;
 
 /// One entry of `tool_calls`.
@@ -24,6 +24,28 @@ pub(super) enum Entry {
     },
     /// An entry that is no call.
     Invalid(InvalidToolCall),
+}
+
+/// All that was found so far.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) tool_calls: Vec<ToolCall>,
+    pub(super) invalid: Vec<InvalidToolCall>,
+}
+
+impl Found {
+    /// Adds `entries`. A call without an id is named after its place among the calls.
+    pub(super) fn add(&mut self, entries: Vec<Entry>) {
+        for entry in entries {
+            match entry {
+                Entry::Invalid(invalid) => self.invalid.push(invalid),
+                Entry::Call { id, name, args } => {
+                    let id = id.unwrap_or_else(|| format!("call_{}", self.tool_calls.len()));
+                    self.tool_calls.push(ToolCall { id, name, args });
+                }
+            }
+        }
+    }
 }
 
 /// The entries of the object `text`; none if it is an object of another kind.
@@ -44,24 +66,27 @@ pub(super) fn entries(text: &str) -> Result<Vec<Entry>, serde_json::Error> {
         .collect())
 }
 
-/// Why `text`, which was meant as an object of tool calls, can't be read.
-pub(super) fn reason(text: &str) -> String {
-    match serde_json::from_str::<IgnoredAny>(text) {
+/// The one entry that stands for `text`, which was meant as an object of tool calls and isn't JSON.
+pub(super) fn unreadable(text: &str) -> Vec<Entry> {
+    let text = text.trim_end();
+    let error = match serde_json::from_str::<IgnoredAny>(text) {
         Err(error) if error.is_eof() => format!("the JSON is cut off: {error}"),
         Err(error) => format!("the JSON is malformed: {error}"),
         Ok(_) => "the JSON is malformed".to_owned(),
-    }
+    };
+    vec![invalid(None, None, text, &error)]
+}
+
+fn invalid(id: Option<String>, name: Option<String>, args: &str, error: &str) -> Entry {
+    Entry::Invalid(InvalidToolCall {
+        id,
+        name,
+        args: args.to_owned(),
+        error: error.to_owned(),
+    })
 }
 
 fn entry(text: &str) -> Entry {
-    let invalid = |id: Option<String>, name: Option<String>, args: &str, error: &str| {
-        Entry::Invalid(InvalidToolCall {
-            id,
-            name,
-            args: args.to_owned(),
-            error: error.to_owned(),
-        })
-    };
     let fields = match serde_json::from_str::<Fields>(text) {
         Ok(fields) if text.starts_with('{') => fields,
         _ => return invalid(None, None, text, "the call is not an object"),
@@ -71,45 +96,39 @@ fn entry(text: &str) -> Entry {
     let function = function
         .and_then(|function| serde_json::from_str::<Fields>(function).ok())
         .unwrap_or_default();
-    let given = |names: &[&str]| {
-        let named = |fields: &Fields<'_>| {
-            names
-                .iter()
-                .find_map(|name| fields.get(name).filter(|raw| *raw != "null"))
-                .map(str::to_owned)
-        };
-        named(&fields).or_else(|| named(&function))
-    };
-    let id = given(&["id"]).and_then(|raw| identifier(&raw));
-    let name = given(&["name"])
-        .and_then(|raw| string(&raw))
-        .filter(|name| !name.is_empty());
-    let args = given(&["args", "arguments", "parameters", "input"]).unwrap_or_else(|| "{}".to_owned());
+    let given = |names: &[&str]| first_given(&fields, names).or_else(|| first_given(&function, names));
+    let id = given(&["id"]).and_then(identifier);
+    let name = given(&["name"]).and_then(string).filter(|name| !name.is_empty());
+    let args = given(&["args", "arguments", "parameters", "input"]).unwrap_or("{}");
     let Some(name) = name else {
         return invalid(id, None, text, "the call has no name");
     };
-    match object(&args) {
+    match object(args) {
         Some(args) => Entry::Call { id, name, args },
-        None => invalid(id, Some(name), &args, "the arguments are not an object"),
+        None => invalid(id, Some(name), args, "the arguments are not an object"),
     }
+}
+
+/// The value of the first of `names` that is there and isn't null.
+fn first_given<'a>(fields: &Fields<'a>, names: &[&str]) -> Option<&'a str> {
+    names
+        .iter()
+        .find_map(|name| fields.get(name).filter(|raw| *raw != "null"))
 }
 
 /// The arguments as an object: as they are, or out of the string that holds them. A blank string stands for none.
 fn object(raw: &str) -> Option<Box<RawValue>> {
-    let held = if raw.starts_with('"') {
-        string(raw)?
-    } else {
-        raw.to_owned()
+    let held = raw.starts_with('"').then(|| string(raw));
+    let text = match &held {
+        None => raw,
+        Some(held) => match held.as_deref()?.trim() {
+            "" => "{}",
+            // Checked before the white space goes: `{"a": 1 2}` must not become an object.
+            held => serde_json::from_str::<&RawValue>(held).ok()?.get(),
+        },
     };
-    let held = match held.trim() {
-        "" => "{}",
-        held => held,
-    };
-    if !held.starts_with('{') {
-        return None;
-    }
-    let checked: &RawValue = serde_json::from_str(held).ok()?;
-    RawValue::from_string(json::compact(checked.get())).ok()
+    let object = text.starts_with('{').then(|| json::compact(text))?;
+    RawValue::from_string(object).ok()
 }
 
 fn string(raw: &str) -> Option<String> {

@@ -8,55 +8,20 @@
 //! block. Where it may not: further down in a code block, in inline code (unless that begins its line), in a JSON array or
 //! object.
 
+use super::fence::{FENCE, Fence, Opener, Place, Run, names_calls};
 use super::input::Input;
 use super::object::{Scan, Step};
-use super::read::{self, Entry};
-use crate::message::{InvalidToolCall, ToolCall};
+use super::read::{self, Entry, Found};
 
-/// The fewest fence characters of a code block; fewer backticks are inline code.
-const FENCE: usize = 3;
-
-/// What becomes of the fences around an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Opener {
-    /// Not decided: the opening fence is held back.
-    Held,
-    /// They are text.
-    Kept,
-    /// They go with the call.
-    TakenOut,
-}
-
-/// A code block (or inline code) that was opened.
+/// An object that isn't JSON.
 #[derive(Debug)]
-struct Fence {
-    /// Backtick or tilde.
-    char: u8,
-    length: usize,
-    /// Whether only blanks precede it on its line.
+struct Damage {
+    brace: usize,
+    scan: Scan,
+    /// The length of the run of fence characters that has just been seen.
+    run: usize,
+    /// Whether only blanks precede that run on its line.
     line_start: bool,
-    /// Whether its line has ended.
-    line_ended: bool,
-    opener: Opener,
-    /// The code block it stands in, as long as it isn't certain that this one was left unclosed.
-    outer: Option<Box<Fence>>,
-}
-
-/// A run of fence characters.
-#[derive(Debug)]
-struct Run {
-    place: Place,
-    char: u8,
-    length: usize,
-    /// Whether only blanks precede it on its line.
-    line_start: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Place {
-    Text,
-    Code,
-    AfterObject,
 }
 
 #[derive(Debug, Default)]
@@ -74,15 +39,12 @@ enum State {
     Brace { brace: usize },
     /// In an object.
     Object { brace: usize, scan: Scan },
-    /// In an object that isn't JSON; `run` fence characters have just been seen.
-    Damaged {
-        brace: usize,
-        scan: Scan,
-        run: usize,
-        line_start: bool,
-    },
+    /// In an object that isn't JSON.
+    Damaged(Damage),
     /// In a code block, behind an object.
     AfterObject,
+    /// Behind a code block that stands in another one.
+    AfterNested,
     /// In a code block, where no object is looked for.
     Code,
     /// In a JSON value that can't be a call.
@@ -94,8 +56,7 @@ pub(super) struct Scanner {
     pub(super) input: Input,
     state: State,
     fence: Option<Box<Fence>>,
-    pub(super) tool_calls: Vec<ToolCall>,
-    pub(super) invalid: Vec<InvalidToolCall>,
+    pub(super) found: Found,
 }
 
 impl Scanner {
@@ -104,8 +65,7 @@ impl Scanner {
             input: Input::new(),
             state: State::Text,
             fence: None,
-            tool_calls: Vec::new(),
-            invalid: Vec::new(),
+            found: Found::default(),
         }
     }
 
@@ -121,16 +81,12 @@ impl Scanner {
             match std::mem::take(&mut self.state) {
                 State::Run(run) => self.run_ended(&run, None),
                 State::Object { brace, scan } => self.cut_off(brace, &scan),
-                State::Damaged {
-                    brace,
-                    scan,
-                    run,
-                    line_start,
-                } => {
-                    if !self.ends_damaged(brace, &scan, run, line_start, None) {
-                        self.cut_off(brace, &scan);
+                State::Damaged(damage) => {
+                    if !self.ends_damaged(&damage, None) {
+                        self.cut_off(damage.brace, &damage.scan);
                     }
                 }
+                State::AfterObject | State::AfterNested => return self.accept_nested(),
                 _ => return,
             }
             self.advance_all();
@@ -139,7 +95,7 @@ impl Scanner {
 
     /// Every state takes at least one byte or hands over to one that does.
     fn advance_all(&mut self) {
-        while let Some(next) = self.input.peek() {
+        while self.input.peek().is_some() {
             // A method sets the state it leads to; none set is `Text`.
             match std::mem::take(&mut self.state) {
                 State::Text => self.text(),
@@ -148,13 +104,9 @@ impl Scanner {
                 State::Lead => self.lead(),
                 State::Brace { brace } => self.brace(brace),
                 State::Object { brace, scan } => self.object(brace, scan),
-                State::Damaged {
-                    brace,
-                    scan,
-                    run,
-                    line_start,
-                } => self.damaged(brace, scan, run, line_start, next),
+                State::Damaged(damage) => self.damaged(damage),
                 State::AfterObject => self.after_object(),
+                State::AfterNested => self.after_nested(),
                 State::Code => self.code(),
                 State::Skip(mut scan) => {
                     if self.scan(&mut scan) == Step::More {
@@ -166,33 +118,29 @@ impl Scanner {
     }
 
     fn text(&mut self) {
-        while let Some(byte) = self.input.peek() {
+        while let Some(byte) = self.input.skip_to(|byte| matches!(byte, b'`' | b'~' | b'{' | b'[')) {
             match byte {
-                b'`' => return self.begin_run(Place::Text, byte),
-                b'~' if self.input.blank() => return self.begin_run(Place::Text, byte),
+                b'~' if !self.input.blank() => self.input.take(byte),
                 b'{' => return self.take_brace(),
                 b'[' => {
                     self.state = State::Skip(Scan::value());
                     return;
                 }
-                _ => self.input.take(byte),
+                _ => return self.begin_run(Place::Text, byte),
             }
         }
     }
 
     fn code(&mut self) {
         self.state = State::Code;
-        while let (Some(byte), Some(fence)) = (self.input.peek(), &mut self.fence) {
-            if byte == fence.char {
-                return self.begin_run(Place::Code, byte);
-            }
-            self.input.take(byte);
-            if byte == b'\n' {
-                let first = !std::mem::replace(&mut fence.line_ended, true);
-                if first && !fence.line_start {
-                    // A fence in the middle of a line, with text behind it, was inline code at most.
-                    return self.leave_fence();
-                }
+        while let Some(fence) = &mut self.fence {
+            let (char, first_line) = (fence.char, !fence.line_ended);
+            match self.input.skip_to(|byte| byte == char || (byte == b'\n' && first_line)) {
+                None => return,
+                Some(byte) if byte == char => return self.begin_run(Place::Code, byte),
+                // A fence in the middle of a line, with text behind it, was inline code at most.
+                Some(_) if !fence.line_start => return self.leave_fence(),
+                Some(_) => fence.line_ended = true,
             }
         }
     }
@@ -226,7 +174,7 @@ impl Scanner {
             Place::AfterObject if self.fence.as_ref().is_some_and(|fence| run.length >= fence.length) => {
                 self.close_fence()
             }
-            Place::AfterObject => self.no_more_objects(),
+            Place::AfterObject => self.not_an_object(),
         }
     }
 
@@ -248,7 +196,7 @@ impl Scanner {
             return;
         };
         if run.line_start && next.is_some_and(|next| next.is_ascii_alphanumeric()) {
-            // A fence with a word behind it can't close a block: it is text in it, or the block was never closed.
+            // A fence with a word behind it can't close a block: it is text in it, or the block was left unclosed.
             return self.open_fence(run, Some(fence));
         }
         let closes = run.line_start || !fence.line_ended || matches!(next, None | Some(b'\r' | b'\n'));
@@ -312,12 +260,13 @@ impl Scanner {
             Step::More => self.state = State::Object { brace, scan },
             Step::End => self.object_ended(brace, &scan),
             Step::Broken => {
-                self.state = State::Damaged {
+                let (run, line_start) = (0, false);
+                self.state = State::Damaged(Damage {
                     brace,
                     scan,
-                    run: 0,
-                    line_start: false,
-                }
+                    run,
+                    line_start,
+                });
             }
         }
     }
@@ -329,43 +278,52 @@ impl Scanner {
             None => self.state = State::AfterObject,
             Some(b'{') => self.take_brace(),
             Some(byte) if Some(byte) == char => self.begin_run(Place::AfterObject, byte),
-            Some(_) => self.no_more_objects(),
+            Some(_) => self.not_an_object(),
         }
     }
 
-    /// Takes `next`, unless the object ends before it.
-    fn damaged(&mut self, brace: usize, mut scan: Scan, mut run: usize, mut line_start: bool, next: u8) {
-        let char = self.fence.as_ref().map_or(b'`', |fence| fence.char);
-        if next == char {
-            line_start = if run == 0 { self.input.blank() } else { line_start };
-            run += 1;
-        } else if self.ends_damaged(brace, &scan, run, line_start, Some(next)) {
-            return;
-        } else {
-            run = 0;
+    fn after_nested(&mut self) {
+        match self.skip_space() {
+            None => self.state = State::AfterNested,
+            Some(_) => self.not_an_object(),
         }
-        self.input.take(next);
-        match scan.lenient(next) {
-            Step::End => self.object_ended(brace, &scan),
-            _ => {
-                self.state = State::Damaged {
-                    brace,
-                    scan,
-                    run,
-                    line_start,
+    }
+
+    fn damaged(&mut self, mut damage: Damage) {
+        let char = self.fence.as_ref().map_or(b'`', |fence| fence.char);
+        while let Some(byte) = self.input.peek() {
+            if byte == char {
+                if damage.run == 0 {
+                    damage.line_start = self.input.blank();
                 }
+                damage.run += 1;
+            } else if self.ends_damaged(&damage, Some(byte)) {
+                return;
+            } else {
+                damage.run = 0;
+            }
+            self.input.take(byte);
+            if damage.scan.lenient(byte) == Step::End {
+                return self.object_ended(damage.brace, &damage.scan);
             }
         }
+        self.state = State::Damaged(damage);
     }
 
     /// Whether a damaged object ended with what was taken so far, the last of it being a run of fence characters: at a fence
     /// of its block, or, without one and if it doesn't look like calls, at the end of the paragraph. If so it is dealt with,
     /// and the run is still to be looked at.
-    fn ends_damaged(&mut self, brace: usize, scan: &Scan, run: usize, line_start: bool, next: Option<u8>) -> bool {
+    fn ends_damaged(&mut self, damage: &Damage, next: Option<u8>) -> bool {
+        let Damage {
+            brace,
+            ref scan,
+            run,
+            line_start,
+        } = *damage;
         let word = line_start && next.is_some_and(|next| next.is_ascii_alphanumeric());
         let (ends, opens) = match &self.fence {
             Some(fence) if run < fence.length => (false, false),
-            Some(_) if word => (!scan.in_string(), true),
+            Some(fence) if word => (!scan.in_string(), fence.outer.is_none()),
             Some(_) => (line_start || !scan.in_string(), false),
             None if scan.looks_like_calls() => (false, false),
             None if run == 0 => (next == Some(b'\n') && self.input.blank(), false),
@@ -374,8 +332,9 @@ impl Scanner {
         if ends {
             let blank = if run == 0 { self.input.blank() } else { line_start };
             self.input.back(run, blank);
-            let text = self.input.since(brace);
-            let found = scan.looks_like_calls().then(|| unreadable(text));
+            let found = scan
+                .looks_like_calls()
+                .then(|| read::unreadable(self.input.since(brace)));
             self.settle(found);
             if opens {
                 self.leave_fence();
@@ -386,7 +345,9 @@ impl Scanner {
 
     /// The text ends within an object.
     fn cut_off(&mut self, brace: usize, scan: &Scan) {
-        let found = scan.looks_like_cut_calls().then(|| unreadable(self.input.since(brace)));
+        let found = scan
+            .looks_like_cut_calls()
+            .then(|| read::unreadable(self.input.since(brace)));
         self.settle(found);
     }
 
@@ -395,16 +356,25 @@ impl Scanner {
         let text = self.input.since(brace);
         let found = match read::entries(text) {
             Ok(entries) => (!entries.is_empty()).then_some(entries),
-            Err(_) => scan.looks_like_calls().then(|| unreadable(text)),
+            Err(_) => scan.looks_like_calls().then(|| read::unreadable(text)),
         };
         self.settle(found);
     }
 
     /// Takes out the object that ends here, or lets it be text if nothing was `found` in it.
     fn settle(&mut self, found: Option<Vec<Entry>>) {
+        if let Some(fence) = self.fence.as_mut().filter(|fence| fence.outer.is_some()) {
+            let Some(entries) = found else {
+                return self.not_an_object();
+            };
+            fence.nested.extend(entries);
+            self.state = State::AfterObject;
+            return;
+        }
         let opener = match found {
-            Some(_) => {
+            Some(entries) => {
                 self.input.take_out();
+                self.found.add(entries);
                 Opener::TakenOut
             }
             None => {
@@ -412,17 +382,7 @@ impl Scanner {
                 Opener::Kept
             }
         };
-        for entry in found.into_iter().flatten() {
-            match entry {
-                Entry::Invalid(invalid) => self.invalid.push(invalid),
-                Entry::Call { id, name, args } => {
-                    let id = id.unwrap_or_else(|| format!("call_{}", self.tool_calls.len()));
-                    self.tool_calls.push(ToolCall { id, name, args });
-                }
-            }
-        }
         if let Some(fence) = &mut self.fence {
-            fence.outer = None;
             if fence.opener == Opener::Held {
                 fence.opener = opener;
             }
@@ -434,7 +394,16 @@ impl Scanner {
         }
     }
 
-    /// What was held back for an object is none.
+    /// The text ends behind a block that stands in another one: that one was left unclosed, for an answer ends with its
+    /// calls, and a block in a document is followed by the document's closing fence.
+    fn accept_nested(&mut self) {
+        if let Some(fence) = self.fence.take_if(|fence| fence.outer.is_some()) {
+            self.input.take_out();
+            self.found.add(fence.nested);
+        }
+    }
+
+    /// What was held back for an object is none, or none that counts.
     fn not_an_object(&mut self) {
         match self.fence.as_mut().and_then(|fence| fence.outer.take()) {
             Some(outer) => {
@@ -474,12 +443,17 @@ impl Scanner {
             line_ended: false,
             opener: Opener::Held,
             outer,
+            nested: Vec::new(),
         }));
         self.state = State::Info { word: length };
     }
 
     /// The closing fence ends here. With a call, it goes from the mark on.
     fn close_fence(&mut self) {
+        if self.fence.as_ref().is_some_and(|fence| fence.outer.is_some()) {
+            self.state = State::AfterNested;
+            return;
+        }
         if self
             .fence
             .as_ref()
@@ -514,17 +488,4 @@ impl Scanner {
         }
         None
     }
-}
-
-/// What was meant as calls and isn't JSON.
-fn unreadable(text: &str) -> Vec<Entry> {
-    let text = text.trim_end();
-    let (id, name, args, error) = (None, None, text.to_owned(), read::reason(text));
-    vec![Entry::Invalid(InvalidToolCall { id, name, args, error })]
-}
-
-/// Whether the word behind a fence says that calls follow, so plainly that a block before it was left unclosed.
-fn names_calls(word: &str) -> bool {
-    let word = word.to_ascii_lowercase();
-    word.starts_with("json") || word.starts_with("tool")
 }

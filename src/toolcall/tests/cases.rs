@@ -264,6 +264,15 @@ fn never_where_there_is_none() {
             format!("````md\n# x\n```json\n{A}\n```\n````"),
         ),
         ("in a document in tildes", format!("~~~md\n# x\n```json\n{A}\n```\n~~~")),
+        (
+            "in a document in a block of as many backticks",
+            format!("```md\n# x\n```json\n{A}\n```\n```"),
+        ),
+        (
+            "in a string in a block",
+            format!("```py\nx = \"\"\"\n```json\n{A}\n{A}\n```\n\"\"\"\n```\ny"),
+        ),
+        ("in a broken document", format!("```md\n```json\n{A}\n{{\"x\":1}}")),
         ("in inline code", format!("Answer with `{A}` or ``{A}``.")),
         ("in an unclosed block", format!("```sh\nls\n{A}")),
         ("empty list", "{\"tool_calls\": [ ]}".to_owned()),
