@@ -665,10 +665,14 @@ export function stripAnsi(text: string): string;
 
 /** Options of {@link execFileAsync}. */
 export interface ExecFileOptions {
-  /** How long the program may take, ms. */
+  /** How long the program may take, ms; 0 for no limit. Default: no limit. */
   timeout?: number | undefined;
-  /** How many bytes it may print. */
+  /** How many bytes it may print. Default: 1 MiB, as in Node. */
   maxBuffer?: number | undefined;
+  /** The folder it runs in. Default: Node's. */
+  cwd?: string | undefined;
+  /** Merged over Node's own environment; `undefined` removes a variable. */
+  env?: Record<string, string | undefined> | undefined;
 }
 
 /**

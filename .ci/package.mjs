@@ -47,7 +47,9 @@ function run([file = "", ...args], cwd) {
 
 /** @param {string} temp */
 function pack(temp) {
-  const [packed] = JSON.parse(run(npm(["pack", "--json", "--ignore-scripts", "--pack-destination", temp], process.env), ROOT));
+  const [packed] = JSON.parse(
+    run(npm(["pack", "--json", "--ignore-scripts", "--pack-destination", temp], process.env), ROOT),
+  );
   /** @type {string[]} */
   const files = packed.files.map((/** @type {{ path: string }} */ { path }) => path);
   const strays = files.filter((path) => !EXPECTED.some((pattern) => pattern.test(path)));
@@ -70,7 +72,10 @@ function lint(tarball) {
     return join(manifest, "..", typeof bin === "string" ? bin : bin[command]);
   };
   run([process.execPath, bin("publint", "publint"), "run", tarball, "--strict"], ROOT);
-  run([process.execPath, bin("@arethetypeswrong/cli", "attw"), tarball, "--format", "ascii", "--profile", "node16"], ROOT);
+  run(
+    [process.execPath, bin("@arethetypeswrong/cli", "attw"), tarball, "--format", "ascii", "--profile", "node16"],
+    ROOT,
+  );
   console.log("publint and are-the-types-wrong have nothing to say");
 }
 
@@ -105,8 +110,14 @@ function use(temp, tarball) {
   const expected = `const expected = '<thread>\\n  <event type="human" id="0" iteration="0">&lt;hi&gt;</event>\\n</thread>';`;
   const names = "{ createClaudeCliProvider, messagesToXml, ProviderError }";
   for (const entry of [PACKAGE, `${PACKAGE}/native`]) {
-    writeFileSync(join(project, "esm.mjs"), `import ${names} from "${entry}"; const kind = "import ${entry}"; ${expected}${check}`);
-    writeFileSync(join(project, "cjs.cjs"), `const ${names} = require("${entry}"); const kind = "require ${entry}"; ${expected}${check}`);
+    writeFileSync(
+      join(project, "esm.mjs"),
+      `import ${names} from "${entry}"; const kind = "import ${entry}"; ${expected}${check}`,
+    );
+    writeFileSync(
+      join(project, "cjs.cjs"),
+      `const ${names} = require("${entry}"); const kind = "require ${entry}"; ${expected}${check}`,
+    );
     for (const file of ["esm.mjs", "cjs.cjs"]) process.stdout.write(run([process.execPath, file], project));
   }
 }

@@ -57,7 +57,7 @@ describe("tools", () => {
     const callable = Object.defineProperty(() => 1, "name", { value: "callable" });
     expect(encode([new Own(), Object.assign(callable, { schema: SCHEMA })])).toEqual([
       { name: "own", description: "", schema: { ...SCHEMA, $schema: DRAFT_2020 } },
-      { name: "callable", description: "", schema: SCHEMA },
+      { name: "callable", schema: SCHEMA },
     ]);
   });
 
@@ -66,7 +66,7 @@ describe("tools", () => {
       fc.property(fc.dictionary(fc.string(), fc.jsonValue(), { noNullPrototype: true }), (properties) => {
         const schema = { type: "object", properties };
         expect(tools.encodeTools([{ name: "t", schema }], langchain)).toBe(
-          `[{"name":"t","description":"","schema":${JSON.stringify(schema)}}]`,
+          `[{"name":"t","schema":${JSON.stringify(schema)}}]`,
         );
       }),
     );

@@ -145,7 +145,7 @@ pub struct ToolSpec {
     pub name: String,
     /// What it does, for the model.
     #[serde(default)]
-    pub description: String,
+    pub description: Option<String>,
     /// JSON Schema of the arguments, as raw text.
     pub schema: Box<RawValue>,
 }

@@ -118,7 +118,7 @@ describe.each(VERSIONS)("claude %s", (which) => {
 
     expect(systemOf(0)?.at(-1)).toMatch(/^You are the model behind an agent\./);
     expect(systemOf(1)?.at(-1)).toBe("Speak like a pirate. <&>");
-    expect(systemOf(2)?.join("\n").length).toBeGreaterThan(5000);
+    expect(systemOf(2)?.join("\n").length).toBeGreaterThan(3000);
   });
 
   it.each(["/clear", "/cost", "read @README.md please", "-p", "--help", "!ls", "a\u0000b"])(
@@ -143,7 +143,9 @@ describe.each(VERSIONS)("claude %s", (which) => {
     const { options } = await withClaude({ which, script: () => ({ text: answer }) });
     const replies = await Promise.all(
       (["stream-json", "json", "text"] as const).map((outputFormat) =>
-        createClaudeCliProvider({ ...options, outputFormat }).bindTools([add]).invoke(["1 and 2?"]),
+        createClaudeCliProvider({ ...options, outputFormat })
+          .bindTools([add])
+          .invoke(["1 and 2?"]),
       ),
     );
     for (const reply of replies) {
@@ -165,11 +167,19 @@ describe.each(VERSIONS)("claude %s", (which) => {
       ],
     });
     const failing = async (more: object) =>
-      await createClaudeCliProvider({ ...options, ...more, retry: false } as object)
+      await createClaudeCliProvider({ ...options, ...more })
         .invoke(["hi"])
-        .then(() => "no failure", (error) => error);
+        .then(
+          () => "no failure",
+          (error) => error,
+        );
     const noKey = await failing({ env: { ...options.env, ANTHROPIC_API_KEY: undefined } });
-    expect(noKey).toMatchObject({ name: "ProviderError", code: "NOT_LOGGED_IN", category: "authentication", exitCode: 1 });
+    expect(noKey).toMatchObject({
+      name: "ProviderError",
+      code: "NOT_LOGGED_IN",
+      category: "authentication",
+      exitCode: 1,
+    });
     expect(noKey.message).toMatch(/^Not logged in/);
     const refused = await failing({});
     expect(refused).toMatchObject({ code: "INVALID_API_KEY", category: "authentication", httpStatus: 401 });
@@ -182,7 +192,7 @@ describe.each(VERSIONS)("claude %s", (which) => {
 
   it("ends a silent run at its timeout, with nothing left of it", async () => {
     const { api, options } = await withClaude({ which, script: [{ hang: true }] });
-    const provider = createClaudeCliProvider({ ...options, timeout: 4_000, retry: false } as object);
+    const provider = createClaudeCliProvider({ ...options, timeout: 4_000 });
     const error = await provider.invoke(["hi"]).catch((error) => error);
     expect(error).toMatchObject({ code: "TIMEOUT", category: "timeout", partial: { text: "" } });
     expect(error.message).toMatch(/^no answer within 4000 ms/);
@@ -191,7 +201,7 @@ describe.each(VERSIONS)("claude %s", (which) => {
 
   it("takes a long prompt", async () => {
     const { api, options } = await withClaude({ which, script: [{ text: "long" }] });
-    const text = "x".repeat(2 * 1024 * 1024);
+    const text = "x".repeat(1024 * 1024);
     const reply = await createClaudeCliProvider(options).invoke([new HumanMessage(text)]);
     expect(reply.content).toBe("long");
     expect(readPrompt(api.requests[0]?.body).events[0]?.text).toBe(text);
@@ -199,7 +209,11 @@ describe.each(VERSIONS)("claude %s", (which) => {
 
   it("reads tools of every kind", async () => {
     const { api, options } = await withClaude({ which, script: [{ text: "ok" }] });
-    const plain = { name: "plain", description: "p", schema: { type: "object", properties: { z: { type: "string" } } } };
+    const plain = {
+      name: "plain",
+      description: "p",
+      schema: { type: "object", properties: { z: { type: "string" } } },
+    };
     const dynamic = new DynamicTool({ name: "dynamic", description: "d", func: async (text: string) => text });
     await createClaudeCliProvider(options).bindTools([add, plain, dynamic]).invoke(["hi"]);
     const { tools } = readPrompt(api.requests[0]?.body);

@@ -72,7 +72,7 @@ describe.each(VERSIONS)("claude %s", (which) => {
 });
 
 it("throws the run's error from the iterator, after its events", async () => {
-  const { options } = await withClaude({ script: [{ error: { status: 403, message: "no" } }], mayRunOut: true });
+  const { options } = await withClaude({ script: () => ({ error: { status: 403, message: "no" } }) });
   const seen: string[] = [];
   const run = async () => {
     for await (const event of createClaudeCliProvider(options).stream(["hi"])) seen.push(event.type);

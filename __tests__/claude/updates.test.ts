@@ -10,40 +10,46 @@ const counted = { inputTokens: 19, outputTokens: 7, totalTokens: 26, cacheReadTo
 const lookup = { name: "lookup", description: "Looks a word up", schema: { type: "object" } };
 
 describe.each(VERSIONS)("claude %s", (which) => {
-  it.each(["stream-json", "json"] as const)("sends the exact updates of a two-step tool run (%s)", async (outputFormat) => {
-    const { options } = await withClaude({
-      which,
-      script: [
-        { text: `I look it up.\n${writeToolCalls([{ name: "lookup", args: { word: "crab" }, id: "call_1" }])}`, usage },
-        { text: "  A crab is a decapod.\n", usage },
-      ],
-    });
-    const provider = createClaudeCliProvider({
-      ...options,
-      permissionMode: "acceptEdits",
-      disableBuiltInTools: true,
-      outputFormat,
-      verbose: true,
-      ...(outputFormat === "stream-json" ? { includePartialMessages: true } : {}),
-    });
-    const updates: InvokeUpdate[] = [];
-    const onUpdate = (update: InvokeUpdate) => void updates.push(update);
+  it.each(["stream-json", "json"] as const)(
+    "sends the exact updates of a two-step tool run (%s)",
+    async (outputFormat) => {
+      const { options } = await withClaude({
+        which,
+        script: [
+          {
+            text: `I look it up.\n${writeToolCalls([{ name: "lookup", args: { word: "crab" }, id: "call_1" }])}`,
+            usage,
+          },
+          { text: "  A crab is a decapod.\n", usage },
+        ],
+      });
+      const provider = createClaudeCliProvider({
+        ...options,
+        permissionMode: "acceptEdits",
+        disableBuiltInTools: true,
+        outputFormat,
+        verbose: true,
+        ...(outputFormat === "stream-json" ? { includePartialMessages: true } : {}),
+      });
+      const updates: InvokeUpdate[] = [];
+      const onUpdate = (update: InvokeUpdate) => void updates.push(update);
 
-    const question = new HumanMessage("What is a crab?");
-    const first = await provider.bindTools([lookup]).invokeWithUpdates([question], onUpdate);
-    const result = new ToolMessage({ tool_call_id: first.tool_calls?.[0]?.id ?? "", content: "decapod" });
-    await provider.bindTools([lookup]).invokeWithUpdates([question, first, result], onUpdate);
+      const question = new HumanMessage("What is a crab?");
+      const first = await provider.bindTools([lookup]).invokeWithUpdates([question], onUpdate);
+      const result = new ToolMessage({ tool_call_id: first.tool_calls?.[0]?.id ?? "", content: "decapod" });
+      await provider.bindTools([lookup]).invokeWithUpdates([question, first, result], onUpdate);
 
-    expect(updates).toEqual([
-      { type: "assistant_message", content: "I look it up." },
-      { type: "tool_call", toolCall: { name: "lookup", id: "call_1", args: { word: "crab" } } },
-      { type: "usage", usage: counted, rawStopReason: "end_turn" },
-      { type: "final", content: "I look it up.", usage: counted, rawStopReason: "end_turn" },
-      { type: "assistant_message", content: "A crab is a decapod." },
-      { type: "usage", usage: counted, rawStopReason: "end_turn" },
-      { type: "final", content: "A crab is a decapod.", usage: counted, rawStopReason: "end_turn" },
-    ]);
-  });
+      expect(updates).toEqual([
+        { type: "assistant_message", content: "I look it up." },
+        { type: "tool_call", toolCall: { name: "lookup", id: "call_1", args: { word: "crab" } } },
+        { type: "usage", usage: counted, rawStopReason: "end_turn" },
+        { type: "final", content: "I look it up.", usage: counted, rawStopReason: "end_turn" },
+        { type: "assistant_message", content: "A crab is a decapod." },
+        { type: "usage", usage: counted, rawStopReason: "end_turn" },
+        { type: "final", content: "A crab is a decapod.", usage: counted, rawStopReason: "end_turn" },
+      ]);
+    },
+  );
 
   it("lets plan mode and bypassPermissions start, also as root, with the built-in tools off", async () => {
     const { options } = await withClaude({ which, script: () => ({ text: "1. Read\n2. Write" }) });
@@ -87,7 +93,7 @@ it("rejects with the error that onUpdate throws, and the process is gone", async
 });
 
 it("sends no error update: the rejection is enough", async () => {
-  const { options } = await withClaude({ script: [{ error: { status: 400, message: "no" } }], mayRunOut: true });
+  const { options } = await withClaude({ script: () => ({ error: { status: 400, message: "no" } }) });
   const updates: InvokeUpdate[] = [];
   const call = createClaudeCliProvider(options).invokeWithUpdates(["hi"], (update) => void updates.push(update));
   await expect(call).rejects.toMatchObject({ name: "ProviderError", category: "validation" });

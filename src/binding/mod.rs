@@ -2,8 +2,8 @@
 //!
 //! Async functions cannot carry an error code across napi, so failures are values here (`{"err": …}`) and JavaScript throws.
 
-mod provider;
-mod text;
+pub mod provider;
+pub mod text;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,8 +12,6 @@ use napi_derive::napi;
 
 use crate::error::ProviderError;
 use crate::process::registry;
-
-pub use provider::{NativeProvider, NativeRun};
 
 /// Owners of processes: one per Node environment (the main thread, each worker).
 static NEXT_OWNER: AtomicU32 = AtomicU32::new(1);

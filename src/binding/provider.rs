@@ -5,7 +5,7 @@ use std::sync::Arc;
 use napi_derive::napi;
 
 use super::{from_json, outcome};
-use crate::run::exec::{ExecOptions, execute_file};
+use crate::run::exec::execute_file;
 use crate::run::{Ended, Engine, Run};
 
 /// Checks an options object: `{"ok": null}`, or `{"err": …}` that names the option.
@@ -86,6 +86,7 @@ impl NativeRun {
 #[napi]
 pub async fn exec_file(file: String, args_json: String, options_json: String, owner: u32) -> napi::Result<String> {
     let args: Vec<String> = from_json(&args_json)?;
-    let options: ExecOptions = from_json(&options_json)?;
-    Ok(outcome(execute_file(&file, args, options, u64::from(owner)).await))
+    Ok(outcome(
+        execute_file(&file, args, &options_json, u64::from(owner)).await,
+    ))
 }

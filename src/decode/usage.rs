@@ -81,7 +81,9 @@ pub(super) fn read_usage(fields: &mut Fields, raw: Option<&RawValue>) -> Option<
             .reasoning_output_tokens
             .or(output_details.thinking_tokens)
             .or(output_details.reasoning_tokens)
-            .map(|count| count.0),
+            .map(|count| count.0)
+            // Newer CLIs say 0 where older ones say nothing: the same fact reads the same.
+            .filter(|count| *count > 0),
         estimated: false,
     })
 }

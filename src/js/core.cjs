@@ -111,7 +111,7 @@ function createCore({ native, AIMessage, toJsonSchema }) {
       const program = requireString("file", file);
       if (!Array.isArray(args)) throw fault("INVALID_OPTION", `args must be an array, got ${describe(args)}`);
       const list = Array.from(args, (arg, index) => requireString(`args[${index}]`, arg));
-      const answer = native.execFile(program, JSON.stringify(list), encodeOptions(options));
+      const answer = native.execFile(program, JSON.stringify(list), encodeOptions(options), owner);
       return /** @type {string} */ (unwrap(await guard(answer)));
     },
   };

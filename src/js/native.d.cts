@@ -44,4 +44,4 @@ export class NativeRun {
 }
 
 /** `{"ok": standard output}` or `{"err": …}`. */
-export function execFile(file: string, argsJson: string, optionsJson: string): Promise<string>;
+export function execFile(file: string, argsJson: string, optionsJson: string, owner: number): Promise<string>;

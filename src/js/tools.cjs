@@ -50,12 +50,12 @@ function encodeTool(tool, at, toJsonSchema) {
     const wrapper = /** @type {Record<string, unknown>} */ (tool);
     const wrapped = wrapper.type === "function" && typeof wrapper.function === "object" && wrapper.function !== null;
     const it = /** @type {Record<string, unknown>} */ (wrapped ? wrapper.function : tool);
-    const { name, description = "" } = it;
+    const { name, description } = it;
     if (typeof name !== "string" || name === "") {
       throw fault("INVALID_TOOL", `${at} has no name: it must be a string that is not empty, got ${describe(name)}`);
     }
     where = `${at} (${JSON.stringify(name)})`;
-    if (typeof description !== "string") {
+    if (description !== undefined && typeof description !== "string") {
       throw fault("INVALID_TOOL", `${where} has a description that is not a string: ${describe(description)}`);
     }
     /** @type {string | undefined} */
@@ -63,7 +63,7 @@ function encodeTool(tool, at, toJsonSchema) {
     if (schema === undefined) throw fault("INVALID_TOOL", `${where} has a schema that is nothing in JSON`);
     return {
       name,
-      json: `{"name":${JSON.stringify(name)},"description":${JSON.stringify(description)},"schema":${schema}}`,
+      json: `{${JSON.stringify({ name, description }).slice(1, -1)},"schema":${schema}}`,
     };
   } catch (error) {
     if (ProviderError.isInstance(error)) throw error;

@@ -8,21 +8,8 @@
 
 const { toolCall } = require("./messages.cjs");
 
-/**
- * Text in which a tool call may be written. A message's event holds the text as the model wrote it; only the reply at the
- * end has the calls taken out of it, and a user interface is not to show them twice.
- */
-const MAY_HOLD_CALL = /tool_?calls?|function_?call|"(name|tool|function)"\s*:|<(tool|function|invoke)/i;
-
-/**
- * Maps one run. Updates come at once, except behind a message that may hold a tool call: from there on they wait for the
- * reply, and come in their order with the message's clean text.
- */
+/** Maps one run, event by event. A message's event holds its text with the tool calls taken out. */
 function createUpdates() {
-  /** Each an update, or the index of a message whose clean text is to be looked up. @type {(InvokeUpdate | number)[]} */
-  const waiting = [];
-  /** The messages' texts as they came. @type {string[]} */
-  const texts = [];
   /** @type {Set<string>} */
   const calls = new Set();
   /** @type {Set<string>} */
@@ -40,30 +27,11 @@ function createUpdates() {
   }
 
   /**
-   * @param {Exclude<ProviderEvent, { type: "message" | "done" }>} event
-   * @returns {InvokeUpdate[]}
-   */
-  function simple(event) {
-    if (event.type === "tool_call") {
-      const { id, name, args } = event.toolCall;
-      calls.add(id);
-      return [{ type: "tool_call", toolCall: { name, id, args } }];
-    }
-    if (event.type === "usage") return [{ type: "usage", ...figures(event.usage, event.rawStopReason) }];
-    return [];
-  }
-
-  /**
    * @param {ProviderReply} reply
    * @returns {InvokeUpdate[]}
    */
   function done(reply) {
-    const aligned = reply.messages.length === texts.length;
-    const updates = waiting.splice(0).flatMap((item) => {
-      if (typeof item !== "number") return [item];
-      return message((aligned ? reply.messages[item]?.content : texts[item]) ?? "");
-    });
-    if (!delivered.has(reply.content)) updates.push(...message(reply.content));
+    const updates = delivered.has(reply.content) ? [] : message(reply.content);
     for (const call of reply.toolCalls) {
       if (!calls.has(call.id)) updates.push({ type: "tool_call", toolCall: toolCall(call) });
     }
@@ -78,17 +46,21 @@ function createUpdates() {
      * @returns {InvokeUpdate[]}
      */
     push(event) {
-      if (event.type === "done") return done(event.reply);
-      if (event.type === "message") {
-        const index = texts.push(event.content) - 1;
-        if (waiting.length === 0 && !MAY_HOLD_CALL.test(event.content)) return message(event.content);
-        waiting.push(index);
-        return [];
+      switch (event.type) {
+        case "message":
+          return message(event.content);
+        case "tool_call": {
+          const { id, name, args } = event.toolCall;
+          calls.add(id);
+          return [{ type: "tool_call", toolCall: { name, id, args } }];
+        }
+        case "usage":
+          return [{ type: "usage", ...figures(event.usage, event.rawStopReason) }];
+        case "done":
+          return done(event.reply);
+        default:
+          return [];
       }
-      const updates = simple(event);
-      if (waiting.length === 0) return updates;
-      waiting.push(...updates);
-      return [];
     },
   };
 }

@@ -159,7 +159,6 @@ fn the_tool_instruction_is_spec_01s() {
   },
   {
     "name": "none",
-    "description": "",
     "parameters": {}
   }
 ]

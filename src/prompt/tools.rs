@@ -40,8 +40,10 @@ pub(super) fn write(out: &mut String, tools: &[ToolSpec]) {
         out.push_str(if index > 0 { ",\n  {\n    " } else { "\n  {\n    " });
         out.push_str("\"name\": ");
         json::push_string(out, &tool.name);
-        out.push_str(",\n    \"description\": ");
-        json::push_string(out, &tool.description);
+        if let Some(description) = &tool.description {
+            out.push_str(",\n    \"description\": ");
+            json::push_string(out, description);
+        }
         out.push_str(",\n    \"parameters\": ");
         json::push_indented(out, tool.schema.get(), 2);
         out.push_str("\n  }");
@@ -55,7 +57,11 @@ pub(super) fn write(out: &mut String, tools: &[ToolSpec]) {
 pub(super) fn capacity(tools: &[ToolSpec]) -> usize {
     let defs: usize = tools
         .iter()
-        .map(|tool| 96 + tool.name.len() + tool.description.len() * 9 / 8 + tool.schema.get().len() * 3)
+        .map(|tool| {
+            96 + tool.name.len()
+                + tool.description.as_ref().map_or(0, String::len) * 9 / 8
+                + tool.schema.get().len() * 3
+        })
         .sum();
     if tools.is_empty() {
         0

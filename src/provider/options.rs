@@ -203,29 +203,8 @@ impl Options {
     /// # Errors
     /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
     pub fn parse(provider: &Provider, json: &str) -> Result<Options, ProviderError> {
-        let refuse = |reason: String| ProviderError::new(provider.id, Code::InvalidOption, reason);
-        let map = match serde_json::from_str::<Value>(json) {
-            Ok(Value::Object(map)) => map,
-            Ok(other) => {
-                return Err(refuse(format!(
-                    "options must be an object; given: {}",
-                    describe(&other)
-                )));
-            }
-            Err(error) => return Err(refuse(format!("options can't be read as JSON: {error}"))),
-        };
-        for (name, value) in &map {
-            let Some(spec) = provider.options.iter().find(|spec| spec.name == name) else {
-                return Err(refuse(unknown_option(provider, name)));
-            };
-            check(spec, value).map_err(|allowed| {
-                refuse(format!(
-                    "option \"{name}\" must be {allowed}; given: {}",
-                    describe(value)
-                ))
-            })?;
-        }
-        check_together(&map).map_err(refuse)?;
+        let map = checked(provider.id, provider.options, json)?;
+        check_together(&map).map_err(|reason| ProviderError::new(provider.id, Code::InvalidOption, reason))?;
         Ok(read(&map))
     }
 
@@ -235,8 +214,38 @@ impl Options {
     }
 }
 
-fn unknown_option(provider: &Provider, name: &str) -> String {
-    let names: Vec<&str> = provider.options.iter().map(|spec| spec.name).collect();
+/// The options object `json` of `who`, every field known and of its type.
+///
+/// # Errors
+/// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String, Value>, ProviderError> {
+    let refuse = |reason: String| ProviderError::new(who, Code::InvalidOption, reason);
+    let map = match serde_json::from_str::<Value>(json) {
+        Ok(Value::Object(map)) => map,
+        Ok(other) => {
+            return Err(refuse(format!(
+                "options must be an object; given: {}",
+                describe(&other)
+            )));
+        }
+        Err(error) => return Err(refuse(format!("options can't be read as JSON: {error}"))),
+    };
+    for (name, value) in &map {
+        let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
+            return Err(refuse(unknown_option(specs, name)));
+        };
+        check(spec, value).map_err(|allowed| {
+            refuse(format!(
+                "option \"{name}\" must be {allowed}; given: {}",
+                describe(value)
+            ))
+        })?;
+    }
+    Ok(map)
+}
+
+fn unknown_option(specs: &[OptionSpec], name: &str) -> String {
+    let names: Vec<&str> = specs.iter().map(|spec| spec.name).collect();
     let folded = name.to_lowercase().replace(['-', '_'], "");
     let near = names.iter().find(|known| {
         let known = known.to_lowercase();
@@ -377,14 +386,30 @@ fn check_together(map: &Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
+/// A whole number of a checked object.
+pub fn number(map: &Map<String, Value>, name: &str) -> Option<u64> {
+    match map.get(name) {
+        Some(Value::Number(number)) => whole(number),
+        _ => None,
+    }
+}
+
+/// An environment of a checked object: names with values, or nothing to remove them.
+pub fn environment(map: &Map<String, Value>, name: &str) -> Vec<(String, Option<String>)> {
+    match map.get(name) {
+        Some(Value::Object(pairs)) => pairs
+            .iter()
+            .map(|(name, value)| (name.clone(), value.as_str().map(str::to_owned)))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// The checked object as values, defaults filled in.
 fn read(map: &Map<String, Value>) -> Options {
     let text = |name: &str| map.get(name).and_then(Value::as_str).map(str::to_owned);
     let flag = |name: &str| map.get(name).and_then(Value::as_bool);
-    let number = |name: &str, default: u64| match map.get(name) {
-        Some(Value::Number(number)) => whole(number).unwrap_or(default),
-        _ => default,
-    };
+    let number = |name: &str, default: u64| number(map, name).unwrap_or(default);
     let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
     Options {
         model: text("model"),
@@ -412,13 +437,7 @@ fn read(map: &Map<String, Value>) -> Options {
         verbose: flag("verbose").unwrap_or(false),
         partial_messages: flag("includePartialMessages"),
         cwd: text("cwd"),
-        env: match map.get("env") {
-            Some(Value::Object(pairs)) => pairs
-                .iter()
-                .map(|(name, value)| (name.clone(), value.as_str().map(str::to_owned)))
-                .collect(),
-            _ => Vec::new(),
-        },
+        env: environment(map, "env"),
         auth: match text("auth").as_deref() {
             Some("subscription") => Auth::Subscription,
             _ => Auth::Inherit,

@@ -3,26 +3,19 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::classify::{self, Evidence};
 use crate::error::{Code, ProviderError};
 use crate::process::{self, End, EnvPlan, Limits, Output, Spec, StartError};
+use crate::provider::options::{self, OptionSpec};
 
-/// The third argument of `execFileAsync`. Ill-typed and unknown fields are refused by the façade.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ExecOptions {
-    /// ms, 0 or nothing for no limit.
-    pub timeout: Option<u64>,
-    /// Bytes of standard output. Default 1 MiB, as Node's `execFile`.
-    pub max_buffer: Option<usize>,
-    /// The working folder.
-    pub cwd: Option<String>,
-    /// Changes to the inherited environment; null removes.
-    pub env: Vec<(String, Option<String>)>,
-}
+/// The options of `execFileAsync`: `timeout` (ms, 0 or nothing for no limit), `maxBuffer` (bytes of standard output,
+/// default 1 MiB as in Node), `cwd` and `env`.
+const OPTIONS: &[OptionSpec] = &[options::TIMEOUT, options::MAX_BUFFER, options::CWD, options::ENV];
+
+/// What `maxBuffer` is in Node's `execFile`.
+const DEFAULT_MAX_BUFFER: u64 = 1024 * 1024;
 
 /// Runs `file` with `args`, standard input closed, and gives its standard output.
 ///
@@ -31,28 +24,31 @@ pub struct ExecOptions {
 pub async fn execute_file(
     file: &str,
     args: Vec<String>,
-    options: ExecOptions,
+    options_json: &str,
     owner: u64,
 ) -> Result<String, Box<ProviderError>> {
     let name = Path::new(file)
         .file_name()
         .map_or_else(|| file.to_owned(), |name| name.to_string_lossy().into_owned());
+    let given = options::checked("execFileAsync", OPTIONS, options_json)?;
     let limits = Limits {
-        timeout: options.timeout.filter(|ms| *ms > 0).map(Duration::from_millis),
-        max_stdout: options.max_buffer.unwrap_or(1024 * 1024),
+        timeout: options::number(&given, "timeout")
+            .filter(|ms| *ms > 0)
+            .map(Duration::from_millis),
+        max_stdout: usize::try_from(options::number(&given, "maxBuffer").unwrap_or(DEFAULT_MAX_BUFFER))
+            .unwrap_or(usize::MAX),
         ..Limits::default()
     };
     let spec = Spec {
         args: args.into_iter().map(Into::into).collect(),
         env: EnvPlan {
-            user: options
-                .env
+            user: options::environment(&given, "env")
                 .into_iter()
                 .map(|(name, value)| (name.into(), value.map(Into::into)))
                 .collect(),
             ..EnvPlan::default()
         },
-        cwd: options.cwd.map(Into::into),
+        cwd: given.get("cwd").and_then(|cwd| cwd.as_str()).map(Into::into),
         limits,
         owner,
         ..Spec::new(file)
