@@ -19,6 +19,17 @@ pub fn strip_ansi(text: &str) -> Cow<'_, str> {
     Stripper::default().strip(text)
 }
 
+/// [`strip_ansi`] for text that may be owned: returned as it is when there is nothing to take out.
+pub(super) fn strip_owned(text: Cow<'_, str>) -> Cow<'_, str> {
+    match text {
+        Cow::Borrowed(text) => strip_ansi(text),
+        Cow::Owned(text) => match strip_ansi(&text) {
+            Cow::Borrowed(plain) if plain.len() == text.len() => Cow::Owned(text),
+            plain => Cow::Owned(plain.into_owned()),
+        },
+    }
+}
+
 /// [`strip_ansi`] for text that comes in pieces: what it gives for the pieces, joined, is what it gives for the whole.
 #[derive(Debug, Clone, Default)]
 pub struct Stripper {

@@ -13,33 +13,34 @@
 //! | `system/informational`, `permission_denied`, `model_refusal…`, `model_fallback` | `Warning` with the subtype in upper case as its code |
 //! | `result` | `Usage`, `Failure` if it is one, `Outcome` |
 //! | subagents' lines, control lines, hooks, anything else | `Other` |
+//! | `content`, `turn.*`, lines with a `role` | as CLI-ADAPTER-PROTOCOL has them (`generic`) |
 
 mod outcome;
-mod wire;
+pub(in crate::decode) mod wire;
 
 use std::borrow::Cow;
 
-use serde_json::value::RawValue;
-
-use self::wire::{ApiMessage, Block, Delta, Head, RateLimitInfo, RateLimitLine, StreamEvent, System};
-use super::ansi::strip_ansi;
-use super::json::{Fields, Text, Wtf8, is_array, is_string, is_true, word};
+use self::wire::{ApiMessage, Block, Content, Line, RateLimitInfo, RateLimitLine, StreamEvent, System};
+use super::ansi::{strip_ansi, strip_owned};
+use super::failure::{API_ERROR, failure_of};
+use super::generic::{Answers, Generic};
+use super::json::{Fields, Text, is_true, word};
 use super::notes::Out;
 use super::speech::{Speech, tool_call};
+use super::usage::read_usage;
 use super::{Format, Verdict};
 use crate::event::{Event, Failure};
 
 /// The model of messages the CLI writes itself.
 const SYNTHETIC: &str = "<synthetic>";
 
-/// How qwen 0.15.10 spells an API error: as the model's answer, in a run that succeeds.
-const QWEN_ERROR: &str = "[API Error: ";
-
 /// The state between lines.
 #[derive(Debug, Default)]
 pub(super) struct Claude {
     speech: Speech,
     turn: Turn,
+    /// Reads what is not in claude's own words: its old stream, and what other CLIs print in its place.
+    generic: Generic,
 }
 
 /// What is known of the turn that is going on.
@@ -59,25 +60,22 @@ struct Turn {
 
 impl Format for Claude {
     fn object(&mut self, json: &str, out: &mut Out) -> Verdict {
-        let Ok(head) = serde_json::from_str::<Head>(json) else {
+        let mut fields = Fields::default();
+        let Some(mut line) = Line::read(json, &mut fields) else {
             return Verdict::NotJson;
         };
-        let Some(kind) = word(head.kind) else {
-            return Verdict::Foreign;
+        let Some(kind) = word(line.kind) else {
+            return self.generic.object(None, json, out);
         };
-        if head.parent_tool_use_id.is_some() {
-            out.other(kind, json);
-            return Verdict::Event;
-        }
-        let mut fields = Fields::default();
         match kind.as_ref() {
-            "stream_event" => self.stream_event(&head, &mut fields, out),
-            "assistant" => self.assistant(&head, &mut fields, out),
-            "user" => self.user(&head, json, &mut fields, out),
+            _ if line.parent_tool_use_id.is_some() => out.other(kind.as_ref(), json),
+            "stream_event" => self.stream_event(line.event.take().unwrap_or_default(), out),
+            "assistant" => self.assistant(&mut line, out),
+            "user" => self.user(line, json, out),
             "result" => self.result(json, &mut fields, out),
-            "system" => self.system(&head, json, &mut fields, out),
+            "system" => self.system(&line, json, &mut fields, out),
             "rate_limit_event" => self.rate_limit(json, &mut fields, out),
-            _ => out.other(kind.as_ref(), json),
+            _ => return self.generic.object(Some(&kind), json, out),
         }
         if let Some(complaint) = fields.complaint() {
             out.note(&format!("{kind}: {complaint}"));
@@ -86,6 +84,7 @@ impl Format for Claude {
     }
 
     fn finish(&mut self, out: &mut Out) {
+        self.generic.finish(out);
         self.speech.end_turn(out);
         if let Some(failure) = std::mem::take(&mut self.turn).failure {
             out.event(Event::Failure(failure));
@@ -94,41 +93,41 @@ impl Format for Claude {
 }
 
 impl Claude {
-    fn stream_event(&mut self, head: &Head, fields: &mut Fields, out: &mut Out) {
-        let Some(event) = fields.read::<StreamEvent>("event", head.event) else {
-            return;
-        };
+    /// A decoder that also takes `answers` for an answer.
+    pub fn new(answers: Answers) -> Self {
+        Claude {
+            generic: Generic::new(answers),
+            ..Claude::default()
+        }
+    }
+
+    fn stream_event(&mut self, event: StreamEvent, out: &mut Out) {
         match word(event.kind).as_deref() {
             Some("content_block_delta") => {
-                let Some(delta) = fields.read::<Delta>("delta", event.delta) else {
-                    return;
-                };
+                let delta = event.delta.unwrap_or_default();
                 match (word(delta.kind).as_deref(), delta.text, delta.thinking) {
                     (Some("text_delta"), Some(text), _) => self.speech.text_delta(text, out),
                     (Some("thinking_delta"), _, Some(thinking)) => {
-                        let index = fields.count("index", event.index);
-                        self.speech.thinking_delta(index, thinking, out);
+                        self.speech.thinking_delta(event.index, thinking, out)
                     }
                     // Arguments and signatures come whole with the `assistant` line.
                     _ => {}
                 }
             }
             Some("message_start") => {
-                let message = fields.read::<ApiMessage>("message", event.message);
-                let id = message.as_ref().and_then(|message| fields.string("id", message.id));
-                self.speech.begin(id, out);
-                if let Some(model) = message.and_then(|message| fields.string("model", message.model)) {
-                    self.turn.model = Some(model);
+                let message = event.message.unwrap_or_default();
+                self.speech.begin(message.id.map(Text::into_string), out);
+                if let Some(model) = message.model {
+                    self.turn.model = Some(model.into_string());
                 }
             }
             Some("content_block_start") => {
                 self.speech.block(out);
-                let block = fields.read::<Block>("content_block", event.content_block);
-                if let Some(block) = block.filter(|block| word(block.kind).as_deref() == Some("text"))
-                    && let Some(text) = fields.read::<Wtf8>("text", block.text)
-                    && !text.0.is_empty()
+                let block = event.content_block.unwrap_or_default();
+                if let (Some("text"), Some(Text(text))) = (word(block.kind).as_deref(), block.text)
+                    && !text.is_empty()
                 {
-                    self.speech.text_delta(text, out);
+                    self.speech.text_delta(text.into(), out);
                 }
             }
             Some("content_block_stop") => self.speech.block(out),
@@ -137,95 +136,77 @@ impl Claude {
         }
     }
 
-    fn assistant(&mut self, head: &Head, fields: &mut Fields, out: &mut Out) {
-        let Some(message) = fields.read::<ApiMessage>("message", head.message) else {
-            return;
-        };
-        let blocks = content_blocks(&message, fields);
-        let text = || joined_text(&message, &blocks);
-        let model = fields.string("model", message.model);
-        let synthetic = model.as_deref() == Some(SYNTHETIC);
-        if let Some(kind) = fields.string("error", head.error) {
+    fn assistant(&mut self, line: &mut Line, out: &mut Out) {
+        let Some(message) = line.message.take() else { return };
+        if let Some(kind) = word(line.error) {
             self.speech.close(out);
             self.turn.failure = Some(Failure {
-                kind: Some(kind),
-                message: text(),
+                kind: Some(kind.into_owned()),
+                message: joined_text(&message.content),
                 ..Failure::default()
             });
             return;
         }
-        if synthetic {
-            self.turn.synthetic = Some(text());
-            return;
+        match message.model {
+            Some(Text(model)) if model == SYNTHETIC => {
+                self.turn.synthetic = Some(joined_text(&message.content));
+                return;
+            }
+            Some(ref model) => self.turn.model = Some(model.0.clone().into_owned()),
+            None => {}
         }
-        if model.is_some() {
-            self.turn.model = model;
-        }
-        if is_qwen_error(&message, &blocks) {
+        if is_qwen_error(&message) {
             self.speech.discard();
-            self.turn.failure = Some(qwen_failure(&text()));
+            self.turn.failure = Some(failure_of(&joined_text(&message.content)));
             self.turn.disguised = true;
             return;
         }
-        self.speech.enter(fields.string("id", message.id).as_deref(), out);
-        if message.content.is_some_and(is_string) {
-            self.speech.text(&text(), out);
-        }
-        for block in &blocks {
-            self.block(block, fields, out);
+        self.speech.enter(message.id.as_ref().map(|id| id.0.as_ref()), out);
+        match message.content {
+            Content::Text(text) => self.speech.text(text, out),
+            Content::Blocks(blocks) => blocks.into_iter().for_each(|block| self.block(block, out)),
         }
     }
 
-    fn block(&mut self, block: &Block, fields: &mut Fields, out: &mut Out) {
-        match word(block.kind).as_deref() {
-            Some("text") => {
-                if let Some(text) = fields.read::<Text>("text", block.text) {
-                    self.speech.text(&text.0, out);
-                }
-            }
-            Some("thinking") => {
-                if let Some(text) = fields.read::<Text>("thinking", block.thinking) {
-                    self.speech.thinking(&text.0, out);
-                }
-            }
-            Some("tool_use") => {
-                let id = fields.string("id", block.id).unwrap_or_default();
-                let name = fields.string("name", block.name).unwrap_or_default();
+    fn block(&mut self, block: Block, out: &mut Out) {
+        match (word(block.kind).as_deref(), block.text, block.thinking) {
+            (Some("text"), Some(Text(text)), _) => self.speech.text(text, out),
+            (Some("thinking"), _, Some(Text(thinking))) => self.speech.thinking(thinking, out),
+            (Some("tool_use"), ..) => {
+                let id = block.id.unwrap_or_default().into_string();
+                let name = block.name.unwrap_or_default().into_string();
                 self.speech.call(tool_call(id, name, block.input));
             }
             _ => {}
         }
     }
 
-    fn user(&mut self, head: &Head, json: &str, fields: &mut Fields, out: &mut Out) {
-        let Some(message) = fields.read::<ApiMessage>("message", head.message) else {
-            return;
-        };
+    fn user(&mut self, line: Line, json: &str, out: &mut Out) {
         self.speech.settle(out);
-        let mut results = 0;
-        for block in content_blocks(&message, fields) {
-            if word(block.kind).as_deref() != Some("tool_result") {
-                continue;
-            }
-            results += 1;
+        let blocks = match line.message.unwrap_or_default().content {
+            Content::Blocks(blocks) => blocks,
+            Content::Text(_) => Vec::new(),
+        };
+        let is_result = |block: &Block| word(block.kind).as_deref() == Some("tool_result");
+        if !blocks.iter().any(is_result) {
+            out.other("user", json);
+        }
+        for block in blocks.into_iter().filter(is_result) {
             out.event(Event::ToolResult {
-                tool_call_id: fields.string("tool_use_id", block.tool_use_id).unwrap_or_default(),
+                tool_call_id: block.tool_use_id.unwrap_or_default().into_string(),
                 content: block
                     .content
                     .map_or_else(String::new, |content| match word(Some(content)) {
-                        Some(text) => strip_ansi(&text).into_owned(),
+                        Some(text) => strip_owned(text).into_owned(),
                         None => content.get().to_owned(),
                     }),
                 is_error: is_true(block.is_error),
             });
         }
-        if results == 0 {
-            out.other("user", json);
-        }
     }
 
-    fn system(&mut self, head: &Head, json: &str, fields: &mut Fields, out: &mut Out) {
-        let subtype = word(head.subtype).unwrap_or_default();
+    fn system(&mut self, line: &Line, json: &str, fields: &mut Fields, out: &mut Out) {
+        let subtype = word(line.subtype).unwrap_or_default();
         let Some(line) = fields.read_line::<System>(json) else {
             return;
         };
@@ -274,45 +255,26 @@ impl Claude {
     }
 }
 
-/// The blocks of a message, if its content is an array of them.
-fn content_blocks<'a>(message: &ApiMessage<'a>, fields: &mut Fields) -> Vec<Block<'a>> {
-    let raw: Vec<&RawValue> = match message.content {
-        Some(content) if is_array(content) => fields.read("content", Some(content)).unwrap_or_default(),
-        Some(content) if !is_string(content) => {
-            fields.complain("content: neither blocks nor a string");
-            Vec::new()
-        }
-        _ => Vec::new(),
-    };
-    raw.into_iter()
-        .filter_map(|block| fields.read("content block", Some(block)))
-        .collect()
-}
-
 /// All of a message's text, as one string.
-fn joined_text(message: &ApiMessage, blocks: &[Block]) -> String {
-    let texts = blocks.iter().filter_map(|block| word(block.text));
-    let text: String = word(message.content).into_iter().chain(texts).collect();
-    strip_ansi(&text).into_owned()
+fn joined_text(content: &Content) -> String {
+    let text = match content {
+        Content::Text(text) => text.clone().into_owned(),
+        Content::Blocks(blocks) => blocks
+            .iter()
+            .filter_map(|block| block.text.as_ref())
+            .map(|text| text.0.as_ref())
+            .collect(),
+    };
+    strip_owned(text.into()).into_owned()
 }
 
 /// Qwen's API errors look like an answer; that no token was read or written gives them away.
-fn is_qwen_error(message: &ApiMessage, blocks: &[Block]) -> bool {
-    let begins = matches!(blocks, [block] if word(block.text).is_some_and(|text| text.starts_with(QWEN_ERROR)));
-    begins
-        && super::usage::read_usage(&mut Fields::default(), message.usage).is_some_and(|usage| usage.total_tokens == 0)
-}
-
-/// `[API Error: 401 Incorrect API key provided]` in its parts.
-fn qwen_failure(text: &str) -> Failure {
-    let reason = text.strip_prefix(QWEN_ERROR).unwrap_or(text);
-    let reason = reason.trim_end().strip_suffix(']').unwrap_or(reason);
-    let status = reason.split(' ').next().and_then(|word| word.parse().ok());
-    Failure {
-        message: reason.to_owned(),
-        http_status: status.filter(|status| (400..600).contains(status)),
-        ..Failure::default()
-    }
+fn is_qwen_error(message: &ApiMessage) -> bool {
+    let Content::Blocks(blocks) = &message.content else {
+        return false;
+    };
+    matches!(blocks.as_slice(), [Block { text: Some(Text(text)), .. }] if text.starts_with(API_ERROR))
+        && read_usage(&mut Fields::default(), message.usage).is_some_and(|usage| usage.total_tokens == 0)
 }
 
 /// What a line that becomes a warning says, or what its fields mean.

@@ -27,7 +27,7 @@ fn wire_of(cli: &str, argv: &[String]) -> Option<Wire> {
     let has = |word: &str| argv.iter().any(|arg| arg == word);
     let format = argv
         .iter()
-        .position(|arg| arg == "--output-format")
+        .position(|arg| arg == "--output-format" || arg == "--format")
         .and_then(|at| argv.get(at + 1));
     match (cli, format.map(String::as_str)) {
         ("claude" | "claude-2.1.330", Some("stream-json")) => Some(Wire::ClaudeStream),
@@ -36,6 +36,12 @@ fn wire_of(cli: &str, argv: &[String]) -> Option<Wire> {
         ("qwen", Some("stream-json")) => Some(Wire::ClaudeStream),
         ("qwen", Some("json")) => Some(Wire::ClaudeJson),
         ("qwen", _) => Some(Wire::Text),
+        ("codex", _) => has("exec").then_some(if has("--json") { Wire::CodexJson } else { Wire::Text }),
+        ("gemini", Some("stream-json")) => Some(Wire::GeminiStream),
+        ("gemini", Some("json")) => Some(Wire::GeminiJson),
+        ("gemini", _) => Some(Wire::Text),
+        ("opencode", Some("json")) => Some(Wire::OpencodeJson),
+        ("opencode", _) => has("run").then_some(Wire::Text),
         _ => None,
     }
 }
@@ -77,8 +83,12 @@ fn snapshot(events: &[Event], decoder: &Decoder) -> String {
     for event in events {
         writeln!(text, "  {}", line(event)).unwrap();
     }
-    for note in decoder.diagnostics() {
+    let notes = decoder.diagnostics();
+    for note in notes.iter().take(3) {
         writeln!(text, "  ! {}", short(note)).unwrap();
+    }
+    if notes.len() > 3 {
+        writeln!(text, "  ! and {} more", notes.len() - 3).unwrap();
     }
     if let Some(plain) = decoder.plain_text() {
         writeln!(text, "  plain {}", short(&plain)).unwrap();
@@ -254,6 +264,9 @@ recorded! {
     claude "claude";
     claude_2_1_330 "claude-2.1.330";
     qwen "qwen";
+    codex "codex";
+    gemini "gemini";
+    opencode "opencode";
 }
 
 proptest! {

@@ -32,6 +32,15 @@ impl<'a> Wtf8<'a> {
     }
 }
 
+impl<'a> From<Cow<'a, str>> for Wtf8<'a> {
+    fn from(text: Cow<'a, str>) -> Self {
+        Wtf8(match text {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        })
+    }
+}
+
 impl<'de: 'a, 'a> Deserialize<'de> for Wtf8<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Bytes;

@@ -7,9 +7,14 @@
 
 pub mod ansi;
 mod claude;
+mod codex;
+mod failure;
+mod gemini;
+mod generic;
 mod json;
 pub mod lines;
 mod notes;
+mod opencode;
 mod speech;
 mod usage;
 
@@ -24,9 +29,13 @@ use serde_json::value::RawValue;
 
 use self::ansi::strip_ansi;
 use self::claude::Claude;
+use self::codex::Codex;
+use self::gemini::Gemini;
+use self::generic::Answers;
 use self::lines::{Line, Lines};
 pub use self::notes::ParseError;
 use self::notes::{Notes, Out};
+use self::opencode::Opencode;
 use crate::event::Event;
 
 /// How a CLI writes its output.
@@ -38,6 +47,18 @@ pub enum Wire {
     ClaudeJson,
     /// All of standard output is the answer.
     Text,
+    /// JSON lines of `codex exec --json` (0.169.0).
+    CodexJson,
+    /// JSON lines of `gemini --output-format stream-json` (0.61.0).
+    GeminiStream,
+    /// `gemini --output-format json`: one object.
+    GeminiJson,
+    /// JSON lines of `opencode run --format json` (1.18.34).
+    OpencodeJson,
+    /// `stream-json` of CLI-ADAPTER-PROTOCOL, claude's included: for CLIs described by their user.
+    GenericStream,
+    /// `json` of CLI-ADAPTER-PROTOCOL.
+    GenericJson,
 }
 
 /// How a wire format's JSON lies in the output.
@@ -45,6 +66,8 @@ pub enum Wire {
 enum Framing {
     /// One event per line.
     Lines,
+    /// One event per line; if there is none, as [`Documents`](Framing::Documents).
+    LinesOrDocuments,
     /// Objects or arrays that may span lines, read when the output is over.
     Documents,
     /// No JSON.
@@ -100,10 +123,20 @@ impl Decoder {
 
     /// A decoder that drops lines longer than `limit` bytes, with a diagnostic.
     pub fn with_line_limit(wire: Wire, limit: usize) -> Self {
-        let (framing, format): (_, Option<Box<dyn Format>>) = match wire {
-            Wire::ClaudeStream => (Framing::Lines, Some(Box::new(Claude::default()))),
-            Wire::ClaudeJson => (Framing::Documents, Some(Box::new(Claude::default()))),
-            Wire::Text => (Framing::Text, None),
+        let framing = match wire {
+            Wire::ClaudeStream | Wire::CodexJson | Wire::GeminiStream | Wire::OpencodeJson => Framing::Lines,
+            Wire::GenericStream => Framing::LinesOrDocuments,
+            Wire::ClaudeJson | Wire::GeminiJson | Wire::GenericJson => Framing::Documents,
+            Wire::Text => Framing::Text,
+        };
+        let format: Option<Box<dyn Format>> = match wire {
+            Wire::ClaudeStream => Some(Box::new(Claude::new(Answers::None))),
+            Wire::ClaudeJson | Wire::GenericStream => Some(Box::new(Claude::new(Answers::Untyped))),
+            Wire::GenericJson => Some(Box::new(Claude::new(Answers::Any))),
+            Wire::CodexJson => Some(Box::new(Codex::default())),
+            Wire::GeminiStream | Wire::GeminiJson => Some(Box::new(Gemini::default())),
+            Wire::OpencodeJson => Some(Box::new(Opencode::default())),
+            Wire::Text => None,
         };
         Decoder {
             framing,
@@ -120,7 +153,7 @@ impl Decoder {
 
     /// Takes the next bytes of output; appends what they mean to `events`.
     pub fn push(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
-        if self.framing == Framing::Lines {
+        if matches!(self.framing, Framing::Lines | Framing::LinesOrDocuments) {
             let reader = &mut self.reader;
             self.lines.push(bytes, |line| reader.line(line, events));
             if self.reader.saw_json {
@@ -136,15 +169,18 @@ impl Decoder {
         let raw = std::mem::take(&mut self.raw);
         let text = text_of(&raw);
         match self.framing {
-            Framing::Lines => {
+            Framing::Lines | Framing::LinesOrDocuments => {
                 let reader = &mut self.reader;
                 self.lines.finish(|line| reader.line(line, events));
+                if self.framing == Framing::LinesOrDocuments && !reader.saw_json {
+                    reader.documents_instead(&text, events);
+                }
             }
             Framing::Documents => {
                 self.reader.documents(&text, events);
                 // JSON holds no raw ESC: whatever does is coloured output around it.
                 if !self.reader.saw_json && text.contains('\x1B') {
-                    self.reader.documents(&strip_ansi(&text), events);
+                    self.reader.documents_instead(&strip_ansi(&text), events);
                 }
             }
             Framing::Text => {
@@ -239,6 +275,17 @@ impl Reader {
                 self.notes.add(Some(number), "not JSON", line);
             }
         });
+    }
+
+    /// Tries another reading of output in which nothing was found; its diagnostics count only if it finds something.
+    fn documents_instead(&mut self, text: &str, events: &mut Vec<Event>) {
+        let (notes, cut_short) = (std::mem::take(&mut self.notes), self.cut_short);
+        self.cut_short = false;
+        self.documents(text, events);
+        if !self.saw_json {
+            self.notes = notes;
+            self.cut_short |= cut_short;
+        }
     }
 
     /// One JSON value: an object, or an array of them.

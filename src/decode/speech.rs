@@ -14,8 +14,8 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
-use super::ansi::{Stripper, strip_ansi};
-use super::json::{Wtf8, is_object};
+use super::ansi::{Stripper, strip_owned};
+use super::json::{Count, Wtf8, is_object};
 use super::notes::Out;
 use crate::event::Event;
 use crate::message::{InvalidToolCall, ToolCall, wtf8_to_string};
@@ -41,7 +41,7 @@ struct Open {
     /// The text block that is being streamed: the last of `streamed`.
     text: Option<Weld>,
     /// The reasoning block that is being streamed, and its index.
-    thinking: Option<(Option<u64>, Weld)>,
+    thinking: Option<(Option<Count>, Weld)>,
     /// Reasoning blocks that were streamed and are not confirmed.
     thoughts: usize,
     /// Calls, and what looked like calls: delivered after the text.
@@ -88,7 +88,7 @@ impl Speech {
     }
 
     /// A piece of the reasoning block `index` comes in the stream.
-    pub fn thinking_delta(&mut self, index: Option<u64>, piece: Wtf8<'_>, out: &mut Out) {
+    pub fn thinking_delta(&mut self, index: Option<Count>, piece: Wtf8<'_>, out: &mut Out) {
         let open = self.stream();
         if open.thinking.as_ref().is_none_or(|(current, _)| *current != index) {
             open.thinking = Some((index, Weld::default()));
@@ -117,8 +117,8 @@ impl Speech {
     }
 
     /// A whole text block of the entered message.
-    pub fn text(&mut self, text: &str, out: &mut Out) {
-        let plain = strip_ansi(text);
+    pub fn text(&mut self, text: Cow<'_, str>, out: &mut Out) {
+        let plain = strip_owned(text);
         let take_it = |texts: &mut VecDeque<String>| {
             texts.front().is_some_and(|text| *text == plain) && texts.pop_front().is_some()
         };
@@ -128,7 +128,7 @@ impl Speech {
         self.spoke |= !plain.is_empty();
         let open = self.open.get_or_insert_default();
         let Some(block) = open.streamed.pop_front() else {
-            return open.say(&plain, out);
+            return open.say_all(plain, out);
         };
         if open.streamed.is_empty() {
             open.text = None;
@@ -144,14 +144,14 @@ impl Speech {
     }
 
     /// A whole reasoning block of the entered message.
-    pub fn thinking(&mut self, text: &str, out: &mut Out) {
+    pub fn thinking(&mut self, text: Cow<'_, str>, out: &mut Out) {
         let take_one = |thoughts: &mut usize| std::mem::replace(thoughts, thoughts.saturating_sub(1)) > 0;
         if self.echoed(|echo| take_one(&mut echo.thoughts)) {
             return;
         }
         let open = self.open.get_or_insert_default();
         if !take_one(&mut open.thoughts) {
-            out.thinking(&open.id, strip_ansi(text));
+            out.thinking(&open.id, strip_owned(text));
         }
     }
 
@@ -172,7 +172,7 @@ impl Speech {
     pub fn message(&mut self, id: Option<&str>, text: &str, out: &mut Out) {
         self.close(out);
         self.enter(id, out);
-        self.text(text, out);
+        self.text(Cow::Borrowed(text), out);
         self.close(out);
     }
 
@@ -266,6 +266,20 @@ impl Open {
         }
     }
 
+    /// [`say`](Open::say) for what may become the content without being copied.
+    fn say_all(&mut self, text: Cow<'_, str>, out: &mut Out) {
+        match text {
+            Cow::Owned(text) if self.content.is_empty() && !text.is_empty() => {
+                out.event(Event::TextDelta {
+                    message_id: self.id.clone(),
+                    text: text.clone(),
+                });
+                self.content = text;
+            }
+            text => self.say(&text, out),
+        }
+    }
+
     /// The text block that is being streamed ends. Half of a character that never got its other half is U+FFFD.
     fn end_text(&mut self, out: &mut Out) {
         if self.text.take().is_some_and(|weld| weld.high.is_some()) {
@@ -347,13 +361,18 @@ pub(super) fn tool_call(id: String, name: String, args: Option<&RawValue>) -> Ev
         Ok(args) if is_object(&args) => Event::ToolCall {
             tool_call: ToolCall { id, name, args },
         },
-        _ => Event::InvalidToolCall {
-            invalid_tool_call: InvalidToolCall {
-                id: Some(id),
-                name: Some(name),
-                args: args.to_owned(),
-                error: "arguments are no object".to_owned(),
-            },
+        _ => invalid_call(id, name, args, "arguments are no object"),
+    }
+}
+
+/// The event for a call whose arguments can't be used.
+pub(super) fn invalid_call(id: String, name: String, args: &str, error: &str) -> Event {
+    Event::InvalidToolCall {
+        invalid_tool_call: InvalidToolCall {
+            id: Some(id),
+            name: Some(name),
+            args: args.to_owned(),
+            error: error.to_owned(),
         },
     }
 }

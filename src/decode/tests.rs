@@ -4,7 +4,7 @@ use super::{Decoder, Wire};
 use crate::event::{Event, Failure, Outcome};
 
 /// Decodes `pieces` and tells the events in short form.
-fn decode(wire: Wire, pieces: &[&[u8]]) -> (Vec<String>, Decoder) {
+pub(super) fn decode(wire: Wire, pieces: &[&[u8]]) -> (Vec<String>, Decoder) {
     let mut decoder = Decoder::new(wire);
     let mut events = Vec::new();
     for piece in pieces {
@@ -33,6 +33,12 @@ fn brief(event: &Event) -> String {
         }
         Event::Outcome(outcome) => format!("outcome {}", outcome.text.as_deref().unwrap_or("-")),
         Event::Other { kind, .. } => format!("other {kind}"),
+        Event::Usage { usage, .. } => format!("usage {} {}", usage.input_tokens, usage.output_tokens),
+        Event::Session {
+            session_id: Some(id),
+            model: None,
+            ..
+        } => format!("session {id}"),
         Event::Warning { code, message } => format!("warning {code} {message}"),
         other => format!("{other:?}"),
     }
@@ -133,8 +139,9 @@ fn fields_of_the_wrong_type_spoil_only_themselves() {
         events,
         [
             "text x",
-            "Retry { by: \"cli\", attempt: 0, max_attempts: None, delay_ms: 0, reason: \"\", http_status: None }",
             "message - x",
+            "other user",
+            "Retry { by: \"cli\", attempt: 0, max_attempts: None, delay_ms: 0, reason: \"\", http_status: None }",
             "outcome x"
         ]
     );
@@ -148,8 +155,8 @@ fn fields_of_the_wrong_type_spoil_only_themselves() {
         [
             "line 1: no event: {\"type\":5}",
             "line 2: assistant: message: invalid type: string \"oops\"",
-            "line 3: assistant: content block: invalid type: integer `3`",
-            "line 4: stream_event: delta: invalid type: sequence",
+            "line 3: assistant: content block: invalid type: map",
+            "line 4: stream_event: event: invalid type: sequence",
             "line 6: user: message: invalid length 0",
             "line 7: rate_limit_event: rate_limit_info: invalid type: string \"no\"",
             "line 8: system: attempt: invalid type: string \"two\"",
@@ -465,5 +472,28 @@ fn a_line_over_the_limit_is_a_diagnostic() {
     assert_eq!(
         decoder.diagnostics(),
         ["line 1: 617 bytes are more than a line may have; dropped"]
+    );
+}
+
+#[test]
+fn a_line_of_sixty_four_mebibytes_in_pipe_sized_pieces() {
+    let frame = assistant("a", &text(""));
+    let (before, after) = frame.split_at(frame.len() - r#""}]},"parent_tool_use_id":null}"#.len() - 1);
+    let piece = "x".repeat(8192);
+    let pieces = (64 << 20) / piece.len() - 1;
+    let mut decoder = Decoder::new(Wire::ClaudeStream);
+    let mut events = Vec::new();
+    decoder.push(before.as_bytes(), &mut events);
+    for _ in 0..pieces {
+        decoder.push(piece.as_bytes(), &mut events);
+    }
+    decoder.push(after.as_bytes(), &mut events);
+    decoder.finish(&mut events);
+    let [Event::TextDelta { text, .. }, Event::Message { content, .. }] = events.as_slice() else {
+        panic!("{} events, {:?}", events.len(), decoder.diagnostics());
+    };
+    assert_eq!(
+        (text.len(), content.len()),
+        (pieces * piece.len(), pieces * piece.len())
     );
 }

@@ -15,7 +15,8 @@ impl Claude {
         let Some(line) = fields.read_line::<ResultLine>(json) else {
             return;
         };
-        let spoke = self.speech.end_turn(out);
+        self.generic.close(out);
+        let spoke = self.speech.end_turn(out) | self.generic.take_spoke();
         let turn = std::mem::take(&mut self.turn);
         let text = fields
             .string("result", line.result)

@@ -1,85 +1,198 @@
-//! The lines claude and qwen print, as they are on the wire. Fields stay raw until their line's kind is known: the same
-//! name holds an object in one kind and a string in another (`message`, `event`, `error`).
+//! The lines claude and qwen print, as they are on the wire.
+//!
+//! The kinds a turn has many of are read in one typed pass. Where that fails, because the same name holds an object in
+//! one kind and a string in another (`message`, `event`), or because something is ill-typed, the line is taken apart field
+//! by field. Kinds a turn has few of stay raw altogether.
+
+use std::borrow::Cow;
+use std::fmt;
 
 use serde::Deserialize;
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::decode::json::Wtf8;
+use crate::decode::json::{Count, Fields, Text, Wtf8, is_array, word};
 
-/// What tells the kinds of lines apart, and the fields every turn has many of.
-#[derive(Debug, Deserialize)]
-pub(super) struct Head<'a> {
+/// The kinds of lines every turn has many of, read in one pass.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Line<'a> {
     #[serde(borrow, rename = "type")]
     pub kind: Option<&'a RawValue>,
     pub subtype: Option<&'a RawValue>,
     /// `stream_event` only.
-    pub event: Option<&'a RawValue>,
-    /// `assistant` and `user`: an API message.
-    pub message: Option<&'a RawValue>,
+    pub event: Option<StreamEvent<'a>>,
+    /// `assistant` and `user` only. Boxed, as all that a delta has not: its line is read 50 times a second.
+    pub message: Option<Box<ApiMessage<'a>>>,
     /// Not null: a subagent's line, never part of the answer.
     pub parent_tool_use_id: Option<&'a RawValue>,
     /// `assistant`: the code of a failure (claude).
     pub error: Option<&'a RawValue>,
 }
 
-/// One event of the API's stream, in `stream_event`.
+/// [`Line`] where a field is not what its name says: in a line of another kind, or in one that is ill-typed.
 #[derive(Debug, Deserialize)]
+struct RawLine<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
+    subtype: Option<&'a RawValue>,
+    event: Option<&'a RawValue>,
+    message: Option<&'a RawValue>,
+    parent_tool_use_id: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+}
+
+/// One event of the API's stream.
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct StreamEvent<'a> {
     #[serde(borrow, rename = "type")]
     pub kind: Option<&'a RawValue>,
-    pub index: Option<&'a RawValue>,
-    /// `content_block_delta` only; `message_delta` has another one under this name.
-    pub delta: Option<&'a RawValue>,
-    /// `message_start` only.
-    pub message: Option<&'a RawValue>,
-    /// `content_block_start` only.
-    pub content_block: Option<&'a RawValue>,
+    pub index: Option<Count>,
+    /// `content_block_delta`; that of `message_delta` has none of the fields.
+    pub delta: Option<Delta<'a>>,
+    /// `message_start`.
+    pub message: Option<Box<ApiMessage<'a>>>,
+    /// `content_block_start`.
+    pub content_block: Option<Box<Block<'a>>>,
 }
 
 /// The `delta` of a `content_block_delta`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct Delta<'a> {
     #[serde(borrow, rename = "type")]
     pub kind: Option<&'a RawValue>,
-    /// `text_delta` only.
+    /// `text_delta`.
     pub text: Option<Wtf8<'a>>,
-    /// `thinking_delta` only.
+    /// `thinking_delta`.
     pub thinking: Option<Wtf8<'a>>,
 }
 
 /// A message of the API.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct ApiMessage<'a> {
     #[serde(borrow)]
-    pub id: Option<&'a RawValue>,
-    pub model: Option<&'a RawValue>,
-    /// An array of blocks, or a string.
-    pub content: Option<&'a RawValue>,
+    pub id: Option<Text<'a>>,
+    pub model: Option<Text<'a>>,
+    #[serde(default)]
+    pub content: Content<'a>,
     /// Of `message_start` in claude's lines; final in qwen's.
     pub usage: Option<&'a RawValue>,
 }
 
-/// A content block of any type.
+/// [`ApiMessage`] where some of it is ill-typed.
 #[derive(Debug, Deserialize)]
-pub(super) struct Block<'a> {
+struct RawMessage<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    model: Option<&'a RawValue>,
+    content: Option<&'a RawValue>,
+    usage: Option<&'a RawValue>,
+}
+
+/// What a message holds.
+#[derive(Debug)]
+pub(in crate::decode) enum Content<'a> {
+    Text(Cow<'a, str>),
+    Blocks(Vec<Block<'a>>),
+}
+
+/// A content block of any type.
+#[derive(Debug, Default, Deserialize)]
+pub(in crate::decode) struct Block<'a> {
     #[serde(borrow, rename = "type")]
     pub kind: Option<&'a RawValue>,
     /// `text`.
-    pub text: Option<&'a RawValue>,
+    pub text: Option<Text<'a>>,
     /// `thinking`; empty where the CLI hides it (claude 2.1.330).
-    pub thinking: Option<&'a RawValue>,
+    pub thinking: Option<Text<'a>>,
     /// `tool_use`.
-    pub id: Option<&'a RawValue>,
+    pub id: Option<Text<'a>>,
     /// `tool_use`.
-    pub name: Option<&'a RawValue>,
+    pub name: Option<Text<'a>>,
     /// `tool_use`.
     pub input: Option<&'a RawValue>,
     /// `tool_result`.
-    pub tool_use_id: Option<&'a RawValue>,
+    pub tool_use_id: Option<Text<'a>>,
     /// `tool_result`: a string or an array of blocks.
     pub content: Option<&'a RawValue>,
     /// `tool_result`.
     pub is_error: Option<&'a RawValue>,
+}
+
+impl<'a> Line<'a> {
+    /// Reads a line; `None` if it is no JSON object. What is ill-typed in a line of a known kind is reported and left out.
+    pub fn read(json: &'a str, fields: &mut Fields) -> Option<Line<'a>> {
+        if let Ok(line) = serde_json::from_str(json) {
+            return Some(line);
+        }
+        let raw: RawLine = serde_json::from_str(json).ok()?;
+        let (event, message) = match word(raw.kind).as_deref() {
+            Some("stream_event") => (fields.read("event", raw.event), None),
+            Some("assistant" | "user") => (None, ApiMessage::read(raw.message, fields).map(Box::new)),
+            _ => (None, None),
+        };
+        Some(Line {
+            kind: raw.kind,
+            subtype: raw.subtype,
+            event,
+            message,
+            parent_tool_use_id: raw.parent_tool_use_id,
+            error: raw.error,
+        })
+    }
+}
+
+impl<'a> ApiMessage<'a> {
+    fn read(raw: Option<&'a RawValue>, fields: &mut Fields) -> Option<ApiMessage<'a>> {
+        let raw: RawMessage = fields.read("message", raw)?;
+        let content = match raw.content {
+            Some(content) if is_array(content) => {
+                let blocks: Vec<&RawValue> = fields.read("content", Some(content)).unwrap_or_default();
+                let blocks = blocks
+                    .into_iter()
+                    .filter_map(|block| fields.read("content block", Some(block)));
+                Content::Blocks(blocks.collect())
+            }
+            content => Content::Text(fields.read::<Text>("content", content).unwrap_or_default().0),
+        };
+        Some(ApiMessage {
+            id: fields.read("id", raw.id),
+            model: fields.read("model", raw.model),
+            content,
+            usage: raw.usage,
+        })
+    }
+}
+
+impl Default for Content<'_> {
+    fn default() -> Self {
+        Content::Blocks(Vec::new())
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextOrBlocks;
+        impl<'de> Visitor<'de> for TextOrBlocks {
+            type Value = Content<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a string or an array of blocks")
+            }
+            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Content<'de>, E> {
+                Ok(Content::Text(Cow::Borrowed(text)))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Content<'de>, E> {
+                Ok(Content::Text(Cow::Owned(text.to_owned())))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Content<'de>, A::Error> {
+                let mut blocks = Vec::new();
+                while let Some(block) = seq.next_element()? {
+                    blocks.push(block);
+                }
+                Ok(Content::Blocks(blocks))
+            }
+        }
+        deserializer.deserialize_any(TextOrBlocks)
+    }
 }
 
 /// `system` lines of the subtypes that are read.

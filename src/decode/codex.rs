@@ -1,0 +1,331 @@
+//! codex's lines to events (`codex exec --json`, 0.169.0).
+//!
+//! In: one JSON object per line; a turn is `turn.started`, items, and `turn.completed` or `turn.failed`. Out: every
+//! `agent_message` a message of its own, the last of which is the answer; there are no text deltas on the wire.
+//!
+//! An item of type `error` and a top-level `error` that says "Reconnecting..." are no failures: only `turn.failed` is, or
+//! an `error` after which the process ends.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::ansi::strip_owned;
+use super::failure::failure_of;
+use super::json::{Fields, Text, word};
+use super::notes::Out;
+use super::speech::{Speech, tool_call};
+use super::usage::read_usage;
+use super::{Format, Verdict};
+use crate::event::{Event, Failure, Outcome};
+
+/// The code of warnings that a CLI gives no code of its own.
+pub(super) const CLI_WARNING: &str = "CLI_WARNING";
+
+/// The state between lines.
+#[derive(Debug, Default)]
+pub(super) struct Codex {
+    speech: Speech,
+    /// The last top-level `error`: why the turn fails, if it does.
+    trouble: Option<Failure>,
+    /// Reconnections so far in this turn.
+    reconnections: u32,
+    /// Calls that were told when they began.
+    calls: Vec<String>,
+    session_id: Option<String>,
+    answer: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Line<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
+    /// `thread.started`.
+    thread_id: Option<&'a RawValue>,
+    /// `item.*`.
+    item: Option<&'a RawValue>,
+    /// `turn.completed`.
+    usage: Option<&'a RawValue>,
+    /// `turn.failed`, and the `error` of an API.
+    error: Option<&'a RawValue>,
+    /// `error`.
+    message: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Item<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(rename = "type")]
+    kind: Option<&'a RawValue>,
+    /// `agent_message`, `reasoning`.
+    text: Option<&'a RawValue>,
+    /// The form CLI-ADAPTER-PROTOCOL knows as well: `item.agent_message.text`.
+    agent_message: Option<&'a RawValue>,
+    /// `error`.
+    message: Option<&'a RawValue>,
+    // command_execution
+    command: Option<&'a RawValue>,
+    aggregated_output: Option<&'a RawValue>,
+    status: Option<&'a RawValue>,
+    // mcp_tool_call
+    server: Option<&'a RawValue>,
+    tool: Option<&'a RawValue>,
+    arguments: Option<&'a RawValue>,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+}
+
+/// An object of which only the text matters.
+#[derive(Debug, Deserialize)]
+struct Said<'a> {
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    text: Option<&'a RawValue>,
+    content: Option<&'a RawValue>,
+}
+
+impl Format for Codex {
+    fn object(&mut self, json: &str, out: &mut Out) -> Verdict {
+        let Ok(line) = serde_json::from_str::<Line>(json) else {
+            return Verdict::NotJson;
+        };
+        let Some(kind) = word(line.kind) else {
+            return Verdict::Foreign;
+        };
+        let mut fields = Fields::default();
+        match kind.as_ref() {
+            "thread.started" => {
+                self.session_id = fields.string("thread_id", line.thread_id);
+                out.event(Event::Session {
+                    session_id: self.session_id.clone(),
+                    model: None,
+                    permission_mode: None,
+                    version: None,
+                });
+            }
+            "turn.started" => self.end_turn(out),
+            "item.started" | "item.completed" => {
+                if let Some(item) = fields.read::<Item>("item", line.item) {
+                    self.item(&item, kind == "item.completed", json, &mut fields, out);
+                }
+            }
+            "turn.completed" => {
+                if let Some(overcome) = self.trouble.take() {
+                    out.warning(CLI_WARNING, overcome.message);
+                }
+                let usage = read_usage(&mut fields, line.usage);
+                if let Some(usage) = usage.clone() {
+                    out.event(Event::Usage {
+                        usage,
+                        raw_stop_reason: None,
+                    });
+                }
+                let outcome = Outcome {
+                    usage,
+                    text: self.answer.take(),
+                    session_id: self.session_id.clone(),
+                    ..Outcome::default()
+                };
+                out.event(Event::Outcome(Box::new(outcome)));
+                self.end_turn(out);
+            }
+            "turn.failed" => {
+                let said = fields.read::<Said>("error", line.error);
+                let told = said.and_then(|said| fields.string("error.message", said.message));
+                let failure = told
+                    .map(|text| failure_of(&text))
+                    .or(self.trouble.take())
+                    .unwrap_or_default();
+                out.event(Event::Failure(failure));
+                let outcome = Outcome {
+                    is_error: true,
+                    session_id: self.session_id.clone(),
+                    ..Outcome::default()
+                };
+                out.event(Event::Outcome(Box::new(outcome)));
+                self.end_turn(out);
+            }
+            "error" => {
+                let message = fields.string("message", line.message).unwrap_or_default();
+                match (message.strip_prefix("Reconnecting... "), line.error) {
+                    (Some(state), _) => self.reconnecting(state, out),
+                    // An API's own error object, printed as it came.
+                    (None, Some(error)) if message.is_empty() => self.trouble = Some(failure_of(error.get())),
+                    (None, _) => self.trouble = Some(failure_of(&message)),
+                }
+            }
+            _ => out.other(kind.as_ref(), json),
+        }
+        if let Some(complaint) = fields.complaint() {
+            out.note(&format!("{kind}: {complaint}"));
+        }
+        Verdict::Event
+    }
+
+    fn finish(&mut self, out: &mut Out) {
+        if let Some(failure) = self.trouble.take() {
+            out.event(Event::Failure(failure));
+        }
+    }
+}
+
+impl Codex {
+    fn item(&mut self, item: &Item, completed: bool, json: &str, fields: &mut Fields, out: &mut Out) {
+        let kind = word(item.kind)
+            .or(item.agent_message.map(|_| "agent_message".into()))
+            .unwrap_or_default();
+        let id = fields.string("item.id", item.id);
+        match kind.as_ref() {
+            "agent_message" | "reasoning" if completed => {
+                let nested = fields.read::<Said>("agent_message", item.agent_message);
+                let text: Text = fields
+                    .read("text", item.text.or(nested.and_then(|said| said.text)))
+                    .unwrap_or_default();
+                let text = strip_owned(text.0);
+                if kind == "reasoning" {
+                    return out.thinking(&id, text);
+                }
+                self.speech.message(id.as_deref(), &text, out);
+                self.answer = Some(text.into_owned());
+            }
+            "error" if completed => {
+                out.warning(CLI_WARNING, fields.string("message", item.message).unwrap_or_default());
+            }
+            "command_execution" => {
+                let args = format!("{{\"command\":{}}}", item.command.map_or("null", RawValue::get));
+                self.call(
+                    id,
+                    "command_execution".to_owned(),
+                    serde_json::from_str(&args).ok(),
+                    out,
+                );
+                if completed {
+                    let output = word(item.aggregated_output).unwrap_or_default();
+                    self.result(item, strip_owned(output).into_owned(), out);
+                }
+            }
+            "mcp_tool_call" => {
+                // claude's way of naming the tools of a server.
+                let [server, tool] = [item.server, item.tool].map(|name| word(name).unwrap_or_default());
+                self.call(id, format!("mcp__{server}__{tool}"), item.arguments, out);
+                if completed {
+                    let said = fields.read::<Said>("result", item.result.or(item.error));
+                    let content = said.and_then(|said| match word(said.message) {
+                        Some(message) => Some(message.into_owned()),
+                        None => said.content.map(|content| content.get().to_owned()),
+                    });
+                    self.result(item, content.unwrap_or_default(), out);
+                }
+            }
+            _ => out.other(
+                if completed { "item.completed" } else { "item.started" }.to_owned() + "/" + &kind,
+                json,
+            ),
+        }
+    }
+
+    /// A call, once: when it begins, or when all that is told is its end.
+    fn call(&mut self, id: Option<String>, name: String, args: Option<&RawValue>, out: &mut Out) {
+        let id = id.unwrap_or_default();
+        if !self.calls.contains(&id) {
+            self.calls.push(id.clone());
+            out.event(tool_call(id, name, args));
+        }
+    }
+
+    fn result(&mut self, item: &Item, content: String, out: &mut Out) {
+        let tool_call_id = word(item.id).unwrap_or_default().into_owned();
+        self.calls.retain(|id| *id != tool_call_id);
+        out.event(Event::ToolResult {
+            tool_call_id,
+            content,
+            is_error: item.error.is_some() || matches!(word(item.status).as_deref(), Some("failed" | "declined")),
+        });
+    }
+
+    /// `2/5 (reason)` or `waiting for network (reason)`.
+    fn reconnecting(&mut self, state: &str, out: &mut Out) {
+        self.reconnections += 1;
+        let (progress, reason) = state.split_once(" (").unwrap_or((state, state));
+        let counts = progress
+            .split_once('/')
+            .and_then(|(attempt, of)| Some((attempt.parse().ok()?, of.parse().ok()?)));
+        out.event(Event::Retry {
+            by: "cli",
+            attempt: counts.map_or(self.reconnections, |(attempt, _)| attempt),
+            max_attempts: counts.map(|(_, of)| of),
+            delay_ms: 0,
+            reason: reason.strip_suffix(')').unwrap_or(reason).to_owned(),
+            http_status: None,
+        });
+    }
+
+    fn end_turn(&mut self, out: &mut Out) {
+        self.speech.end_turn(out);
+        self.trouble = None;
+        self.answer = None;
+        self.reconnections = 0;
+        self.calls.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::decode::Wire;
+    use crate::decode::tests::decode;
+
+    fn events(lines: &str) -> Vec<String> {
+        decode(Wire::CodexJson, &[lines.as_bytes()]).0
+    }
+
+    #[test]
+    fn every_agent_message_is_a_message_and_calls_are_told_once() {
+        let lines = r#"
+            {"type":"turn.started"}
+            {"type":"item.completed","item":{"id":"0","type":"reasoning","text":"hm"}}
+            {"type":"item.completed","item":{"id":"1","type":"agent_message","text":"I look."}}
+            {"type":"item.started","item":{"id":"2","type":"command_execution","command":"ls \"a\"","status":"in_progress"}}
+            {"type":"item.completed","item":{"id":"2","type":"command_execution","command":"ls \"a\"","aggregated_output":"\u001b[1ma\n","status":"failed"}}
+            {"type":"item.completed","item":{"id":"3","type":"mcp_tool_call","server":"df","tool":"add","arguments":{"b":1,"a":2},"result":{"content":[{"type":"text","text":"3"}]},"status":"completed"}}
+            {"type":"item.completed","item":{"id":"4","type":"todo_list","items":[]}}
+            {"type":"item.completed","item":{"id":"5","agent_message":{"text":"Done."}}}
+            {"type":"turn.completed"}"#;
+        assert_eq!(
+            events(lines),
+            [
+                "thinking hm",
+                "text I look.",
+                "message 1 I look.",
+                r#"call 2 command_execution {"command":"ls \"a\""}"#,
+                "result true a\n",
+                r#"call 3 mcp__df__add {"b":1,"a":2}"#,
+                r#"result false [{"type":"text","text":"3"}]"#,
+                "other item.completed/todo_list",
+                "text Done.",
+                "message 5 Done.",
+                "outcome Done.",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_error_is_a_failure_only_if_the_turn_ends_with_it() {
+        let error = r#"{"type":"error","message":"stream disconnected"}"#;
+        assert_eq!(
+            events(&format!("{error}\n{}", r#"{"type":"turn.completed"}"#)),
+            ["warning CLI_WARNING stream disconnected", "outcome -"]
+        );
+        assert_eq!(
+            events(&format!(
+                "{error}\n{}",
+                r#"{"type":"turn.failed","error":{"message":"gave up"}}"#
+            )),
+            ["failure - gave up", "outcome -"]
+        );
+        assert_eq!(
+            events(&format!("{error}\n{}", r#"{"type":"turn.failed"}"#)),
+            ["failure - stream disconnected", "outcome -"]
+        );
+        assert_eq!(events(error), ["failure - stream disconnected"]);
+    }
+}

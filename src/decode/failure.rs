@@ -1,0 +1,121 @@
+//! What CLIs wrap an API's error in, taken off: the API's own words, code and status.
+//!
+//! Only what has a structure is read here (a JSON body, the bracket gemini and qwen put around it). Prose is left to the
+//! classification.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::ansi::strip_ansi;
+use super::json::{Count, Fields, is_string, word};
+use crate::event::Failure;
+
+/// How gemini 0.61.0 and qwen 0.15.10 begin an API's error.
+pub(super) const API_ERROR: &str = "[API Error: ";
+
+/// An error as the APIs spell it: Google's `status` and numeric `code`, OpenAI's `type` and `code`.
+#[derive(Debug, Deserialize)]
+struct Body<'a> {
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    message: Option<&'a RawValue>,
+    status: Option<&'a RawValue>,
+    code: Option<&'a RawValue>,
+    #[serde(rename = "type")]
+    kind: Option<&'a RawValue>,
+}
+
+/// A failure whose reason is `text`: a JSON body, possibly in a bracket, or prose.
+pub(super) fn failure_of(text: &str) -> Failure {
+    let text = strip_ansi(text);
+    let (reason, rest) = unwrap_bracket(text.trim());
+    let mut failure = read_body(reason).unwrap_or_else(|| Failure {
+        message: reason.to_owned(),
+        http_status: status(reason.split(' ').next().and_then(|first| first.parse().ok())),
+        ..Failure::default()
+    });
+    if !rest.is_empty() {
+        failure.message = format!("{}\n{rest}", failure.message);
+    }
+    failure
+}
+
+/// `[API Error: reason]` and what follows it on further lines.
+fn unwrap_bracket(text: &str) -> (&str, &str) {
+    let Some(inner) = text.strip_prefix(API_ERROR) else {
+        return (text, "");
+    };
+    match inner.strip_suffix(']') {
+        Some(reason) => (reason, ""),
+        None => inner.split_once("]\n").unwrap_or((inner, "")),
+    }
+}
+
+fn read_body(text: &str) -> Option<Failure> {
+    let body: Body = serde_json::from_str(text).ok()?;
+    let body = match body.error {
+        Some(error) if is_string(error) => {
+            return Some(Failure {
+                message: word(Some(error))?.into_owned(),
+                ..Failure::default()
+            });
+        }
+        Some(error) => serde_json::from_str(error.get()).ok()?,
+        None => body,
+    };
+    let named = [body.code, body.status, body.kind];
+    let mut fields = Fields::default();
+    let numbers = [body.code, body.status].map(|field| fields.read::<Count>("status", field));
+    Some(Failure {
+        kind: named.into_iter().find_map(word).map(|kind| kind.into_owned()),
+        message: word(body.message)?.into_owned(),
+        http_status: numbers
+            .into_iter()
+            .flatten()
+            .find_map(|Count(number)| status(u16::try_from(number).ok())),
+        ..Failure::default()
+    })
+}
+
+/// `number`, if it is an HTTP status that tells of an error.
+pub(super) fn status(number: Option<u16>) -> Option<u16> {
+    number.filter(|number| (400..600).contains(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_brackets_and_prose() {
+        let failure = |kind: Option<&str>, message: &str, http_status| Failure {
+            kind: kind.map(str::to_owned),
+            message: message.to_owned(),
+            http_status,
+            ..Failure::default()
+        };
+        for (text, want) in [
+            (
+                r#"[API Error: {"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT","details":[]}}]"#,
+                failure(Some("INVALID_ARGUMENT"), "API key not valid.", Some(400)),
+            ),
+            (
+                r#"{"error": {"message": "Bad param", "type": "invalid_request_error", "code": "bad", "param": null}}"#,
+                failure(Some("bad"), "Bad param", None),
+            ),
+            (r#"{"error":"nope"}"#, failure(None, "nope", None)),
+            (
+                "[API Error: 401 Incorrect API key]",
+                failure(None, "401 Incorrect API key", Some(401)),
+            ),
+            (
+                "[API Error: daily quota]\nTry later",
+                failure(None, "daily quota\nTry later", None),
+            ),
+            ("line 500 is wrong", failure(None, "line 500 is wrong", None)),
+            ("{\"error\":{}}", failure(None, "{\"error\":{}}", None)),
+        ] {
+            assert_eq!(failure_of(text), want, "{text}");
+        }
+    }
+}
