@@ -68,7 +68,7 @@ impl Table {
             ours.extend(found);
         }
         (self.0.iter())
-            .filter(|p| p.group != leader && !p.zombie && ours.contains(&p.pid))
+            .filter(|p| p.pid != leader && !p.zombie && ours.contains(&p.pid))
             .copied()
             .collect()
     }
