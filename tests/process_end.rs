@@ -258,6 +258,10 @@ async fn a_grandchild_that_writes_without_end() {
     };
     let done = output(Spec { limits, ..fake(steps) }).await;
     assert_eq!(how(&done.exit), (End::Exited, Some(0), None));
+    assert!(
+        done.exit.stdout_bytes < 1 << 28,
+        "it was listened to until it had nothing more to say"
+    );
     // Not of the group and after a success, so it is left alone, but not listened to. The closed pipe ends it.
     scene.all_gone(1).await;
 }

@@ -266,6 +266,7 @@ async fn timings_tell_the_story() {
     let timings = done.exit.timings;
     let first = timings.first_byte.unwrap();
     assert!(timings.queued.is_zero() && first >= Duration::from_millis(30));
-    assert!(timings.exit >= first + Duration::from_millis(30) && timings.settled >= timings.exit);
+    // When a byte or an exit is noticed depends on the machine, but neither is noticed before it happened.
+    assert!(timings.exit >= Duration::from_millis(60) && timings.settled >= timings.exit.max(first));
     assert_eq!(output(fake(json!([]))).await.exit.timings.first_byte, None);
 }

@@ -100,7 +100,7 @@ async fn nothing_is_left_open() {
             Resource::Nofile,
             Rlimit {
                 current: Some(before as u64 + spare),
-                ..limit.clone()
+                ..limit
             },
         )
         .unwrap();
@@ -118,7 +118,7 @@ async fn nothing_is_left_open() {
                 );
             }
         }
-        setrlimit(Resource::Nofile, limit.clone()).unwrap();
+        setrlimit(Resource::Nofile, limit).unwrap();
         reaped(OWNER).await;
     }
     assert_eq!(output(fake(json!([{"out": "ok"}]))).await.stdout, b"ok");

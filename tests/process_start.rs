@@ -14,9 +14,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 async fn refused(spec: Spec) -> (Code, String) {
-    let error = process::start(spec, CancellationToken::new())
-        .err()
-        .expect("it started");
+    let error = process::start(spec, CancellationToken::new()).expect_err("it started");
     (error.code(), error.to_string())
 }
 

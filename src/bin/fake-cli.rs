@@ -21,7 +21,7 @@
 //! "echo"                                  {"argv", "cwd", "env", "stdin"} as one JSON line; reads stdin to its end
 //! "readLine" "readAll" "countStdin"       one line, everything, or everything and print how many bytes it was
 //! {"eachLine": [steps]}                   the steps for every line of stdin, to its end
-//! {"sleep": 100} "forever"                ms
+//! {"sleep": 100} "forever"                ms; two minutes, so that a failed test leaves nothing for long
 //! {"waitFile": "/file"}                   until the file is there
 //! {"writeFile": {"path": "/file", "text": "{{pid}}"}}                the file appears with its whole content
 //! {"onSignal": {"TERM": [steps]}}         from now on, instead of dying; [] ignores (TERM, INT, HUP)
@@ -43,6 +43,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 const VARIABLE: &str = "FAKE_CLI";
+const FOREVER: Duration = Duration::from_secs(120);
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
@@ -200,10 +201,7 @@ fn run_one(step: &Step, line: &Line) -> Outcome {
                 std::thread::sleep(Duration::from_millis(*delay_ms));
             }
         }
-        Step::Fill { to, bytes } => {
-            let line = [b"x".repeat(63), b"\n".to_vec()].concat();
-            print(*to, &line.iter().copied().cycle().take(*bytes).collect::<Vec<u8>>())?;
-        }
+        Step::Fill { to, bytes } => fill(*to, *bytes)?,
         Step::Claude { text, result } => print(To::Stdout, claude(text, result).as_bytes())?,
         Step::Echo => {
             let env: std::collections::BTreeMap<String, String> = std::env::vars().collect();
@@ -224,9 +222,7 @@ fn run_one(step: &Step, line: &Line) -> Outcome {
             }
         }
         Step::Sleep(ms) => std::thread::sleep(Duration::from_millis(*ms)),
-        Step::Forever => loop {
-            std::thread::park();
-        },
+        Step::Forever => std::thread::sleep(FOREVER),
         Step::WaitFile(file) => {
             while !file.exists() {
                 std::thread::sleep(Duration::from_millis(2));
@@ -252,8 +248,12 @@ fn run_one(step: &Step, line: &Line) -> Outcome {
     Ok(())
 }
 
-/// A reader that went away ends nothing, as with claude.
 fn print(to: To, bytes: &[u8]) -> Outcome {
+    print_while_read(to, bytes).map(drop)
+}
+
+/// Whether somebody reads. A reader that went away ends nothing, as with claude.
+fn print_while_read(to: To, bytes: &[u8]) -> Outcome<bool> {
     let written = match to {
         To::Stdout => {
             let mut out = std::io::stdout().lock();
@@ -262,9 +262,24 @@ fn print(to: To, bytes: &[u8]) -> Outcome {
         To::Stderr => std::io::stderr().lock().write_all(bytes),
     };
     match written {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error.into()),
     }
+}
+
+fn fill(to: To, bytes: usize) -> Outcome {
+    let line = [b"x".repeat(63), b"\n".to_vec()].concat();
+    let block = line.repeat(1024);
+    let mut left = bytes;
+    while left > 0 {
+        let piece = &block[..left.min(block.len())];
+        if !print_while_read(to, piece)? {
+            break;
+        }
+        left -= piece.len();
+    }
+    Ok(())
 }
 
 fn read_all() -> Outcome<String> {
@@ -402,12 +417,14 @@ mod unix {
     pub fn kill_self(name: &str) -> Outcome {
         let signal = number(name)?;
         kill_process(getpid(), signal)?;
-        while signal != Signal::STOP {
+        if signal == Signal::STOP {
+            return Ok(());
+        }
+        loop {
             // The standard library's handler of SIGSEGV takes itself out at the first one.
             std::thread::sleep(std::time::Duration::from_millis(1));
             kill_process(getpid(), signal)?;
         }
-        Ok(())
     }
 }
 
