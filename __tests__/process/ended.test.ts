@@ -38,8 +38,8 @@ const FAKES: Record<string, Step[]> = {
 
 /** Each ends a run that has said READY, and resolves when the caller is told of its end. */
 const ENDINGS: Record<string, (options: ClaudeCliProviderOptions, seen: (pid: number) => void) => Promise<unknown>> = {
-  timeout: (options, seen) => drain({ ...options, timeout: 700 }, seen),
-  idleTimeout: (options, seen) => drain({ ...options, idleTimeout: 400 }, seen),
+  timeout: (options, seen) => drain({ ...options, timeout: 500 }, seen),
+  idleTimeout: (options, seen) => drain({ ...options, idleTimeout: 300 }, seen),
   async abort(options, seen) {
     const controller = new AbortController();
     const reason = new Error("enough");

@@ -134,7 +134,8 @@ describe.skipIf(process.platform === "win32")("worker threads", () => {
     await until(() => tag.left().length === 0);
     if (!before) return;
     await until(() => holds().files <= before.files && zombies().length === 0);
-    expect(holds().threads).toBeLessThanOrEqual(before.threads + 2);
+    // 19 workers with 3 runs each; the runtime keeps up to some threads of its pool for 10 s.
+    expect(holds().threads).toBeLessThanOrEqual(before.threads + 10);
   });
 
   it("a worker's runs inherit the worker's environment, not the process's", async () => {
