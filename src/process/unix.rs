@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
 use super::fault::{Launch, StartError};
+use super::guardian::Guardian;
 use super::registry::Registration;
 use super::tree::{self, Proc, Table};
 use super::wait::{self, Waiter};
@@ -97,6 +98,7 @@ pub(super) struct Group {
     waiter: Option<Waiter>,
     /// The run's living processes at the last look, without the leader. Those of the group as well: they may leave it.
     known: HashSet<Proc>,
+    guardian: Option<Guardian>,
     /// `None` once the leader is reaped.
     registration: Option<Registration>,
 }
@@ -108,10 +110,16 @@ impl Group {
             target,
             waiter: None,
             known: HashSet::new(),
+            guardian: None,
             registration: Some(registration),
         };
         group.waiter = Some(Waiter::new(group.target.pid, how)?);
         Ok(group)
+    }
+
+    /// Has the group ended should the host be killed.
+    pub fn guard(&mut self, grace: Duration) {
+        self.guardian = Guardian::new(self.target.pid, grace);
     }
 
     /// Resolves when the leader has exited; it is not reaped. Cancel safe.
@@ -138,6 +146,8 @@ impl Group {
     /// After the leader's exit: has the rest of the group, and with `strays` everything else of the run, gone by
     /// `kill_at` plus what a kill takes, then reaps the leader.
     pub async fn clear(mut self, strays: bool, kill_at: Instant) {
+        // It is a member of the group that is to be empty.
+        self.guardian = None;
         let mut pause = Duration::from_millis(5);
         let mut asked = false;
         while self.someone_lives(strays).await {
