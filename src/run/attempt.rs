@@ -176,10 +176,9 @@ impl Attempt<'_> {
             );
         }
         let mut folded = fold.finish(events);
+        let told = folded.usage_told;
         let measured = folded.usage.clone();
-        folded.reply.usage = measured
-            .clone()
-            .unwrap_or_else(|| Usage::estimate(&self.request.prompt, &folded.text));
+        folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(&self.request.prompt, &folded.text));
         let facts = Facts {
             provider: self.engine.provider.id,
             wire,
@@ -193,7 +192,7 @@ impl Attempt<'_> {
             now_ms: now_ms(),
         };
         let reply = judge(&facts, folded)?;
-        if measured.is_none() {
+        if !told {
             events.push(Event::Usage {
                 usage: reply.usage.clone(),
                 raw_stop_reason: reply.stop_reason.clone(),
