@@ -128,7 +128,6 @@ impl Attempt<'_> {
                 self.request.call.partial,
                 without,
             )
-            .map_err(Box::new)
         };
         let line = build(&BTreeSet::new())?;
         let file = print::binary(&line, self.base_env)
