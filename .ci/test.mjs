@@ -39,7 +39,7 @@ function listChecks(root) {
   return [
     { name: "cargo fmt", command: ["cargo", "fmt", "--check"] },
     { name: "cargo clippy", command: ["cargo", "clippy", "--all-targets", "--", "-D", "warnings"] },
-    { name: "biome", command: [...nodeBin(root, "@biomejs/biome", "biome"), "ci"] },
+    { name: "biome", command: [...nodeBin(root, "@biomejs/biome", "biome"), "ci", "--colors=off"] },
     { name: "tsc", command: [...nodeBin(root, "typescript", "tsc"), "-p", "tsconfig.json"] },
     { name: "cargo test", command: ["cargo", "test", "--no-fail-fast"], count: countCargo },
     { name: "build", command: script("build") },
