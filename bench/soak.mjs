@@ -4,13 +4,14 @@
  *
  * In flows the number of runs; out flows a table of what was done, of how long each kind took to settle, and of what this
  * process held at the start, in the middle and at the end. Exits with 1 if a run came to another end than it should have, or
- * if anything was left: a process, a zombie, an open file, a thread, a temporary folder, or memory that went on growing.
+ * if anything was left: a process, an open file, a thread, a temporary folder, or memory that went on growing.
  *
  * Needs the addon (`npm run build`) and cargo for the compiled fake CLI. Linux, for what it holds is read from /proc.
  */
 import { spawn } from "node:child_process";
 import { parseArgs } from "node:util";
 import {
+  children,
   createTag,
   createTemp,
   fakeCli,
@@ -18,7 +19,6 @@ import {
   holds,
   READY,
   says,
-  zombies,
 } from "../__tests__/support/processes.mjs";
 
 /** @typedef {import("../__tests__/support/processes.mjs").Step} Step */
@@ -162,11 +162,11 @@ async function batch(from, to) {
 /** What is held once everything is quiet. */
 async function sample() {
   // What answered is cleared up after in the background, within killGrace.
-  for (let tries = 0; tries < 100 && (tag.left().length > 0 || zombies().length > 0); tries++) await pause(20);
+  for (let tries = 0; tries < 100 && (tag.left().length > 0 || children().length > 0); tries++) await pause(20);
   globalThis.gc?.();
   await pause(50);
   const rss = Math.round(process.memoryUsage.rss() / 2 ** 20);
-  return { processes: tag.left().length, zombies: zombies().length, ...holds(), rss, folders: temp.entries().length };
+  return { processes: tag.left().length, children: children().length, ...holds(), rss, folders: temp.entries().length };
 }
 
 /** @param {number} ms */
@@ -195,7 +195,7 @@ for (const { name, ms } of kinds) {
 console.log("\n| what is there | start | middle | end |\n| --- | ---: | ---: | ---: |");
 for (const [label, key] of /** @type {const} */ ([
   ["processes of the runs", "processes"],
-  ["zombies", "zombies"],
+  ["other children, zombies included", "children"],
   ["temporary folders", "folders"],
   ["open files", "files"],
   ["threads", "threads"],
@@ -207,7 +207,7 @@ for (const [label, key] of /** @type {const} */ ([
 const left = [
   ...surprises.map((surprise) => `came to another end – ${surprise}`),
   ...tag.left().map((process) => `process ${process}`),
-  ...(end.zombies > 0 ? [`${end.zombies} zombies`] : []),
+  ...(end.children > 0 ? children() : []),
   ...temp.entries().map((name) => `temporary folder ${name}`),
   ...(end.files > start.files ? [`${end.files - start.files} open files`] : []),
   ...(end.threads > start.threads ? [`${end.threads - start.threads} threads`] : []),

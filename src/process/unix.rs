@@ -146,8 +146,6 @@ impl Group {
     /// After the leader's exit: has the rest of the group, and with `strays` everything else of the run, gone by
     /// `kill_at` plus what a kill takes, then reaps the leader.
     pub async fn clear(mut self, strays: bool, kill_at: Instant) {
-        // It is a member of the group that is to be empty.
-        self.guardian = None;
         let mut pause = Duration::from_millis(5);
         let mut asked = false;
         while self.someone_lives(strays).await {
@@ -172,6 +170,8 @@ impl Group {
             .await;
             pause = (pause * 2).min(Duration::from_millis(100));
         }
+        // Before the group's id can become somebody else's.
+        self.guardian = None;
         self.reap();
     }
 
@@ -248,6 +248,7 @@ impl Drop for Group {
         if self.registration.is_some() {
             kill_now(std::slice::from_ref(&self.target));
             self.known.iter().for_each(|kin| tree::signal(kin, Signal::KILL));
+            self.guardian = None;
             self.reap();
         }
     }

@@ -202,9 +202,10 @@ impl Options {
     ///
     /// # Errors
     /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
-    pub fn parse(provider: &Provider, json: &str) -> Result<Options, ProviderError> {
+    pub fn parse(provider: &Provider, json: &str) -> Result<Options, Box<ProviderError>> {
         let map = checked(provider.id, provider.options, json)?;
-        check_together(&map).map_err(|reason| ProviderError::new(provider.id, Code::InvalidOption, reason))?;
+        check_together(&map)
+            .map_err(|reason| Box::new(ProviderError::new(provider.id, Code::InvalidOption, reason)))?;
         Ok(read(&map))
     }
 
@@ -218,8 +219,8 @@ impl Options {
 ///
 /// # Errors
 /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
-pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String, Value>, ProviderError> {
-    let refuse = |reason: String| ProviderError::new(who, Code::InvalidOption, reason);
+pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String, Value>, Box<ProviderError>> {
+    let refuse = |reason: String| Box::new(ProviderError::new(who, Code::InvalidOption, reason));
     let map = match serde_json::from_str::<Value>(json) {
         Ok(Value::Object(map)) => map,
         Ok(other) => {

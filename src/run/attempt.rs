@@ -163,7 +163,6 @@ impl Attempt<'_> {
                 self.request.call.partial,
                 without,
             )
-            .map_err(Box::new)
         };
         let line = build(&BTreeSet::new())?;
         let file = print::binary(&line, self.base_env)
@@ -212,10 +211,9 @@ impl Attempt<'_> {
             );
         }
         let mut folded = fold.finish(events);
+        let told = folded.usage_told;
         let measured = folded.usage.clone();
-        folded.reply.usage = measured
-            .clone()
-            .unwrap_or_else(|| Usage::estimate(&self.request.prompt, &folded.text));
+        folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(&self.request.prompt, &folded.text));
         let facts = Facts {
             provider: self.engine.provider.id,
             wire,
@@ -230,7 +228,7 @@ impl Attempt<'_> {
         };
         let mut reply = judge(&facts, folded)?;
         reply.run = Some(info.clone());
-        if measured.is_none() {
+        if !told {
             events.push(Event::Usage {
                 usage: reply.usage.clone(),
                 raw_stop_reason: reply.stop_reason.clone(),
