@@ -142,6 +142,7 @@ impl Print {
             permit: Some(surroundings.permit),
             waiting: Waiting::Auto,
             guarded: true,
+            folder: scratch.as_ref().map(Scratch::path),
             tracker: surroundings.tracker,
         };
         let running = process::start(spec, cancel.clone()).map_err(NotStarted::Process)?;
