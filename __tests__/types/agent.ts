@@ -14,6 +14,7 @@ import {
   escapeXml,
   execFileAsync,
   isModelAdapter,
+  limits,
   messagesToPrompt,
   messagesToXml,
   ProviderError,
@@ -177,6 +178,29 @@ export async function everything(signal: AbortSignal): Promise<void> {
     }
     if (ProviderError.isInstance(error)) assertType<Equal<typeof error, ProviderError>>();
   }
+
+  // Limits, records, and which run it was.
+  const { processWide, perBinary } = limits();
+  updates.push(`${processWide.limit} ${processWide.running} ${perBinary["/bin/claude"]?.waiting}`);
+  assertType<Equal<typeof native.limits, typeof limits>>();
+  createClaudeCliProvider({ logger: console });
+  createClaudeCliProvider({
+    logger: ({ level, time, message, provider, runId, pid, fields }) => {
+      assertType<Equal<typeof level, "debug" | "info" | "warn" | "error">>();
+      updates.push(`${time} ${message} ${provider} ${runId} ${pid} ${fields.exitCode}`);
+    },
+  });
+  // @ts-expect-error not a logger
+  createClaudeCliProvider({ logger: { info() {} } });
+  const run = new ProviderError({
+    category: "unknown",
+    code: "UNKNOWN",
+    message: "m",
+    provider: "p",
+    shouldRetry: false,
+    shouldFallback: true,
+  }).run;
+  assertType<Equal<typeof run, api.RunInfo | undefined>>();
 
   const texts: string[] = [messagesToXml(thread), messagesToPrompt(langchain), escapeXml("<"), stripAnsi("x")];
   updates.push(...texts, ...parseToolCalls("").map((call) => `${call.name}${call.id}${JSON.stringify(call.args)}`));

@@ -107,7 +107,7 @@ impl Supervisor {
 
         let watching = async {
             if guarded {
-                // Here and not where the process is started: it runs by now, and nothing waits for this.
+                // Here and not where the process is started: it runs by now, is fed and read, and nothing waits for this.
                 group.guard(grace, folder.as_deref());
             }
             let reason = tokio::select! {
@@ -174,7 +174,7 @@ impl Supervisor {
             let _ = answer.send(exit);
         };
 
-        tokio::join!(watching, answering, feeding);
+        tokio::join!(answering, feeding, watching);
     }
 }
 
