@@ -263,7 +263,7 @@ pub struct ProviderError {
     pub run_id: Option<String>,
     /// Which run it was, and when things happened in its last attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub run: Option<RunInfo>,
+    pub run: Option<Box<RunInfo>>,
 }
 
 impl ProviderError {

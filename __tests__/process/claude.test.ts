@@ -10,7 +10,7 @@ describe.each(VERSIONS)("claude %s in mid-request", (which) => {
   it.each(["abort", "timeout", "close"])("is gone after %s", { timeout: 60_000 }, async (how) => {
     const tag = createTag();
     const { api, home, options } = await withClaude({ which, script: [{ hang: true }], env: tag.env });
-    const provider = createClaudeCliProvider({ ...options, ...(how === "timeout" ? { timeout: 6_000 } : {}) });
+    const provider = createClaudeCliProvider({ ...options, ...(how === "timeout" ? { timeout: 3_000 } : {}) });
     const controller = new AbortController();
     const started: number[] = [];
     const call = (async () => {

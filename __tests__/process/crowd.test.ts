@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process";
 import { type ClaudeCliProviderOptions, createClaudeCliProvider, limits } from "deep-factor-providers";
 import { beforeAll, describe, expect, it } from "vitest";
-import { createTag, fakeCli, fakeOptions, holds, READY, type Step, until, zombies } from "../support/processes.mjs";
+import { children, createTag, fakeCli, fakeOptions, holds, READY, type Step, until } from "../support/processes.mjs";
 
 beforeAll(() => void fakeCli(), 600_000);
 
@@ -27,10 +27,10 @@ async function unchanged(warmUp: () => Promise<unknown>, work: () => Promise<unk
     return;
   }
   await warmUp();
-  await until(() => zombies().length === 0);
+  await until(() => children().length === 0);
   const before = holds();
   await work();
-  await until(() => zombies().length === 0);
+  await until(() => children().length === 0);
   // Successes are cleared up after in the background.
   await until(() => holds().files <= before.files);
   // The runtime's helper threads leave after ten idle seconds.

@@ -2,6 +2,7 @@
 import { type ClaudeCliProviderOptions, createClaudeCliProvider, type ProviderEvent } from "deep-factor-providers";
 import { beforeAll, describe, expect, it } from "vitest";
 import {
+  children,
   createTag,
   exists,
   fakeCli,
@@ -10,7 +11,6 @@ import {
   type Step,
   says,
   type Tag,
-  zombies,
 } from "../support/processes.mjs";
 
 beforeAll(() => void fakeCli(), 600_000);
@@ -38,8 +38,8 @@ const FAKES: Record<string, Step[]> = {
 
 /** Each ends a run that has said READY, and resolves when the caller is told of its end. */
 const ENDINGS: Record<string, (options: ClaudeCliProviderOptions, seen: (pid: number) => void) => Promise<unknown>> = {
-  timeout: (options, seen) => drain({ ...options, timeout: 700 }, seen),
-  idleTimeout: (options, seen) => drain({ ...options, idleTimeout: 400 }, seen),
+  timeout: (options, seen) => drain({ ...options, timeout: 500 }, seen),
+  idleTimeout: (options, seen) => drain({ ...options, idleTimeout: 300 }, seen),
   async abort(options, seen) {
     const controller = new AbortController();
     const reason = new Error("enough");
@@ -89,10 +89,10 @@ async function leftAfter(ending: (seen: (pid: number) => void) => Promise<unknow
       pid = seen;
     }),
   ).rejects.toBeInstanceOf(Error);
-  return { leader: exists(pid), processes: tag.left(), zombies: process.platform === "linux" ? zombies() : [] };
+  return { leader: exists(pid), processes: tag.left(), children: children() };
 }
 
-const NOTHING = { leader: false, processes: [], zombies: [] };
+const NOTHING = { leader: false, processes: [], children: [] };
 
 describe.skipIf(process.platform === "win32").each(Object.entries(ENDINGS))("ended by %s", (name, end) => {
   it.each(Object.entries(FAKES))("a CLI that %s leaves nothing", async (_, steps) => {

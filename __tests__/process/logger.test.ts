@@ -1,7 +1,9 @@
 /** The `logger` option, and what answers and errors know of their run. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { createClaudeCliProvider, type LogRecord } from "deep-factor-providers";
 import { beforeAll, describe, expect, it } from "vitest";
-import { createTag, fakeCli, fakeOptions, READY, type Step, says } from "../support/processes.mjs";
+import { createTag, createTemp, fakeCli, fakeOptions, READY, type Step } from "../support/processes.mjs";
 
 beforeAll(() => void fakeCli(), 600_000);
 
@@ -59,11 +61,18 @@ describe.skipIf(process.platform === "win32")("logger", () => {
   });
 
   it("is told while the events come", async () => {
-    const { provider, records } = setup([READY, says("x"), ...ANSWERS]);
+    const temp = createTemp();
+    const gate = join(temp.path, "gate");
+    const { provider, records } = setup([READY, { waitFile: gate }, ...ANSWERS]);
     const before: string[][] = [];
-    for await (const event of provider.stream(["x"])) if (event.type === "start") before.push(told(records));
-    expect(before).toEqual([expect.arrayContaining(["info started"])]);
-    expect(before[0]).not.toContain("info ended");
+    for await (const event of provider.stream(["x"])) {
+      if (event.type !== "session") continue;
+      before.push(told(records));
+      writeFileSync(gate, "");
+    }
+    expect(before).toEqual([["info started", "debug first byte"]]);
+    expect(told(records).at(-1)).toBe("info ended");
+    temp.cleanup();
   });
 
   it.each([

@@ -57,7 +57,7 @@ export function createTag() {
 }
 
 /**
- * Zombies have no environment any more: {@link exists} and {@link zombies} tell of those.
+ * Zombies have no environment any more: {@link exists} and {@link children} tell of those.
  * @param {string} entry
  */
 function findByEnv(entry) {
@@ -88,16 +88,16 @@ export function exists(pid) {
   }
 }
 
-/** Children of this process that are dead and not waited for (Linux). */
-export function zombies() {
-  return pids().filter((pid) => {
+/** Children of this process, the dead that are not waited for included (Linux; elsewhere none are seen). */
+export function children() {
+  if (process.platform !== "linux") return [];
+  return pids().flatMap((pid) => {
     try {
-      const [state, parent] = readFileSync(`/proc/${pid}/stat`, "utf8")
-        .replace(/^.*\) /s, "")
-        .split(" ");
-      return state === "Z" && Number(parent) === process.pid;
+      const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+      const parent = Number(stat.replace(/^.*\) /s, "").split(" ")[1]);
+      return parent === process.pid ? [stat.replace(/\).*$/s, ")")] : [];
     } catch {
-      return false;
+      return [];
     }
   });
 }

@@ -141,6 +141,7 @@ impl Print {
             owner: surroundings.owner,
             permit: Some(surroundings.permit),
             waiting: Waiting::Auto,
+            guarded: true,
             tracker: surroundings.tracker,
         };
         let running = process::start(spec, cancel.clone()).map_err(NotStarted::Process)?;

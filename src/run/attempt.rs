@@ -77,7 +77,7 @@ impl Attempt<'_> {
                 let fields = json!({"attempt": self.number, "code": error.code, "category": error.category,
                                     "exitCode": error.exit_code, "httpStatus": error.http_status});
                 self.log(Level::Error, "failed", fields);
-                error.run = Some(info);
+                error.run = Some(Box::new(info));
                 Tried::Failed(error)
             }
         }

@@ -54,6 +54,7 @@ pub async fn execute_file(
         cwd: given.get("cwd").and_then(|cwd| cwd.as_str()).map(Into::into),
         limits,
         owner,
+        guarded: true,
         ..Spec::new(file)
     };
     match process::output(spec, CancellationToken::new()).await {
