@@ -1,11 +1,14 @@
 //! Did it succeed? A run's facts in, a [`Reply`] or a [`ProviderError`] out. Nothing else in the crate decides this.
 //!
-//! Success of claude is: exit 0, an outcome with subtype "success", `is_error` false and at least one turn (CLI-FACTS 1.1).
-//! Output that is no JSON at all, with exit 0, is taken as text.
+//! Success is: exit 0, no failure told, nothing fatal on standard error, and an outcome (a wire format's last word) that is
+//! no error. Of claude that is subtype "success", `is_error` false and at least one turn (CLI-FACTS 1.1); of codex
+//! `turn.completed`; of gemini `result` with status "success"; of opencode a last `step_finish` with a reason that ends a run.
+//! qwen tells an API's error with exit 0 and "success": its decoder makes a failure of it. Output that is no JSON at all,
+//! with exit 0, is taken as text.
 
 use std::time::Duration;
 
-use crate::classify::{self, Evidence, classify};
+use crate::classify::{self, Evidence, UserRule, classify};
 use crate::decode::Wire;
 use crate::error::{Code, Partial, ProviderError, clip};
 use crate::event::{Outcome, Reply};
@@ -29,6 +32,12 @@ pub enum Ending {
 pub struct Facts<'a> {
     /// The provider's id.
     pub provider: &'a str,
+    /// Versions of the CLI that this package was measured with.
+    pub versions: &'a [&'a str],
+    /// What standard error says where a run is no success, whatever else it says.
+    pub fatal_stderr: &'a [&'a str],
+    /// Error rules of the user's own.
+    pub user_rules: &'a [UserRule],
     /// What it was to print.
     pub wire: Wire,
     /// Why it ended.
@@ -73,7 +82,8 @@ pub fn judge(facts: &Facts, folded: Folded) -> Result<Reply, Box<ProviderError>>
 /// Why a run that exited by itself is no success; `None` if it is one.
 fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
     let well = facts.exit_code == Some(0) && facts.signal.is_none();
-    if !well || folded.failure.is_some() {
+    let fatal = facts.fatal_stderr.iter().any(|words| facts.stderr.contains(words));
+    if !well || fatal || folded.failure.is_some() {
         return Some(classified(facts, folded));
     }
     if let Some(plain) = facts.plain {
@@ -100,7 +110,7 @@ fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
 }
 
 fn classified(facts: &Facts, folded: &Folded) -> ProviderError {
-    classify(&Evidence {
+    let mut found = classify(&Evidence {
         provider: facts.provider,
         failure: folded.failure.as_ref(),
         outcome: folded.outcome.as_ref(),
@@ -111,11 +121,15 @@ fn classified(facts: &Facts, folded: &Folded) -> ProviderError {
         stdout_text: facts.plain.filter(|_| facts.exit_code != Some(0)),
         stderr_text: Some(facts.stderr),
         resets_at: folded.limit_resets_at,
-        user_rules: &[],
+        user_rules: facts.user_rules,
         local_offset_min: None,
         now_ms: facts.now_ms,
-    })
-    .into_error(facts.provider)
+    });
+    if found.code == Code::UnsupportedFlag && !facts.versions.is_empty() {
+        let versions = facts.versions.join(" and ");
+        found.hint = found.hint.map(|hint| format!("{hint} (measured with {} {versions})", facts.provider));
+    }
+    found.into_error(facts.provider)
 }
 
 /// claude answers a slash command itself, with exit code 0 and no turn taken (CLI-FACTS 1.2).

@@ -6,13 +6,13 @@
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::command::{Arg, CommandLine, Cwd};
+use crate::command::{Arg, CommandLine, Cwd, EnvText};
 use crate::decode::Decoder;
 use crate::event::Event;
 use crate::process::limit::Permit;
@@ -49,7 +49,7 @@ pub struct Finished {
 /// # Errors
 /// What [`process::start`] would say of it.
 pub fn binary(line: &CommandLine, base: &Arc<Vars>) -> Result<PathBuf, StartError> {
-    let vars = environment(line, Arc::clone(base)).vars();
+    let vars = environment(line, Arc::clone(base), None).vars();
     let same = |name: &OsStr| {
         if cfg!(windows) {
             name.eq_ignore_ascii_case("PATH")
@@ -64,14 +64,20 @@ pub fn binary(line: &CommandLine, base: &Arc<Vars>) -> Result<PathBuf, StartErro
     Ok(process::resolve(OsStr::new(&line.program), path)?.file)
 }
 
-fn environment(line: &CommandLine, base: Arc<Vars>) -> EnvPlan {
+/// Without a `scratch`, what names a place in it is left out.
+fn environment(line: &CommandLine, base: Arc<Vars>, scratch: Option<&Scratch>) -> EnvPlan {
+    let place = |value: &EnvText| match value {
+        EnvText::Text(text) => Some(text.into()),
+        EnvText::Cwd => cwd(line, scratch).or_else(|| std::env::current_dir().ok()).map(Into::into),
+        EnvText::Folder(name) | EnvText::File(name) => Some(scratch?.file(name).into()),
+    };
     EnvPlan {
         base: Some(base),
         drop: line.drop_env.iter().map(Into::into).collect(),
         set: line
             .set_env
             .iter()
-            .map(|(name, value)| (name.into(), value.into()))
+            .filter_map(|(name, value)| Some((name.into(), place(value)?)))
             .collect(),
         user: line
             .user_env
@@ -79,6 +85,21 @@ fn environment(line: &CommandLine, base: Arc<Vars>) -> EnvPlan {
             .map(|(name, value)| (name.into(), value.as_ref().map(Into::into)))
             .collect(),
     }
+}
+
+/// Where the process runs; `None` for Node's own folder.
+fn cwd(line: &CommandLine, scratch: Option<&Scratch>) -> Option<PathBuf> {
+    match &line.cwd {
+        Cwd::Inherit => None,
+        Cwd::Given(path) => Some(PathBuf::from(path)),
+        Cwd::Private => scratch.map(Scratch::folder),
+    }
+}
+
+/// `key="path"` in TOML.
+fn setting(key: &str, path: &Path) -> String {
+    let path = path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+    format!("{key}=\"{path}\"")
 }
 
 /// What a process is given beside its command line.
@@ -115,19 +136,14 @@ impl Print {
     ) -> Result<Print, NotStarted> {
         let scratch = Scratch::for_line(&line).map_err(NotStarted::Scratch)?;
         let decoder = Decoder::new(line.wire);
-        let env = environment(&line, surroundings.base_env);
+        let env = environment(&line, surroundings.base_env, scratch.as_ref());
+        let cwd = cwd(&line, scratch.as_ref());
+        let file = |name: &str| scratch.as_ref().map_or_else(PathBuf::new, |scratch| scratch.file(name));
         let args = line.args.into_iter().map(|arg| match arg {
             Arg::Text(text) => text.into(),
-            Arg::File(name) => scratch
-                .as_ref()
-                .map_or_else(PathBuf::new, |scratch| scratch.file(name))
-                .into(),
+            Arg::File(name) => file(name).into(),
+            Arg::FileSetting(key, name) => setting(key, &file(name)).into(),
         });
-        let cwd = match line.cwd {
-            Cwd::Inherit => None,
-            Cwd::Given(path) => Some(PathBuf::from(path)),
-            Cwd::Private => scratch.as_ref().map(Scratch::folder),
-        };
         let spec = Spec {
             program: line.program.into(),
             args: args.collect(),
@@ -190,13 +206,20 @@ struct Scratch {
 impl Scratch {
     /// `None` where the run needs nothing of the kind.
     fn for_line(line: &CommandLine) -> io::Result<Option<Scratch>> {
-        if line.cwd != Cwd::Private && line.files.is_empty() {
+        let folders: Vec<&str> = line.set_env.iter().filter_map(|(_, value)| match value {
+            EnvText::Folder(name) => Some(*name),
+            _ => None,
+        }).collect();
+        if line.cwd != Cwd::Private && line.files.is_empty() && folders.is_empty() {
             return Ok(None);
         }
         let scratch = Scratch {
             dir: tempfile::Builder::new().prefix("deep-factor-").tempdir()?,
         };
         std::fs::create_dir(scratch.folder())?;
+        for name in folders {
+            std::fs::create_dir(scratch.file(name))?;
+        }
         for file in &line.files {
             write_private(&scratch.file(file.name), &file.content)?;
         }
@@ -212,7 +235,7 @@ impl Scratch {
     }
 }
 
-fn write_private(path: &std::path::Path, content: &str) -> io::Result<()> {
+fn write_private(path: &Path, content: &str) -> io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

@@ -22,6 +22,7 @@ use crate::judge::{Ending, Facts, judge};
 use crate::message::Usage;
 use crate::process::limit::{self, Permit, Rules};
 use crate::process::{End, Exit, Limits, StartError, Vars};
+use crate::provider::same_flag;
 
 /// Where a run's events go.
 pub(super) struct Sink(pub Option<mpsc::Sender<Event>>);
@@ -81,7 +82,8 @@ impl Attempt<'_> {
             owner,
             permit,
         };
-        let mut print = match Print::start(line, surroundings, self.cancel) {
+        let stop = self.cancel.child_token();
+        let mut print = match Print::start(line, surroundings, &stop) {
             Ok(print) => print,
             Err(NotStarted::Process(StartError::Cancelled)) => return Ok(Tried::Cancelled),
             Err(error) => return Err(not_started(self.engine, &error)),
@@ -89,7 +91,7 @@ impl Attempt<'_> {
 
         let mut events = vec![Event::Start {
             run_id: self.run_id.to_owned(),
-            provider: self.engine.provider.id.to_owned(),
+            provider: self.engine.id().to_owned(),
             pid: Some(print.process().pid()),
             attempt: self.number,
             queued_ms: ms(queued),
@@ -100,21 +102,39 @@ impl Attempt<'_> {
         while more {
             more = print.next(&mut decoded).await;
             for event in decoded.drain(..) {
+                if self.goes_on_for_ever(&event) {
+                    stop.cancel();
+                }
                 fold.push(event, &mut events);
             }
             self.sink.send(&mut events).await;
         }
-        let finished = print.finish().await;
-        if matches!(finished.exit.end, End::Cancelled | End::Closed) {
+        let mut finished = print.finish().await;
+        if self.cancel.is_cancelled() && finished.exit.end == End::Cancelled || finished.exit.end == End::Closed {
             return Ok(Tried::Cancelled);
         }
-        if let Some(flag) = refused_flag(self.engine.provider.id, &finished.exit, &optional_flags) {
+        if finished.exit.end == End::Cancelled {
+            // Ended from here, so the end says nothing about the run.
+            (finished.exit.code, finished.exit.signal) = (None, None);
+        }
+        if let Some(flag) = refused_flag(self.engine.id(), &finished.exit, &optional_flags) {
             learnt::remember(&binary, &flag);
             return Ok(Tried::FlagRefused(flag));
         }
         let reply = self.settle(wire, limits, fold, finished, &mut events);
         self.sink.send(&mut events).await;
         Ok(Tried::Replied(reply?))
+    }
+
+    /// Whether the CLI will never end by itself after `event`.
+    fn goes_on_for_ever(&self, event: &Event) -> bool {
+        match event {
+            Event::Failure(failure) => {
+                let kind = failure.kind.as_deref().unwrap_or_default();
+                self.engine.provider.stop_on.contains(&kind)
+            }
+            _ => false,
+        }
     }
 
     /// The command line, without what the binary is known to refuse.
@@ -180,8 +200,12 @@ impl Attempt<'_> {
         folded.reply.usage = measured
             .clone()
             .unwrap_or_else(|| Usage::estimate(&self.request.prompt, &folded.text));
+        let provider = &self.engine.provider;
         let facts = Facts {
-            provider: self.engine.provider.id,
+            provider: self.engine.id(),
+            versions: provider.about.versions,
+            fatal_stderr: provider.fatal_stderr,
+            user_rules: provider.described.as_ref().map_or(&[], |own| &own.error_rules),
             wire,
             ending: ending(exit.end, limits),
             exit_code: exit.code,
@@ -227,15 +251,18 @@ fn ending(end: End, limits: Limits) -> Ending {
 }
 
 /// The flag of ours that a CLI too old for it has refused before it did anything.
-fn refused_flag(provider: &str, exit: &Exit, optional: &[&str]) -> Option<String> {
+fn refused_flag(provider: &str, exit: &Exit, optional: &[String]) -> Option<String> {
     if exit.code == Some(0) || exit.stdout_bytes > 0 {
         return None;
     }
-    classify::unsupported_flag(provider, &exit.stderr).filter(|flag| optional.contains(&flag.as_str()))
+    let refused = classify::unsupported_flag(provider, &exit.stderr)?;
+    let ours = optional.iter().find(|name| same_flag(name, &refused))?;
+    // A word that begins several flags is refused for all of them.
+    Some(if ours.starts_with(&refused) { refused } else { ours.clone() })
 }
 
 fn not_started(engine: &Engine, error: &NotStarted) -> Box<ProviderError> {
-    let id = engine.provider.id;
+    let id = engine.id();
     let (code, reason) = match error {
         // A closed owner means that the environment ends, and this call with it.
         NotStarted::Process(error) => (error.code(), format!("the CLI can't be started: {error}")),

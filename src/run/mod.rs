@@ -8,6 +8,7 @@ pub mod exec;
 mod learnt;
 mod request;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,7 +25,7 @@ use crate::error::{Code, ProviderError};
 use crate::event::{Event, Reply};
 use crate::process::{Vars, limit};
 use crate::provider::options::Options;
-use crate::provider::{self, Provider};
+use crate::provider::{self, Provider, described};
 
 /// Events that may wait for a slow consumer; then the process's output waits in its pipe.
 const EVENTS_WAITING: usize = 256;
@@ -32,7 +33,7 @@ const EVENTS_WAITING: usize = 256;
 /// One provider object: its options, and the runs it has.
 #[derive(Debug)]
 pub struct Engine {
-    provider: &'static Provider,
+    provider: Cow<'static, Provider>,
     options: Options,
     owner: u64,
     closing: CancellationToken,
@@ -66,7 +67,25 @@ impl Engine {
     pub fn new(kind: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
         let provider = provider::find(kind)
             .ok_or_else(|| ProviderError::new(kind, Code::InvalidOption, format!("there is no provider \"{kind}\"")))?;
-        let options = Options::parse(provider, options_json)?;
+        Ok(Engine::with(Cow::Borrowed(provider), options_json, owner)?)
+    }
+
+    /// The engine of the CLI that `config_json` describes.
+    ///
+    /// # Errors
+    /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what was given and what is allowed.
+    pub fn described(config_json: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
+        let provider = described::provider(config_json)?;
+        Ok(Engine::with(Cow::Owned(provider), options_json, owner)?)
+    }
+
+    /// The provider's id.
+    pub fn id(&self) -> &str {
+        &self.provider.id
+    }
+
+    fn with(provider: Cow<'static, Provider>, options_json: &str, owner: u64) -> Result<Engine, ProviderError> {
+        let options = Options::parse(&provider, options_json)?;
         // Who asks for more at a time than all providers together may have by default, is given it.
         limit::global().raise_limit(options.max_concurrency);
         Ok(Engine {
@@ -113,7 +132,7 @@ impl Engine {
     }
 
     fn refuse(&self, code: Code, reason: impl Into<String>) -> Box<ProviderError> {
-        let id = self.provider.id;
+        let id = self.id();
         Box::new(ProviderError::new(id, code, reason).with_hint(classify::hint(id, code)))
     }
 }
