@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn every_cli_s_answer_is_found() {
         for (name, provider, content) in [
-            ("claude/success-stream-json", "claude", "Hello from mock."),
+            ("claude/success-stream-json", "claude", "Hello from the mock model."),
             ("codex/success-json-stdin", "codex", "Hello from the mock."),
             ("gemini/success-stream-json", "gemini", "Hello from the mock."),
             ("qwen/success-stream-json", "qwen", "Hello from the mock."),
@@ -276,7 +276,8 @@ mod tests {
         #[test]
         fn json_gives_its_text_back(text in "[a-zA-Z0-9 .,äöü]{1,80}") {
             let json = serde_json::json!({"content": text}).to_string();
-            prop_assert_eq!(parse(&json, OutputFormat::Json, None, 0).content.trim(), text.trim());
+            let parsed = parse(&json, OutputFormat::Json, None, 0);
+            prop_assert_eq!(parsed.content.trim(), text.trim());
         }
 
         /// INV-CLI-PARSE-003: an error event always gives a classified error, with a reason.

@@ -5,7 +5,7 @@
  *
  * CommonJS, so that the ESM entries share this module (and `ProviderError`) with the CommonJS ones.
  *
- * @import { ToolCall } from "../../index.js"
+ * @import { ParsedOutput, ToolCall } from "../../index.js"
  * @import { ToJsonSchema } from "./tools.cjs"
  *
  * @typedef {typeof import("./native.cjs")} Native
@@ -13,7 +13,7 @@
 
 const { ProviderError, fault, guard, unwrap } = require("./errors.cjs");
 const { aiMessageBuilder, encodeMessages, toAIMessageJson, toolCall } = require("./messages.cjs");
-const { describe, encodeOptions, requireString } = require("./options.cjs");
+const { describe, encodeConfig, encodeOptions, readParseOptions, requireString } = require("./options.cjs");
 const { createProvider } = require("./provider.cjs");
 
 /** @type {WeakMap<Native, number>} */
@@ -47,6 +47,13 @@ function createCore({ native, AIMessage, toJsonSchema }) {
     AIMessage === null ? toAIMessageJson : aiMessageBuilder(AIMessage)
   );
 
+  /** @param {string} id */
+  const factory = (id) => (/** @type {unknown} */ options) => {
+    const json = encodeOptions(options);
+    unwrap(native.checkOptions(id, json));
+    return createProvider({ id, engine: new native.NativeProvider(id, json, owner), toMessage, toJsonSchema });
+  };
+
   return {
     ProviderError,
 
@@ -66,12 +73,23 @@ function createCore({ native, AIMessage, toJsonSchema }) {
       }
     },
 
-    /** @param {unknown} [options] */
-    createClaudeCliProvider(options) {
-      const json = encodeOptions(options);
-      unwrap(native.checkOptions("claude", json));
-      const engine = new native.NativeProvider("claude", json, owner);
-      return createProvider({ id: "claude", engine, toMessage, toJsonSchema });
+    createClaudeCliProvider: factory("claude"),
+    createCodexCliProvider: factory("codex"),
+    createGeminiCliProvider: factory("gemini"),
+    createGlmCliProvider: factory("glm"),
+    createGrokCliProvider: factory("grok"),
+    createOpenCodeCliProvider: factory("opencode"),
+    createQwenCliProvider: factory("qwen"),
+
+    /**
+     * @param {unknown} config
+     * @param {unknown} [options]
+     */
+    createCliProvider(config, options) {
+      const [configJson, json] = [encodeConfig(config), encodeOptions(options)];
+      unwrap(native.checkCliConfig(configJson, json));
+      const engine = native.NativeProvider.described(configJson, json, owner);
+      return createProvider({ id: JSON.parse(configJson).providerId, engine, toMessage, toJsonSchema });
     },
 
     /** @param {unknown} messages */
@@ -90,6 +108,19 @@ function createCore({ native, AIMessage, toJsonSchema }) {
      */
     parseToolCalls(text) {
       return JSON.parse(native.parseToolCalls(requireString("text", text))).map(toolCall);
+    },
+
+    /**
+     * @param {unknown} stdout
+     * @param {unknown} [options]
+     * @returns {ParsedOutput}
+     */
+    parseCliOutput(stdout, options) {
+      const text = requireString("stdout", stdout);
+      const { format, provider } = readParseOptions(options);
+      const { toolCalls, error, ...parsed } = JSON.parse(native.parseCliOutput(text, format, provider));
+      const when = error?.resetsAt === undefined ? {} : { resetsAt: new Date(error.resetsAt) };
+      return { ...parsed, toolCalls: toolCalls.map(toolCall), ...(error ? { error: { ...error, ...when } } : {}) };
     },
 
     /** @param {unknown} text */
