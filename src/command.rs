@@ -40,6 +40,17 @@ pub struct CommandLine {
     pub optional_flags: Vec<String>,
 }
 
+impl CommandLine {
+    /// The names of its flags, without values.
+    pub fn flags(&self) -> Vec<String> {
+        let texts = self.args.iter().filter_map(|arg| match arg {
+            Arg::Text(text) if text.starts_with('-') && text.len() > 1 => text.split('=').next(),
+            _ => None,
+        });
+        texts.map(str::to_owned).collect()
+    }
+}
+
 /// One argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arg {

@@ -13,6 +13,7 @@ use crate::decode::Wire;
 use crate::error::{Code, Partial, ProviderError, clip};
 use crate::event::{Outcome, Reply};
 use crate::fold::Folded;
+use crate::provider::same_flag;
 
 /// Why the process is no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct Facts<'a> {
     pub versions: &'a [&'a str],
     /// What standard error says where a run is no success, whatever else it says.
     pub fatal_stderr: &'a [&'a str],
+    /// The flags it was given.
+    pub flags: &'a [String],
     /// Error rules of the user's own.
     pub user_rules: &'a [UserRule],
     /// What it was to print.
@@ -125,6 +128,12 @@ fn classified(facts: &Facts, folded: &Folded) -> ProviderError {
         local_offset_min: None,
         now_ms: facts.now_ms,
     });
+    if found.code == Code::UnsupportedFlag
+        && let Some(refused) = classify::unsupported_flag(facts.provider, facts.stderr)
+        && let Some(ours) = facts.flags.iter().find(|flag| same_flag(flag, &refused))
+    {
+        found.reason = format!("unknown option {ours}");
+    }
     if found.code == Code::UnsupportedFlag && !facts.versions.is_empty() {
         let versions = facts.versions.join(" and ");
         found.hint = found.hint.map(|hint| format!("{hint} (measured with {} {versions})", facts.provider));

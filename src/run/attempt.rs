@@ -69,7 +69,7 @@ impl Attempt<'_> {
 
     async fn attempt(&self) -> Result<Tried, Box<ProviderError>> {
         let (line, binary) = self.line()?;
-        let (wire, optional_flags) = (line.wire, line.optional_flags.clone());
+        let (wire, flags, optional_flags) = (line.wire, line.flags(), line.optional_flags.clone());
         let Some(permit) = self.permit(binary.file()).await else {
             return Ok(Tried::Cancelled);
         };
@@ -121,7 +121,7 @@ impl Attempt<'_> {
             learnt::remember(&binary, &flag);
             return Ok(Tried::FlagRefused(flag));
         }
-        let reply = self.settle(wire, limits, fold, finished, &mut events);
+        let reply = self.settle((wire, &flags), limits, fold, finished, &mut events);
         self.sink.send(&mut events).await;
         Ok(Tried::Replied(reply?))
     }
@@ -172,7 +172,7 @@ impl Attempt<'_> {
     /// The reply, or why there is none. What the end adds to the events is in `events`.
     fn settle(
         &self,
-        wire: Wire,
+        (wire, flags): (Wire, &[String]),
         limits: Limits,
         mut fold: Fold,
         finished: Finished,
@@ -204,6 +204,7 @@ impl Attempt<'_> {
         let facts = Facts {
             provider: self.engine.id(),
             versions: provider.about.versions,
+            flags,
             fatal_stderr: provider.fatal_stderr,
             user_rules: provider.described.as_ref().map_or(&[], |own| &own.error_rules),
             wire,
