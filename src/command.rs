@@ -112,11 +112,7 @@ pub fn build(
     let context = Context { options, partial };
     let mut args = Vec::new();
     let mut optional_flags = Vec::new();
-    for flag in provider
-        .flags
-        .iter()
-        .filter(|flag| context.all_hold(flag.when))
-    {
+    for flag in provider.flags.iter().filter(|flag| context.all_hold(flag.when)) {
         if flag.optional {
             let name = flag.name();
             if without.iter().any(|refused| same_flag(&name, refused)) {
@@ -258,7 +254,11 @@ fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str)
                 _ => "read-only",
             }),
             Word::AuthType => given(&options.auth_type),
-            Word::DefaultArgs => all(provider.described.iter().flat_map(|own| own.default_args.clone()).collect()),
+            Word::DefaultArgs => all(provider
+                .described
+                .iter()
+                .flat_map(|own| own.default_args.clone())
+                .collect()),
             Word::ModelArgs => all(provider
                 .described
                 .iter()
@@ -289,7 +289,9 @@ fn set(provider: &Provider, context: &Context) -> Result<Vec<(&'static str, EnvT
             EnvValue::Cwd => EnvText::Cwd,
             EnvValue::Folder(name) => EnvText::Folder(name),
             EnvValue::File(name) => EnvText::File(name),
-            EnvValue::Composed(compose) => EnvText::Text(fitting(var.name, compose(provider, context.options), provider)?),
+            EnvValue::Composed(compose) => {
+                EnvText::Text(fitting(var.name, compose(provider, context.options), provider)?)
+            }
         };
         vars.push((var.name, value));
     }

@@ -53,6 +53,8 @@ pub struct Facts<'a> {
     pub stderr: &'a str,
     /// Standard output where it held no event at all.
     pub plain: Option<&'a str>,
+    /// Standard output ends in the middle of a line.
+    pub cut_short: bool,
     /// Lines that were no events.
     pub diagnostics: &'a [String],
     /// The last bytes of standard output.
@@ -104,7 +106,16 @@ fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
             Some(classified(facts, folded))
         }
         Some(_) => None,
-        None if facts.wire == Wire::Text => None,
+        None if facts.stdout_tail.trim().is_empty() => Some(advised(
+            facts,
+            Code::EmptyResponse,
+            "the CLI ended with exit code 0 and printed nothing",
+        )),
+        None if !facts.wire.tells_its_end() && !facts.cut_short => {
+            let silent = folded.reply.content.is_empty() && folded.reply.tool_calls.is_empty();
+            let reason = "the CLI ended with exit code 0 and its output holds no answer";
+            silent.then(|| advised(facts, Code::EmptyResponse, reason))
+        }
         None => {
             let reason = "the CLI's output ends before its result: it was cut short";
             Some(advised(facts, Code::MalformedResponse, reason))
@@ -136,7 +147,9 @@ fn classified(facts: &Facts, folded: &Folded) -> ProviderError {
     }
     if found.code == Code::UnsupportedFlag && !facts.versions.is_empty() {
         let versions = facts.versions.join(" and ");
-        found.hint = found.hint.map(|hint| format!("{hint} (measured with {} {versions})", facts.provider));
+        found.hint = found
+            .hint
+            .map(|hint| format!("{hint} (measured with {} {versions})", facts.provider));
     }
     found.into_error(facts.provider)
 }

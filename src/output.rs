@@ -128,7 +128,11 @@ pub fn parse(stdout: &str, format: OutputFormat, provider: Option<&str>, now_ms:
 fn wire(provider: Option<&Provider>, format: OutputFormat) -> Wire {
     let wires = provider.map_or(&[][..], |provider| provider.wires);
     let own = wires.iter().find(|(of, _)| *of == format);
-    let own = own.or_else(|| wires.first().filter(|_| wires.len() == 1 && format != OutputFormat::Text));
+    let own = own.or_else(|| {
+        wires
+            .first()
+            .filter(|_| wires.len() == 1 && format != OutputFormat::Text)
+    });
     own.map_or(
         match format {
             OutputFormat::Text => Wire::Text,
@@ -178,7 +182,10 @@ mod tests {
     const FORMATS: [OutputFormat; 3] = [OutputFormat::Text, OutputFormat::Json, OutputFormat::StreamJson];
 
     fn recording(name: &str) -> String {
-        let path = format!("{}/__tests__/fixtures/recordings/{name}.stdout", env!("CARGO_MANIFEST_DIR"));
+        let path = format!(
+            "{}/__tests__/fixtures/recordings/{name}.stdout",
+            env!("CARGO_MANIFEST_DIR")
+        );
         std::fs::read_to_string(path).unwrap()
     }
 
@@ -200,7 +207,12 @@ mod tests {
             assert_eq!((parsed.content.as_str(), parsed.error), (content, None), "{name}");
             assert!(parsed.usage.is_some(), "{name}");
         }
-        let codex = parse(&recording("codex/success-json-stdin"), OutputFormat::Json, Some("codex"), 0);
+        let codex = parse(
+            &recording("codex/success-json-stdin"),
+            OutputFormat::Json,
+            Some("codex"),
+            0,
+        );
         assert_eq!(codex.content, "Hello from the mock.", "codex has one JSON format");
     }
 
@@ -208,8 +220,16 @@ mod tests {
     #[test]
     fn the_documents_examples() {
         for (format, stdout, content) in [
-            (OutputFormat::Text, "Hello! I'm an AI assistant.\n", "Hello! I'm an AI assistant."),
-            (OutputFormat::Json, r#"{"content": "Hello! How can I help you?"}"#, "Hello! How can I help you?"),
+            (
+                OutputFormat::Text,
+                "Hello! I'm an AI assistant.\n",
+                "Hello! I'm an AI assistant.",
+            ),
+            (
+                OutputFormat::Json,
+                r#"{"content": "Hello! How can I help you?"}"#,
+                "Hello! How can I help you?",
+            ),
             (
                 OutputFormat::StreamJson,
                 "{\"type\":\"turn.started\",\"id\":\"turn_123\"}\n{\"type\":\"content\",\"content\":\"Hello! \"}\n\
@@ -238,7 +258,11 @@ mod tests {
         ] {
             let parsed = stream(name, provider);
             let error = parsed.error.unwrap();
-            assert!(parsed.is_error && parsed.content.is_empty(), "{name}: {}", parsed.content);
+            assert!(
+                parsed.is_error && parsed.content.is_empty(),
+                "{name}: {}",
+                parsed.content
+            );
             assert_eq!(error.code, code, "{name}: {}", error.message);
         }
     }
@@ -256,7 +280,10 @@ mod tests {
         let cut = (0..pieces.len(), 0_usize..4000, 0_usize..4000).prop_map(move |(piece, from, length)| {
             pieces[piece].chars().skip(from % 500).take(length).collect::<String>()
         });
-        prop_oneof![any::<String>(), prop::collection::vec(prop_oneof![cut, ".*"], 0..4).prop_map(|all| all.concat())]
+        prop_oneof![
+            any::<String>(),
+            prop::collection::vec(prop_oneof![cut, ".*"], 0..4).prop_map(|all| all.concat())
+        ]
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 /** `parseCliOutput`: the invariants of CLI-ADAPTER-PROTOCOL, over anything and over what the CLIs really printed. */
-import fc from "fast-check";
+
 import { parseCliOutput, stripAnsi } from "deep-factor-providers/native";
+import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { answer, replay } from "../support/replay.mjs";
 
@@ -53,7 +54,10 @@ describe("INV-CLI-PARSE", () => {
   });
 
   it("003: a failure is classified, and never content", () => {
-    const parsed = parseCliOutput(stdout("gemini/err-429-quota-stream-json"), { format: "stream-json", provider: "gemini" });
+    const parsed = parseCliOutput(stdout("gemini/err-429-quota-stream-json"), {
+      format: "stream-json",
+      provider: "gemini",
+    });
     expect(parsed).toMatchObject({
       content: "",
       isError: true,
@@ -62,7 +66,14 @@ describe("INV-CLI-PARSE", () => {
   });
 
   it("004: no escape sequence is left", () => {
-    const sequence = fc.constantFrom("\x1b[31m", "\x1b[0m", "\x1b]0;title\x07", "\x1b]8;;http://x\x1b\\", "\x1b(B", "\x9b1m");
+    const sequence = fc.constantFrom(
+      "\x1b[31m",
+      "\x1b[0m",
+      "\x1b]0;title\x07",
+      "\x1b]8;;http://x\x1b\\",
+      "\x1b(B",
+      "\x9b1m",
+    );
     const coloured = fc.array(fc.tuple(sequence, fc.stringMatching(/^[a-z ]{1,6}$/)), { minLength: 1, maxLength: 8 });
     fc.assert(
       fc.property(coloured, (pieces) => {

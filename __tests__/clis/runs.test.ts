@@ -33,7 +33,13 @@ function provide(recording: string, cliPath: string, outputFormat?: Format) {
   return CLIS[id]({ cliPath, ...(outputFormat ? ({ outputFormat } as object) : {}) });
 }
 
-const HELLO = { type: "ai", content: "Hello from the mock.", tool_calls: [], invalid_tool_calls: [], additional_kwargs: {} };
+const HELLO = {
+  type: "ai",
+  content: "Hello from the mock.",
+  tool_calls: [],
+  invalid_tool_calls: [],
+  additional_kwargs: {},
+};
 const GEMINI = {
   input_tokens: 62,
   output_tokens: 26,
@@ -171,8 +177,16 @@ describe("a success is one whole reply", () => {
   });
 
   it.each([
-    ["glm", createGlmCliProvider, '{"role":"user","content":"Say hello"}\n{"role":"assistant","content":"Hi there!"}\n'],
-    ["grok", createGrokCliProvider, '{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"Hi there!"}]}\n'],
+    [
+      "glm",
+      createGlmCliProvider,
+      '{"role":"user","content":"Say hello"}\n{"role":"assistant","content":"Hi there!"}\n',
+    ],
+    [
+      "grok",
+      createGrokCliProvider,
+      '{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"Hi there!"}]}\n',
+    ],
   ] as const)("%s, as the document has it", async (id, create, stdout) => {
     const cli = fake({ stdout, readStdin: true });
     const reply = await create({ cliPath: cli.path, inputEncoding: "text" }).invoke(["Say hello"]);
@@ -183,8 +197,16 @@ describe("a success is one whole reply", () => {
 
 describe("a failure says why", () => {
   it.each<[recording: string, format: Format | undefined, error: object]>([
-    ["codex/err-401-json", undefined, { code: "INVALID_API_KEY", category: "authentication", httpStatus: 401, exitCode: 1 }],
-    ["codex/err-429-ratelimit-json", undefined, { code: "RATE_LIMITED", shouldRetry: true, retryAfterMs: 1000, httpStatus: 429 }],
+    [
+      "codex/err-401-json",
+      undefined,
+      { code: "INVALID_API_KEY", category: "authentication", httpStatus: 401, exitCode: 1 },
+    ],
+    [
+      "codex/err-429-ratelimit-json",
+      undefined,
+      { code: "RATE_LIMITED", shouldRetry: true, retryAfterMs: 1000, httpStatus: 429 },
+    ],
     ["codex/err-429-quota-json", undefined, { code: "QUOTA_EXCEEDED", shouldRetry: false, shouldFallback: true }],
     ["codex/err-500-json", undefined, { code: "SERVER_ERROR", shouldRetry: true, exitCode: 1 }],
     ["gemini/err-400-badkey-stream-json", undefined, { code: "INVALID_API_KEY", httpStatus: 400, exitCode: 144 }],
@@ -208,7 +230,12 @@ describe("a failure says why", () => {
   // No CLI printed anything in the time it was given for these: what they print is that of another status.
   it.each([
     ["qwen", "qwen/err-401-stream-json", /401 Incorrect API key provided/g, "429 Too Many Requests"],
-    ["opencode", "opencode/err-401", /"message":"Incorrect API key provided","statusCode":401/g, '"message":"Slow down","statusCode":429'],
+    [
+      "opencode",
+      "opencode/err-401",
+      /"message":"Incorrect API key provided","statusCode":401/g,
+      '"message":"Slow down","statusCode":429',
+    ],
   ])("a 429 of %s", async (_, recording, was, is) => {
     const { stdout, ...rest } = replay(recording);
     const cli = fake({ ...rest, stdout: String(stdout).replace(was, is) });

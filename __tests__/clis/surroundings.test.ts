@@ -15,10 +15,15 @@ afterAll(() => fakes.cleanup());
 
 describe("private files and folders", () => {
   it("gemini finds its system prompt and its settings, for the time of the run", async () => {
-    // biome-ignore lint/suspicious/noTemplateCurlyInString: the shell's
-    const print = 'cat > /dev/null; printf "%s|" "$GEMINI_SYSTEM_MD"; cat "$GEMINI_SYSTEM_MD"; echo; cat "${GEMINI_CLI_SYSTEM_SETTINGS_PATH}"; ls -a';
+    const print =
+      'cat > /dev/null; printf "%s|" "$GEMINI_SYSTEM_MD"; cat "$GEMINI_SYSTEM_MD"; echo; cat "$GEMINI_CLI_SYSTEM_SETTINGS_PATH"; ls -a';
     const cliPath = fakes.shell("gemini-cat", print);
-    const provider = createGeminiCliProvider({ cliPath, outputFormat: "text", systemPrompt: "Be brief.", maxRetries: 2 });
+    const provider = createGeminiCliProvider({
+      cliPath,
+      outputFormat: "text",
+      systemPrompt: "Be brief.",
+      maxRetries: 2,
+    });
     const [path, text] = (await provider.invoke(["hi"])).content.split("|");
     expect(text).toBe('Be brief.\n{"general":{"maxAttempts":3},"tools":{"core":[]}}.\n..');
     expect(existsSync(path ?? "")).toBe(false);
@@ -118,7 +123,9 @@ describe("flags an installed CLI refuses", () => {
       "the installed CLI does not know --ephemeral: asked again without it",
       "the installed CLI does not know --disable goals: asked again without it",
     ]);
-    const given = cli.calls().map(({ argv }) => [argv.includes("--ephemeral"), argv.includes("goals"), argv.includes("multi_agent")]);
+    const given = cli
+      .calls()
+      .map(({ argv }) => [argv.includes("--ephemeral"), argv.includes("goals"), argv.includes("multi_agent")]);
     expect(given).toEqual([
       [true, true, true],
       [false, true, true],
@@ -134,16 +141,25 @@ describe("flags an installed CLI refuses", () => {
   });
 
   it.each([
-    ["codex", createCodexCliProvider, { stderr: "error: unexpected argument '--json' found\n", code: 2 }, "--json", "0.169.0"],
+    [
+      "codex",
+      createCodexCliProvider,
+      { stderr: "error: unexpected argument '--json' found\n", code: 2 },
+      "--json",
+      "0.169.0",
+    ],
     ["qwen", createQwenCliProvider, { stderr: "Unknown argument: bare\n", code: 1 }, "--bare", "0.15.10"],
-  ] as const)("are an error with the flag and the version where %s needs them", async (id, create, refusal, flag, version) => {
-    const provider = create({ cliPath: fakes.cli(`${id}-needs`, refusal).path });
-    await expect(provider.invoke(["hi"])).rejects.toMatchObject({
-      code: "UNSUPPORTED_FLAG",
-      category: "configuration",
-      message: expect.stringMatching(new RegExp(`^unknown option ${flag}\\. .*measured with ${id} ${version}`)),
-    });
-  });
+  ] as const)(
+    "are an error with the flag and the version where %s needs them",
+    async (id, create, refusal, flag, version) => {
+      const provider = create({ cliPath: fakes.cli(`${id}-needs`, refusal).path });
+      await expect(provider.invoke(["hi"])).rejects.toMatchObject({
+        code: "UNSUPPORTED_FLAG",
+        category: "configuration",
+        message: expect.stringMatching(new RegExp(`^unknown option ${flag}\\. .*measured with ${id} ${version}`)),
+      });
+    },
+  );
 
   it("of the user's are named as the user wrote them, not as yargs does", async () => {
     for (const [id, create] of [

@@ -48,7 +48,15 @@ pub fn parse_cli_output(stdout: String, format: String, provider: Option<String>
         "json" => OutputFormat::Json,
         _ => OutputFormat::StreamJson,
     };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let parsed = output::parse(&stdout, format, provider.as_deref(), u64::try_from(now).unwrap_or_default());
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis();
+    let parsed = output::parse(
+        &stdout,
+        format,
+        provider.as_deref(),
+        u64::try_from(now).unwrap_or_default(),
+    );
     serde_json::to_string(&parsed).map_err(|error| napi::Error::from_reason(error.to_string()))
 }

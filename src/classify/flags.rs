@@ -68,11 +68,7 @@ mod tests {
                 "error: unexpected argument '--no-input' found\n\n  tip: …",
                 Some("--no-input"),
             ),
-            (
-                "codex",
-                "Error: Unknown feature flag: goals",
-                Some("--disable goals"),
-            ),
+            ("codex", "Error: Unknown feature flag: goals", Some("--disable goals")),
             ("gemini", "Unknown argument: input\nUsage: gemini", Some("--input")),
             (
                 "qwen",

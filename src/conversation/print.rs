@@ -38,6 +38,8 @@ pub struct Finished {
     pub exit: Exit,
     /// Standard output where it held no event at all.
     pub plain: Option<String>,
+    /// Standard output ended in the middle of a line.
+    pub cut_short: bool,
     /// Lines that were no events.
     pub diagnostics: Vec<String>,
     /// The last bytes of standard output.
@@ -68,7 +70,9 @@ pub fn binary(line: &CommandLine, base: &Arc<Vars>) -> Result<PathBuf, StartErro
 fn environment(line: &CommandLine, base: Arc<Vars>, scratch: Option<&Scratch>) -> EnvPlan {
     let place = |value: &EnvText| match value {
         EnvText::Text(text) => Some(text.into()),
-        EnvText::Cwd => cwd(line, scratch).or_else(|| std::env::current_dir().ok()).map(Into::into),
+        EnvText::Cwd => cwd(line, scratch)
+            .or_else(|| std::env::current_dir().ok())
+            .map(Into::into),
         EnvText::Folder(name) | EnvText::File(name) => Some(scratch?.file(name).into()),
     };
     EnvPlan {
@@ -191,6 +195,7 @@ impl Print {
         Finished {
             exit: self.running.exit().await,
             plain: self.decoder.plain_text(),
+            cut_short: self.decoder.cut_short(),
             diagnostics: self.decoder.diagnostics().to_vec(),
             stdout_tail: String::from_utf8_lossy(&tail).into_owned(),
         }
@@ -206,10 +211,14 @@ struct Scratch {
 impl Scratch {
     /// `None` where the run needs nothing of the kind.
     fn for_line(line: &CommandLine) -> io::Result<Option<Scratch>> {
-        let folders: Vec<&str> = line.set_env.iter().filter_map(|(_, value)| match value {
-            EnvText::Folder(name) => Some(*name),
-            _ => None,
-        }).collect();
+        let folders: Vec<&str> = line
+            .set_env
+            .iter()
+            .filter_map(|(_, value)| match value {
+                EnvText::Folder(name) => Some(*name),
+                _ => None,
+            })
+            .collect();
         if line.cwd != Cwd::Private && line.files.is_empty() && folders.is_empty() {
             return Ok(None);
         }

@@ -112,7 +112,8 @@ function encodeConfig(config) {
   /** @param {[string, unknown]} entry */
   const field = ([name, value]) => {
     if (name === "env") return [name, encodeEnv(value)];
-    if (name === "errorRules" && Array.isArray(value)) return [name, value.map((rule) => encode(unwrapRule(rule), [config]))];
+    if (name === "errorRules" && Array.isArray(value))
+      return [name, value.map((rule) => encode(unwrapRule(rule), [config]))];
     return [name, encode(value, [config])];
   };
   return JSON.stringify(Object.fromEntries(given.map(field)));

@@ -12,7 +12,11 @@ pub(super) struct Line<'a>(pub CommandLine, &'a Provider, String);
 
 /// The command line of `provider` with `options`, for the prompt `PROMPT`.
 pub(super) fn line<'a>(provider: &'a Provider, options: &str) -> Line<'a> {
-    Line(build(provider, options, "PROMPT", &[]).unwrap(), provider, options.to_owned())
+    Line(
+        build(provider, options, "PROMPT", &[]).unwrap(),
+        provider,
+        options.to_owned(),
+    )
 }
 
 fn build(provider: &Provider, options: &str, prompt: &str, refused: &[&str]) -> Result<CommandLine, ProviderError> {
@@ -46,12 +50,20 @@ impl Line<'_> {
 
     /// Its private files.
     pub fn files(&self) -> Vec<(&str, &str)> {
-        self.0.files.iter().map(|file| (file.name, file.content.as_str())).collect()
+        self.0
+            .files
+            .iter()
+            .map(|file| (file.name, file.content.as_str()))
+            .collect()
     }
 
     /// The same for a CLI that has refused this flag.
     pub fn without(&self, refused: &str) -> Self {
-        Line(build(self.1, &self.2, "PROMPT", &[refused]).unwrap(), self.1, self.2.clone())
+        Line(
+            build(self.1, &self.2, "PROMPT", &[refused]).unwrap(),
+            self.1,
+            self.2.clone(),
+        )
     }
 
     /// The same for another prompt.

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use super::options::{self, OptionSpec, OutputFormat};
 use super::{
-    About, Defaults, EnvValue, FileSpec, Guard, Provider, SYSTEM_PROMPT_FILE, STANDARD_SYSTEM_PROMPT, When, Word, flag,
+    About, Defaults, EnvValue, FileSpec, Guard, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, flag,
     optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
@@ -72,7 +72,11 @@ pub static CLAUDE: Provider = Provider {
     env: &[
         var("CLAUDE_CODE_MAX_RETRIES", EnvValue::MaxRetries),
         // `@file` in a prompt would be read and sent, even with the tools off (CLI-FACTS 1.2).
-        var_when(&[When::ToolsOff], "CLAUDE_CODE_DISABLE_ATTACHMENTS", EnvValue::Fixed("1")),
+        var_when(
+            &[When::ToolsOff],
+            "CLAUDE_CODE_DISABLE_ATTACHMENTS",
+            EnvValue::Fixed("1"),
+        ),
         var("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", EnvValue::Fixed("1")),
         // A cut stream would silently cost a second request and double the text after partial messages (CLI-FACTS 1.3).
         var("CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK", EnvValue::Fixed("1")),

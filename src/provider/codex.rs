@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use super::options::{self, OptionSpec, OutputFormat};
 use super::{
-    About, Defaults, FileSpec, PromptLimit, Provider, SYSTEM_PROMPT_FILE, STANDARD_SYSTEM_PROMPT, When, Word, flag,
+    About, Defaults, FileSpec, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, flag,
     optional, system_prompt,
 };
 use crate::decode::Wire;
@@ -36,17 +36,26 @@ pub static CODEX: Provider = Provider {
         flag(&[When::Model], &[Lit("--model"), Word::Model]),
         flag(
             &[When::SystemPrompt],
-            &[Lit("-c"), Word::FileSetting("model_instructions_file", SYSTEM_PROMPT_FILE)],
+            &[
+                Lit("-c"),
+                Word::FileSetting("model_instructions_file", SYSTEM_PROMPT_FILE),
+            ],
         ),
         // An override that codex does not know is no error; a feature that it does not know is (CLI-FACTS 2).
         flag(&[When::ToolsOff], &[Lit("-c"), Lit("web_search=\"disabled\"")]),
         flag(&[When::ToolsOff], &[Lit("-c"), Lit("project_doc_max_bytes=0")]),
-        flag(&[When::ToolsOff], &[Lit("-c"), Lit("include_environment_context=false")]),
+        flag(
+            &[When::ToolsOff],
+            &[Lit("-c"), Lit("include_environment_context=false")],
+        ),
         flag(
             &[When::ToolsOff],
             &[Lit("-c"), Lit("include_permissions_instructions=false")],
         ),
-        flag(&[When::ToolsOff], &[Lit("-c"), Lit("skills.include_instructions=false")]),
+        flag(
+            &[When::ToolsOff],
+            &[Lit("-c"), Lit("skills.include_instructions=false")],
+        ),
         // Not optional: with a shell it would be another run.
         flag(&[When::ToolsOff], &[Lit("--disable"), Lit("shell_tool")]),
         optional(&[When::ToolsOff], &[Lit("--disable"), Lit("multi_agent")]),

@@ -100,7 +100,8 @@ pub fn provider(json: &str) -> Result<Provider, ProviderError> {
 }
 
 fn read(value: &Value) -> Result<Provider, String> {
-    let Value::Object(map) = value else {
+    // What JSON can't say stands there as `$given`, marked by the façade.
+    let Some(map) = value.as_object().filter(|map| !map.contains_key("$given")) else {
         return Err(format!("config must be an object; given: {}", options::describe(value)));
     };
     check_fields(map)?;
@@ -117,7 +118,10 @@ fn read(value: &Value) -> Result<Provider, String> {
     let models = models(map)?;
     let default_model = text("defaultModel").to_owned();
     if !models.is_empty() && !models.contains(&default_model) {
-        let allowed = format!("the modelId of one of config.models ({})", clip(&models.join(", "), 120));
+        let allowed = format!(
+            "the modelId of one of config.models ({})",
+            clip(&models.join(", "), 120)
+        );
         return Err(wrong("defaultModel", &allowed, &map["defaultModel"]));
     }
     let described = Described {
@@ -173,7 +177,11 @@ fn check_fields(map: &Map<String, Value>) -> Result<(), String> {
     match map.keys().find(|name| !known().any(|spec| spec.name == *name)) {
         Some(name) => {
             let names: Vec<&str> = known().map(|spec| spec.name).collect();
-            Err(format!("unknown field config.{}; allowed: {}", clip(name, 60), names.join(", ")))
+            Err(format!(
+                "unknown field config.{}; allowed: {}",
+                clip(name, 60),
+                names.join(", ")
+            ))
         }
         None => Ok(()),
     }
@@ -231,7 +239,10 @@ fn error_rule(index: usize, rule: &Value) -> Result<UserRule, String> {
         Some(other) => Err(wrong(&at(name), "a string that is not empty", other)),
     };
     let Some(pattern) = text("pattern")? else {
-        return Err(format!("config.{} is missing: it must be a regular expression", at("pattern")));
+        return Err(format!(
+            "config.{} is missing: it must be a regular expression",
+            at("pattern")
+        ));
     };
     let code = match (text("code")?, text("category")?) {
         (Some(code), None) => code,
@@ -241,7 +252,11 @@ fn error_rule(index: usize, rule: &Value) -> Result<UserRule, String> {
                 wrong(&at("category"), &format!("one of {allowed}"), &fields["category"])
             })?
             .as_str(),
-        _ => return Err(format!("config.errorRules[{index}] must have either a code or a category")),
+        _ => {
+            return Err(format!(
+                "config.errorRules[{index}] must have either a code or a category"
+            ));
+        }
     };
     UserRule::new(pattern, code, text("hint")?.map(str::to_owned)).map_err(|error| match error {
         UserRuleError::Pattern { why, .. } => format!(
@@ -417,23 +432,91 @@ mod tests {
             );
         }
         for (field, value, expected) in [
-            ("providerId", json!("my cli"), r#"config.providerId must be at most 64 letters, digits and "-", "_", "."; given: "my cli""#),
-            ("command", json!(""), r#"config.command must be a string that is not empty; given: """#),
-            ("defaultArgs", json!("-p"), r#"config.defaultArgs must be an array of strings; given: "-p""#),
-            ("outputFormat", json!("yaml"), r#"config.outputFormat must be one of "text", "json", "stream-json"; given: "yaml""#),
-            ("promptStyle", json!(true), r#"config.promptStyle must be one of "stdin", "arg"; given: true"#),
-            ("models", json!({}), "config.models must be an array; given: an object {  }"),
-            ("models", json!(["a"]), r#"config.models[0] must be an object { modelId, name }; given: "a""#),
-            ("models", json!([{"modelId": "a"}]), "config.models[0].name must be a string that is not empty; given: null"),
-            ("defaultModel", json!("big"), r#"config.defaultModel must be the modelId of one of config.models (default); given: "big""#),
-            ("maxTokens", json!(0), "config.maxTokens must be a whole number from 1 to 9007199254740992; given: 0"),
-            ("timeout", json!(-1), "config.timeout must be a whole number from 0 to 2147483647; given: -1"),
-            ("versionArgs", json!([1]), "config.versionArgs must be an array of strings; given: an array [a number]"),
-            ("errorRules", json!([{"pattern": "x"}]), "config.errorRules[0] must have either a code or a category"),
-            ("errorRules", json!([{"pattern": "x", "code": "NOPE"}]), r#"config.errorRules[0].code must be an error code (docs/errors.md), like "RATE_LIMITED"; given: "NOPE""#),
-            ("errorRules", json!([{"pattern": "(", "code": "UNKNOWN"}]), r#"config.errorRules[0].pattern must be a regular expression; given: "(": error: unclosed group"#),
-            ("errorRules", json!([{"category": "server"}]), "config.errorRules[0].pattern is missing: it must be a regular expression"),
-            ("errorRules", json!([{"pattern": "x", "category": "meh"}]), r#"config.errorRules[0].category must be one of quota, rate_limit, authentication, validation, network, server, timeout, not_found, configuration, unknown; given: "meh""#),
+            (
+                "providerId",
+                json!("my cli"),
+                r#"config.providerId must be at most 64 letters, digits and "-", "_", "."; given: "my cli""#,
+            ),
+            (
+                "command",
+                json!(""),
+                r#"config.command must be a string that is not empty; given: """#,
+            ),
+            (
+                "defaultArgs",
+                json!("-p"),
+                r#"config.defaultArgs must be an array of strings; given: "-p""#,
+            ),
+            (
+                "outputFormat",
+                json!("yaml"),
+                r#"config.outputFormat must be one of "text", "json", "stream-json"; given: "yaml""#,
+            ),
+            (
+                "promptStyle",
+                json!(true),
+                r#"config.promptStyle must be one of "stdin", "arg"; given: true"#,
+            ),
+            (
+                "models",
+                json!({}),
+                "config.models must be an array; given: an object {  }",
+            ),
+            (
+                "models",
+                json!(["a"]),
+                r#"config.models[0] must be an object { modelId, name }; given: "a""#,
+            ),
+            (
+                "models",
+                json!([{"modelId": "a"}]),
+                "config.models[0].name must be a string that is not empty; given: null",
+            ),
+            (
+                "defaultModel",
+                json!("big"),
+                r#"config.defaultModel must be the modelId of one of config.models (default); given: "big""#,
+            ),
+            (
+                "maxTokens",
+                json!(0),
+                "config.maxTokens must be a whole number from 1 to 9007199254740992; given: 0",
+            ),
+            (
+                "timeout",
+                json!(-1),
+                "config.timeout must be a whole number from 0 to 2147483647; given: -1",
+            ),
+            (
+                "versionArgs",
+                json!([1]),
+                "config.versionArgs must be an array of strings; given: an array [a number]",
+            ),
+            (
+                "errorRules",
+                json!([{"pattern": "x"}]),
+                "config.errorRules[0] must have either a code or a category",
+            ),
+            (
+                "errorRules",
+                json!([{"pattern": "x", "code": "NOPE"}]),
+                r#"config.errorRules[0].code must be an error code (docs/errors.md), like "RATE_LIMITED"; given: "NOPE""#,
+            ),
+            (
+                "errorRules",
+                json!([{"pattern": "(", "code": "UNKNOWN"}]),
+                r#"config.errorRules[0].pattern must be a regular expression; given: "(": error: unclosed group"#,
+            ),
+            (
+                "errorRules",
+                json!([{"category": "server"}]),
+                "config.errorRules[0].pattern is missing: it must be a regular expression",
+            ),
+            (
+                "errorRules",
+                json!([{"pattern": "x", "category": "meh"}]),
+                r#"config.errorRules[0].category must be one of quota, rate_limit, authentication, validation, network, server, timeout, not_found, configuration, unknown; given: "meh""#,
+            ),
         ] {
             assert_eq!(refusal(&with(field, value)), expected);
         }

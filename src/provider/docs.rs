@@ -27,7 +27,9 @@ fn row(provider: &Provider) -> String {
 fn table() -> String {
     let head = "\n| provider | versions measured | command line by default | what is sent beside the thread | what is not \
                 isolated | limits |\n| --- | --- | --- | --- | --- | --- |\n";
-    ALL.iter().fold(head.to_owned(), |table, provider| table + &row(provider)) + "\n"
+    ALL.iter()
+        .fold(head.to_owned(), |table, provider| table + &row(provider))
+        + "\n"
 }
 
 #[test]
@@ -41,6 +43,11 @@ fn the_table_of_providers_is_the_registry() {
         return;
     }
     // Markdown is formatted elsewhere: spaces don't count.
-    let squeeze = |text: &str| text.split_whitespace().filter(|word| !word.starts_with("--")).collect::<Vec<_>>().join(" ");
+    let squeeze = |text: &str| {
+        text.split_whitespace()
+            .filter(|word| !word.starts_with("--"))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     assert_eq!(squeeze(found), squeeze(&table()), "run it with UPDATE_DOCS=1");
 }

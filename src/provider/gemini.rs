@@ -13,8 +13,8 @@ use serde_json::json;
 
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
-    About, Defaults, EnvValue, FileSpec, Provider, SYSTEM_PROMPT_FILE, STANDARD_SYSTEM_PROMPT, When, Word, flag, optional,
-    system_prompt, var, var_when,
+    About, Defaults, EnvValue, FileSpec, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, flag,
+    optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use Word::Lit;
@@ -38,7 +38,10 @@ pub static GEMINI: Provider = Provider {
         // Without it: exit code 55 in a folder the user has not trusted (recording gemini/no-skip-trust).
         optional(&[], &[Lit("--skip-trust")]),
         flag(&[When::Model], &[Lit("-m"), Word::Model]),
-        flag(&[When::Format(OutputFormat::Json)], &[Lit("--output-format"), Lit("json")]),
+        flag(
+            &[When::Format(OutputFormat::Json)],
+            &[Lit("--output-format"), Lit("json")],
+        ),
         flag(
             &[When::Format(OutputFormat::StreamJson)],
             &[Lit("--output-format"), Lit("stream-json")],
@@ -139,10 +142,20 @@ mod tests {
     fn formats_and_retries_are_the_users_and_so_are_its_tools() {
         assert_eq!(line(&GEMINI, r#"{"outputFormat":"json"}"#).0.wire, Wire::GeminiJson);
         assert_eq!(line(&GEMINI, r#"{"outputFormat":"text"}"#).argv(), "--skip-trust");
-        assert!(line(&GEMINI, r#"{"maxRetries":2}"#).files()[0].1.contains(r#""maxAttempts":3"#));
+        assert!(
+            line(&GEMINI, r#"{"maxRetries":2}"#).files()[0]
+                .1
+                .contains(r#""maxAttempts":3"#)
+        );
         let on = line(&GEMINI, r#"{"disableBuiltInTools":false}"#);
         assert!(on.files().is_empty());
-        assert_eq!((on.env("GEMINI_CLI_SYSTEM_SETTINGS_PATH"), &on.0.cwd), (String::new(), &Cwd::Inherit));
-        assert_eq!(line(&GEMINI, "{}").without("--skip-trust").argv(), "--output-format stream-json");
+        assert_eq!(
+            (on.env("GEMINI_CLI_SYSTEM_SETTINGS_PATH"), &on.0.cwd),
+            (String::new(), &Cwd::Inherit)
+        );
+        assert_eq!(
+            line(&GEMINI, "{}").without("--skip-trust").argv(),
+            "--output-format stream-json"
+        );
     }
 }

@@ -6,8 +6,8 @@
 use super::options::{self, OptionSpec, OutputFormat, PromptStyle};
 use super::{About, Defaults, Flag, Provider, When, Word, flag};
 use crate::decode::Wire;
-use std::borrow::Cow;
 use Word::Lit;
+use std::borrow::Cow;
 
 /// The ax-glm CLI.
 pub static GLM: Provider = Provider {
@@ -46,11 +46,9 @@ pub(super) const DEFAULTS: Defaults = Defaults {
     ..Defaults::STANDARD
 };
 
-pub(super) const NOT_ISOLATED: &str =
-    "the prompt, in `ps`; the CLI's own configuration and tools, which it has no known flag against (it runs in an empty folder)";
+pub(super) const NOT_ISOLATED: &str = "the prompt, in `ps`; the CLI's own configuration and tools, which it has no known flag against (it runs in an empty folder)";
 
-pub(super) const LIMITS: &str =
-    "a prompt of 128 KiB on Linux, since it is an argument; known from its document alone";
+pub(super) const LIMITS: &str = "a prompt of 128 KiB on Linux, since it is an argument; known from its document alone";
 
 pub(super) const OPTIONS: &[OptionSpec] = &[
     options::MODEL,
@@ -80,7 +78,10 @@ mod tests {
             assert_eq!(line.argv(), "PROMPT");
             assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("", &Cwd::Private));
             assert_eq!(line.0.wire, Wire::GenericStream);
-            assert_eq!(super::super::argv::line(provider, r#"{"model":"m"}"#).argv(), "--model m PROMPT");
+            assert_eq!(
+                super::super::argv::line(provider, r#"{"model":"m"}"#).argv(),
+                "--model m PROMPT"
+            );
         }
         assert_eq!((GLM.command.as_ref(), GROK.command.as_ref()), ("ax-glm", "ax-grok"));
     }
@@ -88,7 +89,9 @@ mod tests {
     #[test]
     fn a_prompt_too_long_for_argv_is_refused_with_the_limit() {
         assert!(line(&GLM, "{}").with_prompt(&"x".repeat(MAX_ARG_BYTES)).is_ok());
-        let error = line(&GLM, "{}").with_prompt(&"x".repeat(MAX_ARG_BYTES + 1)).unwrap_err();
+        let error = line(&GLM, "{}")
+            .with_prompt(&"x".repeat(MAX_ARG_BYTES + 1))
+            .unwrap_err();
         assert_eq!(
             error.message,
             "the prompt has 131072 bytes and promptStyle \"arg\" takes 131071, the operating system's limit of one argument. \

@@ -14,7 +14,9 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::options::{self, OptionSpec, Options, OutputFormat, SystemPrompt};
-use super::{About, Defaults, EnvValue, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, system_prompt, var, var_when};
+use super::{
+    About, Defaults, EnvValue, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, system_prompt, var, var_when,
+};
 use crate::decode::Wire;
 use Word::Lit;
 
@@ -39,7 +41,10 @@ pub static OPENCODE: Provider = Provider {
     },
     flags: &[
         // A title of ours: without one, another request is made to find one.
-        flag(&[], &[Lit("run"), Lit("--format"), Lit("json"), Lit("--title"), Lit("x")]),
+        flag(
+            &[],
+            &[Lit("run"), Lit("--format"), Lit("json"), Lit("--title"), Lit("x")],
+        ),
         flag(&[When::ToolsOff], &[Lit("--agent"), Lit(AGENT)]),
         flag(&[When::Model], &[Lit("-m"), Word::Model]),
     ],
@@ -52,7 +57,11 @@ pub static OPENCODE: Provider = Provider {
             "XDG_CONFIG_HOME",
             EnvValue::Folder("config"),
         ),
-        var_when(&[When::ToolsOff], "OPENCODE_DISABLE_PROJECT_CONFIG", EnvValue::Fixed("1")),
+        var_when(
+            &[When::ToolsOff],
+            "OPENCODE_DISABLE_PROJECT_CONFIG",
+            EnvValue::Fixed("1"),
+        ),
         var_when(&[When::ToolsOff], "OPENCODE_DISABLE_CLAUDE_CODE", EnvValue::Fixed("1")),
         var_when(&[When::ToolsOff], "OPENCODE_PURE", EnvValue::Fixed("1")),
         var_when(&[When::ToolsOff], "OPENCODE_DISABLE_MODELS_FETCH", EnvValue::Fixed("1")),
@@ -133,9 +142,15 @@ mod tests {
     #[test]
     fn the_recommended_pipe() {
         let line = line(&OPENCODE, r#"{"model":"openai/gpt-5.5"}"#);
-        assert_eq!(line.argv(), "run --format json --title x --agent pipe -m openai/gpt-5.5");
+        assert_eq!(
+            line.argv(),
+            "run --format json --title x --agent pipe -m openai/gpt-5.5"
+        );
         assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("PROMPT", &Cwd::Private));
-        assert_eq!((line.env("PWD"), line.env("XDG_CONFIG_HOME")), ("<cwd>".into(), "<config/>".into()));
+        assert_eq!(
+            (line.env("PWD"), line.env("XDG_CONFIG_HOME")),
+            ("<cwd>".into(), "<config/>".into())
+        );
         assert_eq!(line.env("OPENCODE_DB"), ":memory:");
         assert_eq!(
             config_of(r#"{"model":"openai/gpt-5.5"}"#),
@@ -163,17 +178,26 @@ mod tests {
         let config = config_of(
             r#"{"model":"mine/m","systemPrompt":"Be brief.","config":{"provider":{"mine":{}},"share":"auto","agent":{"pipe":{}}}}"#,
         );
-        assert_eq!((&config["provider"], &config["share"]), (&json!({"mine": {}}), &json!("auto")));
+        assert_eq!(
+            (&config["provider"], &config["share"]),
+            (&json!({"mine": {}}), &json!("auto"))
+        );
         assert_eq!(config["agent"]["pipe"]["permission"], json!({"*": "deny"}));
         assert_eq!(config["agent"]["pipe"]["prompt"], json!("Be brief."));
-        assert_eq!(config_of(r#"{"systemPrompt":null}"#)["agent"]["pipe"].get("prompt"), None);
+        assert_eq!(
+            config_of(r#"{"systemPrompt":null}"#)["agent"]["pipe"].get("prompt"),
+            None
+        );
     }
 
     #[test]
     fn with_its_tools_on_it_is_left_as_it_is() {
         let line = line(&OPENCODE, r#"{"disableBuiltInTools":false}"#);
         assert_eq!(line.argv(), "run --format json --title x");
-        assert_eq!((&line.0.cwd, line.env("XDG_CONFIG_HOME")), (&Cwd::Inherit, String::new()));
+        assert_eq!(
+            (&line.0.cwd, line.env("XDG_CONFIG_HOME")),
+            (&Cwd::Inherit, String::new())
+        );
         assert_eq!(line.env("PWD"), "<cwd>");
         let kept = super::super::argv::line(&OPENCODE, r#"{"ignoreUserConfig":false}"#);
         assert_eq!(kept.env("XDG_CONFIG_HOME"), "");
@@ -182,8 +206,14 @@ mod tests {
     #[test]
     fn no_run_without_end_and_no_model_without_its_provider() {
         for (options, expected) in [
-            (r#"{"timeout":0}"#, r#"option "timeout" must be a whole number from 1 to 2147483647; given: 0"#),
-            (r#"{"model":"gpt"}"#, r#"option "model" must be a string like "provider/model"; given: "gpt""#),
+            (
+                r#"{"timeout":0}"#,
+                r#"option "timeout" must be a whole number from 1 to 2147483647; given: 0"#,
+            ),
+            (
+                r#"{"model":"gpt"}"#,
+                r#"option "model" must be a string like "provider/model"; given: "gpt""#,
+            ),
         ] {
             assert_eq!(Options::parse(&OPENCODE, options).unwrap_err().message, expected);
         }
@@ -195,6 +225,10 @@ mod tests {
         let options = Options::parse(&OPENCODE, &options).unwrap();
         let error = crate::command::build(&OPENCODE, &options, "x", false, &Default::default()).unwrap_err();
         assert_eq!(error.code, Code::PromptTooLong);
-        assert!(error.message.starts_with("the variable OPENCODE_CONFIG_CONTENT"), "{}", error.message);
+        assert!(
+            error.message.starts_with("the variable OPENCODE_CONFIG_CONTENT"),
+            "{}",
+            error.message
+        );
     }
 }

@@ -27,7 +27,10 @@ pub static QWEN: Provider = Provider {
         flag(&[When::AuthType], &[Lit("--auth-type"), Word::AuthType]),
         // Not optional: without it a second request with the whole thread is made, and files are written (CLI-FACTS 4).
         flag(&[When::ToolsOff], &[Lit("--bare")]),
-        flag(&[When::DefaultSystemPrompt], &[Lit("--system-prompt"), Word::SystemPrompt]),
+        flag(
+            &[When::DefaultSystemPrompt],
+            &[Lit("--system-prompt"), Word::SystemPrompt],
+        ),
         flag(
             &[When::ToolsOff],
             &[
@@ -38,7 +41,10 @@ pub static QWEN: Provider = Provider {
             ],
         ),
         flag(&[When::Model], &[Lit("--model"), Word::Model]),
-        flag(&[When::Format(OutputFormat::Json)], &[Lit("--output-format"), Lit("json")]),
+        flag(
+            &[When::Format(OutputFormat::Json)],
+            &[Lit("--output-format"), Lit("json")],
+        ),
         flag(
             &[When::Format(OutputFormat::StreamJson)],
             &[Lit("--output-format"), Lit("stream-json")],
@@ -107,7 +113,11 @@ mod tests {
     #[test]
     fn its_login_is_chosen_only_where_the_user_says_so() {
         assert_eq!(
-            line(&QWEN, r#"{"authType":"openai","systemPrompt":null,"outputFormat":"json"}"#).argv(),
+            line(
+                &QWEN,
+                r#"{"authType":"openai","systemPrompt":null,"outputFormat":"json"}"#
+            )
+            .argv(),
             "--auth-type openai --bare --exclude-tools read_file edit run_shell_command --output-format json"
         );
         assert_eq!(
@@ -120,7 +130,9 @@ mod tests {
     fn a_system_prompt_never_goes_to_argv() {
         let error = options::Options::parse(&QWEN, r#"{"systemPrompt":"secret"}"#).unwrap_err();
         assert!(
-            error.message.starts_with("option \"systemPrompt\" must be null, for the CLI's own"),
+            error
+                .message
+                .starts_with("option \"systemPrompt\" must be null, for the CLI's own"),
             "{}",
             error.message
         );

@@ -181,6 +181,7 @@ impl Attempt<'_> {
         let Finished {
             exit,
             plain,
+            cut_short,
             diagnostics,
             stdout_tail,
         } = finished;
@@ -213,6 +214,7 @@ impl Attempt<'_> {
             signal: exit.signal.as_deref(),
             stderr: &exit.stderr,
             plain: plain.as_deref(),
+            cut_short,
             diagnostics: &diagnostics,
             stdout_tail: &stdout_tail,
             now_ms: now_ms(),
@@ -259,7 +261,11 @@ fn refused_flag(provider: &str, exit: &Exit, optional: &[String]) -> Option<Stri
     let refused = classify::unsupported_flag(provider, &exit.stderr)?;
     let ours = optional.iter().find(|name| same_flag(name, &refused))?;
     // A word that begins several flags is refused for all of them.
-    Some(if ours.starts_with(&refused) { refused } else { ours.clone() })
+    Some(if ours.starts_with(&refused) {
+        refused
+    } else {
+        ours.clone()
+    })
 }
 
 fn not_started(engine: &Engine, error: &NotStarted) -> Box<ProviderError> {
