@@ -38,11 +38,13 @@ pub struct CommandLine {
     pub wire: Wire,
     /// Names of the flags here that the run can do without.
     pub optional_flags: Vec<String>,
+    /// Names of all flags here, without their values and without the user's own: fit to be logged.
+    pub flags: Vec<&'static str>,
 }
 
 impl CommandLine {
-    /// The names of its flags, without values.
-    pub fn flags(&self) -> Vec<String> {
+    /// The names of its flags, the user's own included, without values.
+    pub fn all_flags(&self) -> Vec<String> {
         let texts = self.args.iter().filter_map(|arg| match arg {
             Arg::Text(text) if text.starts_with('-') && text.len() > 1 => text.split('=').next(),
             _ => None,
@@ -106,12 +108,13 @@ pub fn build(
     prompt: &str,
     partial: bool,
     without: &BTreeSet<String>,
-) -> Result<CommandLine, ProviderError> {
+) -> Result<CommandLine, Box<ProviderError>> {
     let prompt = guarded(provider, prompt);
     check_length(provider, options, &prompt)?;
     let context = Context { options, partial };
     let mut args = Vec::new();
     let mut optional_flags = Vec::new();
+    let mut flags = Vec::new();
     for flag in provider.flags.iter().filter(|flag| context.all_hold(flag.when)) {
         if flag.optional {
             let name = flag.name();
@@ -120,6 +123,10 @@ pub fn build(
             }
             optional_flags.push(name);
         }
+        flags.extend(flag.words.iter().filter_map(|word| match word {
+            Word::Lit(name) if name.starts_with('-') => Some(*name),
+            _ => None,
+        }));
         args.extend(flag_words(flag, provider, options, &prompt));
     }
     args.extend(options.extra_args.iter().cloned().map(Arg::Text));
@@ -153,6 +160,7 @@ pub fn build(
         },
         wire: wire.unwrap_or(Wire::Text),
         optional_flags,
+        flags,
     })
 }
 
@@ -165,10 +173,11 @@ fn guarded(provider: &Provider, prompt: &str) -> String {
 }
 
 /// Refuses a prompt that the CLI would cut, refuse late, or never get.
-fn check_length(provider: &Provider, options: &Options, prompt: &str) -> Result<(), ProviderError> {
+fn check_length(provider: &Provider, options: &Options, prompt: &str) -> Result<(), Box<ProviderError>> {
     let refuse = |length: String, limit: String, hint: &str| {
         let reason = format!("the prompt has {length} and {limit}");
-        Err(ProviderError::new(&provider.id, Code::PromptTooLong, reason).with_hint(hint))
+        let error = ProviderError::new(&provider.id, Code::PromptTooLong, reason);
+        Err(Box::new(error.with_hint(hint)))
     };
     if options.prompt_style == PromptStyle::Arg && prompt.len() > MAX_ARG_BYTES {
         let can_choose = provider.options.iter().any(|option| option.name == "promptStyle");
@@ -277,7 +286,7 @@ fn dropped(provider: &Provider, options: &Options) -> Vec<&'static str> {
     provider.drop_env.iter().chain(keys).copied().collect()
 }
 
-fn set(provider: &Provider, context: &Context) -> Result<Vec<(&'static str, EnvText)>, ProviderError> {
+fn set(provider: &Provider, context: &Context) -> Result<Vec<(&'static str, EnvText)>, Box<ProviderError>> {
     let mut vars: Vec<_> = COMMON_ENV
         .iter()
         .map(|(name, value)| (*name, EnvText::Text((*value).to_owned())))
@@ -299,7 +308,7 @@ fn set(provider: &Provider, context: &Context) -> Result<Vec<(&'static str, EnvT
 }
 
 /// A variable's text, if the operating system takes it: `NAME=value` has the limit of an argument.
-fn fitting(name: &str, value: String, provider: &Provider) -> Result<String, ProviderError> {
+fn fitting(name: &str, value: String, provider: &Provider) -> Result<String, Box<ProviderError>> {
     let length = name.len() + 1 + value.len();
     if length <= MAX_ARG_BYTES {
         return Ok(value);
@@ -308,7 +317,8 @@ fn fitting(name: &str, value: String, provider: &Provider) -> Result<String, Pro
         "the variable {name}, which holds the system prompt and the configuration, has {length} bytes, and the operating \
          system takes {MAX_ARG_BYTES}"
     );
-    Err(ProviderError::new(&provider.id, Code::PromptTooLong, reason).with_hint("shorten `systemPrompt` or `config`"))
+    let error = ProviderError::new(&provider.id, Code::PromptTooLong, reason);
+    Err(Box::new(error.with_hint("shorten `systemPrompt` or `config`")))
 }
 
 /// What the user sets: for a CLI of their own, and for this provider object, which wins.

@@ -91,14 +91,12 @@ fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
     if !well || fatal || folded.failure.is_some() {
         return Some(classified(facts, folded));
     }
-    if let Some(plain) = facts.plain {
-        return plain.trim().is_empty().then(|| {
-            advised(
-                facts,
-                Code::EmptyResponse,
-                "the CLI ended with exit code 0 and printed nothing",
-            )
-        });
+    if facts.stdout_tail.trim().is_empty() {
+        let reason = "the CLI ended with exit code 0 and printed nothing";
+        return Some(advised(facts, Code::EmptyResponse, reason));
+    }
+    if facts.plain.is_some() {
+        return None;
     }
     match &folded.outcome {
         Some(outcome) if outcome.num_turns == Some(0) => Some(intercepted(facts, outcome)),
@@ -106,11 +104,6 @@ fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
             Some(classified(facts, folded))
         }
         Some(_) => None,
-        None if facts.stdout_tail.trim().is_empty() => Some(advised(
-            facts,
-            Code::EmptyResponse,
-            "the CLI ended with exit code 0 and printed nothing",
-        )),
         None if !facts.wire.tells_its_end() && !facts.cut_short => {
             let silent = folded.reply.content.is_empty() && folded.reply.tool_calls.is_empty();
             let reason = "the CLI ended with exit code 0 and its output holds no answer";

@@ -5,15 +5,23 @@
  *
  * CommonJS, so that the ESM entries share this module (and `ProviderError`) with the CommonJS ones.
  *
- * @import { ParsedOutput, ToolCall } from "../../index.js"
+ * @import { Limits, ParsedOutput, ToolCall } from "../../index.js"
  * @import { ToJsonSchema } from "./tools.cjs"
  *
  * @typedef {typeof import("./native.cjs")} Native
  */
 
 const { ProviderError, fault, guard, unwrap } = require("./errors.cjs");
+const { takeLogger } = require("./logger.cjs");
 const { aiMessageBuilder, encodeMessages, toAIMessageJson, toolCall } = require("./messages.cjs");
-const { describe, encodeConfig, encodeOptions, readParseOptions, requireString } = require("./options.cjs");
+const {
+  describe,
+  encodeConfig,
+  encodeOptions,
+  readParseOptions,
+  requireString,
+  workerEnv,
+} = require("./options.cjs");
 const { createProvider } = require("./provider.cjs");
 
 /** @type {WeakMap<Native, number>} */
@@ -49,9 +57,10 @@ function createCore({ native, AIMessage, toJsonSchema }) {
 
   /** @param {string} id */
   const factory = (id) => (/** @type {unknown} */ options) => {
-    const json = encodeOptions(options);
+    const { log, rest } = takeLogger(options, describe);
+    const json = encodeOptions(rest);
     unwrap(native.checkOptions(id, json));
-    return createProvider({ id, engine: new native.NativeProvider(id, json, owner), toMessage, toJsonSchema });
+    return createProvider({ id, engine: new native.NativeProvider(id, json, owner), toMessage, toJsonSchema, log });
   };
 
   return {
@@ -86,10 +95,16 @@ function createCore({ native, AIMessage, toJsonSchema }) {
      * @param {unknown} [options]
      */
     createCliProvider(config, options) {
-      const [configJson, json] = [encodeConfig(config), encodeOptions(options)];
+      const { log, rest } = takeLogger(options, describe);
+      const [configJson, json] = [encodeConfig(config), encodeOptions(rest)];
       unwrap(native.checkCliConfig(configJson, json));
       const engine = native.NativeProvider.described(configJson, json, owner);
-      return createProvider({ id: JSON.parse(configJson).providerId, engine, toMessage, toJsonSchema });
+      return createProvider({ id: JSON.parse(configJson).providerId, engine, toMessage, toJsonSchema, log });
+    },
+
+    /** @returns {Limits} */
+    limits() {
+      return JSON.parse(native.limits());
     },
 
     /** @param {unknown} messages */
@@ -142,7 +157,7 @@ function createCore({ native, AIMessage, toJsonSchema }) {
       const program = requireString("file", file);
       if (!Array.isArray(args)) throw fault("INVALID_OPTION", `args must be an array, got ${describe(args)}`);
       const list = Array.from(args, (arg, index) => requireString(`args[${index}]`, arg));
-      const answer = native.execFile(program, JSON.stringify(list), encodeOptions(options), owner);
+      const answer = native.execFile(program, JSON.stringify(list), encodeOptions(options), owner, workerEnv());
       return /** @type {string} */ (unwrap(await guard(answer)));
     },
   };

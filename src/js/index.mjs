@@ -35,6 +35,7 @@ export const {
   escapeXml,
   execFileAsync,
   isModelAdapter,
+  limits,
   messagesToPrompt,
   messagesToXml,
   parseCliOutput,

@@ -15,6 +15,7 @@ export const {
   escapeXml,
   execFileAsync,
   isModelAdapter,
+  limits,
   messagesToPrompt,
   messagesToXml,
   parseCliOutput,

@@ -14,7 +14,8 @@
 //!   group gets SIGTERM, then after [`Limits::kill_grace`] SIGKILL. Descendants that left the group are found by the
 //!   table of processes and, on Linux, by [`RUN_VARIABLE`] in their environment.
 //! - **Afterwards**, also after a success, a background task has the rest of the group gone within the grace. The
-//!   leader is reaped last, so that no signal can hit an id that is somebody else's.
+//!   leader is reaped last, so that no signal can hit an id that is somebody else's. A run that was ended reports its
+//!   end when this is done.
 //! - `SIGCHLD` and other people's children are left alone.
 //!
 //! If the host itself is killed with SIGKILL, nobody is left to do this: the children see the end of their stdin, and
@@ -55,6 +56,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 pub use env::{EnvPlan, Vars};
 pub use fault::{StartError, TooLong};
@@ -91,6 +93,8 @@ pub struct Spec {
     pub permit: Option<limit::Permit>,
     /// How the exit is learnt.
     pub waiting: Waiting,
+    /// Tracks the run until nothing of it is left, which is later than its [`Exit`] where it ended by itself.
+    pub tracker: TaskTracker,
 }
 
 impl Spec {
@@ -106,6 +110,7 @@ impl Spec {
             owner: 0,
             permit: None,
             waiting: Waiting::Auto,
+            tracker: TaskTracker::new(),
         }
     }
 }
@@ -186,8 +191,12 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
     let missing = || io::Error::from(io::ErrorKind::BrokenPipe);
 
     let wants_stdin = spec.stdin != Stdin::Null;
-    let (pipes, target, registration) = registry::enter(spec.owner, || sys::spawn(&launch, wants_stdin, &run_id))?;
-    let started = Instant::now();
+    // Before the call, for the child may have run for long when a busy system lets it return.
+    let mut started = began;
+    let (pipes, target, registration) = registry::enter(spec.owner, || {
+        started = Instant::now();
+        sys::spawn(&launch, wants_stdin, &run_id)
+    })?;
     let pid = target.pid();
     // From here on an early return drops the group, which kills it.
     let group = sys::Group::new(target, registration, spec.waiting).map_err(failed)?;
@@ -231,9 +240,9 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
         queued: spec.permit.as_ref().map_or(Duration::ZERO, limit::Permit::queued),
         permit: spec.permit,
         started,
-        spawn: started - began,
+        spawn: began.elapsed(),
     };
-    runtime.spawn(supervisor.run());
+    spec.tracker.spawn_on(supervisor.run(), &runtime);
     Ok(Running {
         pid,
         run_id,

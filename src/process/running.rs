@@ -34,7 +34,7 @@ pub enum End {
 pub struct Timings {
     /// Waiting for a permit, before the start.
     pub queued: Duration,
-    /// What starting took.
+    /// What [`super::start`] took, the process's start in its middle.
     pub spawn: Duration,
     /// From the process's start to its first byte of stdout.
     pub first_byte: Option<Duration>,
@@ -102,6 +102,11 @@ impl Running {
     /// Cancel safe.
     pub async fn next(&mut self) -> Option<Bytes> {
         self.chunks.recv().await
+    }
+
+    /// How long ago the process was started.
+    pub fn elapsed(&self) -> Duration {
+        self.flow.elapsed()
     }
 
     /// The open stdin, once, if [`super::Stdin::Open`] was asked for.

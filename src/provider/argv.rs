@@ -19,7 +19,12 @@ pub(super) fn line<'a>(provider: &'a Provider, options: &str) -> Line<'a> {
     )
 }
 
-fn build(provider: &Provider, options: &str, prompt: &str, refused: &[&str]) -> Result<CommandLine, ProviderError> {
+fn build(
+    provider: &Provider,
+    options: &str,
+    prompt: &str,
+    refused: &[&str],
+) -> Result<CommandLine, Box<ProviderError>> {
     let options = Options::parse(provider, options)?;
     let refused: BTreeSet<String> = refused.iter().map(|flag| (*flag).to_owned()).collect();
     command::build(provider, &options, prompt, false, &refused)
@@ -67,7 +72,7 @@ impl Line<'_> {
     }
 
     /// The same for another prompt.
-    pub fn with_prompt(&self, prompt: &str) -> Result<CommandLine, ProviderError> {
+    pub fn with_prompt(&self, prompt: &str) -> Result<CommandLine, Box<ProviderError>> {
         build(self.1, &self.2, prompt, &[])
     }
 }

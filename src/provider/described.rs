@@ -93,10 +93,13 @@ const OPTIONAL: &[OptionSpec] = &[
 ///
 /// # Errors
 /// `INVALID_CONFIG`, naming the field, what was given and what is allowed.
-pub fn provider(json: &str) -> Result<Provider, ProviderError> {
+pub fn provider(json: &str) -> Result<Provider, Box<ProviderError>> {
     let value: Value = serde_json::from_str(json).unwrap_or(Value::Null);
     let id = value.get("providerId").and_then(Value::as_str).unwrap_or_default();
-    read(&value).map_err(|reason| ProviderError::new(id, Code::InvalidConfig, reason).with_hint("correct the config"))
+    read(&value).map_err(|reason| {
+        let error = ProviderError::new(id, Code::InvalidConfig, reason);
+        Box::new(error.with_hint("correct the config"))
+    })
 }
 
 fn read(value: &Value) -> Result<Provider, String> {

@@ -235,10 +235,10 @@ impl Options {
     ///
     /// # Errors
     /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
-    pub fn parse(provider: &Provider, json: &str) -> Result<Options, ProviderError> {
+    pub fn parse(provider: &Provider, json: &str) -> Result<Options, Box<ProviderError>> {
         let map = checked(&provider.id, provider.options, json)?;
         check_together(provider, &map)
-            .map_err(|reason| ProviderError::new(&provider.id, Code::InvalidOption, reason))?;
+            .map_err(|reason| Box::new(ProviderError::new(&provider.id, Code::InvalidOption, reason)))?;
         Ok(read(provider, &map))
     }
 
@@ -252,8 +252,8 @@ impl Options {
 ///
 /// # Errors
 /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
-pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String, Value>, ProviderError> {
-    let refuse = |reason: String| ProviderError::new(who, Code::InvalidOption, reason);
+pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String, Value>, Box<ProviderError>> {
+    let refuse = |reason: String| Box::new(ProviderError::new(who, Code::InvalidOption, reason));
     let map = match serde_json::from_str::<Value>(json) {
         Ok(Value::Object(map)) => map,
         Ok(other) => {
