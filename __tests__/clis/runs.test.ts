@@ -48,7 +48,7 @@ const GEMINI = {
   output_token_details: { reasoning: 10 },
 };
 const QWEN = { input_tokens: 82, output_tokens: 18, total_tokens: 100, input_token_details: { cache_read: 26 } };
-const ESTIMATED = { input_tokens: 20, output_tokens: 6, total_tokens: 26 };
+const ESTIMATED = { input_tokens: 20, output_tokens: 5, total_tokens: 25 };
 const OPENCODE = {
   input_tokens: 11,
   output_tokens: 7,
@@ -171,7 +171,11 @@ describe("a success is one whole reply", () => {
     ],
   ])("%s", async (recording, format, reply) => {
     const cli = fake(replay(recording));
-    expect(await provide(recording, cli.path, format).invoke(["Say hello"])).toEqual(reply);
+    const { response_metadata, ...rest } = await provide(recording, cli.path, format).invoke(["Say hello"]);
+    // When what happened, on this machine.
+    const { run, ...metadata } = response_metadata;
+    expect({ ...rest, response_metadata: metadata }).toEqual(reply);
+    expect(run?.pid).toBe(cli.calls()[0]?.pid);
     expect(cli.calls()[0]?.stdin).toContain("Say hello");
     expect(cli.calls()[0]?.argv.join(" ")).not.toContain("Say hello");
   });

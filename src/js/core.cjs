@@ -14,14 +14,7 @@
 const { ProviderError, fault, guard, unwrap } = require("./errors.cjs");
 const { takeLogger } = require("./logger.cjs");
 const { aiMessageBuilder, encodeMessages, toAIMessageJson, toolCall } = require("./messages.cjs");
-const {
-  describe,
-  encodeConfig,
-  encodeOptions,
-  readParseOptions,
-  requireString,
-  workerEnv,
-} = require("./options.cjs");
+const { describe, encodeConfig, encodeOptions, readParseOptions, requireString, workerEnv } = require("./options.cjs");
 const { createProvider } = require("./provider.cjs");
 
 /** @type {WeakMap<Native, number>} */

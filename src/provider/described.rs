@@ -345,7 +345,7 @@ static FORM: Provider = Provider {
 mod tests {
     use serde_json::json;
 
-    use super::super::argv::line;
+    use super::super::tests::argv::line;
     use super::*;
     use crate::provider::options::Options;
 

@@ -114,7 +114,7 @@ const OPTIONS: &[OptionSpec] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::super::argv::line;
+    use super::super::tests::argv::line;
     use super::*;
     use crate::command::Cwd;
 

@@ -66,8 +66,8 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::super::argv::line;
     use super::super::grok::GROK;
+    use super::super::tests::argv::line;
     use super::*;
     use crate::command::{Cwd, MAX_ARG_BYTES};
 
@@ -79,7 +79,7 @@ mod tests {
             assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("", &Cwd::Private));
             assert_eq!(line.0.wire, Wire::GenericStream);
             assert_eq!(
-                super::super::argv::line(provider, r#"{"model":"m"}"#).argv(),
+                super::super::tests::argv::line(provider, r#"{"model":"m"}"#).argv(),
                 "--model m PROMPT"
             );
         }

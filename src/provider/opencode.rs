@@ -130,7 +130,7 @@ const OPTIONS: &[OptionSpec] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::super::argv::line;
+    use super::super::tests::argv::line;
     use super::*;
     use crate::command::Cwd;
     use crate::error::Code;
@@ -199,7 +199,7 @@ mod tests {
             (&Cwd::Inherit, String::new())
         );
         assert_eq!(line.env("PWD"), "<cwd>");
-        let kept = super::super::argv::line(&OPENCODE, r#"{"ignoreUserConfig":false}"#);
+        let kept = super::super::tests::argv::line(&OPENCODE, r#"{"ignoreUserConfig":false}"#);
         assert_eq!(kept.env("XDG_CONFIG_HOME"), "");
     }
 

@@ -1,7 +1,7 @@
-//! docs/providers.md is what the registry says. `UPDATE_DOCS=1 cargo test --lib provider::docs` rewrites its table.
+//! docs/providers.md is what the registry says. `UPDATE_DOCS=1 cargo test --lib provider::tests::docs` rewrites its table.
 
 use super::argv::line;
-use super::{ALL, Provider};
+use crate::provider::{ALL, Provider};
 
 const BEGIN: &str = "<!-- The table is made of the registry (src/provider); a test compares them. -->\n";
 const END: &str = "<!-- end -->\n";

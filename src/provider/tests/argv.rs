@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use super::Provider;
-use super::options::Options;
 use crate::command::{self, Arg, CommandLine, EnvText};
 use crate::error::ProviderError;
+use crate::provider::Provider;
+use crate::provider::options::Options;
 
 /// A command line, and what it was made of.
-pub(super) struct Line<'a>(pub CommandLine, &'a Provider, String);
+pub struct Line<'a>(pub CommandLine, &'a Provider, String);
 
 /// The command line of `provider` with `options`, for the prompt `PROMPT`.
-pub(super) fn line<'a>(provider: &'a Provider, options: &str) -> Line<'a> {
+pub fn line<'a>(provider: &'a Provider, options: &str) -> Line<'a> {
     Line(
         build(provider, options, "PROMPT", &[]).unwrap(),
         provider,
