@@ -280,11 +280,14 @@ pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String
 
 fn unknown_option(specs: &[OptionSpec], name: &str) -> String {
     let names: Vec<&str> = specs.iter().map(|spec| spec.name).collect();
-    let folded = name.to_lowercase().replace(['-', '_'], "");
-    let near = names.iter().find(|known| {
-        let known = known.to_lowercase();
-        known == folded || known.starts_with(&folded) || folded.starts_with(&known)
-    });
+    let fold = |name: &str| name.to_lowercase().replace(['-', '_'], "");
+    let given = fold(name);
+    let distance = |known: &&&str| strsim::damerau_levenshtein(&fold(known), &given);
+    // Two slips of the finger, or half of a short word, is a typo; more is another word.
+    let near = names
+        .iter()
+        .min_by_key(distance)
+        .filter(|known| distance(known) <= 2.min(given.chars().count() / 2));
     match near {
         Some(near) => format!("unknown option \"{}\": did you mean \"{near}\"?", clip(name, 60)),
         None => format!("unknown option \"{}\"; allowed: {}", clip(name, 60), names.join(", ")),
