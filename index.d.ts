@@ -40,7 +40,7 @@ export function isModelAdapter(value: unknown): value is ModelAdapter;
  * CommonJS) this package was loaded in.
  */
 export interface CliProvider<TMessage = AIMessage> {
-  /** Which provider this is: `"claude"`. */
+  /** Which provider this is: `"claude"`, `"codex"`, or a config's `providerId`. */
   readonly id: string;
 
   /**
@@ -291,6 +291,191 @@ export interface ClaudeCliProviderOptions {
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */
 export function createClaudeCliProvider(options?: ClaudeCliProviderOptions): CliProvider;
+
+// ------------------------------------------------------------------------------------------------------------ other CLIs
+
+/** What every CLI but claude takes, a CLI of one's own included. docs/providers.md says what each one does with it. */
+export interface CliProviderOptions {
+  /** The model, as the CLI names it. Default: the CLI's own. */
+  model?: string | undefined;
+  /** The CLI: a command found in `PATH`, or a path. Default: the provider's command. */
+  cliPath?: string | undefined;
+  /** How long one run may take, in ms from the start of the process, waiting for a free place not counted. Default: 120000. */
+  timeout?: number | undefined;
+  /** How many bytes the CLI may print in one run; beyond, it fails with `OUTPUT_LIMIT`. Default: 10485760 (10 MiB). */
+  maxBuffer?: number | undefined;
+  /** How the thread is written: SPEC-01's `<thread>` XML or its labelled text. Default: `"xml"`. */
+  inputEncoding?: "xml" | "text" | undefined;
+  /** The working folder. Default: an empty private one; with the CLI's own tools on, the process's own. */
+  cwd?: string | undefined;
+  /** Environment variables, merged over the process's own; `undefined` takes one away. */
+  env?: Readonly<Record<string, string | undefined>> | undefined;
+  /** Further arguments for the CLI, as they are. One that it refuses is an error. Default: none. */
+  extraArgs?: readonly string[] | undefined;
+  /** How long the CLI may print nothing, in ms, before it fails with `IDLE_TIMEOUT`. Default: no limit. */
+  idleTimeout?: number | undefined;
+  /** How long the CLI has to end by itself when told to, in ms, before it is killed. Default: 2000. */
+  killGrace?: number | undefined;
+  /** How many runs of this provider may be under way; further ones wait. Default: 4. */
+  maxConcurrency?: number | undefined;
+  /** Is told what runs do. Default: none. */
+  logger?: Logger | undefined;
+}
+
+/** Options of {@link createCodexCliProvider}. `timeout` can't be 0: without a network, codex waits for ever. */
+export interface CodexCliProviderOptions extends CliProviderOptions {
+  /** The instructions, in place of the short ones that say what a thread is; `null` keeps the CLI's own. */
+  systemPrompt?: string | null | undefined;
+  /** Whether the CLI's own tools (shell, web search, sub-agents) and project files are off. Default: `true`. */
+  disableBuiltInTools?: boolean | undefined;
+  /** What its shell may do, once the built-in tools are on. Default: `"read-only"`, which it always is while they are off. */
+  sandbox?: "read-only" | "workspace-write" | "danger-full-access" | undefined;
+  /** Leaves `~/.codex/config.toml` out, with its MCP servers and model providers; the login stays. Default: `false`. */
+  ignoreUserConfig?: boolean | undefined;
+}
+
+/**
+ * The codex CLI (`codex exec`) as a model: one process per call, without memory, with the user's login. Measured with 0.169.0.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createCodexCliProvider(options?: CodexCliProviderOptions): CliProvider;
+
+/** Options of {@link createGeminiCliProvider}. */
+export interface GeminiCliProviderOptions extends CliProviderOptions {
+  /** The CLI's `--output-format`. Only `"stream-json"` tells what happens while it happens. Default: `"stream-json"`. */
+  outputFormat?: "text" | "json" | "stream-json" | undefined;
+  /** The system prompt, in place of the short one that says what a thread is; `null` keeps the CLI's own. */
+  systemPrompt?: string | null | undefined;
+  /** Whether the CLI's own tools are off. Default: `true`. */
+  disableBuiltInTools?: boolean | undefined;
+  /** How often the CLI itself may ask the API again, with its own tools off. Default: 0 (its own default is 9). */
+  maxRetries?: number | undefined;
+}
+
+/**
+ * The gemini CLI as a model: one process per call, without memory, with the user's login. Measured with 0.61.0.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createGeminiCliProvider(options?: GeminiCliProviderOptions): CliProvider;
+
+/** Options of {@link createQwenCliProvider}. */
+export interface QwenCliProviderOptions extends CliProviderOptions {
+  /** The CLI's `--output-format`. Only `"stream-json"` tells what happens while it happens. Default: `"stream-json"`. */
+  outputFormat?: "text" | "json" | "stream-json" | undefined;
+  /** Which of its logins the CLI uses (`--auth-type`), `"openai"`. Default: the one the user has chosen. */
+  authType?: string | undefined;
+  /** `null` keeps the CLI's own system prompt. A text would be an argument, visible to others: put it into the thread. */
+  systemPrompt?: null | undefined;
+  /** Whether the CLI's own tools, memory and project files are off. Default: `true`. */
+  disableBuiltInTools?: boolean | undefined;
+  /** Whether the CLI tells its answer piece by piece. Default: only for `stream()`. */
+  includePartialMessages?: boolean | undefined;
+}
+
+/**
+ * The qwen CLI as a model: one process per call, without memory, with the user's login. Measured with 0.15.10.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createQwenCliProvider(options?: QwenCliProviderOptions): CliProvider;
+
+/**
+ * Options of {@link createGlmCliProvider}. The prompt is an argument: visible in `ps`, and limited by the system (128 KiB on
+ * Linux; a longer one fails with `PROMPT_TOO_LONG`).
+ */
+export interface GlmCliProviderOptions extends CliProviderOptions {}
+
+/**
+ * The ax-glm CLI as a model, as CLI-ADAPTER-PROTOCOL describes it; not measured.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createGlmCliProvider(options?: GlmCliProviderOptions): CliProvider;
+
+/** Options of {@link createGrokCliProvider}, with the limit of {@link GlmCliProviderOptions}. */
+export interface GrokCliProviderOptions extends CliProviderOptions {}
+
+/**
+ * The ax-grok CLI as a model, as CLI-ADAPTER-PROTOCOL describes it; not measured.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createGrokCliProvider(options?: GrokCliProviderOptions): CliProvider;
+
+/** Options of {@link createOpenCodeCliProvider}. `timeout` can't be 0: opencode retries for ever, in silence. */
+export interface OpenCodeCliProviderOptions extends CliProviderOptions {
+  /** The model behind its provider's name: `"openai/gpt-5.5"`. Only that provider is enabled then. Default: the CLI's own. */
+  model?: `${string}/${string}` | undefined;
+  /** The system prompt, in place of the short one that says what a thread is; `null` keeps the CLI's own. */
+  systemPrompt?: string | null | undefined;
+  /** Whether the CLI's own tools and project files are off. Default: `true`. */
+  disableBuiltInTools?: boolean | undefined;
+  /** Leaves the user's opencode.json out, with its MCP servers and providers; logins stay. Default: `true`. */
+  ignoreUserConfig?: boolean | undefined;
+  /** Further configuration, as in opencode.json: `{ provider: { … } }`. Its `agent` is ours while the tools are off. */
+  config?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/**
+ * The opencode CLI (`opencode run`) as a model: one process per call, without memory, with the user's login. Measured with
+ * 1.18.34.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createOpenCodeCliProvider(options?: OpenCodeCliProviderOptions): CliProvider;
+
+/** A CLI as data (CLI-ADAPTER-PROTOCOL, "Adding New Providers"): `command defaultArgs modelArgs`, and the prompt. */
+export interface CliProviderConfig {
+  /** What it is called in events and errors: letters, digits, `-`, `_`, `.`. That of a provider we have gets its error rules. */
+  readonly providerId: string;
+  /** The program: a command found in `PATH`, or a path. */
+  readonly command: string;
+  /** What it always gets. */
+  readonly defaultArgs: readonly string[];
+  /**
+   * What it prints: the answer alone; one JSON value with the answer in `content`, `text`, `response`, …; or JSON lines, the
+   * events of CLI-ADAPTER-PROTOCOL and claude's included.
+   */
+  readonly outputFormat: "text" | "json" | "stream-json";
+  /** How it gets the prompt: over standard input, or as its last argument (visible in `ps`, 128 KiB at most on Linux). */
+  readonly promptStyle: "stdin" | "arg";
+  /** The models the option `model` may name; `[]` for any. */
+  readonly models: readonly { readonly modelId: string; readonly name: string }[];
+  /** The model where `model` is not given: one of `models`, if there are any. */
+  readonly defaultModel: string;
+  /** How many tokens an answer may have. For those who choose between providers: the CLI is not told. */
+  readonly maxTokens: number;
+  /** How long one run may take, ms; 0 for no limit. The option `timeout` wins. */
+  readonly timeout: number;
+  /** Environment variables, merged over the process's own; `undefined` takes one away. The option `env` wins. */
+  readonly env?: Readonly<Record<string, string | undefined>> | undefined;
+  /** What its error texts mean, asked in order and before our own rules. */
+  readonly errorRules?: readonly CliErrorRule[] | undefined;
+  /** What makes it print its version. Default: `["--version"]`. */
+  readonly versionArgs?: readonly string[] | undefined;
+  /** How it is told the model: `{model}` stands for it, or it comes last. Default: it is not told. */
+  readonly modelArgs?: readonly string[] | undefined;
+}
+
+/** What an error text of a CLI means. */
+export type CliErrorRule = {
+  /** A regular expression without look-around, case ignored. Of a `RegExp`, the source counts. */
+  readonly pattern: string | RegExp;
+  /** What to do about it. Default: the code's own advice. */
+  readonly hint?: string | undefined;
+} & (
+  | { readonly code: ProviderErrorCode; readonly category?: undefined }
+  | { readonly category: ErrorCategory; readonly code?: undefined }
+);
+
+/**
+ * A CLI of one's own as a model, described as data. It runs in an empty private folder unless `cwd` says otherwise.
+ *
+ * @throws {ProviderError} `INVALID_CONFIG` or `INVALID_OPTION`, naming the field, what was given and what is allowed.
+ */
+export function createCliProvider(config: CliProviderConfig, options?: CliProviderOptions): CliProvider;
 
 // --------------------------------------------------------------------------------------------------- updates and events
 
@@ -706,6 +891,60 @@ export function messagesToXml(messages: readonly MessageInput[]): string;
  * @throws {ProviderError} `INVALID_MESSAGES`, naming the message and the field.
  */
 export function messagesToPrompt(messages: readonly MessageInput[]): string;
+
+/** Options of {@link parseCliOutput}. */
+export interface ParseCliOutputOptions {
+  /** What the CLI was asked to print. */
+  readonly format: "text" | "json" | "stream-json";
+  /** Whose output it is, `"codex"`. Default: nobody's in particular, read as CLI-ADAPTER-PROTOCOL has it. */
+  readonly provider?: string | undefined;
+}
+
+/** What a CLI's output comes to. What it does not tell is left out. */
+export interface ParsedOutput {
+  /** The answer: the last message, trimmed, tool calls taken out. Never from an error, a warning, an echo or a tool's result. */
+  content: string;
+  /** All messages of the model, in order, tool calls taken out. */
+  messages: { id?: string; content: string }[];
+  /** Calls for the caller to run. */
+  toolCalls: ToolCall[];
+  /** Tokens, as measured by the CLI. */
+  usage?: TokenUsage;
+  /** The model that answered. */
+  model?: string;
+  /** The CLI's id of the session. */
+  sessionId?: string;
+  /** Whether the output tells of a failure. */
+  isError: boolean;
+  /** The failure. */
+  error?: ParsedOutputError;
+  /** Whatever was odd about the output; at most 51. */
+  diagnostics: string[];
+  /** Lines that could not be read, counted from 1. */
+  parseErrors: { line: number; message: string }[];
+}
+
+/** The failure that an output tells of. The fields mean the same as those of {@link ProviderError}. */
+export interface ParsedOutputError {
+  category: ErrorCategory;
+  code: ProviderErrorCode;
+  /** The reason, in the provider's words. */
+  message: string;
+  hint?: string;
+  shouldRetry: boolean;
+  shouldFallback: boolean;
+  retryAfterMs?: number;
+  resetsAt?: Date;
+  httpStatus?: number;
+}
+
+/**
+ * Reads what a CLI has printed on standard output. Never throws for what the text is: JSON that is none, cut or foreign lines
+ * are `diagnostics`.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` if `stdout` is no string or `options` are wrong.
+ */
+export function parseCliOutput(stdout: string, options: ParseCliOutputOptions): ParsedOutput;
 
 /**
  * The tool calls a model wrote into its text as JSON, `[]` if there are none. Ids that are missing become `call_0`, `call_1`, ….

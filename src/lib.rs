@@ -23,6 +23,7 @@ pub mod toolcall;
 pub mod command;
 pub mod fold;
 pub mod judge;
+pub mod output;
 
 // Effects: processes, exchanges with a CLI, whole runs.
 pub mod process;

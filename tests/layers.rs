@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["message"],
     &["error", "event"],
     &["provider", "prompt", "toolcall", "retry", "classify", "decode"],
-    &["command", "fold", "judge"],
+    &["command", "fold", "judge", "output"],
     &["process"],
     &["conversation"],
     &["run"],

@@ -7,8 +7,16 @@
 import type {
   AIMessageJson,
   ClaudeCliProviderOptions,
+  CliProviderConfig,
   CliProvider as CliProviderOf,
+  CliProviderOptions,
+  CodexCliProviderOptions,
+  GeminiCliProviderOptions,
+  GlmCliProviderOptions,
+  GrokCliProviderOptions,
   MessageInput,
+  OpenCodeCliProviderOptions,
+  QwenCliProviderOptions,
   ToolInput,
 } from "../../index.cjs";
 
@@ -16,8 +24,15 @@ export type {
   AIMessageJson,
   AttemptFailure,
   ClaudeCliProviderOptions,
+  CliErrorRule,
+  CliProviderConfig,
+  CliProviderOptions,
+  CodexCliProviderOptions,
   ErrorCategory,
   ExecFileOptions,
+  GeminiCliProviderOptions,
+  GlmCliProviderOptions,
+  GrokCliProviderOptions,
   InvalidToolCall,
   InvokeOptions,
   InvokeUpdate,
@@ -27,6 +42,10 @@ export type {
   LogLevel,
   LogRecord,
   MessageInput,
+  OpenCodeCliProviderOptions,
+  ParseCliOutputOptions,
+  ParsedOutput,
+  ParsedOutputError,
   PartialReply,
   PlainMessage,
   PlainTool,
@@ -36,6 +55,7 @@ export type {
   ProviderEvent,
   ProviderReply,
   ProviderResponseMetadata,
+  QwenCliProviderOptions,
   RunInfo,
   SerializedMessage,
   StoredMessage,
@@ -51,6 +71,7 @@ export {
   messagesToPrompt,
   messagesToXml,
   ProviderError,
+  parseCliOutput,
   parseToolCalls,
   stripAnsi,
 } from "../../index.cjs";
@@ -75,3 +96,52 @@ export function isModelAdapter(value: unknown): value is ModelAdapter;
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */
 export function createClaudeCliProvider(options?: ClaudeCliProviderOptions): CliProvider;
+
+/**
+ * The codex CLI as a model. Nothing is started here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createCodexCliProvider(options?: CodexCliProviderOptions): CliProvider;
+
+/**
+ * The gemini CLI as a model. Nothing is started here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createGeminiCliProvider(options?: GeminiCliProviderOptions): CliProvider;
+
+/**
+ * The qwen CLI as a model. Nothing is started here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createQwenCliProvider(options?: QwenCliProviderOptions): CliProvider;
+
+/**
+ * The ax-glm CLI as a model. Nothing is started here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createGlmCliProvider(options?: GlmCliProviderOptions): CliProvider;
+
+/**
+ * The ax-grok CLI as a model. Nothing is started here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createGrokCliProvider(options?: GrokCliProviderOptions): CliProvider;
+
+/**
+ * The opencode CLI as a model. Nothing is started here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createOpenCodeCliProvider(options?: OpenCodeCliProviderOptions): CliProvider;
+
+/**
+ * A CLI of one's own as a model, described as data. Nothing is started here.
+ *
+ * @throws {ProviderError} `INVALID_CONFIG` or `INVALID_OPTION`, naming the field, what was given and what is allowed.
+ */
+export function createCliProvider(config: CliProviderConfig, options?: CliProviderOptions): CliProvider;

@@ -16,6 +16,9 @@ export function escapeXml(text: string): string;
 /** `text` without terminal escape sequences. */
 export function stripAnsi(text: string): string;
 
+/** JSON of what the output comes to (`src/output.rs`). */
+export function parseCliOutput(stdout: string, format: "text" | "json" | "stream-json", provider?: string): string;
+
 /** Names a new owner of child processes: one per JavaScript environment. */
 export function attach(): number;
 /** Kills every process group of that owner, synchronously, and removes its runs' private folders. */
@@ -27,9 +30,14 @@ export function limits(): string;
 /** `{"ok": {…the resolved options}}` or `{"err": …}`. */
 export function checkOptions(kind: string, optionsJson: string): string;
 
+/** As `checkOptions`, for a CLI that `configJson` describes. */
+export function checkCliConfig(configJson: string, optionsJson: string): string;
+
 /** One provider with its limits and what it learnt about its CLI. */
 export class NativeProvider {
   constructor(kind: string, optionsJson: string, owner: number);
+  /** The provider of a CLI that `configJson` describes. */
+  static described(configJson: string, optionsJson: string, owner: number): NativeProvider;
   /**
    * @param callJson `{"events": boolean, "partial": boolean, "timeout"?: ms, "log"?: boolean}`
    * @param envJson what the child inherits, where that is not the process's environment (worker threads)

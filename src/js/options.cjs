@@ -104,6 +104,52 @@ function encodeOptions(options) {
 }
 
 /**
+ * @param {unknown} config what `createCliProvider` was given
+ * @returns {string} its JSON; a rule's pattern may be a RegExp, of which the source goes over
+ */
+function encodeConfig(config) {
+  if (!isPlainObject(config)) return JSON.stringify(encode(config ?? null, []));
+  const given = Object.entries(config).filter(([, value]) => value !== undefined);
+  /** @param {[string, unknown]} entry */
+  const field = ([name, value]) => {
+    if (name === "env") return [name, encodeEnv(value)];
+    if (name === "errorRules" && Array.isArray(value))
+      return [name, value.map((rule) => encode(unwrapRule(rule), [config]))];
+    return [name, encode(value, [config])];
+  };
+  return JSON.stringify(Object.fromEntries(given.map(field)));
+}
+
+/** @param {unknown} rule */
+function unwrapRule(rule) {
+  if (!isPlainObject(rule)) return rule;
+  const given = Object.entries(rule).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(
+    given.map(([name, value]) => [name, name === "pattern" && value instanceof RegExp ? value.source : value]),
+  );
+}
+
+const FORMATS = /** @type {const} */ (["text", "json", "stream-json"]);
+
+/**
+ * The options of `parseCliOutput`.
+ *
+ * @param {unknown} options
+ */
+function readParseOptions(options) {
+  if (typeof options !== "object" || options === null) {
+    throw fault("INVALID_OPTION", `options must be an object { format, provider? }, got ${describe(options)}`);
+  }
+  const { format, provider } = /** @type {{ format?: unknown, provider?: unknown }} */ (options);
+  const known = FORMATS.find((name) => name === format);
+  if (known === undefined) {
+    const names = FORMATS.map((name) => `"${name}"`).join(", ");
+    throw fault("INVALID_OPTION", `format must be one of ${names}, got ${describe(format)}`);
+  }
+  return { format: known, provider: provider === undefined ? undefined : requireString("provider", provider) };
+}
+
+/**
  * @param {unknown} value
  * @returns {value is AbortSignal} by shape: a polyfill's signal, or another realm's, is as good
  */
@@ -163,4 +209,12 @@ function requireString(parameter, value) {
   throw fault("INVALID_OPTION", `${parameter} must be a string, got ${describe(value)}`);
 }
 
-module.exports = { describe, encodeOptions, readCallOptions, requireString, workerEnv };
+module.exports = {
+  describe,
+  encodeConfig,
+  encodeOptions,
+  readCallOptions,
+  readParseOptions,
+  requireString,
+  workerEnv,
+};

@@ -57,6 +57,8 @@ pub enum Kind {
     ArgText,
     /// Any string, or null.
     NullableText,
+    /// Only null.
+    Null,
     /// `true` or `false`.
     Flag,
     /// A whole number in a range, both ends included.
@@ -65,6 +67,12 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// An array of strings.
     TextList,
+    /// An array.
+    List,
+    /// A model behind its provider's name, `openai/gpt-5`.
+    ProviderModel,
+    /// An object of any JSON.
+    Object,
     /// An object whose values are strings, or undefined (null here) to remove a variable.
     Env,
 }
@@ -91,6 +99,21 @@ pub const MODEL: OptionSpec = option("model", Kind::ArgText);
 pub const CLI_PATH: OptionSpec = option("cliPath", Kind::Text);
 /// `timeout`, ms; 0 for none.
 pub const TIMEOUT: OptionSpec = option("timeout", Kind::Whole(0, MAX_MS));
+/// `timeout` of a CLI that may wait for ever: no 0.
+pub const TIMEOUT_ALWAYS: OptionSpec = option("timeout", Kind::Whole(1, MAX_MS));
+/// `model`, with its provider (opencode: `-m m1` alone is an error without a reason, CLI-FACTS 5).
+pub const PROVIDER_MODEL: OptionSpec = option("model", Kind::ProviderModel);
+/// `sandbox` (codex 0.169.0).
+pub const SANDBOX: OptionSpec = option(
+    "sandbox",
+    Kind::OneOf(&["read-only", "workspace-write", "danger-full-access"]),
+);
+/// `ignoreUserConfig`.
+pub const IGNORE_USER_CONFIG: OptionSpec = option("ignoreUserConfig", Kind::Flag);
+/// `authType` (qwen 0.15.10).
+pub const AUTH_TYPE: OptionSpec = option("authType", Kind::ArgText);
+/// `config` (opencode 1.18.34).
+pub const CONFIG: OptionSpec = option("config", Kind::Object);
 /// `maxBuffer`, bytes.
 pub const MAX_BUFFER: OptionSpec = option("maxBuffer", Kind::Whole(1, 1 << 40));
 /// `inputEncoding`.
@@ -111,6 +134,8 @@ pub const AUTH: OptionSpec = option("auth", Kind::OneOf(&["inherit", "subscripti
 pub const EXTRA_ARGS: OptionSpec = option("extraArgs", Kind::TextList);
 /// `systemPrompt`.
 pub const SYSTEM_PROMPT: OptionSpec = option("systemPrompt", Kind::NullableText);
+/// `systemPrompt` of a CLI that takes one only as an argument: a text of the user's would be visible to others.
+pub const CLI_SYSTEM_PROMPT: OptionSpec = option("systemPrompt", Kind::Null);
 /// `permissionMode` (claude 2.1.330; `default` is listed there as `manual` and still accepted).
 pub const PERMISSION_MODE: OptionSpec = option(
     "permissionMode",
@@ -184,6 +209,14 @@ pub struct Options {
     pub permission_mode: Option<String>,
     /// `disableBuiltInTools`.
     pub built_in_tools: bool,
+    /// `sandbox`.
+    pub sandbox: Option<String>,
+    /// `ignoreUserConfig`.
+    pub ignore_user_config: bool,
+    /// `authType`.
+    pub auth_type: Option<String>,
+    /// `config`.
+    pub config: Map<String, Value>,
 }
 
 /// Which system prompt the model gets.
@@ -203,10 +236,10 @@ impl Options {
     /// # Errors
     /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
     pub fn parse(provider: &Provider, json: &str) -> Result<Options, Box<ProviderError>> {
-        let map = checked(provider.id, provider.options, json)?;
-        check_together(&map)
-            .map_err(|reason| Box::new(ProviderError::new(provider.id, Code::InvalidOption, reason)))?;
-        Ok(read(&map))
+        let map = checked(&provider.id, provider.options, json)?;
+        check_together(provider, &map)
+            .map_err(|reason| Box::new(ProviderError::new(&provider.id, Code::InvalidOption, reason)))?;
+        Ok(read(provider, &map))
     }
 
     /// SPEC-01's own command form, which has no flags but its own.
@@ -262,12 +295,20 @@ fn unknown_option(specs: &[OptionSpec], name: &str) -> String {
 }
 
 /// `Err` says what is allowed.
-fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
+pub(super) fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
     let no_nul = |text: &str| !text.contains('\0');
     let ok = match (spec.kind, value) {
         (Kind::Text, Value::String(text)) => !text.is_empty() && no_nul(text),
         (Kind::ArgText, Value::String(text)) => !text.trim().is_empty() && !text.starts_with('-') && no_nul(text),
-        (Kind::NullableText, Value::String(_) | Value::Null) | (Kind::Flag, Value::Bool(_)) => true,
+        (Kind::ProviderModel, Value::String(text)) => {
+            let parts = text.split_once('/');
+            !text.starts_with('-') && no_nul(text) && parts.is_some_and(|(of, name)| !of.is_empty() && !name.is_empty())
+        }
+        (Kind::NullableText, Value::String(_) | Value::Null)
+        | (Kind::Flag, Value::Bool(_))
+        | (Kind::Null, Value::Null)
+        | (Kind::List, Value::Array(_))
+        | (Kind::Object, Value::Object(_)) => true,
         (Kind::Whole(least, most), Value::Number(number)) => whole(number).is_some_and(|n| (least..=most).contains(&n)),
         (Kind::OneOf(words), Value::String(text)) => words.contains(&text.as_str()),
         (Kind::TextList, Value::Array(items)) => items.iter().all(|item| item.as_str().is_some_and(no_nul)),
@@ -289,11 +330,12 @@ fn whole(number: &serde_json::Number) -> Option<u64> {
     })
 }
 
-fn allowed(kind: Kind) -> String {
+pub(super) fn allowed(kind: Kind) -> String {
     match kind {
         Kind::Text => "a string that is not empty".to_owned(),
         Kind::ArgText => "a string that is not empty and does not begin with \"-\"".to_owned(),
         Kind::NullableText => "a string, or null for the CLI's own".to_owned(),
+        Kind::Null => "null, for the CLI's own".to_owned(),
         Kind::Flag => "true or false".to_owned(),
         Kind::Whole(least, most) => format!("a whole number from {least} to {most}"),
         Kind::OneOf(words) => {
@@ -306,13 +348,16 @@ fn allowed(kind: Kind) -> String {
                     .join(", ")
             )
         }
+        Kind::ProviderModel => "a string like \"provider/model\"".to_owned(),
+        Kind::Object => "an object".to_owned(),
+        Kind::List => "an array".to_owned(),
         Kind::TextList => "an array of strings".to_owned(),
         Kind::Env => "an object of strings (undefined removes a variable; no \"=\" in names)".to_owned(),
     }
 }
 
 /// What was given, for an error message. Values of `env` may be secrets: only types are told inside objects.
-fn describe(value: &Value) -> String {
+pub(super) fn describe(value: &Value) -> String {
     let kind_of = |value: &Value| match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -344,8 +389,11 @@ fn describe(value: &Value) -> String {
 }
 
 /// Options that make no sense together: the reason names both.
-fn check_together(map: &Map<String, Value>) -> Result<(), String> {
+fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
     let text = |name: &str| map.get(name).and_then(Value::as_str);
+    if let (Some(own), Some(model)) = (&provider.described, text("model")) {
+        own.check_model(model)?;
+    }
     let yes = |name: &str| map.get(name) == Some(&Value::Bool(true));
     let format = text("outputFormat").unwrap_or("stream-json");
     if yes("includePartialMessages") && format != "stream-json" {
@@ -363,9 +411,10 @@ fn check_together(map: &Map<String, Value>) -> Result<(), String> {
     }
     if text("auth") == Some("subscription") {
         let key = map.get("env").and_then(Value::as_object).and_then(|env| {
-            ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]
-                .into_iter()
-                .find(|name| env.get(*name).is_some_and(|value| !value.is_null()))
+            provider
+                .key_env
+                .iter()
+                .find(|name| env.get(**name).is_some_and(|value| !value.is_null()))
         });
         if let Some(key) = key {
             return Err(format!(
@@ -390,11 +439,30 @@ fn check_together(map: &Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
+/// Why `timeout` may not be `ms` in a call of `provider`, as it may not in its options.
+///
+/// # Errors
+/// What is allowed.
+pub fn check_timeout(provider: &Provider, ms: u64) -> Result<(), String> {
+    match provider.options.iter().find(|spec| spec.name == TIMEOUT.name) {
+        Some(spec) => check(spec, &Value::from(ms)),
+        None => Ok(()),
+    }
+}
+
 /// A whole number of a checked object.
 pub fn number(map: &Map<String, Value>, name: &str) -> Option<u64> {
     match map.get(name) {
         Some(Value::Number(number)) => whole(number),
         _ => None,
+    }
+}
+
+/// An array of strings of a checked object.
+pub(super) fn texts(map: &Map<String, Value>, name: &str) -> Vec<String> {
+    match map.get(name) {
+        Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
     }
 }
 
@@ -410,15 +478,17 @@ pub fn environment(map: &Map<String, Value>, name: &str) -> Vec<(String, Option<
 }
 
 /// The checked object as values, defaults filled in.
-fn read(map: &Map<String, Value>) -> Options {
+fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
+    let defaults = provider.defaults;
+    let own_model = || provider.described.as_ref().map(|own| own.default_model.clone());
     let text = |name: &str| map.get(name).and_then(Value::as_str).map(str::to_owned);
     let flag = |name: &str| map.get(name).and_then(Value::as_bool);
     let number = |name: &str, default: u64| number(map, name).unwrap_or(default);
     let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
     Options {
-        model: text("model"),
+        model: text("model").or_else(own_model),
         cli_path: text("cliPath"),
-        timeout: limit(number("timeout", 120_000)),
+        timeout: limit(number("timeout", defaults.timeout_ms)),
         idle_timeout: limit(number("idleTimeout", 0)),
         kill_grace: Duration::from_millis(number("killGrace", 2_000)),
         max_buffer: usize::try_from(number("maxBuffer", 10 * 1024 * 1024)).unwrap_or(usize::MAX),
@@ -430,12 +500,14 @@ fn read(map: &Map<String, Value>) -> Options {
         },
         prompt_style: match text("promptStyle").as_deref() {
             Some("arg") => PromptStyle::Arg,
-            _ => PromptStyle::Stdin,
+            Some(_) => PromptStyle::Stdin,
+            None => defaults.prompt_style,
         },
         output_format: match text("outputFormat").as_deref() {
             Some("text") => OutputFormat::Text,
             Some("json") => OutputFormat::Json,
-            _ => OutputFormat::StreamJson,
+            Some(_) => OutputFormat::StreamJson,
+            None => defaults.output_format,
         },
         no_input: flag("noInput").unwrap_or(false),
         verbose: flag("verbose").unwrap_or(false),
@@ -446,10 +518,7 @@ fn read(map: &Map<String, Value>) -> Options {
             Some("subscription") => Auth::Subscription,
             _ => Auth::Inherit,
         },
-        extra_args: match map.get("extraArgs") {
-            Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-            _ => Vec::new(),
-        },
+        extra_args: texts(map, "extraArgs"),
         system_prompt: match map.get("systemPrompt") {
             Some(Value::String(text)) => SystemPrompt::Custom(text.clone()),
             Some(_) => SystemPrompt::Cli,
@@ -457,6 +526,13 @@ fn read(map: &Map<String, Value>) -> Options {
         },
         permission_mode: text("permissionMode"),
         built_in_tools: flag("disableBuiltInTools") == Some(false),
+        sandbox: text("sandbox"),
+        ignore_user_config: flag("ignoreUserConfig").unwrap_or(defaults.ignore_user_config),
+        auth_type: text("authType"),
+        config: match map.get("config") {
+            Some(Value::Object(config)) => config.clone(),
+            _ => Map::new(),
+        },
     }
 }
 

@@ -9,6 +9,7 @@ mod learnt;
 mod log;
 mod request;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,7 +28,7 @@ use crate::error::{Code, ProviderError};
 use crate::event::{Event, Reply};
 use crate::process::{Vars, limit};
 use crate::provider::options::Options;
-use crate::provider::{self, Provider};
+use crate::provider::{self, Provider, described};
 
 /// Events that may wait for a slow consumer; then the process's output waits in its pipe.
 const EVENTS_WAITING: usize = 256;
@@ -35,7 +36,7 @@ const EVENTS_WAITING: usize = 256;
 /// One provider object: its options, and the runs it has.
 #[derive(Debug)]
 pub struct Engine {
-    provider: &'static Provider,
+    provider: Cow<'static, Provider>,
     options: Options,
     owner: u64,
     closing: CancellationToken,
@@ -70,7 +71,25 @@ impl Engine {
     pub fn new(kind: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
         let provider = provider::find(kind)
             .ok_or_else(|| ProviderError::new(kind, Code::InvalidOption, format!("there is no provider \"{kind}\"")))?;
-        let options = Options::parse(provider, options_json)?;
+        Engine::with(Cow::Borrowed(provider), options_json, owner)
+    }
+
+    /// The engine of the CLI that `config_json` describes.
+    ///
+    /// # Errors
+    /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what was given and what is allowed.
+    pub fn described(config_json: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
+        let provider = described::provider(config_json)?;
+        Engine::with(Cow::Owned(provider), options_json, owner)
+    }
+
+    /// The provider's id.
+    pub fn id(&self) -> &str {
+        &self.provider.id
+    }
+
+    fn with(provider: Cow<'static, Provider>, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
+        let options = Options::parse(&provider, options_json)?;
         // Who asks for more at a time than all providers together may have by default, is given it.
         limit::global().raise_limit(options.max_concurrency);
         Ok(Engine {
@@ -90,7 +109,7 @@ impl Engine {
         let base_env: Arc<Vars> = Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()));
         let cancel = engine.closing.child_token();
         let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
-        let log = Arc::new(Log::new(engine.provider.id, next_run_id()));
+        let log = Arc::new(Log::new(engine.provider.id.clone(), next_run_id()));
         let (task_engine, task_cancel, task_log) = (Arc::clone(engine), cancel.clone(), Arc::clone(&log));
         let task = engine.runs.spawn(async move {
             if task_engine.closing.is_cancelled() {
@@ -126,7 +145,7 @@ impl Engine {
     }
 
     fn refuse(&self, code: Code, reason: impl Into<String>) -> Box<ProviderError> {
-        let id = self.provider.id;
+        let id = self.id();
         Box::new(ProviderError::new(id, code, reason).with_hint(classify::hint(id, code)))
     }
 }
