@@ -276,8 +276,28 @@ export interface ClaudeCliProviderOptions {
   killGrace?: number | undefined;
   /** How many runs of this provider may be under way; further ones wait. Default: 4. */
   maxConcurrency?: number | undefined;
-  /** How often the CLI itself may ask the API again. Default: 0. */
+  /** How often the CLI itself may ask the API again. Default: 0, so that it does not multiply with `retry`. */
   maxRetries?: number | undefined;
+  /**
+   * How a call that failed for a passing reason (`shouldRetry`) is made again; `false` for never. Default: two further
+   * attempts, except after `TIMEOUT` and `IDLE_TIMEOUT`, which are limits the caller set: those are tried again only where
+   * `retry` is given. Never once the caller has been given output of the attempt.
+   */
+  retry?: false | RetryOptions | undefined;
+}
+
+/** How a call that failed is made again. `timeout` counts for each attempt. */
+export interface RetryOptions {
+  /** Attempts in all, the first included; 1 to 100. Default: 3. */
+  maxAttempts?: number | undefined;
+  /** Wait before the second attempt, in ms; it doubles before each further one. Default: 500. */
+  baseDelayMs?: number | undefined;
+  /** The longest wait, in ms. What the provider asks for (`retryAfterMs`) may be longer and is never shortened. Default: 30000. */
+  maxDelayMs?: number | undefined;
+  /** Share of the wait that is left to chance, 0 to 1; `true` is the default, `false` 0. It only shortens. Default: 0.25. */
+  jitter?: number | boolean | undefined;
+  /** No attempt begins later than this after the first, in ms; 0 for no limit. Default: 120000. */
+  maxElapsedMs?: number | undefined;
 }
 
 /**
@@ -565,7 +585,7 @@ export interface ProviderErrorFields {
   readonly partial?: PartialReply;
   /** Tokens that were used all the same. */
   readonly usage?: TokenUsage;
-  /** How many attempts were made; 0 if nothing was started. */
+  /** How many attempts were made; 0 if the call was refused before any. */
   readonly attempts: number;
   /** Why each attempt failed. */
   readonly reasons: readonly AttemptFailure[];

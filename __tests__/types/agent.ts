@@ -89,7 +89,11 @@ export async function everything(signal: AbortSignal): Promise<void> {
     killGrace: 2000,
     maxConcurrency: 4,
     maxRetries: 0,
+    retry: { maxAttempts: 5, baseDelayMs: 500, maxDelayMs: 30_000, jitter: true, maxElapsedMs: 0 },
   };
+  createClaudeCliProvider({ retry: false });
+  // @ts-expect-error there is no retry without saying how
+  createClaudeCliProvider({ retry: true });
   createClaudeCliProvider({ ...options, env: process.env });
   // @ts-expect-error an option nobody knows
   createClaudeCliProvider({ modell: "sonnet" });

@@ -32,6 +32,7 @@ export type {
   ProviderEvent,
   ProviderReply,
   ProviderResponseMetadata,
+  RetryOptions,
   SerializedMessage,
   StoredMessage,
   TokenUsage,

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::Provider;
 use crate::error::{Code, ProviderError, clip};
+use crate::retry::Policy;
 
 /// How messages become a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +68,10 @@ pub enum Kind {
     TextList,
     /// An object whose values are strings, or undefined (null here) to remove a variable.
     Env,
+    /// A number from 0 to 1, or a boolean: `true` for the default, `false` for 0.
+    Share,
+    /// `false`, or an object of these options.
+    FalseOr(&'static [OptionSpec]),
 }
 
 /// One option.
@@ -139,6 +144,18 @@ pub const MAX_CONCURRENCY: OptionSpec = option("maxConcurrency", Kind::Whole(1, 
 /// `maxRetries` of the CLI itself (claude clamps it at 15, CLI-FACTS 1.3).
 pub const MAX_RETRIES: OptionSpec = option("maxRetries", Kind::Whole(0, 15));
 
+/// `retry`: how often a call that failed is made again, or `false` for never. Read as a [`Policy`].
+pub const RETRY: OptionSpec = option(
+    "retry",
+    Kind::FalseOr(&[
+        option("maxAttempts", Kind::Whole(1, 100)),
+        option("baseDelayMs", Kind::Whole(0, MAX_MS)),
+        option("maxDelayMs", Kind::Whole(0, MAX_MS)),
+        option("jitter", Kind::Share),
+        option("maxElapsedMs", Kind::Whole(0, MAX_MS)),
+    ]),
+);
+
 /// The options of one provider object, defaults filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
@@ -158,6 +175,8 @@ pub struct Options {
     pub max_concurrency: usize,
     /// `maxRetries` of the CLI itself.
     pub max_retries: u64,
+    /// `retry`.
+    pub retry: Policy,
     /// `inputEncoding`.
     pub input_encoding: InputEncoding,
     /// `promptStyle`.
@@ -230,30 +249,36 @@ pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String
         }
         Err(error) => return Err(refuse(format!("options can't be read as JSON: {error}"))),
     };
-    for (name, value) in &map {
-        let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
-            return Err(refuse(unknown_option(specs, name)));
-        };
-        check(spec, value).map_err(|allowed| {
-            refuse(format!(
-                "option \"{name}\" must be {allowed}; given: {}",
-                describe(value)
-            ))
-        })?;
-    }
+    check_fields(specs, &map, "").map_err(refuse)?;
     Ok(map)
 }
 
-fn unknown_option(specs: &[OptionSpec], name: &str) -> String {
+/// Every field of `map`, whose own name with a dot is `path`. `Err` says what is wrong.
+fn check_fields(specs: &[OptionSpec], map: &Map<String, Value>, path: &str) -> Result<(), String> {
+    for (name, value) in map {
+        let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
+            return Err(unknown_option(specs, path, name));
+        };
+        check(spec, value)
+            .map_err(|allowed| format!("option \"{path}{name}\" must be {allowed}; given: {}", describe(value)))?;
+        if let (Kind::FalseOr(fields), Value::Object(map)) = (spec.kind, value) {
+            check_fields(fields, map, &format!("{path}{name}."))?;
+        }
+    }
+    Ok(())
+}
+
+fn unknown_option(specs: &[OptionSpec], path: &str, name: &str) -> String {
     let names: Vec<&str> = specs.iter().map(|spec| spec.name).collect();
     let folded = name.to_lowercase().replace(['-', '_'], "");
     let near = names.iter().find(|known| {
         let known = known.to_lowercase();
         known == folded || known.starts_with(&folded) || folded.starts_with(&known)
     });
+    let name = clip(name, 60);
     match near {
-        Some(near) => format!("unknown option \"{}\": did you mean \"{near}\"?", clip(name, 60)),
-        None => format!("unknown option \"{}\"; allowed: {}", clip(name, 60), names.join(", ")),
+        Some(near) => format!("unknown option \"{path}{name}\": did you mean \"{path}{near}\"?"),
+        None => format!("unknown option \"{path}{name}\"; allowed: {}", names.join(", ")),
     }
 }
 
@@ -271,6 +296,10 @@ fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
             let name_ok = !name.is_empty() && !name.contains(['=', '\0']);
             name_ok && (value.is_null() || value.as_str().is_some_and(no_nul))
         }),
+        (Kind::Share, Value::Number(number)) => number.as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)),
+        (Kind::Share, Value::Bool(_)) | (Kind::FalseOr(_), Value::Bool(false)) => true,
+        // What the façade marks as no JSON is no object.
+        (Kind::FalseOr(_), Value::Object(map)) => !map.contains_key("$given"),
         _ => false,
     };
     if ok { Ok(()) } else { Err(allowed(spec.kind)) }
@@ -304,6 +333,11 @@ fn allowed(kind: Kind) -> String {
         }
         Kind::TextList => "an array of strings".to_owned(),
         Kind::Env => "an object of strings (undefined removes a variable; no \"=\" in names)".to_owned(),
+        Kind::Share => "a number from 0 to 1, true or false".to_owned(),
+        Kind::FalseOr(fields) => {
+            let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
+            format!("false, or an object of {}", names.join(", "))
+        }
     }
 }
 
@@ -405,6 +439,32 @@ pub fn environment(map: &Map<String, Value>, name: &str) -> Vec<(String, Option<
     }
 }
 
+/// The retry policy of a checked object.
+fn retry(map: &Map<String, Value>) -> Policy {
+    let default = Policy::default();
+    let fields = match map.get("retry") {
+        None => return default,
+        Some(Value::Object(fields)) => fields,
+        Some(_) => return Policy::NEVER,
+    };
+    let number = |name: &str, default: u64| number(fields, name).unwrap_or(default);
+    Policy {
+        max_attempts: u32::try_from(number("maxAttempts", u64::from(default.max_attempts))).unwrap_or(u32::MAX),
+        base_delay_ms: number("baseDelayMs", default.base_delay_ms),
+        max_delay_ms: number("maxDelayMs", default.max_delay_ms),
+        jitter: match fields.get("jitter") {
+            Some(Value::Bool(false)) => 0.0,
+            Some(share) => share.as_f64().unwrap_or(default.jitter),
+            None => default.jitter,
+        },
+        max_elapsed_ms: match number("maxElapsedMs", default.max_elapsed_ms) {
+            0 => u64::MAX,
+            limit => limit,
+        },
+        own_limits: true,
+    }
+}
+
 /// The checked object as values, defaults filled in.
 fn read(map: &Map<String, Value>) -> Options {
     let text = |name: &str| map.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -420,6 +480,7 @@ fn read(map: &Map<String, Value>) -> Options {
         max_buffer: usize::try_from(number("maxBuffer", 10 * 1024 * 1024)).unwrap_or(usize::MAX),
         max_concurrency: usize::try_from(number("maxConcurrency", 4)).unwrap_or(usize::MAX),
         max_retries: number("maxRetries", 0),
+        retry: retry(map),
         input_encoding: match text("inputEncoding").as_deref() {
             Some("text") => InputEncoding::Text,
             _ => InputEncoding::Xml,
@@ -518,6 +579,50 @@ mod tests {
         assert!(
             refusal(r#"{"temperature":1}"#).starts_with(r#"unknown option "temperature"; allowed: model, cliPath, "#)
         );
+    }
+
+    #[test]
+    fn retry_is_a_policy_whose_fields_are_named() {
+        let retry = |json: &str| Options::parse(&CLAUDE, json).unwrap().retry;
+        assert_eq!(retry("{}"), Policy::default());
+        assert_eq!(retry(r#"{"retry":false}"#), Policy::NEVER);
+        let given = Policy {
+            own_limits: true,
+            ..Policy::default()
+        };
+        assert_eq!(retry(r#"{"retry":{"jitter":true}}"#), given);
+        assert_eq!(
+            retry(r#"{"retry":{"maxAttempts":5,"baseDelayMs":1,"maxDelayMs":2,"jitter":false,"maxElapsedMs":0}}"#),
+            Policy {
+                max_attempts: 5,
+                base_delay_ms: 1,
+                max_delay_ms: 2,
+                jitter: 0.0,
+                max_elapsed_ms: u64::MAX,
+                own_limits: true,
+            }
+        );
+        for (json, expected) in [
+            (
+                r#"{"retry":{"maxAttempts":0}}"#,
+                r#"option "retry.maxAttempts" must be a whole number from 1 to 100; given: 0"#,
+            ),
+            (
+                r#"{"retry":{"jitter":1.5}}"#,
+                r#"option "retry.jitter" must be a number from 0 to 1, true or false; given: 1.5"#,
+            ),
+            (
+                r#"{"retry":{"maxattempts":2}}"#,
+                r#"unknown option "retry.maxattempts": did you mean "retry.maxAttempts"?"#,
+            ),
+            (
+                r#"{"retry":true}"#,
+                "option \"retry\" must be false, or an object of maxAttempts, baseDelayMs, maxDelayMs, jitter, \
+                 maxElapsedMs; given: true",
+            ),
+        ] {
+            assert_eq!(refusal(json), expected);
+        }
     }
 
     #[test]

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::Engine;
 use super::learnt::{self, Binary};
 use super::request::Request;
+use super::sink::Sink;
 use crate::classify;
 use crate::command::{self, CommandLine};
 use crate::conversation::print::{self, Finished, NotStarted, Print, Surroundings};
@@ -22,20 +22,6 @@ use crate::judge::{Ending, Facts, judge};
 use crate::message::Usage;
 use crate::process::limit::{self, Permit, Rules};
 use crate::process::{End, Exit, Limits, StartError, Vars};
-
-/// Where a run's events go.
-pub(super) struct Sink(pub Option<mpsc::Sender<Event>>);
-
-impl Sink {
-    /// Sends all of `events` in order. Waits while the consumer is slow; one that has gone is no reason to fail.
-    pub async fn send(&self, events: &mut Vec<Event>) {
-        for event in events.drain(..) {
-            if let Some(sender) = &self.0 {
-                let _ = sender.send(event).await;
-            }
-        }
-    }
-}
 
 /// What one attempt came to.
 pub(super) enum Tried {
@@ -56,6 +42,8 @@ pub(super) struct Attempt<'a> {
     pub run_id: &'a str,
     /// From 1.
     pub number: u32,
+    /// When the call's first attempt got its place.
+    pub began: &'a OnceLock<Instant>,
 }
 
 impl Attempt<'_> {
@@ -72,6 +60,7 @@ impl Attempt<'_> {
         let Some(permit) = self.permit(binary.file()).await else {
             return Ok(Tried::Cancelled);
         };
+        self.began.get_or_init(Instant::now);
         let queued = permit.queued();
         let limits = self.limits();
         let owner = self.engine.owner;

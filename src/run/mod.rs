@@ -3,21 +3,22 @@
 //! In: an [`Engine`] (one provider object) and the JSON of one call. Out: a [`Run`]: batches of events while it goes, and
 //! how it [`Ended`]. Everything here happens on the runtime's threads.
 
+mod again;
 mod attempt;
 pub mod exec;
 mod learnt;
 mod request;
+mod sink;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use attempt::{Attempt, Sink, Tried};
 use request::Request;
+use sink::Sink;
 
 use crate::classify;
 use crate::error::{Code, ProviderError};
@@ -95,8 +96,9 @@ impl Engine {
                 Err(error) => return Ended::Failed(error),
             };
             drop((messages, tools, call));
-            let sink = Sink(request.call.events.then_some(sender));
-            drive(&task_engine, &request, &base_env, &task_cancel, &sink).await
+            let consumer = request.call.events.then_some(sender);
+            let sink = Sink::new(consumer, task_engine.options.built_in_tools);
+            again::drive(&task_engine, &request, &base_env, &task_cancel, &sink).await
         });
         Run {
             cancel,
@@ -173,49 +175,4 @@ impl Drop for Run {
     fn drop(&mut self) {
         self.cancel.cancel();
     }
-}
-
-/// Runs the call to its end, and again where that makes sense.
-async fn drive(
-    engine: &Engine,
-    request: &Request,
-    base_env: &Arc<Vars>,
-    cancel: &CancellationToken,
-    sink: &Sink,
-) -> Ended {
-    let run_id = next_run_id();
-    loop {
-        let attempt = Attempt {
-            engine,
-            request,
-            base_env,
-            cancel,
-            sink,
-            run_id: &run_id,
-            number: 1,
-        };
-        match attempt.run().await {
-            Tried::Replied(reply) => return Ended::Replied(reply),
-            Tried::Cancelled if engine.closing.is_cancelled() => return Ended::Failed(Box::new(closed(engine))),
-            Tried::Cancelled => return Ended::Cancelled,
-            Tried::Failed(mut error) => {
-                error.run_id = Some(run_id);
-                return Ended::Failed(error);
-            }
-            Tried::FlagRefused(flag) => {
-                let message = format!("the installed CLI does not know {flag}: asked again without it");
-                sink.send(&mut vec![Event::Warning {
-                    code: "FLAG_DROPPED".to_owned(),
-                    message,
-                }])
-                .await;
-            }
-        }
-    }
-}
-
-/// Unique within this process.
-fn next_run_id() -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(1);
-    format!("run-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
