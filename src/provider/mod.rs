@@ -4,6 +4,8 @@
 //! that these words can't say is added here as a word, never as `if id == "claude"` elsewhere.
 
 pub mod claude;
+pub mod elsewhere;
+pub mod fallback;
 pub mod options;
 
 use crate::decode::Wire;

@@ -72,6 +72,8 @@ pub enum Kind {
     Share,
     /// `false`, or an object of these options.
     FalseOr(&'static [OptionSpec]),
+    /// What a process may exit with: signed 32 bits, or unsigned ones as Node reports Windows' codes.
+    ExitCode,
 }
 
 /// One option.
@@ -84,7 +86,7 @@ pub struct OptionSpec {
 }
 
 /// Milliseconds a timer can take: 2^31-1, as in Node.
-const MAX_MS: u64 = 2_147_483_647;
+pub(super) const MAX_MS: u64 = 2_147_483_647;
 
 const fn option(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }
@@ -238,6 +240,19 @@ impl Options {
 /// # Errors
 /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
 pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String, Value>, ProviderError> {
+    checked_within(who, specs, json, "")
+}
+
+/// As [`checked`], for an object that is itself called `path` (which ends with a dot).
+///
+/// # Errors
+/// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+pub fn checked_within(
+    who: &str,
+    specs: &[OptionSpec],
+    json: &str,
+    path: &str,
+) -> Result<Map<String, Value>, ProviderError> {
     let refuse = |reason: String| ProviderError::new(who, Code::InvalidOption, reason);
     let map = match serde_json::from_str::<Value>(json) {
         Ok(Value::Object(map)) => map,
@@ -249,7 +264,7 @@ pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String
         }
         Err(error) => return Err(refuse(format!("options can't be read as JSON: {error}"))),
     };
-    check_fields(specs, &map, "").map_err(refuse)?;
+    check_fields(specs, &map, path).map_err(refuse)?;
     Ok(map)
 }
 
@@ -298,6 +313,7 @@ fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
         }),
         (Kind::Share, Value::Number(number)) => number.as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)),
         (Kind::Share, Value::Bool(_)) | (Kind::FalseOr(_), Value::Bool(false)) => true,
+        (Kind::ExitCode, Value::Number(number)) => exit_code(number).is_some(),
         // What the façade marks as no JSON is no object.
         (Kind::FalseOr(_), Value::Object(map)) => !map.contains_key("$given"),
         _ => false,
@@ -312,6 +328,14 @@ fn whole(number: &serde_json::Number) -> Option<u64> {
         // 2^53: above it a JavaScript number is not exact.
         (float >= 0.0 && float.fract() == 0.0 && float <= 9_007_199_254_740_992.0).then_some(float as u64)
     })
+}
+
+fn exit_code(number: &serde_json::Number) -> Option<i32> {
+    let code = number.as_i64()?;
+    // Bit for bit: 3221225477 is 0xC0000005, which Windows' own programs call -1073741819.
+    i32::try_from(code)
+        .ok()
+        .or_else(|| u32::try_from(code).ok().map(u32::cast_signed))
 }
 
 fn allowed(kind: Kind) -> String {
@@ -333,6 +357,7 @@ fn allowed(kind: Kind) -> String {
         }
         Kind::TextList => "an array of strings".to_owned(),
         Kind::Env => "an object of strings (undefined removes a variable; no \"=\" in names)".to_owned(),
+        Kind::ExitCode => "a whole number, as processes exit with".to_owned(),
         Kind::Share => "a number from 0 to 1, true or false".to_owned(),
         Kind::FalseOr(fields) => {
             let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
@@ -424,6 +449,14 @@ fn check_together(map: &Map<String, Value>) -> Result<(), String> {
 pub fn number(map: &Map<String, Value>, name: &str) -> Option<u64> {
     match map.get(name) {
         Some(Value::Number(number)) => whole(number),
+        _ => None,
+    }
+}
+
+/// An exit code of a checked object.
+pub fn exit_code_of(map: &Map<String, Value>, name: &str) -> Option<i32> {
+    match map.get(name) {
+        Some(Value::Number(number)) => exit_code(number),
         _ => None,
     }
 }
