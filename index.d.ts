@@ -221,6 +221,8 @@ export interface ProviderResponseMetadata {
   diagnostics?: string[];
   /** The CLI's version. */
   cli_version?: string;
+  /** Only in answers of a {@link FallbackProvider}: who gave it, and why others did not. */
+  fallback?: FallbackMetadata;
 }
 
 // ---------------------------------------------------------------------------------------------------------- the claude CLI
@@ -308,6 +310,69 @@ export interface RetryOptions {
  */
 export function createClaudeCliProvider(options?: ClaudeCliProviderOptions): CliProvider;
 
+// ------------------------------------------------------------------------------------------------------ several as one
+
+/** Options of {@link createFallbackProvider}. */
+export interface FallbackProviderOptions {
+  /** When a member that keeps failing is left alone for a while; `false` for never. Default: as {@link BreakerOptions} says. */
+  breaker?: false | BreakerOptions | undefined;
+}
+
+/**
+ * A member's circuit breaker. Closed: it is asked. Open: it is passed over. Half open, once its time is over: one call goes
+ * to it, and closes the breaker or opens it again. A used-up quota opens it at once, until `resetsAt`. Only failures with
+ * `shouldFallback` count; aborts, and requests that are refused for what they are, don't.
+ */
+export interface BreakerOptions {
+  /** So many failures in a row open it; 1 to 1000. Default: 5. */
+  failureThreshold?: number | undefined;
+  /** Failures older than this, in ms, are forgotten. Default: 600000. */
+  windowMs?: number | undefined;
+  /** How long it stays open, in ms; also, how long it waits for word of the one call it let through. Default: 30000. */
+  resetMs?: number | undefined;
+}
+
+/**
+ * Several providers as one. Everything is as in {@link CliProvider}, with each member asked in turn as long as
+ * `shouldFallback` says that another may do better, and as long as the caller was given nothing of the failing one: no update,
+ * no text and no tool call in a stream. An abort never moves on.
+ */
+export interface FallbackProvider<TMessage = AIMessage>
+  extends Pick<
+    CliProvider<TMessage>,
+    "invoke" | "invokeWithUpdates" | "stream" | "close" | typeof Symbol.asyncDispose
+  > {
+  readonly id: "fallback";
+  /** An adapter of its own, over the members' own adapters with these tools. Their breakers are shared. */
+  bindTools(tools: readonly ToolInput[]): FallbackProvider<TMessage>;
+}
+
+/** Who answered, in `response_metadata.fallback` and in the reply of a stream's `done`. */
+export interface FallbackMetadata {
+  /** The member's `id`; for an adapter without one, its class name or `"adapter"`. */
+  provider: string;
+  /** Its place in the list, from 0. */
+  index: number;
+  /** Those before it, and why they did not answer. */
+  skipped: { provider: string; code: ProviderErrorCode; message: string }[];
+}
+
+/**
+ * One provider made of several, asked in this order: ours, or any object with `invoke` (an adapter that only has that is given
+ * updates and events made of its answer, and is left, not cancelled, on an abort). An error that is no {@link ProviderError}
+ * counts as `unknown`, which moves on.
+ *
+ * If none answers, the call rejects with one error: `code` is the last one's, `category` too unless they differ (then
+ * `"unknown"`), `reasons` are all attempts of all members, and `cause` is an `AggregateError` of the members' errors. Where a
+ * single member was asked, its own error comes through.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an empty list, a member without `invoke`, or an option that is wrong.
+ */
+export function createFallbackProvider(
+  adapters: readonly ModelAdapter[],
+  options?: FallbackProviderOptions,
+): FallbackProvider;
+
 // --------------------------------------------------------------------------------------------------- updates and events
 
 /** What `invokeWithUpdates` tells. Errors are no update: the call rejects. */
@@ -375,6 +440,8 @@ export type ProviderEvent =
       reason: string;
       httpStatus?: number;
     }
+  /** A member of a {@link FallbackProvider} did not answer, or was not asked; the next is asked now. */
+  | { type: "fallback"; provider: string; index: number; code: ProviderErrorCode; message: string }
   /** Something to know that is no failure. */
   | { type: "warning"; code: string; message: string }
   /** The run succeeded. Last event. */
@@ -416,6 +483,8 @@ export interface ProviderReply {
   numTurns?: number;
   /** Output that was no event. */
   diagnostics?: string[];
+  /** Only from a {@link FallbackProvider}: who gave it, and why others did not. */
+  fallback?: FallbackMetadata;
 }
 
 /** An `AIMessage` as plain data: what `deep-factor-providers/native` answers. It can be sent back in a thread as it is. */
@@ -605,6 +674,14 @@ export interface ProviderErrorInit extends Omit<ProviderErrorFields, "resetsAt" 
   readonly reasons?: readonly AttemptFailure[];
 }
 
+/** An error's cause as plain data. */
+export interface ErrorCause {
+  name: string;
+  message: string;
+  /** Of an `AggregateError`: what it holds. */
+  errors?: (ErrorCause | string)[];
+}
+
 /** What had arrived when a run failed. */
 export interface PartialReply {
   /** The answer's text so far. */
@@ -617,7 +694,9 @@ export interface PartialReply {
 
 /** Why one attempt failed. */
 export interface AttemptFailure {
-  /** Which attempt, from 1. */
+  /** Whose attempt, where several providers were asked. */
+  provider?: string;
+  /** Which attempt, from 1; 0 for a provider that was not asked because its breaker was open. */
   attempt: number;
   /** Its code. */
   code: ProviderErrorCode;
@@ -639,11 +718,45 @@ export class ProviderError extends Error {
   toJSON(): ProviderErrorFields & {
     name: "ProviderError";
     message: string;
-    cause?: { name: string; message: string } | string;
+    cause?: ErrorCause | string;
   };
 }
 
 export interface ProviderError extends ProviderErrorFields {}
+
+/** What is known beside an error text. All of it is optional, and `null` is the same as nothing. */
+export interface ErrorContext {
+  /** Whose words they are (`"claude"`): its own wordings are looked for first. Default: those of all CLIs are. */
+  provider?: string | null | undefined;
+  /** The exit code. */
+  exitCode?: number | null | undefined;
+  /** The signal it died of, `"SIGTERM"`. */
+  signal?: string | null | undefined;
+  /** The HTTP status. */
+  httpStatus?: number | null | undefined;
+}
+
+/** What an error text means. */
+export interface ErrorClassification {
+  category: ErrorCategory;
+  code: ProviderErrorCode;
+  shouldRetry: boolean;
+  shouldFallback: boolean;
+  /** Wait this long before trying again, ms. A rate limit always has it. */
+  retryAfterMs?: number;
+  /** When the limit ends. */
+  resetsAt?: Date;
+  /** The reason, in one line without keys or tokens, then what to do; at most 480 characters. */
+  message: string;
+}
+
+/**
+ * What an error text of a CLI or an API means: the verdicts of this package, for texts that came another way. The whole text is
+ * taken for an error message, so don't ask about answers. Never throws, whatever the text is.
+ *
+ * @throws {ProviderError} `INVALID_OPTION`, by name, if `text` is no string or `context` is ill-typed.
+ */
+export function classifyError(text: string, context?: ErrorContext): ErrorClassification;
 
 // ---------------------------------------------------------------------------------------------------------------- functions
 

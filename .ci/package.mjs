@@ -7,11 +7,10 @@
  * dependency from here.
  */
 import { execFileSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { npm, ROOT, runMain } from "./prepare.mjs";
+import { nodeBin, npm, ROOT, runMain } from "./prepare.mjs";
 
 const PACKAGE = "deep-factor-providers";
 
@@ -26,7 +25,7 @@ const EXPECTED = [
   /^src\/js\/[\w-]+(\.d\.[cm]ts|\.[cm]js)$/,
 ];
 
-await runMain(import.meta.url, () => {
+await runMain(import.meta.url, async () => {
   const temp = mkdtempSync(join(tmpdir(), "dfp-package-"));
   try {
     const tarball = pack(temp);
@@ -64,18 +63,8 @@ function pack(temp) {
 
 /** @param {string} tarball */
 function lint(tarball) {
-  const require = createRequire(import.meta.url);
-  /** @type {(name: string, bin: string) => string} */
-  const bin = (name, command) => {
-    const manifest = require.resolve(`${name}/package.json`);
-    const { bin } = JSON.parse(readFileSync(manifest, "utf8"));
-    return join(manifest, "..", typeof bin === "string" ? bin : bin[command]);
-  };
-  run([process.execPath, bin("publint", "publint"), "run", tarball, "--strict"], ROOT);
-  run(
-    [process.execPath, bin("@arethetypeswrong/cli", "attw"), tarball, "--format", "ascii", "--profile", "node16"],
-    ROOT,
-  );
+  run([...nodeBin(ROOT, "publint", "publint"), "run", tarball, "--strict"], ROOT);
+  run([...nodeBin(ROOT, "@arethetypeswrong/cli", "attw"), tarball, "--format", "ascii", "--profile", "node16"], ROOT);
   console.log("publint and are-the-types-wrong have nothing to say");
 }
 

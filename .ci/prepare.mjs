@@ -236,6 +236,18 @@ function capture(file, args, { root, env }) {
 }
 
 /**
+ * A package's command, started without a shell.
+ * @param {string} root
+ * @param {string} name
+ * @param {string} command
+ */
+export function nodeBin(root, name, command) {
+  const manifest = join(root, "node_modules", name, "package.json");
+  const bin = existsSync(manifest) ? JSON.parse(readFileSync(manifest, "utf8")).bin : {};
+  return [process.execPath, join(dirname(manifest), typeof bin === "string" ? bin : (bin[command] ?? command))];
+}
+
+/**
  * Run a script's main function: what a person has to put right is shown without a stack trace, and the exit code is 1.
  * @param {string} url import.meta.url of the script; nothing happens if it was imported
  * @param {() => Promise<unknown>} main

@@ -6,10 +6,8 @@
  * a table and the line `N passed, N failed`. A failing check doesn't keep the next from running. `--verbose` streams all output.
  */
 import { spawn } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
 import { stripVTControlCharacters } from "node:util";
-import { npm, prepare, ROOT, runMain } from "./prepare.mjs";
+import { nodeBin, npm, prepare, ROOT, runMain } from "./prepare.mjs";
 
 /** @typedef {{ passed: number, failed: number, skipped: number }} Counts */
 /**
@@ -41,7 +39,7 @@ function listChecks(root) {
   return [
     { name: "cargo fmt", command: ["cargo", "fmt", "--check"] },
     { name: "cargo clippy", command: ["cargo", "clippy", "--all-targets", "--", "-D", "warnings"] },
-    { name: "biome", command: [...nodeBin(root, "@biomejs/biome", "biome"), "ci"] },
+    { name: "biome", command: [...nodeBin(root, "@biomejs/biome", "biome"), "ci", "--colors=off"] },
     { name: "tsc", command: [...nodeBin(root, "typescript", "tsc"), "-p", "tsconfig.json"] },
     { name: "cargo test", command: ["cargo", "test", "--no-fail-fast"], count: countCargo },
     { name: "build", command: script("build") },
@@ -132,18 +130,6 @@ export function countVitest(output) {
     failed: sum(/(\d+) failed/),
     skipped: sum(/(\d+) skipped/) + sum(/(\d+) todo/),
   };
-}
-
-/**
- * A package's command, started without a shell.
- * @param {string} root
- * @param {string} name
- * @param {string} command
- */
-function nodeBin(root, name, command) {
-  const manifest = join(root, "node_modules", name, "package.json");
-  const bin = existsSync(manifest) ? JSON.parse(readFileSync(manifest, "utf8")).bin : {};
-  return [process.execPath, join(dirname(manifest), typeof bin === "string" ? bin : (bin[command] ?? command))];
 }
 
 /**

@@ -21,8 +21,7 @@ describe("invokeWithUpdates", () => {
     ]);
   });
 
-  it("shows no tool call as text: such a message waits for its clean form, in its place", async () => {
-    const text = 'I look.\n```json\n{"tool_calls":[{"name":"a","args":{}}]}\n```';
+  it("hands on messages and calls in the order of the events", async () => {
     const call = { id: "call_0", name: "a", args: {} };
     const reply = {
       ...REPLY,
@@ -30,26 +29,23 @@ describe("invokeWithUpdates", () => {
       messages: [{ content: "first" }, { content: "I look." }],
       toolCalls: [call],
     };
+    const events = [
+      { type: "message", content: "first" },
+      { type: "message", content: "I look.\n" },
+      { type: "tool_call", toolCall: call },
+      { type: "done", reply },
+    ];
     const expected = [
       { type: "assistant_message", content: "first" },
       { type: "assistant_message", content: "I look." },
       { type: "tool_call", toolCall: call },
+      { type: "final", content: "I look.", usage: USAGE },
     ];
-    const messages = [
-      { type: "message", content: "first" },
-      { type: "message", content: text },
-    ];
-    const done = { type: "done", reply };
-    const final = { type: "final", content: "I look.", usage: USAGE };
-    expect(await updatesOf([...messages, { type: "tool_call", toolCall: call }, done])).toEqual([...expected, final]);
-    expect(await updatesOf([...messages, done])).toEqual([...expected, final]);
-    const silent = { ...reply, content: "", messages: [{ content: "" }] };
-    expect(
-      await updatesOf([
-        { type: "message", content: text },
-        { type: "done", reply: silent },
-      ]),
-    ).toEqual([
+    expect(await updatesOf(events)).toEqual(expected);
+    // A call that only the reply knows is not lost.
+    expect(await updatesOf(events.filter(({ type }) => type !== "tool_call"))).toEqual(expected);
+    const silent = { ...reply, content: "", messages: [] };
+    expect(await updatesOf([{ type: "done", reply: silent }])).toEqual([
       { type: "tool_call", toolCall: call },
       { type: "final", usage: USAGE },
     ]);

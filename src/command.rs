@@ -83,10 +83,10 @@ pub fn build(
     prompt: &str,
     partial: bool,
     without: &BTreeSet<String>,
-) -> Result<CommandLine, ProviderError> {
+) -> Result<CommandLine, Box<ProviderError>> {
     let prompt = guarded(provider, prompt);
     if options.prompt_style == PromptStyle::Arg && prompt.len() > MAX_ARG_BYTES {
-        return Err(ProviderError::new(
+        let error = ProviderError::new(
             provider.id,
             Code::PromptTooLong,
             format!(
@@ -94,8 +94,10 @@ pub fn build(
                  argument",
                 prompt.len()
             ),
-        )
-        .with_hint("use `promptStyle: \"stdin\"`, which has no such limit"));
+        );
+        return Err(Box::new(
+            error.with_hint("use `promptStyle: \"stdin\"`, which has no such limit"),
+        ));
     }
     let context = Context { options, partial };
     let mut args = Vec::new();

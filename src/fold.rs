@@ -16,6 +16,8 @@ pub struct Folded {
     pub reply: Reply,
     /// Tokens as the provider counts them.
     pub usage: Option<Usage>,
+    /// Whether they went out as an event.
+    pub usage_told: bool,
     /// What the provider says of its failure.
     pub failure: Option<Failure>,
     /// The provider's last word.
@@ -68,6 +70,8 @@ impl Fold {
             }
             Event::Failure(failure) => self.folded.failure = Some(failure),
             Event::Outcome(outcome) => self.folded.outcome = Some(*outcome),
+            // A failed request costs nothing: no news.
+            Event::Usage { usage, .. } if usage.total_tokens == 0 => self.folded.usage = Some(usage),
             other => {
                 self.note(&other);
                 out.push(other);
@@ -95,7 +99,10 @@ impl Fold {
             Event::ToolResult { tool_call_id, .. } => {
                 self.answered.insert(tool_call_id.clone());
             }
-            Event::Usage { usage, .. } => self.folded.usage = Some(usage.clone()),
+            Event::Usage { usage, .. } => {
+                self.folded.usage = Some(usage.clone());
+                self.folded.usage_told = true;
+            }
             Event::RateLimit { status, resets_at, .. } if status == "rejected" => {
                 self.folded.limit_resets_at = *resets_at
             }

@@ -76,14 +76,12 @@ fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
     if !well || folded.failure.is_some() {
         return Some(classified(facts, folded));
     }
-    if let Some(plain) = facts.plain {
-        return plain.trim().is_empty().then(|| {
-            advised(
-                facts,
-                Code::EmptyResponse,
-                "the CLI ended with exit code 0 and printed nothing",
-            )
-        });
+    if facts.stdout_tail.trim().is_empty() {
+        let reason = "the CLI ended with exit code 0 and printed nothing";
+        return Some(advised(facts, Code::EmptyResponse, reason));
+    }
+    if facts.plain.is_some() {
+        return None;
     }
     match &folded.outcome {
         Some(outcome) if outcome.num_turns == Some(0) => Some(intercepted(facts, outcome)),

@@ -141,19 +141,32 @@ describe.each(VERSIONS)("claude %s", (which) => {
   it("gives the same reply whatever the CLI prints", async () => {
     const answer = `Two.\n\n${writeToolCalls([{ name: "add", args: { b: 2, a: 1 }, id: "x" }])}`;
     const { options } = await withClaude({ which, script: () => ({ text: answer }) });
-    const replies = await Promise.all(
-      (["stream-json", "json", "text"] as const).map((outputFormat) =>
-        createClaudeCliProvider({ ...options, outputFormat })
-          .bindTools([add])
-          .invoke(["1 and 2?"]),
-      ),
-    );
+    const formats = [
+      { outputFormat: "stream-json" },
+      { outputFormat: "json" },
+      { outputFormat: "text" },
+      // An array of all events.
+      { outputFormat: "json", verbose: true },
+      { outputFormat: "stream-json", verbose: true, includePartialMessages: true },
+    ] as const;
+    const ask = (format: (typeof formats)[number]) =>
+      createClaudeCliProvider({ ...options, ...format })
+        .bindTools([add])
+        .invoke(["1 and 2?"]);
+    const replies = await Promise.all(formats.map(ask));
     for (const reply of replies) {
       expect(reply.content).toBe("Two.");
       expect(JSON.stringify(reply.tool_calls)).toBe('[{"name":"add","args":{"b":2,"a":1},"id":"x"}]');
     }
-    expect(replies[1]?.usage_metadata).toEqual(replies[0]?.usage_metadata);
-    expect(replies[1]?.response_metadata).toMatchObject({ provider: "claude", stop_reason: "end_turn", num_turns: 1 });
+    for (const measured of [0, 1, 3, 4]) {
+      expect(replies[measured]?.usage_metadata).toEqual(replies[0]?.usage_metadata);
+      expect(replies[measured]?.response_metadata).toMatchObject({
+        stop_reason: "end_turn",
+        num_turns: 1,
+        session_id: expect.any(String),
+        cost_usd: expect.any(Number),
+      });
+    }
     expect(replies[2]?.response_metadata).toMatchObject({ provider: "claude", usage_estimated: true });
   });
 
@@ -192,16 +205,16 @@ describe.each(VERSIONS)("claude %s", (which) => {
 
   it("ends a silent run at its timeout, with nothing left of it", async () => {
     const { api, options } = await withClaude({ which, script: [{ hang: true }] });
-    const provider = createClaudeCliProvider({ ...options, timeout: 4_000 });
+    const provider = createClaudeCliProvider({ ...options, timeout: 8_000 });
     const error = await provider.invoke(["hi"]).catch((error) => error);
     expect(error).toMatchObject({ code: "TIMEOUT", category: "timeout", partial: { text: "" } });
-    expect(error.message).toMatch(/^no answer within 4000 ms/);
+    expect(error.message).toMatch(/^no answer within 8000 ms/);
     expect(await api.requests[0]?.outcome).toBe("aborted");
   });
 
   it("takes a long prompt", async () => {
     const { api, options } = await withClaude({ which, script: [{ text: "long" }] });
-    const text = "x".repeat(1024 * 1024);
+    const text = "x".repeat(600 * 1024);
     const reply = await createClaudeCliProvider(options).invoke([new HumanMessage(text)]);
     expect(reply.content).toBe("long");
     expect(readPrompt(api.requests[0]?.body).events[0]?.text).toBe(text);

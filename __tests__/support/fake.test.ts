@@ -18,6 +18,8 @@ async function run(path: string, args: string[] = [], stdin = "", env: Record<st
   child.stderr.setEncoding("utf8").on("data", (text) => {
     stderr += text;
   });
+  // A script may end without reading.
+  child.stdin.on("error", () => {});
   child.stdin.end(stdin);
   const [code, signal] = await once(child, "close");
   return { code, signal, stdout, stderr };

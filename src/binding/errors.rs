@@ -36,7 +36,7 @@ pub fn classify_error(text: String, context_json: String, now_ms: f64) -> String
 #[napi]
 pub fn check_fallback_options(options_json: String) -> String {
     let settings = fallback::breaker_settings(&options_json);
-    outcome(settings.map(|settings| settings.is_some()).map_err(Box::new))
+    outcome(settings.map(|settings| settings.is_some()))
 }
 
 /// The circuit breaker of one provider. Times are ms since the epoch, by the caller's clock.
@@ -51,7 +51,7 @@ impl NativeBreaker {
     #[napi(constructor)]
     pub fn new(options_json: String) -> napi::Result<Self> {
         let settings = fallback::breaker_settings(&options_json)
-            .map_err(|error| napi::Error::from_reason(error.message))?
+            .map_err(|error| napi::Error::from_reason(error.message.clone()))?
             .unwrap_or_default();
         Ok(NativeBreaker {
             breaker: Mutex::new(Breaker::new(settings)),

@@ -28,7 +28,7 @@ pub fn parse_tool_calls(text: String) -> napi::Result<String> {
 /// `text` with XML's five characters escaped and what XML 1.0 forbids replaced.
 #[napi]
 pub fn escape_xml(text: String) -> String {
-    prompt::escape_xml(&text).into()
+    prompt::escape_xml(&text)
 }
 
 /// `text` without the sequences only a terminal understands.

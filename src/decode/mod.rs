@@ -183,16 +183,8 @@ impl Decoder {
                     self.reader.documents_instead(&strip_ansi(&text), events);
                 }
             }
-            Framing::Text => {
-                let content = strip_ansi(&text).into_owned();
-                if !content.is_empty() {
-                    events.push(Event::TextDelta {
-                        message_id: None,
-                        text: content.clone(),
-                    });
-                    events.push(Event::Message { id: None, content });
-                }
-            }
+            // Whether it is an answer or an error only the exit code tells: it is `plain_text`, no event.
+            Framing::Text => {}
         }
         self.reader.finish(events);
         if !self.reader.saw_json {
@@ -222,10 +214,10 @@ impl Decoder {
         self.reader.cut_short
     }
 
-    /// Everything that was printed, when a JSON format was expected and nothing of it was seen: line ends as they were,
-    /// control sequences gone. A CLI that prints its answer as text is understood by this.
+    /// Everything that was printed, when it is [`Wire::Text`] or a JSON format of which nothing was seen: line ends as they
+    /// were, control sequences gone. Whether it is the answer or the reason of a failure the exit code tells.
     pub fn plain_text(&self) -> Option<String> {
-        if self.framing == Framing::Text || self.reader.saw_json || self.raw.trim_ascii().is_empty() {
+        if self.reader.saw_json || self.raw.trim_ascii().is_empty() {
             return None;
         }
         Some(strip_ansi(&text_of(&self.raw)).into_owned())

@@ -441,17 +441,14 @@ fn json_alone_pretty_after_noise_and_as_an_array() {
 }
 
 #[test]
-fn text_is_one_message_and_text_on_a_json_wire_is_kept() {
+fn text_is_kept_for_whoever_knows_the_exit_code() {
     let printed: &[&[u8]] = &[
         b"\xEF\xBB\xBF\x1b[1mHel\xC3",
         b"\xA9lo\x1b[0m\r\n\r\n",
         b"{\"tool_calls\":[]}\n",
     ];
     let plain = "Helélo\r\n\r\n{\"tool_calls\":[]}\n";
-    let (events, decoder) = decode(Wire::Text, printed);
-    assert_eq!(events, [format!("text {plain}"), format!("message - {plain}")]);
-    assert_eq!(decoder.plain_text(), None);
-    for wire in [Wire::ClaudeStream, Wire::ClaudeJson] {
+    for wire in [Wire::Text, Wire::ClaudeStream, Wire::ClaudeJson] {
         let (events, decoder) = decode(wire, printed);
         assert_eq!(events, [""; 0], "{wire:?}");
         assert_eq!(decoder.plain_text().as_deref(), Some(plain), "{wire:?}");

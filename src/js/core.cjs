@@ -5,15 +5,16 @@
  *
  * CommonJS, so that the ESM entries share this module (and `ProviderError`) with the CommonJS ones.
  *
- * @import { ToolCall } from "../../index.js"
+ * @import { ErrorClassification, FallbackProvider, ProviderErrorInit, ToolCall } from "../../index.js"
  * @import { ToJsonSchema } from "./tools.cjs"
  *
  * @typedef {typeof import("./native.cjs")} Native
  */
 
-const { ProviderError, fault, guard, unwrap } = require("./errors.cjs");
+const { ProviderError, fault, guard, providerError, unwrap } = require("./errors.cjs");
 const { aiMessageBuilder, encodeMessages, toAIMessageJson, toolCall } = require("./messages.cjs");
-const { describe, encodeOptions, requireString } = require("./options.cjs");
+const { describe, encodeContext, encodeOptions, requireString } = require("./options.cjs");
+const { createFallbackProvider } = require("./fallback.cjs");
 const { createProvider } = require("./provider.cjs");
 
 /** @type {WeakMap<Native, number>} */
@@ -72,6 +73,33 @@ function createCore({ native, AIMessage, toJsonSchema }) {
       unwrap(native.checkOptions("claude", json));
       const engine = new native.NativeProvider("claude", json, owner);
       return createProvider({ id: "claude", engine, toMessage, toJsonSchema });
+    },
+
+    /**
+     * @param {unknown} adapters
+     * @param {unknown} [options]
+     * @returns {FallbackProvider<TMessage>}
+     */
+    createFallbackProvider: (adapters, options) => createFallbackProvider(native, adapters, options),
+
+    /**
+     * @param {unknown} text
+     * @param {unknown} [context]
+     * @returns {ErrorClassification}
+     */
+    classifyError(text, context) {
+      const answer = native.classifyError(requireString("text", text), encodeContext(context), Date.now());
+      const found = providerError(/** @type {ProviderErrorInit} */ (unwrap(answer)));
+      const { category, code, shouldRetry, shouldFallback, retryAfterMs, resetsAt, message } = found;
+      return {
+        category,
+        code,
+        shouldRetry,
+        shouldFallback,
+        ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+        ...(resetsAt === undefined ? {} : { resetsAt }),
+        message,
+      };
     },
 
     /** @param {unknown} messages */

@@ -24,7 +24,9 @@ async function loadLangChain() {
 
 export const {
   ProviderError,
+  classifyError,
   createClaudeCliProvider,
+  createFallbackProvider,
   escapeXml,
   execFileAsync,
   isModelAdapter,

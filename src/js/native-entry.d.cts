@@ -8,6 +8,8 @@ import type {
   AIMessageJson,
   ClaudeCliProviderOptions,
   CliProvider as CliProviderOf,
+  FallbackProvider as FallbackProviderOf,
+  FallbackProviderOptions,
   MessageInput,
   ToolInput,
 } from "../../index.cjs";
@@ -15,9 +17,14 @@ import type {
 export type {
   AIMessageJson,
   AttemptFailure,
+  BreakerOptions,
   ClaudeCliProviderOptions,
   ErrorCategory,
+  ErrorClassification,
+  ErrorContext,
   ExecFileOptions,
+  FallbackMetadata,
+  FallbackProviderOptions,
   InvalidToolCall,
   InvokeOptions,
   InvokeUpdate,
@@ -41,6 +48,7 @@ export type {
   UpdateUsage,
 } from "../../index.cjs";
 export {
+  classifyError,
   escapeXml,
   execFileAsync,
   messagesToPrompt,
@@ -70,3 +78,16 @@ export function isModelAdapter(value: unknown): value is ModelAdapter;
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */
 export function createClaudeCliProvider(options?: ClaudeCliProviderOptions): CliProvider;
+
+/** Several providers as one, whose answers are plain data. */
+export type FallbackProvider = FallbackProviderOf<AIMessageJson>;
+
+/**
+ * One provider made of several, asked in this order.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an empty list, a member without `invoke`, or an option that is wrong.
+ */
+export function createFallbackProvider(
+  adapters: readonly ModelAdapter[],
+  options?: FallbackProviderOptions,
+): FallbackProvider;

@@ -4,7 +4,9 @@ import entry from "./native-entry.cjs";
 
 export const {
   ProviderError,
+  classifyError,
   createClaudeCliProvider,
+  createFallbackProvider,
   escapeXml,
   execFileAsync,
   isModelAdapter,

@@ -120,6 +120,20 @@ function encodeOptions(options) {
 }
 
 /**
+ * What is known beside an error text. `null` is what Node says for an exit code or a signal that there is not.
+ *
+ * @param {unknown} context
+ * @returns {string} JSON of an object
+ */
+function encodeContext(context) {
+  if (context === undefined || context === null) return "{}";
+  if (typeof context !== "object" || Array.isArray(context)) {
+    throw fault("INVALID_OPTION", `context must be an object, got ${describe(context)}`);
+  }
+  return encodeOptions(Object.fromEntries(Object.entries(context).filter(([, value]) => value !== null)));
+}
+
+/**
  * @param {unknown} value
  * @returns {value is AbortSignal} by shape: a polyfill's signal, or another realm's, is as good
  */
@@ -171,4 +185,4 @@ function requireString(parameter, value) {
   throw fault("INVALID_OPTION", `${parameter} must be a string, got ${describe(value)}`);
 }
 
-module.exports = { describe, encodeOptions, readCallOptions, requireString };
+module.exports = { describe, encodeContext, encodeOptions, readCallOptions, requireString };

@@ -170,6 +170,9 @@ impl<'a, P: AsyncRead + Unpin> Patient<'a, P> {
         if buffer.capacity() - buffer.len() < ROOM {
             buffer.reserve(CHUNK);
         }
+        if self.flow.exited.is_cancelled() {
+            self.exited_at.get_or_insert_with(Instant::now);
+        }
         let mut read: Option<io::Result<usize>> = None;
         if self.exited_at.is_none() {
             tokio::select! {
@@ -309,6 +312,24 @@ mod tests {
             assert_eq!(got, expected.as_bytes());
             assert_eq!((flow.over_limit.is_cancelled(), flow.stdout_bytes()), (limit < 10, 10));
         }
+    }
+
+    #[tokio::test]
+    async fn a_writer_without_end_is_left_when_the_leaders_own_data_is_read() {
+        let flow = Flow::new(Instant::now());
+        flow.exited.cancel();
+        let (tx, rx) = mpsc::channel(QUEUE);
+        drop(rx);
+        stdout(
+            tokio::io::repeat(b'x').take(64 * PIPE_LIMIT),
+            tx,
+            &flow,
+            u64::MAX,
+            Duration::ZERO,
+        )
+        .await;
+        let read = flow.stdout_bytes();
+        assert!(read > PIPE_LIMIT && read <= PIPE_LIMIT + CHUNK as u64, "{read} bytes");
     }
 
     #[tokio::test(start_paused = true)]

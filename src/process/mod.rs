@@ -186,8 +186,12 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
     let missing = || io::Error::from(io::ErrorKind::BrokenPipe);
 
     let wants_stdin = spec.stdin != Stdin::Null;
-    let (pipes, target, registration) = registry::enter(spec.owner, || sys::spawn(&launch, wants_stdin, &run_id))?;
-    let started = Instant::now();
+    // Before the call, for the child may have run for long when a busy system lets it return.
+    let mut started = began;
+    let (pipes, target, registration) = registry::enter(spec.owner, || {
+        started = Instant::now();
+        sys::spawn(&launch, wants_stdin, &run_id)
+    })?;
     let pid = target.pid();
     // From here on an early return drops the group, which kills it.
     let group = sys::Group::new(target, registration, spec.waiting).map_err(failed)?;
@@ -231,7 +235,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
         queued: spec.permit.as_ref().map_or(Duration::ZERO, limit::Permit::queued),
         permit: spec.permit,
         started,
-        spawn: started - began,
+        spawn: began.elapsed(),
     };
     runtime.spawn(supervisor.run());
     Ok(Running {

@@ -99,7 +99,7 @@ fn search(program: &OsStr, path: &OsStr) -> Result<Resolved, StartError> {
         Err(_) => return Err(not_found(program, path, &here)),
     };
     if cfg!(windows) {
-        return super::resolve::behind_shim(file, path);
+        return behind_shim(file, path);
     }
     let interpreter = match shebang(&head(&file)) {
         None => None,
@@ -265,7 +265,8 @@ fn behind_shim(file: PathBuf, path: &OsStr) -> Result<Resolved, StartError> {
     })
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 

@@ -34,7 +34,7 @@ pub enum End {
 pub struct Timings {
     /// Waiting for a permit, before the start.
     pub queued: Duration,
-    /// What starting took.
+    /// What [`super::start`] took, the process's start in its middle.
     pub spawn: Duration,
     /// From the process's start to its first byte of stdout.
     pub first_byte: Option<Duration>,

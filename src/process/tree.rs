@@ -1,7 +1,7 @@
 //! Who descends from whom: one look at the table of processes, and questions to it. Unix only.
 //!
-//! In: `/proc` on Linux (about 11 µs a process), `ps` elsewhere. Out: a [`Table`], which knows the living members of a
-//! group and everything a run has started, whichever session it went to.
+//! In: `/proc` on Linux (about 11 µs a process), `ps` elsewhere. Out: a [`Table`], which knows everything a run has
+//! started, whichever session it went to.
 //!
 //! A process is named by its id and its start time together: an id alone may be somebody else's a moment later.
 
@@ -45,11 +45,11 @@ impl Table {
         self.0.iter().any(|p| p.group == group && !p.zombie)
     }
 
-    /// The living processes outside of the group that belong to the run: descendants of its leader, `known` ones from
-    /// an earlier look and their descendants, and those marked with `run`.
+    /// The living processes of the run without its leader: its group, the leader's descendants, `known` ones from an
+    /// earlier look and their descendants, and those marked with `run`.
     ///
     /// The leader may be a zombie but must not have been waited for.
-    pub fn strays(&self, leader: i32, known: &HashSet<Proc>, run: &str) -> HashSet<Proc> {
+    pub fn kin(&self, leader: i32, known: &HashSet<Proc>, run: &str) -> HashSet<Proc> {
         let since = self.find(leader).map_or(0, |p| p.start);
         let same = |p: &Proc| known.iter().any(|k| k.pid == p.pid && k.start == p.start);
         let mut ours: HashSet<i32> = HashSet::from([leader]);
@@ -68,7 +68,7 @@ impl Table {
             ours.extend(found);
         }
         (self.0.iter())
-            .filter(|p| p.group != leader && !p.zombie && ours.contains(&p.pid))
+            .filter(|p| p.pid != leader && !p.zombie && ours.contains(&p.pid))
             .copied()
             .collect()
     }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn strays_are_the_descendants_outside_of_the_group() {
+    fn kin_are_found_wherever_they_went() {
         let big = i32::MAX - 10; // above every pid, so that no environment is there to be read
         let table = Table(vec![
             proc(big + 4, big + 1, big + 4, 105), // own session, below a member; listed before its parent
@@ -250,7 +250,10 @@ mod tests {
             },
         ]);
         let known = HashSet::from([proc(big + 2, big, big + 2, 102), proc(big + 5, big, big + 5, 91)]);
-        assert_eq!(pids(&table.strays(big, &known, "run")), [big + 2, big + 3, big + 4]);
+        assert_eq!(
+            pids(&table.kin(big, &known, "run")),
+            [big + 1, big + 2, big + 3, big + 4]
+        );
         assert!(table.has_living(big) && !table.has_living(big + 7));
     }
 

@@ -36,7 +36,12 @@ pub(super) struct Target {
 
 impl Target {
     pub fn pid(&self) -> u32 {
-        self.pid.as_raw_nonzero().get().cast_unsigned()
+        self.group().cast_unsigned()
+    }
+
+    /// The group's id, which is the leader's.
+    fn group(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
     }
 }
 
@@ -90,7 +95,7 @@ pub(super) fn spawn(launch: &Launch, stdin: bool, run: &str) -> Result<(Pipes, T
 pub(super) struct Group {
     target: Target,
     waiter: Option<Waiter>,
-    /// Processes of the run seen outside of the group so far.
+    /// The run's living processes at the last look, without the leader. Those of the group as well: they may leave it.
     known: HashSet<Proc>,
     /// `None` once the leader is reaped.
     registration: Option<Registration>,
@@ -117,16 +122,16 @@ impl Group {
         }
     }
 
-    /// Asks the group and the strays to end (SIGTERM). Also wakes what is stopped, for a stopped process can't hear.
+    /// Asks the run's processes to end (SIGTERM). Also wakes what is stopped, for a stopped process can't hear.
     pub async fn ask(&mut self) {
-        self.remember_strays().await;
+        self.look_around().await;
         self.signal(Signal::TERM);
         self.signal(Signal::CONT);
     }
 
-    /// Kills the group and the strays.
+    /// Kills the run's processes.
     pub async fn force(&mut self) {
-        self.remember_strays().await;
+        self.look_around().await;
         self.signal(Signal::KILL);
     }
 
@@ -165,36 +170,41 @@ impl Group {
         if let Err(error) = kill_process_group(self.target.pid, signal) {
             tracing::debug!(pid = self.target.pid(), %error, "group not signalled");
         }
-        for stray in &self.known {
-            tree::signal(stray, signal);
-        }
+        let group = self.target.group();
+        // Being asked twice means "at once" to many a CLI, so members of the group are not asked in person as well.
+        let in_person = self
+            .known
+            .iter()
+            .filter(|kin| kin.group != group || signal == Signal::KILL);
+        in_person.for_each(|kin| tree::signal(kin, signal));
     }
 
-    async fn remember_strays(&mut self) {
+    async fn look_around(&mut self) {
         if let Some(table) = look().await {
-            self.note_strays(&table);
+            self.note(&table);
         }
     }
 
-    fn note_strays(&mut self, table: &Table) {
-        self.known = table.strays(self.target.pid.as_raw_nonzero().get(), &self.known, &self.target.run);
+    fn note(&mut self, table: &Table) {
+        self.known = table.kin(self.target.group(), &self.known, &self.target.run);
     }
 
     async fn someone_lives(&mut self, strays: bool) -> bool {
-        // Linux counts the leader's zombie as a member that can be signalled, so the table has to tell; elsewhere
-        // zombies don't count, and no table is needed after a run that ended by itself.
-        let group_lives = test_kill_process_group(self.target.pid).is_ok();
-        if !group_lives && !strays || !cfg!(target_os = "linux") && !strays {
-            return group_lives;
-        }
-        let Some(table) = look().await else { return group_lives };
+        let group = self.target.pid;
+        // Linux counts the leader's zombie among those who can be signalled, so there the table has to tell. Elsewhere
+        // zombies don't count, and a run that ended by itself needs no table.
+        let signalable = test_kill_process_group(group).is_ok();
+        let ask_table = strays || signalable && cfg!(target_os = "linux");
+        let Some(table) = (if ask_table { look().await } else { None }) else {
+            return signalable;
+        };
         if strays {
-            self.note_strays(&table);
+            self.note(&table);
         }
         let in_group = if cfg!(target_os = "linux") {
-            table.has_living(self.target.pid.as_raw_nonzero().get())
+            table.has_living(self.target.group())
         } else {
-            group_lives
+            signalable
         };
         in_group || !self.known.is_empty()
     }
@@ -227,7 +237,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         if self.registration.is_some() {
             kill_now(std::slice::from_ref(&self.target));
-            self.known.iter().for_each(|stray| tree::signal(stray, Signal::KILL));
+            self.known.iter().for_each(|kin| tree::signal(kin, Signal::KILL));
             self.reap();
         }
     }
@@ -246,14 +256,14 @@ pub(super) fn kill_now(targets: &[Target]) {
         let mut found = false;
         for (target, known) in targets.iter().zip(&mut known) {
             if let Some(table) = &table {
-                let strays = table.strays(target.pid.as_raw_nonzero().get(), known, &target.run);
-                found |= !strays.is_subset(known);
-                *known = strays;
+                let kin = table.kin(target.group(), known, &target.run);
+                found |= !kin.is_subset(known);
+                *known = kin;
             }
             if let Err(error) = kill_process_group(target.pid, Signal::KILL) {
                 tracing::debug!(pid = target.pid(), %error, "group not signalled");
             }
-            known.iter().for_each(|stray| tree::signal(stray, Signal::KILL));
+            known.iter().for_each(|kin| tree::signal(kin, Signal::KILL));
         }
         if round > 0 && !found {
             return;

@@ -142,6 +142,8 @@ mod tests {
         Pid::from_raw(child.id().cast_signed()).unwrap()
     }
 
+    // `reap` waits for it.
+    #[expect(clippy::zombie_processes)]
     async fn both_ways(script: &str, expected: Status) {
         for how in [Waiting::Auto, Waiting::Thread] {
             let mut child = Command::new("/bin/sh")

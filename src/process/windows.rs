@@ -1,7 +1,7 @@
 //! Starting a job object and ending it, on Windows.
 //!
 //! In: a [`Launch`]. Out: a [`Group`]. The same interface as the Unix file's; type-checked for
-//! `x86_64-pc-windows-gnu`, not yet run on a Windows machine.
+//! `x86_64-pc-windows-msvc`, not yet run on a Windows machine.
 //!
 //! Differences that the operating system imposes: there is no polite signal, so the grace begins with the closed stdin
 //! and ends with the job's termination (exit code 1); descendants can't leave the job, so there are no strays; the exit

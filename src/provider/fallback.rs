@@ -33,7 +33,7 @@ const OPTIONS: &[OptionSpec] = &[OptionSpec {
 ///
 /// # Errors
 /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
-pub fn breaker_settings(options_json: &str) -> Result<Option<Settings>, ProviderError> {
+pub fn breaker_settings(options_json: &str) -> Result<Option<Settings>, Box<ProviderError>> {
     let given = options::checked(ID, OPTIONS, options_json)?;
     let default = Settings::default();
     Ok(match given.get("breaker") {

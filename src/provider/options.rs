@@ -223,9 +223,10 @@ impl Options {
     ///
     /// # Errors
     /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
-    pub fn parse(provider: &Provider, json: &str) -> Result<Options, ProviderError> {
+    pub fn parse(provider: &Provider, json: &str) -> Result<Options, Box<ProviderError>> {
         let map = checked(provider.id, provider.options, json)?;
-        check_together(&map).map_err(|reason| ProviderError::new(provider.id, Code::InvalidOption, reason))?;
+        check_together(&map)
+            .map_err(|reason| Box::new(ProviderError::new(provider.id, Code::InvalidOption, reason)))?;
         Ok(read(&map))
     }
 
@@ -239,7 +240,7 @@ impl Options {
 ///
 /// # Errors
 /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
-pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String, Value>, ProviderError> {
+pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String, Value>, Box<ProviderError>> {
     checked_within(who, specs, json, "")
 }
 
@@ -252,8 +253,8 @@ pub fn checked_within(
     specs: &[OptionSpec],
     json: &str,
     path: &str,
-) -> Result<Map<String, Value>, ProviderError> {
-    let refuse = |reason: String| ProviderError::new(who, Code::InvalidOption, reason);
+) -> Result<Map<String, Value>, Box<ProviderError>> {
+    let refuse = |reason: String| Box::new(ProviderError::new(who, Code::InvalidOption, reason));
     let map = match serde_json::from_str::<Value>(json) {
         Ok(Value::Object(map)) => map,
         Ok(other) => {

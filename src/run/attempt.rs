@@ -117,7 +117,6 @@ impl Attempt<'_> {
                 self.request.call.partial,
                 without,
             )
-            .map_err(Box::new)
         };
         let line = build(&BTreeSet::new())?;
         let file = print::binary(&line, self.base_env)
@@ -165,10 +164,9 @@ impl Attempt<'_> {
             );
         }
         let mut folded = fold.finish(events);
+        let told = folded.usage_told;
         let measured = folded.usage.clone();
-        folded.reply.usage = measured
-            .clone()
-            .unwrap_or_else(|| Usage::estimate(&self.request.prompt, &folded.text));
+        folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(&self.request.prompt, &folded.text));
         let facts = Facts {
             provider: self.engine.provider.id,
             wire,
@@ -182,7 +180,7 @@ impl Attempt<'_> {
             now_ms: now_ms(),
         };
         let reply = judge(&facts, folded)?;
-        if measured.is_none() {
+        if !told {
             events.push(Event::Usage {
                 usage: reply.usage.clone(),
                 raw_stop_reason: reply.stop_reason.clone(),

@@ -1,0 +1,125 @@
+//! Guards the architecture: a module uses only what lies below it, and the pure layers know no runtime and no Node.
+
+// Test code: clippy.toml allows this in `#[test]` functions, and here are helpers of theirs.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The layers, lowest first. A module may use those of lower layers and of its own.
+const LAYERS: &[&[&str]] = &[
+    &["message"],
+    &["error", "event"],
+    &["provider", "prompt", "toolcall", "retry", "classify", "decode"],
+    &["command", "fold", "judge"],
+    &["process"],
+    &["conversation"],
+    &["run"],
+    &["binding"],
+];
+
+/// Modules from here on may use tokio, processes and files.
+const FIRST_IMPURE: usize = 4;
+
+/// What only an impure module may name.
+const EFFECTS: &[&str] = &[
+    "tokio",
+    "std::process",
+    "std::fs",
+    "std::env::var",
+    "std::net",
+    "SystemTime::now",
+    "Instant::now",
+    "rustix",
+    "tempfile",
+];
+
+fn layer_of(module: &str) -> usize {
+    let found = LAYERS.iter().position(|layer| layer.contains(&module));
+    found.unwrap_or_else(|| panic!("module `{module}` has no layer: add it to LAYERS"))
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Every source file by its top-level module, without tests and comments.
+fn modules() -> BTreeMap<String, Vec<(PathBuf, String)>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    rust_files(&root, &mut files);
+    let mut modules: BTreeMap<String, Vec<(PathBuf, String)>> = BTreeMap::new();
+    for file in files {
+        let relative = file.strip_prefix(&root).unwrap();
+        let parts: Vec<_> = relative
+            .iter()
+            .map(|part| part.to_string_lossy().into_owned())
+            .collect();
+        let module = parts[0].trim_end_matches(".rs").to_owned();
+        let is_test = parts
+            .iter()
+            .any(|part| matches!(part.as_str(), "tests.rs" | "tests" | "golden.rs"));
+        if matches!(module.as_str(), "lib" | "bin" | "js") || is_test {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        modules
+            .entry(module)
+            .or_default()
+            .push((file, lines.collect::<Vec<_>>().join("\n")));
+    }
+    modules
+}
+
+#[test]
+fn every_edge_points_down() {
+    let modules = modules();
+    let mut wrong = Vec::new();
+    for (module, files) in &modules {
+        let layer = layer_of(module);
+        for (file, code) in files {
+            for used in modules.keys().filter(|used| layer_of(used) > layer) {
+                if code.contains(&format!("crate::{used}::")) || code.contains(&format!("crate::{used};")) {
+                    wrong.push(format!("{} uses `{used}`, which lies above it", file.display()));
+                }
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn only_the_binding_knows_napi() {
+    let users: Vec<_> = modules()
+        .into_iter()
+        .filter(|(module, files)| module != "binding" && files.iter().any(|(_, code)| code.contains("napi")))
+        .map(|(module, _)| module)
+        .collect();
+    assert_eq!(users, Vec::<String>::new());
+}
+
+#[test]
+fn pure_layers_have_no_effects() {
+    let mut wrong = Vec::new();
+    for (module, files) in modules() {
+        if layer_of(&module) >= FIRST_IMPURE {
+            continue;
+        }
+        for (file, code) in files {
+            for effect in EFFECTS.iter().filter(|effect| code.contains(**effect)) {
+                wrong.push(format!("{} uses {effect}", file.display()));
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}

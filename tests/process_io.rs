@@ -1,0 +1,272 @@
+//! Feeding and draining.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod process_support;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use deep_factor_providers::process::{End, Limits, Spec, Stdin, StdinClosed, Waiting};
+use process_support::*;
+use serde_json::json;
+
+const MIB: usize = 1024 * 1024;
+
+fn fed(stdin: impl Into<Bytes>, steps: serde_json::Value) -> Spec {
+    Spec {
+        stdin: Stdin::Bytes(stdin.into()),
+        ..fake(steps)
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_arrives_and_stdin_ends() {
+    let done = output(fed("what is 2+2?\n", json!(["echo"]))).await;
+    let echo: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(echo["stdin"], "what is 2+2?\n");
+    assert_eq!(output(fed("", json!(["countStdin"]))).await.stdout, b"0");
+    assert_eq!(output(fake(json!(["countStdin"]))).await.stdout, b"0");
+}
+
+#[tokio::test]
+async fn eight_mebibytes_arrive_while_output_flows() {
+    let steps = json!([{"fill": {"bytes": MIB}}, {"fill": {"to": "stderr", "bytes": MIB}}, "countStdin"]);
+    let done = output(fed(vec![b'x'; 8 * MIB], steps)).await;
+    assert_eq!(how(&done.exit), (End::Exited, Some(0), None));
+    assert_eq!(done.stdout.len(), MIB + 7);
+    assert!(done.stdout.ends_with(b"\n8388608"));
+    assert_eq!(done.exit.stderr_bytes, MIB as u64);
+}
+
+#[tokio::test]
+async fn a_child_that_does_not_read_its_prompt() {
+    for steps in [
+        json!([{"out": "done"}, {"exit": 3}]),
+        json!(["closeStdin", {"sleep": 20}, {"out": "done"}, {"exit": 3}]),
+        json!(["readLine", {"out": "done"}, {"exit": 3}]),
+    ] {
+        let mut prompt = vec![b'x'; 8 * MIB];
+        prompt[2] = b'\n';
+        let done = output(fed(prompt, steps)).await;
+        assert_eq!(
+            (done.stdout.as_slice(), how(&done.exit)),
+            (&b"done"[..], (End::Exited, Some(3), None))
+        );
+    }
+}
+
+/// The first byte is there before the child looks for it, however late the runtime comes to it.
+#[tokio::test]
+async fn the_prompt_is_in_the_pipe_when_start_returns() {
+    let scene = Scene::new();
+    let running = start(fed("prompt\n", json!(["readLine", scene.flag("read"), "forever"])));
+    // This runtime has one thread, which stays here: nothing but `start` itself can have written.
+    let since = std::time::Instant::now();
+    while !scene.path("read").exists() {
+        assert!(since.elapsed() < LONG, "no input");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(running);
+}
+
+#[tokio::test]
+async fn chunks_carry_every_byte_in_order() {
+    let text = "a💡é\u{10FFFF}\r\n".repeat(40);
+    let steps = json!([{"chunks": {"text": text, "size": 3, "delayMs": 0}}, {"outHex": "ff00fe"}]);
+    let mut running = start(fake(steps));
+    let (mut all, mut empty) = (Vec::new(), 0);
+    while let Some(chunk) = running.next().await {
+        empty += usize::from(chunk.is_empty());
+        all.extend_from_slice(&chunk);
+    }
+    assert_eq!(all, [text.as_bytes(), &[0xff, 0, 0xfe]].concat());
+    let exit = running.exit().await;
+    assert_eq!(
+        (empty, exit.stdout_bytes, how(&exit)),
+        (0, all.len() as u64, (End::Exited, Some(0), None))
+    );
+}
+
+#[tokio::test]
+async fn ten_megabytes_of_stderr() {
+    let steps = json!([{"err": "unknown option --x\n"}, {"fill": {"to": "stderr", "bytes": 10_000_000}}, {"err": "fatal: why\n"}, {"exit": 1}]);
+    let exit = output(fake(steps)).await.exit;
+    assert_eq!(
+        (how(&exit), exit.stderr_bytes),
+        ((End::Exited, Some(1), None), 10_000_030)
+    );
+    assert!(exit.stderr.starts_with("unknown option --x\nxxx") && exit.stderr.ends_with("xxx\nfatal: why\n"));
+    assert!(
+        exit.stderr
+            .contains(&format!("\n… {} bytes left out …\n", 10_000_030 - 32 * 1024))
+    );
+    assert!(exit.stderr.len() < 33 * 1024);
+}
+
+#[tokio::test]
+async fn stderr_can_be_looked_at_meanwhile() {
+    let mut running = start(fake(json!([{"err": "warning"}, {"out": "ready"}, "forever"])));
+    until(&mut running, "ready").await;
+    while running.stderr() != "warning" {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Back-pressure: who takes nothing has little in memory; the deadline comes all the same; and nothing is lost.
+#[tokio::test]
+async fn a_consumer_that_takes_nothing() {
+    let spec = Spec {
+        limits: Limits {
+            max_stdout: 64 * MIB,
+            ..limits(Some(400), 100)
+        },
+        ..fake(json!([{"fill": {"bytes": 32 * MIB}}]))
+    };
+    let mut running = start(spec);
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    let mut taken = 0;
+    while let Some(chunk) = running.next().await {
+        taken += chunk.len() as u64;
+    }
+    let exit = running.exit().await;
+    assert_eq!((exit.end, exit.stdout_bytes), (End::Timeout, taken));
+    assert!(taken <= 3 * MIB as u64, "{taken} bytes were in flight");
+}
+
+#[tokio::test]
+async fn a_slow_consumer_loses_nothing() {
+    let mut running = start(fake(json!([{"fill": {"bytes": 4 * MIB}}, {"out": "end"}])));
+    let mut all = Vec::new();
+    while let Some(chunk) = running.next().await {
+        all.extend_from_slice(&chunk);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!((all.len(), &all[4 * MIB..]), (4 * MIB + 3, &b"end"[..]));
+    assert!(running.exit().await.success());
+}
+
+/// The process is long gone when its output is taken; patience is for pipes, not for consumers.
+#[tokio::test]
+async fn a_late_consumer_loses_nothing() {
+    let limits = Limits {
+        drain: Duration::ZERO,
+        ..Limits::default()
+    };
+    let spec = Spec {
+        limits,
+        ..fake(json!([{"fill": {"bytes": MIB + 32 * 1024}}]))
+    };
+    let mut running = start(spec);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let mut taken = 0;
+    while let Some(chunk) = running.next().await {
+        taken += chunk.len();
+    }
+    assert_eq!(taken, MIB + 32 * 1024);
+}
+
+#[tokio::test]
+async fn the_output_limit() {
+    let run = |bytes: usize, limit: usize| async move {
+        let steps = json!([{"fill": {"bytes": bytes}}, {"sleep": 60_000}]);
+        let spec = Spec {
+            limits: Limits {
+                max_stdout: limit,
+                ..Limits::default()
+            },
+            ..fake(steps)
+        };
+        let done = output(spec).await;
+        (
+            done.exit.end,
+            done.exit.signal,
+            done.stdout.len(),
+            done.exit.stdout_bytes >= limit as u64,
+        )
+    };
+    assert_eq!(
+        run(5 * MIB, MIB).await,
+        (End::OutputLimit, Some("SIGTERM".to_owned()), MIB, true)
+    );
+    assert_eq!(run(1, 0).await, (End::OutputLimit, Some("SIGTERM".to_owned()), 0, true));
+
+    let spec = Spec {
+        limits: Limits {
+            max_stdout: MIB,
+            ..Limits::default()
+        },
+        ..fake(json!([{"fill": {"bytes": MIB}}]))
+    };
+    let done = output(spec).await;
+    assert_eq!(
+        (how(&done.exit), done.stdout.len()),
+        ((End::Exited, Some(0), None), MIB)
+    );
+}
+
+#[tokio::test]
+async fn closing_stdout_is_not_exiting() {
+    let scene = Scene::new();
+    let steps = json!([{"out": "all"}, "closeStdout", scene.wait_flag("go"), {"err": "late"}, {"exit": 5}]);
+    let mut running = start(fake(steps));
+    assert_eq!(running.next().await.unwrap(), "all");
+    assert_eq!(running.next().await, None);
+    std::fs::write(scene.path("go"), "").unwrap();
+    let exit = running.exit().await;
+    assert_eq!(
+        (how(&exit), exit.stderr.as_str()),
+        ((End::Exited, Some(5), None), "late")
+    );
+}
+
+#[tokio::test]
+async fn a_live_session() {
+    for waiting in [Waiting::Auto, Waiting::Thread] {
+        let steps = json!([{"eachLine": [{"out": "{{n}}:{{line}}\n"}]}, {"out": "bye"}]);
+        let mut running = start(Spec {
+            stdin: Stdin::Open,
+            waiting,
+            ..fake(steps)
+        });
+        let stdin = running.stdin().unwrap();
+        assert!(running.stdin().is_none());
+        for (line, answer) in [("one\n", "0:one\n"), ("two\n", "1:two\n")] {
+            stdin.write_all(line).await.unwrap();
+            until(&mut running, answer).await;
+        }
+        let long = format!("{}\n", "x".repeat(MIB));
+        stdin.write_all(long.clone()).await.unwrap();
+        until(&mut running, "xxx\n").await;
+        stdin.close();
+        until(&mut running, "bye").await;
+        assert!(running.exit().await.success());
+    }
+}
+
+#[tokio::test]
+async fn writing_to_who_is_gone() {
+    let mut running = start(Spec {
+        stdin: Stdin::Open,
+        ..fake(json!(["readLine", {"exit": 4}]))
+    });
+    let stdin = running.stdin().unwrap();
+    stdin.write_all("go\n").await.unwrap();
+    assert_eq!(how(&running.exit().await), (End::Exited, Some(4), None));
+    let mut closed = Ok(());
+    while closed.is_ok() {
+        closed = stdin.write_all("more\n").await;
+    }
+    assert_eq!(closed, Err(StdinClosed));
+}
+
+#[tokio::test]
+async fn timings_tell_the_story() {
+    let done = output(fake(json!([{"sleep": 30}, {"out": "x"}, {"sleep": 30}]))).await;
+    let timings = done.exit.timings;
+    let first = timings.first_byte.unwrap();
+    assert!(timings.queued.is_zero() && first >= Duration::from_millis(30));
+    // When a byte or an exit is noticed depends on the machine, but neither is noticed before it happened.
+    assert!(timings.exit >= Duration::from_millis(60) && timings.settled >= timings.exit.max(first));
+    assert_eq!(output(fake(json!([]))).await.exit.timings.first_byte, None);
+}

@@ -1,0 +1,125 @@
+//! File descriptors, threads and zombies: as many after as before. Alone in its program, because it counts.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod process_support;
+
+use std::time::Instant;
+
+use deep_factor_providers::error::Code;
+use deep_factor_providers::process::{self, Spec, Stdin, Waiting};
+use process_support::*;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+const OWNER: u64 = 1;
+
+fn files() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Our threads by name, and our children.
+fn threads_and_children() -> (usize, String) {
+    let tasks = || {
+        std::fs::read_dir("/proc/self/task")
+            .unwrap()
+            .map(|task| task.unwrap().path())
+    };
+    let read = |file: std::path::PathBuf| std::fs::read_to_string(file).unwrap_or_default();
+    let waiting = tasks()
+        .filter(|task| read(task.join("comm")).starts_with("process-"))
+        .count();
+    (waiting, tasks().map(|task| read(task.join("children"))).collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_left_open() {
+    // The first run opens what stays open: the poller and the blocking pool.
+    output(fake(json!([]))).await;
+    reaped(0).await;
+    let before = files();
+
+    for round in 0..5 {
+        for waiting in [Waiting::Auto, Waiting::Thread] {
+            let spec = |steps| Spec {
+                owner: OWNER,
+                waiting,
+                limits: limits(None, 100),
+                ..fake(steps)
+            };
+            output(Spec {
+                stdin: Stdin::Bytes(vec![0; 1 << 20].into()),
+                ..spec(json!([]))
+            })
+            .await;
+            output(Spec {
+                stdin: Stdin::Bytes("x".into()),
+                ..spec(json!(["echo"]))
+            })
+            .await;
+            output(Spec {
+                limits: limits(Some(20 + round), 20),
+                ..spec(json!(["forever"]))
+            })
+            .await;
+            let mut running = start(Spec {
+                stdin: Stdin::Open,
+                ..spec(json!(["readAll"]))
+            });
+            let stdin = running.stdin().unwrap();
+            drop(running);
+            drop(stdin);
+            let missing = Spec {
+                owner: OWNER,
+                ..Spec::new("/no/such/cli")
+            };
+            assert!(process::start(missing, CancellationToken::new()).is_err());
+            let nowhere = Spec {
+                cwd: Some("/no/such/folder".into()),
+                ..spec(json!([]))
+            };
+            assert!(process::start(nowhere, CancellationToken::new()).is_err());
+        }
+    }
+    reaped(OWNER).await;
+    let since = Instant::now();
+    while (files(), threads_and_children()) != (before, (0, String::new())) {
+        let now = (files(), threads_and_children());
+        assert!(
+            since.elapsed() < LONG,
+            "{before} files before, now files, threads and children: {now:?}"
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+
+    // And where there are no descriptors left, the error says so and nothing is lost.
+    let limit = getrlimit(Resource::Nofile);
+    for spare in 0..8 {
+        setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: Some(before as u64 + spare),
+                ..limit
+            },
+        )
+        .unwrap();
+        let spec = Spec {
+            owner: OWNER,
+            stdin: Stdin::Open,
+            ..fake(json!(["readAll"]))
+        };
+        match process::start(spec, CancellationToken::new()) {
+            Ok(running) => drop(running),
+            Err(error) => {
+                assert_eq!(
+                    (error.code(), error.to_string()),
+                    (Code::SpawnFailed, "too many open files".to_owned())
+                );
+            }
+        }
+        setrlimit(Resource::Nofile, limit).unwrap();
+        reaped(OWNER).await;
+    }
+    assert_eq!(output(fake(json!([{"out": "ok"}]))).await.stdout, b"ok");
+}
