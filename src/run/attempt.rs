@@ -83,6 +83,8 @@ impl Attempt<'_> {
             attempt: self.number,
             queued_ms: ms(queued),
         }];
+        // At once: a CLI may be silent for long.
+        self.sink.send(&mut events).await;
         let mut fold = Fold::new(self.request.call_ids.clone());
         let mut decoded = Vec::new();
         let mut more = true;
