@@ -250,9 +250,9 @@ describe("invokeWithUpdates", () => {
     const answer = new AIMessage({
       content: [{ type: "text", text: " let me " }],
       tool_calls: [{ id: "c1", name: "add", args: { a: 1 } }],
-      usage_metadata: { input_tokens: 4, output_tokens: 2, total_tokens: 6 },
       response_metadata: { finish_reason: "tool_calls" },
     });
+    Object.assign(answer, { usage_metadata: { input_tokens: 4, output_tokens: 2, total_tokens: 6 } });
     const updates: InvokeUpdate[] = [];
     await createFallbackProvider([plain("a", () => answer)]).invokeWithUpdates(
       thread,

@@ -103,7 +103,7 @@ describe("a call that failed for a passing reason", () => {
     expect(error).toMatchObject({ code: "SERVER_ERROR", attempts: 3, httpStatus: 500, runId: expect.any(String) });
     expect(error.reasons.map(({ attempt, code }) => [attempt, code])).toEqual([
       [1, "SERVER_ERROR"],
-      [2, "MALFORMED_RESPONSE"],
+      [2, "EMPTY_RESPONSE"],
       [3, "SERVER_ERROR"],
     ]);
     expect(error.reasons.at(-1)?.message).toBe(error.message);
