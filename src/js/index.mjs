@@ -30,6 +30,7 @@ export const {
   escapeXml,
   execFileAsync,
   isModelAdapter,
+  limits,
   messagesToPrompt,
   messagesToXml,
   parseToolCalls,

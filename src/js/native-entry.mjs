@@ -10,6 +10,7 @@ export const {
   escapeXml,
   execFileAsync,
   isModelAdapter,
+  limits,
   messagesToPrompt,
   messagesToXml,
   parseToolCalls,

@@ -286,11 +286,14 @@ fn check_fields(specs: &[OptionSpec], map: &Map<String, Value>, path: &str) -> R
 
 fn unknown_option(specs: &[OptionSpec], path: &str, name: &str) -> String {
     let names: Vec<&str> = specs.iter().map(|spec| spec.name).collect();
-    let folded = name.to_lowercase().replace(['-', '_'], "");
-    let near = names.iter().find(|known| {
-        let known = known.to_lowercase();
-        known == folded || known.starts_with(&folded) || folded.starts_with(&known)
-    });
+    let fold = |name: &str| name.to_lowercase().replace(['-', '_'], "");
+    let given = fold(name);
+    let distance = |known: &&&str| strsim::damerau_levenshtein(&fold(known), &given);
+    // Two slips of the finger, or half of a short word, is a typo; more is another word.
+    let near = names
+        .iter()
+        .min_by_key(distance)
+        .filter(|known| distance(known) <= 2.min(given.chars().count() / 2));
     let name = clip(name, 60);
     match near {
         Some(near) => format!("unknown option \"{path}{name}\": did you mean \"{path}{near}\"?"),

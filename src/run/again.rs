@@ -5,7 +5,6 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::attempt::{Attempt, Tried};
 use super::request::Request;
 use super::sink::Sink;
-use super::{Ended, Engine, closed};
+use super::{Ended, Engine, closed, millis};
 use crate::error::{AttemptFailure, ProviderError};
 use crate::event::Event;
 use crate::process::Vars;
@@ -27,7 +26,7 @@ pub(super) async fn drive(
     cancel: &CancellationToken,
     sink: &Sink,
 ) -> Ended {
-    let run_id = next_run_id();
+    let run_id = sink.log.run_id().to_owned();
     let began = OnceLock::new();
     let mut reasons = Vec::new();
     let mut number = 1;
@@ -52,7 +51,7 @@ pub(super) async fn drive(
                     message: error.message.clone(),
                 });
                 let elapsed = began.get().map_or(Duration::ZERO, |began| began.elapsed());
-                let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+                let elapsed_ms = millis(elapsed);
                 let policy = &engine.options.retry;
                 let delay = policy
                     .delay_after(number, &error, elapsed_ms, random())
@@ -112,10 +111,4 @@ fn random() -> f64 {
     let bits = RandomState::new().build_hasher().finish() >> 11;
     // 53 bits, as many as an f64 holds.
     bits as f64 / (1u64 << 53) as f64
-}
-
-/// Unique within this process.
-fn next_run_id() -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(1);
-    format!("run-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }

@@ -1,9 +1,11 @@
-//! Where a run's events go, and whether any of them was output: what was given can't be taken back by a further attempt.
+//! Where a run's events and records go, and whether any of them was output: what was given can't be taken back by a further attempt.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::mpsc;
 
+use super::log::Log;
 use crate::event::Event;
 
 /// Where a run's events go.
@@ -13,20 +15,24 @@ pub(super) struct Sink {
     /// Tools that run are the CLI's own, which change things: running them counts as output, whoever listens.
     tools_act: bool,
     final_word: AtomicBool,
+    /// The run's records.
+    pub log: Arc<Log>,
 }
 
 impl Sink {
-    pub fn new(consumer: Option<mpsc::Sender<Event>>, tools_act: bool) -> Sink {
+    pub fn new(consumer: Option<mpsc::Sender<Event>>, tools_act: bool, log: Arc<Log>) -> Sink {
         Sink {
             consumer,
             tools_act,
             final_word: AtomicBool::new(false),
+            log,
         }
     }
 
     /// Sends all of `events` in order. Waits while the consumer is slow; one that has gone is no reason to fail.
     pub async fn send(&self, events: &mut Vec<Event>) {
         for event in events.drain(..) {
+            self.log.event(&event);
             let given = self.consumer.is_some() && is_output(&event);
             let acted = self.tools_act && matches!(event, Event::ToolCall { .. } | Event::ToolResult { .. });
             if given || acted {
@@ -94,7 +100,11 @@ mod tests {
             (false, true, text(), false),
         ] {
             let (sender, _receiver) = mpsc::channel(1);
-            let sink = Sink::new(listens.then_some(sender), tools_act);
+            let sink = Sink::new(
+                listens.then_some(sender),
+                tools_act,
+                Arc::new(Log::new("claude", "r".to_owned())),
+            );
             let said = format!("{event:?}, listens: {listens}, tools act: {tools_act}");
             sink.send(&mut vec![event]).await;
             assert_eq!(sink.must_not_repeat(), expected, "{said}");
