@@ -221,6 +221,8 @@ export interface ProviderResponseMetadata {
   diagnostics?: string[];
   /** The CLI's version. */
   cli_version?: string;
+  /** Only in answers of a {@link FallbackProvider}: who gave it, and why others did not. */
+  fallback?: FallbackMetadata;
   /** Which run it was, and when things happened in it. */
   run?: RunInfo;
 }
@@ -278,10 +280,30 @@ export interface ClaudeCliProviderOptions {
   killGrace?: number | undefined;
   /** How many runs of this provider may be under way; further ones wait. Default: 4. */
   maxConcurrency?: number | undefined;
-  /** How often the CLI itself may ask the API again. Default: 0. */
+  /** How often the CLI itself may ask the API again. Default: 0, so that it does not multiply with `retry`. */
   maxRetries?: number | undefined;
+  /**
+   * How a call that failed for a passing reason (`shouldRetry`) is made again; `false` for never. Default: two further
+   * attempts, except after `TIMEOUT` and `IDLE_TIMEOUT`, which are limits the caller set: those are tried again only where
+   * `retry` is given. Never once the caller has been given output of the attempt.
+   */
+  retry?: false | RetryOptions | undefined;
   /** Is told what runs do. Default: none. */
   logger?: Logger | undefined;
+}
+
+/** How a call that failed is made again. `timeout` counts for each attempt. */
+export interface RetryOptions {
+  /** Attempts in all, the first included; 1 to 100. Default: 3. */
+  maxAttempts?: number | undefined;
+  /** Wait before the second attempt, in ms; it doubles before each further one. Default: 500. */
+  baseDelayMs?: number | undefined;
+  /** The longest wait, in ms. What the provider asks for (`retryAfterMs`) may be longer and is never shortened. Default: 30000. */
+  maxDelayMs?: number | undefined;
+  /** Share of the wait that is left to chance, 0 to 1; `true` is the default, `false` 0. It only shortens. Default: 0.25. */
+  jitter?: number | boolean | undefined;
+  /** No attempt begins later than this after the first, in ms; 0 for no limit. Default: 120000. */
+  maxElapsedMs?: number | undefined;
 }
 
 /**
@@ -318,6 +340,8 @@ export interface CliProviderOptions {
   killGrace?: number | undefined;
   /** How many runs of this provider may be under way; further ones wait. Default: 4. */
   maxConcurrency?: number | undefined;
+  /** Whether and how a call that failed in passing is made again. Default: two further attempts, as {@link RetryOptions} says. */
+  retry?: false | RetryOptions | undefined;
   /** Is told what runs do. Default: none. */
   logger?: Logger | undefined;
 }
@@ -476,6 +500,68 @@ export type CliErrorRule = {
  * @throws {ProviderError} `INVALID_CONFIG` or `INVALID_OPTION`, naming the field, what was given and what is allowed.
  */
 export function createCliProvider(config: CliProviderConfig, options?: CliProviderOptions): CliProvider;
+// ------------------------------------------------------------------------------------------------------ several as one
+
+/** Options of {@link createFallbackProvider}. */
+export interface FallbackProviderOptions {
+  /** When a member that keeps failing is left alone for a while; `false` for never. Default: as {@link BreakerOptions} says. */
+  breaker?: false | BreakerOptions | undefined;
+}
+
+/**
+ * A member's circuit breaker. Closed: it is asked. Open: it is passed over. Half open, once its time is over: one call goes
+ * to it, and closes the breaker or opens it again. A used-up quota opens it at once, until `resetsAt`. Only failures with
+ * `shouldFallback` count; aborts, and requests that are refused for what they are, don't.
+ */
+export interface BreakerOptions {
+  /** So many failures in a row open it; 1 to 1000. Default: 5. */
+  failureThreshold?: number | undefined;
+  /** Failures older than this, in ms, are forgotten. Default: 600000. */
+  windowMs?: number | undefined;
+  /** How long it stays open, in ms; also, how long it waits for word of the one call it let through. Default: 30000. */
+  resetMs?: number | undefined;
+}
+
+/**
+ * Several providers as one. Everything is as in {@link CliProvider}, with each member asked in turn as long as
+ * `shouldFallback` says that another may do better, and as long as the caller was given nothing of the failing one: no update,
+ * no text and no tool call in a stream. An abort never moves on.
+ */
+export interface FallbackProvider<TMessage = AIMessage>
+  extends Pick<
+    CliProvider<TMessage>,
+    "invoke" | "invokeWithUpdates" | "stream" | "close" | typeof Symbol.asyncDispose
+  > {
+  readonly id: "fallback";
+  /** An adapter of its own, over the members' own adapters with these tools. Their breakers are shared. */
+  bindTools(tools: readonly ToolInput[]): FallbackProvider<TMessage>;
+}
+
+/** Who answered, in `response_metadata.fallback` and in the reply of a stream's `done`. */
+export interface FallbackMetadata {
+  /** The member's `id`; for an adapter without one, its class name or `"adapter"`. */
+  provider: string;
+  /** Its place in the list, from 0. */
+  index: number;
+  /** Those before it, and why they did not answer. */
+  skipped: { provider: string; code: ProviderErrorCode; message: string }[];
+}
+
+/**
+ * One provider made of several, asked in this order: ours, or any object with `invoke` (an adapter that only has that is given
+ * updates and events made of its answer, and is left, not cancelled, on an abort). An error that is no {@link ProviderError}
+ * counts as `unknown`, which moves on.
+ *
+ * If none answers, the call rejects with one error: `code` is the last one's, `category` too unless they differ (then
+ * `"unknown"`), `reasons` are all attempts of all members, and `cause` is an `AggregateError` of the members' errors. Where a
+ * single member was asked, its own error comes through.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an empty list, a member without `invoke`, or an option that is wrong.
+ */
+export function createFallbackProvider(
+  adapters: readonly ModelAdapter[],
+  options?: FallbackProviderOptions,
+): FallbackProvider;
 
 // --------------------------------------------------------------------------------------------------- updates and events
 
@@ -544,6 +630,8 @@ export type ProviderEvent =
       reason: string;
       httpStatus?: number;
     }
+  /** A member of a {@link FallbackProvider} did not answer, or was not asked; the next is asked now. */
+  | { type: "fallback"; provider: string; index: number; code: ProviderErrorCode; message: string }
   /** Something to know that is no failure. */
   | { type: "warning"; code: string; message: string }
   /** The run succeeded. Last event. */
@@ -585,6 +673,8 @@ export interface ProviderReply {
   numTurns?: number;
   /** Output that was no event. */
   diagnostics?: string[];
+  /** Only from a {@link FallbackProvider}: who gave it, and why others did not. */
+  fallback?: FallbackMetadata;
   /** Which run it was, and when things happened in it. */
   run?: RunInfo;
 }
@@ -774,7 +864,7 @@ export interface ProviderErrorFields {
   readonly partial?: PartialReply;
   /** Tokens that were used all the same. */
   readonly usage?: TokenUsage;
-  /** How many attempts were made; 0 if nothing was started. */
+  /** How many attempts were made; 0 if the call was refused before any. */
   readonly attempts: number;
   /** Why each attempt failed. */
   readonly reasons: readonly AttemptFailure[];
@@ -796,6 +886,14 @@ export interface ProviderErrorInit extends Omit<ProviderErrorFields, "resetsAt" 
   readonly reasons?: readonly AttemptFailure[];
 }
 
+/** An error's cause as plain data. */
+export interface ErrorCause {
+  name: string;
+  message: string;
+  /** Of an `AggregateError`: what it holds. */
+  errors?: (ErrorCause | string)[];
+}
+
 /** What had arrived when a run failed. */
 export interface PartialReply {
   /** The answer's text so far. */
@@ -808,7 +906,9 @@ export interface PartialReply {
 
 /** Why one attempt failed. */
 export interface AttemptFailure {
-  /** Which attempt, from 1. */
+  /** Whose attempt, where several providers were asked. */
+  provider?: string;
+  /** Which attempt, from 1; 0 for a provider that was not asked because its breaker was open. */
   attempt: number;
   /** Its code. */
   code: ProviderErrorCode;
@@ -830,11 +930,45 @@ export class ProviderError extends Error {
   toJSON(): ProviderErrorFields & {
     name: "ProviderError";
     message: string;
-    cause?: { name: string; message: string } | string;
+    cause?: ErrorCause | string;
   };
 }
 
 export interface ProviderError extends ProviderErrorFields {}
+
+/** What is known beside an error text. All of it is optional, and `null` is the same as nothing. */
+export interface ErrorContext {
+  /** Whose words they are (`"claude"`): its own wordings are looked for first. Default: those of all CLIs are. */
+  provider?: string | null | undefined;
+  /** The exit code. */
+  exitCode?: number | null | undefined;
+  /** The signal it died of, `"SIGTERM"`. */
+  signal?: string | null | undefined;
+  /** The HTTP status. */
+  httpStatus?: number | null | undefined;
+}
+
+/** What an error text means. */
+export interface ErrorClassification {
+  category: ErrorCategory;
+  code: ProviderErrorCode;
+  shouldRetry: boolean;
+  shouldFallback: boolean;
+  /** Wait this long before trying again, ms. A rate limit always has it. */
+  retryAfterMs?: number;
+  /** When the limit ends. */
+  resetsAt?: Date;
+  /** The reason, in one line without keys or tokens, then what to do; at most 480 characters. */
+  message: string;
+}
+
+/**
+ * What an error text of a CLI or an API means: the verdicts of this package, for texts that came another way. The whole text is
+ * taken for an error message, so don't ask about answers. Never throws, whatever the text is.
+ *
+ * @throws {ProviderError} `INVALID_OPTION`, by name, if `text` is no string or `context` is ill-typed.
+ */
+export function classifyError(text: string, context?: ErrorContext): ErrorClassification;
 
 // ---------------------------------------------------------------------------------------------------- limits and records
 

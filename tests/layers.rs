@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["message"],
     &["error", "event"],
-    &["provider", "prompt", "toolcall", "retry", "classify", "decode"],
+    &[
+        "provider", "prompt", "toolcall", "breaker", "retry", "classify", "decode",
+    ],
     &["command", "fold", "judge", "output"],
     &["process"],
     &["conversation"],

@@ -5,16 +5,25 @@
  *
  * CommonJS, so that the ESM entries share this module (and `ProviderError`) with the CommonJS ones.
  *
- * @import { Limits, ParsedOutput, ToolCall } from "../../index.js"
+ * @import { ErrorClassification, FallbackProvider, Limits, ParsedOutput, ProviderErrorInit, ToolCall } from "../../index.js"
  * @import { ToJsonSchema } from "./tools.cjs"
  *
  * @typedef {typeof import("./native.cjs")} Native
  */
 
-const { ProviderError, fault, guard, unwrap } = require("./errors.cjs");
+const { ProviderError, fault, guard, providerError, unwrap } = require("./errors.cjs");
+const { createFallbackProvider } = require("./fallback.cjs");
 const { takeLogger } = require("./logger.cjs");
 const { aiMessageBuilder, encodeMessages, toAIMessageJson, toolCall } = require("./messages.cjs");
-const { describe, encodeConfig, encodeOptions, readParseOptions, requireString, workerEnv } = require("./options.cjs");
+const {
+  describe,
+  encodeConfig,
+  encodeContext,
+  encodeOptions,
+  readParseOptions,
+  requireString,
+  workerEnv,
+} = require("./options.cjs");
 const { createProvider } = require("./provider.cjs");
 
 /** @type {WeakMap<Native, number>} */
@@ -49,12 +58,14 @@ function createCore({ native, AIMessage, toJsonSchema }) {
   );
 
   /** @param {string} id */
-  const factory = (id) => (/** @type {unknown} */ options) => {
-    const { log, rest } = takeLogger(options, describe);
-    const json = encodeOptions(rest);
-    unwrap(native.checkOptions(id, json));
-    return createProvider({ id, engine: new native.NativeProvider(id, json, owner), toMessage, toJsonSchema, log });
-  };
+  const factory =
+    (id) =>
+    (/** @type {unknown} */ options = undefined) => {
+      const { log, rest } = takeLogger(options, describe);
+      const json = encodeOptions(rest);
+      unwrap(native.checkOptions(id, json));
+      return createProvider({ id, engine: new native.NativeProvider(id, json, owner), toMessage, toJsonSchema, log });
+    };
 
   return {
     ProviderError,
@@ -98,6 +109,33 @@ function createCore({ native, AIMessage, toJsonSchema }) {
     /** @returns {Limits} */
     limits() {
       return JSON.parse(native.limits());
+    },
+
+    /**
+     * @param {unknown} adapters
+     * @param {unknown} [options]
+     * @returns {FallbackProvider<TMessage>}
+     */
+    createFallbackProvider: (adapters, options) => createFallbackProvider(native, adapters, options),
+
+    /**
+     * @param {unknown} text
+     * @param {unknown} [context]
+     * @returns {ErrorClassification}
+     */
+    classifyError(text, context) {
+      const answer = native.classifyError(requireString("text", text), encodeContext(context), Date.now());
+      const found = providerError(/** @type {ProviderErrorInit} */ (unwrap(answer)));
+      const { category, code, shouldRetry, shouldFallback, retryAfterMs, resetsAt, message } = found;
+      return {
+        category,
+        code,
+        shouldRetry,
+        shouldFallback,
+        ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+        ...(resetsAt === undefined ? {} : { resetsAt }),
+        message,
+      };
     },
 
     /** @param {unknown} messages */

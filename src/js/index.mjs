@@ -24,6 +24,7 @@ async function loadLangChain() {
 
 export const {
   ProviderError,
+  classifyError,
   createClaudeCliProvider,
   createCliProvider,
   createCodexCliProvider,
@@ -32,6 +33,7 @@ export const {
   createGrokCliProvider,
   createOpenCodeCliProvider,
   createQwenCliProvider,
+  createFallbackProvider,
   escapeXml,
   execFileAsync,
   isModelAdapter,

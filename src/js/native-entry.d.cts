@@ -11,6 +11,8 @@ import type {
   CliProvider as CliProviderOf,
   CliProviderOptions,
   CodexCliProviderOptions,
+  FallbackProvider as FallbackProviderOf,
+  FallbackProviderOptions,
   GeminiCliProviderOptions,
   GlmCliProviderOptions,
   GrokCliProviderOptions,
@@ -23,13 +25,18 @@ import type {
 export type {
   AIMessageJson,
   AttemptFailure,
+  BreakerOptions,
   ClaudeCliProviderOptions,
   CliErrorRule,
   CliProviderConfig,
   CliProviderOptions,
   CodexCliProviderOptions,
   ErrorCategory,
+  ErrorClassification,
+  ErrorContext,
   ExecFileOptions,
+  FallbackMetadata,
+  FallbackProviderOptions,
   GeminiCliProviderOptions,
   GlmCliProviderOptions,
   GrokCliProviderOptions,
@@ -56,6 +63,7 @@ export type {
   ProviderReply,
   ProviderResponseMetadata,
   QwenCliProviderOptions,
+  RetryOptions,
   RunInfo,
   SerializedMessage,
   StoredMessage,
@@ -65,6 +73,7 @@ export type {
   UpdateUsage,
 } from "../../index.cjs";
 export {
+  classifyError,
   escapeXml,
   execFileAsync,
   limits,
@@ -145,3 +154,15 @@ export function createOpenCodeCliProvider(options?: OpenCodeCliProviderOptions):
  * @throws {ProviderError} `INVALID_CONFIG` or `INVALID_OPTION`, naming the field, what was given and what is allowed.
  */
 export function createCliProvider(config: CliProviderConfig, options?: CliProviderOptions): CliProvider;
+/** Several providers as one, whose answers are plain data. */
+export type FallbackProvider = FallbackProviderOf<AIMessageJson>;
+
+/**
+ * One provider made of several, asked in this order.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an empty list, a member without `invoke`, or an option that is wrong.
+ */
+export function createFallbackProvider(
+  adapters: readonly ModelAdapter[],
+  options?: FallbackProviderOptions,
+): FallbackProvider;

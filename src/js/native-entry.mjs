@@ -4,6 +4,7 @@ import entry from "./native-entry.cjs";
 
 export const {
   ProviderError,
+  classifyError,
   createClaudeCliProvider,
   createCliProvider,
   createCodexCliProvider,
@@ -12,6 +13,7 @@ export const {
   createGrokCliProvider,
   createOpenCodeCliProvider,
   createQwenCliProvider,
+  createFallbackProvider,
   escapeXml,
   execFileAsync,
   isModelAdapter,

@@ -88,6 +88,25 @@ function encodeEnv(env) {
   );
 }
 
+/** Options that are objects of options: there, too, a key that is `undefined` was not given. */
+const GROUPS = new Set(["retry", "breaker"]);
+
+/**
+ * @param {string} key
+ * @param {unknown} value
+ * @param {object} options
+ */
+function encodeOption(key, value, options) {
+  if (key === "env") return encodeEnv(value);
+  if (!GROUPS.has(key) || !isPlainObject(value)) return encode(value, [options]);
+  return encode(withoutUndefined(value), [options]);
+}
+
+/** @param {object} fields */
+function withoutUndefined(fields) {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+}
+
 /**
  * @param {unknown} options what a `create…Provider` function or `execFileAsync` was given
  * @returns {string} JSON of an object; top-level keys that are `undefined` are left out
@@ -97,10 +116,22 @@ function encodeOptions(options) {
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
     throw fault("INVALID_OPTION", `options must be an object, got ${describe(options)}`);
   }
-  const given = Object.entries(options).filter(([, value]) => value !== undefined);
-  return JSON.stringify(
-    Object.fromEntries(given.map(([key, value]) => [key, key === "env" ? encodeEnv(value) : encode(value, [options])])),
-  );
+  const given = Object.entries(withoutUndefined(options));
+  return JSON.stringify(Object.fromEntries(given.map(([key, value]) => [key, encodeOption(key, value, options)])));
+}
+
+/**
+ * What is known beside an error text. `null` is what Node says for an exit code or a signal that there is not.
+ *
+ * @param {unknown} context
+ * @returns {string} JSON of an object
+ */
+function encodeContext(context) {
+  if (context === undefined || context === null) return "{}";
+  if (typeof context !== "object" || Array.isArray(context)) {
+    throw fault("INVALID_OPTION", `context must be an object, got ${describe(context)}`);
+  }
+  return encodeOptions(Object.fromEntries(Object.entries(context).filter(([, value]) => value !== null)));
 }
 
 /**
@@ -212,6 +243,7 @@ function requireString(parameter, value) {
 module.exports = {
   describe,
   encodeConfig,
+  encodeContext,
   encodeOptions,
   readCallOptions,
   readParseOptions,

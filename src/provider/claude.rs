@@ -146,4 +146,5 @@ const OPTIONS: &[OptionSpec] = &[
     options::KILL_GRACE,
     options::MAX_CONCURRENCY,
     options::MAX_RETRIES,
+    options::RETRY,
 ];

@@ -332,6 +332,7 @@ static FORM: Provider = Provider {
         options::IDLE_TIMEOUT,
         options::KILL_GRACE,
         options::MAX_CONCURRENCY,
+        options::RETRY,
     ],
     system_prompt: "",
     guard: None,

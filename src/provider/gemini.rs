@@ -109,6 +109,7 @@ const OPTIONS: &[OptionSpec] = &[
     options::IDLE_TIMEOUT,
     options::KILL_GRACE,
     options::MAX_CONCURRENCY,
+    options::RETRY,
     options::MAX_RETRIES,
 ];
 

@@ -1,7 +1,7 @@
 //! ax-glm (GLM of Z.ai behind ax-cli), as CLI-ADAPTER-PROTOCOL describes it. Nothing was measured.
 //!
 //! The prompt is an argument, as the document has it, so it is limited and visible to others on the machine. Output is JSON
-//! lines of messages (`{"role": …}`, `{"messages": […]}`). That `--model` exists is taken from the CLI's own help.
+//! lines of messages (`{"role": …}`, `{"messages": […]}`). Not measured: neither the format nor `--model`.
 
 use super::options::{self, OptionSpec, OutputFormat, PromptStyle};
 use super::{About, Defaults, Flag, Provider, When, Word, flag};
@@ -62,6 +62,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     options::IDLE_TIMEOUT,
     options::KILL_GRACE,
     options::MAX_CONCURRENCY,
+    options::RETRY,
 ];
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 pub mod claude;
 pub mod codex;
 pub mod described;
+pub mod elsewhere;
+pub mod fallback;
 pub mod gemini;
 pub mod glm;
 pub mod grok;

@@ -126,6 +126,7 @@ const OPTIONS: &[OptionSpec] = &[
     options::IDLE_TIMEOUT,
     options::KILL_GRACE,
     options::MAX_CONCURRENCY,
+    options::RETRY,
 ];
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::Provider;
 use crate::error::{Code, ProviderError, clip};
+use crate::retry::Policy;
 
 /// How messages become a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +76,12 @@ pub enum Kind {
     Object,
     /// An object whose values are strings, or undefined (null here) to remove a variable.
     Env,
+    /// A number from 0 to 1, or a boolean: `true` for the default, `false` for 0.
+    Share,
+    /// `false`, or an object of these options.
+    FalseOr(&'static [OptionSpec]),
+    /// What a process may exit with: signed 32 bits, or unsigned ones as Node reports Windows' codes.
+    ExitCode,
 }
 
 /// One option.
@@ -87,7 +94,7 @@ pub struct OptionSpec {
 }
 
 /// Milliseconds a timer can take: 2^31-1, as in Node.
-const MAX_MS: u64 = 2_147_483_647;
+pub(super) const MAX_MS: u64 = 2_147_483_647;
 
 const fn option(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }
@@ -164,6 +171,18 @@ pub const MAX_CONCURRENCY: OptionSpec = option("maxConcurrency", Kind::Whole(1, 
 /// `maxRetries` of the CLI itself (claude clamps it at 15, CLI-FACTS 1.3).
 pub const MAX_RETRIES: OptionSpec = option("maxRetries", Kind::Whole(0, 15));
 
+/// `retry`: how often a call that failed is made again, or `false` for never. Read as a [`Policy`].
+pub const RETRY: OptionSpec = option(
+    "retry",
+    Kind::FalseOr(&[
+        option("maxAttempts", Kind::Whole(1, 100)),
+        option("baseDelayMs", Kind::Whole(0, MAX_MS)),
+        option("maxDelayMs", Kind::Whole(0, MAX_MS)),
+        option("jitter", Kind::Share),
+        option("maxElapsedMs", Kind::Whole(0, MAX_MS)),
+    ]),
+);
+
 /// The options of one provider object, defaults filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
@@ -183,6 +202,8 @@ pub struct Options {
     pub max_concurrency: usize,
     /// `maxRetries` of the CLI itself.
     pub max_retries: u64,
+    /// `retry`.
+    pub retry: Policy,
     /// `inputEncoding`.
     pub input_encoding: InputEncoding,
     /// `promptStyle`.
@@ -253,6 +274,19 @@ impl Options {
 /// # Errors
 /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
 pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String, Value>, Box<ProviderError>> {
+    checked_within(who, specs, json, "")
+}
+
+/// As [`checked`], for an object that is itself called `path` (which ends with a dot).
+///
+/// # Errors
+/// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+pub fn checked_within(
+    who: &str,
+    specs: &[OptionSpec],
+    json: &str,
+    path: &str,
+) -> Result<Map<String, Value>, Box<ProviderError>> {
     let refuse = |reason: String| Box::new(ProviderError::new(who, Code::InvalidOption, reason));
     let map = match serde_json::from_str::<Value>(json) {
         Ok(Value::Object(map)) => map,
@@ -264,21 +298,26 @@ pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String
         }
         Err(error) => return Err(refuse(format!("options can't be read as JSON: {error}"))),
     };
-    for (name, value) in &map {
-        let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
-            return Err(refuse(unknown_option(specs, name)));
-        };
-        check(spec, value).map_err(|allowed| {
-            refuse(format!(
-                "option \"{name}\" must be {allowed}; given: {}",
-                describe(value)
-            ))
-        })?;
-    }
+    check_fields(specs, &map, path).map_err(refuse)?;
     Ok(map)
 }
 
-fn unknown_option(specs: &[OptionSpec], name: &str) -> String {
+/// Every field of `map`, whose own name with a dot is `path`. `Err` says what is wrong.
+fn check_fields(specs: &[OptionSpec], map: &Map<String, Value>, path: &str) -> Result<(), String> {
+    for (name, value) in map {
+        let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
+            return Err(unknown_option(specs, path, name));
+        };
+        check(spec, value)
+            .map_err(|allowed| format!("option \"{path}{name}\" must be {allowed}; given: {}", describe(value)))?;
+        if let (Kind::FalseOr(fields), Value::Object(map)) = (spec.kind, value) {
+            check_fields(fields, map, &format!("{path}{name}."))?;
+        }
+    }
+    Ok(())
+}
+
+fn unknown_option(specs: &[OptionSpec], path: &str, name: &str) -> String {
     let names: Vec<&str> = specs.iter().map(|spec| spec.name).collect();
     let fold = |name: &str| name.to_lowercase().replace(['-', '_'], "");
     let given = fold(name);
@@ -288,9 +327,10 @@ fn unknown_option(specs: &[OptionSpec], name: &str) -> String {
         .iter()
         .min_by_key(distance)
         .filter(|known| distance(known) <= 2.min(given.chars().count() / 2));
+    let name = clip(name, 60);
     match near {
-        Some(near) => format!("unknown option \"{}\": did you mean \"{near}\"?", clip(name, 60)),
-        None => format!("unknown option \"{}\"; allowed: {}", clip(name, 60), names.join(", ")),
+        Some(near) => format!("unknown option \"{path}{name}\": did you mean \"{path}{near}\"?"),
+        None => format!("unknown option \"{path}{name}\"; allowed: {}", names.join(", ")),
     }
 }
 
@@ -316,6 +356,11 @@ pub(super) fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
             let name_ok = !name.is_empty() && !name.contains(['=', '\0']);
             name_ok && (value.is_null() || value.as_str().is_some_and(no_nul))
         }),
+        (Kind::Share, Value::Number(number)) => number.as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)),
+        (Kind::Share, Value::Bool(_)) | (Kind::FalseOr(_), Value::Bool(false)) => true,
+        (Kind::ExitCode, Value::Number(number)) => exit_code(number).is_some(),
+        // What the façade marks as no JSON is no object.
+        (Kind::FalseOr(_), Value::Object(map)) => !map.contains_key("$given"),
         _ => false,
     };
     if ok { Ok(()) } else { Err(allowed(spec.kind)) }
@@ -328,6 +373,14 @@ fn whole(number: &serde_json::Number) -> Option<u64> {
         // 2^53: above it a JavaScript number is not exact.
         (float >= 0.0 && float.fract() == 0.0 && float <= 9_007_199_254_740_992.0).then_some(float as u64)
     })
+}
+
+fn exit_code(number: &serde_json::Number) -> Option<i32> {
+    let code = number.as_i64()?;
+    // Bit for bit: 3221225477 is 0xC0000005, which Windows' own programs call -1073741819.
+    i32::try_from(code)
+        .ok()
+        .or_else(|| u32::try_from(code).ok().map(u32::cast_signed))
 }
 
 pub(super) fn allowed(kind: Kind) -> String {
@@ -353,6 +406,12 @@ pub(super) fn allowed(kind: Kind) -> String {
         Kind::List => "an array".to_owned(),
         Kind::TextList => "an array of strings".to_owned(),
         Kind::Env => "an object of strings (undefined removes a variable; no \"=\" in names)".to_owned(),
+        Kind::ExitCode => "a whole number, as processes exit with".to_owned(),
+        Kind::Share => "a number from 0 to 1, true or false".to_owned(),
+        Kind::FalseOr(fields) => {
+            let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
+            format!("false, or an object of {}", names.join(", "))
+        }
     }
 }
 
@@ -466,6 +525,14 @@ pub(super) fn texts(map: &Map<String, Value>, name: &str) -> Vec<String> {
     }
 }
 
+/// An exit code of a checked object.
+pub fn exit_code_of(map: &Map<String, Value>, name: &str) -> Option<i32> {
+    match map.get(name) {
+        Some(Value::Number(number)) => exit_code(number),
+        _ => None,
+    }
+}
+
 /// An environment of a checked object: names with values, or nothing to remove them.
 pub fn environment(map: &Map<String, Value>, name: &str) -> Vec<(String, Option<String>)> {
     match map.get(name) {
@@ -474,6 +541,32 @@ pub fn environment(map: &Map<String, Value>, name: &str) -> Vec<(String, Option<
             .map(|(name, value)| (name.clone(), value.as_str().map(str::to_owned)))
             .collect(),
         _ => Vec::new(),
+    }
+}
+
+/// The retry policy of a checked object.
+fn retry(map: &Map<String, Value>) -> Policy {
+    let default = Policy::default();
+    let fields = match map.get("retry") {
+        None => return default,
+        Some(Value::Object(fields)) => fields,
+        Some(_) => return Policy::NEVER,
+    };
+    let number = |name: &str, default: u64| number(fields, name).unwrap_or(default);
+    Policy {
+        max_attempts: u32::try_from(number("maxAttempts", u64::from(default.max_attempts))).unwrap_or(u32::MAX),
+        base_delay_ms: number("baseDelayMs", default.base_delay_ms),
+        max_delay_ms: number("maxDelayMs", default.max_delay_ms),
+        jitter: match fields.get("jitter") {
+            Some(Value::Bool(false)) => 0.0,
+            Some(share) => share.as_f64().unwrap_or(default.jitter),
+            None => default.jitter,
+        },
+        max_elapsed_ms: match number("maxElapsedMs", default.max_elapsed_ms) {
+            0 => u64::MAX,
+            limit => limit,
+        },
+        own_limits: true,
     }
 }
 
@@ -494,6 +587,7 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         max_buffer: usize::try_from(number("maxBuffer", 10 * 1024 * 1024)).unwrap_or(usize::MAX),
         max_concurrency: usize::try_from(number("maxConcurrency", 4)).unwrap_or(usize::MAX),
         max_retries: number("maxRetries", 0),
+        retry: retry(map),
         input_encoding: match text("inputEncoding").as_deref() {
             Some("text") => InputEncoding::Text,
             _ => InputEncoding::Xml,
@@ -598,6 +692,50 @@ mod tests {
         assert!(
             refusal(r#"{"temperature":1}"#).starts_with(r#"unknown option "temperature"; allowed: model, cliPath, "#)
         );
+    }
+
+    #[test]
+    fn retry_is_a_policy_whose_fields_are_named() {
+        let retry = |json: &str| Options::parse(&CLAUDE, json).unwrap().retry;
+        assert_eq!(retry("{}"), Policy::default());
+        assert_eq!(retry(r#"{"retry":false}"#), Policy::NEVER);
+        let given = Policy {
+            own_limits: true,
+            ..Policy::default()
+        };
+        assert_eq!(retry(r#"{"retry":{"jitter":true}}"#), given);
+        assert_eq!(
+            retry(r#"{"retry":{"maxAttempts":5,"baseDelayMs":1,"maxDelayMs":2,"jitter":false,"maxElapsedMs":0}}"#),
+            Policy {
+                max_attempts: 5,
+                base_delay_ms: 1,
+                max_delay_ms: 2,
+                jitter: 0.0,
+                max_elapsed_ms: u64::MAX,
+                own_limits: true,
+            }
+        );
+        for (json, expected) in [
+            (
+                r#"{"retry":{"maxAttempts":0}}"#,
+                r#"option "retry.maxAttempts" must be a whole number from 1 to 100; given: 0"#,
+            ),
+            (
+                r#"{"retry":{"jitter":1.5}}"#,
+                r#"option "retry.jitter" must be a number from 0 to 1, true or false; given: 1.5"#,
+            ),
+            (
+                r#"{"retry":{"maxattempts":2}}"#,
+                r#"unknown option "retry.maxattempts": did you mean "retry.maxAttempts"?"#,
+            ),
+            (
+                r#"{"retry":true}"#,
+                "option \"retry\" must be false, or an object of maxAttempts, baseDelayMs, maxDelayMs, jitter, \
+                 maxElapsedMs; given: true",
+            ),
+        ] {
+            assert_eq!(refusal(json), expected);
+        }
     }
 
     #[test]

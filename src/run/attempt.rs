@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::learnt::{self, Binary};
-use super::log::{Level, Log};
+use super::log::Level;
 use super::request::Request;
+use super::sink::Sink;
 use super::{Engine, millis as ms, now_ms};
 use crate::classify;
 use crate::command::{self, CommandLine};
@@ -25,24 +25,6 @@ use crate::message::Usage;
 use crate::process::limit::{self, Permit, Rules};
 use crate::process::{End, Exit, Limits, StartError, Vars};
 use crate::provider::same_flag;
-
-/// Where a run's events go, and its records.
-pub(super) struct Sink {
-    pub events: Option<mpsc::Sender<Event>>,
-    pub log: Arc<Log>,
-}
-
-impl Sink {
-    /// Sends all of `events` in order. Waits while the consumer is slow; one that has gone is no reason to fail.
-    pub async fn send(&self, events: &mut Vec<Event>) {
-        for event in events.drain(..) {
-            self.log.event(&event);
-            if let Some(sender) = &self.events {
-                let _ = sender.send(event).await;
-            }
-        }
-    }
-}
 
 /// What one attempt came to.
 pub(super) enum Tried {
@@ -63,6 +45,8 @@ pub(super) struct Attempt<'a> {
     pub run_id: &'a str,
     /// From 1.
     pub number: u32,
+    /// When the call's first attempt got its place.
+    pub began: &'a OnceLock<Instant>,
 }
 
 impl Attempt<'_> {
@@ -93,6 +77,7 @@ impl Attempt<'_> {
             self.log(Level::Info, "cancelled in the queue", json!({"attempt": self.number}));
             return Ok(Tried::Cancelled);
         };
+        self.began.get_or_init(Instant::now);
         let queued = permit.queued();
         info.queued_ms = Some(ms(queued));
         let limits = self.limits();
@@ -122,6 +107,8 @@ impl Attempt<'_> {
             attempt: self.number,
             queued_ms: ms(queued),
         }];
+        // At once: a CLI may be silent for long.
+        self.sink.send(&mut events).await;
         let mut fold = Fold::new(self.request.call_ids.clone());
         let mut decoded = Vec::new();
         let mut more = true;

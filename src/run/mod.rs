@@ -3,11 +3,13 @@
 //! In: an [`Engine`] (one provider object) and the JSON of one call. Out: a [`Run`]: batches of events while it goes, and
 //! how it [`Ended`]. Everything here happens on the runtime's threads.
 
+mod again;
 mod attempt;
 pub mod exec;
 mod learnt;
 mod log;
 mod request;
+mod sink;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,9 +21,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use attempt::{Attempt, Sink, Tried};
 use log::Log;
 use request::Request;
+use sink::Sink;
 
 use crate::classify;
 use crate::error::{Code, ProviderError};
@@ -123,11 +125,9 @@ impl Engine {
             if request.call.log {
                 task_log.want();
             }
-            let sink = Sink {
-                events: request.call.events.then_some(sender),
-                log: task_log,
-            };
-            drive(&task_engine, &request, &base_env, &task_cancel, &sink).await
+            let consumer = request.call.events.then_some(sender);
+            let sink = Sink::new(consumer, task_engine.options.built_in_tools, task_log);
+            again::drive(&task_engine, &request, &base_env, &task_cancel, &sink).await
         });
         Run {
             cancel,
@@ -209,45 +209,6 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         self.cancel.cancel();
-    }
-}
-
-/// Runs the call to its end, and again where that makes sense.
-async fn drive(
-    engine: &Engine,
-    request: &Request,
-    base_env: &Arc<Vars>,
-    cancel: &CancellationToken,
-    sink: &Sink,
-) -> Ended {
-    let run_id = sink.log.run_id().to_owned();
-    loop {
-        let attempt = Attempt {
-            engine,
-            request,
-            base_env,
-            cancel,
-            sink,
-            run_id: &run_id,
-            number: 1,
-        };
-        match attempt.run().await {
-            Tried::Replied(reply) => return Ended::Replied(reply),
-            Tried::Cancelled if engine.closing.is_cancelled() => return Ended::Failed(Box::new(closed(engine))),
-            Tried::Cancelled => return Ended::Cancelled,
-            Tried::Failed(mut error) => {
-                error.run_id = Some(run_id);
-                return Ended::Failed(error);
-            }
-            Tried::FlagRefused(flag) => {
-                let message = format!("the installed CLI does not know {flag}: asked again without it");
-                sink.send(&mut vec![Event::Warning {
-                    code: "FLAG_DROPPED".to_owned(),
-                    message,
-                }])
-                .await;
-            }
-        }
     }
 }
 
