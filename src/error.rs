@@ -254,7 +254,7 @@ pub struct ProviderError {
     /// Tokens that were used all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// How many attempts were made.
+    /// How many attempts were made; 0 if the call was refused before any.
     pub attempts: u32,
     /// Why each attempt failed.
     pub reasons: Vec<AttemptFailure>,
@@ -290,7 +290,7 @@ impl ProviderError {
             stderr_tail: None,
             partial: None,
             usage: None,
-            attempts: 1,
+            attempts: 0,
             reasons: Vec::new(),
             run_id: None,
             run: None,

@@ -178,7 +178,7 @@ describe.each(VERSIONS)("claude %s", (which) => {
       ],
     });
     const failing = async (more: object) =>
-      await createClaudeCliProvider({ ...options, ...more })
+      await createClaudeCliProvider({ ...options, retry: false, ...more })
         .invoke(["hi"])
         .then(
           () => "no failure",
