@@ -221,6 +221,8 @@ export interface ProviderResponseMetadata {
   diagnostics?: string[];
   /** The CLI's version. */
   cli_version?: string;
+  /** Which run it was, and when things happened in it. */
+  run?: RunInfo;
 }
 
 // ---------------------------------------------------------------------------------------------------------- the claude CLI
@@ -278,6 +280,8 @@ export interface ClaudeCliProviderOptions {
   maxConcurrency?: number | undefined;
   /** How often the CLI itself may ask the API again. Default: 0. */
   maxRetries?: number | undefined;
+  /** Is told what runs do. Default: none. */
+  logger?: Logger | undefined;
 }
 
 /**
@@ -396,6 +400,26 @@ export interface ProviderReply {
   numTurns?: number;
   /** Output that was no event. */
   diagnostics?: string[];
+  /** Which run it was, and when things happened in it. */
+  run?: RunInfo;
+}
+
+/** Which run it was, and when things happened in its last attempt. Times are ms; what is not known is left out. */
+export interface RunInfo {
+  /** The run's id, as in the `start` event. */
+  id: string;
+  /** The process's id; it may be another process's by now. */
+  pid?: number;
+  /** Waiting for a free place, before the start. */
+  queuedMs?: number;
+  /** What starting the process took. */
+  spawnMs?: number;
+  /** From the process's start to its first byte of standard output. */
+  firstByteMs?: number;
+  /** From the process's start to the first event read from it. */
+  firstEventMs?: number;
+  /** From the process's start to its exit. */
+  exitMs?: number;
 }
 
 /** An `AIMessage` as plain data: what `deep-factor-providers/native` answers. It can be sent back in a thread as it is. */
@@ -571,6 +595,8 @@ export interface ProviderErrorFields {
   readonly reasons: readonly AttemptFailure[];
   /** The run's id, as in the `start` event. */
   readonly runId?: string;
+  /** Which run it was, and when things happened in its last attempt. */
+  readonly run?: RunInfo;
 }
 
 /** What a {@link ProviderError} is made of: its fields, with `resetsAt` in any form `new Date` reads. */
@@ -624,6 +650,45 @@ export class ProviderError extends Error {
 }
 
 export interface ProviderError extends ProviderErrorFields {}
+
+// ---------------------------------------------------------------------------------------------------- limits and records
+
+/** How many runs there are, of all providers of this process, worker threads included. */
+export interface Limits {
+  /** All together. `limit` is 4, or the highest `maxConcurrency` that a provider was created with. */
+  processWide: { limit: number; running: number; waiting: number };
+  /** By the CLI's file, where any runs or waits. */
+  perBinary: Record<string, { running: number; waiting: number }>;
+}
+
+/** How much a record matters. */
+export type LogLevel = "debug" | "info" | "warn" | "error";
+
+/** What a {@link Logger} is told. Neither prompts nor environment values nor anything the model said is in it. */
+export interface LogRecord {
+  level: LogLevel;
+  /** When, ms since the epoch. */
+  time: number;
+  /** What: `"started"`, `"first byte"`, `"ended"`, `"failed"`, `"tried again"`, …; one of few, the figures are in `fields`. */
+  message: string;
+  /** The provider's id. */
+  provider: string;
+  /** The run's id, as in the `start` event. */
+  runId: string;
+  /** The process's id. */
+  pid?: number;
+  /** Figures and names: `flags` (names only), `exitCode`, `exitMs`, `code`, …. */
+  fields: Record<string, unknown>;
+}
+
+/**
+ * Gets every record: a function, or an object with a method per level (`console` is one). Called along with the events of a
+ * run, and where nobody takes events, before the call settles. What it throws is dropped.
+ */
+export type Logger = ((record: LogRecord) => void) | Record<LogLevel, (record: LogRecord) => void>;
+
+/** What runs and what waits now. */
+export function limits(): Limits;
 
 // ---------------------------------------------------------------------------------------------------------------- functions
 

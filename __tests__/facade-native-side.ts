@@ -38,6 +38,9 @@ export function nativeSide(...scripts: Script[]) {
       log.push("ended");
       return JSON.stringify(this.#result);
     }
+    takeLog() {
+      return null;
+    }
     cancel() {
       log.push("cancel");
       this.#batches = [];
@@ -48,6 +51,7 @@ export function nativeSide(...scripts: Script[]) {
   const native = {
     attach: () => 7,
     killAll: (owner: number) => log.push(["killAll", owner]),
+    limits: () => '{"processWide":{"limit":4,"running":0,"waiting":0},"perBinary":{}}',
     checkOptions: (_kind: string, json: string) =>
       json.includes("bad") ? JSON.stringify({ err: { ...FAILURE, code: "INVALID_OPTION" } }) : '{"ok":{}}',
     NativeProvider: class {

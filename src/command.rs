@@ -38,6 +38,8 @@ pub struct CommandLine {
     pub wire: Wire,
     /// Names of the flags here that the run can do without.
     pub optional_flags: Vec<&'static str>,
+    /// Names of all flags here, without their values and without the user's own: fit to be logged.
+    pub flags: Vec<&'static str>,
 }
 
 /// One argument.
@@ -102,6 +104,7 @@ pub fn build(
     let context = Context { options, partial };
     let mut args = Vec::new();
     let mut optional_flags = Vec::new();
+    let mut flags = Vec::new();
     for flag in provider
         .flags
         .iter()
@@ -115,6 +118,10 @@ pub fn build(
             }
             optional_flags.push(*name);
         }
+        flags.extend(flag.words.iter().filter_map(|word| match word {
+            Word::Lit(name) if name.starts_with('-') => Some(*name),
+            _ => None,
+        }));
         args.extend(flag_words(flag, provider, options, &prompt));
     }
     args.extend(options.extra_args.iter().cloned().map(Arg::Text));
@@ -148,6 +155,7 @@ pub fn build(
         },
         wire: wire.unwrap_or(Wire::Text),
         optional_flags,
+        flags,
     })
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::event::RunInfo;
 use crate::message::Usage;
 
 /// The ten categories of CLI-ADAPTER-PROTOCOL with exactly its guidance.
@@ -260,6 +261,9 @@ pub struct ProviderError {
     /// The run's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
+    /// Which run it was, and when things happened in its last attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunInfo>,
 }
 
 impl ProviderError {
@@ -289,6 +293,7 @@ impl ProviderError {
             attempts: 1,
             reasons: Vec::new(),
             run_id: None,
+            run: None,
         }
     }
 

@@ -201,6 +201,32 @@ pub struct AssistantMessage {
     pub content: String,
 }
 
+/// Which run it was, and when things happened in its last attempt. Times are ms by a monotonic clock.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunInfo {
+    /// The run's id, unique on this machine.
+    pub id: String,
+    /// The process's id; it may be somebody else's by now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Waiting for a free place, before the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queued_ms: Option<u64>,
+    /// What starting the process took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spawn_ms: Option<u64>,
+    /// From the process's start to its first byte of standard output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_byte_ms: Option<u64>,
+    /// From the process's start to the first event read from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_event_ms: Option<u64>,
+    /// From the process's start to its exit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_ms: Option<u64>,
+}
+
 /// Everything a run came to: what an `AIMessage` is built from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -248,4 +274,7 @@ pub struct Reply {
     /// Output lines that were no events: kept, not fatal.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub diagnostics: Vec<String>,
+    /// Which run it was; the orchestrator knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunInfo>,
 }

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use napi::Env;
 use napi_derive::napi;
 
+use crate::conversation::scratch;
 use crate::error::ProviderError;
-use crate::process::registry;
+use crate::process::{Vars, limit, registry};
 
 /// Owners of processes: one per Node environment (the main thread, each worker).
 static NEXT_OWNER: AtomicU32 = AtomicU32::new(1);
@@ -25,10 +26,37 @@ pub fn attach(env: Env) -> napi::Result<u32> {
     Ok(owner)
 }
 
-/// Ends every process of `owner` at once, synchronously: for `process.once("exit")`.
+/// Ends every process of `owner` at once, synchronously, and removes their private folders: for `process.once("exit")`.
 #[napi]
 pub fn kill_all(owner: u32) {
     let _killed = registry::kill_all(u64::from(owner));
+    scratch::remove_all(u64::from(owner));
+}
+
+/// index.d.ts's `Limits` as JSON.
+#[napi]
+pub fn limits() -> String {
+    let limiter = limit::global();
+    let limit::Snapshot { all, keys } = limiter.snapshot();
+    let per_binary: serde_json::Map<String, serde_json::Value> = keys
+        .into_iter()
+        .map(|(key, load)| (key, serde_json::json!({"running": load.running, "waiting": load.waiting})))
+        .collect();
+    let process_wide =
+        serde_json::json!({"limit": limiter.limit(), "running": all.running, "waiting": all.waiting});
+    serde_json::json!({"processWide": process_wide, "perBinary": per_binary}).to_string()
+}
+
+/// The environment a worker's JavaScript sees (`{"NAME": "value"}`), which is a copy of its own there; `None` for the
+/// process's.
+fn environment(json: Option<String>) -> napi::Result<Option<Vars>> {
+    let Some(json) = json else { return Ok(None) };
+    let vars = from_json::<std::collections::BTreeMap<String, String>>(&json)?;
+    Ok(Some(
+        vars.into_iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect(),
+    ))
 }
 
 /// `{"ok": value}` or `{"err": error}` as JSON text.

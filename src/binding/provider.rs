@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use napi::Env;
+use napi::bindgen_prelude::PromiseRaw;
 use napi_derive::napi;
 
-use super::{from_json, outcome};
+use super::{environment, from_json, outcome};
 use crate::run::exec::execute_file;
 use crate::run::{Ended, Engine, Run};
 
@@ -34,14 +36,22 @@ impl NativeProvider {
     }
 
     /// Begins a run and returns at once; everything slow happens on the runtime's threads.
+    /// `env_json` is given where JavaScript's environment is not the process's: in worker threads.
     #[napi]
-    pub fn start(&self, messages_json: String, tools_json: String, call_json: String) -> NativeRun {
+    pub fn start(
+        &self,
+        messages_json: String,
+        tools_json: String,
+        call_json: String,
+        env_json: Option<String>,
+    ) -> napi::Result<NativeRun> {
         let engine = Arc::clone(&self.engine);
-        NativeRun {
+        let env = environment(env_json)?;
+        Ok(NativeRun {
             run: napi::bindgen_prelude::within_runtime_if_available(|| {
-                Engine::start(&engine, messages_json, tools_json, call_json)
+                Engine::start(&engine, messages_json, tools_json, call_json, env)
             }),
-        }
+        })
     }
 
     /// Ends all runs and waits for the last of their processes.
@@ -75,6 +85,12 @@ impl NativeRun {
         }
     }
 
+    /// What the run has told since the last call, a JSON array of index.d.ts's `LogRecord`; `null` if nothing.
+    #[napi]
+    pub fn take_log(&self) -> Option<String> {
+        self.run.take_log()
+    }
+
     /// Ends the run; `result` then says so.
     #[napi]
     pub fn cancel(&self) {
@@ -82,11 +98,21 @@ impl NativeRun {
     }
 }
 
-/// Runs a program without a shell: `{"ok": stdout}` or `{"err": …}` (SPEC-01's `execFileAsync`).
+/// Runs a program without a shell: `{"ok": stdout}` or `{"err": …}` (SPEC-01's `execFileAsync`). `env_json` as for
+/// [`NativeProvider::start`]; the environment is read on this thread, JavaScript's, which alone may change it.
 #[napi]
-pub async fn exec_file(file: String, args_json: String, options_json: String, owner: u32) -> napi::Result<String> {
+pub fn exec_file<'env>(
+    env: &'env Env,
+    file: String,
+    args_json: String,
+    options_json: String,
+    owner: u32,
+    env_json: Option<String>,
+) -> napi::Result<PromiseRaw<'env, String>> {
     let args: Vec<String> = from_json(&args_json)?;
-    Ok(outcome(
-        execute_file(&file, args, &options_json, u64::from(owner)).await,
-    ))
+    let base = environment(env_json)?.unwrap_or_else(|| std::env::vars_os().collect());
+    env.spawn_future(async move {
+        let done = execute_file(&file, args, &options_json, Arc::new(base), u64::from(owner)).await;
+        Ok(outcome(done))
+    })
 }

@@ -3,3 +3,4 @@
 //! `print`: one process per call, the whole thread as one prompt.
 
 pub mod print;
+pub mod scratch;

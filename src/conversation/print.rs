@@ -9,9 +9,10 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
+use super::scratch::Scratch;
 use crate::command::{Arg, CommandLine, Cwd};
 use crate::decode::Decoder;
 use crate::event::Event;
@@ -92,6 +93,8 @@ pub struct Surroundings {
     pub owner: u64,
     /// Its place among the processes that may run at once.
     pub permit: Permit,
+    /// Tracks the process until nothing of it is left.
+    pub tracker: TaskTracker,
 }
 
 /// Why no process came to be.
@@ -113,7 +116,7 @@ impl Print {
         surroundings: Surroundings,
         cancel: &CancellationToken,
     ) -> Result<Print, NotStarted> {
-        let scratch = Scratch::for_line(&line).map_err(NotStarted::Scratch)?;
+        let scratch = Scratch::for_line(&line, surroundings.owner).map_err(NotStarted::Scratch)?;
         let decoder = Decoder::new(line.wire);
         let env = environment(&line, surroundings.base_env);
         let args = line.args.into_iter().map(|arg| match arg {
@@ -138,6 +141,7 @@ impl Print {
             owner: surroundings.owner,
             permit: Some(surroundings.permit),
             waiting: Waiting::Auto,
+            tracker: surroundings.tracker,
         };
         let running = process::start(spec, cancel.clone()).map_err(NotStarted::Process)?;
         Ok(Print {
@@ -179,43 +183,4 @@ impl Print {
             stdout_tail: String::from_utf8_lossy(&tail).into_owned(),
         }
     }
-}
-
-/// A private folder (mode 0700) of one run: an empty folder to run in, and files (mode 0600) beside it.
-#[derive(Debug)]
-struct Scratch {
-    dir: TempDir,
-}
-
-impl Scratch {
-    /// `None` where the run needs nothing of the kind.
-    fn for_line(line: &CommandLine) -> io::Result<Option<Scratch>> {
-        if line.cwd != Cwd::Private && line.files.is_empty() {
-            return Ok(None);
-        }
-        let scratch = Scratch {
-            dir: tempfile::Builder::new().prefix("deep-factor-").tempdir()?,
-        };
-        std::fs::create_dir(scratch.folder())?;
-        for file in &line.files {
-            write_private(&scratch.file(file.name), &file.content)?;
-        }
-        Ok(Some(scratch))
-    }
-
-    fn folder(&self) -> PathBuf {
-        self.dir.path().join("empty")
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-}
-
-fn write_private(path: &std::path::Path, content: &str) -> io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    io::Write::write_all(&mut options.open(path)?, content.as_bytes())
 }

@@ -5,15 +5,16 @@
  *
  * CommonJS, so that the ESM entries share this module (and `ProviderError`) with the CommonJS ones.
  *
- * @import { ToolCall } from "../../index.js"
+ * @import { Limits, ToolCall } from "../../index.js"
  * @import { ToJsonSchema } from "./tools.cjs"
  *
  * @typedef {typeof import("./native.cjs")} Native
  */
 
 const { ProviderError, fault, guard, unwrap } = require("./errors.cjs");
+const { takeLogger } = require("./logger.cjs");
 const { aiMessageBuilder, encodeMessages, toAIMessageJson, toolCall } = require("./messages.cjs");
-const { describe, encodeOptions, requireString } = require("./options.cjs");
+const { describe, encodeOptions, requireString, workerEnv } = require("./options.cjs");
 const { createProvider } = require("./provider.cjs");
 
 /** @type {WeakMap<Native, number>} */
@@ -68,10 +69,16 @@ function createCore({ native, AIMessage, toJsonSchema }) {
 
     /** @param {unknown} [options] */
     createClaudeCliProvider(options) {
-      const json = encodeOptions(options);
+      const { log, rest } = takeLogger(options, describe);
+      const json = encodeOptions(rest);
       unwrap(native.checkOptions("claude", json));
       const engine = new native.NativeProvider("claude", json, owner);
-      return createProvider({ id: "claude", engine, toMessage, toJsonSchema });
+      return createProvider({ id: "claude", engine, toMessage, toJsonSchema, log });
+    },
+
+    /** @returns {Limits} */
+    limits() {
+      return JSON.parse(native.limits());
     },
 
     /** @param {unknown} messages */
@@ -111,7 +118,7 @@ function createCore({ native, AIMessage, toJsonSchema }) {
       const program = requireString("file", file);
       if (!Array.isArray(args)) throw fault("INVALID_OPTION", `args must be an array, got ${describe(args)}`);
       const list = Array.from(args, (arg, index) => requireString(`args[${index}]`, arg));
-      const answer = native.execFile(program, JSON.stringify(list), encodeOptions(options), owner);
+      const answer = native.execFile(program, JSON.stringify(list), encodeOptions(options), owner, workerEnv());
       return /** @type {string} */ (unwrap(await guard(answer)));
     },
   };

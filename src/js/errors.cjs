@@ -32,6 +32,7 @@ const FIELDS = /** @type {const} */ ([
   "attempts",
   "reasons",
   "runId",
+  "run",
 ]);
 
 /** Documented in index.d.ts. */

@@ -28,6 +28,7 @@ export const {
   escapeXml,
   execFileAsync,
   isModelAdapter,
+  limits,
   messagesToPrompt,
   messagesToXml,
   parseToolCalls,

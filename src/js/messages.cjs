@@ -221,6 +221,7 @@ function replyFields(reply, provider) {
       usage_estimated: usage.estimated,
       diagnostics: reply.diagnostics,
       cli_version: reply.cliVersion,
+      run: reply.run,
     }),
   });
 }

@@ -18,8 +18,11 @@ export function stripAnsi(text: string): string;
 
 /** Names a new owner of child processes: one per JavaScript environment. */
 export function attach(): number;
-/** Kills every process group of that owner, synchronously. */
+/** Kills every process group of that owner, synchronously, and removes its runs' private folders. */
 export function killAll(owner: number): void;
+
+/** `Limits` of index.d.ts as JSON. */
+export function limits(): string;
 
 /** `{"ok": {…the resolved options}}` or `{"err": …}`. */
 export function checkOptions(kind: string, optionsJson: string): string;
@@ -27,8 +30,11 @@ export function checkOptions(kind: string, optionsJson: string): string;
 /** One provider with its limits and what it learnt about its CLI. */
 export class NativeProvider {
   constructor(kind: string, optionsJson: string, owner: number);
-  /** @param callJson `{"events": boolean, "partial": boolean, "timeout"?: ms}` */
-  start(messagesJson: string, toolsJson: string, callJson: string): NativeRun;
+  /**
+   * @param callJson `{"events": boolean, "partial": boolean, "timeout"?: ms, "log"?: boolean}`
+   * @param envJson what the child inherits, where that is not the process's environment (worker threads)
+   */
+  start(messagesJson: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;
   /** Ends what is running and refuses what comes. Resolves when no process is left. */
   close(): Promise<void>;
 }
@@ -39,9 +45,17 @@ export class NativeRun {
   next(): Promise<string | null>;
   /** `{"ok": Reply}`, `{"err": …}` or `{"cancelled": true}`, once the run has ended. */
   result(): Promise<string>;
+  /** The records since the last call, a JSON array; `null` if there are none. Only with `"log": true`. */
+  takeLog(): string | null;
   /** Ends the run. Does nothing when it is over. */
   cancel(): void;
 }
 
 /** `{"ok": standard output}` or `{"err": …}`. */
-export function execFile(file: string, argsJson: string, optionsJson: string, owner: number): Promise<string>;
+export function execFile(
+  file: string,
+  argsJson: string,
+  optionsJson: string,
+  owner: number,
+  envJson?: string,
+): Promise<string>;

@@ -10,6 +10,7 @@
  * @import { InvokeOptions } from "../../index.js"
  */
 
+const { isMainThread } = require("node:worker_threads");
 const { fault } = require("./errors.cjs");
 
 /** The longest delay a timer takes: 2^31 - 1 ms, 24.8 days. */
@@ -145,6 +146,14 @@ function readCallOptions(options) {
 }
 
 /**
+ * The environment a child inherits, where the native side can't read it for itself: a worker's `process.env` is a copy of
+ * its own. `undefined` on the main thread.
+ */
+function workerEnv() {
+  return isMainThread ? undefined : JSON.stringify(process.env);
+}
+
+/**
  * @param {string} parameter the parameter's name
  * @param {unknown} value
  * @returns {string}
@@ -154,4 +163,4 @@ function requireString(parameter, value) {
   throw fault("INVALID_OPTION", `${parameter} must be a string, got ${describe(value)}`);
 }
 
-module.exports = { describe, encodeOptions, readCallOptions, requireString };
+module.exports = { describe, encodeOptions, readCallOptions, requireString, workerEnv };

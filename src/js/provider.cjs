@@ -5,6 +5,7 @@
  * (or an object spread over another, as SPEC-01's plain adapter allows) works.
  *
  * @import { CliProvider, ProviderReply } from "../../index.js"
+ * @import { Log } from "./logger.cjs"
  * @import { NativeProvider } from "./native.cjs"
  * @import { ToJsonSchema } from "./tools.cjs"
  */
@@ -25,6 +26,7 @@ const { createUpdates } = require("./updates.cjs");
  * @property {NativeProvider} engine
  * @property {(reply: ProviderReply, provider: string) => TMessage} toMessage
  * @property {ToJsonSchema | null} toJsonSchema
+ * @property {Log | undefined} [log] the user's logger
  */
 
 /**
@@ -52,7 +54,7 @@ function createProvider(shared) {
  * @returns {CliProvider<TMessage>}
  */
 function createAdapter(shared, tools, onBind) {
-  const { id, engine, toMessage, toJsonSchema } = shared;
+  const { id, engine, toMessage, toJsonSchema, log } = shared;
 
   /**
    * @param {unknown} messages
@@ -63,6 +65,7 @@ function createAdapter(shared, tools, onBind) {
     ...readCallOptions(options),
     messages: encodeMessages(messages),
     tools: bound,
+    log,
   });
 
   return {

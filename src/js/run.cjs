@@ -7,32 +7,46 @@
  * the native run has ended.
  *
  * @import { ProviderEvent, ProviderReply } from "../../index.js"
+ * @import { Log } from "./logger.cjs"
  * @import { NativeProvider } from "./native.cjs"
  *
  * @typedef {{ messages: string, tools: string, timeout?: number | undefined,
- *   signal?: AbortSignal | undefined }} Request
+ *   signal?: AbortSignal | undefined, log?: Log | undefined }} Request
  */
 
 const { guard, unwrap } = require("./errors.cjs");
+const { workerEnv } = require("./options.cjs");
 
 /**
  * @param {NativeProvider} engine
  * @param {Request} request
  * @param {{ events: boolean, partial: boolean }} wants
  */
-function start(engine, { messages, tools, timeout, signal }, wants) {
+function start(engine, { messages, tools, timeout, signal, log }, wants) {
   // Not throwIfAborted(): signals are told by shape, and older polyfills have no such method.
   if (signal?.aborted) throw signal.reason;
-  const run = engine.start(messages, tools, JSON.stringify({ ...wants, timeout }));
+  const call = JSON.stringify({ ...wants, timeout, log: log ? true : undefined });
+  const run = engine.start(messages, tools, call, workerEnv());
   const cancel = () => run.cancel();
   signal?.addEventListener("abort", cancel, { once: true });
+  /**
+   * @template T
+   * @param {Promise<T>} promise
+   */
+  const told = async (promise) => {
+    const value = await guard(promise);
+    // Records ride along with what is awaited anyway: nothing of theirs keeps Node alive or waits.
+    const records = log && run.takeLog();
+    if (records) for (const record of JSON.parse(records)) log(record);
+    return value;
+  };
   return {
-    next: () => guard(run.next()),
+    next: () => told(run.next()),
     cancel,
-    ended: () => guard(run.result()),
+    ended: () => told(run.result()),
     /** @returns {Promise<ProviderReply>} */
     async reply() {
-      const result = await guard(run.result());
+      const result = await told(run.result());
       // The caller has turned away: what came of the run, good or bad, is no longer the answer.
       if (signal?.aborted) throw signal.reason;
       return /** @type {ProviderReply} */ (unwrap(result));

@@ -79,6 +79,10 @@ impl Flow {
         }
     }
 
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
     pub fn stdout_bytes(&self) -> u64 {
         self.stdout_bytes.load(Ordering::Relaxed)
     }

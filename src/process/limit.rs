@@ -142,6 +142,11 @@ impl Limiter {
         }
     }
 
+    /// The limit for all keys together.
+    pub fn limit(&self) -> usize {
+        self.lock().limit
+    }
+
     /// What runs and waits now.
     pub fn snapshot(&self) -> Snapshot {
         let state = self.lock();

@@ -14,7 +14,8 @@
 //!   group gets SIGTERM, then after [`Limits::kill_grace`] SIGKILL. Descendants that left the group are found by the
 //!   table of processes and, on Linux, by [`RUN_VARIABLE`] in their environment.
 //! - **Afterwards**, also after a success, a background task has the rest of the group gone within the grace. The
-//!   leader is reaped last, so that no signal can hit an id that is somebody else's.
+//!   leader is reaped last, so that no signal can hit an id that is somebody else's. A run that was ended reports its
+//!   end when this is done.
 //! - `SIGCHLD` and other people's children are left alone.
 //!
 //! If the host itself is killed with SIGKILL, nobody is left to do this: the children see the end of their stdin, and
@@ -55,6 +56,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 pub use env::{EnvPlan, Vars};
 pub use fault::{StartError, TooLong};
@@ -91,6 +93,8 @@ pub struct Spec {
     pub permit: Option<limit::Permit>,
     /// How the exit is learnt.
     pub waiting: Waiting,
+    /// Tracks the run until nothing of it is left, which is later than its [`Exit`] where it ended by itself.
+    pub tracker: TaskTracker,
 }
 
 impl Spec {
@@ -106,6 +110,7 @@ impl Spec {
             owner: 0,
             permit: None,
             waiting: Waiting::Auto,
+            tracker: TaskTracker::new(),
         }
     }
 }
@@ -237,7 +242,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
         started,
         spawn: began.elapsed(),
     };
-    runtime.spawn(supervisor.run());
+    spec.tracker.spawn_on(supervisor.run(), &runtime);
     Ok(Running {
         pid,
         run_id,

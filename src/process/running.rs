@@ -104,6 +104,11 @@ impl Running {
         self.chunks.recv().await
     }
 
+    /// How long ago the process was started.
+    pub fn elapsed(&self) -> Duration {
+        self.flow.elapsed()
+    }
+
     /// The open stdin, once, if [`super::Stdin::Open`] was asked for.
     pub fn stdin(&mut self) -> Option<StdinWriter> {
         self.stdin.take()

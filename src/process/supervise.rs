@@ -5,8 +5,11 @@
 //! ```text
 //! watch    exited │ cancelled │ closed │ over limit │ timeout │ idle
 //!            │    └─ close stdin ─ TERM ─ grace ─ KILL ─┐
-//! answer   leader exited ─ output read, or patience over ─ Exit
+//! answer   leader exited ─ output read, or patience over ─ (if it was ended: cleared) ─ Exit
 //! clear    leader exited ─ output read, or patience over ─ TERM what is left ─ grace ─ KILL ─ reap
+//!
+//! A process that exits by itself is answered for at once, and cleared up after in the background. One that was ended is
+//! cleared up after first: who ends a run finds nothing of it when told that it is over.
 //! ```
 
 use std::future::pending;
@@ -115,18 +118,17 @@ impl Supervisor {
             };
             flow.exited.cancel();
             drop(permit);
+            let exit = started.elapsed();
+            let seen = Seen { end, status, exit };
             // Nobody listens if the answer was given up, which only the end of the runtime does.
-            let _ = report.send(Seen {
-                end,
-                status,
-                exit: started.elapsed(),
-            });
             if end == End::Exited {
+                let _ = report.send(seen);
                 // Others in the group may be writing the last of the answer. That they are late changes nothing here.
                 let _ = timeout(limits.drain, drained.cancelled()).await;
                 group.clear(false, Instant::now() + grace).await;
             } else {
                 group.clear(true, kill_at).await;
+                let _ = report.send(seen);
             }
         };
 

@@ -3,34 +3,40 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::Engine;
 use super::learnt::{self, Binary};
+use super::log::{Level, Log};
 use super::request::Request;
+use super::{Engine, millis as ms, now_ms};
 use crate::classify;
 use crate::command::{self, CommandLine};
 use crate::conversation::print::{self, Finished, NotStarted, Print, Surroundings};
 use crate::decode::Wire;
 use crate::error::{Code, ProviderError};
-use crate::event::{Event, Reply};
+use crate::event::{Event, Reply, RunInfo};
 use crate::fold::Fold;
 use crate::judge::{Ending, Facts, judge};
 use crate::message::Usage;
 use crate::process::limit::{self, Permit, Rules};
 use crate::process::{End, Exit, Limits, StartError, Vars};
 
-/// Where a run's events go.
-pub(super) struct Sink(pub Option<mpsc::Sender<Event>>);
+/// Where a run's events go, and its records.
+pub(super) struct Sink {
+    pub events: Option<mpsc::Sender<Event>>,
+    pub log: Arc<Log>,
+}
 
 impl Sink {
     /// Sends all of `events` in order. Waits while the consumer is slow; one that has gone is no reason to fail.
     pub async fn send(&self, events: &mut Vec<Event>) {
         for event in events.drain(..) {
-            if let Some(sender) = &self.0 {
+            self.log.event(&event);
+            if let Some(sender) = &self.events {
                 let _ = sender.send(event).await;
             }
         }
@@ -60,19 +66,34 @@ pub(super) struct Attempt<'a> {
 
 impl Attempt<'_> {
     pub async fn run(&self) -> Tried {
-        match self.attempt().await {
+        self.sink.log.about(None);
+        let mut info = RunInfo {
+            id: self.run_id.to_owned(),
+            ..RunInfo::default()
+        };
+        match self.attempt(&mut info).await {
             Ok(tried) => tried,
-            Err(error) => Tried::Failed(error),
+            Err(mut error) => {
+                let fields = json!({"attempt": self.number, "code": error.code, "category": error.category,
+                                    "exitCode": error.exit_code, "httpStatus": error.http_status});
+                self.log(Level::Error, "failed", fields);
+                error.run = Some(info);
+                Tried::Failed(error)
+            }
         }
     }
 
-    async fn attempt(&self) -> Result<Tried, Box<ProviderError>> {
+    /// What becomes known of the run on the way is in `info`, also if it fails.
+    async fn attempt(&self, info: &mut RunInfo) -> Result<Tried, Box<ProviderError>> {
         let (line, binary) = self.line()?;
         let (wire, optional_flags) = (line.wire, line.optional_flags.clone());
+        let started = json!({"attempt": self.number, "file": binary.file().to_string_lossy(), "flags": line.flags});
         let Some(permit) = self.permit(binary.file()).await else {
+            self.log(Level::Info, "cancelled in the queue", json!({"attempt": self.number}));
             return Ok(Tried::Cancelled);
         };
         let queued = permit.queued();
+        info.queued_ms = Some(ms(queued));
         let limits = self.limits();
         let owner = self.engine.owner;
         let surroundings = Surroundings {
@@ -80,6 +101,7 @@ impl Attempt<'_> {
             limits,
             owner,
             permit,
+            tracker: self.engine.runs.clone(),
         };
         let mut print = match Print::start(line, surroundings, self.cancel) {
             Ok(print) => print,
@@ -87,10 +109,14 @@ impl Attempt<'_> {
             Err(error) => return Err(not_started(self.engine, &error)),
         };
 
+        let pid = print.process().pid();
+        info.pid = Some(pid);
+        self.sink.log.about(Some(pid));
+        self.log(Level::Info, "started", started);
         let mut events = vec![Event::Start {
             run_id: self.run_id.to_owned(),
             provider: self.engine.provider.id.to_owned(),
-            pid: Some(print.process().pid()),
+            pid: Some(pid),
             attempt: self.number,
             queued_ms: ms(queued),
         }];
@@ -99,12 +125,21 @@ impl Attempt<'_> {
         let mut more = true;
         while more {
             more = print.next(&mut decoded).await;
+            if more && info.first_byte_ms.is_none() {
+                let first = ms(print.process().elapsed());
+                info.first_byte_ms = Some(first);
+                self.log(Level::Debug, "first byte", json!({"firstByteMs": first}));
+            }
+            if info.first_event_ms.is_none() && !decoded.is_empty() {
+                info.first_event_ms = Some(ms(print.process().elapsed()));
+            }
             for event in decoded.drain(..) {
                 fold.push(event, &mut events);
             }
             self.sink.send(&mut events).await;
         }
         let finished = print.finish().await;
+        self.ended(&finished.exit, info);
         if matches!(finished.exit.end, End::Cancelled | End::Closed) {
             return Ok(Tried::Cancelled);
         }
@@ -112,7 +147,7 @@ impl Attempt<'_> {
             learnt::remember(&binary, &flag);
             return Ok(Tried::FlagRefused(flag));
         }
-        let reply = self.settle(wire, limits, fold, finished, &mut events);
+        let reply = self.settle(wire, limits, fold, finished, info, &mut events);
         self.sink.send(&mut events).await;
         Ok(Tried::Replied(reply?))
     }
@@ -155,6 +190,7 @@ impl Attempt<'_> {
         limits: Limits,
         mut fold: Fold,
         finished: Finished,
+        info: &RunInfo,
         events: &mut Vec<Event>,
     ) -> Result<Box<Reply>, Box<ProviderError>> {
         let Finished {
@@ -190,7 +226,8 @@ impl Attempt<'_> {
             stdout_tail: &stdout_tail,
             now_ms: now_ms(),
         };
-        let reply = judge(&facts, folded)?;
+        let mut reply = judge(&facts, folded)?;
+        reply.run = Some(info.clone());
         if !told {
             events.push(Event::Usage {
                 usage: reply.usage.clone(),
@@ -200,6 +237,30 @@ impl Attempt<'_> {
         let reply = Box::new(reply);
         events.push(Event::Done { reply: reply.clone() });
         Ok(reply)
+    }
+
+    /// Notes and tells how the process ended.
+    fn ended(&self, exit: &Exit, info: &mut RunInfo) {
+        info.spawn_ms = Some(ms(exit.timings.spawn));
+        info.first_byte_ms = exit.timings.first_byte.map(ms);
+        info.exit_ms = Some(ms(exit.timings.exit));
+        let (level, why) = match exit.end {
+            End::Exited => (Level::Info, "exited"),
+            End::Cancelled | End::Closed => (Level::Info, "cancelled"),
+            End::Timeout => (Level::Warn, "timeout"),
+            End::IdleTimeout => (Level::Warn, "idleTimeout"),
+            End::OutputLimit => (Level::Warn, "maxBuffer"),
+        };
+        let fields = json!({
+            "why": why, "exitCode": exit.code, "signal": exit.signal, "queuedMs": info.queued_ms, "spawnMs": info.spawn_ms,
+            "firstByteMs": info.first_byte_ms, "firstEventMs": info.first_event_ms, "exitMs": info.exit_ms,
+            "stdoutBytes": exit.stdout_bytes, "stderrBytes": exit.stderr_bytes,
+        });
+        self.log(level, "ended", fields);
+    }
+
+    fn log(&self, level: Level, message: &'static str, fields: serde_json::Value) {
+        self.sink.log.say(level, message, fields);
     }
 
     fn limits(&self) -> Limits {
@@ -243,12 +304,4 @@ fn not_started(engine: &Engine, error: &NotStarted) -> Box<ProviderError> {
         ),
     };
     Box::new(ProviderError::new(id, code, reason).with_hint(classify::hint(id, code)))
-}
-
-fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, ms)
 }

@@ -1,13 +1,14 @@
 //! SPEC-01's `execFileAsync`: one program, without a shell, supervised like every other process.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::classify::{self, Evidence};
 use crate::error::{Code, ProviderError};
-use crate::process::{self, End, EnvPlan, Limits, Output, Spec, StartError};
+use crate::process::{self, End, EnvPlan, Limits, Output, Spec, StartError, Vars};
 use crate::provider::options::{self, OptionSpec};
 
 /// The options of `execFileAsync`: `timeout` (ms, 0 or nothing for no limit), `maxBuffer` (bytes of standard output,
@@ -17,7 +18,7 @@ const OPTIONS: &[OptionSpec] = &[options::TIMEOUT, options::MAX_BUFFER, options:
 /// What `maxBuffer` is in Node's `execFile`.
 const DEFAULT_MAX_BUFFER: u64 = 1024 * 1024;
 
-/// Runs `file` with `args`, standard input closed, and gives its standard output.
+/// Runs `file` with `args` and the environment `base`, standard input closed, and gives its standard output.
 ///
 /// # Errors
 /// The program can't be started, exits with anything but 0, takes too long or prints too much.
@@ -25,6 +26,7 @@ pub async fn execute_file(
     file: &str,
     args: Vec<String>,
     options_json: &str,
+    base: Arc<Vars>,
     owner: u64,
 ) -> Result<String, Box<ProviderError>> {
     let name = Path::new(file)
@@ -42,6 +44,7 @@ pub async fn execute_file(
     let spec = Spec {
         args: args.into_iter().map(Into::into).collect(),
         env: EnvPlan {
+            base: Some(base),
             user: options::environment(&given, "env")
                 .into_iter()
                 .map(|(name, value)| (name.into(), value.map(Into::into)))
@@ -87,9 +90,7 @@ fn failed(name: &str, limits: Limits, output: &Output) -> ProviderError {
             exit_code: exit.code,
             signal: exit.signal.as_deref(),
             stderr_text: Some(&exit.stderr),
-            now_ms: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
+            now_ms: super::now_ms(),
             ..Evidence::default()
         })
         .into_error(name),

@@ -6,10 +6,12 @@
 mod attempt;
 pub mod exec;
 mod learnt;
+mod log;
 mod request;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::task::JoinHandle;
@@ -17,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use attempt::{Attempt, Sink, Tried};
+use log::Log;
 use request::Request;
 
 use crate::classify;
@@ -56,6 +59,7 @@ pub struct Run {
     cancel: CancellationToken,
     events: AsyncMutex<Option<mpsc::Receiver<Event>>>,
     task: AsyncMutex<Option<JoinHandle<Ended>>>,
+    log: Arc<Log>,
 }
 
 impl Engine {
@@ -80,12 +84,14 @@ impl Engine {
 
     /// Begins a run. Must be called inside the runtime; returns at once.
     ///
-    /// The environment is read here, on the caller's thread: that of JavaScript, which alone may change it.
-    pub fn start(engine: &Arc<Engine>, messages: String, tools: String, call: String) -> Run {
-        let base_env: Arc<Vars> = Arc::new(std::env::vars_os().collect());
+    /// `env` is what the process inherits; `None` is this process's own, which is read here, on the caller's thread: that
+    /// of JavaScript, which alone may change it.
+    pub fn start(engine: &Arc<Engine>, messages: String, tools: String, call: String, env: Option<Vars>) -> Run {
+        let base_env: Arc<Vars> = Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()));
         let cancel = engine.closing.child_token();
         let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
-        let (task_engine, task_cancel) = (Arc::clone(engine), cancel.clone());
+        let log = Arc::new(Log::new(engine.provider.id, next_run_id()));
+        let (task_engine, task_cancel, task_log) = (Arc::clone(engine), cancel.clone(), Arc::clone(&log));
         let task = engine.runs.spawn(async move {
             if task_engine.closing.is_cancelled() {
                 return Ended::Failed(Box::new(closed(&task_engine)));
@@ -95,13 +101,20 @@ impl Engine {
                 Err(error) => return Ended::Failed(error),
             };
             drop((messages, tools, call));
-            let sink = Sink(request.call.events.then_some(sender));
+            if request.call.log {
+                task_log.want();
+            }
+            let sink = Sink {
+                events: request.call.events.then_some(sender),
+                log: task_log,
+            };
             drive(&task_engine, &request, &base_env, &task_cancel, &sink).await
         });
         Run {
             cancel,
             events: AsyncMutex::new(Some(receiver)),
             task: AsyncMutex::new(Some(task)),
+            log,
         }
     }
 
@@ -163,6 +176,11 @@ impl Run {
         }
     }
 
+    /// What the run has told since the last call, for the user's logger: a JSON array; `None` if nothing.
+    pub fn take_log(&self) -> Option<String> {
+        self.log.take()
+    }
+
     /// Ends the run's processes; [`Run::result`] then gives [`Ended::Cancelled`].
     pub fn cancel(&self) {
         self.cancel.cancel();
@@ -183,7 +201,7 @@ async fn drive(
     cancel: &CancellationToken,
     sink: &Sink,
 ) -> Ended {
-    let run_id = next_run_id();
+    let run_id = sink.log.run_id().to_owned();
     loop {
         let attempt = Attempt {
             engine,
@@ -212,6 +230,14 @@ async fn drive(
             }
         }
     }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Unique within this process.

@@ -19,6 +19,9 @@ pub(super) struct Call {
     pub partial: bool,
     /// ms, instead of the provider's.
     pub timeout: Option<u64>,
+    /// Somebody takes the records.
+    #[serde(default)]
+    pub log: bool,
 }
 
 /// One call, read and rendered.

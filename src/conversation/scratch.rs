@@ -1,0 +1,162 @@
+//! Private folders of runs: an empty folder to run in, and files that must not show in argv. Gone with the run, and with
+//! the owner of the run.
+//!
+//! In: a [`CommandLine`]. Out: paths. A folder is made and listed in one step for [`remove_all`]: after that, no folder of
+//! the owner is left and none comes any more, though the threads that run its calls may still go on for a moment.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::command::{CommandLine, Cwd};
+
+/// How often a folder is tried again that a killed process has just written into, 5 ms apart.
+const REMOVE_TRIES: u32 = 10;
+
+/// One owner's folders.
+#[derive(Debug, Default)]
+struct Folders {
+    ended: bool,
+    live: HashSet<PathBuf>,
+}
+
+static OWNERS: LazyLock<Mutex<HashMap<u64, Arc<Mutex<Folders>>>>> = LazyLock::new(Mutex::default);
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn folders(owner: u64) -> Arc<Mutex<Folders>> {
+    locked(&OWNERS).entry(owner).or_default().clone()
+}
+
+/// Removes every folder of `owner` and refuses new ones. Blocks, for milliseconds as a rule; needs no runtime. Its
+/// processes must have been killed before.
+pub fn remove_all(owner: u64) {
+    let folders = folders(owner);
+    let mut folders = locked(&folders);
+    folders.ended = true;
+    for path in folders.live.drain() {
+        for _ in 0..REMOVE_TRIES {
+            if remove(&path) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Whether nothing is there any more.
+fn remove(path: &Path) -> bool {
+    match std::fs::remove_dir_all(path) {
+        Ok(()) => true,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// A private folder (mode 0700) of one run: an empty folder to run in, and files (mode 0600) beside it.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    path: PathBuf,
+    owner: Arc<Mutex<Folders>>,
+}
+
+impl Scratch {
+    /// `None` where the run needs nothing of the kind.
+    pub fn for_line(line: &CommandLine, owner: u64) -> io::Result<Option<Scratch>> {
+        if line.cwd != Cwd::Private && line.files.is_empty() {
+            return Ok(None);
+        }
+        let owner = folders(owner);
+        let mut listed = locked(&owner);
+        if listed.ended {
+            return Err(io::Error::other("the environment that asked for it has ended"));
+        }
+        // Until all is there, an error takes it away again.
+        let dir = tempfile::Builder::new().prefix("deep-factor-").tempdir()?;
+        std::fs::create_dir(dir.path().join(EMPTY))?;
+        for file in &line.files {
+            write_private(&dir.path().join(file.name), &file.content)?;
+        }
+        let path = dir.keep();
+        listed.live.insert(path.clone());
+        drop(listed);
+        Ok(Some(Scratch { path, owner }))
+    }
+
+    /// The empty one.
+    pub fn folder(&self) -> PathBuf {
+        self.path.join(EMPTY)
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+const EMPTY: &str = "empty";
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Taken off the list when it is gone: what is on the list is removed when the owner ends.
+        if !remove(&self.path) {
+            tracing::debug!(path = %self.path.display(), "a private folder stays until its owner ends");
+            return;
+        }
+        locked(&self.owner).live.remove(&self.path);
+    }
+}
+
+fn write_private(path: &Path, content: &str) -> io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    io::Write::write_all(&mut options.open(path)?, content.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::command;
+    use crate::provider::claude::CLAUDE;
+    use crate::provider::options::Options;
+
+    fn line(options: &str) -> CommandLine {
+        let options = Options::parse(&CLAUDE, options).unwrap();
+        command::build(&CLAUDE, &options, "PROMPT", false, &BTreeSet::new()).unwrap()
+    }
+
+    #[test]
+    fn gone_with_the_run() {
+        let scratch = Scratch::for_line(&line(r#"{"systemPrompt":"S"}"#), u64::MAX)
+            .unwrap()
+            .unwrap();
+        let (folder, file) = (scratch.folder(), scratch.file(command::SYSTEM_PROMPT_FILE));
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "S");
+        drop(scratch);
+        assert!(!folder.parent().unwrap().exists());
+        assert!(locked(&folders(u64::MAX)).live.is_empty());
+    }
+
+    #[test]
+    fn gone_with_the_owner_which_gets_no_more() {
+        let owner = u64::MAX - 1;
+        let scratch = Scratch::for_line(&line("{}"), owner).unwrap().unwrap();
+        std::fs::write(scratch.folder().join("left behind"), "x").unwrap();
+        remove_all(owner);
+        assert!(!scratch.path.exists());
+        assert!(Scratch::for_line(&line("{}"), owner).is_err());
+        drop(scratch);
+    }
+
+    #[test]
+    fn none_where_none_is_needed() {
+        assert!(Scratch::for_line(&line(r#"{"cwd":"/"}"#), u64::MAX).unwrap().is_none());
+    }
+}

@@ -1,0 +1,199 @@
+//! What a run tells its user's `logger`: few records, kept until JavaScript takes them, and `tracing` events of the same.
+//!
+//! In: what happened, with figures and names. Out: records as JSON. Neither prompts, system prompts, environment values
+//! nor anything the model said gets in here: fields hold numbers, codes, and words of ours.
+
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::now_ms;
+use crate::event::Event;
+
+/// How much it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Level {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+/// One record: index.d.ts's `LogRecord`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Record {
+    level: Level,
+    /// ms since the epoch.
+    time: u64,
+    message: &'static str,
+    provider: &'static str,
+    run_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    fields: Map<String, Value>,
+}
+
+/// The records of one run.
+#[derive(Debug)]
+pub(super) struct Log {
+    provider: &'static str,
+    run_id: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether somebody takes them.
+    wanted: bool,
+    /// The process of the attempt that goes on.
+    pid: Option<u32>,
+    records: Vec<Record>,
+}
+
+impl Log {
+    pub fn new(provider: &'static str, run_id: String) -> Log {
+        Log {
+            provider,
+            run_id,
+            state: Mutex::default(),
+        }
+    }
+
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    /// Keeps records from now on.
+    pub fn want(&self) {
+        self.locked().wanted = true;
+    }
+
+    /// Which process the next records are about.
+    pub fn about(&self, pid: Option<u32>) {
+        self.locked().pid = pid;
+    }
+
+    /// Adds a record. `fields` is an object; its nulls are left out.
+    pub fn say(&self, level: Level, message: &'static str, fields: Value) {
+        let fields: Map<String, Value> = match fields {
+            Value::Object(fields) => fields.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+            _ => Map::new(),
+        };
+        let mut state = self.locked();
+        let pid = state.pid;
+        trace(level, message, self.provider, &self.run_id, pid, &fields);
+        if state.wanted {
+            state.records.push(Record {
+                level,
+                time: now_ms(),
+                message,
+                provider: self.provider,
+                run_id: self.run_id.clone(),
+                pid,
+                fields,
+            });
+        }
+    }
+
+    /// Adds what an event has to say, if it has.
+    pub fn event(&self, event: &Event) {
+        match event {
+            Event::Retry {
+                by,
+                attempt,
+                max_attempts,
+                delay_ms,
+                http_status,
+                ..
+            } => self.say(
+                Level::Warn,
+                "tried again",
+                json!({"by": by, "attempt": attempt, "maxAttempts": max_attempts, "delayMs": delay_ms, "httpStatus": http_status}),
+            ),
+            Event::Warning { code, .. } => self.say(Level::Warn, "warned", json!({"code": code})),
+            Event::RateLimit {
+                status,
+                resets_at,
+                limit_type,
+                utilization,
+            } => self.say(
+                if status == "allowed" { Level::Debug } else { Level::Warn },
+                "told its limits",
+                json!({"status": status, "resetsAt": resets_at, "limitType": limit_type, "utilization": utilization}),
+            ),
+            _ => {}
+        }
+    }
+
+    /// The records since the last call, as a JSON array; `None` if there are none.
+    pub fn take(&self) -> Option<String> {
+        let records = std::mem::take(&mut self.locked().records);
+        if records.is_empty() {
+            return None;
+        }
+        serde_json::to_string(&records)
+            .map_err(|error| tracing::warn!(%error, "records can't be written"))
+            .ok()
+    }
+
+    fn locked(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn trace(level: Level, message: &str, provider: &str, run: &str, pid: Option<u32>, fields: &Map<String, Value>) {
+    // A level is a constant of each call site of `tracing`.
+    macro_rules! at {
+        ($level:ident) => {
+            tracing::event!(
+                tracing::Level::$level,
+                provider,
+                run,
+                pid,
+                fields = ?fields,
+                "{message}"
+            )
+        };
+    }
+    match level {
+        Level::Debug => at!(DEBUG),
+        Level::Info => at!(INFO),
+        Level::Warn => at!(WARN),
+        Level::Error => at!(ERROR),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_kept_where_they_are_wanted_and_taken_once() {
+        let log = Log::new("claude", "run-1".to_owned());
+        log.say(Level::Info, "unheard", json!({}));
+        assert_eq!(log.take(), None);
+        log.want();
+        log.about(Some(7));
+        log.say(Level::Warn, "ended", json!({"exitCode": 3, "signal": null}));
+        log.event(&Event::Warning {
+            code: "C".to_owned(),
+            message: "not told".to_owned(),
+        });
+        let mut records: Value = serde_json::from_str(&log.take().unwrap()).unwrap();
+        for record in records.as_array_mut().unwrap() {
+            assert!(record["time"].take().as_u64().unwrap() > 1_700_000_000_000);
+        }
+        let record = |message, fields| {
+            json!({"level": "warn", "time": null, "message": message, "provider": "claude", "runId": "run-1",
+                   "pid": 7, "fields": fields})
+        };
+        assert_eq!(
+            records,
+            json!([record("ended", json!({"exitCode": 3})), record("warned", json!({"code": "C"}))])
+        );
+        assert_eq!(log.take(), None);
+    }
+}
