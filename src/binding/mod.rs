@@ -40,10 +40,14 @@ pub fn limits() -> String {
     let limit::Snapshot { all, keys } = limiter.snapshot();
     let per_binary: serde_json::Map<String, serde_json::Value> = keys
         .into_iter()
-        .map(|(key, load)| (key, serde_json::json!({"running": load.running, "waiting": load.waiting})))
+        .map(|(key, load)| {
+            (
+                key,
+                serde_json::json!({"running": load.running, "waiting": load.waiting}),
+            )
+        })
         .collect();
-    let process_wide =
-        serde_json::json!({"limit": limiter.limit(), "running": all.running, "waiting": all.waiting});
+    let process_wide = serde_json::json!({"limit": limiter.limit(), "running": all.running, "waiting": all.waiting});
     serde_json::json!({"processWide": process_wide, "perBinary": per_binary}).to_string()
 }
 

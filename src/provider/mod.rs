@@ -70,6 +70,10 @@ pub struct Flag {
 pub enum When {
     /// Not in SPEC-01's own form (`promptStyle: "arg"`, `outputFormat: "text"`, `noInput: true`), which has no other flags.
     Isolated,
+    /// One process per call (`conversation::print`).
+    Print,
+    /// One process per conversation (`conversation::live`).
+    Live,
     /// The prompt goes to argv.
     PromptArg,
     /// This output format.

@@ -192,7 +192,10 @@ mod tests {
         };
         assert_eq!(
             records,
-            json!([record("ended", json!({"exitCode": 3})), record("warned", json!({"code": "C"}))])
+            json!([
+                record("ended", json!({"exitCode": 3})),
+                record("warned", json!({"code": "C"}))
+            ])
         );
         assert_eq!(log.take(), None);
     }

@@ -6,8 +6,10 @@
 mod attempt;
 pub mod exec;
 mod learnt;
+mod live;
 mod log;
 mod request;
+mod turn;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use attempt::{Attempt, Sink, Tried};
+use live::Live;
 use log::Log;
 use request::Request;
 
@@ -40,6 +43,8 @@ pub struct Engine {
     owner: u64,
     closing: CancellationToken,
     runs: TaskTracker,
+    /// The sessions between calls, if there are any.
+    live: Option<Live>,
 }
 
 /// How a run ended.
@@ -73,12 +78,14 @@ impl Engine {
         let options = Options::parse(provider, options_json)?;
         // Who asks for more at a time than all providers together may have by default, is given it.
         limit::global().raise_limit(options.max_concurrency);
+        let runs = TaskTracker::new();
         Ok(Engine {
             provider,
+            live: Live::new(&options, &runs),
             options,
             owner,
             closing: CancellationToken::new(),
-            runs: TaskTracker::new(),
+            runs,
         })
     }
 
