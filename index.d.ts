@@ -40,7 +40,7 @@ export function isModelAdapter(value: unknown): value is ModelAdapter;
  * CommonJS) this package was loaded in.
  */
 export interface CliProvider<TMessage = AIMessage> {
-  /** Which provider this is: `"claude"`. */
+  /** Which provider this is: `"claude"`, `"codex"`, or a config's `providerId`. */
   readonly id: string;
 
   /**
@@ -221,6 +221,8 @@ export interface ProviderResponseMetadata {
   diagnostics?: string[];
   /** The CLI's version. */
   cli_version?: string;
+  /** Only in answers of a {@link FallbackProvider}: who gave it, and why others did not. */
+  fallback?: FallbackMetadata;
   /** Which run it was, and when things happened in it. */
   run?: RunInfo;
 }
@@ -278,10 +280,30 @@ export interface ClaudeCliProviderOptions {
   killGrace?: number | undefined;
   /** How many runs of this provider may be under way; further ones wait. Default: 4. */
   maxConcurrency?: number | undefined;
-  /** How often the CLI itself may ask the API again. Default: 0. */
+  /** How often the CLI itself may ask the API again. Default: 0, so that it does not multiply with `retry`. */
   maxRetries?: number | undefined;
+  /**
+   * How a call that failed for a passing reason (`shouldRetry`) is made again; `false` for never. Default: two further
+   * attempts, except after `TIMEOUT` and `IDLE_TIMEOUT`, which are limits the caller set: those are tried again only where
+   * `retry` is given. Never once the caller has been given output of the attempt.
+   */
+  retry?: false | RetryOptions | undefined;
   /** Is told what runs do. Default: none. */
   logger?: Logger | undefined;
+}
+
+/** How a call that failed is made again. `timeout` counts for each attempt. */
+export interface RetryOptions {
+  /** Attempts in all, the first included; 1 to 100. Default: 3. */
+  maxAttempts?: number | undefined;
+  /** Wait before the second attempt, in ms; it doubles before each further one. Default: 500. */
+  baseDelayMs?: number | undefined;
+  /** The longest wait, in ms. What the provider asks for (`retryAfterMs`) may be longer and is never shortened. Default: 30000. */
+  maxDelayMs?: number | undefined;
+  /** Share of the wait that is left to chance, 0 to 1; `true` is the default, `false` 0. It only shortens. Default: 0.25. */
+  jitter?: number | boolean | undefined;
+  /** No attempt begins later than this after the first, in ms; 0 for no limit. Default: 120000. */
+  maxElapsedMs?: number | undefined;
 }
 
 /**
@@ -291,6 +313,255 @@ export interface ClaudeCliProviderOptions {
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */
 export function createClaudeCliProvider(options?: ClaudeCliProviderOptions): CliProvider;
+
+// ------------------------------------------------------------------------------------------------------------ other CLIs
+
+/** What every CLI but claude takes, a CLI of one's own included. docs/providers.md says what each one does with it. */
+export interface CliProviderOptions {
+  /** The model, as the CLI names it. Default: the CLI's own. */
+  model?: string | undefined;
+  /** The CLI: a command found in `PATH`, or a path. Default: the provider's command. */
+  cliPath?: string | undefined;
+  /** How long one run may take, in ms from the start of the process, waiting for a free place not counted. Default: 120000. */
+  timeout?: number | undefined;
+  /** How many bytes the CLI may print in one run; beyond, it fails with `OUTPUT_LIMIT`. Default: 10485760 (10 MiB). */
+  maxBuffer?: number | undefined;
+  /** How the thread is written: SPEC-01's `<thread>` XML or its labelled text. Default: `"xml"`. */
+  inputEncoding?: "xml" | "text" | undefined;
+  /** The working folder. Default: an empty private one; with the CLI's own tools on, the process's own. */
+  cwd?: string | undefined;
+  /** Environment variables, merged over the process's own; `undefined` takes one away. */
+  env?: Readonly<Record<string, string | undefined>> | undefined;
+  /** Further arguments for the CLI, as they are. One that it refuses is an error. Default: none. */
+  extraArgs?: readonly string[] | undefined;
+  /** How long the CLI may print nothing, in ms, before it fails with `IDLE_TIMEOUT`. Default: no limit. */
+  idleTimeout?: number | undefined;
+  /** How long the CLI has to end by itself when told to, in ms, before it is killed. Default: 2000. */
+  killGrace?: number | undefined;
+  /** How many runs of this provider may be under way; further ones wait. Default: 4. */
+  maxConcurrency?: number | undefined;
+  /** Whether and how a call that failed in passing is made again. Default: two further attempts, as {@link RetryOptions} says. */
+  retry?: false | RetryOptions | undefined;
+  /** Is told what runs do. Default: none. */
+  logger?: Logger | undefined;
+}
+
+/** Options of {@link createCodexCliProvider}. `timeout` can't be 0: without a network, codex waits for ever. */
+export interface CodexCliProviderOptions extends CliProviderOptions {
+  /** The instructions, in place of the short ones that say what a thread is; `null` keeps the CLI's own. */
+  systemPrompt?: string | null | undefined;
+  /** Whether the CLI's own tools (shell, web search, sub-agents) and project files are off. Default: `true`. */
+  disableBuiltInTools?: boolean | undefined;
+  /** What its shell may do, once the built-in tools are on. Default: `"read-only"`, which it always is while they are off. */
+  sandbox?: "read-only" | "workspace-write" | "danger-full-access" | undefined;
+  /** Leaves `~/.codex/config.toml` out, with its MCP servers and model providers; the login stays. Default: `false`. */
+  ignoreUserConfig?: boolean | undefined;
+}
+
+/**
+ * The codex CLI (`codex exec`) as a model: one process per call, without memory, with the user's login. Measured with 0.169.0.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createCodexCliProvider(options?: CodexCliProviderOptions): CliProvider;
+
+/** Options of {@link createGeminiCliProvider}. */
+export interface GeminiCliProviderOptions extends CliProviderOptions {
+  /** The CLI's `--output-format`. Only `"stream-json"` tells what happens while it happens. Default: `"stream-json"`. */
+  outputFormat?: "text" | "json" | "stream-json" | undefined;
+  /** The system prompt, in place of the short one that says what a thread is; `null` keeps the CLI's own. */
+  systemPrompt?: string | null | undefined;
+  /** Whether the CLI's own tools are off. Default: `true`. */
+  disableBuiltInTools?: boolean | undefined;
+  /** How often the CLI itself may ask the API again, with its own tools off. Default: 0 (its own default is 9). */
+  maxRetries?: number | undefined;
+}
+
+/**
+ * The gemini CLI as a model: one process per call, without memory, with the user's login. Measured with 0.61.0.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createGeminiCliProvider(options?: GeminiCliProviderOptions): CliProvider;
+
+/** Options of {@link createQwenCliProvider}. */
+export interface QwenCliProviderOptions extends CliProviderOptions {
+  /** The CLI's `--output-format`. Only `"stream-json"` tells what happens while it happens. Default: `"stream-json"`. */
+  outputFormat?: "text" | "json" | "stream-json" | undefined;
+  /** Which of its logins the CLI uses (`--auth-type`), `"openai"`. Default: the one the user has chosen. */
+  authType?: string | undefined;
+  /** `null` keeps the CLI's own system prompt. A text would be an argument, visible to others: put it into the thread. */
+  systemPrompt?: null | undefined;
+  /** Whether the CLI's own tools, memory and project files are off. Default: `true`. */
+  disableBuiltInTools?: boolean | undefined;
+  /** Whether the CLI tells its answer piece by piece. Default: only for `stream()`. */
+  includePartialMessages?: boolean | undefined;
+}
+
+/**
+ * The qwen CLI as a model: one process per call, without memory, with the user's login. Measured with 0.15.10.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createQwenCliProvider(options?: QwenCliProviderOptions): CliProvider;
+
+/**
+ * Options of {@link createGlmCliProvider}. The prompt is an argument: visible in `ps`, and limited by the system (128 KiB on
+ * Linux; a longer one fails with `PROMPT_TOO_LONG`).
+ */
+export interface GlmCliProviderOptions extends CliProviderOptions {}
+
+/**
+ * The ax-glm CLI as a model, as CLI-ADAPTER-PROTOCOL describes it; not measured.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createGlmCliProvider(options?: GlmCliProviderOptions): CliProvider;
+
+/** Options of {@link createGrokCliProvider}, with the limit of {@link GlmCliProviderOptions}. */
+export interface GrokCliProviderOptions extends CliProviderOptions {}
+
+/**
+ * The ax-grok CLI as a model, as CLI-ADAPTER-PROTOCOL describes it; not measured.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createGrokCliProvider(options?: GrokCliProviderOptions): CliProvider;
+
+/** Options of {@link createOpenCodeCliProvider}. `timeout` can't be 0: opencode retries for ever, in silence. */
+export interface OpenCodeCliProviderOptions extends CliProviderOptions {
+  /** The model behind its provider's name: `"openai/gpt-5.5"`. Only that provider is enabled then. Default: the CLI's own. */
+  model?: `${string}/${string}` | undefined;
+  /** The system prompt, in place of the short one that says what a thread is; `null` keeps the CLI's own. */
+  systemPrompt?: string | null | undefined;
+  /** Whether the CLI's own tools and project files are off. Default: `true`. */
+  disableBuiltInTools?: boolean | undefined;
+  /** Leaves the user's opencode.json out, with its MCP servers and providers; logins stay. Default: `true`. */
+  ignoreUserConfig?: boolean | undefined;
+  /** Further configuration, as in opencode.json: `{ provider: { … } }`. Its `agent` is ours while the tools are off. */
+  config?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/**
+ * The opencode CLI (`opencode run`) as a model: one process per call, without memory, with the user's login. Measured with
+ * 1.18.34.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createOpenCodeCliProvider(options?: OpenCodeCliProviderOptions): CliProvider;
+
+/** A CLI as data (CLI-ADAPTER-PROTOCOL, "Adding New Providers"): `command defaultArgs modelArgs`, and the prompt. */
+export interface CliProviderConfig {
+  /** What it is called in events and errors: letters, digits, `-`, `_`, `.`. That of a provider we have gets its error rules. */
+  readonly providerId: string;
+  /** The program: a command found in `PATH`, or a path. */
+  readonly command: string;
+  /** What it always gets. */
+  readonly defaultArgs: readonly string[];
+  /**
+   * What it prints: the answer alone; one JSON value with the answer in `content`, `text`, `response`, …; or JSON lines, the
+   * events of CLI-ADAPTER-PROTOCOL and claude's included.
+   */
+  readonly outputFormat: "text" | "json" | "stream-json";
+  /** How it gets the prompt: over standard input, or as its last argument (visible in `ps`, 128 KiB at most on Linux). */
+  readonly promptStyle: "stdin" | "arg";
+  /** The models the option `model` may name; `[]` for any. */
+  readonly models: readonly { readonly modelId: string; readonly name: string }[];
+  /** The model where `model` is not given: one of `models`, if there are any. */
+  readonly defaultModel: string;
+  /** How many tokens an answer may have. For those who choose between providers: the CLI is not told. */
+  readonly maxTokens: number;
+  /** How long one run may take, ms; 0 for no limit. The option `timeout` wins. */
+  readonly timeout: number;
+  /** Environment variables, merged over the process's own; `undefined` takes one away. The option `env` wins. */
+  readonly env?: Readonly<Record<string, string | undefined>> | undefined;
+  /** What its error texts mean, asked in order and before our own rules. */
+  readonly errorRules?: readonly CliErrorRule[] | undefined;
+  /** What makes it print its version. Default: `["--version"]`. */
+  readonly versionArgs?: readonly string[] | undefined;
+  /** How it is told the model: `{model}` stands for it, or it comes last. Default: it is not told. */
+  readonly modelArgs?: readonly string[] | undefined;
+}
+
+/** What an error text of a CLI means. */
+export type CliErrorRule = {
+  /** A regular expression without look-around, case ignored. Of a `RegExp`, the source counts. */
+  readonly pattern: string | RegExp;
+  /** What to do about it. Default: the code's own advice. */
+  readonly hint?: string | undefined;
+} & (
+  | { readonly code: ProviderErrorCode; readonly category?: undefined }
+  | { readonly category: ErrorCategory; readonly code?: undefined }
+);
+
+/**
+ * A CLI of one's own as a model, described as data. It runs in an empty private folder unless `cwd` says otherwise.
+ *
+ * @throws {ProviderError} `INVALID_CONFIG` or `INVALID_OPTION`, naming the field, what was given and what is allowed.
+ */
+export function createCliProvider(config: CliProviderConfig, options?: CliProviderOptions): CliProvider;
+// ------------------------------------------------------------------------------------------------------ several as one
+
+/** Options of {@link createFallbackProvider}. */
+export interface FallbackProviderOptions {
+  /** When a member that keeps failing is left alone for a while; `false` for never. Default: as {@link BreakerOptions} says. */
+  breaker?: false | BreakerOptions | undefined;
+}
+
+/**
+ * A member's circuit breaker. Closed: it is asked. Open: it is passed over. Half open, once its time is over: one call goes
+ * to it, and closes the breaker or opens it again. A used-up quota opens it at once, until `resetsAt`. Only failures with
+ * `shouldFallback` count; aborts, and requests that are refused for what they are, don't.
+ */
+export interface BreakerOptions {
+  /** So many failures in a row open it; 1 to 1000. Default: 5. */
+  failureThreshold?: number | undefined;
+  /** Failures older than this, in ms, are forgotten. Default: 600000. */
+  windowMs?: number | undefined;
+  /** How long it stays open, in ms; also, how long it waits for word of the one call it let through. Default: 30000. */
+  resetMs?: number | undefined;
+}
+
+/**
+ * Several providers as one. Everything is as in {@link CliProvider}, with each member asked in turn as long as
+ * `shouldFallback` says that another may do better, and as long as the caller was given nothing of the failing one: no update,
+ * no text and no tool call in a stream. An abort never moves on.
+ */
+export interface FallbackProvider<TMessage = AIMessage>
+  extends Pick<
+    CliProvider<TMessage>,
+    "invoke" | "invokeWithUpdates" | "stream" | "close" | typeof Symbol.asyncDispose
+  > {
+  readonly id: "fallback";
+  /** An adapter of its own, over the members' own adapters with these tools. Their breakers are shared. */
+  bindTools(tools: readonly ToolInput[]): FallbackProvider<TMessage>;
+}
+
+/** Who answered, in `response_metadata.fallback` and in the reply of a stream's `done`. */
+export interface FallbackMetadata {
+  /** The member's `id`; for an adapter without one, its class name or `"adapter"`. */
+  provider: string;
+  /** Its place in the list, from 0. */
+  index: number;
+  /** Those before it, and why they did not answer. */
+  skipped: { provider: string; code: ProviderErrorCode; message: string }[];
+}
+
+/**
+ * One provider made of several, asked in this order: ours, or any object with `invoke` (an adapter that only has that is given
+ * updates and events made of its answer, and is left, not cancelled, on an abort). An error that is no {@link ProviderError}
+ * counts as `unknown`, which moves on.
+ *
+ * If none answers, the call rejects with one error: `code` is the last one's, `category` too unless they differ (then
+ * `"unknown"`), `reasons` are all attempts of all members, and `cause` is an `AggregateError` of the members' errors. Where a
+ * single member was asked, its own error comes through.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an empty list, a member without `invoke`, or an option that is wrong.
+ */
+export function createFallbackProvider(
+  adapters: readonly ModelAdapter[],
+  options?: FallbackProviderOptions,
+): FallbackProvider;
 
 // --------------------------------------------------------------------------------------------------- updates and events
 
@@ -359,6 +630,8 @@ export type ProviderEvent =
       reason: string;
       httpStatus?: number;
     }
+  /** A member of a {@link FallbackProvider} did not answer, or was not asked; the next is asked now. */
+  | { type: "fallback"; provider: string; index: number; code: ProviderErrorCode; message: string }
   /** Something to know that is no failure. */
   | { type: "warning"; code: string; message: string }
   /** The run succeeded. Last event. */
@@ -400,6 +673,8 @@ export interface ProviderReply {
   numTurns?: number;
   /** Output that was no event. */
   diagnostics?: string[];
+  /** Only from a {@link FallbackProvider}: who gave it, and why others did not. */
+  fallback?: FallbackMetadata;
   /** Which run it was, and when things happened in it. */
   run?: RunInfo;
 }
@@ -589,7 +864,7 @@ export interface ProviderErrorFields {
   readonly partial?: PartialReply;
   /** Tokens that were used all the same. */
   readonly usage?: TokenUsage;
-  /** How many attempts were made; 0 if nothing was started. */
+  /** How many attempts were made; 0 if the call was refused before any. */
   readonly attempts: number;
   /** Why each attempt failed. */
   readonly reasons: readonly AttemptFailure[];
@@ -611,6 +886,14 @@ export interface ProviderErrorInit extends Omit<ProviderErrorFields, "resetsAt" 
   readonly reasons?: readonly AttemptFailure[];
 }
 
+/** An error's cause as plain data. */
+export interface ErrorCause {
+  name: string;
+  message: string;
+  /** Of an `AggregateError`: what it holds. */
+  errors?: (ErrorCause | string)[];
+}
+
 /** What had arrived when a run failed. */
 export interface PartialReply {
   /** The answer's text so far. */
@@ -623,7 +906,9 @@ export interface PartialReply {
 
 /** Why one attempt failed. */
 export interface AttemptFailure {
-  /** Which attempt, from 1. */
+  /** Whose attempt, where several providers were asked. */
+  provider?: string;
+  /** Which attempt, from 1; 0 for a provider that was not asked because its breaker was open. */
   attempt: number;
   /** Its code. */
   code: ProviderErrorCode;
@@ -645,11 +930,45 @@ export class ProviderError extends Error {
   toJSON(): ProviderErrorFields & {
     name: "ProviderError";
     message: string;
-    cause?: { name: string; message: string } | string;
+    cause?: ErrorCause | string;
   };
 }
 
 export interface ProviderError extends ProviderErrorFields {}
+
+/** What is known beside an error text. All of it is optional, and `null` is the same as nothing. */
+export interface ErrorContext {
+  /** Whose words they are (`"claude"`): its own wordings are looked for first. Default: those of all CLIs are. */
+  provider?: string | null | undefined;
+  /** The exit code. */
+  exitCode?: number | null | undefined;
+  /** The signal it died of, `"SIGTERM"`. */
+  signal?: string | null | undefined;
+  /** The HTTP status. */
+  httpStatus?: number | null | undefined;
+}
+
+/** What an error text means. */
+export interface ErrorClassification {
+  category: ErrorCategory;
+  code: ProviderErrorCode;
+  shouldRetry: boolean;
+  shouldFallback: boolean;
+  /** Wait this long before trying again, ms. A rate limit always has it. */
+  retryAfterMs?: number;
+  /** When the limit ends. */
+  resetsAt?: Date;
+  /** The reason, in one line without keys or tokens, then what to do; at most 480 characters. */
+  message: string;
+}
+
+/**
+ * What an error text of a CLI or an API means: the verdicts of this package, for texts that came another way. The whole text is
+ * taken for an error message, so don't ask about answers. Never throws, whatever the text is.
+ *
+ * @throws {ProviderError} `INVALID_OPTION`, by name, if `text` is no string or `context` is ill-typed.
+ */
+export function classifyError(text: string, context?: ErrorContext): ErrorClassification;
 
 // ---------------------------------------------------------------------------------------------------- limits and records
 
@@ -706,6 +1025,60 @@ export function messagesToXml(messages: readonly MessageInput[]): string;
  * @throws {ProviderError} `INVALID_MESSAGES`, naming the message and the field.
  */
 export function messagesToPrompt(messages: readonly MessageInput[]): string;
+
+/** Options of {@link parseCliOutput}. */
+export interface ParseCliOutputOptions {
+  /** What the CLI was asked to print. */
+  readonly format: "text" | "json" | "stream-json";
+  /** Whose output it is, `"codex"`. Default: nobody's in particular, read as CLI-ADAPTER-PROTOCOL has it. */
+  readonly provider?: string | undefined;
+}
+
+/** What a CLI's output comes to. What it does not tell is left out. */
+export interface ParsedOutput {
+  /** The answer: the last message, trimmed, tool calls taken out. Never from an error, a warning, an echo or a tool's result. */
+  content: string;
+  /** All messages of the model, in order, tool calls taken out. */
+  messages: { id?: string; content: string }[];
+  /** Calls for the caller to run. */
+  toolCalls: ToolCall[];
+  /** Tokens, as measured by the CLI. */
+  usage?: TokenUsage;
+  /** The model that answered. */
+  model?: string;
+  /** The CLI's id of the session. */
+  sessionId?: string;
+  /** Whether the output tells of a failure. */
+  isError: boolean;
+  /** The failure. */
+  error?: ParsedOutputError;
+  /** Whatever was odd about the output; at most 51. */
+  diagnostics: string[];
+  /** Lines that could not be read, counted from 1. */
+  parseErrors: { line: number; message: string }[];
+}
+
+/** The failure that an output tells of. The fields mean the same as those of {@link ProviderError}. */
+export interface ParsedOutputError {
+  category: ErrorCategory;
+  code: ProviderErrorCode;
+  /** The reason, in the provider's words. */
+  message: string;
+  hint?: string;
+  shouldRetry: boolean;
+  shouldFallback: boolean;
+  retryAfterMs?: number;
+  resetsAt?: Date;
+  httpStatus?: number;
+}
+
+/**
+ * Reads what a CLI has printed on standard output. Never throws for what the text is: JSON that is none, cut or foreign lines
+ * are `diagnostics`.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` if `stdout` is no string or `options` are wrong.
+ */
+export function parseCliOutput(stdout: string, options: ParseCliOutputOptions): ParsedOutput;
 
 /**
  * The tool calls a model wrote into its text as JSON, `[]` if there are none. Ids that are missing become `call_0`, `call_1`, ….

@@ -39,10 +39,10 @@ function listChecks(root) {
   return [
     { name: "cargo fmt", command: ["cargo", "fmt", "--check"] },
     { name: "cargo clippy", command: ["cargo", "clippy", "--all-targets", "--", "-D", "warnings"] },
-    { name: "biome", command: [...nodeBin(root, "@biomejs/biome", "biome"), "ci"] },
-    { name: "tsc", command: [...nodeBin(root, "typescript", "tsc"), "-p", "tsconfig.json"] },
+    { name: "biome", command: [...nodeBin(root, "@biomejs/biome", "biome"), "ci", "--colors=off"] },
     { name: "cargo test", command: ["cargo", "test", "--no-fail-fast"], count: countCargo },
     { name: "build", command: script("build") },
+    { name: "tsc", command: [...nodeBin(root, "typescript", "tsc"), "-p", "tsconfig.json"] },
     { name: "vitest", command: [...nodeBin(root, "vitest", "vitest"), "run"], count: countVitest },
     { name: "types", command: script("test:types"), count: countVitest },
     { name: "package", command: script("test:package") },

@@ -231,7 +231,7 @@ describe("the rest", () => {
     const [call] = core.parseToolCalls('[{"id":"1","name":"n","args":{"b":1,"a":2,"__proto__":{"x":1}}}]');
     expect(JSON.stringify(call)).toBe('{"name":"n","args":{"b":1,"a":2,"__proto__":{"x":1}},"id":"1"}');
     expect(({} as { x?: 1 }).x).toBeUndefined();
-    expect(await core.execFileAsync("ls", ["-l"], { timeout: 5 })).toBe('ls ["-l"] {"timeout":5} 7');
+    expect(await core.execFileAsync("ls", ["-l"], { timeout: 5 })).toBe('ls ["-l"] {"timeout":5}');
     await expect(core.execFileAsync("fail")).rejects.toMatchObject(FAILURE);
     const invalid = (message: string) =>
       expect.objectContaining({ name: "ProviderError", code: "INVALID_OPTION", message });

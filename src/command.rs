@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::decode::Wire;
 use crate::error::{Code, ProviderError};
 use crate::provider::options::{Auth, Options, OutputFormat, PromptStyle, SystemPrompt};
-use crate::provider::{EnvValue, Flag, Provider, When, Word};
+use crate::provider::{EnvValue, Flag, PromptLimit, Provider, When, Word, same_flag};
 
 /// Linux refuses a single argument of 128 KiB, its final NUL included (MAX_ARG_STRLEN, CLI-FACTS 1.2).
 pub const MAX_ARG_BYTES: usize = 131_071;
@@ -25,7 +25,7 @@ pub struct CommandLine {
     /// What it does not inherit of the environment.
     pub drop_env: Vec<&'static str>,
     /// What the provider sets in the environment.
-    pub set_env: Vec<(&'static str, String)>,
+    pub set_env: Vec<(&'static str, EnvText)>,
     /// What the user sets or (`None`) removes; wins over all.
     pub user_env: Vec<(String, Option<String>)>,
     /// All of standard input; it is closed behind it.
@@ -37,9 +37,20 @@ pub struct CommandLine {
     /// What it prints.
     pub wire: Wire,
     /// Names of the flags here that the run can do without.
-    pub optional_flags: Vec<&'static str>,
+    pub optional_flags: Vec<String>,
     /// Names of all flags here, without their values and without the user's own: fit to be logged.
     pub flags: Vec<&'static str>,
+}
+
+impl CommandLine {
+    /// The names of its flags, the user's own included, without values.
+    pub fn all_flags(&self) -> Vec<String> {
+        let texts = self.args.iter().filter_map(|arg| match arg {
+            Arg::Text(text) if text.starts_with('-') && text.len() > 1 => text.split('=').next(),
+            _ => None,
+        });
+        texts.map(str::to_owned).collect()
+    }
 }
 
 /// One argument.
@@ -47,6 +58,21 @@ pub struct CommandLine {
 pub enum Arg {
     /// As it is.
     Text(String),
+    /// The path of the private file of this name.
+    File(&'static str),
+    /// `key="path"` in TOML: the key, and the name of the private file.
+    FileSetting(&'static str, &'static str),
+}
+
+/// The value of a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EnvText {
+    /// As it is.
+    Text(String),
+    /// The folder the CLI runs in.
+    Cwd,
+    /// The path of the empty private folder of this name.
+    Folder(&'static str),
     /// The path of the private file of this name.
     File(&'static str),
 }
@@ -71,9 +97,6 @@ pub enum Cwd {
     Given(String),
 }
 
-/// The name of the private file that holds the user's system prompt.
-pub const SYSTEM_PROMPT_FILE: &str = "system-prompt.txt";
-
 /// How a command line is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode<'a> {
@@ -87,7 +110,7 @@ pub enum Mode<'a> {
 /// refuse.
 ///
 /// # Errors
-/// `PROMPT_TOO_LONG` where the prompt goes to argv and does not fit.
+/// `PROMPT_TOO_LONG` where the prompt or the system prompt does not fit the way it is handed to the CLI.
 pub fn build(
     provider: &Provider,
     options: &Options,
@@ -100,36 +123,18 @@ pub fn build(
         Mode::Print(prompt) => guarded(provider, prompt),
         Mode::Live => String::new(),
     };
-    if options.prompt_style == PromptStyle::Arg && prompt.len() > MAX_ARG_BYTES {
-        let error = ProviderError::new(
-            provider.id,
-            Code::PromptTooLong,
-            format!(
-                "the prompt has {} bytes and promptStyle \"arg\" takes {MAX_ARG_BYTES}, the operating system's limit of one \
-                 argument",
-                prompt.len()
-            ),
-        );
-        return Err(Box::new(
-            error.with_hint("use `promptStyle: \"stdin\"`, which has no such limit"),
-        ));
-    }
+    check_length(provider, options, &prompt)?;
     let context = Context { options, live, partial };
     let mut args = Vec::new();
     let mut optional_flags = Vec::new();
     let mut flags = Vec::new();
-    for flag in provider
-        .flags
-        .iter()
-        .filter(|flag| flag.when.iter().all(|when| context.holds(*when)))
-    {
-        if flag.optional
-            && let Some(Word::Lit(name)) = flag.words.first()
-        {
-            if without.contains(*name) {
+    for flag in provider.flags.iter().filter(|flag| context.all_hold(flag.when)) {
+        if flag.optional {
+            let name = flag.name();
+            if without.iter().any(|refused| same_flag(&name, refused)) {
                 continue;
             }
-            optional_flags.push(*name);
+            optional_flags.push(name);
         }
         flags.extend(flag.words.iter().filter_map(|word| match word {
             Word::Lit(name) if name.starts_with('-') => Some(*name),
@@ -143,24 +148,24 @@ pub fn build(
         .iter()
         .find(|(format, _)| *format == options.output_format)
         .map(|(_, wire)| *wire);
+    let files = provider.files.iter().filter(|file| context.all_hold(file.when));
     Ok(CommandLine {
-        program: options.cli_path.clone().unwrap_or_else(|| provider.command.to_owned()),
+        program: options.cli_path.clone().unwrap_or_else(|| provider.command.to_string()),
         args,
         drop_env: dropped(provider, options),
-        set_env: set(provider, options),
-        user_env: options.env.clone(),
+        set_env: set(provider, &context)?,
+        user_env: user_env(provider, options),
         stdin: if options.prompt_style == PromptStyle::Stdin {
             prompt
         } else {
             String::new()
         },
-        files: match &options.system_prompt {
-            SystemPrompt::Custom(content) if !live => vec![PrivateFile {
-                name: SYSTEM_PROMPT_FILE,
-                content: content.clone(),
-            }],
-            _ => Vec::new(),
-        },
+        files: files
+            .map(|file| PrivateFile {
+                name: file.name,
+                content: (file.content)(provider, options),
+            })
+            .collect(),
         cwd: match &options.cwd {
             Some(path) => Cwd::Given(path.clone()),
             None if options.built_in_tools || options.spec_form() => Cwd::Inherit,
@@ -180,6 +185,41 @@ fn guarded(provider: &Provider, prompt: &str) -> String {
     }
 }
 
+/// Refuses a prompt that the CLI would cut, refuse late, or never get.
+fn check_length(provider: &Provider, options: &Options, prompt: &str) -> Result<(), Box<ProviderError>> {
+    let refuse = |length: String, limit: String, hint: &str| {
+        let reason = format!("the prompt has {length} and {limit}");
+        let error = ProviderError::new(&provider.id, Code::PromptTooLong, reason);
+        Err(Box::new(error.with_hint(hint)))
+    };
+    if options.prompt_style == PromptStyle::Arg && prompt.len() > MAX_ARG_BYTES {
+        let can_choose = provider.options.iter().any(|option| option.name == "promptStyle");
+        let hint = match can_choose {
+            true => "use `promptStyle: \"stdin\"`, which has no such limit",
+            false => "shorten the thread: this CLI takes its prompt as an argument",
+        };
+        return refuse(
+            format!("{} bytes", prompt.len()),
+            format!("promptStyle \"arg\" takes {MAX_ARG_BYTES}, the operating system's limit of one argument"),
+            hint,
+        );
+    }
+    match provider.prompt_limit {
+        Some(PromptLimit::Bytes(limit)) if prompt.len() > limit => refuse(
+            format!("{} bytes", prompt.len()),
+            format!("{} takes {limit}", provider.id),
+            "shorten the thread",
+        ),
+        // A character has at least one byte: short prompts are not counted.
+        Some(PromptLimit::Chars(limit)) if prompt.len() > limit && prompt.chars().count() > limit => refuse(
+            format!("{} characters", prompt.chars().count()),
+            format!("{} takes {limit}", provider.id),
+            "shorten the thread",
+        ),
+        _ => Ok(()),
+    }
+}
+
 struct Context<'a> {
     options: &'a Options,
     live: bool,
@@ -187,12 +227,18 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
+    fn all_hold(&self, whens: &[When]) -> bool {
+        whens.iter().all(|when| self.holds(*when))
+    }
+
     fn holds(&self, when: When) -> bool {
         let options = self.options;
         match when {
             When::Isolated => !options.spec_form(),
             When::Print => !self.live,
             When::Live => self.live,
+            When::IgnoreUserConfig => options.ignore_user_config,
+            When::AuthType => options.auth_type.is_some(),
             When::PromptArg => options.prompt_style == PromptStyle::Arg,
             When::Format(format) => options.output_format == format,
             When::Partial => options.partial_messages.unwrap_or(self.partial),
@@ -203,6 +249,7 @@ impl Context<'_> {
             // With its own tools on, the CLI needs its own instructions for them.
             When::DefaultSystemPrompt => options.system_prompt == SystemPrompt::Default && !options.built_in_tools,
             When::CustomSystemPrompt => matches!(options.system_prompt, SystemPrompt::Custom(_)),
+            When::SystemPrompt => self.holds(When::DefaultSystemPrompt) || self.holds(When::CustomSystemPrompt),
             // Without tools there is nothing to bypass, and as root the CLI would refuse to start (CLI-FACTS).
             When::PermissionMode => options
                 .permission_mode
@@ -214,16 +261,34 @@ impl Context<'_> {
 }
 
 fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str) -> Vec<Arg> {
-    let text = |text: &str| Arg::Text(text.to_owned());
+    let text = |text: &str| vec![Arg::Text(text.to_owned())];
+    let all = |texts: Vec<String>| texts.into_iter().map(Arg::Text).collect();
+    let given = |option: &Option<String>| text(option.as_deref().unwrap_or_default());
     flag.words
         .iter()
-        .map(|word| match word {
+        .flat_map(|word| match word {
             Word::Lit(literal) => text(literal),
             Word::Prompt => text(prompt),
-            Word::Model => text(options.model.as_deref().unwrap_or_default()),
+            Word::Model => given(&options.model),
             Word::SystemPrompt => text(provider.system_prompt),
-            Word::SystemPromptFile => Arg::File(SYSTEM_PROMPT_FILE),
-            Word::PermissionMode => text(options.permission_mode.as_deref().unwrap_or_default()),
+            Word::File(name) => vec![Arg::File(name)],
+            Word::FileSetting(key, name) => vec![Arg::FileSetting(key, name)],
+            Word::PermissionMode => given(&options.permission_mode),
+            Word::Sandbox => text(match &options.sandbox {
+                Some(sandbox) if options.built_in_tools => sandbox,
+                _ => "read-only",
+            }),
+            Word::AuthType => given(&options.auth_type),
+            Word::DefaultArgs => all(provider
+                .described
+                .iter()
+                .flat_map(|own| own.default_args.clone())
+                .collect()),
+            Word::ModelArgs => all(provider
+                .described
+                .iter()
+                .flat_map(|own| own.model_args(options.model.as_deref().unwrap_or_default()))
+                .collect()),
         })
         .collect()
 }
@@ -237,23 +302,51 @@ fn dropped(provider: &Provider, options: &Options) -> Vec<&'static str> {
     provider.drop_env.iter().chain(keys).copied().collect()
 }
 
-fn set(provider: &Provider, options: &Options) -> Vec<(&'static str, String)> {
-    let common = COMMON_ENV.iter().map(|(name, value)| (*name, (*value).to_owned()));
-    let own = provider.env.iter().filter_map(|(name, value)| {
-        let value = match value {
-            EnvValue::Fixed(value) => (*value).to_owned(),
-            EnvValue::MaxRetries => options.max_retries.to_string(),
-            EnvValue::ToolsOff(value) if !options.built_in_tools => (*value).to_owned(),
-            EnvValue::ToolsOff(_) => return None,
+fn set(provider: &Provider, context: &Context) -> Result<Vec<(&'static str, EnvText)>, Box<ProviderError>> {
+    let mut vars: Vec<_> = COMMON_ENV
+        .iter()
+        .map(|(name, value)| (*name, EnvText::Text((*value).to_owned())))
+        .collect();
+    for var in provider.env.iter().filter(|var| context.all_hold(var.when)) {
+        let value = match var.value {
+            EnvValue::Fixed(value) => EnvText::Text(value.to_owned()),
+            EnvValue::MaxRetries => EnvText::Text(context.options.max_retries.to_string()),
+            EnvValue::Cwd => EnvText::Cwd,
+            EnvValue::Folder(name) => EnvText::Folder(name),
+            EnvValue::File(name) => EnvText::File(name),
+            EnvValue::Composed(compose) => {
+                EnvText::Text(fitting(var.name, compose(provider, context.options), provider)?)
+            }
         };
-        Some((*name, value))
-    });
-    common.chain(own).collect()
+        vars.push((var.name, value));
+    }
+    Ok(vars)
+}
+
+/// A variable's text, if the operating system takes it: `NAME=value` has the limit of an argument.
+fn fitting(name: &str, value: String, provider: &Provider) -> Result<String, Box<ProviderError>> {
+    let length = name.len() + 1 + value.len();
+    if length <= MAX_ARG_BYTES {
+        return Ok(value);
+    }
+    let reason = format!(
+        "the variable {name}, which holds the system prompt and the configuration, has {length} bytes, and the operating \
+         system takes {MAX_ARG_BYTES}"
+    );
+    let error = ProviderError::new(&provider.id, Code::PromptTooLong, reason);
+    Err(Box::new(error.with_hint("shorten `systemPrompt` or `config`")))
+}
+
+/// What the user sets: for a CLI of their own, and for this provider object, which wins.
+fn user_env(provider: &Provider, options: &Options) -> Vec<(String, Option<String>)> {
+    let own = provider.described.iter().flat_map(|own| own.env.iter());
+    own.chain(&options.env).cloned().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::SYSTEM_PROMPT_FILE;
     use crate::provider::claude::CLAUDE;
 
     fn line(options: &str, partial: bool, without: &[&str]) -> CommandLine {
@@ -269,6 +362,7 @@ mod tests {
                 Arg::Text(text) if text == CLAUDE.system_prompt => "SYSTEM".to_owned(),
                 Arg::Text(text) => text.clone(),
                 Arg::File(name) => format!("file:{name}"),
+                Arg::FileSetting(key, name) => format!("{key}=file:{name}"),
             })
             .collect()
     }
@@ -277,7 +371,10 @@ mod tests {
         line.set_env
             .iter()
             .find(|(known, _)| *known == name)
-            .map(|(_, value)| value.clone())
+            .map(|(_, value)| match value {
+                EnvText::Text(text) => text.clone(),
+                other => format!("{other:?}"),
+            })
     }
 
     /// CLI-FACTS 1.4, the recommended pure pipe.
@@ -386,7 +483,7 @@ mod tests {
         let argv = argv(&line);
         assert_eq!(argv.iter().filter(|arg| *arg == "--safe-mode").count(), 1);
         assert!(argv.ends_with(&["--safe-mode".into()]) && !argv.contains(&"user".into()));
-        assert!(!line.optional_flags.contains(&"--safe-mode"));
+        assert!(!line.optional_flags.contains(&"--safe-mode".to_owned()));
     }
 
     #[test]

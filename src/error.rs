@@ -255,7 +255,7 @@ pub struct ProviderError {
     /// Tokens that were used all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// How many attempts were made.
+    /// How many attempts were made; 0 if the call was refused before any.
     pub attempts: u32,
     /// Why each attempt failed.
     pub reasons: Vec<AttemptFailure>,
@@ -264,7 +264,7 @@ pub struct ProviderError {
     pub run_id: Option<String>,
     /// Which run it was, and when things happened in its last attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub run: Option<RunInfo>,
+    pub run: Option<Box<RunInfo>>,
 }
 
 impl ProviderError {
@@ -291,7 +291,7 @@ impl ProviderError {
             stderr_tail: None,
             partial: None,
             usage: None,
-            attempts: 1,
+            attempts: 0,
             reasons: Vec::new(),
             run_id: None,
             run: None,

@@ -1,15 +1,19 @@
 //! Did it succeed? A run's facts in, a [`Reply`] or a [`ProviderError`] out. Nothing else in the crate decides this.
 //!
-//! Success of claude is: exit 0, an outcome with subtype "success", `is_error` false and at least one turn (CLI-FACTS 1.1).
-//! Output that is no JSON at all, with exit 0, is taken as text.
+//! Success is: exit 0, no failure told, nothing fatal on standard error, and an outcome (a wire format's last word) that is
+//! no error. Of claude that is subtype "success", `is_error` false and at least one turn (CLI-FACTS 1.1); of codex
+//! `turn.completed`; of gemini `result` with status "success"; of opencode a last `step_finish` with a reason that ends a run.
+//! qwen tells an API's error with exit 0 and "success": its decoder makes a failure of it. Output that is no JSON at all,
+//! with exit 0, is taken as text.
 
 use std::time::Duration;
 
-use crate::classify::{self, Evidence, classify};
+use crate::classify::{self, Evidence, UserRule, classify};
 use crate::decode::Wire;
 use crate::error::{Code, Partial, ProviderError, clip};
 use crate::event::{Outcome, Reply};
 use crate::fold::Folded;
+use crate::provider::same_flag;
 
 /// Why the process is no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +35,14 @@ pub enum Ending {
 pub struct Facts<'a> {
     /// The provider's id.
     pub provider: &'a str,
+    /// Versions of the CLI that this package was measured with.
+    pub versions: &'a [&'a str],
+    /// What standard error says where a run is no success, whatever else it says.
+    pub fatal_stderr: &'a [&'a str],
+    /// The flags it was given.
+    pub flags: &'a [String],
+    /// Error rules of the user's own.
+    pub user_rules: &'a [UserRule],
     /// What it was to print.
     pub wire: Wire,
     /// Why it ended.
@@ -43,6 +55,8 @@ pub struct Facts<'a> {
     pub stderr: &'a str,
     /// Standard output where it held no event at all.
     pub plain: Option<&'a str>,
+    /// Standard output ends in the middle of a line.
+    pub cut_short: bool,
     /// Lines that were no events.
     pub diagnostics: &'a [String],
     /// The last bytes of standard output.
@@ -75,7 +89,8 @@ pub fn judge(facts: &Facts, folded: Folded) -> Result<Reply, Box<ProviderError>>
 /// Why a run that came to its own end is no success; `None` if it is one.
 fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
     let well = facts.ending == Ending::TurnOver || (facts.exit_code == Some(0) && facts.signal.is_none());
-    if !well || folded.failure.is_some() {
+    let fatal = facts.fatal_stderr.iter().any(|words| facts.stderr.contains(words));
+    if !well || fatal || folded.failure.is_some() {
         return Some(classified(facts, folded));
     }
     if facts.stdout_tail.trim().is_empty() {
@@ -91,7 +106,11 @@ fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
             Some(classified(facts, folded))
         }
         Some(_) => None,
-        None if facts.wire == Wire::Text => None,
+        None if !facts.wire.tells_its_end() && !facts.cut_short => {
+            let silent = folded.reply.content.is_empty() && folded.reply.tool_calls.is_empty();
+            let reason = "the CLI ended with exit code 0 and its output holds no answer";
+            silent.then(|| advised(facts, Code::EmptyResponse, reason))
+        }
         None => {
             let reason = "the CLI's output ends before its result: it was cut short";
             Some(advised(facts, Code::MalformedResponse, reason))
@@ -100,7 +119,7 @@ fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
 }
 
 fn classified(facts: &Facts, folded: &Folded) -> ProviderError {
-    classify(&Evidence {
+    let mut found = classify(&Evidence {
         provider: facts.provider,
         failure: folded.failure.as_ref(),
         outcome: folded.outcome.as_ref(),
@@ -111,11 +130,23 @@ fn classified(facts: &Facts, folded: &Folded) -> ProviderError {
         stdout_text: facts.plain.filter(|_| facts.exit_code != Some(0)),
         stderr_text: Some(facts.stderr),
         resets_at: folded.limit_resets_at,
-        user_rules: &[],
+        user_rules: facts.user_rules,
         local_offset_min: None,
         now_ms: facts.now_ms,
-    })
-    .into_error(facts.provider)
+    });
+    if found.code == Code::UnsupportedFlag
+        && let Some(refused) = classify::unsupported_flag(facts.provider, facts.stderr)
+        && let Some(ours) = facts.flags.iter().find(|flag| same_flag(flag, &refused))
+    {
+        found.reason = format!("unknown option {ours}");
+    }
+    if found.code == Code::UnsupportedFlag && !facts.versions.is_empty() {
+        let versions = facts.versions.join(" and ");
+        found.hint = found
+            .hint
+            .map(|hint| format!("{hint} (measured with {} {versions})", facts.provider));
+    }
+    found.into_error(facts.provider)
 }
 
 /// claude answers a slash command itself, with exit code 0 and no turn taken (CLI-FACTS 1.2).

@@ -12,17 +12,21 @@ pub mod error;
 pub mod event;
 pub mod message;
 
+// Decisions about further attempts: an error and the time in, what to do out.
+pub mod breaker;
+pub mod retry;
+
 // Pure layers: a thread as a prompt, output as events, events as a reply, a reply or the reason why not.
 pub mod classify;
 pub mod decode;
 pub mod prompt;
 pub mod provider;
-pub mod retry;
 pub mod toolcall;
 
 pub mod command;
 pub mod fold;
 pub mod judge;
+pub mod output;
 
 // Effects: processes, exchanges with a CLI, whole runs.
 pub mod process;

@@ -2,13 +2,10 @@
 //!
 //! In: a [`Policy`], the error of an attempt, how much time has gone and one random number. Out: a delay, or none.
 
-use serde::Deserialize;
-
-use crate::error::ProviderError;
+use crate::error::{Code, ProviderError};
 
 /// How often and how patiently one provider is asked again.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Policy {
     /// Attempts in all, the first included.
     pub max_attempts: u32,
@@ -18,8 +15,11 @@ pub struct Policy {
     pub max_delay_ms: u64,
     /// Share of the wait that is random, 0 to 1: callers that failed together do not come back together.
     pub jitter: f64,
-    /// Give up rather than let attempts and waits take longer than this, ms.
+    /// No attempt begins later than this after the first, ms.
     pub max_elapsed_ms: u64,
+    /// Whether a run that this package itself ended at `timeout` or `idleTimeout` is made again. Only for who asks for it:
+    /// `timeout: 5000` is a promise to the caller, which three attempts of 5 s would break.
+    pub own_limits: bool,
 }
 
 impl Default for Policy {
@@ -31,6 +31,7 @@ impl Default for Policy {
             max_delay_ms: 30_000,
             jitter: 0.25,
             max_elapsed_ms: 120_000,
+            own_limits: false,
         }
     }
 }
@@ -43,12 +44,14 @@ impl Policy {
         max_delay_ms: 0,
         jitter: 0.0,
         max_elapsed_ms: 0,
+        own_limits: false,
     };
 
     /// How long to wait before attempt `attempt + 1`, ms, after attempt `attempt` (from 1) failed with `error`; `None` to
     /// give up. `elapsed_ms`: since the first attempt began. `random`: from 0 (included) to 1 (excluded).
     pub fn delay_after(&self, attempt: u32, error: &ProviderError, elapsed_ms: u64, random: f64) -> Option<u64> {
-        if attempt >= self.max_attempts || !error.should_retry {
+        let ours = matches!(error.code, Code::Timeout | Code::IdleTimeout);
+        if attempt >= self.max_attempts || !error.should_retry || (ours && !self.own_limits) {
             return None;
         }
         let doubled = self
@@ -81,6 +84,7 @@ mod tests {
             max_delay_ms: 500,
             jitter: 0.0,
             max_elapsed_ms: 10_000,
+            own_limits: false,
         };
         let delays: Vec<_> = (1..=6)
             .map(|attempt| policy.delay_after(attempt, &error(Code::ServerError), 0, 0.9))
@@ -103,8 +107,12 @@ mod tests {
 
     #[test]
     fn only_categories_that_may_be_retried_are() {
+        let asked_for = Policy {
+            own_limits: true,
+            ..Policy::default()
+        };
         for code in Code::ALL {
-            let retried = Policy::default().delay_after(1, &error(*code), 0, 0.0).is_some();
+            let retried = asked_for.delay_after(1, &error(*code), 0, 0.0).is_some();
             let expected = matches!(
                 code.category(),
                 Category::RateLimit | Category::Network | Category::Server | Category::Timeout
@@ -114,12 +122,28 @@ mod tests {
         assert_eq!(Policy::NEVER.delay_after(1, &error(Code::ServerError), 0, 0.0), None);
     }
 
+    #[test]
+    fn limits_of_our_own_are_no_reason_to_try_again_by_default() {
+        for (code, expected) in [
+            (Code::Timeout, None),
+            (Code::IdleTimeout, None),
+            (Code::RequestTimeout, Some(500)),
+        ] {
+            assert_eq!(
+                Policy::default().delay_after(1, &error(code), 0, 0.0),
+                expected,
+                "{}",
+                code.as_str()
+            );
+        }
+    }
+
     proptest! {
         #[test]
         fn never_more_than_the_documented_delay(
             attempt in 1u32..200, base in 0u64..u64::MAX, most in 0u64..u64::MAX, jitter in -1.0..2.0f64, random in 0.0..1.0f64,
         ) {
-            let policy = Policy { max_attempts: 300, base_delay_ms: base, max_delay_ms: most, jitter, max_elapsed_ms: u64::MAX };
+            let policy = Policy { max_attempts: 300, base_delay_ms: base, max_delay_ms: most, jitter, max_elapsed_ms: u64::MAX, own_limits: false };
             let delay = policy.delay_after(attempt, &error(Code::ServerError), 0, random);
             // An f64 holds 53 bits: a delay beyond them may round up by one part in 2^52.
             prop_assert!(delay.is_some_and(|delay| delay as f64 <= most as f64));

@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["message"],
     &["error", "event"],
-    &["provider", "prompt", "toolcall", "retry", "classify", "decode"],
-    &["command", "fold", "judge"],
+    &[
+        "provider", "prompt", "toolcall", "breaker", "retry", "classify", "decode",
+    ],
+    &["command", "fold", "judge", "output"],
     &["process"],
     &["conversation"],
     &["run"],

@@ -1,6 +1,7 @@
 /** What the real CLI can't be made to do, and what goes wrong before it runs. */
-import { mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, mkdirSync, realpathSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { HumanMessage } from "@langchain/core/messages";
 import { createClaudeCliProvider, execFileAsync } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -28,7 +29,11 @@ describe("a CLI that prints plain text", () => {
     expect(reply.content).toBe("Hello from the fake.");
     expect(reply.tool_calls).toEqual([]);
     expect(reply.response_metadata).toMatchObject({ provider: "claude", usage_estimated: true });
-    expect(cli.calls()[0]).toMatchObject({ stdin: THREAD });
+    const call = cli.calls()[0];
+    expect(call?.stdin).toBe(THREAD);
+    // An empty private folder, gone with the run.
+    expect(dirname(dirname(call?.cwd ?? ""))).toBe(realpathSync(tmpdir()));
+    expect(existsSync(dirname(call?.cwd ?? ""))).toBe(false);
   });
 
   it("is called exactly as SPEC-01 says in SPEC-01's form", async () => {

@@ -10,7 +10,9 @@ import { tool } from "@langchain/core/tools";
 import type * as api from "deep-factor-providers";
 import {
   type CliProvider,
+  classifyError,
   createClaudeCliProvider,
+  createFallbackProvider,
   escapeXml,
   execFileAsync,
   isModelAdapter,
@@ -89,7 +91,11 @@ export async function everything(signal: AbortSignal): Promise<void> {
     killGrace: 2000,
     maxConcurrency: 4,
     maxRetries: 0,
+    retry: { maxAttempts: 5, baseDelayMs: 500, maxDelayMs: 30_000, jitter: true, maxElapsedMs: 0 },
   };
+  createClaudeCliProvider({ retry: false });
+  // @ts-expect-error there is no retry without saying how
+  createClaudeCliProvider({ retry: true });
   createClaudeCliProvider({ ...options, env: process.env });
   // @ts-expect-error an option nobody knows
   createClaudeCliProvider({ modell: "sonnet" });
@@ -177,6 +183,24 @@ export async function everything(signal: AbortSignal): Promise<void> {
     }
     if (ProviderError.isInstance(error)) assertType<Equal<typeof error, ProviderError>>();
   }
+
+  // Several as one: ours, the agent's own, and such a one again.
+  const several = createFallbackProvider([cli, theirs], { breaker: { failureThreshold: 3, windowMs: 1, resetMs: 1 } });
+  const agents: ModelAdapter = createFallbackProvider([several], { breaker: false });
+  const answer = await several.bindTools([weather]).invoke(thread, { signal });
+  assertType<Equal<typeof answer, AIMessage>>();
+  for await (const event of several.stream(thread)) {
+    if (event.type === "fallback") updates.push(event.provider, event.code, event.message);
+    if (event.type === "done") updates.push(...(event.reply.fallback?.skipped ?? []).map((it) => it.code));
+  }
+  await several.close();
+  updates.push(several.id satisfies "fallback", String(agents));
+  // @ts-expect-error a member that can't be asked
+  createFallbackProvider([{}]);
+
+  const verdict = classifyError("boom", { provider: "claude", exitCode: null, signal: "SIGTERM", httpStatus: 500 });
+  assertType<Equal<typeof verdict, api.ErrorClassification>>();
+  updates.push(verdict.code, verdict.category, String(verdict.resetsAt?.getTime()));
 
   const texts: string[] = [messagesToXml(thread), messagesToPrompt(langchain), escapeXml("<"), stripAnsi("x")];
   updates.push(...texts, ...parseToolCalls("").map((call) => `${call.name}${call.id}${JSON.stringify(call.args)}`));

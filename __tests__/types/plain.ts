@@ -2,6 +2,7 @@
 import {
   type CliProvider,
   createClaudeCliProvider,
+  createFallbackProvider,
   isModelAdapter,
   type ModelAdapter,
   ProviderError,
@@ -18,7 +19,15 @@ export async function use(): Promise<string> {
   refuseAny<IsAny<typeof message>>();
   refuseAny<IsAny<typeof message.tool_calls>>();
   for await (const event of provider.stream([message])) refuseAny<IsAny<typeof event>>();
+  const several = createFallbackProvider([provider, adapter]);
+  const other = await several.bindTools([]).invoke([message]);
+  refuseAny<IsAny<typeof other>>();
   const error: unknown = message;
   if (isModelAdapter(error) || error instanceof ProviderError) return "";
-  return message.content + message.response_metadata.provider + message.usage_metadata.input_tokens;
+  return (
+    (other.response_metadata.fallback?.provider ?? "") +
+    message.content +
+    message.response_metadata.provider +
+    message.usage_metadata.input_tokens
+  );
 }

@@ -129,7 +129,7 @@ import type { StructuredToolInterface } from "@langchain/core/tools";
 import type * as api from "deep-factor-providers";
 type IsAny<T> = 0 extends 1 & T ? true : false;
 /** Foreign types, which are what they are. */
-type Opaque = BaseMessage | AIMessage | StructuredToolInterface | AbortSignal | Date;
+type Opaque = BaseMessage | AIMessage | StructuredToolInterface | AbortSignal | Date | RegExp;
 type HasAny<T, Depth extends 1[] = []> =
   IsAny<T> extends true ? true
   : Depth["length"] extends 7 ? false

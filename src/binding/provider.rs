@@ -16,6 +16,12 @@ pub fn check_options(kind: String, options_json: String) -> String {
     outcome(Engine::new(&kind, &options_json, 0).map(|_| ()))
 }
 
+/// Checks the description of a CLI and its options: `{"ok": null}`, or `{"err": …}` that names the field or the option.
+#[napi]
+pub fn check_cli_config(config_json: String, options_json: String) -> String {
+    outcome(Engine::described(&config_json, &options_json, 0).map(|_| ()))
+}
+
 /// One provider object.
 #[napi]
 pub struct NativeProvider {
@@ -28,6 +34,17 @@ impl NativeProvider {
     #[napi(constructor)]
     pub fn new(kind: String, options_json: String, owner: u32) -> napi::Result<Self> {
         match Engine::new(&kind, &options_json, u64::from(owner)) {
+            Ok(engine) => Ok(NativeProvider {
+                engine: Arc::new(engine),
+            }),
+            Err(error) => Err(napi::Error::from_reason(error.message.clone())),
+        }
+    }
+
+    /// The provider that `config_json` describes. Both have passed [`check_cli_config`].
+    #[napi(factory)]
+    pub fn described(config_json: String, options_json: String, owner: u32) -> napi::Result<Self> {
+        match Engine::described(&config_json, &options_json, u64::from(owner)) {
             Ok(engine) => Ok(NativeProvider {
                 engine: Arc::new(engine),
             }),

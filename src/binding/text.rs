@@ -2,9 +2,12 @@
 
 use napi_derive::napi;
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use super::from_json;
 use crate::message::Message;
-use crate::{prompt, toolcall};
+use crate::provider::options::OutputFormat;
+use crate::{output, prompt, toolcall};
 
 /// The thread as `<thread>` XML (SPEC-01).
 #[napi]
@@ -35,4 +38,25 @@ pub fn escape_xml(text: String) -> String {
 #[napi]
 pub fn strip_ansi(text: String) -> String {
     crate::decode::ansi::strip_ansi(&text).into_owned()
+}
+
+/// `stdout` understood (`output::Parsed` as JSON); `format` is `text`, `json` or anything else for `stream-json`.
+#[napi]
+pub fn parse_cli_output(stdout: String, format: String, provider: Option<String>) -> napi::Result<String> {
+    let format = match format.as_str() {
+        "text" => OutputFormat::Text,
+        "json" => OutputFormat::Json,
+        _ => OutputFormat::StreamJson,
+    };
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis();
+    let parsed = output::parse(
+        &stdout,
+        format,
+        provider.as_deref(),
+        u64::try_from(now).unwrap_or_default(),
+    );
+    serde_json::to_string(&parsed).map_err(|error| napi::Error::from_reason(error.to_string()))
 }

@@ -9,27 +9,29 @@ use regex::Regex;
 
 use super::clean;
 
-/// A sentence of an option parser, its first group the flag, and the CLIs that are built with that parser. Only the
-/// flag's first word is taken: what follows may be a prompt.
-const SENTENCES: &[(&str, &[&str])] = &[
+/// A sentence of an option parser, its first group the flag, the CLIs that are built with that parser, and what a
+/// bare word is to be put behind. Only the flag's first word is taken: what follows may be a prompt.
+const SENTENCES: &[(&str, &[&str], &str)] = &[
     // commander (claude 2.1.197): error: unknown option '--no-input'
-    (r"unknown option '(--?\w[\w-]*)", &["claude"]),
+    (r"unknown option '(--?\w[\w-]*)", &["claude"], "--"),
     // clap (codex-cli 0.169.0): error: unexpected argument '--no-input' found
-    (r"unexpected argument '(--?\w[\w-]*)", &["codex"]),
+    (r"unexpected argument '(--?\w[\w-]*)", &["codex"], "--"),
+    // A feature that codex does not know; unknown ones are fatal (CLI-FACTS 2). The wording is not measured.
+    (r"unknown feature flag: (\w[\w-]*)", &["codex"], "--disable "),
     // yargs (gemini 0.61.0, qwen 0.15.10): Unknown argument: input; Unknown arguments: core-tools, coreTools
-    (r"unknown arguments?: (\w[\w-]*)", &["gemini", "qwen"]),
+    (r"unknown arguments?: (\w[\w-]*)", &["gemini", "qwen"], "--"),
     // argparse: unrecognized arguments: --frob
-    (r"unrecognized arguments?:? '?(--?\w[\w-]*)", &[]),
+    (r"unrecognized arguments?:? '?(--?\w[\w-]*)", &[], "--"),
     // Go: flag provided but not defined: -frob
-    (r"flag provided but not defined: (--?\w[\w-]*)", &[]),
+    (r"flag provided but not defined: (--?\w[\w-]*)", &[], "--"),
     // pflag (Go): unknown flag: --frob
-    (r"unknown flag:? '?(--?\w[\w-]*)", &[]),
+    (r"unknown flag:? '?(--?\w[\w-]*)", &[], "--"),
 ];
 
 static PATTERNS: LazyLock<Vec<Option<Regex>>> = LazyLock::new(|| {
     SENTENCES
         .iter()
-        .map(|(sentence, _)| Regex::new(&format!("(?i){sentence}")).ok())
+        .map(|(sentence, ..)| Regex::new(&format!("(?i){sentence}")).ok())
         .collect()
 });
 
@@ -38,16 +40,16 @@ static PATTERNS: LazyLock<Vec<Option<Regex>>> = LazyLock::new(|| {
 /// not say which (`opencode` answers with its help text alone). A provider whose parser is not known is asked for all.
 pub fn unsupported_flag(provider: &str, stderr: &str) -> Option<String> {
     let text = clean::plain(stderr);
-    let known = SENTENCES.iter().any(|(_, of)| of.contains(&provider));
+    let known = SENTENCES.iter().any(|(_, of, _)| of.contains(&provider));
     SENTENCES
         .iter()
         .zip(PATTERNS.iter())
-        .filter(|((_, of), _)| !known || of.contains(&provider))
-        .find_map(|(_, pattern)| pattern.as_ref()?.captures(&text)?.get(1))
-        .map(|name| match name.as_str() {
+        .filter(|((_, of, _), _)| !known || of.contains(&provider))
+        .find_map(|((.., before), pattern)| Some((*before, pattern.as_ref()?.captures(&text)?.get(1)?.as_str())))
+        .map(|(before, name)| match name {
             flag if flag.starts_with('-') => flag.to_owned(),
             letter if letter.len() == 1 => format!("-{letter}"),
-            word => format!("--{word}"),
+            word => format!("{before}{word}"),
         })
 }
 
@@ -66,6 +68,7 @@ mod tests {
                 "error: unexpected argument '--no-input' found\n\n  tip: …",
                 Some("--no-input"),
             ),
+            ("codex", "Error: Unknown feature flag: goals", Some("--disable goals")),
             ("gemini", "Unknown argument: input\nUsage: gemini", Some("--input")),
             (
                 "qwen",

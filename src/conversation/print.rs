@@ -6,14 +6,14 @@
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::scratch::Scratch;
-use crate::command::{Arg, CommandLine, Cwd};
+use crate::command::{Arg, CommandLine, Cwd, EnvText};
 use crate::decode::Decoder;
 use crate::event::Event;
 use crate::process::limit::Permit;
@@ -39,6 +39,8 @@ pub struct Finished {
     pub exit: Exit,
     /// Standard output where it held no event at all.
     pub plain: Option<String>,
+    /// Standard output ended in the middle of a line.
+    pub cut_short: bool,
     /// Lines that were no events.
     pub diagnostics: Vec<String>,
     /// The last bytes of standard output.
@@ -50,7 +52,7 @@ pub struct Finished {
 /// # Errors
 /// What [`process::start`] would say of it.
 pub fn binary(line: &CommandLine, base: &Arc<Vars>) -> Result<PathBuf, StartError> {
-    let vars = environment(line, Arc::clone(base)).vars();
+    let vars = environment(line, Arc::clone(base), None).vars();
     let same = |name: &OsStr| {
         if cfg!(windows) {
             name.eq_ignore_ascii_case("PATH")
@@ -65,14 +67,22 @@ pub fn binary(line: &CommandLine, base: &Arc<Vars>) -> Result<PathBuf, StartErro
     Ok(process::resolve(OsStr::new(&line.program), path)?.file)
 }
 
-fn environment(line: &CommandLine, base: Arc<Vars>) -> EnvPlan {
+/// Without a `scratch`, what names a place in it is left out.
+fn environment(line: &CommandLine, base: Arc<Vars>, scratch: Option<&Scratch>) -> EnvPlan {
+    let place = |value: &EnvText| match value {
+        EnvText::Text(text) => Some(text.into()),
+        EnvText::Cwd => cwd(line, scratch)
+            .or_else(|| std::env::current_dir().ok())
+            .map(Into::into),
+        EnvText::Folder(name) | EnvText::File(name) => Some(scratch?.file(name).into()),
+    };
     EnvPlan {
         base: Some(base),
         drop: line.drop_env.iter().map(Into::into).collect(),
         set: line
             .set_env
             .iter()
-            .map(|(name, value)| (name.into(), value.into()))
+            .filter_map(|(name, value)| Some((name.into(), place(value)?)))
             .collect(),
         user: line
             .user_env
@@ -80,6 +90,21 @@ fn environment(line: &CommandLine, base: Arc<Vars>) -> EnvPlan {
             .map(|(name, value)| (name.into(), value.as_ref().map(Into::into)))
             .collect(),
     }
+}
+
+/// Where the process runs; `None` for Node's own folder.
+fn cwd(line: &CommandLine, scratch: Option<&Scratch>) -> Option<PathBuf> {
+    match &line.cwd {
+        Cwd::Inherit => None,
+        Cwd::Given(path) => Some(PathBuf::from(path)),
+        Cwd::Private => scratch.map(Scratch::folder),
+    }
+}
+
+/// `key="path"` in TOML.
+fn setting(key: &str, path: &Path) -> String {
+    let path = path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+    format!("{key}=\"{path}\"")
 }
 
 /// What a process is given beside its command line.
@@ -114,19 +139,14 @@ pub(super) fn launch(
     cancel: &CancellationToken,
 ) -> Result<(Running, Option<Scratch>), NotStarted> {
     let scratch = Scratch::for_line(&line, surroundings.owner).map_err(NotStarted::Scratch)?;
-    let env = environment(&line, surroundings.base_env);
+    let env = environment(&line, surroundings.base_env, scratch.as_ref());
+    let cwd = cwd(&line, scratch.as_ref());
+    let file = |name: &str| scratch.as_ref().map_or_else(PathBuf::new, |scratch| scratch.file(name));
     let args = line.args.into_iter().map(|arg| match arg {
         Arg::Text(text) => text.into(),
-        Arg::File(name) => scratch
-            .as_ref()
-            .map_or_else(PathBuf::new, |scratch| scratch.file(name))
-            .into(),
+        Arg::File(name) => file(name).into(),
+        Arg::FileSetting(key, name) => setting(key, &file(name)).into(),
     });
-    let cwd = match line.cwd {
-        Cwd::Inherit => None,
-        Cwd::Given(path) => Some(PathBuf::from(path)),
-        Cwd::Private => scratch.as_ref().map(Scratch::folder),
-    };
     let spec = Spec {
         program: line.program.into(),
         args: args.collect(),
@@ -137,6 +157,7 @@ pub(super) fn launch(
         owner: surroundings.owner,
         permit: surroundings.permit,
         waiting: Waiting::Auto,
+        guarded: true,
         tracker: surroundings.tracker,
     };
     let running = process::start(spec, cancel.clone()).map_err(NotStarted::Process)?;
@@ -191,6 +212,7 @@ impl Print {
         Finished {
             exit: self.running.exit().await,
             plain: self.decoder.plain_text(),
+            cut_short: self.decoder.cut_short(),
             diagnostics: self.decoder.diagnostics().to_vec(),
             stdout_tail: String::from_utf8_lossy(&tail).into_owned(),
         }

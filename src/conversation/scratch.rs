@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::command::{CommandLine, Cwd};
+use crate::command::{CommandLine, Cwd, EnvText};
 
 /// How often a folder is tried again that a killed process has just written into, 5 ms apart.
 const REMOVE_TRIES: u32 = 10;
@@ -88,7 +88,12 @@ impl Leftover {
 impl Scratch {
     /// `None` where the run needs nothing of the kind.
     pub fn for_line(line: &CommandLine, owner: u64) -> io::Result<Option<Scratch>> {
-        if line.cwd != Cwd::Private && line.files.is_empty() {
+        let folders_of_env = line.set_env.iter().filter_map(|(_, value)| match value {
+            EnvText::Folder(name) => Some(*name),
+            _ => None,
+        });
+        let further: Vec<&str> = folders_of_env.collect();
+        if line.cwd != Cwd::Private && line.files.is_empty() && further.is_empty() {
             return Ok(None);
         }
         let owner = folders(owner);
@@ -99,6 +104,9 @@ impl Scratch {
         // Until all is there, an error takes it away again.
         let dir = tempfile::Builder::new().prefix("deep-factor-").tempdir()?;
         std::fs::create_dir(dir.path().join(EMPTY))?;
+        for name in further {
+            std::fs::create_dir(dir.path().join(name))?;
+        }
         for file in &line.files {
             write_private(&dir.path().join(file.name), &file.content)?;
         }
@@ -113,6 +121,7 @@ impl Scratch {
         self.path.join(EMPTY)
     }
 
+    /// The file, or the further empty folder, of this name.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -165,7 +174,7 @@ mod tests {
         let scratch = Scratch::for_line(&line(r#"{"systemPrompt":"S"}"#), u64::MAX)
             .unwrap()
             .unwrap();
-        let (folder, file) = (scratch.folder(), scratch.file(command::SYSTEM_PROMPT_FILE));
+        let (folder, file) = (scratch.folder(), scratch.file(crate::provider::SYSTEM_PROMPT_FILE));
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "S");
         drop(scratch);

@@ -61,6 +61,13 @@ pub enum Wire {
     GenericJson,
 }
 
+impl Wire {
+    /// Whether a run that went well always has an [`Event::Outcome`]. Lines of messages (`{"role": …}`) have no last one.
+    pub fn tells_its_end(self) -> bool {
+        !matches!(self, Wire::Text | Wire::GenericStream)
+    }
+}
+
 /// How a wire format's JSON lies in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Framing {

@@ -5,16 +5,25 @@
  *
  * CommonJS, so that the ESM entries share this module (and `ProviderError`) with the CommonJS ones.
  *
- * @import { Limits, ToolCall } from "../../index.js"
+ * @import { ErrorClassification, FallbackProvider, Limits, ParsedOutput, ProviderErrorInit, ToolCall } from "../../index.js"
  * @import { ToJsonSchema } from "./tools.cjs"
  *
  * @typedef {typeof import("./native.cjs")} Native
  */
 
-const { ProviderError, fault, guard, unwrap } = require("./errors.cjs");
+const { ProviderError, fault, guard, providerError, unwrap } = require("./errors.cjs");
+const { createFallbackProvider } = require("./fallback.cjs");
 const { takeLogger } = require("./logger.cjs");
 const { aiMessageBuilder, encodeMessages, toAIMessageJson, toolCall } = require("./messages.cjs");
-const { describe, encodeOptions, requireString, workerEnv } = require("./options.cjs");
+const {
+  describe,
+  encodeConfig,
+  encodeContext,
+  encodeOptions,
+  readParseOptions,
+  requireString,
+  workerEnv,
+} = require("./options.cjs");
 const { createProvider } = require("./provider.cjs");
 
 /** @type {WeakMap<Native, number>} */
@@ -48,6 +57,16 @@ function createCore({ native, AIMessage, toJsonSchema }) {
     AIMessage === null ? toAIMessageJson : aiMessageBuilder(AIMessage)
   );
 
+  /** @param {string} id */
+  const factory =
+    (id) =>
+    (/** @type {unknown} */ options = undefined) => {
+      const { log, rest } = takeLogger(options, describe);
+      const json = encodeOptions(rest);
+      unwrap(native.checkOptions(id, json));
+      return createProvider({ id, engine: new native.NativeProvider(id, json, owner), toMessage, toJsonSchema, log });
+    };
+
   return {
     ProviderError,
 
@@ -67,18 +86,56 @@ function createCore({ native, AIMessage, toJsonSchema }) {
       }
     },
 
-    /** @param {unknown} [options] */
-    createClaudeCliProvider(options) {
+    createClaudeCliProvider: factory("claude"),
+    createCodexCliProvider: factory("codex"),
+    createGeminiCliProvider: factory("gemini"),
+    createGlmCliProvider: factory("glm"),
+    createGrokCliProvider: factory("grok"),
+    createOpenCodeCliProvider: factory("opencode"),
+    createQwenCliProvider: factory("qwen"),
+
+    /**
+     * @param {unknown} config
+     * @param {unknown} [options]
+     */
+    createCliProvider(config, options) {
       const { log, rest } = takeLogger(options, describe);
-      const json = encodeOptions(rest);
-      unwrap(native.checkOptions("claude", json));
-      const engine = new native.NativeProvider("claude", json, owner);
-      return createProvider({ id: "claude", engine, toMessage, toJsonSchema, log });
+      const [configJson, json] = [encodeConfig(config), encodeOptions(rest)];
+      unwrap(native.checkCliConfig(configJson, json));
+      const engine = native.NativeProvider.described(configJson, json, owner);
+      return createProvider({ id: JSON.parse(configJson).providerId, engine, toMessage, toJsonSchema, log });
     },
 
     /** @returns {Limits} */
     limits() {
       return JSON.parse(native.limits());
+    },
+
+    /**
+     * @param {unknown} adapters
+     * @param {unknown} [options]
+     * @returns {FallbackProvider<TMessage>}
+     */
+    createFallbackProvider: (adapters, options) => createFallbackProvider(native, adapters, options),
+
+    /**
+     * @param {unknown} text
+     * @param {unknown} [context]
+     * @returns {ErrorClassification}
+     */
+    classifyError(text, context) {
+      const answer = native.classifyError(requireString("text", text), encodeContext(context), Date.now());
+      const found = providerError(/** @type {ProviderErrorInit} */ (unwrap(answer)));
+      const { category, code, shouldRetry, shouldFallback, retryAfterMs, resetsAt, message } = found;
+      return {
+        category,
+        code,
+        shouldRetry,
+        shouldFallback,
+        ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+        ...(resetsAt === undefined ? {} : { resetsAt }),
+        message,
+      };
     },
 
     /** @param {unknown} messages */
@@ -97,6 +154,19 @@ function createCore({ native, AIMessage, toJsonSchema }) {
      */
     parseToolCalls(text) {
       return JSON.parse(native.parseToolCalls(requireString("text", text))).map(toolCall);
+    },
+
+    /**
+     * @param {unknown} stdout
+     * @param {unknown} [options]
+     * @returns {ParsedOutput}
+     */
+    parseCliOutput(stdout, options) {
+      const text = requireString("stdout", stdout);
+      const { format, provider } = readParseOptions(options);
+      const { toolCalls, error, ...parsed } = JSON.parse(native.parseCliOutput(text, format, provider));
+      const when = error?.resetsAt === undefined ? {} : { resetsAt: new Date(error.resetsAt) };
+      return { ...parsed, toolCalls: toolCalls.map(toolCall), ...(error ? { error: { ...error, ...when } } : {}) };
     },
 
     /** @param {unknown} text */

@@ -6,7 +6,7 @@
  * This file is CommonJS and every entry requires it, so that there is one `ProviderError` class per process whichever way
  * the package was loaded.
  *
- * @import { ProviderErrorCode, ErrorCategory, ProviderErrorInit } from "../../index.js"
+ * @import { ErrorCause, ErrorCategory, ProviderErrorCode, ProviderErrorInit } from "../../index.js"
  */
 
 /** Marks instances of every copy of this package, where `instanceof` only knows its own. */
@@ -70,14 +70,59 @@ class ProviderError extends Error {
     const json = { name: this.name, message: this.message };
     // Own and enumerable are the fields, and not name, message and cause.
     Object.assign(json, this);
-    if (this.cause instanceof Error) json.cause = { name: this.cause.name, message: this.cause.message };
-    else if (this.cause !== undefined) json.cause = String(this.cause);
+    if (this.cause !== undefined) json.cause = plainCause(this.cause);
     return json;
   }
 }
 
+/**
+ * @param {unknown} cause
+ * @returns {ErrorCause | string}
+ */
+function plainCause(cause) {
+  if (!(cause instanceof Error)) return String(cause);
+  const { name, message } = cause;
+  if (!(cause instanceof AggregateError)) return { name, message };
+  // One level: what an aggregate holds are the errors themselves.
+  const errors = Array.from(cause.errors, (error) =>
+    error instanceof Error ? { name: error.name, message: error.message } : String(error),
+  );
+  return { name, message, errors };
+}
+
 // On the prototype, as with the built-in errors: inspecting an instance shows it once, in the heading.
 Object.defineProperty(ProviderError.prototype, "name", { value: "ProviderError", configurable: true, writable: true });
+
+/**
+ * A `ProviderError` with its declared type: the class above gets its fields from a list, which TypeScript does not see.
+ *
+ * @param {ProviderErrorInit} init
+ * @param {{ cause?: unknown }} [options]
+ * @returns {import("../../index.js").ProviderError}
+ */
+function providerError(init, options) {
+  return /** @type {never} */ (new ProviderError(init, options));
+}
+
+/**
+ * @param {unknown} value
+ * @returns {value is import("../../index.js").ProviderError}
+ */
+function isProviderError(value) {
+  return ProviderError.isInstance(value);
+}
+
+/** The agent shows `name: message` cut at 500 characters; ours never needs the cut (`src/error.rs`). */
+const MESSAGE_LIMIT = 480;
+
+/**
+ * @param {string} text
+ * @param {number} [limit] characters
+ */
+function clip(text, limit = MESSAGE_LIMIT) {
+  const characters = Array.from(text);
+  return characters.length <= limit ? text : `${characters.slice(0, limit - 1).join("")}…`;
+}
 
 /**
  * The codes that the façade gives by itself; all others come from the native side with their category.
@@ -103,7 +148,14 @@ function fault(code, message, cause) {
   const category = CATEGORIES[code];
   return new ProviderError(
     // CLI-ADAPTER-PROTOCOL, "Error Categories": of these three only `unknown` may do better elsewhere.
-    { code, category, message, provider: "", shouldRetry: false, shouldFallback: category === "unknown" },
+    {
+      code,
+      category,
+      message: clip(message),
+      provider: "",
+      shouldRetry: false,
+      shouldFallback: category === "unknown",
+    },
     cause === undefined ? undefined : { cause },
   );
 }
@@ -138,4 +190,4 @@ async function guard(promise) {
   }
 }
 
-module.exports = { ProviderError, fault, unwrap, guard };
+module.exports = { ProviderError, clip, fault, guard, isProviderError, providerError, unwrap };

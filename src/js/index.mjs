@@ -24,13 +24,23 @@ async function loadLangChain() {
 
 export const {
   ProviderError,
+  classifyError,
   createClaudeCliProvider,
+  createCliProvider,
+  createCodexCliProvider,
+  createGeminiCliProvider,
+  createGlmCliProvider,
+  createGrokCliProvider,
+  createOpenCodeCliProvider,
+  createQwenCliProvider,
+  createFallbackProvider,
   escapeXml,
   execFileAsync,
   isModelAdapter,
   limits,
   messagesToPrompt,
   messagesToXml,
+  parseCliOutput,
   parseToolCalls,
   stripAnsi,
 } = core.createCore({ native, ...(await loadLangChain()) });

@@ -7,17 +7,39 @@
 import type {
   AIMessageJson,
   ClaudeCliProviderOptions,
+  CliProviderConfig,
   CliProvider as CliProviderOf,
+  CliProviderOptions,
+  CodexCliProviderOptions,
+  FallbackProvider as FallbackProviderOf,
+  FallbackProviderOptions,
+  GeminiCliProviderOptions,
+  GlmCliProviderOptions,
+  GrokCliProviderOptions,
   MessageInput,
+  OpenCodeCliProviderOptions,
+  QwenCliProviderOptions,
   ToolInput,
 } from "../../index.cjs";
 
 export type {
   AIMessageJson,
   AttemptFailure,
+  BreakerOptions,
   ClaudeCliProviderOptions,
+  CliErrorRule,
+  CliProviderConfig,
+  CliProviderOptions,
+  CodexCliProviderOptions,
   ErrorCategory,
+  ErrorClassification,
+  ErrorContext,
   ExecFileOptions,
+  FallbackMetadata,
+  FallbackProviderOptions,
+  GeminiCliProviderOptions,
+  GlmCliProviderOptions,
+  GrokCliProviderOptions,
   InvalidToolCall,
   InvokeOptions,
   InvokeUpdate,
@@ -27,6 +49,10 @@ export type {
   LogLevel,
   LogRecord,
   MessageInput,
+  OpenCodeCliProviderOptions,
+  ParseCliOutputOptions,
+  ParsedOutput,
+  ParsedOutputError,
   PartialReply,
   PlainMessage,
   PlainTool,
@@ -36,6 +62,8 @@ export type {
   ProviderEvent,
   ProviderReply,
   ProviderResponseMetadata,
+  QwenCliProviderOptions,
+  RetryOptions,
   RunInfo,
   SerializedMessage,
   StoredMessage,
@@ -45,12 +73,14 @@ export type {
   UpdateUsage,
 } from "../../index.cjs";
 export {
+  classifyError,
   escapeXml,
   execFileAsync,
   limits,
   messagesToPrompt,
   messagesToXml,
   ProviderError,
+  parseCliOutput,
   parseToolCalls,
   stripAnsi,
 } from "../../index.cjs";
@@ -75,3 +105,64 @@ export function isModelAdapter(value: unknown): value is ModelAdapter;
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */
 export function createClaudeCliProvider(options?: ClaudeCliProviderOptions): CliProvider;
+
+/**
+ * The codex CLI as a model. Nothing is started here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createCodexCliProvider(options?: CodexCliProviderOptions): CliProvider;
+
+/**
+ * The gemini CLI as a model. Nothing is started here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createGeminiCliProvider(options?: GeminiCliProviderOptions): CliProvider;
+
+/**
+ * The qwen CLI as a model. Nothing is started here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createQwenCliProvider(options?: QwenCliProviderOptions): CliProvider;
+
+/**
+ * The ax-glm CLI as a model. Nothing is started here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createGlmCliProvider(options?: GlmCliProviderOptions): CliProvider;
+
+/**
+ * The ax-grok CLI as a model. Nothing is started here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createGrokCliProvider(options?: GrokCliProviderOptions): CliProvider;
+
+/**
+ * The opencode CLI as a model. Nothing is started here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+ */
+export function createOpenCodeCliProvider(options?: OpenCodeCliProviderOptions): CliProvider;
+
+/**
+ * A CLI of one's own as a model, described as data. Nothing is started here.
+ *
+ * @throws {ProviderError} `INVALID_CONFIG` or `INVALID_OPTION`, naming the field, what was given and what is allowed.
+ */
+export function createCliProvider(config: CliProviderConfig, options?: CliProviderOptions): CliProvider;
+/** Several providers as one, whose answers are plain data. */
+export type FallbackProvider = FallbackProviderOf<AIMessageJson>;
+
+/**
+ * One provider made of several, asked in this order.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` for an empty list, a member without `invoke`, or an option that is wrong.
+ */
+export function createFallbackProvider(
+  adapters: readonly ModelAdapter[],
+  options?: FallbackProviderOptions,
+): FallbackProvider;

@@ -4,13 +4,23 @@ import entry from "./native-entry.cjs";
 
 export const {
   ProviderError,
+  classifyError,
   createClaudeCliProvider,
+  createCliProvider,
+  createCodexCliProvider,
+  createGeminiCliProvider,
+  createGlmCliProvider,
+  createGrokCliProvider,
+  createOpenCodeCliProvider,
+  createQwenCliProvider,
+  createFallbackProvider,
   escapeXml,
   execFileAsync,
   isModelAdapter,
   limits,
   messagesToPrompt,
   messagesToXml,
+  parseCliOutput,
   parseToolCalls,
   stripAnsi,
 } = entry;

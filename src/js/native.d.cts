@@ -16,6 +16,32 @@ export function escapeXml(text: string): string;
 /** `text` without terminal escape sequences. */
 export function stripAnsi(text: string): string;
 
+/** JSON of what the output comes to (`src/output.rs`). */
+export function parseCliOutput(stdout: string, format: "text" | "json" | "stream-json", provider?: string): string;
+/** `{"ok": error}`, whatever the text; `{"err": …}` if the context is ill-typed. */
+export function classifyError(text: string, contextJson: string, nowMs: number): string;
+/** JSON `{"categories": [{category, shouldRetry, shouldFallback}], "codes": [{code, category}]}`: all there are. */
+export function errorCodes(): string;
+/** `{"ok": whether members have breakers}` or `{"err": …}`. */
+export function checkFallbackOptions(optionsJson: string): string;
+
+/** Whether a provider that keeps failing is asked (`src/breaker.rs`). Every time is `Date.now()`. */
+export class NativeBreaker {
+  constructor(optionsJson: string);
+  /** `{"ticket": number}` for a call that may go, or `{"wait": ms since the epoch}`. */
+  admit(nowMs: number): string;
+  /** It was answered. */
+  succeeded(ticket: number, nowMs: number): void;
+  /** It failed as another provider might not have. */
+  failed(ticket: number, nowMs: number): void;
+  /** A quota is used up, until then if that is known. */
+  usedUp(ticket: number, nowMs: number, resetsAt?: number): void;
+  /** It says nothing about the provider. */
+  passed(ticket: number, nowMs: number): void;
+  /** `"closed"`, `"open"` or `"half_open"`. */
+  phase(nowMs: number): string;
+}
+
 /** Names a new owner of child processes: one per JavaScript environment. */
 export function attach(): number;
 /** Kills every process group of that owner, synchronously, and removes its runs' private folders. */
@@ -27,9 +53,14 @@ export function limits(): string;
 /** `{"ok": {…the resolved options}}` or `{"err": …}`. */
 export function checkOptions(kind: string, optionsJson: string): string;
 
+/** As `checkOptions`, for a CLI that `configJson` describes. */
+export function checkCliConfig(configJson: string, optionsJson: string): string;
+
 /** One provider with its limits and what it learnt about its CLI. */
 export class NativeProvider {
   constructor(kind: string, optionsJson: string, owner: number);
+  /** The provider of a CLI that `configJson` describes. */
+  static described(configJson: string, optionsJson: string, owner: number): NativeProvider;
   /**
    * @param callJson `{"events": boolean, "partial": boolean, "timeout"?: ms, "log"?: boolean}`
    * @param envJson what the child inherits, where that is not the process's environment (worker threads)

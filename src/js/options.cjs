@@ -88,6 +88,25 @@ function encodeEnv(env) {
   );
 }
 
+/** Options that are objects of options: there, too, a key that is `undefined` was not given. */
+const GROUPS = new Set(["retry", "breaker"]);
+
+/**
+ * @param {string} key
+ * @param {unknown} value
+ * @param {object} options
+ */
+function encodeOption(key, value, options) {
+  if (key === "env") return encodeEnv(value);
+  if (!GROUPS.has(key) || !isPlainObject(value)) return encode(value, [options]);
+  return encode(withoutUndefined(value), [options]);
+}
+
+/** @param {object} fields */
+function withoutUndefined(fields) {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+}
+
 /**
  * @param {unknown} options what a `create…Provider` function or `execFileAsync` was given
  * @returns {string} JSON of an object; top-level keys that are `undefined` are left out
@@ -97,10 +116,68 @@ function encodeOptions(options) {
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
     throw fault("INVALID_OPTION", `options must be an object, got ${describe(options)}`);
   }
-  const given = Object.entries(options).filter(([, value]) => value !== undefined);
-  return JSON.stringify(
-    Object.fromEntries(given.map(([key, value]) => [key, key === "env" ? encodeEnv(value) : encode(value, [options])])),
+  const given = Object.entries(withoutUndefined(options));
+  return JSON.stringify(Object.fromEntries(given.map(([key, value]) => [key, encodeOption(key, value, options)])));
+}
+
+/**
+ * What is known beside an error text. `null` is what Node says for an exit code or a signal that there is not.
+ *
+ * @param {unknown} context
+ * @returns {string} JSON of an object
+ */
+function encodeContext(context) {
+  if (context === undefined || context === null) return "{}";
+  if (typeof context !== "object" || Array.isArray(context)) {
+    throw fault("INVALID_OPTION", `context must be an object, got ${describe(context)}`);
+  }
+  return encodeOptions(Object.fromEntries(Object.entries(context).filter(([, value]) => value !== null)));
+}
+
+/**
+ * @param {unknown} config what `createCliProvider` was given
+ * @returns {string} its JSON; a rule's pattern may be a RegExp, of which the source goes over
+ */
+function encodeConfig(config) {
+  if (!isPlainObject(config)) return JSON.stringify(encode(config ?? null, []));
+  const given = Object.entries(config).filter(([, value]) => value !== undefined);
+  /** @param {[string, unknown]} entry */
+  const field = ([name, value]) => {
+    if (name === "env") return [name, encodeEnv(value)];
+    if (name === "errorRules" && Array.isArray(value))
+      return [name, value.map((rule) => encode(unwrapRule(rule), [config]))];
+    return [name, encode(value, [config])];
+  };
+  return JSON.stringify(Object.fromEntries(given.map(field)));
+}
+
+/** @param {unknown} rule */
+function unwrapRule(rule) {
+  if (!isPlainObject(rule)) return rule;
+  const given = Object.entries(rule).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(
+    given.map(([name, value]) => [name, name === "pattern" && value instanceof RegExp ? value.source : value]),
   );
+}
+
+const FORMATS = /** @type {const} */ (["text", "json", "stream-json"]);
+
+/**
+ * The options of `parseCliOutput`.
+ *
+ * @param {unknown} options
+ */
+function readParseOptions(options) {
+  if (typeof options !== "object" || options === null) {
+    throw fault("INVALID_OPTION", `options must be an object { format, provider? }, got ${describe(options)}`);
+  }
+  const { format, provider } = /** @type {{ format?: unknown, provider?: unknown }} */ (options);
+  const known = FORMATS.find((name) => name === format);
+  if (known === undefined) {
+    const names = FORMATS.map((name) => `"${name}"`).join(", ");
+    throw fault("INVALID_OPTION", `format must be one of ${names}, got ${describe(format)}`);
+  }
+  return { format: known, provider: provider === undefined ? undefined : requireString("provider", provider) };
 }
 
 /**
@@ -163,4 +240,13 @@ function requireString(parameter, value) {
   throw fault("INVALID_OPTION", `${parameter} must be a string, got ${describe(value)}`);
 }
 
-module.exports = { describe, encodeOptions, readCallOptions, requireString, workerEnv };
+module.exports = {
+  describe,
+  encodeConfig,
+  encodeContext,
+  encodeOptions,
+  readCallOptions,
+  readParseOptions,
+  requireString,
+  workerEnv,
+};

@@ -18,13 +18,15 @@
 //!   end when this is done.
 //! - `SIGCHLD` and other people's children are left alone.
 //!
-//! If the host itself is killed with SIGKILL, nobody is left to do this: the children see the end of their stdin, and
-//! what does not heed that lives on. [`registry::kill_all`] is for every other way a host ends.
+//! [`registry::kill_all`] is for a host that ends and can say so. For one that is killed there is the guardian
+//! ([`Spec::guarded`]); without it, the children see the end of their stdin, and what does not heed that lives on.
 
 mod drain;
 mod env;
 mod fault;
 mod feed;
+#[cfg(unix)]
+mod guardian;
 pub mod limit;
 pub mod registry;
 mod resolve;
@@ -93,6 +95,8 @@ pub struct Spec {
     pub permit: Option<limit::Permit>,
     /// How the exit is learnt.
     pub waiting: Waiting,
+    /// Whether the group gets a guardian, a tiny shell that ends it when the host is killed. Unix only.
+    pub guarded: bool,
     /// Tracks the run until nothing of it is left, which is later than its [`Exit`] where it ended by itself.
     pub tracker: TaskTracker,
 }
@@ -110,6 +114,7 @@ impl Spec {
             owner: 0,
             permit: None,
             waiting: Waiting::Auto,
+            guarded: false,
             tracker: TaskTracker::new(),
         }
     }
@@ -235,6 +240,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
         answer,
         flow: flow.clone(),
         limits: spec.limits,
+        guarded: spec.guarded,
         cancel,
         closed: closed.clone(),
         queued: spec.permit.as_ref().map_or(Duration::ZERO, limit::Permit::queued),

@@ -48,6 +48,7 @@ pub(super) struct Supervisor {
     pub answer: oneshot::Sender<Exit>,
     pub flow: Arc<Flow>,
     pub limits: Limits,
+    pub guarded: bool,
     pub cancel: CancellationToken,
     pub closed: CancellationToken,
     pub permit: Option<Permit>,
@@ -76,6 +77,7 @@ impl Supervisor {
             answer,
             flow,
             limits,
+            guarded,
             ..
         } = self;
         let Supervisor {
@@ -101,6 +103,10 @@ impl Supervisor {
         };
 
         let watching = async {
+            if guarded {
+                // Here and not where the process is started: it runs by now, and nothing waits for this.
+                group.guard(grace);
+            }
             let reason = tokio::select! {
                 biased;
                 status = group.exited() => Ok(status),

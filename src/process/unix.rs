@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
 use super::fault::{Launch, StartError};
+use super::guardian::Guardian;
 use super::registry::Registration;
 use super::tree::{self, Proc, Table};
 use super::wait::{self, Waiter};
@@ -97,6 +98,7 @@ pub(super) struct Group {
     waiter: Option<Waiter>,
     /// The run's living processes at the last look, without the leader. Those of the group as well: they may leave it.
     known: HashSet<Proc>,
+    guardian: Option<Guardian>,
     /// `None` once the leader is reaped.
     registration: Option<Registration>,
 }
@@ -108,10 +110,16 @@ impl Group {
             target,
             waiter: None,
             known: HashSet::new(),
+            guardian: None,
             registration: Some(registration),
         };
         group.waiter = Some(Waiter::new(group.target.pid, how)?);
         Ok(group)
+    }
+
+    /// Has the group ended should the host be killed.
+    pub fn guard(&mut self, grace: Duration) {
+        self.guardian = Guardian::new(self.target.pid, grace);
     }
 
     /// Resolves when the leader has exited; it is not reaped. Cancel safe.
@@ -162,6 +170,8 @@ impl Group {
             .await;
             pause = (pause * 2).min(Duration::from_millis(100));
         }
+        // Before the group's id can become somebody else's.
+        self.guardian = None;
         self.reap();
     }
 
@@ -238,6 +248,7 @@ impl Drop for Group {
         if self.registration.is_some() {
             kill_now(std::slice::from_ref(&self.target));
             self.known.iter().for_each(|kin| tree::signal(kin, Signal::KILL));
+            self.guardian = None;
             self.reap();
         }
     }

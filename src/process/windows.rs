@@ -92,6 +92,9 @@ impl Group {
         })
     }
 
+    /// Nothing to do here yet: see above of a killed host.
+    pub fn guard(&mut self, _grace: Duration) {}
+
     /// Resolves when the leader has exited. Cancel safe.
     pub async fn exited(&self) -> Status {
         loop {
@@ -118,9 +121,12 @@ impl Group {
         self.target.terminate();
     }
 
-    /// After the leader's exit: terminates what is left of the job at `kill_at`.
-    pub async fn clear(mut self, _strays: bool, kill_at: Instant) {
-        sleep_until(kill_at).await;
+    /// After the leader's exit: terminates what is left of the job at `kill_at`, or at once where the run was ended
+    /// (`strays`), for its owner waits for this.
+    pub async fn clear(mut self, strays: bool, kill_at: Instant) {
+        if !strays {
+            sleep_until(kill_at).await;
+        }
         self.finish();
     }
 

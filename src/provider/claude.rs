@@ -3,31 +3,27 @@
 //! The default is the pure pipe of CLI-FACTS 1.4 that keeps every kind of login: no tools, hooks, CLAUDE.md, MCP servers,
 //! attachments, slash commands, transcripts or retries of the CLI's own.
 
+use std::borrow::Cow;
+
 use super::options::{self, OptionSpec, OutputFormat};
-use super::{EnvValue, Flag, Guard, Provider, When, Word};
+use super::{
+    About, Defaults, EnvValue, FileSpec, Guard, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, flag,
+    optional, system_prompt, var, var_when,
+};
 use crate::decode::Wire;
 use Word::Lit;
 
-const fn flag(when: &'static [When], words: &'static [Word]) -> Flag {
-    Flag {
-        when,
-        words,
-        optional: false,
-    }
-}
-
-const fn optional(when: &'static [When], words: &'static [Word]) -> Flag {
-    Flag {
-        when,
-        words,
-        optional: true,
-    }
-}
-
 /// The claude CLI.
 pub static CLAUDE: Provider = Provider {
-    id: "claude",
-    command: "claude",
+    id: Cow::Borrowed("claude"),
+    command: Cow::Borrowed("claude"),
+    about: About {
+        versions: &["2.1.197", "2.1.330"],
+        sent: "1.2 KB: the CLI's own two lines and a date, our short system prompt; no tools",
+        not_isolated: "the CLI keeps its `~/.claude.json` and backups of it",
+        limits: "the prompt may have 10 MB",
+    },
+    defaults: Defaults::STANDARD,
     flags: &[
         flag(&[], &[Lit("-p")]),
         // Right behind `-p`: `--tools` and `--allowedTools` are variadic and would swallow it (CLI-FACTS).
@@ -68,7 +64,7 @@ pub static CLAUDE: Provider = Provider {
         ),
         flag(
             &[When::Print, When::CustomSystemPrompt],
-            &[Lit("--system-prompt-file"), Word::SystemPromptFile],
+            &[Lit("--system-prompt-file"), Word::File(SYSTEM_PROMPT_FILE)],
         ),
         flag(
             &[When::PermissionMode],
@@ -76,18 +72,22 @@ pub static CLAUDE: Provider = Provider {
         ),
     ],
     env: &[
-        ("CLAUDE_CODE_MAX_RETRIES", EnvValue::MaxRetries),
+        var("CLAUDE_CODE_MAX_RETRIES", EnvValue::MaxRetries),
         // `@file` in a prompt would be read and sent, even with the tools off (CLI-FACTS 1.2).
-        ("CLAUDE_CODE_DISABLE_ATTACHMENTS", EnvValue::ToolsOff("1")),
-        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", EnvValue::Fixed("1")),
+        var_when(
+            &[When::ToolsOff],
+            "CLAUDE_CODE_DISABLE_ATTACHMENTS",
+            EnvValue::Fixed("1"),
+        ),
+        var("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", EnvValue::Fixed("1")),
         // A cut stream would silently cost a second request and double the text after partial messages (CLI-FACTS 1.3).
-        ("CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK", EnvValue::Fixed("1")),
-        ("CLAUDE_CODE_DISABLE_REFUSAL_RETRY", EnvValue::Fixed("1")),
-        ("DISABLE_TELEMETRY", EnvValue::Fixed("1")),
-        ("DISABLE_AUTOUPDATER", EnvValue::Fixed("1")),
-        ("DISABLE_ERROR_REPORTING", EnvValue::Fixed("1")),
+        var("CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK", EnvValue::Fixed("1")),
+        var("CLAUDE_CODE_DISABLE_REFUSAL_RETRY", EnvValue::Fixed("1")),
+        var("DISABLE_TELEMETRY", EnvValue::Fixed("1")),
+        var("DISABLE_AUTOUPDATER", EnvValue::Fixed("1")),
+        var("DISABLE_ERROR_REPORTING", EnvValue::Fixed("1")),
         // With it on, tools silently vanish from the request (CLI-FACTS 1.7).
-        ("ENABLE_TOOL_SEARCH", EnvValue::Fixed("false")),
+        var("ENABLE_TOOL_SEARCH", EnvValue::Fixed("false")),
     ],
     drop_env: &[
         "CLAUDECODE",
@@ -104,19 +104,26 @@ pub static CLAUDE: Provider = Provider {
         "CLAUDE_CODE_USE_FOUNDRY",
         "CLAUDE_CODE_USE_VERTEX",
     ],
+    files: &[FileSpec {
+        when: &[When::CustomSystemPrompt],
+        name: SYSTEM_PROMPT_FILE,
+        content: system_prompt,
+    }],
     wires: &[
         (OutputFormat::StreamJson, Wire::ClaudeStream),
         (OutputFormat::Json, Wire::ClaudeJson),
         (OutputFormat::Text, Wire::Text),
     ],
     options: OPTIONS,
-    system_prompt: "You are the model behind an agent. Each request is a conversation: as <thread> XML with one <event> per \
-message, tool call and tool result in order, or as labelled text. Reply with the assistant's next message only: plain text, not \
-XML and no label. If the request lists available tools, follow its instructions to call them; you have no other tools.",
+    system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: Some(Guard {
         first: '/',
         prefix: "\n",
     }),
+    prompt_limit: None,
+    stop_on: &[],
+    fatal_stderr: &[],
+    described: None,
 };
 
 const OPTIONS: &[OptionSpec] = &[
@@ -141,6 +148,7 @@ const OPTIONS: &[OptionSpec] = &[
     options::KILL_GRACE,
     options::MAX_CONCURRENCY,
     options::MAX_RETRIES,
+    options::RETRY,
     options::ENGINE,
     options::KEEP_ALIVE,
     options::SPARES,

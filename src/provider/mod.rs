@@ -4,26 +4,47 @@
 //! that these words can't say is added here as a word, never as `if id == "claude"` elsewhere.
 
 pub mod claude;
+pub mod codex;
+pub mod described;
+pub mod elsewhere;
+pub mod fallback;
+pub mod gemini;
+pub mod glm;
+pub mod grok;
+pub mod opencode;
 pub mod options;
+pub mod qwen;
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
 
 use crate::decode::Wire;
-use options::{OptionSpec, OutputFormat};
+use described::Described;
+use options::{OptionSpec, Options, OutputFormat, PromptStyle};
 
 /// One CLI, described.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Provider {
     /// What it is called in options, events and errors.
-    pub id: &'static str,
+    pub id: Cow<'static, str>,
     /// The program looked up on PATH unless `cliPath` says otherwise.
-    pub command: &'static str,
+    pub command: Cow<'static, str>,
+    /// What a person should know of it; docs/providers.md is made of this.
+    pub about: About,
+    /// What its options are where the user says nothing.
+    pub defaults: Defaults,
     /// The command line, flag by flag, in order.
     pub flags: &'static [Flag],
-    /// Variables every run gets (the user's `env` wins over them).
-    pub env: &'static [(&'static str, EnvValue)],
+    /// Variables a run gets (the user's `env` wins over them).
+    pub env: &'static [Var],
     /// Variables no run inherits: they would change what the CLI does.
     pub drop_env: &'static [&'static str],
     /// Further variables dropped with `auth: "subscription"`: keys that silently beat the login and bill real money.
     pub key_env: &'static [&'static str],
+    /// Private files a run gets, which a flag or a variable names.
+    pub files: &'static [FileSpec],
     /// What it prints for each `outputFormat`.
     pub wires: &'static [(OutputFormat, Wire)],
     /// Options it takes.
@@ -32,7 +53,85 @@ pub struct Provider {
     pub system_prompt: &'static str,
     /// Put before a prompt that begins with this character, which the CLI would take for a command of its own.
     pub guard: Option<Guard>,
+    /// The longest prompt it takes; it would cut a longer one, or refuse it late.
+    pub prompt_limit: Option<PromptLimit>,
+    /// Kinds of failure after which the CLI would go on for ever: its process is ended there.
+    pub stop_on: &'static [&'static str],
+    /// What standard error says where a run is no success, whatever its exit code and its output are.
+    pub fatal_stderr: &'static [&'static str],
+    /// What the user said of a CLI of their own.
+    pub described: Option<Box<Described>>,
 }
+
+/// What a person should know of a provider before using it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct About {
+    /// Versions of the CLI that everything here was measured with; none where only a document was at hand.
+    pub versions: &'static [&'static str],
+    /// What goes to the model beside the thread.
+    pub sent: &'static str,
+    /// What of the user's surroundings still has a part in a run, or is written by it.
+    pub not_isolated: &'static str,
+    /// What it can't do, or does differently.
+    pub limits: &'static str,
+}
+
+/// Defaults that differ between CLIs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Defaults {
+    /// `promptStyle`.
+    pub prompt_style: PromptStyle,
+    /// `outputFormat`.
+    pub output_format: OutputFormat,
+    /// `timeout`, ms; 0 for none.
+    pub timeout_ms: u64,
+    /// `ignoreUserConfig`.
+    pub ignore_user_config: bool,
+}
+
+impl Defaults {
+    /// What most have.
+    pub const STANDARD: Defaults = Defaults {
+        prompt_style: PromptStyle::Stdin,
+        output_format: OutputFormat::StreamJson,
+        timeout_ms: 120_000,
+        ignore_user_config: false,
+    };
+}
+
+/// A limit on the prompt's length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptLimit {
+    /// UTF-8 bytes.
+    Bytes(usize),
+    /// Unicode characters.
+    Chars(usize),
+}
+
+/// A variable a run gets.
+#[derive(Debug, Clone, Copy)]
+pub struct Var {
+    /// All must hold; none means always.
+    pub when: &'static [When],
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: EnvValue,
+}
+
+/// A private file a run gets, of mode 0600 and gone afterwards.
+#[derive(Debug, Clone, Copy)]
+pub struct FileSpec {
+    /// All must hold; none means always.
+    pub when: &'static [When],
+    /// What flags and variables call it by.
+    pub name: &'static str,
+    /// What it holds.
+    pub content: Compose,
+}
+
+/// A text that is made of the options: JSON of a configuration, a system prompt.
+pub type Compose = fn(&Provider, &Options) -> String;
 
 /// Keeps the first character of a prompt from being read as a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,15 +142,21 @@ pub struct Guard {
     pub prefix: &'static str,
 }
 
-/// The value of a variable every run gets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The value of a variable.
+#[derive(Debug, Clone, Copy)]
 pub enum EnvValue {
-    /// Always this.
+    /// This.
     Fixed(&'static str),
     /// The `maxRetries` option.
     MaxRetries,
-    /// Only with the built-in tools off: this.
-    ToolsOff(&'static str),
+    /// The folder the CLI runs in.
+    Cwd,
+    /// The path of an empty private folder of this name.
+    Folder(&'static str),
+    /// The path of the private file of this name.
+    File(&'static str),
+    /// Made of the options.
+    Composed(Compose),
 }
 
 /// Words of a command line that belong together: present or absent as one.
@@ -65,6 +170,51 @@ pub struct Flag {
     pub optional: bool,
 }
 
+/// A flag that is needed.
+const fn flag(when: &'static [When], words: &'static [Word]) -> Flag {
+    Flag {
+        when,
+        words,
+        optional: false,
+    }
+}
+
+/// A flag that a run can do without.
+const fn optional(when: &'static [When], words: &'static [Word]) -> Flag {
+    Flag {
+        when,
+        words,
+        optional: true,
+    }
+}
+
+const fn var(name: &'static str, value: EnvValue) -> Var {
+    Var { when: &[], name, value }
+}
+
+const fn var_when(when: &'static [When], name: &'static str, value: EnvValue) -> Var {
+    Var { when, name, value }
+}
+
+impl Flag {
+    /// Its literal words, `--disable goals`: what an optional flag is known by.
+    pub fn name(&self) -> String {
+        let literals = self.words.iter().map_while(|word| match word {
+            Word::Lit(literal) => Some(*literal),
+            _ => None,
+        });
+        literals.collect::<Vec<_>>().join(" ").trim_end().to_owned()
+    }
+}
+
+/// Whether the optional flag called `name` is what a CLI names `refused`: its own name, its first word, or what yargs makes
+/// of a leading `no-` (`--no-input` is refused as `--input`, recording gemini/bad-flag).
+pub fn same_flag(name: &str, refused: &str) -> bool {
+    let first = name.split(' ').next().unwrap_or_default();
+    let plain = refused.trim_start_matches('-');
+    name == refused || first == refused || first.strip_prefix("--no-") == Some(plain)
+}
+
 /// When a [`Flag`] is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
@@ -76,6 +226,10 @@ pub enum When {
     Live,
     /// The prompt goes to argv.
     PromptArg,
+    /// The user's configuration of the CLI is to be left out.
+    IgnoreUserConfig,
+    /// An `authType` is chosen.
+    AuthType,
     /// This output format.
     Format(OutputFormat),
     /// Text is wanted piece by piece, or `includePartialMessages` says so.
@@ -90,8 +244,10 @@ pub enum When {
     ToolsOn,
     /// The provider's constant system prompt is used.
     DefaultSystemPrompt,
-    /// The user gave a system prompt: it goes through a private file, never argv.
+    /// The user gave a system prompt: it never goes through argv.
     CustomSystemPrompt,
+    /// Any of the two.
+    SystemPrompt,
     /// A permission mode is to be passed on.
     PermissionMode,
     /// `noInput` is asked for.
@@ -109,49 +265,51 @@ pub enum Word {
     Model,
     /// The provider's constant system prompt.
     SystemPrompt,
-    /// The path of the private file that holds the user's system prompt.
-    SystemPromptFile,
+    /// The path of the private file of this name.
+    File(&'static str),
+    /// `key="path"`: a setting in TOML whose value is the path of a private file.
+    FileSetting(&'static str, &'static str),
     /// The permission mode.
     PermissionMode,
+    /// The sandbox, read-only unless the built-in tools are on and the user wants another.
+    Sandbox,
+    /// `authType`.
+    AuthType,
+    /// The arguments a CLI of the user's own always gets.
+    DefaultArgs,
+    /// The arguments by which a CLI of the user's own is told the model.
+    ModelArgs,
 }
 
+/// The name of the private file that holds the system prompt.
+pub const SYSTEM_PROMPT_FILE: &str = "system-prompt.txt";
+
+/// The system prompt of a run, for CLIs that take it from a file or a configuration.
+pub fn system_prompt(provider: &Provider, options: &Options) -> String {
+    match &options.system_prompt {
+        options::SystemPrompt::Custom(text) => text.clone(),
+        _ => provider.system_prompt.to_owned(),
+    }
+}
+
+/// The system prompt of providers that have no better one: what a thread is, and how to answer it.
+pub const STANDARD_SYSTEM_PROMPT: &str = "You are the model behind an agent. Each request is a conversation: as <thread> \
+XML with one <event> per message, tool call and tool result in order, or as labelled text. Reply with the assistant's next \
+message only: plain text, not XML and no label. If the request lists available tools, follow its instructions to call them; \
+you have no other tools.";
+
 /// Every provider there is.
-pub const ALL: &[&Provider] = &[&claude::CLAUDE];
+pub static ALL: &[&Provider] = &[
+    &claude::CLAUDE,
+    &codex::CODEX,
+    &gemini::GEMINI,
+    &qwen::QWEN,
+    &glm::GLM,
+    &grok::GROK,
+    &opencode::OPENCODE,
+];
 
 /// The provider called `id`.
 pub fn find(id: &str) -> Option<&'static Provider> {
     ALL.iter().find(|provider| provider.id == id).copied()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_provider_is_sound() {
-        for provider in ALL {
-            assert!(
-                !provider.command.is_empty() && !provider.wires.is_empty(),
-                "{}",
-                provider.id
-            );
-            assert!(
-                std::ptr::eq(find(provider.id).unwrap(), *provider),
-                "{} is there once",
-                provider.id
-            );
-            for flag in provider.flags {
-                assert!(!flag.words.is_empty(), "{}: an empty flag", provider.id);
-                assert!(
-                    !flag.optional || matches!(flag.words[0], Word::Lit(name) if name.starts_with("--")),
-                    "{}: an optional flag is known by its name: {flag:?}",
-                    provider.id
-                );
-            }
-            let mut names: Vec<_> = provider.options.iter().map(|o| o.name).collect();
-            names.sort_unstable();
-            names.dedup();
-            assert_eq!(names.len(), provider.options.len(), "{}: an option twice", provider.id);
-        }
-    }
 }

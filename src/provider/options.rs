@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::Provider;
 use crate::error::{Code, ProviderError, clip};
+use crate::retry::Policy;
 
 /// How messages become a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +69,8 @@ pub enum Kind {
     ArgText,
     /// Any string, or null.
     NullableText,
+    /// Only null.
+    Null,
     /// `true` or `false`.
     Flag,
     /// A whole number in a range, both ends included.
@@ -76,8 +79,20 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// An array of strings.
     TextList,
+    /// An array.
+    List,
+    /// A model behind its provider's name, `openai/gpt-5`.
+    ProviderModel,
+    /// An object of any JSON.
+    Object,
     /// An object whose values are strings, or undefined (null here) to remove a variable.
     Env,
+    /// A number from 0 to 1, or a boolean: `true` for the default, `false` for 0.
+    Share,
+    /// `false`, or an object of these options.
+    FalseOr(&'static [OptionSpec]),
+    /// What a process may exit with: signed 32 bits, or unsigned ones as Node reports Windows' codes.
+    ExitCode,
 }
 
 /// One option.
@@ -90,7 +105,7 @@ pub struct OptionSpec {
 }
 
 /// Milliseconds a timer can take: 2^31-1, as in Node.
-const MAX_MS: u64 = 2_147_483_647;
+pub(super) const MAX_MS: u64 = 2_147_483_647;
 
 const fn option(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }
@@ -102,6 +117,21 @@ pub const MODEL: OptionSpec = option("model", Kind::ArgText);
 pub const CLI_PATH: OptionSpec = option("cliPath", Kind::Text);
 /// `timeout`, ms; 0 for none.
 pub const TIMEOUT: OptionSpec = option("timeout", Kind::Whole(0, MAX_MS));
+/// `timeout` of a CLI that may wait for ever: no 0.
+pub const TIMEOUT_ALWAYS: OptionSpec = option("timeout", Kind::Whole(1, MAX_MS));
+/// `model`, with its provider (opencode: `-m m1` alone is an error without a reason, CLI-FACTS 5).
+pub const PROVIDER_MODEL: OptionSpec = option("model", Kind::ProviderModel);
+/// `sandbox` (codex 0.169.0).
+pub const SANDBOX: OptionSpec = option(
+    "sandbox",
+    Kind::OneOf(&["read-only", "workspace-write", "danger-full-access"]),
+);
+/// `ignoreUserConfig`.
+pub const IGNORE_USER_CONFIG: OptionSpec = option("ignoreUserConfig", Kind::Flag);
+/// `authType` (qwen 0.15.10).
+pub const AUTH_TYPE: OptionSpec = option("authType", Kind::ArgText);
+/// `config` (opencode 1.18.34).
+pub const CONFIG: OptionSpec = option("config", Kind::Object);
 /// `maxBuffer`, bytes.
 pub const MAX_BUFFER: OptionSpec = option("maxBuffer", Kind::Whole(1, 1 << 40));
 /// `inputEncoding`.
@@ -122,6 +152,8 @@ pub const AUTH: OptionSpec = option("auth", Kind::OneOf(&["inherit", "subscripti
 pub const EXTRA_ARGS: OptionSpec = option("extraArgs", Kind::TextList);
 /// `systemPrompt`.
 pub const SYSTEM_PROMPT: OptionSpec = option("systemPrompt", Kind::NullableText);
+/// `systemPrompt` of a CLI that takes one only as an argument: a text of the user's would be visible to others.
+pub const CLI_SYSTEM_PROMPT: OptionSpec = option("systemPrompt", Kind::Null);
 /// `permissionMode` (claude 2.1.330; `default` is listed there as `manual` and still accepted).
 pub const PERMISSION_MODE: OptionSpec = option(
     "permissionMode",
@@ -156,6 +188,18 @@ pub const KEEP_ALIVE: OptionSpec = option("keepAlive", Kind::Whole(0, MAX_MS));
 /// `spares`: processes started ahead.
 pub const SPARES: OptionSpec = option("spares", Kind::Whole(0, 64));
 
+/// `retry`: how often a call that failed is made again, or `false` for never. Read as a [`Policy`].
+pub const RETRY: OptionSpec = option(
+    "retry",
+    Kind::FalseOr(&[
+        option("maxAttempts", Kind::Whole(1, 100)),
+        option("baseDelayMs", Kind::Whole(0, MAX_MS)),
+        option("maxDelayMs", Kind::Whole(0, MAX_MS)),
+        option("jitter", Kind::Share),
+        option("maxElapsedMs", Kind::Whole(0, MAX_MS)),
+    ]),
+);
+
 /// The options of one provider object, defaults filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
@@ -175,6 +219,8 @@ pub struct Options {
     pub max_concurrency: usize,
     /// `maxRetries` of the CLI itself.
     pub max_retries: u64,
+    /// `retry`.
+    pub retry: Policy,
     /// `inputEncoding`.
     pub input_encoding: InputEncoding,
     /// `promptStyle`.
@@ -207,6 +253,14 @@ pub struct Options {
     pub keep_alive: Duration,
     /// `spares`: processes started ahead.
     pub spares: usize,
+    /// `sandbox`.
+    pub sandbox: Option<String>,
+    /// `ignoreUserConfig`.
+    pub ignore_user_config: bool,
+    /// `authType`.
+    pub auth_type: Option<String>,
+    /// `config`.
+    pub config: Map<String, Value>,
 }
 
 /// Which system prompt the model gets.
@@ -226,10 +280,10 @@ impl Options {
     /// # Errors
     /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
     pub fn parse(provider: &Provider, json: &str) -> Result<Options, Box<ProviderError>> {
-        let map = checked(provider.id, provider.options, json)?;
-        check_together(&map)
-            .map_err(|reason| Box::new(ProviderError::new(provider.id, Code::InvalidOption, reason)))?;
-        Ok(read(&map))
+        let map = checked(&provider.id, provider.options, json)?;
+        check_together(provider, &map)
+            .map_err(|reason| Box::new(ProviderError::new(&provider.id, Code::InvalidOption, reason)))?;
+        Ok(read(provider, &map))
     }
 
     /// SPEC-01's own command form, which has no flags but its own.
@@ -243,6 +297,19 @@ impl Options {
 /// # Errors
 /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
 pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String, Value>, Box<ProviderError>> {
+    checked_within(who, specs, json, "")
+}
+
+/// As [`checked`], for an object that is itself called `path` (which ends with a dot).
+///
+/// # Errors
+/// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+pub fn checked_within(
+    who: &str,
+    specs: &[OptionSpec],
+    json: &str,
+    path: &str,
+) -> Result<Map<String, Value>, Box<ProviderError>> {
     let refuse = |reason: String| Box::new(ProviderError::new(who, Code::InvalidOption, reason));
     let map = match serde_json::from_str::<Value>(json) {
         Ok(Value::Object(map)) => map,
@@ -254,40 +321,57 @@ pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String
         }
         Err(error) => return Err(refuse(format!("options can't be read as JSON: {error}"))),
     };
-    for (name, value) in &map {
-        let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
-            return Err(refuse(unknown_option(specs, name)));
-        };
-        check(spec, value).map_err(|allowed| {
-            refuse(format!(
-                "option \"{name}\" must be {allowed}; given: {}",
-                describe(value)
-            ))
-        })?;
-    }
+    check_fields(specs, &map, path).map_err(refuse)?;
     Ok(map)
 }
 
-fn unknown_option(specs: &[OptionSpec], name: &str) -> String {
+/// Every field of `map`, whose own name with a dot is `path`. `Err` says what is wrong.
+fn check_fields(specs: &[OptionSpec], map: &Map<String, Value>, path: &str) -> Result<(), String> {
+    for (name, value) in map {
+        let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
+            return Err(unknown_option(specs, path, name));
+        };
+        check(spec, value)
+            .map_err(|allowed| format!("option \"{path}{name}\" must be {allowed}; given: {}", describe(value)))?;
+        if let (Kind::FalseOr(fields), Value::Object(map)) = (spec.kind, value) {
+            check_fields(fields, map, &format!("{path}{name}."))?;
+        }
+    }
+    Ok(())
+}
+
+fn unknown_option(specs: &[OptionSpec], path: &str, name: &str) -> String {
     let names: Vec<&str> = specs.iter().map(|spec| spec.name).collect();
-    let folded = name.to_lowercase().replace(['-', '_'], "");
-    let near = names.iter().find(|known| {
-        let known = known.to_lowercase();
-        known == folded || known.starts_with(&folded) || folded.starts_with(&known)
-    });
+    let fold = |name: &str| name.to_lowercase().replace(['-', '_'], "");
+    let given = fold(name);
+    let distance = |known: &&&str| strsim::damerau_levenshtein(&fold(known), &given);
+    // Two slips of the finger, or half of a short word, is a typo; more is another word.
+    let near = names
+        .iter()
+        .min_by_key(distance)
+        .filter(|known| distance(known) <= 2.min(given.chars().count() / 2));
+    let name = clip(name, 60);
     match near {
-        Some(near) => format!("unknown option \"{}\": did you mean \"{near}\"?", clip(name, 60)),
-        None => format!("unknown option \"{}\"; allowed: {}", clip(name, 60), names.join(", ")),
+        Some(near) => format!("unknown option \"{path}{name}\": did you mean \"{path}{near}\"?"),
+        None => format!("unknown option \"{path}{name}\"; allowed: {}", names.join(", ")),
     }
 }
 
 /// `Err` says what is allowed.
-fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
+pub(super) fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
     let no_nul = |text: &str| !text.contains('\0');
     let ok = match (spec.kind, value) {
         (Kind::Text, Value::String(text)) => !text.is_empty() && no_nul(text),
         (Kind::ArgText, Value::String(text)) => !text.trim().is_empty() && !text.starts_with('-') && no_nul(text),
-        (Kind::NullableText, Value::String(_) | Value::Null) | (Kind::Flag, Value::Bool(_)) => true,
+        (Kind::ProviderModel, Value::String(text)) => {
+            let parts = text.split_once('/');
+            !text.starts_with('-') && no_nul(text) && parts.is_some_and(|(of, name)| !of.is_empty() && !name.is_empty())
+        }
+        (Kind::NullableText, Value::String(_) | Value::Null)
+        | (Kind::Flag, Value::Bool(_))
+        | (Kind::Null, Value::Null)
+        | (Kind::List, Value::Array(_))
+        | (Kind::Object, Value::Object(_)) => true,
         (Kind::Whole(least, most), Value::Number(number)) => whole(number).is_some_and(|n| (least..=most).contains(&n)),
         (Kind::OneOf(words), Value::String(text)) => words.contains(&text.as_str()),
         (Kind::TextList, Value::Array(items)) => items.iter().all(|item| item.as_str().is_some_and(no_nul)),
@@ -295,6 +379,11 @@ fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
             let name_ok = !name.is_empty() && !name.contains(['=', '\0']);
             name_ok && (value.is_null() || value.as_str().is_some_and(no_nul))
         }),
+        (Kind::Share, Value::Number(number)) => number.as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)),
+        (Kind::Share, Value::Bool(_)) | (Kind::FalseOr(_), Value::Bool(false)) => true,
+        (Kind::ExitCode, Value::Number(number)) => exit_code(number).is_some(),
+        // What the façade marks as no JSON is no object.
+        (Kind::FalseOr(_), Value::Object(map)) => !map.contains_key("$given"),
         _ => false,
     };
     if ok { Ok(()) } else { Err(allowed(spec.kind)) }
@@ -309,11 +398,20 @@ fn whole(number: &serde_json::Number) -> Option<u64> {
     })
 }
 
-fn allowed(kind: Kind) -> String {
+fn exit_code(number: &serde_json::Number) -> Option<i32> {
+    let code = number.as_i64()?;
+    // Bit for bit: 3221225477 is 0xC0000005, which Windows' own programs call -1073741819.
+    i32::try_from(code)
+        .ok()
+        .or_else(|| u32::try_from(code).ok().map(u32::cast_signed))
+}
+
+pub(super) fn allowed(kind: Kind) -> String {
     match kind {
         Kind::Text => "a string that is not empty".to_owned(),
         Kind::ArgText => "a string that is not empty and does not begin with \"-\"".to_owned(),
         Kind::NullableText => "a string, or null for the CLI's own".to_owned(),
+        Kind::Null => "null, for the CLI's own".to_owned(),
         Kind::Flag => "true or false".to_owned(),
         Kind::Whole(least, most) => format!("a whole number from {least} to {most}"),
         Kind::OneOf(words) => {
@@ -326,13 +424,22 @@ fn allowed(kind: Kind) -> String {
                     .join(", ")
             )
         }
+        Kind::ProviderModel => "a string like \"provider/model\"".to_owned(),
+        Kind::Object => "an object".to_owned(),
+        Kind::List => "an array".to_owned(),
         Kind::TextList => "an array of strings".to_owned(),
         Kind::Env => "an object of strings (undefined removes a variable; no \"=\" in names)".to_owned(),
+        Kind::ExitCode => "a whole number, as processes exit with".to_owned(),
+        Kind::Share => "a number from 0 to 1, true or false".to_owned(),
+        Kind::FalseOr(fields) => {
+            let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
+            format!("false, or an object of {}", names.join(", "))
+        }
     }
 }
 
 /// What was given, for an error message. Values of `env` may be secrets: only types are told inside objects.
-fn describe(value: &Value) -> String {
+pub(super) fn describe(value: &Value) -> String {
     let kind_of = |value: &Value| match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -364,9 +471,12 @@ fn describe(value: &Value) -> String {
 }
 
 /// Options that make no sense together: the reason names both.
-fn check_together(map: &Map<String, Value>) -> Result<(), String> {
+fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
     check_engine(map)?;
     let text = |name: &str| map.get(name).and_then(Value::as_str);
+    if let (Some(own), Some(model)) = (&provider.described, text("model")) {
+        own.check_model(model)?;
+    }
     let yes = |name: &str| map.get(name) == Some(&Value::Bool(true));
     let format = text("outputFormat").unwrap_or("stream-json");
     if yes("includePartialMessages") && format != "stream-json" {
@@ -384,9 +494,10 @@ fn check_together(map: &Map<String, Value>) -> Result<(), String> {
     }
     if text("auth") == Some("subscription") {
         let key = map.get("env").and_then(Value::as_object).and_then(|env| {
-            ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]
-                .into_iter()
-                .find(|name| env.get(*name).is_some_and(|value| !value.is_null()))
+            provider
+                .key_env
+                .iter()
+                .find(|name| env.get(**name).is_some_and(|value| !value.is_null()))
         });
         if let Some(key) = key {
             return Err(format!(
@@ -440,10 +551,37 @@ fn check_engine(map: &Map<String, Value>) -> Result<(), String> {
     })
 }
 
+/// Why `timeout` may not be `ms` in a call of `provider`, as it may not in its options.
+///
+/// # Errors
+/// What is allowed.
+pub fn check_timeout(provider: &Provider, ms: u64) -> Result<(), String> {
+    match provider.options.iter().find(|spec| spec.name == TIMEOUT.name) {
+        Some(spec) => check(spec, &Value::from(ms)),
+        None => Ok(()),
+    }
+}
+
 /// A whole number of a checked object.
 pub fn number(map: &Map<String, Value>, name: &str) -> Option<u64> {
     match map.get(name) {
         Some(Value::Number(number)) => whole(number),
+        _ => None,
+    }
+}
+
+/// An array of strings of a checked object.
+pub(super) fn texts(map: &Map<String, Value>, name: &str) -> Vec<String> {
+    match map.get(name) {
+        Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// An exit code of a checked object.
+pub fn exit_code_of(map: &Map<String, Value>, name: &str) -> Option<i32> {
+    match map.get(name) {
+        Some(Value::Number(number)) => exit_code(number),
         _ => None,
     }
 }
@@ -459,8 +597,36 @@ pub fn environment(map: &Map<String, Value>, name: &str) -> Vec<(String, Option<
     }
 }
 
+/// The retry policy of a checked object.
+fn retry(map: &Map<String, Value>) -> Policy {
+    let default = Policy::default();
+    let fields = match map.get("retry") {
+        None => return default,
+        Some(Value::Object(fields)) => fields,
+        Some(_) => return Policy::NEVER,
+    };
+    let number = |name: &str, default: u64| number(fields, name).unwrap_or(default);
+    Policy {
+        max_attempts: u32::try_from(number("maxAttempts", u64::from(default.max_attempts))).unwrap_or(u32::MAX),
+        base_delay_ms: number("baseDelayMs", default.base_delay_ms),
+        max_delay_ms: number("maxDelayMs", default.max_delay_ms),
+        jitter: match fields.get("jitter") {
+            Some(Value::Bool(false)) => 0.0,
+            Some(share) => share.as_f64().unwrap_or(default.jitter),
+            None => default.jitter,
+        },
+        max_elapsed_ms: match number("maxElapsedMs", default.max_elapsed_ms) {
+            0 => u64::MAX,
+            limit => limit,
+        },
+        own_limits: true,
+    }
+}
+
 /// The checked object as values, defaults filled in.
-fn read(map: &Map<String, Value>) -> Options {
+fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
+    let defaults = provider.defaults;
+    let own_model = || provider.described.as_ref().map(|own| own.default_model.clone());
     let text = |name: &str| map.get(name).and_then(Value::as_str).map(str::to_owned);
     let flag = |name: &str| map.get(name).and_then(Value::as_bool);
     let number = |name: &str, default: u64| number(map, name).unwrap_or(default);
@@ -471,9 +637,9 @@ fn read(map: &Map<String, Value>) -> Options {
         _ => EngineKind::Print,
     };
     Options {
-        model: text("model"),
+        model: text("model").or_else(own_model),
         cli_path: text("cliPath"),
-        timeout: limit(number("timeout", 120_000)),
+        timeout: limit(number("timeout", defaults.timeout_ms)),
         // A live session that is stuck would be stuck for every call to come.
         idle_timeout: limit(number(
             "idleTimeout",
@@ -483,18 +649,21 @@ fn read(map: &Map<String, Value>) -> Options {
         max_buffer: usize::try_from(number("maxBuffer", 10 * 1024 * 1024)).unwrap_or(usize::MAX),
         max_concurrency: usize::try_from(number("maxConcurrency", 4)).unwrap_or(usize::MAX),
         max_retries: number("maxRetries", 0),
+        retry: retry(map),
         input_encoding: match text("inputEncoding").as_deref() {
             Some("text") => InputEncoding::Text,
             _ => InputEncoding::Xml,
         },
         prompt_style: match text("promptStyle").as_deref() {
             Some("arg") => PromptStyle::Arg,
-            _ => PromptStyle::Stdin,
+            Some(_) => PromptStyle::Stdin,
+            None => defaults.prompt_style,
         },
         output_format: match text("outputFormat").as_deref() {
             Some("text") => OutputFormat::Text,
             Some("json") => OutputFormat::Json,
-            _ => OutputFormat::StreamJson,
+            Some(_) => OutputFormat::StreamJson,
+            None => defaults.output_format,
         },
         no_input: flag("noInput").unwrap_or(false),
         verbose: flag("verbose").unwrap_or(false),
@@ -505,10 +674,7 @@ fn read(map: &Map<String, Value>) -> Options {
             Some("subscription") => Auth::Subscription,
             _ => Auth::Inherit,
         },
-        extra_args: match map.get("extraArgs") {
-            Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-            _ => Vec::new(),
-        },
+        extra_args: texts(map, "extraArgs"),
         system_prompt: match map.get("systemPrompt") {
             Some(Value::String(text)) => SystemPrompt::Custom(text.clone()),
             Some(_) => SystemPrompt::Cli,
@@ -519,6 +685,13 @@ fn read(map: &Map<String, Value>) -> Options {
         engine,
         keep_alive: Duration::from_millis(number("keepAlive", 300_000)),
         spares: usize::try_from(number("spares", 0)).unwrap_or(usize::MAX),
+        sandbox: text("sandbox"),
+        ignore_user_config: flag("ignoreUserConfig").unwrap_or(defaults.ignore_user_config),
+        auth_type: text("authType"),
+        config: match map.get("config") {
+            Some(Value::Object(config)) => config.clone(),
+            _ => Map::new(),
+        },
     }
 }
 
@@ -584,6 +757,50 @@ mod tests {
         assert!(
             refusal(r#"{"temperature":1}"#).starts_with(r#"unknown option "temperature"; allowed: model, cliPath, "#)
         );
+    }
+
+    #[test]
+    fn retry_is_a_policy_whose_fields_are_named() {
+        let retry = |json: &str| Options::parse(&CLAUDE, json).unwrap().retry;
+        assert_eq!(retry("{}"), Policy::default());
+        assert_eq!(retry(r#"{"retry":false}"#), Policy::NEVER);
+        let given = Policy {
+            own_limits: true,
+            ..Policy::default()
+        };
+        assert_eq!(retry(r#"{"retry":{"jitter":true}}"#), given);
+        assert_eq!(
+            retry(r#"{"retry":{"maxAttempts":5,"baseDelayMs":1,"maxDelayMs":2,"jitter":false,"maxElapsedMs":0}}"#),
+            Policy {
+                max_attempts: 5,
+                base_delay_ms: 1,
+                max_delay_ms: 2,
+                jitter: 0.0,
+                max_elapsed_ms: u64::MAX,
+                own_limits: true,
+            }
+        );
+        for (json, expected) in [
+            (
+                r#"{"retry":{"maxAttempts":0}}"#,
+                r#"option "retry.maxAttempts" must be a whole number from 1 to 100; given: 0"#,
+            ),
+            (
+                r#"{"retry":{"jitter":1.5}}"#,
+                r#"option "retry.jitter" must be a number from 0 to 1, true or false; given: 1.5"#,
+            ),
+            (
+                r#"{"retry":{"maxattempts":2}}"#,
+                r#"unknown option "retry.maxattempts": did you mean "retry.maxAttempts"?"#,
+            ),
+            (
+                r#"{"retry":true}"#,
+                "option \"retry\" must be false, or an object of maxAttempts, baseDelayMs, maxDelayMs, jitter, \
+                 maxElapsedMs; given: true",
+            ),
+        ] {
+            assert_eq!(refusal(json), expected);
+        }
     }
 
     #[test]

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::learnt::{self, Binary};
-use super::log::{Level, Log};
+use super::log::Level;
 use super::request::Request;
+use super::sink::Sink;
 use super::{Engine, millis as ms, now_ms};
 use crate::classify;
 use crate::command::{self, CommandLine, Mode};
@@ -24,24 +24,7 @@ use crate::judge::{Ending, Facts, judge};
 use crate::message::Usage;
 use crate::process::limit::{self, Permit, Rules};
 use crate::process::{End, Exit, Limits, StartError, Vars};
-
-/// Where a run's events go, and its records.
-pub(super) struct Sink {
-    pub events: Option<mpsc::Sender<Event>>,
-    pub log: Arc<Log>,
-}
-
-impl Sink {
-    /// Sends all of `events` in order. Waits while the consumer is slow; one that has gone is no reason to fail.
-    pub async fn send(&self, events: &mut Vec<Event>) {
-        for event in events.drain(..) {
-            self.log.event(&event);
-            if let Some(sender) = &self.events {
-                let _ = sender.send(event).await;
-            }
-        }
-    }
-}
+use crate::provider::same_flag;
 
 /// What one attempt came to.
 pub(super) enum Tried {
@@ -62,6 +45,8 @@ pub(super) struct Attempt<'a> {
     pub run_id: &'a str,
     /// From 1.
     pub number: u32,
+    /// When the call's first attempt got its place.
+    pub began: &'a OnceLock<Instant>,
 }
 
 impl Attempt<'_> {
@@ -81,7 +66,7 @@ impl Attempt<'_> {
                 let fields = json!({"attempt": self.number, "code": error.code, "category": error.category,
                                     "exitCode": error.exit_code, "httpStatus": error.http_status});
                 self.log(Level::Error, "failed", fields);
-                error.run = Some(info);
+                error.run = Some(Box::new(info));
                 Tried::Failed(error)
             }
         }
@@ -94,12 +79,13 @@ impl Attempt<'_> {
             self.request.call.partial,
             self.base_env,
         )?;
-        let (wire, optional_flags) = (line.wire, line.optional_flags.clone());
+        let (wire, given, optional_flags) = (line.wire, line.all_flags(), line.optional_flags.clone());
         let started = json!({"attempt": self.number, "file": binary.file().to_string_lossy(), "flags": line.flags});
         let Some(permit) = self.permit(binary.file()).await else {
             self.log(Level::Info, "cancelled in the queue", json!({"attempt": self.number}));
             return Ok(Tried::Cancelled);
         };
+        self.began.get_or_init(Instant::now);
         let queued = permit.queued();
         info.queued_ms = Some(ms(queued));
         let limits = self.limits();
@@ -111,7 +97,8 @@ impl Attempt<'_> {
             permit: Some(permit),
             tracker: self.engine.runs.clone(),
         };
-        let mut print = match Print::start(line, surroundings, self.cancel) {
+        let stop = self.cancel.child_token();
+        let mut print = match Print::start(line, surroundings, &stop) {
             Ok(print) => print,
             Err(NotStarted::Process(StartError::Cancelled)) => return Ok(Tried::Cancelled),
             Err(error) => return Err(not_started(self.engine, &error)),
@@ -123,11 +110,13 @@ impl Attempt<'_> {
         self.log(Level::Info, "started", started);
         let mut events = vec![Event::Start {
             run_id: self.run_id.to_owned(),
-            provider: self.engine.provider.id.to_owned(),
+            provider: self.engine.id().to_owned(),
             pid: Some(pid),
             attempt: self.number,
             queued_ms: ms(queued),
         }];
+        // At once: a CLI may be silent for long.
+        self.sink.send(&mut events).await;
         let mut fold = Fold::new(self.request.call_ids.clone());
         let mut decoded = Vec::new();
         let mut more = true;
@@ -142,22 +131,40 @@ impl Attempt<'_> {
                 info.first_event_ms = Some(ms(print.process().elapsed()));
             }
             for event in decoded.drain(..) {
+                if self.goes_on_for_ever(&event) {
+                    stop.cancel();
+                }
                 fold.push(event, &mut events);
             }
             self.sink.send(&mut events).await;
         }
-        let finished = print.finish().await;
+        let mut finished = print.finish().await;
         self.ended(&finished.exit, info);
-        if matches!(finished.exit.end, End::Cancelled | End::Closed) {
+        if self.cancel.is_cancelled() && finished.exit.end == End::Cancelled || finished.exit.end == End::Closed {
             return Ok(Tried::Cancelled);
         }
-        if let Some(flag) = refused_flag(self.engine.provider.id, &finished.exit, &optional_flags) {
+        if finished.exit.end == End::Cancelled {
+            // Ended from here, so the end says nothing about the run.
+            (finished.exit.code, finished.exit.signal) = (None, None);
+        }
+        if let Some(flag) = refused_flag(self.engine.id(), &finished.exit, &optional_flags) {
             learnt::remember(&binary, &flag);
             return Ok(Tried::FlagRefused(flag));
         }
-        let reply = self.settle(wire, limits, fold, finished, info, &mut events);
+        let reply = self.settle((wire, &given), limits, fold, finished, info, &mut events);
         self.sink.send(&mut events).await;
         Ok(Tried::Replied(reply?))
+    }
+
+    /// Whether the CLI will never end by itself after `event`.
+    fn goes_on_for_ever(&self, event: &Event) -> bool {
+        match event {
+            Event::Failure(failure) => {
+                let kind = failure.kind.as_deref().unwrap_or_default();
+                self.engine.provider.stop_on.contains(&kind)
+            }
+            _ => false,
+        }
     }
 
     pub(super) async fn permit(&self, binary: &Path) -> Option<Permit> {
@@ -174,7 +181,7 @@ impl Attempt<'_> {
     /// The reply, or why there is none. What the end adds to the events is in `events`.
     fn settle(
         &self,
-        wire: Wire,
+        (wire, flags): (Wire, &[String]),
         limits: Limits,
         mut fold: Fold,
         finished: Finished,
@@ -184,6 +191,7 @@ impl Attempt<'_> {
         let Finished {
             exit,
             plain,
+            cut_short,
             diagnostics,
             stdout_tail,
         } = finished;
@@ -202,14 +210,20 @@ impl Attempt<'_> {
         let told = folded.usage_told;
         let measured = folded.usage.clone();
         folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(&self.request.prompt, &folded.text));
+        let provider = &self.engine.provider;
         let facts = Facts {
-            provider: self.engine.provider.id,
+            provider: self.engine.id(),
+            versions: provider.about.versions,
+            flags,
+            fatal_stderr: provider.fatal_stderr,
+            user_rules: provider.described.as_ref().map_or(&[], |own| &own.error_rules),
             wire,
             ending: ending(exit.end, limits),
             exit_code: exit.code,
             signal: exit.signal.as_deref(),
             stderr: &exit.stderr,
             plain: plain.as_deref(),
+            cut_short,
             diagnostics: &diagnostics,
             stdout_tail: &stdout_tail,
             now_ms: now_ms(),
@@ -272,7 +286,7 @@ impl Engine {
         partial: bool,
         base_env: &Arc<Vars>,
     ) -> Result<(CommandLine, Binary), Box<ProviderError>> {
-        let build = |without: &BTreeSet<String>| command::build(self.provider, &self.options, mode, partial, without);
+        let build = |without: &BTreeSet<String>| command::build(&self.provider, &self.options, mode, partial, without);
         let line = build(&BTreeSet::new())?;
         let file = print::binary(&line, base_env).map_err(|error| not_started(self, &NotStarted::Process(error)))?;
         let binary = Binary::at(file);
@@ -291,15 +305,22 @@ pub(super) fn ending(end: End, limits: Limits) -> Ending {
 }
 
 /// The flag of ours that a CLI too old for it has refused before it did anything.
-pub(super) fn refused_flag(provider: &str, exit: &Exit, optional: &[&str]) -> Option<String> {
+pub(super) fn refused_flag(provider: &str, exit: &Exit, optional: &[String]) -> Option<String> {
     if exit.code == Some(0) || exit.stdout_bytes > 0 {
         return None;
     }
-    classify::unsupported_flag(provider, &exit.stderr).filter(|flag| optional.contains(&flag.as_str()))
+    let refused = classify::unsupported_flag(provider, &exit.stderr)?;
+    let ours = optional.iter().find(|name| same_flag(name, &refused))?;
+    // A word that begins several flags is refused for all of them.
+    Some(if ours.starts_with(&refused) {
+        refused
+    } else {
+        ours.clone()
+    })
 }
 
 pub(super) fn not_started(engine: &Engine, error: &NotStarted) -> Box<ProviderError> {
-    let id = engine.provider.id;
+    let id = engine.id();
     let (code, reason) = match error {
         // A closed owner means that the environment ends, and this call with it.
         NotStarted::Process(error) => (error.code(), format!("the CLI can't be started: {error}")),

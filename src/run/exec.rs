@@ -54,13 +54,16 @@ pub async fn execute_file(
         cwd: given.get("cwd").and_then(|cwd| cwd.as_str()).map(Into::into),
         limits,
         owner,
+        guarded: true,
         ..Spec::new(file)
     };
-    match process::output(spec, CancellationToken::new()).await {
-        Ok(output) if output.exit.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        Ok(output) => Err(Box::new(failed(&name, limits, &output))),
-        Err(error) => Err(Box::new(not_started(&name, &error))),
-    }
+    let mut error = match process::output(spec, CancellationToken::new()).await {
+        Ok(output) if output.exit.success() => return Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Ok(output) => failed(&name, limits, &output),
+        Err(error) => not_started(&name, &error),
+    };
+    error.attempts = 1;
+    Err(Box::new(error))
 }
 
 fn not_started(name: &str, error: &StartError) -> ProviderError {

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use serde_json::json;
 use tokio_util::task::TaskTracker;
@@ -125,6 +126,7 @@ impl Attempt<'_> {
             self.log(Level::Info, "cancelled in the queue", json!({"attempt": self.number}));
             return Ok(Tried::Cancelled);
         };
+        self.began.get_or_init(Instant::now);
         info.queued_ms = Some(ms(permit.queued()));
         let seat = live.seat();
         let terms = Terms {

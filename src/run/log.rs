@@ -3,6 +3,7 @@
 //! In: what happened, with figures and names. Out: records as JSON. Neither prompts, system prompts, environment values
 //! nor anything the model said gets in here: fields hold numbers, codes, and words of ours.
 
+use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
@@ -29,7 +30,7 @@ struct Record {
     /// ms since the epoch.
     time: u64,
     message: &'static str,
-    provider: &'static str,
+    provider: Cow<'static, str>,
     run_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
@@ -39,7 +40,7 @@ struct Record {
 /// The records of one run.
 #[derive(Debug)]
 pub(super) struct Log {
-    provider: &'static str,
+    provider: Cow<'static, str>,
     run_id: String,
     state: Mutex<State>,
 }
@@ -54,7 +55,7 @@ struct State {
 }
 
 impl Log {
-    pub fn new(provider: &'static str, run_id: String) -> Log {
+    pub fn new(provider: Cow<'static, str>, run_id: String) -> Log {
         Log {
             provider,
             run_id,
@@ -84,13 +85,13 @@ impl Log {
         };
         let mut state = self.locked();
         let pid = state.pid;
-        trace(level, message, self.provider, &self.run_id, pid, &fields);
+        trace(level, message, &self.provider, &self.run_id, pid, &fields);
         if state.wanted {
             state.records.push(Record {
                 level,
                 time: now_ms(),
                 message,
-                provider: self.provider,
+                provider: self.provider.clone(),
                 run_id: self.run_id.clone(),
                 pid,
                 fields,
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn records_are_kept_where_they_are_wanted_and_taken_once() {
-        let log = Log::new("claude", "run-1".to_owned());
+        let log = Log::new("claude".into(), "run-1".to_owned());
         log.say(Level::Info, "unheard", json!({}));
         assert_eq!(log.take(), None);
         log.want();

@@ -3,14 +3,17 @@
 //! In: an [`Engine`] (one provider object) and the JSON of one call. Out: a [`Run`]: batches of events while it goes, and
 //! how it [`Ended`]. Everything here happens on the runtime's threads.
 
+mod again;
 mod attempt;
 pub mod exec;
 mod learnt;
 mod live;
 mod log;
 mod request;
+mod sink;
 mod turn;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,17 +23,17 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use attempt::{Attempt, Sink, Tried};
 use live::Live;
 use log::Log;
 use request::Request;
+use sink::Sink;
 
 use crate::classify;
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, Reply};
 use crate::process::{Vars, limit};
 use crate::provider::options::Options;
-use crate::provider::{self, Provider};
+use crate::provider::{self, Provider, described};
 
 /// Events that may wait for a slow consumer; then the process's output waits in its pipe.
 const EVENTS_WAITING: usize = 256;
@@ -38,7 +41,7 @@ const EVENTS_WAITING: usize = 256;
 /// One provider object: its options, and the runs it has.
 #[derive(Debug)]
 pub struct Engine {
-    provider: &'static Provider,
+    provider: Cow<'static, Provider>,
     options: Options,
     owner: u64,
     closing: CancellationToken,
@@ -75,7 +78,25 @@ impl Engine {
     pub fn new(kind: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
         let provider = provider::find(kind)
             .ok_or_else(|| ProviderError::new(kind, Code::InvalidOption, format!("there is no provider \"{kind}\"")))?;
-        let options = Options::parse(provider, options_json)?;
+        Engine::with(Cow::Borrowed(provider), options_json, owner)
+    }
+
+    /// The engine of the CLI that `config_json` describes.
+    ///
+    /// # Errors
+    /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what was given and what is allowed.
+    pub fn described(config_json: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
+        let provider = described::provider(config_json)?;
+        Engine::with(Cow::Owned(provider), options_json, owner)
+    }
+
+    /// The provider's id.
+    pub fn id(&self) -> &str {
+        &self.provider.id
+    }
+
+    fn with(provider: Cow<'static, Provider>, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
+        let options = Options::parse(&provider, options_json)?;
         // Who asks for more at a time than all providers together may have by default, is given it.
         limit::global().raise_limit(options.max_concurrency);
         let runs = TaskTracker::new();
@@ -97,7 +118,7 @@ impl Engine {
         let base_env: Arc<Vars> = Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()));
         let cancel = engine.closing.child_token();
         let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
-        let log = Arc::new(Log::new(engine.provider.id, next_run_id()));
+        let log = Arc::new(Log::new(engine.provider.id.clone(), next_run_id()));
         let (task_engine, task_cancel, task_log) = (Arc::clone(engine), cancel.clone(), Arc::clone(&log));
         let task = engine.runs.spawn(async move {
             if task_engine.closing.is_cancelled() {
@@ -111,11 +132,9 @@ impl Engine {
             if request.call.log {
                 task_log.want();
             }
-            let sink = Sink {
-                events: request.call.events.then_some(sender),
-                log: task_log,
-            };
-            drive(&task_engine, &request, &base_env, &task_cancel, &sink).await
+            let consumer = request.call.events.then_some(sender);
+            let sink = Sink::new(consumer, task_engine.options.built_in_tools, task_log);
+            again::drive(&task_engine, &request, &base_env, &task_cancel, &sink).await
         });
         Run {
             cancel,
@@ -133,7 +152,7 @@ impl Engine {
     }
 
     fn refuse(&self, code: Code, reason: impl Into<String>) -> Box<ProviderError> {
-        let id = self.provider.id;
+        let id = self.id();
         Box::new(ProviderError::new(id, code, reason).with_hint(classify::hint(id, code)))
     }
 }
@@ -197,45 +216,6 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         self.cancel.cancel();
-    }
-}
-
-/// Runs the call to its end, and again where that makes sense.
-async fn drive(
-    engine: &Engine,
-    request: &Request,
-    base_env: &Arc<Vars>,
-    cancel: &CancellationToken,
-    sink: &Sink,
-) -> Ended {
-    let run_id = sink.log.run_id().to_owned();
-    loop {
-        let attempt = Attempt {
-            engine,
-            request,
-            base_env,
-            cancel,
-            sink,
-            run_id: &run_id,
-            number: 1,
-        };
-        match attempt.run().await {
-            Tried::Replied(reply) => return Ended::Replied(reply),
-            Tried::Cancelled if engine.closing.is_cancelled() => return Ended::Failed(Box::new(closed(engine))),
-            Tried::Cancelled => return Ended::Cancelled,
-            Tried::Failed(mut error) => {
-                error.run_id = Some(run_id);
-                return Ended::Failed(error);
-            }
-            Tried::FlagRefused(flag) => {
-                let message = format!("the installed CLI does not know {flag}: asked again without it");
-                sink.send(&mut vec![Event::Warning {
-                    code: "FLAG_DROPPED".to_owned(),
-                    message,
-                }])
-                .await;
-            }
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::live::Asked;
 use crate::error::{Code, ProviderError};
 use crate::message::{Message, Role, ToolSpec};
 use crate::prompt::{self, Encoding};
-use crate::provider::options::{EngineKind, InputEncoding};
+use crate::provider::options::{self, EngineKind, InputEncoding};
 
 /// What a call says beside its messages and tools.
 #[derive(Debug, Deserialize)]
@@ -45,6 +45,12 @@ impl Request {
             .map_err(|error| engine.refuse(Code::InvalidTool, unreadable("tools", error)))?;
         let call: Call = serde_json::from_str(call)
             .map_err(|error| engine.refuse(Code::InvalidOption, unreadable("the call's options", error)))?;
+        if let Some(ms) = call.timeout
+            && let Err(allowed) = options::check_timeout(&engine.provider, ms)
+        {
+            let reason = format!("the call's option \"timeout\" must be {allowed}; given: {ms}");
+            return Err(engine.refuse(Code::InvalidOption, reason));
+        }
         let says_something = |message: &Message| {
             !message.content.as_text().trim().is_empty() || !message.tool_calls.is_empty() || message.role == Role::Tool
         };

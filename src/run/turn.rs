@@ -123,6 +123,7 @@ pub(super) async fn take(
     // Of a process that has waited nobody knows yet whether it is still there.
     if from == From::Fresh {
         turn.announce(&session, info);
+        attempt.sink.send(&mut turn.events).await;
     }
     match turn.drive(&mut session, info).await {
         Over::Result => turn.replied(session, info).await,
@@ -228,7 +229,7 @@ impl Turn<'_> {
         attempt.log(Level::Info, message, fields);
         self.events.push(Event::Start {
             run_id: attempt.run_id.to_owned(),
-            provider: attempt.engine.provider.id.to_owned(),
+            provider: attempt.engine.id().to_owned(),
             pid: Some(pid),
             attempt: attempt.number,
             queued_ms: info.queued_ms.unwrap_or_default(),
@@ -244,12 +245,11 @@ impl Turn<'_> {
     async fn replied(mut self, mut session: Session, info: &RunInfo) -> Result<Turned, Box<ProviderError>> {
         let mut folded = self.fold.finish(&mut self.events);
         folded.reply.cost_usd = folded.reply.cost_usd.map(|total| session.turn_cost(total));
-        let tail = session.turn_tail();
+        let (tail, flags) = (session.turn_tail(), self.line.all_flags());
         let facts = Facts {
-            ending: Ending::TurnOver,
             diagnostics: session.diagnostics(),
             stdout_tail: &tail,
-            ..no_facts(self.attempt)
+            ..no_facts(self.attempt, &flags)
         };
         let verdict = verdict(&facts, folded, (&self.words, info), &mut self.events);
         let fields = json!({"turnMs": ms(session.elapsed()), "failed": verdict.is_err()});
@@ -289,7 +289,7 @@ impl Turn<'_> {
         if matches!(exit.end, End::Cancelled | End::Closed) {
             return Ok(Turned::Cancelled);
         }
-        let provider = self.attempt.engine.provider.id;
+        let provider = self.attempt.engine.id();
         if let Some(flag) = refused_flag(provider, exit, &self.line.optional_flags) {
             learnt::remember(binary, &flag);
             return Ok(Turned::FlagRefused(flag));
@@ -309,16 +309,17 @@ impl Turn<'_> {
     /// Why a turn whose process is no more has failed.
     async fn failed(mut self, finished: &Finished, info: &RunInfo) -> Result<Turned, Box<ProviderError>> {
         let folded = self.fold.finish(&mut self.events);
-        let exit = &finished.exit;
+        let (exit, flags) = (&finished.exit, self.line.all_flags());
         let facts = Facts {
             ending: ending(exit.end, self.limits),
             exit_code: exit.code,
             signal: exit.signal.as_deref(),
             stderr: &exit.stderr,
             plain: finished.plain.as_deref(),
+            cut_short: finished.cut_short,
             diagnostics: &finished.diagnostics,
             stdout_tail: &finished.stdout_tail,
-            ..no_facts(self.attempt)
+            ..no_facts(self.attempt, &flags)
         };
         let verdict = verdict(&facts, folded, (&self.words, info), &mut self.events);
         self.attempt.sink.send(&mut self.events).await;
@@ -333,15 +334,21 @@ impl Turn<'_> {
     }
 }
 
-fn no_facts<'a>(attempt: &Attempt<'_>) -> Facts<'a> {
+fn no_facts<'a>(attempt: &'a Attempt<'_>, flags: &'a [String]) -> Facts<'a> {
+    let provider = &attempt.engine.provider;
     Facts {
-        provider: attempt.engine.provider.id,
+        provider: attempt.engine.id(),
+        versions: provider.about.versions,
+        fatal_stderr: provider.fatal_stderr,
+        flags,
+        user_rules: &[],
         wire: Wire::ClaudeStream,
-        ending: Ending::Exited,
+        ending: Ending::TurnOver,
         exit_code: None,
         signal: None,
         stderr: "",
         plain: None,
+        cut_short: false,
         diagnostics: &[],
         stdout_tail: "",
         now_ms: now_ms(),

@@ -157,7 +157,13 @@ impl Session {
     pub async fn next(&mut self, events: &mut Vec<Event>) -> Pulse {
         match self.line().await {
             None => {
-                self.decoder.finish(events);
+                let decoder = &mut self.decoder;
+                self.splitter.finish(|line| {
+                    if let Line::Text { text, .. } = line {
+                        decoder.push(text.as_bytes(), events);
+                    }
+                });
+                decoder.finish(events);
                 Pulse::Ended
             }
             Some(None) => Pulse::Alive,
@@ -212,6 +218,7 @@ impl Session {
         Finished {
             exit,
             plain: decoder.plain_text(),
+            cut_short: decoder.cut_short(),
             diagnostics: decoder.diagnostics().to_vec(),
             stdout_tail: tail_of(&turn.tail),
         }

@@ -1,0 +1,180 @@
+/** However the host ends, no process and no file of its runs outlives it; and it can end: nothing of ours keeps it alive. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { Worker } from "node:worker_threads";
+import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import {
+  children,
+  createTag,
+  createTemp,
+  exists,
+  fakeCli,
+  fakeOptions,
+  holds,
+  READY,
+  type Step,
+  until,
+} from "../support/processes.mjs";
+
+beforeAll(() => void fakeCli(), 600_000);
+
+const HOST = fileURLToPath(new URL("host.mjs", import.meta.url));
+const IGNORES_TERM: Step = { onSignal: { TERM: [], INT: [], HUP: [] } };
+const STUBBORN: Step[] = [
+  IGNORES_TERM,
+  { spawn: { steps: [IGNORES_TERM, READY, "forever"] } },
+  { spawn: { steps: ["setsid", "forever"], stdio: "null" } },
+  READY,
+  "forever",
+];
+
+/** Starts the host, whose temporary folder is one of its own. */
+function host(ending: string, steps: Step[], count: number, env: Record<string, string> = {}, killGrace = 300) {
+  const tag = createTag();
+  const temp = createTemp();
+  const options = { ...fakeOptions(tag, steps), systemPrompt: "a private file", maxConcurrency: 50, killGrace };
+  const child = spawn(process.execPath, [HOST, ending, JSON.stringify(options), String(count)], {
+    env: { ...process.env, ...tag.env, ...env, TMPDIR: temp.path },
+    stdio: ["pipe", "pipe", "pipe"],
+  });
+  onTestFinished(() => {
+    child.kill("SIGKILL");
+    temp.cleanup();
+  });
+  return { child, tag, temp, output: collect(child) };
+}
+
+function collect(child: ChildProcess) {
+  const output = { stdout: "", stderr: "" };
+  for (const name of ["stdout", "stderr"] as const) {
+    child[name]?.setEncoding("utf8").on("data", (text) => {
+      output[name] += text;
+    });
+  }
+  return output;
+}
+
+describe.skipIf(process.platform === "win32")("the host ends in mid-run", () => {
+  it.each([
+    ["exit", 7, ""],
+    ["exit in a callback", 7, ""],
+    ["uncaught exception", 1, "Error: uncaught"],
+    ["unhandled rejection", 1, "Error: unhandled"],
+  ])("by %s: no process and no folder is left", async (ending, code, message) => {
+    const { child, tag, temp, output } = host(ending, STUBBORN, 6);
+    const [exitCode, signal] = await once(child, "close");
+    expect({ exitCode, signal, stdout: output.stdout }).toEqual({ exitCode: code, signal: null, stdout: "ready\n" });
+    expect(output.stderr).toContain(message);
+    // SIGKILL is sent before the host is gone; the system takes a moment to act on it.
+    await until(() => tag.left().length === 0);
+    expect(temp.entries()).toEqual([]);
+  });
+});
+
+describe.skipIf(process.platform === "win32")("the host ends by itself", () => {
+  it("after a call, within a moment: an idle provider keeps nothing alive", async () => {
+    const { child, tag, temp, output } = host("idle", [READY, { claude: { text: "Hi" } }], 0);
+    const closed = once(child, "close");
+    await until(() => output.stdout.includes("answered") || child.exitCode !== null);
+    const answered = performance.now();
+    expect({ end: await closed, output }).toEqual({
+      end: [0, null],
+      output: { stdout: "ready\nanswered\n", stderr: "" },
+    });
+    expect(performance.now() - answered).toBeLessThan(2_000);
+    expect({ left: tag.left(), files: temp.entries() }).toEqual({ left: [], files: [] });
+  });
+});
+
+describe.skipIf(process.platform === "win32")("the host is killed", () => {
+  it.each(["SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"] as const)("by %s: its runs are ended", async (signal) => {
+    const polite: Step[] = [{ spawn: { steps: ["forever"] } }, READY, "forever"];
+    const { child, tag } = host("stay", polite, 4);
+    await once(child.stdout as NonNullable<typeof child.stdout>, "data");
+    child.kill(signal);
+    expect(await once(child, "close")).toEqual([null, signal]);
+    await until(() => tag.left().length === 0);
+  });
+
+  it("what does not heed SIGTERM, after the grace", async () => {
+    const stubborn: Step[] = [{ spawn: { steps: [IGNORES_TERM, READY, "forever"] } }, IGNORES_TERM, READY, "forever"];
+    const { child, tag } = host("stay", stubborn, 2);
+    await once(child.stdout as NonNullable<typeof child.stdout>, "data");
+    child.kill("SIGKILL");
+    await once(child, "close");
+    await until(() => tag.left().length === 0);
+  });
+
+  it("and its runs see the end of their input, each of its own", async () => {
+    const gates = createTemp();
+    const gate = join(gates.path, "gate");
+    // More input than a pipe holds: most of it has not been written when the host dies. SIGTERM is not what ends them.
+    const steps: Step[] = [IGNORES_TERM, READY, { waitFile: gate }, "readAll"];
+    const { child, tag } = host("stay", steps, 4, { PROMPT_BYTES: String(4 * 1024 * 1024) }, 60_000);
+    await once(child.stdout as NonNullable<typeof child.stdout>, "data");
+    child.kill("SIGKILL");
+    await once(child, "close");
+    expect(tag.left()).toHaveLength(4);
+    writeFileSync(gate, "");
+    await until(() => tag.left().length === 0);
+    gates.cleanup();
+  });
+});
+
+describe.skipIf(process.platform === "win32")("worker threads", () => {
+  it.each(["worker that is terminated", "worker that exits"])("a %s in mid-run leaves nothing", async (ending) => {
+    const { child, tag, temp, output } = host(ending, STUBBORN, 0);
+    await until(() => output.stdout.includes("worker gone") || child.exitCode !== null);
+    await until(() => tag.left().length === 1);
+    expect({ entries: temp.entries(), left: tag.left() }).toEqual({
+      entries: [],
+      left: [expect.stringContaining(`${child.pid} `)],
+    });
+    child.stdin?.end();
+    const [exitCode] = await once(child, "close");
+    expect({ exitCode, stderr: output.stderr }).toEqual({ exitCode: 0, stderr: "" });
+  });
+
+  it("20 rounds of starting runs and terminating, in one process", { timeout: 60_000 }, async () => {
+    const tag = createTag();
+    const options = JSON.stringify({ ...fakeOptions(tag, STUBBORN), maxConcurrency: 50 });
+    const round = async () => {
+      const worker = new Worker(HOST, { workerData: ["stay", options, "3"] });
+      await once(worker, "message");
+      await worker.terminate();
+    };
+    await round();
+    await until(() => tag.left().length === 0);
+    const before = process.platform === "linux" ? holds() : undefined;
+    for (let n = 1; n < 20; n++) await round();
+    await until(() => tag.left().length === 0);
+    if (!before) return;
+    await until(() => holds().files <= before.files && children().length === 0);
+    // 19 workers with 3 runs each; the runtime keeps up to some threads of its pool for 10 s.
+    expect(holds().threads).toBeLessThanOrEqual(before.threads + 10);
+  });
+
+  it("a worker's runs inherit the worker's environment, not the process's", async () => {
+    const source = `
+      const { createClaudeCliProvider, execFileAsync } = require("deep-factor-providers/native");
+      const { parentPort } = require("node:worker_threads");
+      const provider = createClaudeCliProvider({ cliPath: ${JSON.stringify(fakeCli())}, outputFormat: "text" });
+      provider.invoke(["x"]).then(async (reply) => {
+        const env = await execFileAsync("env");
+        parentPort.postMessage({ provider: JSON.parse(reply.content).env.ONLY_HERE, file: /^ONLY_HERE=(.*)$/m.exec(env)?.[1] });
+      }).catch((error) => parentPort.postMessage(String(error)));`;
+    const env = { ...process.env, ONLY_HERE: "in the worker", FAKE_CLI: '["echo"]' };
+    const worker = new Worker(source, { eval: true, env });
+    const [message] = await once(worker, "message");
+    expect(message).toEqual({ provider: "in the worker", file: "in the worker" });
+    await worker.terminate();
+  });
+});
+
+it.skipIf(process.platform === "win32")("a process of this test is told from one that is not there", () => {
+  expect([exists(process.pid), exists(process.ppid)]).toEqual([true, true]);
+  expect(() => exists(undefined)).toThrow(TypeError);
+});

@@ -1,0 +1,110 @@
+//! What JavaScript asks about errors: the list of codes, what a text means, and a provider's breaker.
+
+use std::sync::{Mutex, PoisonError};
+
+use napi_derive::napi;
+use serde_json::json;
+
+use super::outcome;
+use crate::breaker::{Admission, Breaker, Outcome, Ticket};
+use crate::error::{Category, Code};
+use crate::provider::{elsewhere, fallback};
+
+/// Every category with its guidance and every code with its category, as JSON: what index.d.ts is checked against.
+#[napi]
+pub fn error_codes() -> String {
+    let categories = Category::ALL.map(|category| {
+        json!({
+            "category": category.as_str(),
+            "shouldRetry": category.should_retry(),
+            "shouldFallback": category.should_fallback(),
+        })
+    });
+    let codes = Code::ALL
+        .iter()
+        .map(|code| json!({"code": code.as_str(), "category": code.category().as_str()}));
+    json!({"categories": categories, "codes": codes.collect::<Vec<_>>()}).to_string()
+}
+
+/// What an error text means: `{"ok": error}` at `now_ms`, or `{"err": …}` that names what is wrong with `context_json`.
+#[napi]
+pub fn classify_error(text: String, context_json: String, now_ms: f64) -> String {
+    outcome(elsewhere::classified(&text, &context_json, now_ms as u64))
+}
+
+/// Checks the options of `createFallbackProvider`: `{"ok": whether there are breakers}`, or `{"err": …}`.
+#[napi]
+pub fn check_fallback_options(options_json: String) -> String {
+    let settings = fallback::breaker_settings(&options_json);
+    outcome(settings.map(|settings| settings.is_some()))
+}
+
+/// The circuit breaker of one provider. Times are ms since the epoch, by the caller's clock.
+#[napi]
+pub struct NativeBreaker {
+    breaker: Mutex<Breaker>,
+}
+
+#[napi]
+impl NativeBreaker {
+    /// `options_json` has passed [`check_fallback_options`].
+    #[napi(constructor)]
+    pub fn new(options_json: String) -> napi::Result<Self> {
+        let settings = fallback::breaker_settings(&options_json)
+            .map_err(|error| napi::Error::from_reason(error.message.clone()))?
+            .unwrap_or_default();
+        Ok(NativeBreaker {
+            breaker: Mutex::new(Breaker::new(settings)),
+        })
+    }
+
+    /// `{"ticket": number}`, or `{"wait": until}`.
+    #[napi]
+    pub fn admit(&self, now_ms: f64) -> String {
+        match self.lock().admit(now_ms as u64) {
+            Admission::Go(ticket) => json!({"ticket": ticket.number()}).to_string(),
+            Admission::Wait(until) => json!({"wait": until}).to_string(),
+        }
+    }
+
+    /// The call of `ticket` was answered.
+    #[napi]
+    pub fn succeeded(&self, ticket: f64, now_ms: f64) {
+        self.report(ticket, Outcome::Success, now_ms);
+    }
+
+    /// The call of `ticket` failed.
+    #[napi]
+    pub fn failed(&self, ticket: f64, now_ms: f64) {
+        self.report(ticket, Outcome::Failure, now_ms);
+    }
+
+    /// The call of `ticket` found a limit used up, until `resets_at` if that is known.
+    #[napi]
+    pub fn used_up(&self, ticket: f64, now_ms: f64, resets_at: Option<f64>) {
+        self.report(ticket, Outcome::Quota(resets_at.map(|at| at as u64)), now_ms);
+    }
+
+    /// The call of `ticket` says nothing about the provider.
+    #[napi]
+    pub fn passed(&self, ticket: f64, now_ms: f64) {
+        self.report(ticket, Outcome::Neither, now_ms);
+    }
+
+    /// `closed`, `open` or `half_open`.
+    #[napi]
+    pub fn phase(&self, now_ms: f64) -> String {
+        self.lock().phase(now_ms as u64).as_str().to_owned()
+    }
+}
+
+impl NativeBreaker {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn report(&self, ticket: f64, outcome: Outcome, now_ms: f64) {
+        self.lock()
+            .report(Ticket::from_number(ticket as u64), outcome, now_ms as u64);
+    }
+}

@@ -1,0 +1,198 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const SETTINGS: Settings = Settings {
+    failure_threshold: 3,
+    window_ms: 1_000,
+    reset_ms: 100,
+};
+
+/// One call that is let through at once and ends as told at the same moment.
+fn call(breaker: &mut Breaker, outcome: Outcome, now: u64) {
+    let Admission::Go(ticket) = breaker.admit(now) else {
+        panic!("not let through at {now}: {breaker:?}");
+    };
+    breaker.report(ticket, outcome, now);
+}
+
+fn opened(now: u64) -> Breaker {
+    let mut breaker = Breaker::new(SETTINGS);
+    for _ in 0..SETTINGS.failure_threshold {
+        call(&mut breaker, Outcome::Failure, now);
+    }
+    breaker
+}
+
+#[test]
+fn opens_after_failures_in_a_row_and_lets_one_through_when_the_time_has_come() {
+    let mut breaker = opened(0);
+    assert_eq!(breaker.phase(99), Phase::Open);
+    assert_eq!(breaker.admit(99), Admission::Wait(100));
+    assert_eq!(breaker.phase(100), Phase::HalfOpen);
+    let Admission::Go(probe) = breaker.admit(100) else {
+        panic!("no probe")
+    };
+    assert_eq!(breaker.admit(150), Admission::Wait(200));
+    breaker.report(probe, Outcome::Success, 150);
+    assert_eq!(breaker.phase(150), Phase::Closed);
+}
+
+#[test]
+fn a_probe_that_fails_opens_it_again_and_one_that_says_nothing_leaves_it_to_the_next() {
+    let mut breaker = opened(0);
+    call(&mut breaker, Outcome::Neither, 100);
+    call(&mut breaker, Outcome::Failure, 101);
+    assert_eq!(breaker.admit(200), Admission::Wait(201));
+}
+
+#[test]
+fn a_probe_that_never_reports_keeps_others_back_for_reset_ms() {
+    let mut breaker = opened(0);
+    let Admission::Go(lost) = breaker.admit(100) else {
+        panic!("no probe")
+    };
+    assert_eq!(breaker.admit(199), Admission::Wait(200));
+    let Admission::Go(probe) = breaker.admit(200) else {
+        panic!("no second probe")
+    };
+    breaker.report(lost, Outcome::Success, 201);
+    assert_eq!(
+        breaker.phase(201),
+        Phase::HalfOpen,
+        "the lost probe has no say any more"
+    );
+    breaker.report(probe, Outcome::Success, 202);
+    assert_eq!(breaker.phase(202), Phase::Closed);
+}
+
+#[test]
+fn success_and_age_forget_failures() {
+    let mut breaker = Breaker::new(SETTINGS);
+    for outcome in [Outcome::Failure, Outcome::Failure, Outcome::Success, Outcome::Failure] {
+        call(&mut breaker, outcome, 0);
+    }
+    call(&mut breaker, Outcome::Failure, 1_001);
+    call(&mut breaker, Outcome::Neither, 1_001);
+    call(&mut breaker, Outcome::Failure, 1_001);
+    assert_eq!(breaker.phase(1_001), Phase::Closed);
+    call(&mut breaker, Outcome::Failure, 2_001);
+    assert_eq!(breaker.phase(2_001), Phase::Open);
+}
+
+#[test]
+fn quota_opens_it_at_once_until_the_limit_ends() {
+    for (resets_at, until) in [(Some(5_000), 5_000), (None, 110), (Some(3), 110)] {
+        let mut breaker = Breaker::new(SETTINGS);
+        call(&mut breaker, Outcome::Quota(resets_at), 10);
+        assert_eq!(breaker.admit(until - 1), Admission::Wait(until), "{resets_at:?}");
+        assert!(matches!(breaker.admit(until), Admission::Go(_)), "{resets_at:?}");
+    }
+}
+
+#[test]
+fn calls_from_before_have_no_say() {
+    let mut breaker = Breaker::new(SETTINGS);
+    let Admission::Go(early) = breaker.admit(0) else {
+        panic!("closed, and not let through")
+    };
+    for _ in 0..3 {
+        call(&mut breaker, Outcome::Failure, 0);
+    }
+    breaker.report(early, Outcome::Success, 50);
+    assert_eq!(breaker.phase(50), Phase::Open);
+    call(&mut breaker, Outcome::Success, 100);
+    breaker.report(early, Outcome::Failure, 101);
+    assert_eq!(breaker.phase(101), Phase::Closed);
+}
+
+#[test]
+fn a_clock_set_back_does_not_keep_it_open() {
+    let mut breaker = opened(1_000_000);
+    assert!(matches!(breaker.admit(10), Admission::Go(_)));
+}
+
+fn outcomes() -> impl Strategy<Value = Outcome> {
+    prop_oneof![
+        3 => Just(Outcome::Success),
+        5 => Just(Outcome::Failure),
+        1 => Just(Outcome::Neither),
+        1 => prop::option::of(0u64..20_000).prop_map(Outcome::Quota),
+    ]
+}
+
+/// A step of a history: time goes on, a call wants to go, or the n-th call under way ends.
+#[derive(Debug, Clone)]
+enum Step {
+    Wait(u64),
+    Call,
+    End(usize, Outcome),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        (0u64..150).prop_map(Step::Wait),
+        Just(Step::Call),
+        (0usize..8, outcomes()).prop_map(|(which, outcome)| Step::End(which, outcome)),
+    ];
+    prop::collection::vec(step, 0..200)
+}
+
+proptest! {
+    /// Whatever happens: while it is open nobody goes, while it is half open one probe goes per `reset_ms`, while it is
+    /// closed everybody goes, who is told to wait is let through at that time, and fewer failures than the threshold
+    /// never open it.
+    #[test]
+    fn keeps_its_promises(history in steps()) {
+        let mut breaker = Breaker::new(SETTINGS);
+        let mut now = 0;
+        let mut under_way = Vec::new();
+        let mut failures = 0;
+        let mut last_probe: Option<u64> = None;
+        for step in history {
+            match step {
+                Step::Wait(ms) => now += ms,
+                Step::Call => {
+                    let before = breaker.phase(now);
+                    match breaker.admit(now) {
+                        Admission::Go(ticket) => {
+                            prop_assert_ne!(before, Phase::Open);
+                            if before == Phase::HalfOpen {
+                                let alone = last_probe.is_none_or(|at| now >= at + SETTINGS.reset_ms);
+                                prop_assert!(alone, "a second probe at {now}, the first at {last_probe:?}");
+                                last_probe = Some(now);
+                            }
+                            under_way.push((ticket, before));
+                        }
+                        Admission::Wait(until) => {
+                            prop_assert_ne!(before, Phase::Closed);
+                            prop_assert!(until > now);
+                        }
+                    }
+                }
+                Step::End(which, outcome) if which < under_way.len() => {
+                    let (ticket, admitted) = under_way.remove(which);
+                    let before = breaker.phase(now);
+                    breaker.report(ticket, outcome, now);
+                    failures = match outcome {
+                        Outcome::Failure => failures + 1,
+                        _ => failures,
+                    };
+                    let quota = matches!(outcome, Outcome::Quota(_));
+                    if admitted == Phase::HalfOpen || quota {
+                        // Any word of a probe frees the way for the next one.
+                        last_probe = None;
+                    }
+                    if before == Phase::Closed && breaker.phase(now) != Phase::Closed {
+                        prop_assert!(quota || failures >= SETTINGS.failure_threshold);
+                        failures = 0;
+                    }
+                }
+                Step::End(..) => {}
+            }
+        }
+        if let Admission::Wait(until) = breaker.admit(now) {
+            prop_assert!(matches!(breaker.admit(until), Admission::Go(_)));
+        }
+    }
+}

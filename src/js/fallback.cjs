@@ -1,0 +1,357 @@
+"use strict";
+
+/**
+ * In: adapters of any kind, the first choice first. Out: one adapter that asks the next where the one before could not answer,
+ * and tells who did and why the others did not.
+ *
+ * Which failures are another provider's chance is the errors' own word (`shouldFallback`), and whether a provider is asked at
+ * all is its circuit breaker's (`src/breaker.rs`). Here is only the order of asking; how a member is asked is in `members.cjs`.
+ *
+ * @import { FallbackMetadata, FallbackProvider, InvokeUpdate, ProviderEvent } from "../../index.js"
+ * @import { Failure, Member } from "./members.cjs"
+ *
+ * @typedef {typeof import("./native.cjs")} Native
+ */
+
+const { fault, unwrap } = require("./errors.cjs");
+const { createMember, isOutput } = require("./members.cjs");
+const { describe, encodeOptions, readCallOptions } = require("./options.cjs");
+const { FALLBACK, verdict } = require("./verdict.cjs");
+
+/**
+ * @template TMessage
+ * @param {Native} native
+ * @param {unknown} adapters
+ * @param {unknown} options
+ * @returns {FallbackProvider<TMessage>}
+ */
+function createFallbackProvider(native, adapters, options) {
+  const json = encodeOptions(options);
+  const guarded = unwrap(native.checkFallbackOptions(json)) === true;
+  if (!Array.isArray(adapters) || adapters.length === 0) {
+    const given = Array.isArray(adapters) ? "an empty one" : describe(adapters);
+    throw fault("INVALID_OPTION", `adapters must be an array of at least one model adapter, got ${given}`);
+  }
+  const members = Array.from(adapters, (adapter, index) => {
+    if (typeof adapter !== "object" || adapter === null || typeof adapter.invoke !== "function") {
+      throw fault("INVALID_OPTION", `adapters[${index}] must have an invoke function, got ${describe(adapter)}`);
+    }
+    return createMember(adapter, index, guarded ? new native.NativeBreaker(json) : null);
+  });
+  return createAdapter(members, { closed: false });
+}
+
+/**
+ * @template TMessage
+ * @param {readonly Member[]} members
+ * @param {{ closed: boolean }} life what all adapters of one provider share
+ * @returns {FallbackProvider<TMessage>}
+ */
+function createAdapter(members, life) {
+  /** @param {unknown} options */
+  const prepare = (options) => {
+    if (life.closed) throw fault("CLOSED", "the provider was closed. Create a new provider");
+    return readCallOptions(options);
+  };
+
+  return {
+    id: FALLBACK,
+
+    async invoke(messages, options) {
+      const { signal } = prepare(options);
+      const ask = createCourse(members, signal);
+      for (let member = ask.next(); ; member = ask.next()) {
+        try {
+          const message = await member.invoke(messages, options, signal);
+          return /** @type {TMessage} */ (annotate(message, ask.answered(member)));
+        } catch (error) {
+          ask.failed(member, error, true);
+        }
+      }
+    },
+
+    async invokeWithUpdates(messages, onUpdate, options) {
+      const { signal } = prepare(options);
+      if (typeof onUpdate !== "function") {
+        throw fault("INVALID_OPTION", `onUpdate must be a function, got ${describe(onUpdate)}`);
+      }
+      const ask = createCourse(members, signal);
+      for (let member = ask.next(); ; member = ask.next()) {
+        const relay = createRelay(onUpdate);
+        try {
+          const message = await member.invokeWithUpdates(messages, relay.push, options, signal);
+          await relay.flush();
+          return /** @type {TMessage} */ (annotate(message, ask.answered(member)));
+        } catch (error) {
+          if (relay.refused) {
+            ask.left(member);
+            throw relay.refused.reason;
+          }
+          ask.failed(member, error, !relay.delivered);
+        }
+      }
+    },
+
+    stream: (messages, options) => createStream(members, () => prepare(options), messages, options),
+
+    bindTools(tools) {
+      return createAdapter(
+        members.map((member) => member.bindTools(tools)),
+        life,
+      );
+    },
+
+    close,
+    [Symbol.asyncDispose]: close,
+  };
+
+  async function close() {
+    life.closed = true;
+    const results = await Promise.allSettled(members.map((member) => member.close()));
+    for (const result of results) if (result.status === "rejected") throw result.reason;
+  }
+}
+
+/**
+ * One call's way through the members.
+ *
+ * @param {readonly Member[]} members
+ * @param {AbortSignal | undefined} signal
+ */
+function createCourse(members, signal) {
+  let position = 0;
+  /** @type {Failure[]} */
+  const skipped = [];
+  /** @type {number | undefined} the breaker's ticket of the member that is being asked */
+  let ticket;
+
+  /** Those that were passed over since the last look, for events. */
+  const told = { count: 0 };
+
+  return {
+    /**
+     * The next member to ask.
+     *
+     * @throws when there is none left, or the caller has turned away
+     */
+    next() {
+      if (signal?.aborted) throw signal.reason;
+      for (; position < members.length; position++) {
+        const member = /** @type {Member} */ (members[position]);
+        const admission = member.admit();
+        if ("failure" in admission) {
+          skipped.push(admission.failure);
+          continue;
+        }
+        ticket = admission.ticket;
+        position++;
+        return member;
+      }
+      throw verdict(skipped, true);
+    },
+
+    /**
+     * @param {Member} member
+     * @returns {FallbackMetadata}
+     */
+    answered(member) {
+      member.succeeded(ticket);
+      return {
+        provider: member.name,
+        index: member.index,
+        skipped: skipped.map(({ provider, error }) => ({ provider, code: error.code, message: error.message })),
+      };
+    },
+
+    /** The caller went away: no word about the member. @param {Member} member */
+    left(member) {
+      member.passed(ticket);
+    },
+
+    /**
+     * Goes on, or throws what the caller is to get.
+     *
+     * @param {Member} member
+     * @param {unknown} error
+     * @param {boolean} mayGoOn whether the caller was given nothing of this member yet
+     */
+    failed(member, error, mayGoOn) {
+      if (signal?.aborted) {
+        member.passed(ticket);
+        throw signal.reason;
+      }
+      if (isAbort(error)) {
+        member.passed(ticket);
+        throw error;
+      }
+      const failure = member.failed(ticket, error);
+      skipped.push(failure);
+      if (!failure.error.shouldFallback || !mayGoOn) throw verdict(skipped, false);
+    },
+
+    /** Members passed over since this was asked last. */
+    news() {
+      const fresh = skipped.slice(told.count);
+      told.count = skipped.length;
+      return fresh;
+    },
+  };
+}
+
+/**
+ * An abort that is none of ours: of a signal inside the caller's own adapter.
+ *
+ * @param {unknown} error
+ */
+function isAbort(error) {
+  return error instanceof Error && error.name === "AbortError";
+}
+
+/**
+ * Updates of one member on their way to the caller, one at a time even if the member waits for none. Token counts wait for the
+ * first output, so that nothing at all was told of a member that failed without any.
+ *
+ * @param {(update: InvokeUpdate) => unknown} onUpdate
+ */
+function createRelay(onUpdate) {
+  /** @type {InvokeUpdate[]} */
+  let held = [];
+  /** @type {Promise<void>} */
+  let last = Promise.resolve();
+  const relay = {
+    /** Whether the caller was given anything. */
+    delivered: false,
+    /** @type {{ reason: unknown } | undefined} what the caller's own function threw */
+    refused: undefined,
+
+    /**
+     * @param {InvokeUpdate} update
+     * @returns {Promise<void>} once the caller has taken it
+     */
+    push(update) {
+      held.push(update);
+      return update.type === "usage" ? Promise.resolve() : relay.flush();
+    },
+
+    /** @returns {Promise<void>} */
+    flush() {
+      const updates = held;
+      held = [];
+      relay.delivered ||= updates.length > 0;
+      last = last.then(() => deliver(updates));
+      // A member that does not wait for its updates has no ear for this either; flush() at the end has.
+      last.catch(() => {});
+      return last;
+    },
+  };
+
+  /** @param {InvokeUpdate[]} updates */
+  async function deliver(updates) {
+    for (const update of updates) {
+      try {
+        await onUpdate(update);
+      } catch (reason) {
+        relay.refused = { reason };
+        throw reason;
+      }
+    }
+  }
+  return relay;
+}
+
+/**
+ * The events of the members in turn. What is news about a run goes out at once; a member whose words or calls went out is the
+ * last to be asked.
+ *
+ * @param {readonly Member[]} members
+ * @param {() => { signal?: AbortSignal | undefined }} prepare
+ * @param {readonly unknown[]} messages
+ * @param {unknown} options
+ * @returns {AsyncGenerator<ProviderEvent, void, undefined>}
+ */
+function createStream(members, prepare, messages, options) {
+  let left = false;
+  let leaveMember = () => {};
+  const generator = generate();
+
+  /** @returns {AsyncGenerator<ProviderEvent, void, undefined>} */
+  async function* generate() {
+    const { signal } = prepare();
+    const ask = createCourse(members, signal);
+    for (let member = ask.next(); ; member = ask.next()) {
+      yield* passedOver(ask);
+      let delivered = false;
+      let settled = false;
+      const run = member.stream(messages, options, signal);
+      leaveMember = run.leave;
+      try {
+        for await (const event of run.events) {
+          if (left) return;
+          delivered ||= isOutput(event);
+          if (event.type !== "done") {
+            yield event;
+            continue;
+          }
+          settled = true;
+          yield { ...event, reply: { ...event.reply, fallback: ask.answered(member) } };
+        }
+        if (settled || left) return;
+        throw fault("INTERNAL", `${member.name} ended its stream without a reply`);
+      } catch (error) {
+        if (settled || left) throw error;
+        settled = true;
+        ask.failed(member, error, !delivered);
+      } finally {
+        if (!settled) ask.left(member);
+      }
+    }
+  }
+
+  /** @param {ReturnType<typeof createCourse>} ask */
+  function* passedOver(ask) {
+    for (const { provider, index, error } of ask.news()) {
+      const { code, message } = error;
+      yield/** @type {ProviderEvent} */ ({ type: "fallback", provider, index, code, message });
+    }
+  }
+
+  /** As a provider's own stream: a `next` that is under way comes back at once. */
+  const leave = () => {
+    left = true;
+    leaveMember();
+  };
+  return {
+    next: () => generator.next(),
+    return() {
+      leave();
+      return generator.return();
+    },
+    throw(error) {
+      leave();
+      return generator.throw(error);
+    },
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+    async [Symbol.asyncDispose]() {
+      await this.return();
+    },
+  };
+}
+
+/**
+ * The answer, saying whose it is. In place: it stays the very message the member made, of the member's own class.
+ *
+ * @param {unknown} message
+ * @param {FallbackMetadata} fallback
+ */
+function annotate(message, fallback) {
+  if (typeof message === "object" && message !== null) {
+    const metadata = "response_metadata" in message ? message.response_metadata : undefined;
+    // Not an assignment: a message that is frozen is the adapter's business, and still the answer.
+    Reflect.set(message, "response_metadata", { .../** @type {object} */ (metadata), fallback });
+  }
+  return message;
+}
+
+module.exports = { createFallbackProvider };

@@ -1,0 +1,246 @@
+"use strict";
+
+/**
+ * In: one adapter of a fallback provider, ours or the caller's own. Out: the same with everything a fallback provider asks of
+ * it: updates and events even where it can only `invoke`, and a circuit breaker that its failures are told to.
+ *
+ * @import { InvokeUpdate, ProviderError, ProviderEvent, ToolInput } from "../../index.js"
+ * @import { NativeBreaker } from "./native.cjs"
+ *
+ * @typedef {object} Adapter what an adapter may have; only `invoke` has to be there
+ * @property {unknown} [id]
+ * @property {(messages: readonly unknown[], options?: unknown) => unknown} invoke
+ * @property {(messages: readonly unknown[], onUpdate: (update: InvokeUpdate) => unknown, options?: unknown) => unknown} [invokeWithUpdates]
+ * @property {(messages: readonly unknown[], options?: unknown) => AsyncIterable<ProviderEvent>} [stream]
+ * @property {(tools: readonly ToolInput[]) => Adapter} [bindTools]
+ * @property {() => unknown} [close]
+ *
+ * @typedef {object} Health what all adapters that `bindTools` made of one member share
+ * @property {NativeBreaker | null} breaker
+ * @property {ProviderError | undefined} last how it failed last
+ *
+ * @typedef {object} Failure why a member did not answer
+ * @property {string} provider
+ * @property {number} index
+ * @property {ProviderError} error
+ * @property {boolean} asked whether it was asked at all
+ *
+ * @typedef {object} Member
+ * @property {string} name
+ * @property {number} index
+ * @property {() => { ticket: number | undefined } | { failure: Failure }} admit whether it may be asked now
+ * @property {(ticket: number | undefined) => void} succeeded
+ * @property {(ticket: number | undefined) => void} passed what came of the call says nothing about it
+ * @property {(ticket: number | undefined, reason: unknown) => Failure} failed
+ * @property {(messages: readonly unknown[], options: unknown, signal: AbortSignal | undefined) => Promise<unknown>} invoke
+ * @property {(messages: readonly unknown[], onUpdate: (update: InvokeUpdate) => Promise<void>, options: unknown, signal: AbortSignal | undefined) => Promise<unknown>} invokeWithUpdates
+ * @property {(messages: readonly unknown[], options: unknown, signal: AbortSignal | undefined) => { events: AsyncIterable<ProviderEvent>, leave: () => void }} stream
+ *   `leave` lets an event that is waited for be the end
+ * @property {(tools: readonly ToolInput[]) => Member} bindTools
+ * @property {() => Promise<void>} close
+ */
+
+const { clip, isProviderError, providerError } = require("./errors.cjs");
+const { eventsOf } = require("./answers.cjs");
+const { createUpdates } = require("./updates.cjs");
+
+const OUTPUT = new Set(["text_delta", "thinking_delta", "message", "tool_call", "invalid_tool_call", "tool_result"]);
+
+/**
+ * The model's own words and calls, as opposed to news about a run.
+ *
+ * @param {ProviderEvent} event
+ */
+function isOutput(event) {
+  return OUTPUT.has(event.type);
+}
+
+let runs = 0;
+
+/**
+ * @param {Adapter} adapter
+ * @param {number} index
+ * @param {NativeBreaker | null} breaker
+ * @returns {Member}
+ */
+function createMember(adapter, index, breaker) {
+  return bind(adapter, { owner: adapter, name: nameOf(adapter), index, health: { breaker, last: undefined } });
+}
+
+/**
+ * @param {Adapter} adapter the member with the tools it is to offer
+ * @param {{ owner: Adapter, name: string, index: number, health: Health }} identity
+ * @returns {Member}
+ */
+function bind(adapter, identity) {
+  const { owner, name, index, health } = identity;
+  const { breaker } = health;
+
+  /**
+   * @param {readonly unknown[]} messages
+   * @param {unknown} options
+   * @param {AbortSignal | undefined} signal
+   */
+  const invoke = async (messages, options, signal) => {
+    const answer = adapter.invoke(messages, options);
+    // An adapter of ours is waited for until its process has ended. One that may never have heard of signals is left.
+    return await (typeof adapter.invokeWithUpdates === "function" ? answer : unlessAborted(answer, signal));
+  };
+
+  return {
+    name,
+    index,
+
+    admit() {
+      if (breaker === null) return { ticket: undefined };
+      const now = Date.now();
+      /** @type {{ ticket: number } | { wait: number }} */
+      const admission = JSON.parse(breaker.admit(now));
+      if ("ticket" in admission) return admission;
+      const error = notAsked(name, health.last, admission.wait, now);
+      return { failure: { provider: name, index, error, asked: false } };
+    },
+
+    succeeded(ticket) {
+      if (ticket !== undefined) breaker?.succeeded(ticket, Date.now());
+    },
+
+    passed(ticket) {
+      if (ticket !== undefined) breaker?.passed(ticket, Date.now());
+    },
+
+    failed(ticket, reason) {
+      const error = toProviderError(name, reason);
+      health.last = error;
+      if (ticket !== undefined && breaker !== null) {
+        const now = Date.now();
+        if (error.category === "quota") breaker.usedUp(ticket, now, error.resetsAt?.getTime());
+        else if (error.shouldFallback) breaker.failed(ticket, now);
+        else breaker.passed(ticket, now);
+      }
+      return { provider: name, index, error, asked: true };
+    },
+
+    invoke,
+
+    async invokeWithUpdates(messages, onUpdate, options, signal) {
+      if (typeof adapter.invokeWithUpdates === "function") {
+        return await adapter.invokeWithUpdates(messages, onUpdate, options);
+      }
+      const message = await invoke(messages, options, signal);
+      const updates = createUpdates();
+      for (const event of eventsOf(message, messages)) {
+        for (const update of updates.push(event)) await onUpdate(update);
+      }
+      return message;
+    },
+
+    stream(messages, options, signal) {
+      // LangChain's models have a `stream`, too, of something else.
+      if (typeof adapter.stream === "function" && typeof adapter.invokeWithUpdates === "function") {
+        const iterator = adapter.stream(messages, options)[Symbol.asyncIterator]();
+        const leave = () => void iterator.return?.().catch(() => {});
+        return { events: { [Symbol.asyncIterator]: () => iterator }, leave };
+      }
+      let leave = () => {};
+      /** @type {Promise<typeof LEFT>} */
+      const left = new Promise((resolve) => {
+        leave = () => resolve(LEFT);
+      });
+      return { events: synthesised(left), leave };
+
+      /** @param {Promise<typeof LEFT>} left */
+      async function* synthesised(left) {
+        const runId = `${name}-${++runs}`;
+        yield/** @type {ProviderEvent} */ ({ type: "start", runId, provider: name, attempt: 1, queuedMs: 0 });
+        const answer = invoke(messages, options, signal);
+        // Whoever has left does not hear of its failure.
+        answer.catch(() => {});
+        const message = await Promise.race([answer, left]);
+        if (message !== LEFT) yield* eventsOf(message, messages);
+      }
+    },
+
+    bindTools: (tools) => bind(adapter.bindTools?.(tools) ?? adapter, identity),
+
+    async close() {
+      const { close, [Symbol.asyncDispose]: dispose } = /** @type {Partial<AsyncDisposable> & Adapter} */ (owner);
+      await (close ?? dispose)?.call(owner);
+    },
+  };
+}
+
+const LEFT = Symbol("left");
+
+/** @param {Adapter} adapter */
+function nameOf(adapter) {
+  if (typeof adapter.id === "string" && adapter.id !== "") return adapter.id;
+  const name = Object.getPrototypeOf(adapter)?.constructor?.name;
+  return typeof name === "string" && name !== "" && name !== "Object" ? name : "adapter";
+}
+
+/**
+ * @template T
+ * @param {T} answer
+ * @param {AbortSignal | undefined} signal
+ */
+async function unlessAborted(answer, signal) {
+  if (signal === undefined) return await answer;
+  let stop = () => {};
+  const aborted = new Promise((_, reject) => {
+    stop = () => reject(signal.reason);
+  });
+  signal.addEventListener("abort", stop, { once: true });
+  try {
+    return await /** @type {Promise<T>} */ (Promise.race([answer, aborted]));
+  } finally {
+    signal.removeEventListener("abort", stop);
+  }
+}
+
+/**
+ * @param {string} provider
+ * @param {unknown} reason what the adapter threw
+ * @returns {ProviderError}
+ */
+function toProviderError(provider, reason) {
+  if (isProviderError(reason)) return reason;
+  const message = reason instanceof Error ? reason.message || reason.name : String(reason);
+  return providerError(
+    {
+      category: "unknown",
+      code: "UNKNOWN",
+      message: clip(message),
+      provider,
+      shouldRetry: false,
+      shouldFallback: true,
+      attempts: 1,
+    },
+    { cause: reason },
+  );
+}
+
+/**
+ * The failure of a member that was not asked: its last one, which opened the breaker, as far as it still holds.
+ *
+ * @param {string} provider
+ * @param {ProviderError | undefined} last
+ * @param {number} until ms since the epoch
+ * @param {number} now
+ */
+function notAsked(provider, last, until, now) {
+  const why = last === undefined ? "" : `: ${last.message}`;
+  const message = `not asked before ${new Date(until).toISOString()}, after it kept failing${why}`;
+  return providerError({
+    category: last?.category ?? "unknown",
+    code: last?.code ?? "UNKNOWN",
+    message: clip(message),
+    provider,
+    shouldRetry: last?.shouldRetry ?? false,
+    shouldFallback: true,
+    retryAfterMs: until - now,
+    ...(last?.resetsAt === undefined ? {} : { resetsAt: last.resetsAt }),
+  });
+}
+
+module.exports = { createMember, isOutput };

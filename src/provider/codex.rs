@@ -1,0 +1,175 @@
+//! codex (OpenAI Codex CLI), measured with 0.169.0 (CLI-FACTS 2).
+//!
+//! The default is the smallest request that was measured (3.4 KB) with every kind of login and the user's own model provider
+//! kept. codex's retries stay its own (429: 6 requests in 10.6 s, 500: 30 requests in 25 s): they are settings of a model
+//! provider, and those of the built-in one, which a login uses, are not the user's to override. Without a network codex waits
+//! for ever, so there is always a time limit.
+
+use std::borrow::Cow;
+
+use super::options::{self, OptionSpec, OutputFormat};
+use super::{
+    About, Defaults, FileSpec, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, flag,
+    optional, system_prompt,
+};
+use crate::decode::Wire;
+use Word::Lit;
+
+/// The codex CLI.
+pub static CODEX: Provider = Provider {
+    id: Cow::Borrowed("codex"),
+    command: Cow::Borrowed("codex"),
+    about: About {
+        versions: &["0.169.0"],
+        sent: "about 3.4 KB: our short system prompt, two harmless tools (`request_user_input`, `view_image`)",
+        not_isolated: "`~/.codex/config.toml` with its MCP servers, unless `ignoreUserConfig: true`; codex writes its sqlite \
+                       files, `skills/.system` and `installation_id` to `~/.codex`",
+        limits: "always a `timeout`: without a network codex waits for ever; its own retries can't be switched off (up to 25 s \
+                 on a 500); a prompt of 1048576 characters; whole messages, no text deltas",
+    },
+    defaults: Defaults::STANDARD,
+    flags: &[
+        flag(&[], &[Lit("exec"), Lit("--json"), Lit("--skip-git-repo-check")]),
+        flag(&[], &[Lit("--sandbox"), Word::Sandbox]),
+        optional(&[], &[Lit("--ephemeral")]),
+        flag(&[When::IgnoreUserConfig], &[Lit("--ignore-user-config")]),
+        flag(&[When::Model], &[Lit("--model"), Word::Model]),
+        flag(
+            &[When::SystemPrompt],
+            &[
+                Lit("-c"),
+                Word::FileSetting("model_instructions_file", SYSTEM_PROMPT_FILE),
+            ],
+        ),
+        // An override that codex does not know is no error; a feature that it does not know is (CLI-FACTS 2).
+        flag(&[When::ToolsOff], &[Lit("-c"), Lit("web_search=\"disabled\"")]),
+        flag(&[When::ToolsOff], &[Lit("-c"), Lit("project_doc_max_bytes=0")]),
+        flag(
+            &[When::ToolsOff],
+            &[Lit("-c"), Lit("include_environment_context=false")],
+        ),
+        flag(
+            &[When::ToolsOff],
+            &[Lit("-c"), Lit("include_permissions_instructions=false")],
+        ),
+        flag(
+            &[When::ToolsOff],
+            &[Lit("-c"), Lit("skills.include_instructions=false")],
+        ),
+        // Not optional: with a shell it would be another run.
+        flag(&[When::ToolsOff], &[Lit("--disable"), Lit("shell_tool")]),
+        optional(&[When::ToolsOff], &[Lit("--disable"), Lit("multi_agent")]),
+        optional(&[When::ToolsOff], &[Lit("--disable"), Lit("goals")]),
+        // Says that the prompt comes over standard input.
+        flag(&[], &[Lit("-")]),
+    ],
+    env: &[],
+    drop_env: &["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"],
+    key_env: &[],
+    files: &[FileSpec {
+        when: &[When::SystemPrompt],
+        name: SYSTEM_PROMPT_FILE,
+        content: system_prompt,
+    }],
+    wires: &[(OutputFormat::StreamJson, Wire::CodexJson)],
+    options: OPTIONS,
+    system_prompt: STANDARD_SYSTEM_PROMPT,
+    guard: None,
+    prompt_limit: Some(PromptLimit::Chars(1_048_576)),
+    stop_on: &[],
+    fatal_stderr: &[],
+    described: None,
+};
+
+const OPTIONS: &[OptionSpec] = &[
+    options::MODEL,
+    options::CLI_PATH,
+    options::TIMEOUT_ALWAYS,
+    options::MAX_BUFFER,
+    options::INPUT_ENCODING,
+    options::CWD,
+    options::ENV,
+    options::EXTRA_ARGS,
+    options::SYSTEM_PROMPT,
+    options::DISABLE_BUILT_IN_TOOLS,
+    options::SANDBOX,
+    options::IGNORE_USER_CONFIG,
+    options::IDLE_TIMEOUT,
+    options::KILL_GRACE,
+    options::MAX_CONCURRENCY,
+    options::RETRY,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::argv::line;
+    use super::*;
+    use crate::command::Cwd;
+    use crate::error::Code;
+
+    #[test]
+    fn the_smallest_request_that_was_measured() {
+        let line = line(&CODEX, r#"{"model":"gpt-5.5"}"#);
+        assert_eq!(
+            line.argv(),
+            "exec --json --skip-git-repo-check --sandbox read-only --ephemeral --model gpt-5.5 -c \
+             model_instructions_file=\"<system-prompt.txt>\" -c web_search=\"disabled\" -c project_doc_max_bytes=0 -c \
+             include_environment_context=false -c include_permissions_instructions=false -c \
+             skills.include_instructions=false --disable shell_tool --disable multi_agent --disable goals -"
+        );
+        assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("PROMPT", &Cwd::Private));
+        assert_eq!(line.files(), [("system-prompt.txt", STANDARD_SYSTEM_PROMPT)]);
+        assert_eq!(line.0.wire, Wire::CodexJson);
+    }
+
+    #[test]
+    fn with_its_tools_on_codex_is_left_as_it_is_but_for_the_sandbox() {
+        let on = |more: &str| line(&CODEX, &format!(r#"{{"disableBuiltInTools":false{more}}}"#));
+        assert_eq!(
+            on("").argv(),
+            "exec --json --skip-git-repo-check --sandbox read-only --ephemeral -"
+        );
+        assert_eq!(
+            on(r#","sandbox":"workspace-write","ignoreUserConfig":true,"systemPrompt":"Be brief.""#).argv(),
+            "exec --json --skip-git-repo-check --sandbox workspace-write --ephemeral --ignore-user-config -c \
+             model_instructions_file=\"<system-prompt.txt>\" -"
+        );
+        assert_eq!(on("").0.cwd, Cwd::Inherit);
+    }
+
+    #[test]
+    fn without_tools_the_sandbox_stays_read_only() {
+        assert!(
+            line(&CODEX, r#"{"sandbox":"danger-full-access"}"#)
+                .argv()
+                .contains("--sandbox read-only")
+        );
+    }
+
+    #[test]
+    fn refused_flags_go_one_by_one_or_all_of_a_name() {
+        let without = |refused: &str| line(&CODEX, "{}").without(refused);
+        assert!(!without("--disable goals").argv().contains("goals"));
+        assert!(without("--disable goals").argv().contains("multi_agent"));
+        assert!(!without("--ephemeral").argv().contains("--ephemeral"));
+        let bare = without("--disable").argv();
+        assert!(
+            bare.contains("shell_tool") && !bare.contains("multi_agent"),
+            "needed flags stay: {bare}"
+        );
+    }
+
+    #[test]
+    fn a_prompt_beyond_the_cap_is_refused_in_characters() {
+        let cap = 1_048_576;
+        assert!(line(&CODEX, "{}").with_prompt(&"é".repeat(cap)).is_ok());
+        let error = line(&CODEX, "{}").with_prompt(&"é".repeat(cap + 1)).unwrap_err();
+        assert_eq!(
+            (error.code, error.message.as_str()),
+            (
+                Code::PromptTooLong,
+                "the prompt has 1048577 characters and codex takes 1048576. Shorten the thread"
+            )
+        );
+    }
+}

@@ -1,0 +1,537 @@
+//! A CLI that its user describes as data (CLI-ADAPTER-PROTOCOL, "Adding New Providers").
+//!
+//! In: the JSON of a `CliProviderConfig`. Out: a [`Provider`] whose command line is `defaultArgs`, then `modelArgs`, then the
+//! prompt, read by the document's formats; or one error that names the field, what was given and what is allowed.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::options::{self, Kind, OptionSpec, OutputFormat, PromptStyle};
+use super::{About, Defaults, Provider, When, Word, flag};
+use crate::classify::{UserRule, UserRuleError};
+use crate::decode::Wire;
+use crate::error::{Category, Code, ProviderError, clip};
+
+/// What the user said of a CLI of their own.
+#[derive(Debug, Clone)]
+pub struct Described {
+    /// `defaultArgs`: what it always gets.
+    pub default_args: Vec<String>,
+    /// `modelArgs`: how it is told the model; nothing means that it is not told.
+    model_args: Vec<String>,
+    /// `models`: their ids; none means that any will do.
+    models: Vec<String>,
+    /// `defaultModel`.
+    pub default_model: String,
+    /// `maxTokens`: how long an answer may be. For those who choose between providers; no CLI is told.
+    pub max_tokens: u64,
+    /// `env`, in the order given; `None` removes.
+    pub env: Vec<(String, Option<String>)>,
+    /// `errorRules`.
+    pub error_rules: Vec<UserRule>,
+    /// `versionArgs`: what makes it print its version.
+    pub version_args: Vec<String>,
+}
+
+impl Described {
+    /// `modelArgs` for `model`: every `{model}` in them is it; without one, it comes behind them.
+    pub fn model_args(&self, model: &str) -> Vec<String> {
+        let mut args: Vec<String> = self.model_args.iter().map(|arg| arg.replace(PLACE, model)).collect();
+        if !args.is_empty() && args == self.model_args {
+            args.push(model.to_owned());
+        }
+        args
+    }
+
+    /// Whether `model` is one of `models`.
+    ///
+    /// # Errors
+    /// What is allowed.
+    pub fn check_model(&self, model: &str) -> Result<(), String> {
+        if self.models.is_empty() || self.models.iter().any(|known| known == model) {
+            return Ok(());
+        }
+        let allowed = self.models.join(", ");
+        Err(format!(
+            "option \"model\" must be one of the config's models ({}); given: \"{}\"",
+            clip(&allowed, 120),
+            clip(model, 60)
+        ))
+    }
+}
+
+/// Stands for the model in `modelArgs`.
+const PLACE: &str = "{model}";
+
+const fn field(name: &'static str, kind: Kind) -> OptionSpec {
+    OptionSpec { name, kind }
+}
+
+/// The document's fields, all of which must be there.
+const REQUIRED: &[OptionSpec] = &[
+    field("providerId", Kind::Text),
+    field("command", Kind::Text),
+    field("defaultArgs", Kind::TextList),
+    field("outputFormat", Kind::OneOf(&["text", "json", "stream-json"])),
+    field("promptStyle", Kind::OneOf(&["stdin", "arg"])),
+    field("models", Kind::List),
+    field("defaultModel", Kind::ArgText),
+    field("maxTokens", Kind::Whole(1, 1 << 53)),
+    options::TIMEOUT,
+];
+
+/// Ours.
+const OPTIONAL: &[OptionSpec] = &[
+    options::ENV,
+    field("errorRules", Kind::List),
+    field("versionArgs", Kind::TextList),
+    field("modelArgs", Kind::TextList),
+];
+
+/// The provider that `json` describes.
+///
+/// # Errors
+/// `INVALID_CONFIG`, naming the field, what was given and what is allowed.
+pub fn provider(json: &str) -> Result<Provider, Box<ProviderError>> {
+    let value: Value = serde_json::from_str(json).unwrap_or(Value::Null);
+    let id = value.get("providerId").and_then(Value::as_str).unwrap_or_default();
+    read(&value).map_err(|reason| {
+        let error = ProviderError::new(id, Code::InvalidConfig, reason);
+        Box::new(error.with_hint("correct the config"))
+    })
+}
+
+fn read(value: &Value) -> Result<Provider, String> {
+    // What JSON can't say stands there as `$given`, marked by the façade.
+    let Some(map) = value.as_object().filter(|map| !map.contains_key("$given")) else {
+        return Err(format!("config must be an object; given: {}", options::describe(value)));
+    };
+    check_fields(map)?;
+    let text = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default();
+    let id = text("providerId");
+    let of_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if id.len() > 64 || !id.chars().all(of_id) {
+        return Err(wrong(
+            "providerId",
+            "at most 64 letters, digits and \"-\", \"_\", \".\"",
+            &map["providerId"],
+        ));
+    }
+    let models = models(map)?;
+    let default_model = text("defaultModel").to_owned();
+    if !models.is_empty() && !models.contains(&default_model) {
+        let allowed = format!(
+            "the modelId of one of config.models ({})",
+            clip(&models.join(", "), 120)
+        );
+        return Err(wrong("defaultModel", &allowed, &map["defaultModel"]));
+    }
+    let described = Described {
+        default_args: options::texts(map, "defaultArgs"),
+        model_args: options::texts(map, "modelArgs"),
+        models,
+        default_model,
+        max_tokens: options::number(map, "maxTokens").unwrap_or_default(),
+        env: options::environment(map, "env"),
+        error_rules: error_rules(map)?,
+        version_args: match map.contains_key("versionArgs") {
+            true => options::texts(map, "versionArgs"),
+            false => vec!["--version".to_owned()],
+        },
+    };
+    let defaults = Defaults {
+        prompt_style: match text("promptStyle") {
+            "arg" => PromptStyle::Arg,
+            _ => PromptStyle::Stdin,
+        },
+        output_format: match text("outputFormat") {
+            "text" => OutputFormat::Text,
+            "json" => OutputFormat::Json,
+            _ => OutputFormat::StreamJson,
+        },
+        timeout_ms: options::number(map, "timeout").unwrap_or(Defaults::STANDARD.timeout_ms),
+        ..Defaults::STANDARD
+    };
+    Ok(Provider {
+        id: Cow::Owned(id.to_owned()),
+        command: Cow::Owned(text("command").to_owned()),
+        defaults,
+        described: Some(Box::new(described)),
+        ..FORM.clone()
+    })
+}
+
+fn check_fields(map: &Map<String, Value>) -> Result<(), String> {
+    let known = || REQUIRED.iter().chain(OPTIONAL);
+    for spec in known() {
+        match map.get(spec.name) {
+            Some(value) => options::check(spec, value).map_err(|allowed| wrong(spec.name, &allowed, value))?,
+            None if REQUIRED.contains(spec) => {
+                return Err(format!(
+                    "config.{} is missing: it must be {}",
+                    spec.name,
+                    options::allowed(spec.kind)
+                ));
+            }
+            None => {}
+        }
+    }
+    match map.keys().find(|name| !known().any(|spec| spec.name == *name)) {
+        Some(name) => {
+            let names: Vec<&str> = known().map(|spec| spec.name).collect();
+            Err(format!(
+                "unknown field config.{}; allowed: {}",
+                clip(name, 60),
+                names.join(", ")
+            ))
+        }
+        None => Ok(()),
+    }
+}
+
+fn wrong(field: &str, allowed: &str, given: &Value) -> String {
+    format!("config.{field} must be {allowed}; given: {}", options::describe(given))
+}
+
+/// `[{modelId, name}]`: the ids.
+fn models(map: &Map<String, Value>) -> Result<Vec<String>, String> {
+    let mut ids: Vec<String> = Vec::new();
+    for (index, model) in list(map, "models").iter().enumerate() {
+        let at = |name: &str| format!("models[{index}].{name}");
+        let Value::Object(model) = model else {
+            return Err(wrong(&format!("models[{index}]"), "an object { modelId, name }", model));
+        };
+        for (name, kind) in [("modelId", Kind::ArgText), ("name", Kind::Text)] {
+            let value = model.get(name).unwrap_or(&Value::Null);
+            options::check(&field(name, kind), value).map_err(|allowed| wrong(&at(name), &allowed, value))?;
+        }
+        let id = model["modelId"].as_str().unwrap_or_default();
+        if ids.iter().any(|known| known == id) {
+            return Err(wrong(&at("modelId"), "a modelId that is there once", &model["modelId"]));
+        }
+        ids.push(id.to_owned());
+    }
+    Ok(ids)
+}
+
+/// `[{pattern, code | category, hint?}]`.
+fn error_rules(map: &Map<String, Value>) -> Result<Vec<UserRule>, String> {
+    let rules = list(map, "errorRules").iter().enumerate();
+    rules.map(|(index, rule)| error_rule(index, rule)).collect()
+}
+
+fn error_rule(index: usize, rule: &Value) -> Result<UserRule, String> {
+    let at = |name: &str| format!("errorRules[{index}].{name}");
+    let Value::Object(fields) = rule else {
+        let allowed = "an object { pattern, code or category, hint? }";
+        return Err(wrong(&format!("errorRules[{index}]"), allowed, rule));
+    };
+    if let Some(name) = fields
+        .keys()
+        .find(|name| !["pattern", "code", "category", "hint"].contains(&name.as_str()))
+    {
+        return Err(format!(
+            "unknown field config.{}; allowed: pattern, code, category, hint",
+            clip(&at(name), 80)
+        ));
+    }
+    let text = |name: &str| match fields.get(name) {
+        None => Ok(None),
+        Some(Value::String(text)) if !text.is_empty() => Ok(Some(text.as_str())),
+        Some(other) => Err(wrong(&at(name), "a string that is not empty", other)),
+    };
+    let Some(pattern) = text("pattern")? else {
+        return Err(format!(
+            "config.{} is missing: it must be a regular expression",
+            at("pattern")
+        ));
+    };
+    let code = match (text("code")?, text("category")?) {
+        (Some(code), None) => code,
+        (None, Some(category)) => code_of(category)
+            .ok_or_else(|| {
+                let allowed = Category::ALL.map(Category::as_str).join(", ");
+                wrong(&at("category"), &format!("one of {allowed}"), &fields["category"])
+            })?
+            .as_str(),
+        _ => {
+            return Err(format!(
+                "config.errorRules[{index}] must have either a code or a category"
+            ));
+        }
+    };
+    UserRule::new(pattern, code, text("hint")?.map(str::to_owned)).map_err(|error| match error {
+        UserRuleError::Pattern { why, .. } => format!(
+            "{}: {}",
+            wrong(&at("pattern"), "a regular expression", &fields["pattern"]),
+            clip(why.lines().last().unwrap_or_default().trim(), 120)
+        ),
+        UserRuleError::Code { .. } => {
+            let allowed = "an error code (docs/errors.md), like \"RATE_LIMITED\"";
+            wrong(&at("code"), allowed, &fields["code"])
+        }
+    })
+}
+
+/// The code that says no more than its category.
+fn code_of(category: &str) -> Option<Code> {
+    let category = Category::ALL.into_iter().find(|known| known.as_str() == category)?;
+    Some(match category {
+        Category::Quota => Code::QuotaExceeded,
+        Category::RateLimit => Code::RateLimited,
+        Category::Authentication => Code::AuthenticationFailed,
+        Category::Validation => Code::InvalidRequest,
+        Category::Network => Code::ConnectionFailed,
+        Category::Server => Code::ServerError,
+        Category::Timeout => Code::RequestTimeout,
+        Category::NotFound => Code::NotFound,
+        Category::Configuration => Code::InvalidConfig,
+        Category::Unknown => Code::Unknown,
+    })
+}
+
+fn list<'a>(map: &'a Map<String, Value>, name: &str) -> &'a [Value] {
+    map.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// What all of them have in common.
+static FORM: Provider = Provider {
+    id: Cow::Borrowed("described"),
+    command: Cow::Borrowed(""),
+    about: About {
+        versions: &[],
+        sent: "what the CLI adds by itself",
+        not_isolated: "the CLI's own configuration and tools (it runs in an empty folder)",
+        limits: "those of the CLI",
+    },
+    defaults: Defaults::STANDARD,
+    flags: &[
+        flag(&[], &[Word::DefaultArgs]),
+        flag(&[When::Model], &[Word::ModelArgs]),
+        flag(&[When::PromptArg], &[Word::Prompt]),
+    ],
+    env: &[],
+    drop_env: &["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"],
+    key_env: &[],
+    files: &[],
+    wires: &[
+        (OutputFormat::StreamJson, Wire::GenericStream),
+        (OutputFormat::Json, Wire::GenericJson),
+        (OutputFormat::Text, Wire::Text),
+    ],
+    options: &[
+        options::MODEL,
+        options::CLI_PATH,
+        options::TIMEOUT,
+        options::MAX_BUFFER,
+        options::INPUT_ENCODING,
+        options::CWD,
+        options::ENV,
+        options::EXTRA_ARGS,
+        options::IDLE_TIMEOUT,
+        options::KILL_GRACE,
+        options::MAX_CONCURRENCY,
+        options::RETRY,
+    ],
+    system_prompt: "",
+    guard: None,
+    prompt_limit: None,
+    stop_on: &[],
+    fatal_stderr: &[],
+    described: None,
+};
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tests::argv::line;
+    use super::*;
+    use crate::provider::options::Options;
+
+    /// The document's own example.
+    fn document() -> Value {
+        json!({
+            "providerId": "new-provider",
+            "command": "new-cli",
+            "defaultArgs": ["--print"],
+            "outputFormat": "stream-json",
+            "promptStyle": "stdin",
+            "models": [{"modelId": "default", "name": "Default Model"}],
+            "defaultModel": "default",
+            "maxTokens": 4096,
+            "timeout": 120_000,
+        })
+    }
+
+    fn with(field: &str, value: Value) -> Value {
+        let mut config = document();
+        config[field] = value;
+        config
+    }
+
+    fn refusal(config: &Value) -> String {
+        let error = provider(&config.to_string()).unwrap_err();
+        assert_eq!(error.code, Code::InvalidConfig);
+        error.message.trim_end_matches(". Correct the config").to_owned()
+    }
+
+    #[test]
+    fn the_documents_example_is_a_provider() {
+        let provider = provider(&document().to_string()).unwrap();
+        let line = line(&provider, "{}");
+        assert_eq!((line.argv().as_str(), line.0.stdin.as_str()), ("--print", "PROMPT"));
+        assert_eq!((line.0.program.as_str(), line.0.wire), ("new-cli", Wire::GenericStream));
+        let options = Options::parse(&provider, "{}").unwrap();
+        assert_eq!(options.model.as_deref(), Some("default"));
+        assert_eq!(options.timeout.unwrap().as_millis(), 120_000);
+    }
+
+    #[test]
+    fn the_model_goes_where_its_place_is_or_last() {
+        for (args, expected) in [
+            (json!(["--model={model}", "-v"]), "--print --model=default -v PROMPT"),
+            (json!(["-m"]), "--print -m default PROMPT"),
+            (json!([]), "--print PROMPT"),
+        ] {
+            let mut config = with("modelArgs", args);
+            config["promptStyle"] = json!("arg");
+            let provider = provider(&config.to_string()).unwrap();
+            assert_eq!(line(&provider, "{}").argv(), expected);
+        }
+    }
+
+    #[test]
+    fn its_environment_goes_below_the_users() {
+        let provider = provider(&with("env", json!({"A": "1", "B": null})).to_string()).unwrap();
+        assert_eq!(
+            line(&provider, r#"{"env":{"A":"2"}}"#).0.user_env,
+            [
+                ("A".to_owned(), Some("1".to_owned())),
+                ("B".to_owned(), None),
+                ("A".to_owned(), Some("2".to_owned()))
+            ]
+        );
+    }
+
+    #[test]
+    fn a_model_that_is_none_of_its_models_is_refused() {
+        let provider = provider(&document().to_string()).unwrap();
+        assert_eq!(
+            Options::parse(&provider, r#"{"model":"big"}"#).unwrap_err().message,
+            "option \"model\" must be one of the config's models (default); given: \"big\""
+        );
+    }
+
+    #[test]
+    fn every_field_is_refused_by_name_with_what_was_given_and_what_is_allowed() {
+        for spec in REQUIRED {
+            let mut config = document();
+            config.as_object_mut().unwrap().remove(spec.name);
+            assert!(
+                refusal(&config).starts_with(&format!("config.{} is missing: it must be ", spec.name)),
+                "{}",
+                refusal(&config)
+            );
+        }
+        for (field, value, expected) in [
+            (
+                "providerId",
+                json!("my cli"),
+                r#"config.providerId must be at most 64 letters, digits and "-", "_", "."; given: "my cli""#,
+            ),
+            (
+                "command",
+                json!(""),
+                r#"config.command must be a string that is not empty; given: """#,
+            ),
+            (
+                "defaultArgs",
+                json!("-p"),
+                r#"config.defaultArgs must be an array of strings; given: "-p""#,
+            ),
+            (
+                "outputFormat",
+                json!("yaml"),
+                r#"config.outputFormat must be one of "text", "json", "stream-json"; given: "yaml""#,
+            ),
+            (
+                "promptStyle",
+                json!(true),
+                r#"config.promptStyle must be one of "stdin", "arg"; given: true"#,
+            ),
+            (
+                "models",
+                json!({}),
+                "config.models must be an array; given: an object {  }",
+            ),
+            (
+                "models",
+                json!(["a"]),
+                r#"config.models[0] must be an object { modelId, name }; given: "a""#,
+            ),
+            (
+                "models",
+                json!([{"modelId": "a"}]),
+                "config.models[0].name must be a string that is not empty; given: null",
+            ),
+            (
+                "defaultModel",
+                json!("big"),
+                r#"config.defaultModel must be the modelId of one of config.models (default); given: "big""#,
+            ),
+            (
+                "maxTokens",
+                json!(0),
+                "config.maxTokens must be a whole number from 1 to 9007199254740992; given: 0",
+            ),
+            (
+                "timeout",
+                json!(-1),
+                "config.timeout must be a whole number from 0 to 2147483647; given: -1",
+            ),
+            (
+                "versionArgs",
+                json!([1]),
+                "config.versionArgs must be an array of strings; given: an array [a number]",
+            ),
+            (
+                "errorRules",
+                json!([{"pattern": "x"}]),
+                "config.errorRules[0] must have either a code or a category",
+            ),
+            (
+                "errorRules",
+                json!([{"pattern": "x", "code": "NOPE"}]),
+                r#"config.errorRules[0].code must be an error code (docs/errors.md), like "RATE_LIMITED"; given: "NOPE""#,
+            ),
+            (
+                "errorRules",
+                json!([{"pattern": "(", "code": "UNKNOWN"}]),
+                r#"config.errorRules[0].pattern must be a regular expression; given: "(": error: unclosed group"#,
+            ),
+            (
+                "errorRules",
+                json!([{"category": "server"}]),
+                "config.errorRules[0].pattern is missing: it must be a regular expression",
+            ),
+            (
+                "errorRules",
+                json!([{"pattern": "x", "category": "meh"}]),
+                r#"config.errorRules[0].category must be one of quota, rate_limit, authentication, validation, network, server, timeout, not_found, configuration, unknown; given: "meh""#,
+            ),
+        ] {
+            assert_eq!(refusal(&with(field, value)), expected);
+        }
+        assert!(refusal(&with("model", json!("x"))).starts_with("unknown field config.model; allowed: providerId, "));
+        assert_eq!(refusal(&json!([])), "config must be an object; given: an array []");
+    }
+
+    #[test]
+    fn every_category_has_a_code_of_its_own() {
+        for category in Category::ALL {
+            assert_eq!(code_of(category.as_str()).map(Code::category), Some(category));
+        }
+    }
+}

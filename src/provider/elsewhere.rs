@@ -1,0 +1,76 @@
+//! Errors of programs that were run elsewhere: what `classifyError` is given.
+//!
+//! In: a text and the JSON of what is known beside it. Out: the error it means, or one that names what can't be read.
+
+use super::options::{self, Kind, OptionSpec};
+use crate::classify::{self, Context};
+use crate::error::ProviderError;
+
+const CONTEXT: &[OptionSpec] = &[
+    OptionSpec {
+        name: "provider",
+        kind: Kind::Text,
+    },
+    OptionSpec {
+        name: "exitCode",
+        kind: Kind::ExitCode,
+    },
+    OptionSpec {
+        name: "signal",
+        kind: Kind::Text,
+    },
+    OptionSpec {
+        name: "httpStatus",
+        kind: Kind::Whole(100, 599),
+    },
+];
+
+/// What `text` means, as the error a provider would have thrown.
+///
+/// # Errors
+/// `INVALID_OPTION`, naming the field of the context, what was given and what is allowed.
+pub fn classified(text: &str, context_json: &str, now_ms: u64) -> Result<ProviderError, Box<ProviderError>> {
+    let given = options::checked_within("", CONTEXT, context_json, "context.")?;
+    let text_of = |name: &str| given.get(name).and_then(|value| value.as_str());
+    let context = Context {
+        provider: text_of("provider").unwrap_or_default(),
+        exit_code: options::exit_code_of(&given, "exitCode"),
+        signal: text_of("signal"),
+        http_status: options::number(&given, "httpStatus").and_then(|status| u16::try_from(status).ok()),
+    };
+    Ok(classify::classify_text(text, &context, now_ms).into_error(context.provider))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+
+    #[test]
+    fn the_context_has_a_say_and_is_checked() {
+        let code = |text: &str, context: &str| classified(text, context, 0).unwrap().code;
+        assert_eq!(code("slow down", r#"{"httpStatus":429}"#), Code::RateLimited);
+        assert_eq!(code("", r#"{"provider":"gemini","exitCode":41}"#), Code::NotLoggedIn);
+        assert_eq!(code("", r#"{"signal":"SIGTERM"}"#), Code::Timeout);
+        assert_eq!(
+            classified("x", r#"{"exitCode":3221225477}"#, 0).unwrap().exit_code,
+            Some(-1_073_741_819)
+        );
+        for (context, expected) in [
+            (
+                r#"{"exitCode":"1"}"#,
+                r#"option "context.exitCode" must be a whole number, as processes exit with; given: "1""#,
+            ),
+            (
+                r#"{"httpStatus":42}"#,
+                r#"option "context.httpStatus" must be a whole number from 100 to 599; given: 42"#,
+            ),
+            (
+                r#"{"code":1}"#,
+                r#"unknown option "context.code"; allowed: provider, exitCode, signal, httpStatus"#,
+            ),
+        ] {
+            assert_eq!(classified("x", context, 0).unwrap_err().message, expected);
+        }
+    }
+}

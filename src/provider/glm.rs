@@ -1,0 +1,102 @@
+//! ax-glm (GLM of Z.ai behind ax-cli), as CLI-ADAPTER-PROTOCOL describes it. Nothing was measured.
+//!
+//! The prompt is an argument, as the document has it, so it is limited and visible to others on the machine. Output is JSON
+//! lines of messages (`{"role": …}`, `{"messages": […]}`). Not measured: neither the format nor `--model`.
+
+use super::options::{self, OptionSpec, OutputFormat, PromptStyle};
+use super::{About, Defaults, Flag, Provider, When, Word, flag};
+use crate::decode::Wire;
+use Word::Lit;
+use std::borrow::Cow;
+
+/// The ax-glm CLI.
+pub static GLM: Provider = Provider {
+    id: Cow::Borrowed("glm"),
+    command: Cow::Borrowed("ax-glm"),
+    about: About {
+        versions: &[],
+        sent: "what the CLI adds by itself; the login is `ZAI_API_KEY`",
+        not_isolated: NOT_ISOLATED,
+        limits: LIMITS,
+    },
+    defaults: DEFAULTS,
+    flags: FLAGS,
+    env: &[],
+    drop_env: &["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"],
+    key_env: &[],
+    files: &[],
+    wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
+    options: OPTIONS,
+    system_prompt: "",
+    guard: None,
+    prompt_limit: None,
+    stop_on: &[],
+    fatal_stderr: &[],
+    described: None,
+};
+
+/// Shared with ax-grok, which is the same program for another service.
+pub(super) const FLAGS: &[Flag] = &[
+    flag(&[When::Model], &[Lit("--model"), Word::Model]),
+    flag(&[], &[Word::Prompt]),
+];
+
+pub(super) const DEFAULTS: Defaults = Defaults {
+    prompt_style: PromptStyle::Arg,
+    ..Defaults::STANDARD
+};
+
+pub(super) const NOT_ISOLATED: &str = "the prompt, in `ps`; the CLI's own configuration and tools, which it has no known flag against (it runs in an empty folder)";
+
+pub(super) const LIMITS: &str = "a prompt of 128 KiB on Linux, since it is an argument; known from its document alone";
+
+pub(super) const OPTIONS: &[OptionSpec] = &[
+    options::MODEL,
+    options::CLI_PATH,
+    options::TIMEOUT,
+    options::MAX_BUFFER,
+    options::INPUT_ENCODING,
+    options::CWD,
+    options::ENV,
+    options::EXTRA_ARGS,
+    options::IDLE_TIMEOUT,
+    options::KILL_GRACE,
+    options::MAX_CONCURRENCY,
+    options::RETRY,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::grok::GROK;
+    use super::super::tests::argv::line;
+    use super::*;
+    use crate::command::{Cwd, MAX_ARG_BYTES};
+
+    #[test]
+    fn the_documents_form() {
+        for provider in [&GLM, &GROK] {
+            let line = line(provider, "{}");
+            assert_eq!(line.argv(), "PROMPT");
+            assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("", &Cwd::Private));
+            assert_eq!(line.0.wire, Wire::GenericStream);
+            assert_eq!(
+                super::super::tests::argv::line(provider, r#"{"model":"m"}"#).argv(),
+                "--model m PROMPT"
+            );
+        }
+        assert_eq!((GLM.command.as_ref(), GROK.command.as_ref()), ("ax-glm", "ax-grok"));
+    }
+
+    #[test]
+    fn a_prompt_too_long_for_argv_is_refused_with_the_limit() {
+        assert!(line(&GLM, "{}").with_prompt(&"x".repeat(MAX_ARG_BYTES)).is_ok());
+        let error = line(&GLM, "{}")
+            .with_prompt(&"x".repeat(MAX_ARG_BYTES + 1))
+            .unwrap_err();
+        assert_eq!(
+            error.message,
+            "the prompt has 131072 bytes and promptStyle \"arg\" takes 131071, the operating system's limit of one argument. \
+             Shorten the thread: this CLI takes its prompt as an argument"
+        );
+    }
+}

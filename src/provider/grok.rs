@@ -1,0 +1,34 @@
+//! ax-grok (Grok of xAI behind ax-cli), as CLI-ADAPTER-PROTOCOL describes it: ax-glm with another service. Nothing was
+//! measured. Its argv tests are glm's.
+
+use std::borrow::Cow;
+
+use super::options::OutputFormat;
+use super::{About, Provider, glm};
+use crate::decode::Wire;
+
+/// The ax-grok CLI.
+pub static GROK: Provider = Provider {
+    id: Cow::Borrowed("grok"),
+    command: Cow::Borrowed("ax-grok"),
+    about: About {
+        versions: &[],
+        sent: "what the CLI adds by itself; the login is `XAI_API_KEY`",
+        not_isolated: glm::NOT_ISOLATED,
+        limits: glm::LIMITS,
+    },
+    defaults: glm::DEFAULTS,
+    flags: glm::FLAGS,
+    env: &[],
+    drop_env: &["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"],
+    key_env: &[],
+    files: &[],
+    wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
+    options: glm::OPTIONS,
+    system_prompt: "",
+    guard: None,
+    prompt_limit: None,
+    stop_on: &[],
+    fatal_stderr: &[],
+    described: None,
+};

@@ -1,0 +1,235 @@
+//! opencode, measured with 1.18.34 (CLI-FACTS 5, whose traps are numbered there).
+//!
+//! The default is the pipe recommended there: an agent of our own without tools, told by a variable, in an empty folder, with
+//! an empty configuration folder. Logins survive that. An answer that opencode can't tell the end of makes it ask again for
+//! ever (trap 1): the process is ended at the first such step. Its output may be cut at exit (trap 2): without a last
+//! `step_finish` a run is no success. A lost agent is answered by one with all tools (trap 4): that is a failure. Retries are
+//! silent and can't be bounded (trap 7), so there is always a time limit.
+//!
+//! Not measured: a login together with `OPENCODE_DB=:memory:`, which keeps first runs from colliding (trap 6) and leaves no
+//! sessions behind.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value, json};
+
+use super::options::{self, OptionSpec, Options, OutputFormat, SystemPrompt};
+use super::{
+    About, Defaults, EnvValue, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, system_prompt, var, var_when,
+};
+use crate::decode::Wire;
+use Word::Lit;
+
+/// The agent that is ours.
+const AGENT: &str = "pipe";
+
+/// The opencode CLI.
+pub static OPENCODE: Provider = Provider {
+    id: Cow::Borrowed("opencode"),
+    command: Cow::Borrowed("opencode"),
+    about: About {
+        versions: &["1.18.34"],
+        sent: "495 bytes: our short system prompt, the model's name, platform and date; no tools",
+        not_isolated: "its log and locks in `~/.local`; with `ignoreUserConfig: false`, the user's opencode.json and its MCP \
+                       servers",
+        limits: "always a `timeout`: it retries in silence (73 s on a 500); answers of about 450 KB and more may be cut, which \
+                 is an error; whole messages, no text deltas; providers of a configuration file have to be given in `config`",
+    },
+    defaults: Defaults {
+        ignore_user_config: true,
+        ..Defaults::STANDARD
+    },
+    flags: &[
+        // A title of ours: without one, another request is made to find one.
+        flag(
+            &[],
+            &[Lit("run"), Lit("--format"), Lit("json"), Lit("--title"), Lit("x")],
+        ),
+        flag(&[When::ToolsOff], &[Lit("--agent"), Lit(AGENT)]),
+        flag(&[When::Model], &[Lit("-m"), Word::Model]),
+    ],
+    env: &[
+        var("OPENCODE_CONFIG_CONTENT", EnvValue::Composed(config)),
+        // It beats the folder the process is started in (trap 5).
+        var("PWD", EnvValue::Cwd),
+        var_when(
+            &[When::ToolsOff, When::IgnoreUserConfig],
+            "XDG_CONFIG_HOME",
+            EnvValue::Folder("config"),
+        ),
+        var_when(
+            &[When::ToolsOff],
+            "OPENCODE_DISABLE_PROJECT_CONFIG",
+            EnvValue::Fixed("1"),
+        ),
+        var_when(&[When::ToolsOff], "OPENCODE_DISABLE_CLAUDE_CODE", EnvValue::Fixed("1")),
+        var_when(&[When::ToolsOff], "OPENCODE_PURE", EnvValue::Fixed("1")),
+        var_when(&[When::ToolsOff], "OPENCODE_DISABLE_MODELS_FETCH", EnvValue::Fixed("1")),
+        var("OPENCODE_DISABLE_AUTOUPDATE", EnvValue::Fixed("1")),
+        var_when(&[When::ToolsOff], "OPENCODE_DISABLE_LSP_DOWNLOAD", EnvValue::Fixed("1")),
+        var_when(&[When::ToolsOff], "OPENCODE_DB", EnvValue::Fixed(":memory:")),
+        // It would install a plugin's types into every configuration folder; a closed registry is harmless.
+        var_when(
+            &[When::ToolsOff],
+            "npm_config_registry",
+            EnvValue::Fixed("http://127.0.0.1:9"),
+        ),
+    ],
+    drop_env: &["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"],
+    key_env: &[],
+    files: &[],
+    wires: &[(OutputFormat::StreamJson, Wire::OpencodeJson)],
+    options: OPTIONS,
+    system_prompt: STANDARD_SYSTEM_PROMPT,
+    guard: None,
+    prompt_limit: None,
+    stop_on: &["unknown"],
+    fatal_stderr: &["not found. Falling back to default agent"],
+    described: None,
+};
+
+/// Ours, then the user's `config` over it, then our agent.
+fn config(provider: &Provider, options: &Options) -> String {
+    let mut config = Map::new();
+    config.insert("autoupdate".to_owned(), json!(false));
+    config.insert("share".to_owned(), json!("disabled"));
+    // With nothing configured the thread would go to a free hosted model (trap 3).
+    match options.model.as_deref().and_then(|model| model.split_once('/')) {
+        Some((of, _)) => config.insert("enabled_providers".to_owned(), json!([of])),
+        None => config.insert("disabled_providers".to_owned(), json!(["opencode"])),
+    };
+    config.extend(options.config.clone());
+    if !options.built_in_tools {
+        let mut agent = json!({"mode": "primary", "permission": {"*": "deny"}, "tools": {"*": false}});
+        // An empty prompt means opencode's own, too (CLI-FACTS 5).
+        if options.system_prompt != SystemPrompt::Cli {
+            agent["prompt"] = Value::String(system_prompt(provider, options));
+        }
+        config.insert("agent".to_owned(), json!({AGENT: agent}));
+    }
+    Value::Object(config).to_string()
+}
+
+const OPTIONS: &[OptionSpec] = &[
+    options::PROVIDER_MODEL,
+    options::CLI_PATH,
+    options::TIMEOUT_ALWAYS,
+    options::MAX_BUFFER,
+    options::INPUT_ENCODING,
+    options::CWD,
+    options::ENV,
+    options::EXTRA_ARGS,
+    options::SYSTEM_PROMPT,
+    options::DISABLE_BUILT_IN_TOOLS,
+    options::IGNORE_USER_CONFIG,
+    options::CONFIG,
+    options::IDLE_TIMEOUT,
+    options::KILL_GRACE,
+    options::MAX_CONCURRENCY,
+    options::RETRY,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::argv::line;
+    use super::*;
+    use crate::command::Cwd;
+    use crate::error::Code;
+
+    fn config_of(options: &str) -> Value {
+        serde_json::from_str(&line(&OPENCODE, options).env("OPENCODE_CONFIG_CONTENT")).unwrap()
+    }
+
+    #[test]
+    fn the_recommended_pipe() {
+        let line = line(&OPENCODE, r#"{"model":"openai/gpt-5.5"}"#);
+        assert_eq!(
+            line.argv(),
+            "run --format json --title x --agent pipe -m openai/gpt-5.5"
+        );
+        assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("PROMPT", &Cwd::Private));
+        assert_eq!(
+            (line.env("PWD"), line.env("XDG_CONFIG_HOME")),
+            ("<cwd>".into(), "<config/>".into())
+        );
+        assert_eq!(line.env("OPENCODE_DB"), ":memory:");
+        assert_eq!(
+            config_of(r#"{"model":"openai/gpt-5.5"}"#),
+            json!({
+                "autoupdate": false,
+                "share": "disabled",
+                "enabled_providers": ["openai"],
+                "agent": {"pipe": {
+                    "mode": "primary",
+                    "permission": {"*": "deny"},
+                    "tools": {"*": false},
+                    "prompt": STANDARD_SYSTEM_PROMPT,
+                }},
+            })
+        );
+    }
+
+    #[test]
+    fn without_a_model_nothing_goes_to_the_free_hosted_one() {
+        assert_eq!(config_of("{}")["disabled_providers"], json!(["opencode"]));
+    }
+
+    #[test]
+    fn the_users_configuration_is_merged_but_the_agent_stays_ours() {
+        let config = config_of(
+            r#"{"model":"mine/m","systemPrompt":"Be brief.","config":{"provider":{"mine":{}},"share":"auto","agent":{"pipe":{}}}}"#,
+        );
+        assert_eq!(
+            (&config["provider"], &config["share"]),
+            (&json!({"mine": {}}), &json!("auto"))
+        );
+        assert_eq!(config["agent"]["pipe"]["permission"], json!({"*": "deny"}));
+        assert_eq!(config["agent"]["pipe"]["prompt"], json!("Be brief."));
+        assert_eq!(
+            config_of(r#"{"systemPrompt":null}"#)["agent"]["pipe"].get("prompt"),
+            None
+        );
+    }
+
+    #[test]
+    fn with_its_tools_on_it_is_left_as_it_is() {
+        let line = line(&OPENCODE, r#"{"disableBuiltInTools":false}"#);
+        assert_eq!(line.argv(), "run --format json --title x");
+        assert_eq!(
+            (&line.0.cwd, line.env("XDG_CONFIG_HOME")),
+            (&Cwd::Inherit, String::new())
+        );
+        assert_eq!(line.env("PWD"), "<cwd>");
+        let kept = super::super::tests::argv::line(&OPENCODE, r#"{"ignoreUserConfig":false}"#);
+        assert_eq!(kept.env("XDG_CONFIG_HOME"), "");
+    }
+
+    #[test]
+    fn no_run_without_end_and_no_model_without_its_provider() {
+        for (options, expected) in [
+            (
+                r#"{"timeout":0}"#,
+                r#"option "timeout" must be a whole number from 1 to 2147483647; given: 0"#,
+            ),
+            (
+                r#"{"model":"gpt"}"#,
+                r#"option "model" must be a string like "provider/model"; given: "gpt""#,
+            ),
+        ] {
+            assert_eq!(Options::parse(&OPENCODE, options).unwrap_err().message, expected);
+        }
+    }
+
+    #[test]
+    fn a_system_prompt_that_no_variable_holds_is_refused() {
+        let options = format!(r#"{{"systemPrompt":"{}"}}"#, "x".repeat(131_072));
+        let options = Options::parse(&OPENCODE, &options).unwrap();
+        let error = crate::command::build(&OPENCODE, &options, "x", false, &Default::default()).unwrap_err();
+        assert_eq!(error.code, Code::PromptTooLong);
+        assert!(
+            error.message.starts_with("the variable OPENCODE_CONFIG_CONTENT"),
+            "{}",
+            error.message
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! qwen (Qwen Code), measured with 0.15.10 (CLI-FACTS 4).
+//!
+//! `--bare` with three tools excluded is the smallest request that was measured: 725 bytes, no tools, nothing written but
+//! what the login needs. An API's error is exit code 0 and a "success" whose text says `[API Error: …]`: the decoder makes a
+//! failure of it. Its retries can't be bounded (`maxRetries: 0` in its settings still means 7 attempts, 96 s).
+
+use std::borrow::Cow;
+
+use super::options::{self, OptionSpec, OutputFormat};
+use super::{About, Defaults, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, optional};
+use crate::decode::Wire;
+use Word::Lit;
+
+/// The qwen CLI.
+pub static QWEN: Provider = Provider {
+    id: Cow::Borrowed("qwen"),
+    command: Cow::Borrowed("qwen"),
+    about: About {
+        versions: &["0.15.10"],
+        sent: "725 bytes: our short system prompt, no tools",
+        not_isolated: "the login and the settings in `~/.qwen`; an `@path` in a prompt is read",
+        limits: "its own retries can't be switched off (111 s on a 500): `timeout` bounds them; a prompt of 8 MiB; \
+                 `systemPrompt` is `null` or ours, since the CLI takes it only as an argument, which others can see",
+    },
+    defaults: Defaults::STANDARD,
+    flags: &[
+        flag(&[When::AuthType], &[Lit("--auth-type"), Word::AuthType]),
+        // Not optional: without it a second request with the whole thread is made, and files are written (CLI-FACTS 4).
+        flag(&[When::ToolsOff], &[Lit("--bare")]),
+        flag(
+            &[When::DefaultSystemPrompt],
+            &[Lit("--system-prompt"), Word::SystemPrompt],
+        ),
+        flag(
+            &[When::ToolsOff],
+            &[
+                Lit("--exclude-tools"),
+                Lit("read_file"),
+                Lit("edit"),
+                Lit("run_shell_command"),
+            ],
+        ),
+        flag(&[When::Model], &[Lit("--model"), Word::Model]),
+        flag(
+            &[When::Format(OutputFormat::Json)],
+            &[Lit("--output-format"), Lit("json")],
+        ),
+        flag(
+            &[When::Format(OutputFormat::StreamJson)],
+            &[Lit("--output-format"), Lit("stream-json")],
+        ),
+        optional(
+            &[When::Partial, When::Format(OutputFormat::StreamJson)],
+            &[Lit("--include-partial-messages")],
+        ),
+    ],
+    env: &[],
+    drop_env: &["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"],
+    key_env: &[],
+    files: &[],
+    wires: &[
+        (OutputFormat::StreamJson, Wire::ClaudeStream),
+        (OutputFormat::Json, Wire::ClaudeJson),
+        (OutputFormat::Text, Wire::Text),
+    ],
+    options: OPTIONS,
+    system_prompt: STANDARD_SYSTEM_PROMPT,
+    guard: None,
+    // What is longer is cut, with a warning (recording qwen/stdin-12MiB).
+    prompt_limit: Some(PromptLimit::Bytes(8 * 1024 * 1024)),
+    stop_on: &[],
+    fatal_stderr: &[],
+    described: None,
+};
+
+const OPTIONS: &[OptionSpec] = &[
+    options::MODEL,
+    options::CLI_PATH,
+    options::TIMEOUT,
+    options::MAX_BUFFER,
+    options::INPUT_ENCODING,
+    options::OUTPUT_FORMAT,
+    options::CWD,
+    options::ENV,
+    options::AUTH_TYPE,
+    options::EXTRA_ARGS,
+    options::CLI_SYSTEM_PROMPT,
+    options::DISABLE_BUILT_IN_TOOLS,
+    options::INCLUDE_PARTIAL_MESSAGES,
+    options::IDLE_TIMEOUT,
+    options::KILL_GRACE,
+    options::MAX_CONCURRENCY,
+    options::RETRY,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::argv::line;
+    use super::*;
+    use crate::command::Cwd;
+
+    #[test]
+    fn the_smallest_request_that_was_measured() {
+        let line = line(&QWEN, r#"{"model":"qwen3-coder"}"#);
+        assert_eq!(
+            line.argv(),
+            "--bare --system-prompt SYSTEM --exclude-tools read_file edit run_shell_command --model qwen3-coder \
+             --output-format stream-json"
+        );
+        assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("PROMPT", &Cwd::Private));
+        assert_eq!(line.0.wire, Wire::ClaudeStream);
+    }
+
+    #[test]
+    fn its_login_is_chosen_only_where_the_user_says_so() {
+        assert_eq!(
+            line(
+                &QWEN,
+                r#"{"authType":"openai","systemPrompt":null,"outputFormat":"json"}"#
+            )
+            .argv(),
+            "--auth-type openai --bare --exclude-tools read_file edit run_shell_command --output-format json"
+        );
+        assert_eq!(
+            line(&QWEN, r#"{"disableBuiltInTools":false,"includePartialMessages":true}"#).argv(),
+            "--output-format stream-json --include-partial-messages"
+        );
+    }
+
+    #[test]
+    fn a_system_prompt_never_goes_to_argv() {
+        let error = options::Options::parse(&QWEN, r#"{"systemPrompt":"secret"}"#).unwrap_err();
+        assert!(
+            error
+                .message
+                .starts_with("option \"systemPrompt\" must be null, for the CLI's own"),
+            "{}",
+            error.message
+        );
+    }
+}

@@ -1,0 +1,78 @@
+//! Command lines as tests read them: one text, with private places in angle brackets.
+
+use std::collections::BTreeSet;
+
+use crate::command::{self, Arg, CommandLine, EnvText};
+use crate::error::ProviderError;
+use crate::provider::Provider;
+use crate::provider::options::Options;
+
+/// A command line, and what it was made of.
+pub struct Line<'a>(pub CommandLine, &'a Provider, String);
+
+/// The command line of `provider` with `options`, for the prompt `PROMPT`.
+pub fn line<'a>(provider: &'a Provider, options: &str) -> Line<'a> {
+    Line(
+        build(provider, options, "PROMPT", &[]).unwrap(),
+        provider,
+        options.to_owned(),
+    )
+}
+
+fn build(
+    provider: &Provider,
+    options: &str,
+    prompt: &str,
+    refused: &[&str],
+) -> Result<CommandLine, Box<ProviderError>> {
+    let options = Options::parse(provider, options)?;
+    let refused: BTreeSet<String> = refused.iter().map(|flag| (*flag).to_owned()).collect();
+    command::build(provider, &options, prompt, false, &refused)
+}
+
+impl Line<'_> {
+    /// Its arguments, joined by spaces.
+    pub fn argv(&self) -> String {
+        let args = self.0.args.iter().map(|arg| match arg {
+            Arg::Text(text) if !text.is_empty() && text == self.1.system_prompt => "SYSTEM".to_owned(),
+            Arg::Text(text) => text.clone(),
+            Arg::File(name) => format!("<{name}>"),
+            Arg::FileSetting(key, name) => format!("{key}=\"<{name}>\""),
+        });
+        args.collect::<Vec<_>>().join(" ")
+    }
+
+    /// A variable's value; empty if it has none.
+    pub fn env(&self, name: &str) -> String {
+        let found = self.0.set_env.iter().find(|(known, _)| *known == name);
+        found.map_or_else(String::new, |(_, value)| match value {
+            EnvText::Text(text) => text.clone(),
+            EnvText::Cwd => "<cwd>".to_owned(),
+            EnvText::Folder(name) => format!("<{name}/>"),
+            EnvText::File(name) => format!("<{name}>"),
+        })
+    }
+
+    /// Its private files.
+    pub fn files(&self) -> Vec<(&str, &str)> {
+        self.0
+            .files
+            .iter()
+            .map(|file| (file.name, file.content.as_str()))
+            .collect()
+    }
+
+    /// The same for a CLI that has refused this flag.
+    pub fn without(&self, refused: &str) -> Self {
+        Line(
+            build(self.1, &self.2, "PROMPT", &[refused]).unwrap(),
+            self.1,
+            self.2.clone(),
+        )
+    }
+
+    /// The same for another prompt.
+    pub fn with_prompt(&self, prompt: &str) -> Result<CommandLine, Box<ProviderError>> {
+        build(self.1, &self.2, prompt, &[])
+    }
+}

@@ -1,0 +1,49 @@
+//! What holds for every provider, and helpers of the tests beside each.
+
+pub(super) mod argv;
+mod docs;
+
+use super::*;
+
+#[test]
+fn every_provider_is_sound() {
+    for provider in ALL {
+        assert!(
+            !provider.command.is_empty() && !provider.wires.is_empty(),
+            "{}",
+            provider.id
+        );
+        assert!(
+            std::ptr::eq(find(&provider.id).unwrap(), *provider),
+            "{} is there once",
+            provider.id
+        );
+        for flag in provider.flags {
+            assert!(!flag.words.is_empty(), "{}: an empty flag", provider.id);
+            assert!(
+                !flag.optional || matches!(flag.words[0], Word::Lit(name) if name.starts_with("--")),
+                "{}: an optional flag is known by its name: {flag:?}",
+                provider.id
+            );
+        }
+        for word in provider.flags.iter().flat_map(|flag| flag.words) {
+            if let Word::File(name) | Word::FileSetting(_, name) = word {
+                assert!(
+                    provider.files.iter().any(|file| file.name == *name),
+                    "{}: {word:?} names no file",
+                    provider.id
+                );
+            }
+        }
+        let default = provider.defaults.output_format;
+        assert!(
+            provider.wires.iter().any(|(format, _)| *format == default),
+            "{}: no wire for {default:?}",
+            provider.id
+        );
+        let mut names: Vec<_> = provider.options.iter().map(|o| o.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), provider.options.len(), "{}: an option twice", provider.id);
+    }
+}

@@ -1,0 +1,114 @@
+//! One call, from its first attempt to its last.
+//!
+//! In: a request that is ready. Out: how it ended. Between two attempts nothing is held: no process, no place in the
+//! queue. What may be tried again, and when, is `retry`'s to decide.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::attempt::{Attempt, Tried};
+use super::request::Request;
+use super::sink::Sink;
+use super::{Ended, Engine, closed, millis};
+use crate::error::{AttemptFailure, ProviderError};
+use crate::event::Event;
+use crate::process::Vars;
+
+/// Runs the call to its end, and again where that makes sense.
+pub(super) async fn drive(
+    engine: &Engine,
+    request: &Request,
+    base_env: &Arc<Vars>,
+    cancel: &CancellationToken,
+    sink: &Sink,
+) -> Ended {
+    let run_id = sink.log.run_id().to_owned();
+    let began = OnceLock::new();
+    let mut reasons = Vec::new();
+    let mut number = 1;
+    loop {
+        let attempt = Attempt {
+            engine,
+            request,
+            base_env,
+            cancel,
+            sink,
+            run_id: &run_id,
+            number,
+            began: &began,
+        };
+        match attempt.run().await {
+            Tried::Replied(reply) => return Ended::Replied(reply),
+            Tried::Cancelled => return cancelled(engine),
+            Tried::Failed(error) => {
+                reasons.push(AttemptFailure {
+                    attempt: number,
+                    code: error.code,
+                    message: error.message.clone(),
+                });
+                let elapsed = began.get().map_or(Duration::ZERO, |began| began.elapsed());
+                let elapsed_ms = millis(elapsed);
+                let policy = &engine.options.retry;
+                let delay = policy
+                    .delay_after(number, &error, elapsed_ms, random())
+                    .filter(|_| !sink.must_not_repeat());
+                let Some(delay_ms) = delay else {
+                    return Ended::Failed(last(error, number, reasons, run_id));
+                };
+                let news = Event::Retry {
+                    by: "provider",
+                    attempt: number,
+                    max_attempts: Some(policy.max_attempts.saturating_sub(1)),
+                    delay_ms,
+                    reason: error.message,
+                    http_status: error.http_status,
+                };
+                sink.send(&mut vec![news]).await;
+                tokio::select! {
+                    () = cancel.cancelled() => return cancelled(engine),
+                    () = tokio::time::sleep(Duration::from_millis(delay_ms)) => number += 1,
+                }
+            }
+            Tried::FlagRefused(flag) => {
+                let message = format!("the installed CLI does not know {flag}: asked again without it");
+                sink.send(&mut vec![Event::Warning {
+                    code: "FLAG_DROPPED".to_owned(),
+                    message,
+                }])
+                .await;
+            }
+        }
+    }
+}
+
+fn cancelled(engine: &Engine) -> Ended {
+    if engine.closing.is_cancelled() {
+        Ended::Failed(Box::new(closed(engine)))
+    } else {
+        Ended::Cancelled
+    }
+}
+
+/// The error the caller gets: the last attempt's, with what became of the others.
+fn last(
+    mut error: Box<ProviderError>,
+    attempts: u32,
+    reasons: Vec<AttemptFailure>,
+    run_id: String,
+) -> Box<ProviderError> {
+    error.attempts = attempts;
+    error.reasons = reasons;
+    error.run_id = Some(run_id);
+    error
+}
+
+/// From 0 (included) to 1 (excluded). Only to spread callers over time, so a hasher's random keys are good enough.
+fn random() -> f64 {
+    let bits = RandomState::new().build_hasher().finish() >> 11;
+    // 53 bits, as many as an f64 holds.
+    bits as f64 / (1u64 << 53) as f64
+}
