@@ -49,5 +49,9 @@ export async function withClaude({ which = "newest", engine, script, env = {}, m
     claude.cleanup();
     if (!mayRunOut && api.violations.length > 0) throw new Error(api.violations.join("\n"));
   });
-  return { api, home: claude.home, options: { cliPath: claude.cliPath, env: claude.env, model: "sonnet", ...(engine && { engine }) } };
+  return {
+    api,
+    home: claude.home,
+    options: { cliPath: claude.cliPath, env: claude.env, model: "sonnet", ...(engine && { engine }) },
+  };
 }
