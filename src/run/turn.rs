@@ -48,7 +48,7 @@ pub(super) enum From {
 /// How a turn came out.
 pub(super) enum Turned {
     /// With a reply.
-    Replied(Replied),
+    Replied(Box<Replied>),
     Cancelled,
     /// The CLI refused a flag the run can do without.
     FlagRefused(String),
@@ -273,7 +273,7 @@ impl Turn<'_> {
             None
         };
         let events = self.events;
-        Ok(Turned::Replied(Replied { reply, session, events }))
+        Ok(Turned::Replied(Box::new(Replied { reply, session, events })))
     }
 
     /// The process has ended in the middle of the turn.
