@@ -325,11 +325,11 @@ impl Turn<'_> {
         self.attempt.sink.send(&mut self.events).await;
         let events = Vec::new();
         verdict.map(|reply| {
-            Turned::Replied(Replied {
+            Turned::Replied(Box::new(Replied {
                 reply,
                 session: None,
                 events,
-            })
+            }))
         })
     }
 }
