@@ -1,14 +1,21 @@
 /** The sessions of a live provider: which thread gets which process, how long they stay, and CLIs that have none. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { type BaseMessage, HumanMessage, SystemMessage } from "@langchain/core/messages";
 import type { Logger } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
-import { createProvider, withClaude } from "../support/harness.mjs";
+import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
 import { ask, gone, isAlive, told } from "../support/live.mjs";
 
 const step = { name: "step", description: "Takes a step", schema: { type: "object" } };
 const use = (id: string, n: number) => ({ type: "tool_use", id, name: "mcp__df__step", input: { n } });
+
+/** The variables that are set: JSON has no word for those to be removed. */
+function known(env: Record<string, string | undefined>) {
+  return Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined));
+}
 
 /** The claude processes this one has started, by pid: any of its threads may have. */
 function children(): number[] {
@@ -123,6 +130,41 @@ it.runIf(process.platform === "linux")("starts a process where the one started a
   const second = await ask(provider, ["two"]);
   expect([second.reply.content, second.warnings, second.starts.length]).toEqual(["ok", [], 1]);
   expect(second.pid).not.toBe(spare);
+});
+
+it.each(VERSIONS)(
+  "adds the thread's system messages to the caller's system prompt, or to the CLI's own (%s)",
+  async (which) => {
+    const { api, options } = await withClaude({ which, engine: "live", script: () => ({ text: "ok" }) });
+    const thread = [new SystemMessage("First."), new HumanMessage("hi"), new SystemMessage("Second.")];
+    await ask(createProvider({ ...options, systemPrompt: "Mine." }), thread);
+    await ask(createProvider({ ...options, systemPrompt: null }), thread);
+    const [own = "", added = ""] = api.requests.map(({ body }) =>
+      body.system.map(({ text }: { text: string }) => text).join("\n\n"),
+    );
+    expect(own).toMatch(/\n\nMine\.\n\nFirst\.\n\nSecond\.$/);
+    expect(added).toContain("First.\n\nSecond.");
+    expect(added.length).toBeGreaterThan(3000);
+    for (const { body } of api.requests) expect(told(body)).toEqual([["user", { type: "text", text: "hi" }]]);
+  },
+);
+
+it("does not keep Node alive, and leaves no process when Node ends", async () => {
+  const { options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
+  const source = `
+    const { createClaudeCliProvider } = require("deep-factor-providers/native");
+    const provider = createClaudeCliProvider({ ...${JSON.stringify({ ...options, env: known(options.env) })}, spares: 1 });
+    provider.invoke(["hi"]).then((reply) => console.log(reply.response_metadata.run.pid));`;
+  const child = spawn(process.execPath, ["-e", source], { stdio: ["ignore", "pipe", "inherit"] });
+  let stdout = "";
+  child.stdout.setEncoding("utf8").on("data", (text) => {
+    stdout += text;
+  });
+  const [code] = await once(child, "close");
+  expect(code).toBe(0);
+  const pid = Number(stdout);
+  expect(pid).toBeGreaterThan(0);
+  await gone(pid);
 });
 
 describe("a CLI that takes no live sessions", () => {
