@@ -86,9 +86,16 @@ export interface CliProvider<TMessage = AIMessage> {
   bindTools(tools: readonly ToolInput[]): CliProvider<TMessage>;
 
   /**
+   * Starts the processes that the option `spares` asks for, so that the first call finds one. Without that option, nothing.
+   *
+   * @throws {ProviderError} where they can't be started.
+   */
+  prewarm(): Promise<void>;
+
+  /**
    * Ends what is running, for every adapter of this provider. Resolves when no process of it is left. May be called again;
-   * any other call afterwards rejects with code `CLOSED`. A provider that is idle need not be closed: it keeps neither a
-   * process nor Node alive.
+   * any other call afterwards rejects with code `CLOSED`. A provider that is idle need not be closed: it does not keep Node
+   * alive, and only a live one keeps processes, for `keepAlive`.
    */
   close(): Promise<void>;
 
@@ -274,11 +281,11 @@ export interface ClaudeCliProviderOptions {
   verbose?: boolean | undefined;
   /** Whether the CLI tells its answer piece by piece (`--include-partial-messages`). Default: only for `stream()`. */
   includePartialMessages?: boolean | undefined;
-  /** How long the CLI may print nothing, in ms, before it fails with `IDLE_TIMEOUT`. Default: no limit. */
+  /** How long the CLI may print nothing, in ms, before it fails with `IDLE_TIMEOUT`. Default: no limit; 120000 when live. */
   idleTimeout?: number | undefined;
   /** How long the CLI has to end by itself when told to, in ms, before it is killed. Default: 2000. */
   killGrace?: number | undefined;
-  /** How many runs of this provider may be under way; further ones wait. Default: 4. */
+  /** How many runs of this provider may be under way; further ones wait. When live, also how many processes there are. Default: 4. */
   maxConcurrency?: number | undefined;
   /** How often the CLI itself may ask the API again. Default: 0, so that it does not multiply with `retry`. */
   maxRetries?: number | undefined;
@@ -695,6 +702,8 @@ export interface RunInfo {
   firstEventMs?: number;
   /** From the process's start to its exit. */
   exitMs?: number;
+  /** Live engine: whether the process knew the thread's beginning. Times count from the call's beginning then. */
+  continued?: boolean;
 }
 
 /** An `AIMessage` as plain data: what `deep-factor-providers/native` answers. It can be sent back in a thread as it is. */
@@ -824,6 +833,7 @@ export type ProviderErrorCode =
   /** The CLI's own configuration is wrong. */
   | "INVALID_CONFIG"
   /** The CLI printed more than maxBuffer bytes. */
+  | "LIVE_UNSUPPORTED"
   | "OUTPUT_LIMIT"
   /** The provider was closed. */
   | "CLOSED"

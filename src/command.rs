@@ -97,6 +97,15 @@ pub enum Cwd {
     Given(String),
 }
 
+/// How a command line is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode<'a> {
+    /// One process for this prompt.
+    Print(&'a str),
+    /// One process for a conversation: everything is said over standard input later on.
+    Live,
+}
+
 /// The command line of one run. `partial`: pieces of messages are wanted. `without`: flags the installed CLI is known to
 /// refuse.
 ///
@@ -105,13 +114,17 @@ pub enum Cwd {
 pub fn build(
     provider: &Provider,
     options: &Options,
-    prompt: &str,
+    mode: Mode,
     partial: bool,
     without: &BTreeSet<String>,
 ) -> Result<CommandLine, Box<ProviderError>> {
-    let prompt = guarded(provider, prompt);
+    let live = mode == Mode::Live;
+    let prompt = match mode {
+        Mode::Print(prompt) => guarded(provider, prompt),
+        Mode::Live => String::new(),
+    };
     check_length(provider, options, &prompt)?;
-    let context = Context { options, partial };
+    let context = Context { options, live, partial };
     let mut args = Vec::new();
     let mut optional_flags = Vec::new();
     let mut flags = Vec::new();
@@ -209,6 +222,7 @@ fn check_length(provider: &Provider, options: &Options, prompt: &str) -> Result<
 
 struct Context<'a> {
     options: &'a Options,
+    live: bool,
     partial: bool,
 }
 
@@ -221,6 +235,8 @@ impl Context<'_> {
         let options = self.options;
         match when {
             When::Isolated => !options.spec_form(),
+            When::Print => !self.live,
+            When::Live => self.live,
             When::IgnoreUserConfig => options.ignore_user_config,
             When::AuthType => options.auth_type.is_some(),
             When::PromptArg => options.prompt_style == PromptStyle::Arg,
@@ -336,7 +352,7 @@ mod tests {
     fn line(options: &str, partial: bool, without: &[&str]) -> CommandLine {
         let options = Options::parse(&CLAUDE, options).unwrap();
         let without = without.iter().map(|flag| (*flag).to_owned()).collect();
-        build(&CLAUDE, &options, "PROMPT", partial, &without).unwrap()
+        build(&CLAUDE, &options, Mode::Print("PROMPT"), partial, &without).unwrap()
     }
 
     fn argv(line: &CommandLine) -> Vec<String> {
@@ -378,6 +394,23 @@ mod tests {
         assert_eq!(set(&line, "CLAUDE_CODE_MAX_RETRIES").as_deref(), Some("0"));
         assert_eq!(set(&line, "TERM").as_deref(), Some("dumb"));
         assert!(line.drop_env.contains(&"CLAUDECODE") && !line.drop_env.contains(&"ANTHROPIC_API_KEY"));
+    }
+
+    /// The verified recipe of CLI-FACTS 1.7. `--allowedTools` is not needed, for nothing is ever run (1b §7).
+    #[test]
+    fn live_is_the_recipe_for_sessions() {
+        let options = Options::parse(&CLAUDE, r#"{"engine":"live","model":"sonnet","systemPrompt":"S"}"#).unwrap();
+        let line = build(&CLAUDE, &options, Mode::Live, true, &BTreeSet::new()).unwrap();
+        assert_eq!(
+            argv(&line).join(" "),
+            "-p --input-format stream-json --output-format stream-json --verbose --include-partial-messages --model sonnet \
+             --safe-mode --setting-sources user --tools  --strict-mcp-config --no-session-persistence"
+        );
+        assert_eq!(
+            (line.stdin.as_str(), line.files.as_slice(), &line.cwd),
+            ("", &[][..], &Cwd::Private)
+        );
+        assert_eq!(set(&line, "ENABLE_TOOL_SEARCH").as_deref(), Some("false"));
     }
 
     #[test]
@@ -457,7 +490,7 @@ mod tests {
     fn a_prompt_that_looks_like_a_command_is_guarded() {
         let options = Options::parse(&CLAUDE, "{}").unwrap();
         assert_eq!(
-            build(&CLAUDE, &options, "/clear", false, &BTreeSet::new())
+            build(&CLAUDE, &options, Mode::Print("/clear"), false, &BTreeSet::new())
                 .unwrap()
                 .stdin,
             "\n/clear"
@@ -470,7 +503,7 @@ mod tests {
         let error = build(
             &CLAUDE,
             &options,
-            &"x".repeat(MAX_ARG_BYTES + 1),
+            Mode::Print(&"x".repeat(MAX_ARG_BYTES + 1)),
             false,
             &BTreeSet::new(),
         )

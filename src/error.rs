@@ -177,6 +177,7 @@ codes! {
     UnsupportedFlag = "UNSUPPORTED_FLAG", Configuration, "The installed CLI does not know a flag that is needed.";
     UntrustedWorkspace = "UNTRUSTED_WORKSPACE", Configuration, "The CLI does not trust the working folder.";
     InvalidConfig = "INVALID_CONFIG", Configuration, "The CLI's own configuration is wrong.";
+    LiveUnsupported = "LIVE_UNSUPPORTED", Configuration, "The installed CLI takes no live sessions.";
     OutputLimit = "OUTPUT_LIMIT", Configuration, "The CLI printed more than maxBuffer bytes.";
     Closed = "CLOSED", Configuration, "The provider was closed.";
     Internal = "INTERNAL", Unknown, "A bug of this package.";

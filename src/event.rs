@@ -225,6 +225,9 @@ pub struct RunInfo {
     /// From the process's start to its exit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_ms: Option<u64>,
+    /// Live engine only: whether the process knew the thread's beginning. Its times count from the turn's beginning then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continued: Option<bool>,
 }
 
 /// Everything a run came to: what an `AIMessage` is built from.

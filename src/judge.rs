@@ -20,6 +20,8 @@ use crate::provider::same_flag;
 pub enum Ending {
     /// It exited by itself.
     Exited,
+    /// It is still there, and its turn is over: a live session. There is no exit code then.
+    TurnOver,
     /// The wall-clock limit passed.
     TimedOut(Duration),
     /// Nothing came for this long.
@@ -72,7 +74,7 @@ pub fn judge(facts: &Facts, folded: Folded) -> Result<Reply, Box<ProviderError>>
         Ending::TimedOut(limit) => timed_out(facts, limit),
         Ending::Idle(limit) => idle(facts, limit),
         Ending::TooMuch(limit) => too_much(facts, limit),
-        Ending::Exited => match failure(facts, &folded) {
+        Ending::Exited | Ending::TurnOver => match failure(facts, &folded) {
             None => {
                 let mut reply = folded.reply;
                 reply.diagnostics = facts.diagnostics.to_vec();
@@ -84,9 +86,9 @@ pub fn judge(facts: &Facts, folded: Folded) -> Result<Reply, Box<ProviderError>>
     Err(Box::new(with_facts(error, facts, folded)))
 }
 
-/// Why a run that exited by itself is no success; `None` if it is one.
+/// Why a run that came to its own end is no success; `None` if it is one.
 fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
-    let well = facts.exit_code == Some(0) && facts.signal.is_none();
+    let well = facts.ending == Ending::TurnOver || (facts.exit_code == Some(0) && facts.signal.is_none());
     let fatal = facts.fatal_stderr.iter().any(|words| facts.stderr.contains(words));
     if !well || fatal || folded.failure.is_some() {
         return Some(classified(facts, folded));

@@ -1,7 +1,7 @@
 /** Every event of a run, and what ends one early. */
 import { createClaudeCliProvider, type ProviderEvent } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
-import { VERSIONS, withClaude } from "../support/harness.mjs";
+import { createProvider, RUNS, withClaude } from "../support/harness.mjs";
 import { writeToolCalls } from "../support/model.mjs";
 
 async function collect(events: AsyncIterable<ProviderEvent>): Promise<ProviderEvent[]> {
@@ -14,11 +14,11 @@ const kinds = (events: ProviderEvent[]) => events.map(({ type }) => type).filter
 const textOf = (events: ProviderEvent[]) =>
   events.map((event) => (event.type === "text_delta" ? event.text : "")).join("");
 
-describe.each(VERSIONS)("claude %s", (which) => {
+describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
   it("gives every character once, in pieces that join to the message", async () => {
     const chunks = ["Hel", "lo", " ", "\n\n", "🦀", " and `code {` too", "\n"];
-    const { options } = await withClaude({ which, script: [{ chunks }] });
-    const events = await collect(createClaudeCliProvider(options).stream(["hi"]));
+    const { options } = await withClaude({ which, engine, script: [{ chunks }] });
+    const events = await collect(createProvider(options).stream(["hi"]));
 
     expect(events[0]).toMatchObject({ type: "start", provider: "claude", attempt: 1, pid: expect.any(Number) });
     const message = events.find((event) => event.type === "message");
@@ -38,8 +38,8 @@ describe.each(VERSIONS)("claude %s", (which) => {
 
   it("never streams a tool call as text", async () => {
     const text = `First.\n\n${writeToolCalls([{ name: "t", args: { code: "```js\n```" }, id: "1" }])}\n`;
-    const { options } = await withClaude({ which, script: [{ text, chunks: Array.from(text) }] });
-    const events = await collect(createClaudeCliProvider(options).stream(["hi"]));
+    const { options } = await withClaude({ which, engine, script: [{ text, chunks: Array.from(text) }] });
+    const events = await collect(createProvider(options).stream(["hi"]));
     expect(textOf(events).trim()).toBe("First.");
     expect(events.find((event) => event.type === "tool_call")).toEqual({
       type: "tool_call",
@@ -52,17 +52,17 @@ describe.each(VERSIONS)("claude %s", (which) => {
       { type: "thinking", thinking: "Let me think.", signature: "s" },
       { type: "text", text: "Done." },
     ];
-    const { options } = await withClaude({ which, script: [{ content }] });
-    const events = await collect(createClaudeCliProvider(options).stream(["hi"]));
+    const { options } = await withClaude({ which, engine, script: [{ content }] });
+    const events = await collect(createProvider(options).stream(["hi"]));
     const thinking = events.map((event) => (event.type === "thinking_delta" ? event.text : "")).join("");
     expect(thinking).toBe("Let me think.");
     expect(textOf(events)).toBe("Done.");
   });
 
   it("ends the run, and its process, when the loop breaks", async () => {
-    const { api, options } = await withClaude({ which, script: [{ chunks: ["one", "two"], hangAfter: 5 }] });
+    const { api, options } = await withClaude({ which, engine, script: [{ chunks: ["one", "two"], hangAfter: 5 }] });
     let pid = 0;
-    for await (const event of createClaudeCliProvider(options).stream(["hi"])) {
+    for await (const event of createProvider(options).stream(["hi"])) {
       if (event.type === "start") pid = event.pid ?? 0;
       if (event.type === "text_delta") break;
     }

@@ -2,28 +2,35 @@
 import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { createClaudeCliProvider, type InvokeUpdate } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
-import { VERSIONS, withClaude } from "../support/harness.mjs";
+import { createProvider, RUNS, withClaude } from "../support/harness.mjs";
 import { writeToolCalls } from "../support/model.mjs";
 
 const usage = { input_tokens: 11, cache_creation_input_tokens: 3, cache_read_input_tokens: 5, output_tokens: 7 };
 const counted = { inputTokens: 19, outputTokens: 7, totalTokens: 26, cacheReadTokens: 5, cacheWriteTokens: 3 };
 const lookup = { name: "lookup", description: "Looks a word up", schema: { type: "object" } };
 
-describe.each(VERSIONS)("claude %s", (which) => {
-  it.each(["stream-json", "json"] as const)(
+/** The model calls the tool its own way, or in its text where it was told to. */
+const CALL = {
+  print: {
+    text: `I look it up.\n${writeToolCalls([{ name: "lookup", args: { word: "crab" }, id: "call_1" }])}`,
+    usage,
+  },
+  live: {
+    content: [
+      { type: "text", text: "I look it up.\n" },
+      { type: "tool_use", id: "call_1", name: "mcp__df__lookup", input: { word: "crab" } },
+    ],
+    usage,
+  },
+};
+
+describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
+  it.each(engine === "print" ? (["stream-json", "json"] as const) : (["stream-json"] as const))(
     "sends the exact updates of a two-step tool run (%s)",
     async (outputFormat) => {
-      const { options } = await withClaude({
-        which,
-        script: [
-          {
-            text: `I look it up.\n${writeToolCalls([{ name: "lookup", args: { word: "crab" }, id: "call_1" }])}`,
-            usage,
-          },
-          { text: "  A crab is a decapod.\n", usage },
-        ],
-      });
-      const provider = createClaudeCliProvider({
+      const script = [CALL[engine], { text: "  A crab is a decapod.\n", usage }];
+      const { options } = await withClaude({ which, engine, script });
+      const provider = createProvider({
         ...options,
         permissionMode: "acceptEdits",
         disableBuiltInTools: true,
@@ -39,11 +46,12 @@ describe.each(VERSIONS)("claude %s", (which) => {
       const result = new ToolMessage({ tool_call_id: first.tool_calls?.[0]?.id ?? "", content: "decapod" });
       await provider.bindTools([lookup]).invokeWithUpdates([question, first, result], onUpdate);
 
+      const called = engine === "print" ? "end_turn" : "tool_deferred";
       expect(updates).toEqual([
         { type: "assistant_message", content: "I look it up." },
         { type: "tool_call", toolCall: { name: "lookup", id: "call_1", args: { word: "crab" } } },
-        { type: "usage", usage: counted, rawStopReason: "end_turn" },
-        { type: "final", content: "I look it up.", usage: counted, rawStopReason: "end_turn" },
+        { type: "usage", usage: counted, rawStopReason: called },
+        { type: "final", content: "I look it up.", usage: counted, rawStopReason: called },
         { type: "assistant_message", content: "A crab is a decapod." },
         { type: "usage", usage: counted, rawStopReason: "end_turn" },
         { type: "final", content: "A crab is a decapod.", usage: counted, rawStopReason: "end_turn" },
@@ -52,9 +60,9 @@ describe.each(VERSIONS)("claude %s", (which) => {
   );
 
   it("lets plan mode and bypassPermissions start, also as root, with the built-in tools off", async () => {
-    const { options } = await withClaude({ which, script: () => ({ text: "1. Read\n2. Write" }) });
+    const { options } = await withClaude({ which, engine, script: () => ({ text: "1. Read\n2. Write" }) });
     for (const permissionMode of ["plan", "bypassPermissions", "acceptEdits"] as const) {
-      const reply = await createClaudeCliProvider({ ...options, permissionMode, includePartialMessages: true }).invoke([
+      const reply = await createProvider({ ...options, permissionMode, includePartialMessages: true }).invoke([
         "plan it",
       ]);
       expect(reply.content).toBe("1. Read\n2. Write");

@@ -5,6 +5,7 @@
  * In flows a script of answers; out flow the options, the recorded requests and the isolated home. All of it is ended with the
  * test, which fails if the CLI asked for more than the script had.
  */
+import { createClaudeCliProvider } from "deep-factor-providers";
 import { onTestFinished } from "vitest";
 import { startAnthropic } from "./anthropic.mjs";
 import { isolateClaude } from "./claude.mjs";
@@ -12,16 +13,35 @@ import { isolateClaude } from "./claude.mjs";
 /** The two versions every test of the real CLI runs with. */
 export const VERSIONS = /** @type {const} */ (["newest", "oldest"]);
 
+/** What every test runs with that holds for both engines. */
+export const RUNS = /** @type {const} */ ([
+  ["newest", "print"],
+  ["oldest", "print"],
+  ["newest", "live"],
+  ["oldest", "live"],
+]);
+
+/**
+ * A provider that is closed with the test: a live one keeps its process otherwise.
+ * @param {import("deep-factor-providers").ClaudeCliProviderOptions} options
+ */
+export function createProvider(options) {
+  const provider = createClaudeCliProvider(options);
+  onTestFinished(() => provider.close());
+  return provider;
+}
+
 /**
  * @typedef {object} Setup
  * @property {import("./claude.mjs").Which} [which] default "newest"
+ * @property {"print" | "live"} [engine] default: not said
  * @property {import("./anthropic.mjs").Script} script
  * @property {Record<string, string | undefined>} [env] for the CLI, over the isolated one
  * @property {boolean} [mayRunOut] the script may be asked for more than it has
  */
 
 /** @param {Setup} setup */
-export async function withClaude({ which = "newest", script, env = {}, mayRunOut = false }) {
+export async function withClaude({ which = "newest", engine, script, env = {}, mayRunOut = false }) {
   const api = await startAnthropic(script);
   const claude = isolateClaude({ which, baseUrl: api.url, env });
   onTestFinished(async () => {
@@ -29,5 +49,9 @@ export async function withClaude({ which = "newest", script, env = {}, mayRunOut
     claude.cleanup();
     if (!mayRunOut && api.violations.length > 0) throw new Error(api.violations.join("\n"));
   });
-  return { api, home: claude.home, options: { cliPath: claude.cliPath, env: claude.env, model: "sonnet" } };
+  return {
+    api,
+    home: claude.home,
+    options: { cliPath: claude.cliPath, env: claude.env, model: "sonnet", ...(engine && { engine }) },
+  };
 }

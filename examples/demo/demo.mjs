@@ -14,6 +14,7 @@ import { scriptedModel } from "./scripted-model.mjs";
 /**
  * @typedef {object} DemoOptions
  * @property {boolean} [live] the claude on PATH with its own login, instead of the one in node_modules with a scripted API
+ * @property {"print" | "live"} [engine] a process per step, or one for all of them
  * @property {string} [model]
  * @property {string} [question]
  */
@@ -29,16 +30,17 @@ const MAX_STEPS = 8;
  * @param {DemoOptions} options
  * @param {Screen} screen
  */
-export async function runDemo({ live = false, model, question = QUESTION }, screen) {
-  const settings = model === undefined ? {} : { model };
+export async function runDemo({ live = false, engine, model, question = QUESTION }, screen) {
+  const settings = { ...(model && { model }), ...(engine && { engine }) };
+  const title = engine === "live" ? `${TITLE}, one process for all steps` : TITLE;
   if (live) {
-    screen.begin(TITLE, "the claude on your PATH, with your login");
+    screen.begin(title, "the claude on your PATH, with your login");
     return converse(createClaudeCliProvider(settings), question, screen);
   }
   const api = await startAnthropic(scriptedModel);
   const claude = isolateClaude({ baseUrl: api.url });
   try {
-    screen.begin(TITLE, `claude ${claude.version} from node_modules; its API is scripted: no login, no cost`);
+    screen.begin(title, `claude ${claude.version} from node_modules; its API is scripted: no login, no cost`);
     const provider = createClaudeCliProvider({ ...settings, cliPath: claude.cliPath, env: claude.env });
     await converse(provider, question, screen);
     if (api.violations.length > 0) throw new Error(`the scripted API is at fault: ${api.violations.join("; ")}`);

@@ -17,6 +17,7 @@ words. Offline by default: the real claude CLI, against a scripted API on
 
   "question"      another question, such as "How long is Cargo.toml?"
   --live          ask your own claude, logged in and on PATH
+  --engine NAME   print (a process per step) or live (one for all of them)
   --model NAME    the model, such as sonnet
   --help          this text
 `;
@@ -47,10 +48,18 @@ function readOptions(args) {
   const { values, positionals } = parseArgs({
     args,
     allowPositionals: true,
-    options: { live: { type: "boolean" }, model: { type: "string" }, help: { type: "boolean", short: "h" } },
+    options: {
+      live: { type: "boolean" },
+      engine: { type: "string" },
+      model: { type: "string" },
+      help: { type: "boolean", short: "h" },
+    },
   });
   if (values.help) return "help";
-  const { live = false, model } = values;
+  const { live = false, engine, model } = values;
+  if (engine !== undefined && engine !== "print" && engine !== "live") {
+    throw new Error(`--engine must be print or live, not ${engine}`);
+  }
   const question = positionals.join(" ").trim();
-  return { live, ...(model && { model }), ...(question && { question }) };
+  return { live, ...(engine && { engine }), ...(model && { model }), ...(question && { question }) };
 }

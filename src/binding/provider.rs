@@ -71,6 +71,14 @@ impl NativeProvider {
         })
     }
 
+    /// Starts the spares there should be: `{"ok": null}` or `{"err": …}`. `env_json` as for [`NativeProvider::start`].
+    #[napi]
+    pub fn prewarm<'env>(&self, env: &'env Env, env_json: Option<String>) -> napi::Result<PromiseRaw<'env, String>> {
+        let engine = Arc::clone(&self.engine);
+        let vars = environment(env_json)?.unwrap_or_else(|| std::env::vars_os().collect());
+        env.spawn_future(async move { Ok(outcome(engine.prewarm(vars).await)) })
+    }
+
     /// Ends all runs and waits for the last of their processes.
     #[napi]
     pub async fn close(&self) {

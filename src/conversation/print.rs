@@ -20,7 +20,7 @@ use crate::process::limit::Permit;
 use crate::process::{self, EnvPlan, Exit, Limits, Running, Spec, StartError, Stdin, Vars, Waiting};
 
 /// How much of the end of standard output an error carries, bytes.
-const TAIL_BYTES: usize = 2_048;
+pub(super) const TAIL_BYTES: usize = 2_048;
 
 /// A process that runs, and the decoder of what it prints.
 #[derive(Debug)]
@@ -116,8 +116,8 @@ pub struct Surroundings {
     pub limits: Limits,
     /// Whose process it is.
     pub owner: u64,
-    /// Its place among the processes that may run at once.
-    pub permit: Permit,
+    /// Its place among the processes that may run at once, held until it exits. None where turns hold one each.
+    pub permit: Option<Permit>,
     /// Tracks the process until nothing of it is left.
     pub tracker: TaskTracker,
 }
@@ -131,41 +131,53 @@ pub enum NotStarted {
     Scratch(io::Error),
 }
 
+/// Starts the process `line` describes with `stdin`, in the private folder it needs.
+pub(super) fn launch(
+    line: CommandLine,
+    stdin: Stdin,
+    surroundings: Surroundings,
+    cancel: &CancellationToken,
+) -> Result<(Running, Option<Scratch>), NotStarted> {
+    let scratch = Scratch::for_line(&line, surroundings.owner).map_err(NotStarted::Scratch)?;
+    let env = environment(&line, surroundings.base_env, scratch.as_ref());
+    let cwd = cwd(&line, scratch.as_ref());
+    let file = |name: &str| scratch.as_ref().map_or_else(PathBuf::new, |scratch| scratch.file(name));
+    let args = line.args.into_iter().map(|arg| match arg {
+        Arg::Text(text) => text.into(),
+        Arg::File(name) => file(name).into(),
+        Arg::FileSetting(key, name) => setting(key, &file(name)).into(),
+    });
+    let spec = Spec {
+        program: line.program.into(),
+        args: args.collect(),
+        env,
+        cwd,
+        stdin,
+        limits: surroundings.limits,
+        owner: surroundings.owner,
+        permit: surroundings.permit,
+        waiting: Waiting::Auto,
+        guarded: true,
+        folder: scratch.as_ref().map(Scratch::path),
+        tracker: surroundings.tracker,
+    };
+    let running = process::start(spec, cancel.clone()).map_err(NotStarted::Process)?;
+    Ok((running, scratch))
+}
+
 impl Print {
     /// Starts the process `line` describes.
     ///
     /// # Errors
     /// [`NotStarted`].
     pub fn start(
-        line: CommandLine,
+        mut line: CommandLine,
         surroundings: Surroundings,
         cancel: &CancellationToken,
     ) -> Result<Print, NotStarted> {
-        let scratch = Scratch::for_line(&line, surroundings.owner).map_err(NotStarted::Scratch)?;
         let decoder = Decoder::new(line.wire);
-        let env = environment(&line, surroundings.base_env, scratch.as_ref());
-        let cwd = cwd(&line, scratch.as_ref());
-        let file = |name: &str| scratch.as_ref().map_or_else(PathBuf::new, |scratch| scratch.file(name));
-        let args = line.args.into_iter().map(|arg| match arg {
-            Arg::Text(text) => text.into(),
-            Arg::File(name) => file(name).into(),
-            Arg::FileSetting(key, name) => setting(key, &file(name)).into(),
-        });
-        let spec = Spec {
-            program: line.program.into(),
-            args: args.collect(),
-            env,
-            cwd,
-            stdin: Stdin::Bytes(line.stdin.into()),
-            limits: surroundings.limits,
-            owner: surroundings.owner,
-            permit: Some(surroundings.permit),
-            waiting: Waiting::Auto,
-            guarded: true,
-            folder: scratch.as_ref().map(Scratch::path),
-            tracker: surroundings.tracker,
-        };
-        let running = process::start(spec, cancel.clone()).map_err(NotStarted::Process)?;
+        let stdin = Stdin::Bytes(std::mem::take(&mut line.stdin).into());
+        let (running, scratch) = launch(line, stdin, surroundings, cancel)?;
         Ok(Print {
             running,
             decoder,

@@ -50,7 +50,11 @@ pub fn remove_all(owner: u64) {
 
 /// Whether nothing is there any more.
 fn remove(path: &Path) -> bool {
-    match std::fs::remove_dir_all(path) {
+    let removed = match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.is_dir() => std::fs::remove_file(path),
+        _ => std::fs::remove_dir_all(path),
+    };
+    match removed {
         Ok(()) => true,
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
@@ -61,6 +65,24 @@ fn remove(path: &Path) -> bool {
 pub(super) struct Scratch {
     path: PathBuf,
     owner: Arc<Mutex<Folders>>,
+}
+
+/// A file elsewhere that the CLI leaves behind when it is killed, removed as a [`Scratch`] is.
+#[derive(Debug)]
+pub(super) struct Leftover {
+    /// Held for its drop.
+    _file: Scratch,
+}
+
+impl Leftover {
+    /// The file at `path`, which the run of `owner` has made.
+    pub fn adopt(path: PathBuf, owner: u64) -> Leftover {
+        let owner = folders(owner);
+        locked(&owner).live.insert(path.clone());
+        Leftover {
+            _file: Scratch { path, owner },
+        }
+    }
 }
 
 impl Scratch {
@@ -142,7 +164,14 @@ mod tests {
 
     fn line(options: &str) -> CommandLine {
         let options = Options::parse(&CLAUDE, options).unwrap();
-        command::build(&CLAUDE, &options, "PROMPT", false, &BTreeSet::new()).unwrap()
+        command::build(
+            &CLAUDE,
+            &options,
+            command::Mode::Print("PROMPT"),
+            false,
+            &BTreeSet::new(),
+        )
+        .unwrap()
     }
 
     #[test]
@@ -167,6 +196,22 @@ mod tests {
         assert!(!scratch.path.exists());
         assert!(Scratch::for_line(&line("{}"), owner).is_err());
         drop(scratch);
+    }
+
+    #[test]
+    fn leftovers_go_with_the_run_and_with_the_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "").unwrap();
+            path
+        };
+        let (one, two) = (file("1.sock"), file("2.sock"));
+        drop(Leftover::adopt(one.clone(), u64::MAX - 2));
+        let _kept = Leftover::adopt(two.clone(), u64::MAX - 2);
+        assert!(!one.exists() && two.exists());
+        remove_all(u64::MAX - 2);
+        assert!(!two.exists());
     }
 
     #[test]

@@ -66,6 +66,8 @@ export class NativeProvider {
    * @param envJson what the child inherits, where that is not the process's environment (worker threads)
    */
   start(messagesJson: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;
+  /** Starts the spares there should be: `{"ok": null}` or `{"err": …}`. `envJson` as for `start`. */
+  prewarm(envJson?: string): Promise<string>;
   /** Ends what is running and refuses what comes. Resolves when no process is left. */
   close(): Promise<void>;
 }

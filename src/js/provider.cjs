@@ -10,9 +10,9 @@
  * @import { ToJsonSchema } from "./tools.cjs"
  */
 
-const { fault, guard } = require("./errors.cjs");
+const { fault, guard, unwrap } = require("./errors.cjs");
 const { encodeMessages } = require("./messages.cjs");
-const { describe, readCallOptions } = require("./options.cjs");
+const { describe, readCallOptions, workerEnv } = require("./options.cjs");
 const { runForEvents, runForReply } = require("./run.cjs");
 const { encodeTools } = require("./tools.cjs");
 const { createUpdates } = require("./updates.cjs");
@@ -104,6 +104,10 @@ function createAdapter(shared, tools, onBind) {
         () => encoded,
         () => {},
       );
+    },
+
+    async prewarm() {
+      unwrap(await guard(engine.prewarm(workerEnv())));
     },
 
     close: () => guard(engine.close()),

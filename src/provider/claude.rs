@@ -30,6 +30,7 @@ pub static CLAUDE: Provider = Provider {
         flag(&[When::PromptArg], &[Word::Prompt]),
         // The name exists in no released claude (CLI-FACTS 1.2): SPEC-01's form, dropped where it is refused.
         optional(&[When::NoInput], &[Lit("--no-input")]),
+        flag(&[When::Live], &[Lit("--input-format"), Lit("stream-json")]),
         flag(
             &[When::Format(OutputFormat::Json)],
             &[Lit("--output-format"), Lit("json")],
@@ -55,13 +56,14 @@ pub static CLAUDE: Provider = Provider {
         flag(&[When::Isolated, When::ToolsOff], &[Lit("--tools"), Lit("")]),
         optional(&[When::Isolated, When::ToolsOff], &[Lit("--strict-mcp-config")]),
         optional(&[When::Isolated], &[Lit("--no-session-persistence")]),
-        optional(&[When::Isolated], &[Lit("--disable-slash-commands")]),
+        // A live session gets its system prompt with the handshake. What begins with "/" is guarded there as well.
+        optional(&[When::Print, When::Isolated], &[Lit("--disable-slash-commands")]),
         flag(
-            &[When::Isolated, When::DefaultSystemPrompt],
+            &[When::Print, When::Isolated, When::DefaultSystemPrompt],
             &[Lit("--system-prompt"), Word::SystemPrompt],
         ),
         flag(
-            &[When::CustomSystemPrompt],
+            &[When::Print, When::CustomSystemPrompt],
             &[Lit("--system-prompt-file"), Word::File(SYSTEM_PROMPT_FILE)],
         ),
         flag(
@@ -147,4 +149,7 @@ const OPTIONS: &[OptionSpec] = &[
     options::MAX_CONCURRENCY,
     options::MAX_RETRIES,
     options::RETRY,
+    options::ENGINE,
+    options::KEEP_ALIVE,
+    options::SPARES,
 ];

@@ -220,6 +220,10 @@ pub fn same_flag(name: &str, refused: &str) -> bool {
 pub enum When {
     /// Not in SPEC-01's own form (`promptStyle: "arg"`, `outputFormat: "text"`, `noInput: true`), which has no other flags.
     Isolated,
+    /// One process per call (`conversation::print`).
+    Print,
+    /// One process per conversation (`conversation::live`).
+    Live,
     /// The prompt goes to argv.
     PromptArg,
     /// The user's configuration of the CLI is to be left out.

@@ -49,6 +49,17 @@ pub enum Auth {
     Subscription,
 }
 
+/// How claude is driven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineKind {
+    /// One process per call.
+    Print,
+    /// One process per conversation; an error where the CLI can't.
+    Live,
+    /// Live, or print where the CLI can't.
+    Auto,
+}
+
 /// An option's type and limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -170,6 +181,12 @@ pub const KILL_GRACE: OptionSpec = option("killGrace", Kind::Whole(0, 600_000));
 pub const MAX_CONCURRENCY: OptionSpec = option("maxConcurrency", Kind::Whole(1, 1024));
 /// `maxRetries` of the CLI itself (claude clamps it at 15, CLI-FACTS 1.3).
 pub const MAX_RETRIES: OptionSpec = option("maxRetries", Kind::Whole(0, 15));
+/// `engine`.
+pub const ENGINE: OptionSpec = option("engine", Kind::OneOf(&["print", "live", "auto"]));
+/// `keepAlive`, ms an unused session is kept; 0 ends it with its turn.
+pub const KEEP_ALIVE: OptionSpec = option("keepAlive", Kind::Whole(0, MAX_MS));
+/// `spares`: processes started ahead.
+pub const SPARES: OptionSpec = option("spares", Kind::Whole(0, 64));
 
 /// `retry`: how often a call that failed is made again, or `false` for never. Read as a [`Policy`].
 pub const RETRY: OptionSpec = option(
@@ -230,6 +247,12 @@ pub struct Options {
     pub permission_mode: Option<String>,
     /// `disableBuiltInTools`.
     pub built_in_tools: bool,
+    /// `engine`.
+    pub engine: EngineKind,
+    /// `keepAlive`: how long an unused session is kept.
+    pub keep_alive: Duration,
+    /// `spares`: processes started ahead.
+    pub spares: usize,
     /// `sandbox`.
     pub sandbox: Option<String>,
     /// `ignoreUserConfig`.
@@ -449,6 +472,7 @@ pub(super) fn describe(value: &Value) -> String {
 
 /// Options that make no sense together: the reason names both.
 fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
+    check_engine(map)?;
     let text = |name: &str| map.get(name).and_then(Value::as_str);
     if let (Some(own), Some(model)) = (&provider.described, text("model")) {
         own.check_model(model)?;
@@ -496,6 +520,35 @@ fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), S
         ));
     }
     Ok(())
+}
+
+/// A live session speaks one protocol and takes everything over standard input; the others have no session.
+fn check_engine(map: &Map<String, Value>) -> Result<(), String> {
+    let engine = map.get("engine").and_then(Value::as_str).unwrap_or("print");
+    let (names, why) = if engine == "print" {
+        let some = |value: &&Value| value.as_u64() != Some(0);
+        let named = ["keepAlive", "spares"];
+        let named = named.into_iter().find(|name| map.get(*name).filter(some).is_some());
+        (named, "only a live session outlives its call")
+    } else {
+        let unlike = |name: &str, only: Value| map.get(name).is_some_and(|value| *value != only);
+        let named = [
+            ("promptStyle", Value::from("stdin")),
+            ("outputFormat", Value::from("stream-json")),
+            ("noInput", Value::from(false)),
+        ];
+        let named = named.into_iter().find(|(name, only)| unlike(name, only.clone()));
+        (
+            named.map(|(name, _)| name),
+            "a live session speaks \"stream-json\" over standard input",
+        )
+    };
+    names.map_or(Ok(()), |name| {
+        let given = map.get(name).map(describe).unwrap_or_default();
+        Err(format!(
+            "options \"{name}\" and \"engine\" contradict each other: {why}; given: {name}: {given}, engine: \"{engine}\""
+        ))
+    })
 }
 
 /// Why `timeout` may not be `ms` in a call of `provider`, as it may not in its options.
@@ -578,11 +631,20 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
     let flag = |name: &str| map.get(name).and_then(Value::as_bool);
     let number = |name: &str, default: u64| number(map, name).unwrap_or(default);
     let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
+    let engine = match text("engine").as_deref() {
+        Some("live") => EngineKind::Live,
+        Some("auto") => EngineKind::Auto,
+        _ => EngineKind::Print,
+    };
     Options {
         model: text("model").or_else(own_model),
         cli_path: text("cliPath"),
         timeout: limit(number("timeout", defaults.timeout_ms)),
-        idle_timeout: limit(number("idleTimeout", 0)),
+        // A live session that is stuck would be stuck for every call to come.
+        idle_timeout: limit(number(
+            "idleTimeout",
+            if engine == EngineKind::Print { 0 } else { 120_000 },
+        )),
         kill_grace: Duration::from_millis(number("killGrace", 2_000)),
         max_buffer: usize::try_from(number("maxBuffer", 10 * 1024 * 1024)).unwrap_or(usize::MAX),
         max_concurrency: usize::try_from(number("maxConcurrency", 4)).unwrap_or(usize::MAX),
@@ -620,6 +682,9 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         },
         permission_mode: text("permissionMode"),
         built_in_tools: flag("disableBuiltInTools") == Some(false),
+        engine,
+        keep_alive: Duration::from_millis(number("keepAlive", 300_000)),
+        spares: usize::try_from(number("spares", 0)).unwrap_or(usize::MAX),
         sandbox: text("sandbox"),
         ignore_user_config: flag("ignoreUserConfig").unwrap_or(defaults.ignore_user_config),
         auth_type: text("authType"),
@@ -753,6 +818,12 @@ mod tests {
                 "env",
             ),
             (r#"{"idleTimeout":2000,"timeout":1000}"#, "idleTimeout", "timeout"),
+            (r#"{"engine":"live","promptStyle":"arg"}"#, "promptStyle", "engine"),
+            (r#"{"engine":"auto","outputFormat":"text"}"#, "outputFormat", "engine"),
+            (r#"{"engine":"live","outputFormat":"json"}"#, "outputFormat", "engine"),
+            (r#"{"engine":"live","noInput":true}"#, "noInput", "engine"),
+            (r#"{"engine":"print","keepAlive":1}"#, "keepAlive", "engine"),
+            (r#"{"spares":1}"#, "spares", "engine"),
         ] {
             let message = refusal(json);
             assert!(
@@ -762,6 +833,25 @@ mod tests {
             assert!(!message.contains("\"k\""), "a secret leaked: {message}");
         }
         assert!(Options::parse(&CLAUDE, r#"{"auth":"subscription","env":{"ANTHROPIC_API_KEY":null}}"#).is_ok());
+    }
+
+    #[test]
+    fn a_live_session_has_limits_of_its_own() {
+        let options = Options::parse(
+            &CLAUDE,
+            r#"{"engine":"live","outputFormat":"stream-json","noInput":false,"spares":2}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            (options.engine, options.spares, options.keep_alive, options.idle_timeout),
+            (
+                EngineKind::Live,
+                2,
+                Duration::from_secs(300),
+                Some(Duration::from_secs(120))
+            )
+        );
+        assert!(Options::parse(&CLAUDE, r#"{"spares":0,"keepAlive":0}"#).is_ok());
     }
 
     #[test]

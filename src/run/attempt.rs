@@ -14,7 +14,7 @@ use super::request::Request;
 use super::sink::Sink;
 use super::{Engine, millis as ms, now_ms};
 use crate::classify;
-use crate::command::{self, CommandLine};
+use crate::command::{self, CommandLine, Mode};
 use crate::conversation::print::{self, Finished, NotStarted, Print, Surroundings};
 use crate::decode::Wire;
 use crate::error::{Code, ProviderError};
@@ -56,7 +56,11 @@ impl Attempt<'_> {
             id: self.run_id.to_owned(),
             ..RunInfo::default()
         };
-        match self.attempt(&mut info).await {
+        let tried = match (&self.engine.live, &self.request.live) {
+            (Some(live), Some(asked)) => self.live(live, asked, &mut info).await,
+            _ => self.print(&mut info).await,
+        };
+        match tried {
             Ok(tried) => tried,
             Err(mut error) => {
                 let fields = json!({"attempt": self.number, "code": error.code, "category": error.category,
@@ -69,8 +73,12 @@ impl Attempt<'_> {
     }
 
     /// What becomes known of the run on the way is in `info`, also if it fails.
-    async fn attempt(&self, info: &mut RunInfo) -> Result<Tried, Box<ProviderError>> {
-        let (line, binary) = self.line()?;
+    pub(super) async fn print(&self, info: &mut RunInfo) -> Result<Tried, Box<ProviderError>> {
+        let (line, binary) = self.engine.line(
+            Mode::Print(&self.request.prompt),
+            self.request.call.partial,
+            self.base_env,
+        )?;
         let (wire, given, optional_flags) = (line.wire, line.all_flags(), line.optional_flags.clone());
         let started = json!({"attempt": self.number, "file": binary.file().to_string_lossy(), "flags": line.flags});
         let Some(permit) = self.permit(binary.file()).await else {
@@ -86,7 +94,7 @@ impl Attempt<'_> {
             base_env: Arc::clone(self.base_env),
             limits,
             owner,
-            permit,
+            permit: Some(permit),
             tracker: self.engine.runs.clone(),
         };
         let stop = self.cancel.child_token();
@@ -159,27 +167,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// The command line, without what the binary is known to refuse.
-    fn line(&self) -> Result<(CommandLine, Binary), Box<ProviderError>> {
-        let Engine { provider, options, .. } = self.engine;
-        let build = |without: &BTreeSet<String>| {
-            command::build(
-                provider,
-                options,
-                &self.request.prompt,
-                self.request.call.partial,
-                without,
-            )
-        };
-        let line = build(&BTreeSet::new())?;
-        let file = print::binary(&line, self.base_env)
-            .map_err(|error| not_started(self.engine, &NotStarted::Process(error)))?;
-        let binary = Binary::at(file);
-        let refused = learnt::refused_by(&binary);
-        Ok((if refused.is_empty() { line } else { build(&refused)? }, binary))
-    }
-
-    async fn permit(&self, binary: &Path) -> Option<Permit> {
+    pub(super) async fn permit(&self, binary: &Path) -> Option<Permit> {
         let rules = Rules {
             concurrency: self.engine.options.max_concurrency,
             ..Rules::default()
@@ -254,7 +242,7 @@ impl Attempt<'_> {
     }
 
     /// Notes and tells how the process ended.
-    fn ended(&self, exit: &Exit, info: &mut RunInfo) {
+    pub(super) fn ended(&self, exit: &Exit, info: &mut RunInfo) {
         info.spawn_ms = Some(ms(exit.timings.spawn));
         info.first_byte_ms = exit.timings.first_byte.map(ms);
         info.exit_ms = Some(ms(exit.timings.exit));
@@ -273,11 +261,11 @@ impl Attempt<'_> {
         self.log(level, "ended", fields);
     }
 
-    fn log(&self, level: Level, message: &'static str, fields: serde_json::Value) {
+    pub(super) fn log(&self, level: Level, message: &'static str, fields: serde_json::Value) {
         self.sink.log.say(level, message, fields);
     }
 
-    fn limits(&self) -> Limits {
+    pub(super) fn limits(&self) -> Limits {
         let options = &self.engine.options;
         let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
         Limits {
@@ -290,7 +278,24 @@ impl Attempt<'_> {
     }
 }
 
-fn ending(end: End, limits: Limits) -> Ending {
+impl Engine {
+    /// The command line, without what the binary is known to refuse.
+    pub(super) fn line(
+        &self,
+        mode: Mode,
+        partial: bool,
+        base_env: &Arc<Vars>,
+    ) -> Result<(CommandLine, Binary), Box<ProviderError>> {
+        let build = |without: &BTreeSet<String>| command::build(&self.provider, &self.options, mode, partial, without);
+        let line = build(&BTreeSet::new())?;
+        let file = print::binary(&line, base_env).map_err(|error| not_started(self, &NotStarted::Process(error)))?;
+        let binary = Binary::at(file);
+        let refused = learnt::refused_by(&binary);
+        Ok((if refused.is_empty() { line } else { build(&refused)? }, binary))
+    }
+}
+
+pub(super) fn ending(end: End, limits: Limits) -> Ending {
     match end {
         End::Timeout => Ending::TimedOut(limits.timeout.unwrap_or_default()),
         End::IdleTimeout => Ending::Idle(limits.idle_timeout.unwrap_or_default()),
@@ -300,7 +305,7 @@ fn ending(end: End, limits: Limits) -> Ending {
 }
 
 /// The flag of ours that a CLI too old for it has refused before it did anything.
-fn refused_flag(provider: &str, exit: &Exit, optional: &[String]) -> Option<String> {
+pub(super) fn refused_flag(provider: &str, exit: &Exit, optional: &[String]) -> Option<String> {
     if exit.code == Some(0) || exit.stdout_bytes > 0 {
         return None;
     }
@@ -314,7 +319,7 @@ fn refused_flag(provider: &str, exit: &Exit, optional: &[String]) -> Option<Stri
     })
 }
 
-fn not_started(engine: &Engine, error: &NotStarted) -> Box<ProviderError> {
+pub(super) fn not_started(engine: &Engine, error: &NotStarted) -> Box<ProviderError> {
     let id = engine.id();
     let (code, reason) = match error {
         // A closed owner means that the environment ends, and this call with it.

@@ -1,6 +1,6 @@
-//! Flags that an installed CLI has refused, remembered for that binary as long as the process lives.
+//! What an installed CLI can't do (flags it has refused, live sessions), remembered for that binary as long as the process lives.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -39,4 +39,18 @@ pub fn refused_by(binary: &Binary) -> BTreeSet<String> {
 /// `binary` has refused `flag`.
 pub fn remember(binary: &Binary, flag: &str) {
     refused().entry(binary.clone()).or_default().insert(flag.to_owned());
+}
+
+static PRINT_ONLY: LazyLock<Mutex<HashSet<Binary>>> = LazyLock::new(Mutex::default);
+
+/// Whether `binary` has turned out to be unfit for live sessions.
+pub fn prints_only(binary: &Binary) -> bool {
+    let known = PRINT_ONLY.lock().unwrap_or_else(PoisonError::into_inner);
+    known.contains(binary)
+}
+
+/// `binary` is unfit for live sessions.
+pub fn remember_print_only(binary: &Binary) {
+    let mut known = PRINT_ONLY.lock().unwrap_or_else(PoisonError::into_inner);
+    known.insert(binary.clone());
 }

@@ -7,9 +7,11 @@ mod again;
 mod attempt;
 pub mod exec;
 mod learnt;
+mod live;
 mod log;
 mod request;
 mod sink;
+mod turn;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use live::Live;
 use log::Log;
 use request::Request;
 use sink::Sink;
@@ -43,6 +46,8 @@ pub struct Engine {
     owner: u64,
     closing: CancellationToken,
     runs: TaskTracker,
+    /// The sessions between calls, if there are any.
+    live: Option<Live>,
 }
 
 /// How a run ended.
@@ -94,12 +99,14 @@ impl Engine {
         let options = Options::parse(&provider, options_json)?;
         // Who asks for more at a time than all providers together may have by default, is given it.
         limit::global().raise_limit(options.max_concurrency);
+        let runs = TaskTracker::new();
         Ok(Engine {
             provider,
+            live: Live::new(&options, &runs),
             options,
             owner,
             closing: CancellationToken::new(),
-            runs: TaskTracker::new(),
+            runs,
         })
     }
 

@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use serde::Deserialize;
 
 use super::Engine;
+use super::live::Asked;
 use crate::error::{Code, ProviderError};
 use crate::message::{Message, Role, ToolSpec};
 use crate::prompt::{self, Encoding};
-use crate::provider::options::{self, InputEncoding};
+use crate::provider::options::{self, EngineKind, InputEncoding};
 
 /// What a call says beside its messages and tools.
 #[derive(Debug, Deserialize)]
@@ -26,7 +27,10 @@ pub(super) struct Call {
 
 /// One call, read and rendered.
 pub(super) struct Request {
+    /// Empty where no print run can come of it.
     pub prompt: String,
+    /// The same for a live session.
+    pub live: Option<Asked>,
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
     pub call: Call,
@@ -58,9 +62,18 @@ impl Request {
             InputEncoding::Text => Encoding::Text,
         };
         let calls = messages.iter().flat_map(|message| &message.tool_calls);
+        let call_ids = calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect();
+        let prompt = match engine.options.engine {
+            EngineKind::Live => String::new(),
+            EngineKind::Print | EngineKind::Auto => prompt::render(&messages, &tools, encoding),
+        };
         Ok(Request {
-            prompt: prompt::render(&messages, &tools, encoding),
-            call_ids: calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect(),
+            prompt,
+            live: engine
+                .live
+                .as_ref()
+                .map(|_| Asked::new(messages, &tools, encoding, &engine.options)),
+            call_ids,
             call,
         })
     }

@@ -27,7 +27,7 @@ fn build(
 ) -> Result<CommandLine, Box<ProviderError>> {
     let options = Options::parse(provider, options)?;
     let refused: BTreeSet<String> = refused.iter().map(|flag| (*flag).to_owned()).collect();
-    command::build(provider, &options, prompt, false, &refused)
+    command::build(provider, &options, crate::command::Mode::Print(prompt), false, &refused)
 }
 
 impl Line<'_> {

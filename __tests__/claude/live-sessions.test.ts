@@ -1,0 +1,214 @@
+/** The sessions of a live provider: which thread gets which process, how long they stay, and CLIs that have none. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, readFileSync } from "node:fs";
+import { type BaseMessage, HumanMessage, SystemMessage } from "@langchain/core/messages";
+import type { Logger } from "deep-factor-providers";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { createFakes } from "../support/fake.mjs";
+import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
+import { ask, gone, isAlive, told } from "../support/live.mjs";
+
+const step = { name: "step", description: "Takes a step", schema: { type: "object" } };
+const use = (id: string, n: number) => ({ type: "tool_use", id, name: "mcp__df__step", input: { n } });
+
+/** The variables that are set: JSON has no word for those to be removed. */
+function known(env: Record<string, string | undefined>) {
+  return Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined));
+}
+
+/** The claude processes this one has started, by pid: any of its threads may have. */
+function children(): number[] {
+  const threads = readdirSync("/proc/self/task");
+  const all = threads.flatMap((thread) => readFileSync(`/proc/self/task/${thread}/children`, "utf8").split(" "));
+  const pids = all.filter((pid) => pid !== "").map(Number);
+  return pids.filter((pid) => readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("--input-format"));
+}
+
+it("keeps two interleaved threads apart, each with its session", async () => {
+  const { api, options } = await withClaude({
+    engine: "live",
+    script: (request) => ({ text: `re ${request.body.messages.length}` }),
+  });
+  const model = createProvider(options);
+  const threads: BaseMessage[][] = [[new HumanMessage("Alice here")], [new HumanMessage("Bob here")]];
+  const pids: number[][] = [[], []];
+  for (let round = 0; round < 3; round++) {
+    for (const [who, thread] of threads.entries()) {
+      const { pid, message } = await ask(model, thread);
+      pids[who]?.push(pid);
+      thread.push(message, new HumanMessage(`round ${round}`));
+    }
+  }
+  expect(pids.map((of) => new Set(of).size)).toEqual([1, 1]);
+  expect(pids[0]?.[0]).not.toBe(pids[1]?.[0]);
+  for (const { body } of api.requests) {
+    const text = JSON.stringify(body);
+    expect(text.includes("Alice") && text.includes("Bob")).toBe(false);
+  }
+});
+
+it("keeps no more sessions than may run, and says what became of the oldest", async () => {
+  const { options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
+  const model = createProvider({ ...options, maxConcurrency: 2 });
+  const first = await ask(model, ["one"]);
+  const second = await ask(model, ["two"]);
+  const third = await ask(model, ["three"]);
+  await gone(first.pid);
+  expect([second.pid, third.pid].map(isAlive)).toEqual([true, true]);
+  const back = await ask(model, [new HumanMessage("one"), first.message, new HumanMessage("still there?")]);
+  expect([back.warnings, back.run?.continued]).toEqual([["SESSION_EXPIRED"], false]);
+});
+
+it("ends a session that is unused for keepAlive, and says so when its thread comes back", async () => {
+  const { api, options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
+  const model = createProvider({ ...options, keepAlive: 50 });
+  const first = await ask(model, ["one"]);
+  await gone(first.pid);
+  const thread = [new HumanMessage("one"), first.message, new HumanMessage("two")];
+  const second = await ask(model, thread);
+  expect([second.warnings, second.run?.continued]).toEqual([["SESSION_EXPIRED"], false]);
+  expect(JSON.stringify(told(api.requests[1]?.body))).toContain("<thread>");
+});
+
+it("limits a call, not the session", async () => {
+  const { options } = await withClaude({
+    engine: "live",
+    mayRunOut: true,
+    script: [{ text: "ok" }, { text: "ok" }, { chunks: ["par", "tial"], hangAfter: 5 }],
+  });
+  const model = createProvider({ ...options, retry: false });
+  const thread: BaseMessage[] = [new HumanMessage("1")];
+  const first = await ask(model, thread);
+  thread.push(first.message, new HumanMessage("2"));
+  const second = await ask(model, thread, { timeout: 60_000 });
+  thread.push(second.message, new HumanMessage("3"));
+  const error = await model.invoke(thread, { timeout: 1_000 }).catch((error) => error);
+  expect(error).toMatchObject({ code: "TIMEOUT", partial: { text: "partial" } });
+  expect(isAlive(first.pid)).toBe(false);
+});
+
+it("sends a thread that is written anew each time whole, with native tools and nothing of the last one", async () => {
+  const { api, options } = await withClaude({ engine: "live", script: (_, n) => ({ content: [use(`t${n}`, n)] }) });
+  const model = createProvider({ ...options, maxConcurrency: 2 }).bindTools([step]);
+  for (const state of ["first", "second", "third"]) {
+    const text = `<thread>\n  <event type="human" id="0" iteration="0">${state}</event>\n</thread>`;
+    const { reply } = await ask(model, [new SystemMessage("S"), new HumanMessage(text)]);
+    expect(reply.toolCalls).toHaveLength(1);
+    expect(told(api.requests.at(-1)?.body)).toEqual([["user", { type: "text", text }]]);
+  }
+});
+
+it("takes processes that were started ahead, each for one thread, and starts others in their place", async () => {
+  const { api, options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
+  const started: unknown[] = [];
+  const logger: Logger = (record) => {
+    if (record.message === "started") started.push(record.fields.spare);
+  };
+  const provider = createProvider({ ...options, spares: 1, logger });
+  await provider.prewarm();
+  const model = provider.bindTools([step]);
+  const asked = [
+    await ask(model, [new SystemMessage("S"), new HumanMessage("one")]),
+    await ask(provider.bindTools([]), ["two"]),
+    await ask(provider.bindTools([]), ["three"]),
+  ];
+  expect(started).toEqual([true, true, true]);
+  expect(new Set(asked.map(({ pid }) => pid)).size).toBe(3);
+  expect(api.requests.map(({ body }) => body.tools?.length ?? 0)).toEqual([1, 0, 0]);
+  expect(api.requests[0]?.body.system.at(-1)?.text).toBe("S");
+});
+
+it.runIf(process.platform === "linux")("starts a process where the one started ahead has died", async () => {
+  const { options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
+  const provider = createProvider({ ...options, spares: 1, maxConcurrency: 2, keepAlive: 0 });
+  const first = await ask(provider, ["one"]);
+  // The spare that took the first one's place: the only child left.
+  await gone(first.pid);
+  const [spare = 0] = children();
+  process.kill(spare, "SIGKILL");
+  const second = await ask(provider, ["two"]);
+  expect([second.reply.content, second.warnings, second.starts.length]).toEqual(["ok", [], 1]);
+  expect(second.pid).not.toBe(spare);
+});
+
+it.each(VERSIONS)(
+  "adds the thread's system messages to the caller's system prompt, or to the CLI's own (%s)",
+  async (which) => {
+    const { api, options } = await withClaude({ which, engine: "live", script: () => ({ text: "ok" }) });
+    const thread = [new SystemMessage("First."), new HumanMessage("hi"), new SystemMessage("Second.")];
+    await ask(createProvider({ ...options, systemPrompt: "Mine." }), thread);
+    await ask(createProvider({ ...options, systemPrompt: null }), thread);
+    const [own = "", added = ""] = api.requests.map(({ body }) =>
+      body.system.map(({ text }: { text: string }) => text).join("\n\n"),
+    );
+    expect(own).toMatch(/\n\nMine\.\n\nFirst\.\n\nSecond\.$/);
+    expect(added).toContain("First.\n\nSecond.");
+    expect(added.length).toBeGreaterThan(3000);
+    for (const { body } of api.requests) expect(told(body)).toEqual([["user", { type: "text", text: "hi" }]]);
+  },
+);
+
+it("does not keep Node alive, and leaves no process when Node ends", async () => {
+  const { options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
+  const source = `
+    const { createClaudeCliProvider } = require("deep-factor-providers/native");
+    const provider = createClaudeCliProvider({ ...${JSON.stringify({ ...options, env: known(options.env) })}, spares: 1 });
+    provider.invoke(["hi"]).then((reply) => console.log(reply.response_metadata.run.pid));`;
+  const child = spawn(process.execPath, ["-e", source], { stdio: ["ignore", "pipe", "inherit"] });
+  let stdout = "";
+  child.stdout.setEncoding("utf8").on("data", (text) => {
+    stdout += text;
+  });
+  const [code] = await once(child, "close");
+  expect(code).toBe(0);
+  const pid = Number(stdout);
+  expect(pid).toBeGreaterThan(0);
+  await gone(pid);
+});
+
+describe("a CLI that takes no live sessions", () => {
+  const oldCli = () => {
+    const fakes = createFakes();
+    onTestFinished(() => fakes.cleanup());
+    const print = JSON.stringify({
+      type: "result",
+      subtype: "success",
+      is_error: false,
+      num_turns: 1,
+      result: "in print",
+    });
+    return fakes.shell(
+      "old-claude",
+      `case " $* " in *" --input-format "*) echo "error: unknown option '--input-format'" >&2; exit 1;; esac; cat > /dev/null; echo '${print}'`,
+    );
+  };
+
+  it.skipIf(process.platform === "win32")("is a clear error with engine live", async () => {
+    const provider = createProvider({ cliPath: oldCli(), engine: "live" });
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject({
+      code: "LIVE_UNSUPPORTED",
+      category: "configuration",
+      message: expect.stringContaining("--input-format"),
+      exitCode: 1,
+    });
+  });
+
+  it.skipIf(process.platform === "win32")("is asked in print form with engine auto, with a warning once", async () => {
+    const provider = createProvider({ cliPath: oldCli(), engine: "auto" });
+    const first = await ask(provider, ["hi"]);
+    expect([first.reply.content, first.warnings]).toEqual(["in print", ["ENGINE_FALLBACK"]]);
+    expect((await ask(provider, ["hi"])).warnings).toEqual([]);
+  });
+});
+
+it.each([
+  [{ engine: "live", promptStyle: "arg" }, "promptStyle"],
+  [{ engine: "live", outputFormat: "text" }, "outputFormat"],
+  [{ engine: "auto", outputFormat: "json" }, "outputFormat"],
+  [{ engine: "live", noInput: true }, "noInput"],
+  [{ engine: "print", spares: 1 }, "spares"],
+  [{ keepAlive: 1000 }, "keepAlive"],
+] as const)("refuses %j, naming both", (options, name) => {
+  expect(() => createProvider(options)).toThrow(new RegExp(`"${name}" and "engine" contradict`));
+});

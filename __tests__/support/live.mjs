@@ -1,0 +1,61 @@
+// @ts-check
+/**
+ * What the tests of the live engine ask and look at: one call with its events, the API's side of a conversation, processes.
+ */
+import { AIMessage } from "@langchain/core/messages";
+
+/**
+ * What the API was told, without the CLI's reminders and cache marks: `[role, ...blocks]` per message.
+ * @param {any} body a parsed Messages API request
+ * @returns {any[][]}
+ */
+export function told(body) {
+  /** @type {{ role: string, content: string | Record<string, unknown>[] }[]} */
+  const messages = body.messages;
+  return messages
+    .filter(({ role }) => role !== "system")
+    .map(({ role, content }) => {
+      const blocks = typeof content === "string" ? [{ type: "text", text: content }] : content;
+      const said = blocks.filter((block) => !("text" in block && String(block.text).startsWith("<system-reminder>")));
+      return [role, ...said.map(({ cache_control: _, ...block }) => block)];
+    });
+}
+
+/**
+ * One call: its reply, also as the message the thread goes on with, and the process that gave it.
+ * @param {import("deep-factor-providers").CliProvider} model
+ * @param {unknown[]} thread
+ * @param {{ timeout?: number, signal?: AbortSignal }} [options]
+ */
+export async function ask(model, thread, options = {}) {
+  /** @type {import("deep-factor-providers").ProviderEvent[]} */
+  const events = [];
+  for await (const event of model.stream(thread, options)) events.push(event);
+  const done = events.at(-1);
+  if (done?.type !== "done") throw new Error(`no reply: ${JSON.stringify(events)}`);
+  const { reply } = done;
+  const message = new AIMessage({
+    content: reply.content,
+    tool_calls: reply.toolCalls.map(({ id, name, args }) => ({ id, name, args })),
+  });
+  const starts = events.flatMap((event) => (event.type === "start" ? [event.pid] : []));
+  const warnings = events.flatMap((event) => (event.type === "warning" ? [event.code] : []));
+  return { reply, message, pid: starts[0] ?? 0, starts, warnings, run: reply.run };
+}
+
+/** @param {number} pid */
+export function isAlive(pid) {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Waits until the process is no more.
+ * @param {number} pid
+ */
+export async function gone(pid) {
+  while (isAlive(pid)) await new Promise((resolve) => setTimeout(resolve, 5));
+}

@@ -1,0 +1,272 @@
+//! The sessions of one provider between its calls: those that rest after a turn, and spares that were told nothing yet.
+//!
+//! In: sessions whose turn is over ([`Pool::park`]), processes started ahead ([`Pool::stock`]). Out: for a thread the session
+//! that knows its beginning, or a spare, or the news that there is none ([`Pool::claim`]).
+//!
+//! Each waiting session has a task that answers the CLI and ends it: when it was unused for too long, when room is needed
+//! (the one unused for longest goes first), and when its process dies. The tasks neither keep Node alive nor outlive the
+//! provider, whose token ends the processes.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio_util::task::TaskTracker;
+
+use super::session::Session;
+use super::setup::Setup;
+use super::thread::{Known, Thread};
+use crate::process::Vars;
+
+/// How many ended sessions are remembered, so that a thread that comes back can be told why it starts anew.
+const REMEMBERED: usize = 32;
+/// A spare older than this is replaced: logins and the CLI itself change on disk.
+const SPARE_AGE: Duration = Duration::from_secs(30 * 60);
+
+/// What a session was told for good: it serves no call that differs in it.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    /// System prompt and tools.
+    pub setup: Arc<Setup>,
+    /// The environment its process inherits.
+    pub env: Arc<Vars>,
+}
+
+impl PartialEq for Terms {
+    fn eq(&self, other: &Self) -> bool {
+        self.setup == other.setup && (Arc::ptr_eq(&self.env, &other.env) || self.env == other.env)
+    }
+}
+
+/// What there is for a thread.
+#[derive(Debug)]
+pub enum Claimed {
+    /// The session that knows its beginning.
+    Continued(Box<Session>, Known),
+    /// A process that was told nothing yet.
+    Spare(Box<Session>),
+    /// Nothing; a process is to be started.
+    Nothing,
+}
+
+/// Why a session ended that a thread would have gone on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lapse {
+    /// It was unused for too long.
+    Expired,
+    /// Other threads needed its place.
+    Displaced,
+}
+
+/// The way to the task that has the session; dropping it ends the session.
+type Line = oneshot::Sender<oneshot::Sender<Box<Session>>>;
+
+#[derive(Debug)]
+struct Waiting {
+    id: u64,
+    terms: Terms,
+    known: Known,
+    line: Line,
+}
+
+#[derive(Debug)]
+struct Spare {
+    id: u64,
+    env: Arc<Vars>,
+    line: Line,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The longest unused first.
+    waiting: Vec<Waiting>,
+    spares: Vec<Spare>,
+    lapsed: VecDeque<(Terms, Known, Lapse)>,
+}
+
+/// The waiting sessions of one provider.
+#[derive(Debug)]
+pub struct Pool {
+    /// How many processes there may be, those at work included.
+    capacity: usize,
+    keep_alive: Duration,
+    spares: usize,
+    tracker: TaskTracker,
+    next_id: AtomicU64,
+    state: Mutex<State>,
+}
+
+impl Pool {
+    /// A pool for at most `capacity` processes, each kept for `keep_alive` after its turn, with `spares` started ahead. Its
+    /// tasks are tracked by `tracker`.
+    pub fn new(capacity: usize, keep_alive: Duration, spares: usize, tracker: TaskTracker) -> Pool {
+        Pool {
+            capacity: capacity.max(1),
+            keep_alive,
+            spares,
+            tracker,
+            next_id: AtomicU64::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    /// The session for `thread`, taken out of the pool: of those that can go on with it, the one that knows most.
+    pub async fn claim(&self, terms: &Terms, thread: &Thread, goes_on: impl Fn(&Known) -> bool) -> Claimed {
+        // More than one round only where a process has died just now.
+        loop {
+            let found = {
+                let mut state = self.lock();
+                let best = (0..state.waiting.len())
+                    .filter(|at| {
+                        let waiting = &state.waiting[*at];
+                        thread.extends(&waiting.known) && waiting.terms == *terms && goes_on(&waiting.known)
+                    })
+                    .max_by_key(|at| state.waiting[*at].known.len());
+                best.map(|at| state.waiting.remove(at))
+            };
+            let Some(Waiting { known, line, .. }) = found else {
+                break;
+            };
+            if let Some(session) = fetch(line).await {
+                return Claimed::Continued(session, known);
+            }
+        }
+        match self.claim_spare(&terms.env).await {
+            Some(session) => Claimed::Spare(session),
+            None => Claimed::Nothing,
+        }
+    }
+
+    /// A spare that inherited `env`; others end.
+    async fn claim_spare(&self, env: &Arc<Vars>) -> Option<Box<Session>> {
+        loop {
+            let spare = {
+                let mut state = self.lock();
+                // Dropping the line of the others ends them.
+                state.spares.retain(|spare| spare.env == *env);
+                (!state.spares.is_empty()).then(|| state.spares.remove(0))
+            };
+            if let Some(session) = fetch(spare?.line).await {
+                return Some(session);
+            }
+        }
+    }
+
+    /// Why `thread` does not find the session it left, if it left one: told once.
+    pub fn lapse(&self, terms: &Terms, thread: &Thread) -> Option<Lapse> {
+        let mut state = self.lock();
+        let at = state
+            .lapsed
+            .iter()
+            .position(|(lapsed, known, _)| thread.extends(known) && lapsed == terms)?;
+        state.lapsed.remove(at).map(|(_, _, why)| why)
+    }
+
+    /// Makes room for one more process beside `at_work` others: spares and sessions that can wait no longer end.
+    pub fn make_room(&self, at_work: usize) {
+        let mut state = self.lock();
+        let room = self.capacity.saturating_sub(at_work + 1);
+        while state.waiting.len() + state.spares.len() > room {
+            if !state.waiting.is_empty() {
+                let Waiting { terms, known, .. } = state.waiting.remove(0);
+                state.remember(terms, known, Lapse::Displaced);
+            } else {
+                state.spares.pop();
+            }
+        }
+    }
+
+    /// Keeps `session`, which knows `known`, for the thread's next call; `at_work` others are at work.
+    pub fn park(self: &Arc<Self>, session: Session, terms: Terms, known: Known, at_work: usize) {
+        if self.keep_alive.is_zero() || self.capacity <= at_work {
+            return session.end();
+        }
+        self.make_room(at_work);
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let line = self.mind(session, id, self.keep_alive);
+        self.lock().waiting.push(Waiting { id, terms, known, line });
+    }
+
+    /// Starts spares until there are as many as there should be, as far as there is room beside `at_work` processes.
+    pub fn stock(self: &Arc<Self>, at_work: usize, env: &Arc<Vars>, mut start: impl FnMut() -> Option<Session>) {
+        loop {
+            let state = self.lock();
+            let full = state.waiting.len() + state.spares.len() + at_work >= self.capacity;
+            if full || state.spares.len() >= self.spares {
+                return;
+            }
+            drop(state);
+            let Some(session) = start() else { return };
+            let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+            let line = self.mind(session, id, SPARE_AGE);
+            let env = Arc::clone(env);
+            self.lock().spares.push(Spare { id, env, line });
+        }
+    }
+
+    /// Whether spares are wanted.
+    pub fn wants_spares(&self) -> bool {
+        self.spares > 0
+    }
+
+    /// Minds `session` until it is called for over the returned line, or must end.
+    fn mind(self: &Arc<Self>, mut session: Session, id: u64, longest: Duration) -> Line {
+        let (line, called) = oneshot::channel::<oneshot::Sender<Box<Session>>>();
+        let pool = Arc::downgrade(self);
+        self.tracker.spawn(async move {
+            let why = tokio::select! {
+                biased;
+                caller = called => match caller {
+                    Ok(caller) => {
+                        // A caller that has gone leaves the session in a state nobody knows.
+                        if let Err(session) = caller.send(Box::new(session)) {
+                            session.end();
+                        }
+                        return;
+                    }
+                    Err(_) => None,
+                },
+                () = session.rest() => None,
+                () = tokio::time::sleep(longest) => Some(Lapse::Expired),
+            };
+            if let Some(pool) = pool.upgrade() {
+                pool.lock().forget(id, why);
+            }
+            session.end();
+        });
+        line
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn forget(&mut self, id: u64, why: Option<Lapse>) {
+        self.spares.retain(|spare| spare.id != id);
+        let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) else {
+            return;
+        };
+        let Waiting { terms, known, .. } = self.waiting.remove(at);
+        if let Some(why) = why {
+            self.remember(terms, known, why);
+        }
+    }
+
+    fn remember(&mut self, terms: Terms, known: Known, why: Lapse) {
+        if self.lapsed.len() == REMEMBERED {
+            self.lapsed.pop_front();
+        }
+        self.lapsed.push_back((terms, known, why));
+    }
+}
+
+/// The session of the task at the other end; `None` if its process has died meanwhile.
+async fn fetch(line: Line) -> Option<Box<Session>> {
+    let (caller, session) = oneshot::channel();
+    line.send(caller).ok()?;
+    session.await.ok()
+}
