@@ -1,5 +1,16 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -212,12 +223,16 @@ describe.skipIf(process.platform === "win32")(".ci/run", () => {
     write(".ci/run", readFileSync(script, "utf8"));
     fakes.shell("npm", 'echo "$PWD $CI $*"; exec /bin/cat');
     const env = { PATH: `${fakes.dir}:/usr/bin:/bin` };
+    // A file, not a pipe, which breaks when the script lets go of it.
+    write("typed", "typed");
+    const stdin = openSync(join(root, "typed"), "r");
     const output = execFileSync("bash", [join(root, ".ci/run")], {
       cwd: tmpdir(),
       env,
-      input: "typed",
+      stdio: [stdin, "pipe", "inherit"],
       encoding: "utf8",
     });
+    closeSync(stdin);
     expect(output).toMatch(/^.*dfp-prepare-\w+ true test\n$/);
     expect(statSync(script).mode & 0o111).toBe(0o111);
   });
