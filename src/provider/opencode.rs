@@ -224,7 +224,14 @@ mod tests {
     fn a_system_prompt_that_no_variable_holds_is_refused() {
         let options = format!(r#"{{"systemPrompt":"{}"}}"#, "x".repeat(131_072));
         let options = Options::parse(&OPENCODE, &options).unwrap();
-        let error = crate::command::build(&OPENCODE, &options, crate::command::Mode::Print("x"), false, &Default::default()).unwrap_err();
+        let error = crate::command::build(
+            &OPENCODE,
+            &options,
+            crate::command::Mode::Print("x"),
+            false,
+            &Default::default(),
+        )
+        .unwrap_err();
         assert_eq!(error.code, Code::PromptTooLong);
         assert!(
             error.message.starts_with("the variable OPENCODE_CONFIG_CONTENT"),
