@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::attempt::{Attempt, Tried, not_started};
 use super::learnt::{self, Binary};
 use super::log::Level;
-use super::turn::{self, From, Turned};
+use super::turn::{self, Origin, Turned};
 use super::{Engine, millis as ms};
 use crate::command::{CommandLine, Mode};
 use crate::conversation::live::pool::{Claimed, Lapse, Pool, Terms};
@@ -104,7 +104,7 @@ pub(super) struct Taken {
     pub session: Session,
     /// What it is told.
     pub words: String,
-    pub from: From,
+    pub from: Origin,
     /// What there is to say about it.
     pub notes: Vec<Event>,
 }
@@ -190,16 +190,16 @@ impl Attempt<'_> {
         let (session, words, from) = match claimed {
             Claimed::Continued(session, known) => {
                 let addition = thread.addition(&known, guard);
-                (*session, addition.unwrap_or_else(whole), From::Continued)
+                (*session, addition.unwrap_or_else(whole), Origin::Continued)
             }
-            Claimed::Spare(session) => (*session, whole(), From::Spare),
+            Claimed::Spare(session) => (*session, whole(), Origin::Spare),
             Claimed::Nothing => {
                 live.pool.make_room(live.at_work().saturating_sub(1));
                 let session = self.engine.session(line.clone(), self.base_env)?;
-                (session, whole(), From::Fresh)
+                (session, whole(), Origin::Fresh)
             }
         };
-        let lapse = (from != From::Continued).then(|| live.pool.lapse(terms, thread));
+        let lapse = (from != Origin::Continued).then(|| live.pool.lapse(terms, thread));
         Ok(Taken {
             session,
             words,

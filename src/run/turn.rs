@@ -36,7 +36,7 @@ const INTERRUPT: Duration = Duration::from_millis(500);
 
 /// Where a turn's session comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum From {
+pub(super) enum Origin {
     /// Started for it.
     Fresh,
     /// Started ahead, and told nothing yet.
@@ -81,7 +81,7 @@ enum Over {
 struct Turn<'a> {
     attempt: &'a Attempt<'a>,
     line: &'a CommandLine,
-    from: From,
+    from: Origin,
     limits: Limits,
     /// What the session was told.
     words: String,
@@ -108,7 +108,7 @@ pub(super) async fn take(
         notes,
     } = taken;
     session.begin(&words, setup);
-    info.continued = Some(from == From::Continued);
+    info.continued = Some(from == Origin::Continued);
     let mut turn = Turn {
         attempt,
         line,
@@ -121,13 +121,13 @@ pub(super) async fn take(
         notes: Some(notes),
     };
     // Of a process that has waited nobody knows yet whether it is still there.
-    if from == From::Fresh {
+    if from == Origin::Fresh {
         turn.announce(&session, info);
         attempt.sink.send(&mut turn.events).await;
     }
     match turn.drive(&mut session, info).await {
         Over::Result => turn.replied(session, info).await,
-        Over::Ended if from != From::Fresh && session.turn_lines() == 0 => {
+        Over::Ended if from != Origin::Fresh && session.turn_lines() == 0 => {
             session.end();
             Ok(Turned::Vanished)
         }
@@ -222,10 +222,10 @@ impl Turn<'_> {
         info.pid = Some(pid);
         attempt.sink.log.about(Some(pid));
         let message = match self.from {
-            From::Continued => "continued",
-            From::Fresh | From::Spare => "started",
+            Origin::Continued => "continued",
+            Origin::Fresh | Origin::Spare => "started",
         };
-        let fields = json!({"attempt": attempt.number, "spare": self.from == From::Spare, "flags": self.line.flags});
+        let fields = json!({"attempt": attempt.number, "spare": self.from == Origin::Spare, "flags": self.line.flags});
         attempt.log(Level::Info, message, fields);
         self.events.push(Event::Start {
             run_id: attempt.run_id.to_owned(),
