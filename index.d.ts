@@ -295,6 +295,16 @@ export interface ClaudeCliProviderOptions {
    * `retry` is given. Never once the caller has been given output of the attempt.
    */
   retry?: false | RetryOptions | undefined;
+  /**
+   * `"print"`: one process per call, the whole thread as one prompt, tools by instruction. `"live"`: one process per
+   * conversation, native tool calls, only the new part of a thread sent. `"auto"`: live, or print where the installed CLI does
+   * not speak the protocol (a `warning` event `ENGINE_FALLBACK`). Default: `"print"`. See docs/live-engine.md.
+   */
+  engine?: "print" | "live" | "auto" | undefined;
+  /** Live engine: how long a session is kept for its thread's next call, in ms; 0 ends it with the call. Default: 300000. */
+  keepAlive?: number | undefined;
+  /** Live engine: how many processes are kept started ahead, from the first call or `prewarm()` on. Default: 0. */
+  spares?: number | undefined;
   /** Is told what runs do. Default: none. */
   logger?: Logger | undefined;
 }
