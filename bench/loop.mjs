@@ -77,6 +77,7 @@ async function ours(options, script) {
     if ("spares" in options) await new Promise((resolve) => setTimeout(resolve, 1500));
     const agent = provider.bindTools([tool]);
     /** @type {unknown[]} */
+    /** @type {import("deep-factor-providers").MessageInput[]} */
     const thread = [
       { role: "system", content: SYSTEM },
       { role: "user", content: QUESTION },

@@ -153,7 +153,7 @@ describe("the demo's scripted model", () => {
   const human = (text: string) => `<event type="human" id="0" iteration="0">${text}</event>`;
 
   it("calls the tool it is offered for the file it is asked about", () => {
-    const block = /^```json\n([\s\S]*)\n```$/.exec(ask(human("How long is docs/a-b.md?")));
+    const block = /^```json\n([\s\S]*)\n```$/.exec(ask(human("How long is docs/a-b.md?")) ?? "");
     expect(JSON.parse(block?.[1] ?? "")).toEqual({
       tool_calls: [{ name: "any_name", args: { path: "docs/a-b.md" }, id: "call_1" }],
     });

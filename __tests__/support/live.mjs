@@ -24,7 +24,7 @@ export function told(body) {
 /**
  * One call: its reply, also as the message the thread goes on with, and the process that gave it.
  * @param {import("deep-factor-providers").CliProvider} model
- * @param {unknown[]} thread
+ * @param {import("deep-factor-providers").MessageInput[]} thread
  * @param {{ timeout?: number, signal?: AbortSignal }} [options]
  */
 export async function ask(model, thread, options = {}) {
