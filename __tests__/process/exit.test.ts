@@ -90,14 +90,18 @@ describe.skipIf(process.platform === "win32")("the host ends by itself", () => {
 });
 
 describe.skipIf(process.platform === "win32")("the host is killed", () => {
-  it.each(["SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"] as const)("by %s: its runs are ended", async (signal) => {
-    const polite: Step[] = [{ spawn: { steps: ["forever"] } }, READY, "forever"];
-    const { child, tag } = host("stay", polite, 4);
-    await once(child.stdout as NonNullable<typeof child.stdout>, "data");
-    child.kill(signal);
-    expect(await once(child, "close")).toEqual([null, signal]);
-    await until(() => tag.left().length === 0);
-  });
+  it.each(["SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"] as const)(
+    "by %s: its runs are ended, and their folders gone",
+    async (signal) => {
+      const polite: Step[] = [{ spawn: { steps: ["forever"] } }, READY, "forever"];
+      const { child, tag, temp } = host("stay", polite, 4);
+      await once(child.stdout as NonNullable<typeof child.stdout>, "data");
+      expect(temp.entries()).toHaveLength(4);
+      child.kill(signal);
+      expect(await once(child, "close")).toEqual([null, signal]);
+      await until(() => tag.left().length === 0 && temp.entries().length === 0);
+    },
+  );
 
   it("what does not heed SIGTERM, after the grace", async () => {
     const stubborn: Step[] = [{ spawn: { steps: [IGNORES_TERM, READY, "forever"] } }, IGNORES_TERM, READY, "forever"];

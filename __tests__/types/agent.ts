@@ -16,6 +16,7 @@ import {
   escapeXml,
   execFileAsync,
   isModelAdapter,
+  limits,
   messagesToPrompt,
   messagesToXml,
   ProviderError,
@@ -183,6 +184,29 @@ export async function everything(signal: AbortSignal): Promise<void> {
     }
     if (ProviderError.isInstance(error)) assertType<Equal<typeof error, ProviderError>>();
   }
+
+  // Limits, records, and which run it was.
+  const { processWide, perBinary } = limits();
+  updates.push(`${processWide.limit} ${processWide.running} ${perBinary["/bin/claude"]?.waiting}`);
+  assertType<Equal<typeof native.limits, typeof limits>>();
+  createClaudeCliProvider({ logger: console });
+  createClaudeCliProvider({
+    logger: ({ level, time, message, provider, runId, pid, fields }) => {
+      assertType<Equal<typeof level, "debug" | "info" | "warn" | "error">>();
+      updates.push(`${time} ${message} ${provider} ${runId} ${pid} ${fields.exitCode}`);
+    },
+  });
+  // @ts-expect-error not a logger
+  createClaudeCliProvider({ logger: { info() {} } });
+  const run = new ProviderError({
+    category: "unknown",
+    code: "UNKNOWN",
+    message: "m",
+    provider: "p",
+    shouldRetry: false,
+    shouldFallback: true,
+  }).run;
+  assertType<Equal<typeof run, api.RunInfo | undefined>>();
 
   // Several as one: ours, the agent's own, and such a one again.
   const several = createFallbackProvider([cli, theirs], { breaker: { failureThreshold: 3, windowMs: 1, resetMs: 1 } });

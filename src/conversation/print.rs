@@ -158,6 +158,7 @@ pub(super) fn launch(
         permit: surroundings.permit,
         waiting: Waiting::Auto,
         guarded: true,
+        folder: scratch.as_ref().map(Scratch::path),
         tracker: surroundings.tracker,
     };
     let running = process::start(spec, cancel.clone()).map_err(NotStarted::Process)?;
@@ -170,12 +171,12 @@ impl Print {
     /// # Errors
     /// [`NotStarted`].
     pub fn start(
-        line: CommandLine,
+        mut line: CommandLine,
         surroundings: Surroundings,
         cancel: &CancellationToken,
     ) -> Result<Print, NotStarted> {
         let decoder = Decoder::new(line.wire);
-        let stdin = Stdin::Bytes(line.stdin.clone().into());
+        let stdin = Stdin::Bytes(std::mem::take(&mut line.stdin).into());
         let (running, scratch) = launch(line, stdin, surroundings, cancel)?;
         Ok(Print {
             running,

@@ -116,6 +116,11 @@ impl Scratch {
         Ok(Some(Scratch { path, owner }))
     }
 
+    /// All of it.
+    pub fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
     /// The empty one.
     pub fn folder(&self) -> PathBuf {
         self.path.join(EMPTY)

@@ -97,6 +97,8 @@ pub struct Spec {
     pub waiting: Waiting,
     /// Whether the group gets a guardian, a tiny shell that ends it when the host is killed. Unix only.
     pub guarded: bool,
+    /// A private folder of the run, which the guardian removes then.
+    pub folder: Option<PathBuf>,
     /// Tracks the run until nothing of it is left, which is later than its [`Exit`] where it ended by itself.
     pub tracker: TaskTracker,
 }
@@ -115,6 +117,7 @@ impl Spec {
             permit: None,
             waiting: Waiting::Auto,
             guarded: false,
+            folder: None,
             tracker: TaskTracker::new(),
         }
     }
@@ -241,6 +244,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
         flow: flow.clone(),
         limits: spec.limits,
         guarded: spec.guarded,
+        folder: spec.folder,
         cancel,
         closed: closed.clone(),
         queued: spec.permit.as_ref().map_or(Duration::ZERO, limit::Permit::queued),

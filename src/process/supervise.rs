@@ -13,6 +13,7 @@
 //! ```
 
 use std::future::pending;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +50,7 @@ pub(super) struct Supervisor {
     pub flow: Arc<Flow>,
     pub limits: Limits,
     pub guarded: bool,
+    pub folder: Option<PathBuf>,
     pub cancel: CancellationToken,
     pub closed: CancellationToken,
     pub permit: Option<Permit>,
@@ -78,6 +80,7 @@ impl Supervisor {
             flow,
             limits,
             guarded,
+            folder,
             ..
         } = self;
         let Supervisor {
@@ -104,8 +107,8 @@ impl Supervisor {
 
         let watching = async {
             if guarded {
-                // Here and not where the process is started: it runs by now, and nothing waits for this.
-                group.guard(grace);
+                // Here and not where the process is started: it runs by now, is fed and read, and nothing waits for this.
+                group.guard(grace, folder.as_deref());
             }
             let reason = tokio::select! {
                 biased;
@@ -171,7 +174,7 @@ impl Supervisor {
             let _ = answer.send(exit);
         };
 
-        tokio::join!(watching, answering, feeding);
+        tokio::join!(answering, feeding, watching);
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::collections::HashSet;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -117,9 +118,9 @@ impl Group {
         Ok(group)
     }
 
-    /// Has the group ended should the host be killed.
-    pub fn guard(&mut self, grace: Duration) {
-        self.guardian = Guardian::new(self.target.pid, grace);
+    /// Has the group ended, and `folder` removed, should the host be killed.
+    pub fn guard(&mut self, grace: Duration, folder: Option<&Path>) {
+        self.guardian = Guardian::new(self.target.pid, grace, folder);
     }
 
     /// Resolves when the leader has exited; it is not reaped. Cancel safe.

@@ -8,6 +8,7 @@
 //! is looked for every 10 ms, for waiting on a handle takes unsafe code; and if the host is killed the job lives on.
 
 use std::io;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -93,7 +94,7 @@ impl Group {
     }
 
     /// Nothing to do here yet: see above of a killed host.
-    pub fn guard(&mut self, _grace: Duration) {}
+    pub fn guard(&mut self, _grace: Duration, _folder: Option<&Path>) {}
 
     /// Resolves when the leader has exited. Cancel safe.
     pub async fn exited(&self) -> Status {
