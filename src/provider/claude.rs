@@ -105,7 +105,7 @@ pub static CLAUDE: Provider = Provider {
         "CLAUDE_CODE_USE_VERTEX",
     ],
     files: &[FileSpec {
-        when: &[When::CustomSystemPrompt],
+        when: &[When::Print, When::CustomSystemPrompt],
         name: SYSTEM_PROMPT_FILE,
         content: system_prompt,
     }],
