@@ -17,7 +17,7 @@ use crate::command::{Arg, CommandLine, Cwd, EnvText};
 use crate::decode::Decoder;
 use crate::event::Event;
 use crate::process::limit::Permit;
-use crate::process::{self, EnvPlan, Exit, Limits, Running, Spec, StartError, Stdin, Vars, Waiting};
+use crate::process::{self, EnvPlan, Exit, Limits, Output, Running, Spec, StartError, Stdin, Vars, Waiting};
 
 /// How much of the end of standard output an error carries, bytes.
 const TAIL_BYTES: usize = 2_048;
@@ -52,7 +52,7 @@ pub struct Finished {
 /// # Errors
 /// What [`process::start`] would say of it.
 pub fn binary(line: &CommandLine, base: &Arc<Vars>) -> Result<PathBuf, StartError> {
-    let vars = environment(line, Arc::clone(base), None).vars();
+    let vars = variables(line, base);
     let same = |name: &OsStr| {
         if cfg!(windows) {
             name.eq_ignore_ascii_case("PATH")
@@ -65,6 +65,11 @@ pub fn binary(line: &CommandLine, base: &Arc<Vars>) -> Result<PathBuf, StartErro
         .find(|(name, _)| same(name))
         .map(|(_, value)| value.as_os_str());
     Ok(process::resolve(OsStr::new(&line.program), path)?.file)
+}
+
+/// The environment the process will have, without what names a place in its private folder.
+pub fn variables(line: &CommandLine, base: &Arc<Vars>) -> Vars {
+    environment(line, Arc::clone(base), None).vars()
 }
 
 /// Without a `scratch`, what names a place in it is left out.
@@ -116,8 +121,8 @@ pub struct Surroundings {
     pub limits: Limits,
     /// Whose process it is.
     pub owner: u64,
-    /// Its place among the processes that may run at once.
-    pub permit: Permit,
+    /// Its place among the processes that may run at once; `None` for what is over in a moment.
+    pub permit: Option<Permit>,
     /// Tracks the process until nothing of it is left.
     pub tracker: TaskTracker,
 }
@@ -131,6 +136,49 @@ pub enum NotStarted {
     Scratch(io::Error),
 }
 
+/// What to start for `line`, and the folder it needs, which must outlive the process.
+///
+/// # Errors
+/// [`NotStarted::Scratch`].
+fn spec(line: CommandLine, surroundings: Surroundings) -> Result<(Spec, Option<Scratch>), NotStarted> {
+    let scratch = Scratch::for_line(&line, surroundings.owner).map_err(NotStarted::Scratch)?;
+    let env = environment(&line, surroundings.base_env, scratch.as_ref());
+    let cwd = cwd(&line, scratch.as_ref());
+    let file = |name: &str| scratch.as_ref().map_or_else(PathBuf::new, |scratch| scratch.file(name));
+    let args = line.args.into_iter().map(|arg| match arg {
+        Arg::Text(text) => text.into(),
+        Arg::File(name) => file(name).into(),
+        Arg::FileSetting(key, name) => setting(key, &file(name)).into(),
+    });
+    let spec = Spec {
+        program: line.program.into(),
+        args: args.collect(),
+        env,
+        cwd,
+        stdin: Stdin::Bytes(line.stdin.into()),
+        limits: surroundings.limits,
+        owner: surroundings.owner,
+        permit: surroundings.permit,
+        waiting: Waiting::Auto,
+        guarded: true,
+        tracker: surroundings.tracker,
+    };
+    Ok((spec, scratch))
+}
+
+/// Runs `line` to its end, undecoded.
+///
+/// # Errors
+/// [`NotStarted`].
+pub async fn output(
+    line: CommandLine,
+    surroundings: Surroundings,
+    cancel: &CancellationToken,
+) -> Result<Output, NotStarted> {
+    let (spec, _scratch) = spec(line, surroundings)?;
+    process::output(spec, cancel.clone()).await.map_err(NotStarted::Process)
+}
+
 impl Print {
     /// Starts the process `line` describes.
     ///
@@ -141,29 +189,8 @@ impl Print {
         surroundings: Surroundings,
         cancel: &CancellationToken,
     ) -> Result<Print, NotStarted> {
-        let scratch = Scratch::for_line(&line, surroundings.owner).map_err(NotStarted::Scratch)?;
         let decoder = Decoder::new(line.wire);
-        let env = environment(&line, surroundings.base_env, scratch.as_ref());
-        let cwd = cwd(&line, scratch.as_ref());
-        let file = |name: &str| scratch.as_ref().map_or_else(PathBuf::new, |scratch| scratch.file(name));
-        let args = line.args.into_iter().map(|arg| match arg {
-            Arg::Text(text) => text.into(),
-            Arg::File(name) => file(name).into(),
-            Arg::FileSetting(key, name) => setting(key, &file(name)).into(),
-        });
-        let spec = Spec {
-            program: line.program.into(),
-            args: args.collect(),
-            env,
-            cwd,
-            stdin: Stdin::Bytes(line.stdin.into()),
-            limits: surroundings.limits,
-            owner: surroundings.owner,
-            permit: Some(surroundings.permit),
-            waiting: Waiting::Auto,
-            guarded: true,
-            tracker: surroundings.tracker,
-        };
+        let (spec, scratch) = spec(line, surroundings)?;
         let running = process::start(spec, cancel.clone()).map_err(NotStarted::Process)?;
         Ok(Print {
             running,

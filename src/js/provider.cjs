@@ -11,6 +11,7 @@
  */
 
 const { fault, guard } = require("./errors.cjs");
+const { health } = require("./health.cjs");
 const { encodeMessages } = require("./messages.cjs");
 const { describe, readCallOptions } = require("./options.cjs");
 const { runForEvents, runForReply } = require("./run.cjs");
@@ -105,6 +106,8 @@ function createAdapter(shared, tools, onBind) {
         () => {},
       );
     },
+
+    health: (options) => health(engine, options),
 
     close: () => guard(engine.close()),
     [Symbol.asyncDispose]: () => guard(engine.close()),

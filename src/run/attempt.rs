@@ -86,7 +86,7 @@ impl Attempt<'_> {
             base_env: Arc::clone(self.base_env),
             limits,
             owner,
-            permit,
+            permit: Some(permit),
             tracker: self.engine.runs.clone(),
         };
         let stop = self.cancel.child_token();
@@ -314,7 +314,7 @@ fn refused_flag(provider: &str, exit: &Exit, optional: &[String]) -> Option<Stri
     })
 }
 
-fn not_started(engine: &Engine, error: &NotStarted) -> Box<ProviderError> {
+pub(super) fn not_started(engine: &Engine, error: &NotStarted) -> Box<ProviderError> {
     let id = engine.id();
     let (code, reason) = match error {
         // A closed owner means that the environment ends, and this call with it.
