@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::attempt::not_started;
 use super::{Engine, closed};
 use crate::command::{self, Arg, CommandLine};
-use crate::conversation::print::{self, NotStarted, Surroundings};
+use crate::conversation::print::{self, Surroundings};
 use crate::error::ProviderError;
 use crate::process::{Limits, Output, Vars};
 
@@ -37,7 +37,7 @@ impl Engine {
     /// # Errors
     /// As a request: the file can't be found, or can't be executed.
     pub fn file(&self, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderError>> {
-        print::binary(&self.line(&[], &[])?, base).map_err(|error| not_started(self, &NotStarted::Process(error)))
+        print::binary(&self.line(&[], &[])?, base).map_err(|error| self.refuse(error.code(), error.to_string()))
     }
 
     /// Which of `names` are in the environment of a request, and not empty.
