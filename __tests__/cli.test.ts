@@ -130,17 +130,24 @@ opencode  opencode  1.18.34
 describe.skipIf(process.platform === "win32")("run", () => {
   it("prints the answer alone, and what goes on to standard error", async () => {
     const { fakes, run } = setup();
-    const fake = fakes.cli("codex", replay("codex/success-json"));
+    const fake = fakes.cli("codex", replay("codex/success-json-stdin"));
     const { code, stdout, stderr } = await run(["run", "Say hello", "--provider", "codex", "--model", "m1"]);
     expect([code, stdout]).toEqual([0, "Hello from the mock.\n"]);
-    expect(stderr.replace(/\d+/g, "N")).toBe("codex started (pid N)\ncodex ended after N ms\n");
+    const [first, last] = ["codex started (pid N)\n", "codex ended after N ms\n"];
+    const warning = "codex has a warning: CLI_WARNING (--stream has its text)\n";
+    expect(stderr.replace(/\d+/g, "N")).toBe(first + warning + last);
+    const streamed = await run(["run", "Say hello", "--provider", "codex", "--stream"]);
+    expect([streamed.code, streamed.stdout]).toEqual([0, "Hello from the mock.\n"]);
+    expect(streamed.stderr.replace(/\d+/g, "N")).toMatch(
+      /^codex started \(pid N\)\nwarning: .+\ncodex ended after N ms\n$/,
+    );
     expect(fake.calls()[0]?.argv).toEqual(expect.arrayContaining(["--model", "m1"]));
     expect(fake.calls()[0]?.stdin).toContain("Say hello");
   });
 
   it("takes standard input as the prompt, and behind one", async () => {
     const { fakes, run } = setup();
-    const fake = fakes.cli("codex", replay("codex/success-json"));
+    const fake = fakes.cli("codex", replay("codex/success-json-stdin"));
     await run(["run", "--provider=codex"], { input: "  from stdin\n" });
     await run(["run", "Explain", "--provider=codex"], { input: "a < b\n" });
     const prompts = fake.calls().map(({ stdin }) => /iteration="0">(.*)<\/event>/s.exec(stdin)?.[1]);
@@ -158,7 +165,7 @@ describe.skipIf(process.platform === "win32")("run", () => {
   it.each([
     ["codex/err-401-json", "authentication"],
     ["codex/err-429-quota-json", "quota"],
-    ["codex/err-400-json", "validation"],
+    ["codex/err-stream-failed-context-json", "validation"],
   ] as const)("of %s exits by the category %s", async (recording, category) => {
     const { fakes, run } = setup();
     fakes.cli("codex", replay(recording));

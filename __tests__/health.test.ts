@@ -251,7 +251,7 @@ describe.skipIf(process.platform === "win32")("a provider's health", () => {
   it("is settled by a request, whatever the CLI says of its login", async () => {
     const answers = (name: string) => ({ ...replay(name) });
     const said = [{ stdout: "codex-cli 0.169.0" }, { stderr: "Not logged in\n", code: 1 }];
-    const good = fakes.cli("codex-answers", [...said, answers("codex/success-json")]);
+    const good = fakes.cli("codex-answers", [...said, answers("codex/success-json-stdin")]);
     expect(await look(createCodexCliProvider({ cliPath: good.path }), "request")).toEqual({
       provider: "codex",
       installed: true,
@@ -275,10 +275,8 @@ describe.skipIf(process.platform === "win32")("a provider's health", () => {
 
   it("of a CLI of one's own is as much as its config says", async () => {
     const fake = fakes.cli("own", { stdout: "own 1.2" });
-    const config = {
-      ...{ providerId: "own", command: fake.path, defaultArgs: [], outputFormat: "text", promptStyle: "stdin" },
-      ...{ models: [], defaultModel: "m", maxTokens: 1, timeout: 0 },
-    } as const;
+    const form = { outputFormat: "text", promptStyle: "stdin", models: [], defaultModel: "m" } as const;
+    const config = { providerId: "own", command: fake.path, defaultArgs: [], maxTokens: 1, timeout: 0, ...form };
     const facts = { provider: "own", installed: true, path: fake.path, authenticated: "unknown", problems: [] };
     expect(await look(createCliProvider({ ...config, versionArgs: ["version"] }))).toEqual({
       ...facts,

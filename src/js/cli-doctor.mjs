@@ -88,7 +88,8 @@ function formatReports(reports, paint) {
     return { cells, colours: [/** @type {const} */ ("bold"), colour], under };
   });
   const ready = reports.filter(isReady).length;
-  const sum = `${ready} of ${reports.length} ${reports.length === 1 ? "provider is" : "providers are"} ready.`;
+  const [noun, verb] = [reports.length === 1 ? "provider" : "providers", ready === 1 ? "is" : "are"];
+  const sum = `${ready} of ${reports.length} ${noun} ${verb} ready.`;
   return `${table(head, rows, paint)}\n\n${paint(ready > 0 ? "green" : "red", sum)}`;
 }
 

@@ -53,7 +53,8 @@ export async function run(words, signal) {
 
 /**
  * @param {string} id
- * @param {{ model?: string | undefined, timeout?: string | undefined, "system-prompt"?: string | undefined }} values
+ * @param {{ model?: string | undefined, timeout?: string | undefined, "system-prompt"?: string | undefined,
+ *   stream?: boolean | undefined }} values
  * @returns {CliProvider}
  */
 function create(id, values) {
@@ -61,12 +62,10 @@ function create(id, values) {
   if (timeout !== undefined && !/^\d+$/.test(timeout)) {
     throw new UsageError(`--timeout must be a number of milliseconds, not "${timeout}"`);
   }
-  const options = {
-    model,
-    timeout: timeout === undefined ? undefined : Number(timeout),
-    systemPrompt,
-    logger: progress,
-  };
+  const ms = timeout === undefined ? undefined : Number(timeout);
+  // Records hold no words of the CLI's; the events of a stream do.
+  const logger = (/** @type {LogRecord} */ record) => progress(record, values.stream === true);
+  const options = { model, timeout: ms, systemPrompt, logger };
   try {
     return factoryOf(id)(/** @type {{}} */ (options));
   } catch (error) {
@@ -155,6 +154,8 @@ function textPrinter() {
         put(event.content);
       }
       pieces = false;
+    } else if (event.type === "warning") {
+      tell(`warning: ${event.message}`);
     } else if (event.type === "done") endLine();
   };
 }
@@ -163,11 +164,12 @@ function textPrinter() {
  * What the run tells of itself, as lines for people. How it ends is told by the answer or by the error.
  *
  * @param {LogRecord} record
+ * @param {boolean} streams
  */
-function progress({ provider, message, pid, fields }) {
+function progress({ provider, message, pid, fields }, streams) {
   if (message === "started") tell(`${provider} started (pid ${pid})`);
   else if (message === "tried again") tell(`${provider} is tried again in ${fields.delayMs} ms`);
-  else if (message === "warned") tell(`${provider} warns: ${fields.code}`);
+  else if (message === "warned" && !streams) tell(`${provider} has a warning: ${fields.code} (--stream has its text)`);
   else if (message === "told its limits" && fields.status !== "allowed") tell(`${provider} limit: ${fields.status}`);
   else if (message === "ended" && fields.exitCode === 0) tell(`${provider} ended after ${fields.exitMs} ms`);
 }
