@@ -93,6 +93,15 @@ export interface CliProvider<TMessage = AIMessage> {
   prewarm(): Promise<void>;
 
   /**
+   * How the provider is: four separate facts, each found out in the environment and the folder its runs have. Never rejects
+   * because a CLI is missing, logged out or silent: that is what the report is for.
+   *
+   * @throws {ProviderError} `INVALID_OPTION` for a level that there is not, `CLOSED` for a closed provider. An aborted look
+   * rejects with the signal's reason, when what it started has ended.
+   */
+  health(options?: HealthOptions): Promise<HealthReport>;
+
+  /**
    * Ends what is running, for every adapter of this provider. Resolves when no process of it is left. May be called again;
    * any other call afterwards rejects with code `CLOSED`. A provider that is idle need not be closed: it does not keep Node
    * alive, and only a live one keeps processes, for `keepAlive`.
@@ -579,6 +588,76 @@ export function createFallbackProvider(
   adapters: readonly ModelAdapter[],
   options?: FallbackProviderOptions,
 ): FallbackProvider;
+
+// ------------------------------------------------------------------------------------------------------------------ health
+
+/**
+ * How far to look; each level includes those before it. `"command"`: is the program there (nothing is started). `"version"`:
+ * which version is it. `"auth"`: is it logged in, where the CLI can tell (claude, codex). `"request"`: does it answer; one
+ * tiny request, which is billed like any other and may take 60 s.
+ */
+export type HealthLevel = "command" | "version" | "auth" | "request";
+
+/** Options of {@link CliProvider.health} and {@link checkHealth}. */
+export interface HealthOptions {
+  /** How far to look. Default: `"auth"`. */
+  readonly level?: HealthLevel | undefined;
+  /** Aborting ends what the look has started; it then rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How a provider is. A command of the CLI that takes longer than 10 s is ended and counts as no answer. */
+export interface HealthReport {
+  /** The provider's id. */
+  provider: string;
+  /** Whether the program is there, on the `PATH` its runs have, and can be executed. */
+  installed: boolean;
+  /** The file that would be executed. */
+  path?: string;
+  /** The version it says it has. */
+  version?: string;
+  /** Whether that is one of the versions this package was measured with. */
+  versionTested?: boolean;
+  /**
+   * Whether the CLI says that it is logged in; `"unknown"` where it was not asked or can't tell. A CLI does not ask its API
+   * for that, so an expired login may count as one, and codex does not count the key of a model provider of your own. An
+   * answer, or its refusal, at level `"request"` settles it.
+   */
+  authenticated: boolean | "unknown";
+  /** Whether it has answered. Only at level `"request"`. */
+  answering?: boolean;
+  /** What is wrong or worth knowing, in the order in which it was found. */
+  problems: HealthProblem[];
+  /** What each fact took, in ms. What was not asked is left out. */
+  timingsMs: { command?: number; version?: number; auth?: number; request?: number };
+}
+
+/** Something wrong with a provider, or worth knowing. */
+export interface HealthProblem {
+  /**
+   * The code of the error a call would fail with, or a code of health's own: `VERSION_NOT_MEASURED`; `VERSION_UNKNOWN` and
+   * `LOGIN_UNKNOWN`, where the CLI was asked and gave no answer; `KEY_BEATS_LOGIN`, where an API key in the environment is
+   * used and billed although there is a login.
+   */
+  code: ProviderErrorCode | "VERSION_NOT_MEASURED" | "VERSION_UNKNOWN" | "LOGIN_UNKNOWN" | "KEY_BEATS_LOGIN";
+  /** `"error"`: calls will fail. `"warning"`: they may go well. */
+  severity: "error" | "warning";
+  /** What is wrong. */
+  message: string;
+  /** What to do about it. */
+  hint: string;
+}
+
+/**
+ * The health of several providers, a few at a time. Reports come in the order of the providers.
+ *
+ * @param providers whose. Default: one of each built-in kind, with default options.
+ * @throws {ProviderError} `INVALID_OPTION` for something that has no `health`, and as {@link CliProvider.health}.
+ */
+export function checkHealth(
+  providers?: readonly Pick<CliProvider<unknown>, "health">[],
+  options?: HealthOptions,
+): Promise<HealthReport[]>;
 
 // --------------------------------------------------------------------------------------------------- updates and events
 

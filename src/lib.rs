@@ -35,5 +35,7 @@ pub mod conversation;
 
 pub mod run;
 
+pub mod health;
+
 // What JavaScript sees.
 pub mod binding;

@@ -18,6 +18,7 @@ const LAYERS: &[&[&str]] = &[
     &["process"],
     &["conversation"],
     &["run"],
+    &["health"],
     &["binding"],
 ];
 

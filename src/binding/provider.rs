@@ -7,6 +7,9 @@ use napi::bindgen_prelude::PromiseRaw;
 use napi_derive::napi;
 
 use super::{environment, from_json, outcome};
+use crate::error::ProviderError;
+use crate::health;
+use crate::provider;
 use crate::run::exec::execute_file;
 use crate::run::{Ended, Engine, Run};
 
@@ -79,6 +82,18 @@ impl NativeProvider {
         env.spawn_future(async move { Ok(outcome(engine.prewarm(vars).await)) })
     }
 
+    /// Begins to look how the provider is and returns at once. `level_json`: `"command"`, `"version"`, `"auth"` or
+    /// `"request"`; `env_json` as for [`NativeProvider::start`].
+    #[napi]
+    pub fn health(&self, level_json: String, env_json: Option<String>) -> napi::Result<NativeHealth> {
+        let level = from_json(&level_json)?;
+        let env = environment(env_json)?;
+        let engine = Arc::clone(&self.engine);
+        Ok(NativeHealth {
+            check: napi::bindgen_prelude::within_runtime_if_available(|| health::Check::start(&engine, level, env)),
+        })
+    }
+
     /// Ends all runs and waits for the last of their processes.
     #[napi]
     pub async fn close(&self) {
@@ -121,6 +136,45 @@ impl NativeRun {
     pub fn cancel(&self) {
         self.run.cancel();
     }
+}
+
+/// A look at how a provider is.
+#[napi]
+pub struct NativeHealth {
+    check: Result<health::Check, Box<ProviderError>>,
+}
+
+#[napi]
+impl NativeHealth {
+    /// `{"ok": report}`, `{"err": …}` for a closed provider, or `{"cancelled": true}`.
+    #[napi]
+    pub async fn result(&self) -> String {
+        match &self.check {
+            Ok(check) => match check.result().await {
+                Ok(Some(report)) => outcome(Ok(report)),
+                Ok(None) => r#"{"cancelled":true}"#.to_owned(),
+                Err(error) => outcome::<()>(Err(error)),
+            },
+            Err(error) => outcome::<()>(Err(error.clone())),
+        }
+    }
+
+    /// Ends what the look has started; `result` then says so.
+    #[napi]
+    pub fn cancel(&self) {
+        if let Ok(check) = &self.check {
+            check.cancel();
+        }
+    }
+}
+
+/// Every built-in provider as JSON: `[{id, command, versions}]`.
+#[napi]
+pub fn providers() -> String {
+    let all = provider::ALL.iter().map(|provider| {
+        serde_json::json!({"id": provider.id, "command": provider.command, "versions": provider.about.versions})
+    });
+    serde_json::Value::Array(all.collect()).to_string()
 }
 
 /// Runs a program without a shell: `{"ok": stdout}` or `{"err": …}` (SPEC-01's `execFileAsync`). `env_json` as for

@@ -17,7 +17,7 @@ use crate::command::{Arg, CommandLine, Cwd, EnvText};
 use crate::decode::Decoder;
 use crate::event::Event;
 use crate::process::limit::Permit;
-use crate::process::{self, EnvPlan, Exit, Limits, Running, Spec, StartError, Stdin, Vars, Waiting};
+use crate::process::{self, EnvPlan, Exit, Limits, Output, Running, Spec, StartError, Stdin, Vars, Waiting};
 
 /// How much of the end of standard output an error carries, bytes.
 pub(super) const TAIL_BYTES: usize = 2_048;
@@ -52,7 +52,7 @@ pub struct Finished {
 /// # Errors
 /// What [`process::start`] would say of it.
 pub fn binary(line: &CommandLine, base: &Arc<Vars>) -> Result<PathBuf, StartError> {
-    let vars = environment(line, Arc::clone(base), None).vars();
+    let vars = variables(line, base);
     let same = |name: &OsStr| {
         if cfg!(windows) {
             name.eq_ignore_ascii_case("PATH")
@@ -65,6 +65,11 @@ pub fn binary(line: &CommandLine, base: &Arc<Vars>) -> Result<PathBuf, StartErro
         .find(|(name, _)| same(name))
         .map(|(_, value)| value.as_os_str());
     Ok(process::resolve(OsStr::new(&line.program), path)?.file)
+}
+
+/// The environment the process will have, without what names a place in its private folder.
+pub fn variables(line: &CommandLine, base: &Arc<Vars>) -> Vars {
+    environment(line, Arc::clone(base), None).vars()
 }
 
 /// Without a `scratch`, what names a place in it is left out.
@@ -116,7 +121,8 @@ pub struct Surroundings {
     pub limits: Limits,
     /// Whose process it is.
     pub owner: u64,
-    /// Its place among the processes that may run at once, held until it exits. None where turns hold one each.
+    /// Its place among the processes that may run at once, held until it exits. None where turns hold one each, and for
+    /// what is over in a moment.
     pub permit: Option<Permit>,
     /// Tracks the process until nothing of it is left.
     pub tracker: TaskTracker,
@@ -131,13 +137,8 @@ pub enum NotStarted {
     Scratch(io::Error),
 }
 
-/// Starts the process `line` describes with `stdin`, in the private folder it needs.
-pub(super) fn launch(
-    line: CommandLine,
-    stdin: Stdin,
-    surroundings: Surroundings,
-    cancel: &CancellationToken,
-) -> Result<(Running, Option<Scratch>), NotStarted> {
+/// What to start for `line` with `stdin`, and the folder it needs, which must outlive the process.
+fn spec(line: CommandLine, stdin: Stdin, surroundings: Surroundings) -> Result<(Spec, Option<Scratch>), NotStarted> {
     let scratch = Scratch::for_line(&line, surroundings.owner).map_err(NotStarted::Scratch)?;
     let env = environment(&line, surroundings.base_env, scratch.as_ref());
     let cwd = cwd(&line, scratch.as_ref());
@@ -161,8 +162,33 @@ pub(super) fn launch(
         folder: scratch.as_ref().map(Scratch::path),
         tracker: surroundings.tracker,
     };
+    Ok((spec, scratch))
+}
+
+/// Starts the process `line` describes with `stdin`, in the private folder it needs.
+pub(super) fn launch(
+    line: CommandLine,
+    stdin: Stdin,
+    surroundings: Surroundings,
+    cancel: &CancellationToken,
+) -> Result<(Running, Option<Scratch>), NotStarted> {
+    let (spec, scratch) = spec(line, stdin, surroundings)?;
     let running = process::start(spec, cancel.clone()).map_err(NotStarted::Process)?;
     Ok((running, scratch))
+}
+
+/// Runs `line` to its end, undecoded.
+///
+/// # Errors
+/// [`NotStarted`].
+pub async fn output(
+    mut line: CommandLine,
+    surroundings: Surroundings,
+    cancel: &CancellationToken,
+) -> Result<Output, NotStarted> {
+    let stdin = Stdin::Bytes(std::mem::take(&mut line.stdin).into());
+    let (spec, _scratch) = spec(line, stdin, surroundings)?;
+    process::output(spec, cancel.clone()).await.map_err(NotStarted::Process)
 }
 
 impl Print {

@@ -13,6 +13,7 @@
 
 const { ProviderError, fault, guard, providerError, unwrap } = require("./errors.cjs");
 const { createFallbackProvider } = require("./fallback.cjs");
+const { checkHealth } = require("./health.cjs");
 const { takeLogger } = require("./logger.cjs");
 const { aiMessageBuilder, encodeMessages, toAIMessageJson, toolCall } = require("./messages.cjs");
 const {
@@ -104,6 +105,16 @@ function createCore({ native, AIMessage, toJsonSchema }) {
       unwrap(native.checkCliConfig(configJson, json));
       const engine = native.NativeProvider.described(configJson, json, owner);
       return createProvider({ id: JSON.parse(configJson).providerId, engine, toMessage, toJsonSchema, log });
+    },
+
+    /**
+     * @param {unknown} [providers]
+     * @param {unknown} [options]
+     */
+    checkHealth(providers, options) {
+      /** @returns {{ id: string }[]} */
+      const builtIn = () => JSON.parse(native.providers());
+      return checkHealth(providers, options, () => builtIn().map(({ id }) => factory(id)()));
     },
 
     /** @returns {Limits} */

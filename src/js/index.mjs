@@ -24,6 +24,7 @@ async function loadLangChain() {
 
 export const {
   ProviderError,
+  checkHealth,
   classifyError,
   createClaudeCliProvider,
   createCliProvider,

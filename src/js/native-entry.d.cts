@@ -40,6 +40,10 @@ export type {
   GeminiCliProviderOptions,
   GlmCliProviderOptions,
   GrokCliProviderOptions,
+  HealthLevel,
+  HealthOptions,
+  HealthProblem,
+  HealthReport,
   InvalidToolCall,
   InvokeOptions,
   InvokeUpdate,
@@ -73,6 +77,7 @@ export type {
   UpdateUsage,
 } from "../../index.cjs";
 export {
+  checkHealth,
   classifyError,
   escapeXml,
   execFileAsync,

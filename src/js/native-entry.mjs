@@ -4,6 +4,7 @@ import entry from "./native-entry.cjs";
 
 export const {
   ProviderError,
+  checkHealth,
   classifyError,
   createClaudeCliProvider,
   createCliProvider,

@@ -68,9 +68,25 @@ export class NativeProvider {
   start(messagesJson: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;
   /** Starts the spares there should be: `{"ok": null}` or `{"err": …}`. `envJson` as for `start`. */
   prewarm(envJson?: string): Promise<string>;
+  /**
+   * @param levelJson `"command"`, `"version"`, `"auth"` or `"request"`, as JSON
+   * @param envJson as for `start`
+   */
+  health(levelJson: string, envJson?: string): NativeHealth;
   /** Ends what is running and refuses what comes. Resolves when no process is left. */
   close(): Promise<void>;
 }
+
+/** One look at a provider's health under way. */
+export class NativeHealth {
+  /** `{"ok": HealthReport}`, `{"err": …}` of a closed provider, or `{"cancelled": true}`, once no process of it is left. */
+  result(): Promise<string>;
+  /** Ends the look. Does nothing when it is over. */
+  cancel(): void;
+}
+
+/** JSON `[{id, command, versions}]` of every built-in provider. */
+export function providers(): string;
 
 /** One invocation under way. */
 export class NativeRun {

@@ -11,6 +11,7 @@
  */
 
 const { fault, guard, unwrap } = require("./errors.cjs");
+const { health } = require("./health.cjs");
 const { encodeMessages } = require("./messages.cjs");
 const { describe, readCallOptions, workerEnv } = require("./options.cjs");
 const { runForEvents, runForReply } = require("./run.cjs");
@@ -109,6 +110,8 @@ function createAdapter(shared, tools, onBind) {
     async prewarm() {
       unwrap(await guard(engine.prewarm(workerEnv())));
     },
+
+    health: (options) => health(engine, options),
 
     close: () => guard(engine.close()),
     [Symbol.asyncDispose]: () => guard(engine.close()),

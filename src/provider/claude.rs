@@ -7,8 +7,8 @@ use std::borrow::Cow;
 
 use super::options::{self, OptionSpec, OutputFormat};
 use super::{
-    About, Defaults, EnvValue, FileSpec, Guard, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, flag,
-    optional, system_prompt, var, var_when,
+    About, Checks, Defaults, EnvValue, FileSpec, Guard, LoginAnswer, LoginCheck, Provider, STANDARD_SYSTEM_PROMPT,
+    SYSTEM_PROMPT_FILE, When, Word, flag, optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use Word::Lit;
@@ -123,6 +123,14 @@ pub static CLAUDE: Provider = Provider {
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],
+    checks: Checks {
+        version: &["--version"],
+        // JSON by default, exit code 0 or 1, no network (CLI-FACTS 1.10). `claude doctor` waits for a terminal for ever.
+        login: Some(LoginCheck {
+            args: &["auth", "status"],
+            answer: LoginAnswer::JsonFlag("loggedIn"),
+        }),
+    },
     described: None,
 };
 

@@ -9,8 +9,8 @@ use std::borrow::Cow;
 
 use super::options::{self, OptionSpec, OutputFormat};
 use super::{
-    About, Defaults, FileSpec, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, flag,
-    optional, system_prompt,
+    About, Checks, Defaults, FileSpec, LoginAnswer, LoginCheck, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT,
+    SYSTEM_PROMPT_FILE, When, Word, flag, optional, system_prompt,
 };
 use crate::decode::Wire;
 use Word::Lit;
@@ -78,6 +78,14 @@ pub static CODEX: Provider = Provider {
     prompt_limit: Some(PromptLimit::Chars(1_048_576)),
     stop_on: &[],
     fatal_stderr: &[],
+    checks: Checks {
+        version: &["--version"],
+        // Exit code 1 and "Not logged in" on standard error (CLI-FACTS 2).
+        login: Some(LoginCheck {
+            args: &["login", "status"],
+            answer: LoginAnswer::ExitCode("Not logged in"),
+        }),
+    },
     described: None,
 };
 

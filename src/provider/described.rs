@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::options::{self, Kind, OptionSpec, OutputFormat, PromptStyle};
-use super::{About, Defaults, Provider, When, Word, flag};
+use super::{About, Checks, Defaults, Provider, When, Word, flag};
 use crate::classify::{UserRule, UserRuleError};
 use crate::decode::Wire;
 use crate::error::{Category, Code, ProviderError, clip};
@@ -339,6 +339,7 @@ static FORM: Provider = Provider {
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],
+    checks: Checks::VERSION_ONLY,
     described: None,
 };
 

@@ -13,8 +13,8 @@ use serde_json::json;
 
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
-    About, Defaults, EnvValue, FileSpec, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, flag,
-    optional, system_prompt, var, var_when,
+    About, Checks, Defaults, EnvValue, FileSpec, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word,
+    flag, optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use Word::Lit;
@@ -86,6 +86,7 @@ pub static GEMINI: Provider = Provider {
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],
+    checks: Checks::VERSION_ONLY,
     described: None,
 };
 

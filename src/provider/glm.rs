@@ -4,7 +4,7 @@
 //! lines of messages (`{"role": …}`, `{"messages": […]}`). Not measured: neither the format nor `--model`.
 
 use super::options::{self, OptionSpec, OutputFormat, PromptStyle};
-use super::{About, Defaults, Flag, Provider, When, Word, flag};
+use super::{About, Checks, Defaults, Flag, Provider, When, Word, flag};
 use crate::decode::Wire;
 use Word::Lit;
 use std::borrow::Cow;
@@ -32,6 +32,7 @@ pub static GLM: Provider = Provider {
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],
+    checks: Checks::VERSION_ONLY,
     described: None,
 };
 

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::options::OutputFormat;
-use super::{About, Provider, glm};
+use super::{About, Checks, Provider, glm};
 use crate::decode::Wire;
 
 /// The ax-grok CLI.
@@ -30,5 +30,6 @@ pub static GROK: Provider = Provider {
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],
+    checks: Checks::VERSION_ONLY,
     described: None,
 };

@@ -59,8 +59,55 @@ pub struct Provider {
     pub stop_on: &'static [&'static str],
     /// What standard error says where a run is no success, whatever its exit code and its output are.
     pub fatal_stderr: &'static [&'static str],
+    /// How its health is asked for.
+    pub checks: Checks,
     /// What the user said of a CLI of their own.
     pub described: Option<Box<Described>>,
+}
+
+impl Provider {
+    /// What makes the CLI print its version; nothing where it can't be asked.
+    pub fn version_args(&self) -> Vec<&str> {
+        match &self.described {
+            Some(own) => own.version_args.iter().map(String::as_str).collect(),
+            None => self.checks.version.to_vec(),
+        }
+    }
+}
+
+/// How a CLI is asked about itself. Only commands that end by themselves without a terminal belong here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checks {
+    /// What makes it print its version.
+    pub version: &'static [&'static str],
+    /// What makes it say whether it is logged in; `None` where it has no such command.
+    pub login: Option<LoginCheck>,
+}
+
+impl Checks {
+    /// `--version`, and nothing to learn of a login.
+    pub const VERSION_ONLY: Checks = Checks {
+        version: &["--version"],
+        login: None,
+    };
+}
+
+/// How a CLI is asked whether it is logged in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoginCheck {
+    /// The arguments.
+    pub args: &'static [&'static str],
+    /// Where the answer stands.
+    pub answer: LoginAnswer,
+}
+
+/// Where a CLI says whether it is logged in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginAnswer {
+    /// In this boolean of the JSON object on standard output.
+    JsonFlag(&'static str),
+    /// In the exit code: 0 is yes, and 1 with this on standard error is no.
+    ExitCode(&'static str),
 }
 
 /// What a person should know of a provider before using it.

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::options::{self, OptionSpec, Options, OutputFormat, SystemPrompt};
 use super::{
-    About, Defaults, EnvValue, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, system_prompt, var, var_when,
+    About, Checks, Defaults, EnvValue, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use Word::Lit;
@@ -85,6 +85,7 @@ pub static OPENCODE: Provider = Provider {
     prompt_limit: None,
     stop_on: &["unknown"],
     fatal_stderr: &["not found. Falling back to default agent"],
+    checks: Checks::VERSION_ONLY,
     described: None,
 };
 

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use super::options::{self, OptionSpec, OutputFormat};
-use super::{About, Defaults, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, optional};
+use super::{About, Checks, Defaults, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, optional};
 use crate::decode::Wire;
 use Word::Lit;
 
@@ -70,6 +70,7 @@ pub static QWEN: Provider = Provider {
     prompt_limit: Some(PromptLimit::Bytes(8 * 1024 * 1024)),
     stop_on: &[],
     fatal_stderr: &[],
+    checks: Checks::VERSION_ONLY,
     described: None,
 };
 

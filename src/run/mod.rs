@@ -4,6 +4,7 @@
 //! how it [`Ended`]. Everything here happens on the runtime's threads.
 
 mod again;
+pub mod ask;
 mod attempt;
 pub mod exec;
 mod learnt;
@@ -88,6 +89,11 @@ impl Engine {
     pub fn described(config_json: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
         let provider = described::provider(config_json)?;
         Engine::with(Cow::Owned(provider), options_json, owner)
+    }
+
+    /// The CLI, described.
+    pub fn provider(&self) -> &Provider {
+        &self.provider
     }
 
     /// The provider's id.

@@ -1,0 +1,323 @@
+/** The command line: what people see, what programs read, and what a shell gets as exit code. */
+import { spawn } from "node:child_process";
+import { readFileSync, symlinkSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { EXIT_CODES } from "../src/js/cli-text.mjs";
+import native from "../src/js/native.cjs";
+import { createFakes } from "./support/fake.mjs";
+import { VERSIONS, withClaude } from "./support/harness.mjs";
+import { createTag, until } from "./support/processes.mjs";
+import { replay } from "./support/replay.mjs";
+
+const CLI = fileURLToPath(new URL("../src/js/cli.mjs", import.meta.url));
+
+function setup() {
+  const fakes = createFakes();
+  onTestFinished(() => fakes.cleanup());
+  /** Starts the command line with the fakes, and nothing else, on its PATH. */
+  const start = (
+    args: string[],
+    { input, env = {} }: { input?: string; env?: Record<string, string | undefined> } = {},
+  ) => {
+    const child = spawn(process.execPath, [CLI, ...args], {
+      env: { ...process.env, NO_COLOR: undefined, FORCE_COLOR: undefined, PATH: fakes.dir, ...env },
+      stdio: [input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
+    });
+    const output = { stdout: "", stderr: "" };
+    for (const name of ["stdout", "stderr"] as const) {
+      child[name]?.setEncoding("utf8").on("data", (text) => {
+        output[name] += text;
+      });
+    }
+    if (input !== undefined) child.stdin?.end(input);
+    const ended = new Promise<{ code: number | null; stdout: string; stderr: string }>((resolve) =>
+      child.once("close", (code) => resolve({ code, ...output })),
+    );
+    return { child, ended, output };
+  };
+  const run = (args: string[], options?: Parameters<typeof start>[1]) => start(args, options).ended;
+  return { fakes, start, run };
+}
+
+const SAYS = (version: string, rest: string) => `case "$1" in --version) echo "${version}";; *) ${rest};; esac`;
+
+describe.skipIf(process.platform === "win32")("doctor", () => {
+  it("is a table of what there is, and of what to do", async () => {
+    const { fakes, run } = setup();
+    fakes.shell("claude", SAYS("2.1.330 (Claude Code)", `echo '{"loggedIn":true}'`));
+    fakes.shell("codex", SAYS("codex-cli 0.170.0", 'echo "Not logged in" >&2; exit 1'));
+    fakes.shell("gemini", SAYS("0.61.0", "exit 1"));
+    const env = { ANTHROPIC_API_KEY: "not-a-key", CLAUDE_CODE_USE_BEDROCK: undefined };
+    const { code, stdout, stderr } = await run(["doctor", "claude", "codex", "gemini", "qwen"], { env });
+    expect(stdout.replaceAll(fakes.dir, "<bin>")).toBe(`PROVIDER  STATUS         VERSION                 LOGGED IN  PATH
+claude    ready          2.1.330                 yes        <bin>/claude
+          ! ANTHROPIC_API_KEY in the environment beats the login, silently, and is what is billed
+            → unset ANTHROPIC_API_KEY, or use \`auth: "subscription"\`, which leaves it out
+codex     logged out     0.170.0 (not measured)  no         <bin>/codex
+          ! version 0.170.0 was not measured; 0.169.0 was
+            → it will most likely work; if a call fails with UNSUPPORTED_FLAG or MALFORMED_RESPONSE, install one that was
+          ✗ codex is not logged in
+            → run \`codex login\`
+gemini    ready          0.61.0                  unknown    <bin>/gemini
+qwen      not installed  –                       –          –
+          ✗ qwen is not in any folder of the PATH
+            → install it with \`npm install -g @qwen-code/qwen-code\`, or set \`cliPath\`
+
+2 of 4 providers are ready.
+`);
+    expect([code, stderr]).toEqual([0, ""]);
+  });
+
+  it("exits with 1 where none is ready, and tells all of them in JSON", async () => {
+    const { run } = setup();
+    const { code, stdout, stderr } = await run(["doctor", "--json", "--level", "command"]);
+    const reports = JSON.parse(stdout);
+    expect(reports.map((report: { provider: string }) => report.provider)).toEqual(
+      JSON.parse(native.providers()).map(({ id }: { id: string }) => id),
+    );
+    expect(reports[0]).toEqual({
+      provider: "claude",
+      installed: false,
+      authenticated: "unknown",
+      problems: [
+        {
+          code: "CLI_NOT_FOUND",
+          severity: "error",
+          message: "claude is not in any folder of the PATH",
+          hint: "install it with `npm install -g @anthropic-ai/claude-code`, or set `cliPath`",
+        },
+      ],
+      timingsMs: { command: expect.any(Number) },
+    });
+    expect([code, stderr]).toEqual([1, ""]);
+  });
+
+  it("knows whether it answers", async () => {
+    const { fakes, run } = setup();
+    fakes.cli("codex", [{ stdout: "codex-cli 0.169.0" }, { code: 0 }, replay("codex/err-500-json")]);
+    const { code, stdout } = await run(["doctor", "codex", "--level", "request"]);
+    expect(stdout.replaceAll(fakes.dir, "<bin>").split("\n").slice(0, 2)).toEqual([
+      "PROVIDER  STATUS   VERSION  LOGGED IN  ANSWERS  PATH",
+      "codex     failing  0.169.0  yes        no       <bin>/codex",
+    ]);
+    expect(code).toBe(1);
+  });
+});
+
+describe("providers", () => {
+  it("lists what there is", async () => {
+    const { run } = setup();
+    expect(await run(["providers"])).toEqual({
+      code: 0,
+      stderr: "",
+      stdout: `PROVIDER  COMMAND   VERSIONS MEASURED
+claude    claude    2.1.197, 2.1.330
+codex     codex     0.169.0
+gemini    gemini    0.61.0
+qwen      qwen      0.15.10
+glm       ax-glm    none
+grok      ax-grok   none
+opencode  opencode  1.18.34
+`,
+    });
+    const { stdout } = await run(["providers", "--json"]);
+    expect(JSON.parse(stdout)).toEqual(JSON.parse(native.providers()));
+  });
+});
+
+describe.skipIf(process.platform === "win32")("run", () => {
+  it("prints the answer alone, and what goes on to standard error", async () => {
+    const { fakes, run } = setup();
+    const fake = fakes.cli("codex", replay("codex/success-json-stdin"));
+    const { code, stdout, stderr } = await run(["run", "Say hello", "--provider", "codex", "--model", "m1"]);
+    expect([code, stdout]).toEqual([0, "Hello from the mock.\n"]);
+    const [first, last] = ["codex started (pid N)\n", "codex ended after N ms\n"];
+    const warning = "codex has a warning: CLI_WARNING (--stream has its text)\n";
+    expect(stderr.replace(/\d+/g, "N")).toBe(first + warning + last);
+    const streamed = await run(["run", "Say hello", "--provider", "codex", "--stream"]);
+    expect([streamed.code, streamed.stdout]).toEqual([0, "Hello from the mock.\n"]);
+    expect(streamed.stderr.replace(/\d+/g, "N")).toMatch(
+      /^codex started \(pid N\)\nwarning: .+\ncodex ended after N ms\n$/,
+    );
+    expect(fake.calls()[0]?.argv).toEqual(expect.arrayContaining(["--model", "m1"]));
+    expect(fake.calls()[0]?.stdin).toContain("Say hello");
+  });
+
+  it("takes standard input as the prompt, and behind one", async () => {
+    const { fakes, run } = setup();
+    const fake = fakes.cli("codex", replay("codex/success-json-stdin"));
+    await run(["run", "--provider=codex"], { input: "  from stdin\n" });
+    await run(["run", "Explain", "--provider=codex"], { input: "a < b\n" });
+    const prompts = fake.calls().map(({ stdin }) => /iteration="0">(.*)<\/event>/s.exec(stdin)?.[1]);
+    expect(prompts).toEqual(["from stdin", "Explain\n\na &lt; b"]);
+    const empty = await run(["run", "--provider=codex"], { input: " \n" });
+    expect(empty).toEqual({
+      code: 2,
+      stdout: "",
+      stderr:
+        "deep-factor-providers: there is no prompt: give one as an argument, or over standard input " +
+        "(deep-factor-providers run --help)\n",
+    });
+  });
+
+  it.each([
+    ["codex/err-401-json", "authentication"],
+    ["codex/err-429-quota-json", "quota"],
+    ["codex/err-stream-failed-context-json", "validation"],
+  ] as const)("of %s exits by the category %s", async (recording, category) => {
+    const { fakes, run } = setup();
+    fakes.cli("codex", replay(recording));
+    const plain = await run(["run", "hi", "--provider", "codex"]);
+    expect([plain.code, plain.stdout]).toEqual([EXIT_CODES[category], ""]);
+    expect(plain.stderr.trimEnd().split("\n").at(-1)).toMatch(/^[A-Z_]+: ./);
+    const json = await run(["run", "hi", "--provider", "codex", "--json"]);
+    expect(json.code).toBe(EXIT_CODES[category]);
+    expect(JSON.parse(json.stdout)).toEqual({ error: expect.objectContaining({ name: "ProviderError", category }) });
+  });
+
+  it("has a code of its own for every category, and the help names it", async () => {
+    const { run } = setup();
+    const { categories } = JSON.parse(native.errorCodes());
+    const names = categories.map(({ category }: { category: string }) => category);
+    expect(Object.keys(EXIT_CODES).sort()).toEqual(names.sort());
+    expect(new Set([0, 2, ...Object.values(EXIT_CODES)]).size).toBe(names.length + 2);
+    const { stdout } = await run(["run", "--help"]);
+    const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
+    for (const [category, code] of Object.entries(EXIT_CODES)) {
+      expect(stdout).toContain(`${code} ${category}`);
+      expect(readme).toMatch(new RegExp(`\\| ${code} +\\| .*\`${category}\``));
+    }
+  });
+
+  it("is ended by --timeout", async () => {
+    const { fakes, run } = setup();
+    fakes.cli("codex", { hang: true });
+    const { code, stderr } = await run(["run", "hi", "--provider", "codex", "--timeout", "300"]);
+    expect([code, stderr.split("\n").at(-2)?.split(":")[0]]).toEqual([EXIT_CODES.timeout, "TIMEOUT"]);
+  });
+
+  it.each([
+    ["SIGINT", 130],
+    ["SIGTERM", 143],
+  ] as const)("is ended by %s with all it has started", async (signal, expected) => {
+    const { fakes, start } = setup();
+    const tag = createTag();
+    const fake = fakes.cli("codex", { hang: true, grandchild: true });
+    const { child, ended } = start(["run", "hi", "--provider", "codex"], { env: tag.env });
+    await fake.waitForCall(1);
+    child.kill(signal);
+    const { code, stdout, stderr } = await ended;
+    expect([code, stdout, stderr.replace(/\d+/g, "N")]).toEqual([expected, "", "codex started (pid N)\n"]);
+    await until(() => tag.left().length === 0);
+  });
+
+  it("is ended while it waits for its input, too", async () => {
+    const child = spawn(process.execPath, [CLI, "run"], { stdio: ["pipe", "ignore", "pipe"] });
+    let stderr = "";
+    child.stderr.setEncoding("utf8").on("data", (text) => {
+      stderr += text;
+    });
+    const ended = new Promise((resolve) => child.once("close", resolve));
+    await until(() => stderr !== "");
+    child.kill("SIGINT");
+    expect([await ended, stderr]).toEqual([130, "reading standard input until it ends (`</dev/null` for none)\n"]);
+  });
+});
+
+describe.skipIf(process.platform === "win32").each(VERSIONS)("run with the real claude, %s", (which) => {
+  const withReal = async (script: Parameters<typeof withClaude>[0]["script"]) => {
+    const { fakes, run } = setup();
+    const { api, options } = await withClaude({ which, script });
+    symlinkSync(options.cliPath, join(fakes.dir, "claude"));
+    return { api, run: (args: string[]) => run(args, { env: options.env }) };
+  };
+
+  it("prints the answer, or the whole reply", async () => {
+    const { api, run } = await withReal([{ text: "Hello." }, { text: "Hello." }]);
+    const plain = await run(["run", "Say hello", "--model", "sonnet", "--system-prompt", "Be brief."]);
+    expect([plain.code, plain.stdout]).toEqual([0, "Hello.\n"]);
+    expect(JSON.stringify(api.requests[0]?.body.system)).toContain("Be brief.");
+    const json = await run(["run", "Say hello", "--json"]);
+    expect(JSON.parse(json.stdout)).toMatchObject({
+      type: "ai",
+      content: "Hello.",
+      usage_metadata: { output_tokens: expect.any(Number) },
+      response_metadata: { provider: "claude" },
+    });
+  });
+
+  it("streams pieces, or events", async () => {
+    const chunks = ["Hel", "lo ", "there."];
+    const { run } = await withReal([{ chunks }, { chunks }]);
+    const plain = await run(["run", "Say hello", "--stream"]);
+    expect([plain.code, plain.stdout]).toEqual([0, "Hello there.\n"]);
+    const { stdout } = await run(["run", "Say hello", "--stream", "--json"]);
+    const events = stdout
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    expect([events[0].type, events.at(-1).type, events.at(-1).reply.content]).toEqual([
+      "start",
+      "done",
+      "Hello there.",
+    ]);
+    expect(events.flatMap((event) => (event.type === "text_delta" ? [event.text] : [])).join("")).toBe("Hello there.");
+  });
+});
+
+describe("a wrong command line", () => {
+  it.each([
+    [[], "there is no command: doctor, providers, run"],
+    [["docter"], 'unknown command "docter": there are doctor, providers, run'],
+    [["--nope"], 'unknown option "--nope": there are doctor, providers, run'],
+    [["doctor", "--nope"], "unknown option '--nope' (deep-factor-providers doctor --help)"],
+    [
+      ["doctor", "nobody"],
+      'unknown provider "nobody": there are claude, codex, gemini, qwen, glm, grok, opencode (deep-factor-providers doctor --help)',
+    ],
+    [
+      ["doctor", "--level", "deep"],
+      '--level must be command, version, auth, request, not "deep" (deep-factor-providers doctor --help)',
+    ],
+    [["providers", "x"], 'unexpected argument "x" (deep-factor-providers providers --help)'],
+    [["run", "a", "b"], 'unexpected argument "b": put the prompt in quotes (deep-factor-providers run --help)'],
+    [
+      ["run", "a", "--timeout", "soon"],
+      '--timeout must be a number of milliseconds, not "soon" (deep-factor-providers run --help)',
+    ],
+    [["run", "a", "--model"], "option '--model <value>' argument missing (deep-factor-providers run --help)"],
+    [
+      ["run", "a", "--provider", "glm", "--system-prompt", "x"],
+      /^unknown option "systemPrompt".* \(deep-factor-providers run --help\)$/,
+    ],
+  ] as [string[], string | RegExp][])("%j is one line and exit code 2", async (args, expected) => {
+    const { run } = setup();
+    const { code, stdout, stderr } = await run(args);
+    expect([code, stdout, stderr.split("\n").length]).toEqual([2, "", 2]);
+    const line = stderr.trimEnd().replace(/^deep-factor-providers: /, "");
+    if (typeof expected === "string") expect(line).toBe(expected);
+    else expect(line).toMatch(expected);
+  });
+});
+
+describe("help", () => {
+  it.each([
+    [["--help"], "Usage: deep-factor-providers <command> [options]"],
+    [["help"], "Usage: deep-factor-providers <command> [options]"],
+    [["doctor", "--help"], "Usage: deep-factor-providers doctor [provider...] [options]"],
+    [["providers", "-h"], "Usage: deep-factor-providers providers [options]"],
+    [["help", "run"], 'Usage: deep-factor-providers run ["<prompt>"] [options]'],
+  ])("%j", async (args, expected) => {
+    const { run } = setup();
+    const { code, stdout, stderr } = await run(args);
+    expect([code, stderr, stdout.split("\n")[2]]).toEqual([0, "", expected]);
+    expect(Math.max(...stdout.split("\n").map((line) => line.length))).toBeLessThanOrEqual(120);
+  });
+
+  it("and the version", async () => {
+    const { version } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
+    expect(await setup().run(["--version"])).toEqual({ code: 0, stdout: `${version}\n`, stderr: "" });
+  });
+});

@@ -1,0 +1,389 @@
+/** Health: four separate facts about a provider, found out in the surroundings of its runs. */
+import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import {
+  type CliProvider,
+  checkHealth,
+  createClaudeCliProvider,
+  createCliProvider,
+  createCodexCliProvider,
+  createGeminiCliProvider,
+  type HealthReport,
+} from "deep-factor-providers/native";
+import { afterAll, describe, expect, it } from "vitest";
+import { createFakes } from "./support/fake.mjs";
+import { VERSIONS, withClaude } from "./support/harness.mjs";
+import { createTag, until } from "./support/processes.mjs";
+import { replay } from "./support/replay.mjs";
+
+const fakes = createFakes();
+afterAll(() => fakes.cleanup());
+
+let count = 0;
+/** A CLI that says these things: to `--version`, and to any other command. */
+function cli(version: string, other = "exit 1") {
+  const body = `case "$1" in\n--version) ${version};;\n*) ${other};;\nesac`;
+  return fakes.shell(`cli-${count++}`, body);
+}
+/** A private folder in which `name` is that CLI: what stands on PATH. */
+function onPath(name: string, body: string, mode = 0o755) {
+  const dir = join(fakes.dir, `path-${count++}`);
+  mkdirSync(dir);
+  writeFileSync(join(dir, name), `#!/bin/sh\n${body}\n`);
+  chmodSync(join(dir, name), mode);
+  return dir;
+}
+
+/** The report, with the times replaced by their order. */
+async function look(provider: Pick<CliProvider, "health">, level?: "command" | "version" | "auth" | "request") {
+  const report = await provider.health(level === undefined ? undefined : { level });
+  for (const ms of Object.values(report.timingsMs)) expect(ms).toBeGreaterThanOrEqual(0);
+  return { ...report, timingsMs: Object.keys(report.timingsMs).join(" ") };
+}
+
+const CODEX = 'echo "codex-cli 0.169.0"';
+const IN = 'echo "Logged in using ChatGPT" >&2; exit 0';
+const OUT = 'echo "Not logged in" >&2; exit 1';
+const LOGGED_OUT = {
+  code: "NOT_LOGGED_IN",
+  severity: "error",
+  message: "codex is not logged in",
+  hint: "run `codex login`",
+};
+const BY_HAND = "run it by hand to see what it says";
+
+describe.skipIf(process.platform === "win32")("a provider's health", () => {
+  it("is what the CLI says of itself", async () => {
+    const path = cli(CODEX, IN);
+    const healthy = {
+      provider: "codex",
+      installed: true,
+      path,
+      version: "0.169.0",
+      versionTested: true,
+      authenticated: true,
+      problems: [],
+      timingsMs: "command version auth",
+    };
+    const provider = createCodexCliProvider({ cliPath: path });
+    expect(await look(provider)).toEqual(healthy);
+    expect(await look(provider.bindTools([]))).toEqual(healthy);
+  });
+
+  it("is found out no further than asked", async () => {
+    const fake = fakes.cli("codex-counts", [{ stdout: "codex-cli 0.169.0\n" }, { stdout: "0.169.0" }, { code: 0 }]);
+    const provider = createCodexCliProvider({ cliPath: fake.path });
+    const facts = { provider: "codex", installed: true, path: fake.path, authenticated: "unknown", problems: [] };
+    expect(await look(provider, "command")).toEqual({ ...facts, timingsMs: "command" });
+    expect(fake.calls()).toEqual([]);
+    const versions = { version: "0.169.0", versionTested: true };
+    expect(await look(provider, "version")).toEqual({ ...facts, ...versions, timingsMs: "command version" });
+    await provider.health({ level: "auth" });
+    expect(fake.calls().map(({ argv }) => argv.join(" "))).toEqual(["--version", "--version", "login status"]);
+  });
+
+  it("says where a CLI is missing, and what to do", async () => {
+    const provider = createCodexCliProvider({ env: { PATH: fakes.dir } });
+    expect(await look(provider, "request")).toEqual({
+      provider: "codex",
+      installed: false,
+      authenticated: "unknown",
+      answering: false,
+      problems: [
+        {
+          code: "CLI_NOT_FOUND",
+          severity: "error",
+          message: "codex is not in any folder of the PATH",
+          hint: "install it with `npm install -g @openai/codex`, or set `cliPath`",
+        },
+      ],
+      timingsMs: "command",
+    });
+  });
+
+  it("looks on the PATH that its runs have", async () => {
+    const dir = onPath("codex", `[ "$1" = --version ] && ${CODEX}`);
+    const report = await look(createCodexCliProvider({ env: { PATH: dir } }), "version");
+    expect([report.path, report.version]).toEqual([join(dir, "codex"), "0.169.0"]);
+  });
+
+  it("tells a file that can't be executed from none", async () => {
+    const dir = onPath("codex", CODEX, 0o644);
+    const report = await look(createCodexCliProvider({ env: { PATH: dir } }));
+    expect([report.installed, report.problems.map(({ code }) => code)]).toEqual([false, ["CLI_NOT_EXECUTABLE"]]);
+  });
+
+  it.each<[string, string, string, Partial<Omit<HealthReport, "timingsMs">>]>([
+    [
+      "a version that was not measured",
+      'echo "codex-cli 9.9.9-beta.1"',
+      IN,
+      {
+        version: "9.9.9-beta.1",
+        versionTested: false,
+        authenticated: true,
+        problems: [
+          {
+            code: "VERSION_NOT_MEASURED",
+            severity: "warning",
+            message: "version 9.9.9-beta.1 was not measured; 0.169.0 was",
+            hint: "it will most likely work; if a call fails with UNSUPPORTED_FLAG or MALFORMED_RESPONSE, install one that was",
+          },
+        ],
+      },
+    ],
+    [
+      "no version",
+      'echo "no\\nidea" >&2; exit 3',
+      IN,
+      {
+        authenticated: true,
+        problems: [
+          {
+            code: "VERSION_UNKNOWN",
+            severity: "warning",
+            message: "`codex --version` failed with exit code 3: no",
+            hint: BY_HAND,
+          },
+        ],
+      },
+    ],
+    [
+      "no login",
+      CODEX,
+      OUT,
+      { version: "0.169.0", versionTested: true, authenticated: false, problems: [LOGGED_OUT as never] },
+    ],
+    [
+      "a login command that it does not know",
+      CODEX,
+      'echo "error: unrecognized subcommand" >&2; exit 2',
+      {
+        version: "0.169.0",
+        versionTested: true,
+        authenticated: "unknown",
+        problems: [
+          {
+            code: "LOGIN_UNKNOWN",
+            severity: "warning",
+            message: "`codex login status` failed with exit code 2: error: unrecognized subcommand",
+            hint: BY_HAND,
+          },
+        ],
+      },
+    ],
+    [
+      "a login command that crashes",
+      CODEX,
+      "kill -9 $$",
+      {
+        version: "0.169.0",
+        versionTested: true,
+        authenticated: "unknown",
+        problems: [
+          {
+            code: "LOGIN_UNKNOWN",
+            severity: "warning",
+            message: "`codex login status` was killed by SIGKILL",
+            hint: BY_HAND,
+          },
+        ],
+      },
+    ],
+  ])("reports %s", async (_, version, login, expected) => {
+    const path = cli(version, login);
+    expect(await look(createCodexCliProvider({ cliPath: path }))).toEqual({
+      provider: "codex",
+      installed: true,
+      path,
+      timingsMs: "command version auth",
+      ...expected,
+    });
+  });
+
+  it("ends a command that waits for ever", async () => {
+    const tag = createTag();
+    const path = cli(CODEX, "while :; do /bin/sleep 1; done");
+    const report = await look(createCodexCliProvider({ cliPath: path, env: tag.env, killGrace: 100 }));
+    expect([report.authenticated, report.problems.map(({ message }) => message)]).toEqual([
+      "unknown",
+      ["`codex login status` was not over after 10 s and was ended"],
+    ]);
+    await until(() => tag.left().length === 0);
+  });
+
+  it("is asked in the environment and the folder of a run", async () => {
+    const fake = fakes.cli("claude-env", [{ stdout: "2.1.330 (Claude Code)" }, { stdout: '{"loggedIn":true}' }]);
+    const env = { NODE_OPTIONS: undefined, ANTHROPIC_API_KEY: "not-a-key", MINE: "1" };
+    await createClaudeCliProvider({ cliPath: fake.path, env }).health();
+    const calls = fake.calls();
+    expect(calls.map(({ argv }) => argv.join(" "))).toEqual(["--version", "auth status", "auth status"]);
+    expect(calls.map(({ env }) => [env.MINE, env.TERM, env.CLAUDECODE, env.ANTHROPIC_API_KEY])).toEqual([
+      ["1", "dumb", undefined, "not-a-key"],
+      ["1", "dumb", undefined, "not-a-key"],
+      ["1", "dumb", undefined, undefined],
+    ]);
+    for (const { cwd, stdin } of calls) {
+      expect(cwd).not.toBe(process.cwd());
+      expect(stdin).toBe("");
+    }
+  });
+
+  it("warns of a key that beats the login, unless it is left out", async () => {
+    const path = cli('echo "2.1.330 (Claude Code)"', `echo '{"loggedIn":true}'`);
+    const env = { ANTHROPIC_API_KEY: undefined, ANTHROPIC_AUTH_TOKEN: "not-a-token" };
+    const report = await look(createClaudeCliProvider({ cliPath: path, env }));
+    expect(report).toMatchObject({
+      authenticated: true,
+      problems: [
+        {
+          code: "KEY_BEATS_LOGIN",
+          severity: "warning",
+          message: "ANTHROPIC_AUTH_TOKEN in the environment beats the login, silently, and is what is billed",
+          hint: 'unset ANTHROPIC_AUTH_TOKEN, or use `auth: "subscription"`, which leaves it out',
+        },
+      ],
+    });
+    const none = { ANTHROPIC_API_KEY: undefined, ANTHROPIC_AUTH_TOKEN: undefined };
+    expect((await look(createClaudeCliProvider({ cliPath: path, env: none }))).problems).toEqual([]);
+  });
+
+  it("is settled by a request, whatever the CLI says of its login", async () => {
+    const answers = (name: string) => ({ ...replay(name) });
+    const said = [{ stdout: "codex-cli 0.169.0" }, { stderr: "Not logged in\n", code: 1 }];
+    const good = fakes.cli("codex-answers", [...said, answers("codex/success-json-stdin")]);
+    expect(await look(createCodexCliProvider({ cliPath: good.path }), "request")).toEqual({
+      provider: "codex",
+      installed: true,
+      path: good.path,
+      version: "0.169.0",
+      versionTested: true,
+      authenticated: true,
+      answering: true,
+      problems: [],
+      timingsMs: "command version auth request",
+    });
+    const loggedIn = [said[0] ?? {}, { code: 0 }];
+    const bad = fakes.cli("codex-refused", [...loggedIn, answers("codex/err-401-json")]);
+    const report = await look(createCodexCliProvider({ cliPath: bad.path }), "request");
+    expect(report).toMatchObject({ authenticated: false, answering: false });
+    expect(report.problems).toEqual([
+      { code: expect.any(String), severity: "error", message: expect.any(String), hint: expect.any(String) },
+    ]);
+    expect(report.problems[0]?.message).not.toContain(report.problems[0]?.hint);
+  });
+
+  it("of a CLI of one's own is as much as its config says", async () => {
+    const fake = fakes.cli("own", { stdout: "own 1.2" });
+    const form = { outputFormat: "text", promptStyle: "stdin", models: [], defaultModel: "m" } as const;
+    const config = { providerId: "own", command: fake.path, defaultArgs: [], maxTokens: 1, timeout: 0, ...form };
+    const facts = { provider: "own", installed: true, path: fake.path, authenticated: "unknown", problems: [] };
+    expect(await look(createCliProvider({ ...config, versionArgs: ["version"] }))).toEqual({
+      ...facts,
+      version: "1.2",
+      versionTested: false,
+      timingsMs: "command version",
+    });
+    expect(await look(createCliProvider({ ...config, versionArgs: [] }))).toEqual({ ...facts, timingsMs: "command" });
+    expect(fake.calls().map(({ argv }) => argv)).toEqual([["version"]]);
+  });
+
+  it("rejects for a misuse, an abort and a closed provider only", async () => {
+    const tag = createTag();
+    const fake = fakes.cli("codex-hangs", { hang: true, ignoreTerm: true });
+    const provider = createCodexCliProvider({ cliPath: fake.path, env: tag.env, killGrace: 50 });
+    await expect(provider.health({ level: "deep" as never })).rejects.toMatchObject({
+      code: "INVALID_OPTION",
+      message: 'level must be one of "command", "version", "auth", "request", got the string "deep"',
+    });
+    await expect(provider.health({ signal: AbortSignal.abort("early") })).rejects.toBe("early");
+    const abort = new AbortController();
+    const aborted = provider.health({ signal: abort.signal });
+    await fake.waitForCall(1);
+    abort.abort("late");
+    await expect(aborted).rejects.toBe("late");
+    expect(tag.left()).toEqual([]);
+    const left = provider.health();
+    await fake.waitForCall(2);
+    const refused = expect(left).rejects.toMatchObject({ code: "CLOSED" });
+    await provider.close();
+    await refused;
+    expect(tag.left()).toEqual([]);
+    await expect(provider.health()).rejects.toMatchObject({ code: "CLOSED" });
+  });
+});
+
+describe.skipIf(process.platform === "win32")("checkHealth", () => {
+  it("reports in the order of the providers", async () => {
+    const path = cli(CODEX, IN);
+    const missing = { env: { PATH: fakes.dir } };
+    const providers = [createGeminiCliProvider(missing), createCodexCliProvider({ cliPath: path })];
+    const reports = await checkHealth([...providers, ...providers, ...providers]);
+    expect(reports.map(({ provider, installed }) => `${provider} ${installed}`)).toEqual(
+      Array(3).fill(["gemini false", "codex true"]).flat(),
+    );
+    expect(await checkHealth([])).toEqual([]);
+  });
+
+  it("takes one of each built-in kind by default, and nothing that has no health", async () => {
+    const reports = await checkHealth(undefined, { level: "command" });
+    expect(reports.map(({ provider }) => provider)).toEqual([
+      ...["claude", "codex", "gemini", "qwen", "glm", "grok", "opencode"],
+    ]);
+    await expect(checkHealth([{}] as never)).rejects.toMatchObject({
+      code: "INVALID_OPTION",
+      message: "providers[0] must have a method `health`, got an object",
+    });
+  });
+});
+
+describe.each(VERSIONS)("the real claude, %s", (which) => {
+  it("says its version and its login, offline", async () => {
+    const { api, home, options } = await withClaude({ which, script: [] });
+    const healthy = {
+      provider: "claude",
+      installed: true,
+      path: options.cliPath,
+      version: which === "newest" ? "2.1.330" : "2.1.197",
+      versionTested: true,
+      authenticated: true,
+      problems: [] as unknown[],
+      timingsMs: "command version auth",
+    };
+    const loggedOut = {
+      code: "NOT_LOGGED_IN",
+      severity: "error",
+      message: "claude is not logged in",
+      hint: "run `claude` once and log in, or set ANTHROPIC_API_KEY",
+    };
+    const noKey = { ...options, env: { ...options.env, ANTHROPIC_API_KEY: undefined } };
+    expect(await look(createClaudeCliProvider(options))).toEqual(healthy);
+    expect(await look(createClaudeCliProvider(noKey))).toEqual({
+      ...healthy,
+      authenticated: false,
+      problems: [loggedOut],
+    });
+    // A made-up login.
+    const login = {
+      accessToken: "x",
+      refreshToken: "x",
+      expiresAt: Date.now() + 3_600_000,
+      scopes: ["user:inference"],
+    };
+    mkdirSync(join(home, ".claude"), { recursive: true });
+    writeFileSync(join(home, ".claude/.credentials.json"), JSON.stringify({ claudeAiOauth: login }));
+    expect(await look(createClaudeCliProvider(noKey))).toEqual(healthy);
+    expect(await look(createClaudeCliProvider(options))).toMatchObject({
+      authenticated: true,
+      problems: [{ code: "KEY_BEATS_LOGIN", severity: "warning" }],
+    });
+    expect(api.requests).toEqual([]);
+  });
+
+  it("answers a tiny request", async () => {
+    const { api, options } = await withClaude({ which, script: [{ text: "OK" }] });
+    const report = await look(createClaudeCliProvider(options), "request");
+    expect(report).toMatchObject({ authenticated: true, answering: true, problems: [] });
+    expect(api.requests).toHaveLength(1);
+  });
+});

@@ -1,0 +1,101 @@
+//! What a CLI's commands have answered: (what was asked, output and exit code) -> a version, a login, or words for neither.
+
+use serde_json::Value;
+
+use super::COMMAND_LIMIT;
+use super::report::Login;
+use crate::decode::ansi::strip_ansi;
+use crate::error::clip;
+use crate::process::{End, Output};
+use crate::provider::{LoginAnswer, LoginCheck};
+
+/// What a command that did not answer did instead.
+pub(super) fn said(output: &Output) -> String {
+    let exit = &output.exit;
+    match (exit.end, exit.code, &exit.signal) {
+        (End::Timeout, ..) => format!("was not over after {} s and was ended", COMMAND_LIMIT.as_secs()),
+        (End::OutputLimit, ..) => "printed too much".to_owned(),
+        (_, Some(0), _) => "says something else".to_owned(),
+        (_, Some(code), _) => {
+            let words = strip_ansi(&exit.stderr)
+                .trim()
+                .lines()
+                .next()
+                .map(|line| clip(line.trim(), 160));
+            let words = words.filter(|line| !line.is_empty()).map(|line| format!(": {line}"));
+            format!("failed with exit code {code}{}", words.unwrap_or_default())
+        }
+        (_, None, Some(signal)) => format!("was killed by {signal}"),
+        (_, None, None) => "ended in an unknown way".to_owned(),
+    }
+}
+
+pub(super) fn text(output: &Output) -> String {
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let text = if stdout.trim().is_empty() {
+        strip_ansi(&output.exit.stderr)
+    } else {
+        strip_ansi(&stdout)
+    };
+    text.into_owned()
+}
+
+/// What the CLI says of its login.
+pub(super) fn answer(check: &LoginCheck, output: &Output) -> Login {
+    if output.exit.end != End::Exited {
+        return Login::Unknown;
+    }
+    match check.answer {
+        LoginAnswer::JsonFlag(name) => {
+            let json = serde_json::from_str::<Value>(text(output).trim()).unwrap_or(Value::Null);
+            match json.get(name).and_then(Value::as_bool) {
+                Some(true) => Login::Yes,
+                Some(false) => Login::No,
+                None => Login::Unknown,
+            }
+        }
+        LoginAnswer::ExitCode(no) => match output.exit.code {
+            Some(0) => Login::Yes,
+            Some(1) if output.exit.stderr.contains(no) => Login::No,
+            _ => Login::Unknown,
+        },
+    }
+}
+
+/// The first word of `text` that is a version: `2.1.330 (Claude Code)`, `codex-cli 0.169.0`, `v1.2`.
+pub(super) fn version(text: &str) -> Option<String> {
+    let of_version = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+');
+    text.split(|c| !of_version(c)).find_map(|word| {
+        let word = word
+            .strip_prefix(['v', 'V'])
+            .unwrap_or(word)
+            .trim_end_matches(['.', '-', '+']);
+        let (major, rest) = word.split_once('.')?;
+        let is_version = !major.is_empty()
+            && major.len() <= 9
+            && major.bytes().all(|byte| byte.is_ascii_digit())
+            && rest.starts_with(|c: char| c.is_ascii_digit());
+        is_version.then(|| clip(word, 60))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_clis_print() {
+        for (text, expected) in [
+            ("2.1.330 (Claude Code)\n", Some("2.1.330")),
+            ("codex-cli 0.169.0\n", Some("0.169.0")),
+            ("v1.18.34", Some("1.18.34")),
+            ("cli version: 1.2.3-beta.1+build.", Some("1.2.3-beta.1+build")),
+            ("tool/3.4 linux-x64 node-v20.1", Some("3.4")),
+            ("usage: tool [-v]", None),
+            ("listening on ..5", None),
+            ("", None),
+        ] {
+            assert_eq!(version(text).as_deref(), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Health: four separate facts about a provider, each with its time, and what to do about what is wrong.
+//!
+//! In: an [`Engine`], how far to look ([`Level`]) and an environment. Out: a [`Report`]; an unhealthy CLI is a report, too,
+//! never an error. Which commands are asked and how their answers are read is data of the provider (`provider::Checks`).
+
+mod answers;
+mod report;
+
+pub use report::{Level, Login, Problem, Report, Severity, Timings};
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::classify;
+use crate::error::{Category, Code, ProviderError};
+use crate::process::{Output, Vars};
+use crate::provider::LoginCheck;
+use crate::run::{Ended, Engine, Run};
+use answers::{answer, said, text, version};
+use report::Finding;
+
+/// How long a command of the CLI may take.
+const COMMAND_LIMIT: Duration = Duration::from_secs(10);
+/// How long the tiny request may take in all, waiting and further attempts included.
+const REQUEST_LIMIT: Duration = Duration::from_secs(60);
+/// The tiny request, its messages and its call.
+const REQUEST: (&str, &str) = (
+    r#"[{"type":"human","content":"Reply with the word OK."}]"#,
+    r#"{"events":false,"partial":false,"timeout":60000}"#,
+);
+
+/// `None`: it was cancelled.
+type Looked = Result<Option<Report>, Box<ProviderError>>;
+
+/// A check that goes on. Dropping it ends what it has started.
+#[derive(Debug)]
+pub struct Check {
+    cancel: CancellationToken,
+    task: AsyncMutex<Option<JoinHandle<Looked>>>,
+}
+
+impl Check {
+    /// Begins to look. Must be called inside the runtime; returns at once. `env` as for [`Engine::start`].
+    ///
+    /// # Errors
+    /// `CLOSED`.
+    pub fn start(engine: &Arc<Engine>, level: Level, env: Option<Vars>) -> Result<Check, Box<ProviderError>> {
+        if let Some(error) = engine.refusal() {
+            return Err(error);
+        }
+        let base = env.unwrap_or_else(|| std::env::vars_os().collect());
+        let cancel = engine.token();
+        let look = Look {
+            engine: Arc::clone(engine),
+            base: Arc::new(base),
+            cancel: cancel.clone(),
+        };
+        let task = tokio::spawn(async move {
+            let report = look.report(level).await;
+            match look.engine.refusal() {
+                Some(error) => Err(error),
+                None => Ok((!look.cancel.is_cancelled()).then_some(report)),
+            }
+        });
+        Ok(Check {
+            cancel,
+            task: AsyncMutex::new(Some(task)),
+        })
+    }
+
+    /// The report, once; `None` if the check was cancelled.
+    ///
+    /// # Errors
+    /// `CLOSED`, where the provider was closed meanwhile.
+    pub async fn result(&self) -> Looked {
+        match self.task.lock().await.take() {
+            Some(task) => task.await.unwrap_or_else(|panic| {
+                let reason = format!("a bug in this package stopped the look: {panic}");
+                Err(Box::new(ProviderError::new("", Code::Internal, reason)))
+            }),
+            None => Ok(None),
+        }
+    }
+
+    /// Ends the check.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+}
+
+impl Drop for Check {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+struct Look {
+    engine: Arc<Engine>,
+    base: Arc<Vars>,
+    cancel: CancellationToken,
+}
+
+impl Look {
+    async fn report(&self, level: Level) -> Report {
+        let mut report = Report {
+            provider: self.engine.id().to_owned(),
+            installed: false,
+            path: None,
+            version: None,
+            version_tested: None,
+            authenticated: Login::Unknown,
+            answering: (level >= Level::Request).then_some(false),
+            problems: Vec::new(),
+            timings_ms: Timings::default(),
+        };
+        let began = Instant::now();
+        match self.engine.file(&self.base) {
+            Ok(file) => {
+                report.installed = true;
+                report.path = Some(file.to_string_lossy().into_owned());
+            }
+            Err(error) => report.problems.push(Problem::of(&error)),
+        }
+        report.timings_ms.command = Some(millis(began));
+        if !report.installed {
+            return report;
+        }
+        if level >= Level::Version {
+            let began = Instant::now();
+            if self.version(&mut report).await {
+                report.timings_ms.version = Some(millis(began));
+            }
+        }
+        if level >= Level::Auth
+            && let Some(check) = self.engine.provider().checks.login
+        {
+            let began = Instant::now();
+            self.login(&check, &mut report).await;
+            report.timings_ms.auth = Some(millis(began));
+        }
+        if level >= Level::Request {
+            let began = Instant::now();
+            self.request(&mut report).await;
+            report.timings_ms.request = Some(millis(began));
+        }
+        report
+    }
+
+    async fn ask(&self, args: &[&str], without: &[&str]) -> Result<Output, Box<ProviderError>> {
+        let limit = COMMAND_LIMIT;
+        self.engine.ask(args, without, &self.base, limit, &self.cancel).await
+    }
+
+    /// Whether there was something to ask.
+    async fn version(&self, report: &mut Report) -> bool {
+        let provider = self.engine.provider();
+        let args = provider.version_args();
+        if args.is_empty() {
+            return false;
+        }
+        let output = match self.ask(&args, &[]).await {
+            Ok(output) => output,
+            Err(error) => {
+                // The file is there and can't be executed after all.
+                report.installed = false;
+                report.problems.push(Problem::of(&error));
+                return true;
+            }
+        };
+        let found = output
+            .exit
+            .success()
+            .then(|| text(&output))
+            .and_then(|text| version(&text));
+        let Some(found) = found else {
+            let message = format!("`{}` {}", self.command(&args), said(&output));
+            report.problems.push(Finding::VersionUnknown.problem(message, BY_HAND));
+            return true;
+        };
+        let measured = provider.about.versions;
+        let tested = measured.contains(&found.as_str());
+        if !tested && !measured.is_empty() {
+            let message = format!("version {found} was not measured; {} were", measured.join(", "));
+            let hint = "it will most likely work; if a call fails with UNSUPPORTED_FLAG or MALFORMED_RESPONSE, install one that was";
+            let message = match measured {
+                [one] => format!("version {found} was not measured; {one} was"),
+                _ => message,
+            };
+            report.problems.push(Finding::VersionNotMeasured.problem(message, hint));
+        }
+        report.version = Some(found);
+        report.version_tested = Some(tested);
+        true
+    }
+
+    async fn login(&self, check: &LoginCheck, report: &mut Report) {
+        if !report.installed {
+            return;
+        }
+        let output = match self.ask(check.args, &[]).await {
+            Ok(output) => output,
+            Err(error) => return report.problems.push(Problem::of(&error)),
+        };
+        report.authenticated = answer(check, &output);
+        match report.authenticated {
+            Login::Yes => report.problems.extend(self.key_beside_login(check).await),
+            Login::No => {
+                let id = self.engine.id();
+                let error = ProviderError::new(id, Code::NotLoggedIn, format!("{id} is not logged in"));
+                report.problems.push(Problem::of(&error));
+            }
+            Login::Unknown => {
+                let message = format!("`{}` {}", self.command(check.args), said(&output));
+                report.problems.push(Finding::LoginUnknown.problem(message, BY_HAND));
+            }
+        }
+    }
+
+    /// A key in the environment silently beats a subscription's login and is billed (CLI-FACTS 1.4). Both are there if the
+    /// CLI is still logged in without the key.
+    async fn key_beside_login(&self, check: &LoginCheck) -> Option<Problem> {
+        let keys = self.engine.provider().key_env;
+        let present = self.engine.present(keys, &self.base).ok()?;
+        if present.is_empty() {
+            return None;
+        }
+        let output = self.ask(check.args, keys).await.ok()?;
+        if answer(check, &output) != Login::Yes {
+            return None;
+        }
+        let names = present.join(", ");
+        let message = format!("{names} in the environment beats the login, silently, and is what is billed");
+        let hint = format!("unset {names}, or use `auth: \"subscription\"`, which leaves it out");
+        Some(Finding::KeyBeatsLogin.problem(message, hint))
+    }
+
+    async fn request(&self, report: &mut Report) {
+        if !report.installed {
+            return;
+        }
+        let (messages, call) = REQUEST;
+        let env = Vars::clone(&self.base);
+        let run = Engine::start(
+            &self.engine,
+            messages.to_owned(),
+            "[]".to_owned(),
+            call.to_owned(),
+            Some(env),
+        );
+        match self.within_limit(&run).await {
+            Ended::Replied(_) => {
+                report.answering = Some(true);
+                // What it said of its login, it did not need.
+                report.authenticated = Login::Yes;
+                let not_logged_in = Code::NotLoggedIn.as_str();
+                report.problems.retain(|problem| problem.code != not_logged_in);
+            }
+            Ended::Failed(error) => {
+                if error.category == Category::Authentication {
+                    report.authenticated = Login::No;
+                }
+                let known = report
+                    .problems
+                    .iter()
+                    .any(|problem| problem.code == error.code.as_str());
+                if !known {
+                    report.problems.push(Problem::of(&error));
+                }
+            }
+            Ended::Cancelled => {
+                let limit = REQUEST_LIMIT.as_secs();
+                let reason = format!("there was no answer within {limit} s");
+                let error = ProviderError::new(self.engine.id(), Code::Timeout, reason);
+                report.problems.push(Problem {
+                    hint: classify::hint(self.engine.id(), Code::ConnectionFailed).to_owned(),
+                    ..Problem::of(&error)
+                });
+            }
+        }
+    }
+
+    /// How the run ended; cancelled when this check is, or when it takes too long.
+    async fn within_limit(&self, run: &Run) -> Ended {
+        let ended = run.result();
+        tokio::pin!(ended);
+        tokio::select! {
+            ended = &mut ended => return ended,
+            () = self.cancel.cancelled() => {}
+            () = tokio::time::sleep(REQUEST_LIMIT) => {}
+        }
+        run.cancel();
+        ended.await
+    }
+
+    fn command(&self, args: &[&str]) -> String {
+        format!("{} {}", self.engine.provider().command, args.join(" "))
+    }
+}
+
+const BY_HAND: &str = "run it by hand to see what it says";
+
+fn millis(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

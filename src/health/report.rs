@@ -1,0 +1,179 @@
+//! What is known of a provider's health, as JavaScript gets it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::classify;
+use crate::error::ProviderError;
+
+/// How far to look. Each level includes those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Whether the program is there. Nothing is started.
+    Command,
+    /// Which version it is.
+    Version,
+    /// Whether it is logged in, where the CLI can tell.
+    Auth,
+    /// Whether it answers: one tiny request, which costs what it costs.
+    Request,
+}
+
+/// Whether the CLI is logged in: `true`, `false` or `"unknown"` in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Login {
+    /// It says so, or it has answered.
+    Yes,
+    /// It says so, or a request was refused for that reason.
+    No,
+    /// It was not asked, or can't tell.
+    Unknown,
+}
+
+impl Serialize for Login {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Login::Yes => serializer.serialize_bool(true),
+            Login::No => serializer.serialize_bool(false),
+            Login::Unknown => serializer.serialize_str("unknown"),
+        }
+    }
+}
+
+/// index.d.ts's `HealthReport`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The provider's id.
+    pub provider: String,
+    /// Whether the program is there and can be executed.
+    pub installed: bool,
+    /// Where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Its version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Whether that is one of the versions everything was measured with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version_tested: Option<bool>,
+    /// Whether it is logged in.
+    pub authenticated: Login,
+    /// Whether it answers; only where that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answering: Option<bool>,
+    /// What is wrong, or worth knowing.
+    pub problems: Vec<Problem>,
+    /// What each fact took, ms.
+    pub timings_ms: Timings,
+}
+
+/// What each fact took, ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Timings {
+    /// Finding the program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<u64>,
+    /// Asking its version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+    /// Asking for its login.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<u64>,
+    /// The tiny request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<u64>,
+}
+
+/// Something wrong, or worth knowing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// An error's code, or one of health's own.
+    pub code: &'static str,
+    /// Whether it stands in the way.
+    pub severity: Severity,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Requests will fail.
+    Error,
+    /// Requests may go well.
+    Warning,
+}
+
+/// What no failed request would tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Finding {
+    VersionNotMeasured,
+    VersionUnknown,
+    LoginUnknown,
+    KeyBeatsLogin,
+}
+
+impl Finding {
+    pub fn problem(self, message: String, hint: impl Into<String>) -> Problem {
+        let code = match self {
+            Finding::VersionNotMeasured => "VERSION_NOT_MEASURED",
+            Finding::VersionUnknown => "VERSION_UNKNOWN",
+            Finding::LoginUnknown => "LOGIN_UNKNOWN",
+            Finding::KeyBeatsLogin => "KEY_BEATS_LOGIN",
+        };
+        Problem {
+            code,
+            severity: Severity::Warning,
+            message,
+            hint: hint.into(),
+        }
+    }
+}
+
+impl Problem {
+    pub(super) fn of(error: &ProviderError) -> Problem {
+        let hint = error.hint.clone();
+        Problem {
+            code: error.code.as_str(),
+            severity: Severity::Error,
+            message: reason(error),
+            hint: hint.unwrap_or_else(|| classify::hint(&error.provider, error.code).to_owned()),
+        }
+    }
+}
+
+/// The error's message without the hint, which stands beside it (as [`ProviderError::with_hint`] adds it).
+fn reason(error: &ProviderError) -> String {
+    let message = &error.message;
+    let told = error.hint.as_deref().and_then(|hint| {
+        let (reason, end) = message.split_at_checked(message.len().checked_sub(hint.len() + 2)?)?;
+        end.strip_prefix(". ")?.eq_ignore_ascii_case(hint).then_some(reason)
+    });
+    told.unwrap_or(message).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+
+    #[test]
+    fn a_problem_does_not_say_its_hint_twice() {
+        let error = ProviderError::new("x", Code::CliNotFound, "x is not there").with_hint("install `x`");
+        let problem = Problem::of(&error);
+        assert_eq!(
+            (problem.message.as_str(), problem.hint.as_str()),
+            ("x is not there", "install `x`")
+        );
+        let plain = ProviderError::new("codex", Code::NotLoggedIn, "no login");
+        let problem = Problem::of(&plain);
+        assert_eq!(
+            (problem.message.as_str(), problem.hint.as_str()),
+            ("no login", "run `codex login`")
+        );
+    }
+}

@@ -1,0 +1,126 @@
+/**
+ * `doctor` and `providers`. In: the words behind the command. Out: text on standard output, and an exit code.
+ *
+ * @import { HealthLevel, HealthReport } from "../../index.js"
+ * @import { Colour, Paint } from "./cli-text.mjs"
+ */
+
+import { isColourful, painter, table, UsageError } from "./cli-text.mjs";
+import { parseWords } from "./cli-words.mjs";
+import native from "./native.cjs";
+import * as api from "./native-entry.mjs";
+
+const LEVELS = ["command", "version", "auth", "request"];
+
+/** How each built-in provider is made. */
+export const FACTORIES = {
+  claude: api.createClaudeCliProvider,
+  codex: api.createCodexCliProvider,
+  gemini: api.createGeminiCliProvider,
+  qwen: api.createQwenCliProvider,
+  glm: api.createGlmCliProvider,
+  grok: api.createGrokCliProvider,
+  opencode: api.createOpenCodeCliProvider,
+};
+
+/**
+ * @param {string} id
+ * @returns {id is keyof typeof FACTORIES}
+ */
+function isKnown(id) {
+  return Object.hasOwn(FACTORIES, id);
+}
+
+/** @param {string} id */
+export function factoryOf(id) {
+  if (isKnown(id)) return FACTORIES[id];
+  throw new UsageError(`unknown provider "${id}": there are ${Object.keys(FACTORIES).join(", ")}`);
+}
+
+/**
+ * @param {string[]} words
+ * @param {AbortSignal} signal
+ */
+export async function doctor(words, signal) {
+  const { values, positionals } = parseWords(words, { level: { type: "string" }, json: { type: "boolean" } });
+  const level = values.level ?? "auth";
+  if (!LEVELS.includes(level)) throw new UsageError(`--level must be ${LEVELS.join(", ")}, not "${level}"`);
+  const ids = positionals.length > 0 ? positionals : Object.keys(FACTORIES);
+  const providers = ids.map((id) => factoryOf(id)());
+  const reports = await api.checkHealth(providers, { level: /** @type {HealthLevel} */ (level), signal });
+  const text = values.json
+    ? JSON.stringify(reports, null, 2)
+    : formatReports(reports, painter(isColourful(process.stdout)));
+  process.stdout.write(`${text}\n`);
+  return reports.some(isReady) ? 0 : 1;
+}
+
+/** @param {HealthReport} report */
+function isReady({ installed, authenticated, answering }) {
+  return installed && authenticated !== false && answering !== false;
+}
+
+/**
+ * @param {HealthReport[]} reports
+ * @param {Paint} paint
+ */
+function formatReports(reports, paint) {
+  const asked = reports.some(({ answering }) => answering !== undefined);
+  const head = ["PROVIDER", "STATUS", "VERSION", "LOGGED IN", ...(asked ? ["ANSWERS"] : []), "PATH"];
+  const rows = reports.map((report) => {
+    const [status, colour] = statusOf(report);
+    const login = { true: "yes", false: "no", unknown: "unknown" }[String(report.authenticated)] ?? "";
+    const cells = [
+      report.provider,
+      status,
+      (report.version ?? "–") + (report.versionTested === false && report.installed ? " (not measured)" : ""),
+      report.installed ? login : "–",
+      ...(asked ? [report.answering ? "yes" : "no"] : []),
+      report.path ?? "–",
+    ];
+    const under = report.problems.flatMap(({ severity, message, hint }) => [
+      {
+        text: `${severity === "error" ? "✗" : "!"} ${message}`,
+        colour: /** @type {Colour} */ (severity === "error" ? "red" : "yellow"),
+      },
+      { text: `  → ${hint}`, colour: undefined },
+    ]);
+    return { cells, colours: [/** @type {const} */ ("bold"), colour], under };
+  });
+  const ready = reports.filter(isReady).length;
+  const [noun, verb] = [reports.length === 1 ? "provider" : "providers", ready === 1 ? "is" : "are"];
+  const sum = `${ready} of ${reports.length} ${noun} ${verb} ready.`;
+  return `${table(head, rows, paint)}\n\n${paint(ready > 0 ? "green" : "red", sum)}`;
+}
+
+/**
+ * @param {HealthReport} report
+ * @returns {[string, Colour]}
+ */
+function statusOf(report) {
+  if (!report.installed) {
+    const missing = report.problems.some(({ code }) => code === "CLI_NOT_FOUND");
+    return missing ? ["not installed", "dim"] : ["broken", "red"];
+  }
+  if (report.authenticated === false) return ["logged out", "red"];
+  if (report.answering === false) return ["failing", "red"];
+  return ["ready", "green"];
+}
+
+/** @param {string[]} words */
+export function providers(words) {
+  const { values, positionals } = parseWords(words, { json: { type: "boolean" } });
+  if (positionals.length > 0) throw new UsageError(`unexpected argument "${positionals[0]}"`);
+  /** @type {{ id: string, command: string, versions: string[] }[]} */
+  const list = JSON.parse(native.providers());
+  const rows = list.map(({ id, command, versions }) => ({
+    cells: [id, command, versions.join(", ") || "none"],
+    colours: [/** @type {const} */ ("bold")],
+  }));
+  const paint = painter(isColourful(process.stdout));
+  const text = values.json
+    ? JSON.stringify(list, null, 2)
+    : table(["PROVIDER", "COMMAND", "VERSIONS MEASURED"], rows, paint);
+  process.stdout.write(`${text}\n`);
+  return 0;
+}

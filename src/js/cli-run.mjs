@@ -1,0 +1,185 @@
+/**
+ * `run`. In: the words behind the command, and standard input. Out: the answer on standard output, progress on standard
+ * error, and an exit code by the error's category.
+ *
+ * @import { LogRecord, ProviderEvent } from "../../index.js"
+ * @import { CliProvider } from "./native-entry.mjs"
+ */
+
+import { fstatSync } from "node:fs";
+import { factoryOf } from "./cli-doctor.mjs";
+import { EXIT_CODES, UsageError } from "./cli-text.mjs";
+import { parseWords } from "./cli-words.mjs";
+import { ProviderError } from "./native-entry.mjs";
+
+const OPTIONS = /** @type {const} */ ({
+  provider: { type: "string" },
+  model: { type: "string" },
+  "system-prompt": { type: "string" },
+  timeout: { type: "string" },
+  stream: { type: "boolean" },
+  json: { type: "boolean" },
+});
+
+/** Whoever starts this program may have left standard input open for ever. */
+const PATIENCE_MS = 2_000;
+
+/**
+ * @param {string[]} words
+ * @param {AbortSignal} signal
+ */
+export async function run(words, signal) {
+  const { values, positionals } = parseWords(words, OPTIONS);
+  if (positionals.length > 1) {
+    throw new UsageError(`unexpected argument "${positionals[1]}": put the prompt in quotes`);
+  }
+  const id = values.provider ?? "claude";
+  const provider = create(id, values);
+  const prompt = [positionals[0] ?? "", await readInput(positionals.length > 0, signal)].map((part) => part.trim());
+  const text = prompt.filter((part) => part !== "").join("\n\n");
+  if (text === "") throw new UsageError("there is no prompt: give one as an argument, or over standard input");
+  try {
+    if (values.stream) await stream(provider, text, values.json === true, signal);
+    else await ask(provider, text, values.json === true, signal);
+    return 0;
+  } catch (error) {
+    if (signal.aborted || !ProviderError.isInstance(error)) throw error;
+    const failure = /** @type {import("../../index.js").ProviderError} */ (error);
+    if (values.json) print(`${JSON.stringify({ error: failure })}\n`);
+    tell(`${failure.code}: ${failure.message}`);
+    return EXIT_CODES[failure.category] ?? EXIT_CODES.unknown;
+  }
+}
+
+/**
+ * @param {string} id
+ * @param {{ model?: string | undefined, timeout?: string | undefined, "system-prompt"?: string | undefined,
+ *   stream?: boolean | undefined }} values
+ * @returns {CliProvider}
+ */
+function create(id, values) {
+  const { model, timeout, "system-prompt": systemPrompt } = values;
+  if (timeout !== undefined && !/^\d+$/.test(timeout)) {
+    throw new UsageError(`--timeout must be a number of milliseconds, not "${timeout}"`);
+  }
+  const ms = timeout === undefined ? undefined : Number(timeout);
+  // Records hold no words of the CLI's; the events of a stream do.
+  const logger = (/** @type {LogRecord} */ record) => progress(record, values.stream === true);
+  const options = { model, timeout: ms, systemPrompt, logger };
+  try {
+    return factoryOf(id)(/** @type {{}} */ (options));
+  } catch (error) {
+    if (ProviderError.isInstance(error)) throw new UsageError(/** @type {Error} */ (error).message);
+    throw error;
+  }
+}
+
+/**
+ * All of standard input; nothing from a terminal, unless there is no other prompt, or from a device.
+ *
+ * @param {boolean} hasPrompt
+ * @param {AbortSignal} signal
+ */
+async function readInput(hasPrompt, signal) {
+  if (process.stdin.isTTY) {
+    if (hasPrompt) return "";
+    tell("type the prompt, then press Ctrl-D");
+  } else if (isDevice()) return "";
+  const waiting = setTimeout(() => tell("reading standard input until it ends (`</dev/null` for none)"), PATIENCE_MS);
+  const stop = () => process.stdin.destroy(signal.reason);
+  signal.addEventListener("abort", stop, { once: true });
+  try {
+    /** @type {Buffer[]} */
+    const chunks = [];
+    for await (const chunk of process.stdin) chunks.push(chunk);
+    return Buffer.concat(chunks).toString("utf8");
+  } finally {
+    clearTimeout(waiting);
+    signal.removeEventListener("abort", stop);
+  }
+}
+
+/** Whether standard input is `/dev/null` or the like, or closed: then nothing comes from there. */
+function isDevice() {
+  try {
+    return fstatSync(0).isCharacterDevice();
+  } catch {
+    return true;
+  }
+}
+
+/**
+ * @param {CliProvider} provider
+ * @param {string} text
+ * @param {boolean} json
+ * @param {AbortSignal} signal
+ */
+async function ask(provider, text, json, signal) {
+  // With updates, the records of the run come while it goes.
+  const reply = await provider.invokeWithUpdates([text], () => {}, { signal });
+  print(json ? `${JSON.stringify(reply)}\n` : `${reply.content}\n`);
+}
+
+/**
+ * @param {CliProvider} provider
+ * @param {string} text
+ * @param {boolean} json
+ * @param {AbortSignal} signal
+ */
+async function stream(provider, text, json, signal) {
+  const show = json ? (/** @type {ProviderEvent} */ event) => print(`${JSON.stringify(event)}\n`) : textPrinter();
+  for await (const event of provider.stream([text], { signal })) show(event);
+}
+
+/** Prints messages piece by piece where the CLI tells pieces, whole where it does not, each on lines of its own. */
+function textPrinter() {
+  /** The piece printed last; of the message that goes on. */
+  let last = "";
+  let pieces = false;
+  /** @param {string} piece */
+  const put = (piece) => {
+    if (piece === "") return;
+    print(piece);
+    last = piece;
+  };
+  const endLine = () => put(last === "" || last.endsWith("\n") ? "" : "\n");
+  return (/** @type {ProviderEvent} */ event) => {
+    if (event.type === "text_delta") {
+      if (!pieces) endLine();
+      pieces = true;
+      put(event.text);
+    } else if (event.type === "message") {
+      if (!pieces) {
+        endLine();
+        put(event.content);
+      }
+      pieces = false;
+    } else if (event.type === "warning") {
+      tell(`warning: ${event.message}`);
+    } else if (event.type === "done") endLine();
+  };
+}
+
+/**
+ * What the run tells of itself, as lines for people. How it ends is told by the answer or by the error.
+ *
+ * @param {LogRecord} record
+ * @param {boolean} streams
+ */
+function progress({ provider, message, pid, fields }, streams) {
+  if (message === "started") tell(`${provider} started (pid ${pid})`);
+  else if (message === "tried again") tell(`${provider} is tried again in ${fields.delayMs} ms`);
+  else if (message === "warned" && !streams) tell(`${provider} has a warning: ${fields.code} (--stream has its text)`);
+  else if (message === "told its limits" && fields.status !== "allowed") tell(`${provider} limit: ${fields.status}`);
+  else if (message === "ended" && fields.exitCode === 0) tell(`${provider} ended after ${fields.exitMs} ms`);
+}
+
+/** @param {string} text */
+function print(text) {
+  process.stdout.write(text);
+}
+
+/** @param {string} line */
+function tell(line) {
+  process.stderr.write(`${line}\n`);
+}

@@ -1,0 +1,150 @@
+/**
+ * What the command line says: help, exit codes, colours, tables. Pure but for `isColourful`.
+ *
+ * @import { ErrorCategory } from "../../index.js"
+ */
+
+export const NAME = "deep-factor-providers";
+
+/** What `run` exits with after an error, by its category. Documented in the README; never renumbered. */
+export const EXIT_CODES = /** @satisfies {Record<ErrorCategory, number>} */ ({
+  unknown: 1,
+  quota: 3,
+  rate_limit: 4,
+  authentication: 5,
+  validation: 6,
+  network: 7,
+  server: 8,
+  timeout: 9,
+  not_found: 10,
+  configuration: 11,
+});
+
+export const USAGE_CODE = 2;
+
+/** Something on the command line is wrong; its message is one line. */
+export class UsageError extends Error {}
+
+export const HELP = {
+  "": `Use the coding-agent CLIs you are logged in to.
+
+Usage: ${NAME} <command> [options]
+
+Commands:
+  doctor           what is installed, which version, logged in or not, and what to do about it
+  providers        which providers there are
+  run "<prompt>"   asks one of them and prints the answer
+
+Options:
+  -h, --help       this text; behind a command, that command's
+  -v, --version    the version of ${NAME}
+
+Examples:
+  ${NAME} doctor
+  ${NAME} run "Say hello" --provider codex
+  git diff | ${NAME} run "Write a commit message for this diff" --model sonnet
+`,
+  doctor: `Tells what is installed, which version, whether it is logged in, and what to do about what is wrong.
+
+Usage: ${NAME} doctor [provider...] [options]
+
+Options:
+  --level <level>  how far to look, each level including those before it; default: auth
+                     command   is the program there (nothing is started)
+                     version   which version is it
+                     auth      is it logged in, where the CLI can tell
+                     request   does it answer (sends one tiny request, which is billed)
+  --json           the reports as JSON
+  -h, --help       this text
+
+Exit codes: 0 if at least one provider is ready (installed, not known to be logged out, and at level request answering),
+1 if none is, 2 for a wrong command line.
+`,
+  providers: `Lists the providers: the command each one runs, and the versions of it that were measured.
+
+Usage: ${NAME} providers [options]
+
+Options:
+  --json           the list as JSON
+  -h, --help       this text
+`,
+  run: `Asks a provider and prints its answer. Progress goes to standard error.
+
+Usage: ${NAME} run ["<prompt>"] [options]
+
+What comes over standard input is the prompt, or follows the one given.
+
+Options:
+  --provider <id>         claude (default), codex, gemini, qwen, glm, grok or opencode
+  --model <name>          the CLI's own by default
+  --system-prompt <text>  in place of the default one
+  --timeout <ms>          how long the CLI may take, 0 for no limit; default: 120000
+  --stream                prints the answer while it is written
+  --json                  prints the whole reply as JSON; with --stream, one event per line; an error as {"error": ...}
+  -h, --help              this text
+
+Exit codes: 0 answered, 2 wrong command line, 130 interrupted, and by the category of the error:
+${exitCodeLines()}
+`,
+};
+
+function exitCodeLines() {
+  const entries = Object.entries(EXIT_CODES).map(([category, code]) => `${code} ${category}`);
+  return `  ${entries.slice(0, 5).join(", ")},\n  ${entries.slice(5).join(", ")}`;
+}
+
+/**
+ * Whether colours are welcome: on a terminal, unless `NO_COLOR` is set (no-color.org) or the terminal is dumb.
+ *
+ * @param {{ isTTY?: boolean }} stream
+ */
+export function isColourful(stream) {
+  return stream.isTTY === true && !process.env.NO_COLOR && process.env.TERM !== "dumb";
+}
+
+const COLOURS = { green: 32, yellow: 33, red: 31, dim: 2, bold: 1 };
+
+/** @typedef {keyof typeof COLOURS} Colour */
+/** @typedef {(colour: Colour, text: string) => string} Paint */
+
+/**
+ * @param {boolean} colourful
+ * @returns {Paint}
+ */
+export function painter(colourful) {
+  return (colour, text) => (colourful && text !== "" ? `\x1b[${COLOURS[colour]}m${text}\x1b[0m` : text);
+}
+
+/**
+ * A table whose columns are as wide as their widest cell. Cells are measured before they are painted; the last column's
+ * are not padded. Rows may have lines of their own underneath.
+ *
+ * @param {string[]} head
+ * @param {{ cells: string[], colours?: (Colour | undefined)[], under?: { text: string, colour: Colour | undefined }[] }[]} rows
+ * @param {Paint} paint
+ */
+export function table(head, rows, paint) {
+  const all = [head, ...rows.map(({ cells }) => cells)];
+  const widths = head.map((_, column) => Math.max(...all.map((cells) => Array.from(cells[column] ?? "").length)));
+  /** @type {(cells: string[], colours: (Colour | undefined)[]) => string} */
+  const line = (cells, colours) => {
+    const padded = cells.map((cell, column) => {
+      const gap = column === cells.length - 1 ? "" : " ".repeat((widths[column] ?? 0) - Array.from(cell).length);
+      const colour = colours[column];
+      return (colour === undefined ? cell : paint(colour, cell)) + gap;
+    });
+    return padded.join("  ").trimEnd();
+  };
+  const indent = " ".repeat((widths[0] ?? 0) + 2);
+  const lines = [
+    line(
+      head,
+      head.map(() => "dim"),
+    ),
+  ];
+  for (const { cells, colours = [], under = [] } of rows) {
+    lines.push(line(cells, colours));
+    for (const { text, colour } of under) lines.push(indent + (colour === undefined ? text : paint(colour, text)));
+  }
+  return lines.join("\n");
+}

@@ -1,0 +1,84 @@
+#!/usr/bin/env node
+/**
+ * `deep-factor-providers`, the command line. In: arguments. Out: what the command prints, and its exit code.
+ *
+ * An interrupt ends what the command has started and waits for that; a second one does not wait.
+ */
+
+import { createRequire } from "node:module";
+import { doctor, providers } from "./cli-doctor.mjs";
+import { run } from "./cli-run.mjs";
+import { EXIT_CODES, HELP, NAME, USAGE_CODE, UsageError } from "./cli-text.mjs";
+
+const COMMANDS = { doctor, providers, run };
+/** 128 and the signal's number, as shells have it. */
+const SIGNALS = /** @type {const} */ ({ SIGINT: 130, SIGTERM: 143, SIGHUP: 129 });
+/** As if SIGPIPE had ended this program: whoever read its output has left. */
+const NOBODY_READS = 141;
+
+/** @param {string} name @returns {name is keyof typeof COMMANDS} */
+const isCommand = (name) => Object.hasOwn(COMMANDS, name);
+
+/**
+ * @param {string[]} words
+ * @param {AbortSignal} signal
+ * @returns {Promise<number>} the exit code
+ */
+async function main([name = "", ...words], signal) {
+  if (name === "-h" || name === "--help" || name === "help")
+    return say(HELP[isCommand(words[0] ?? "") ? /** @type {keyof typeof COMMANDS} */ (words[0]) : ""]);
+  if (name === "-v" || name === "--version") {
+    return say(`${createRequire(import.meta.url)("../../package.json").version}\n`);
+  }
+  if (name === "") throw new UsageError(`there is no command: ${Object.keys(COMMANDS).join(", ")}`);
+  if (!isCommand(name)) {
+    const what = name.startsWith("-") ? "option" : "command";
+    throw new UsageError(`unknown ${what} "${name}": there are ${Object.keys(COMMANDS).join(", ")}`);
+  }
+  const end = words.indexOf("--");
+  const own = end < 0 ? words : words.slice(0, end);
+  if (own.includes("--help") || own.includes("-h")) return say(HELP[name]);
+  try {
+    return await COMMANDS[name](words, signal);
+  } catch (error) {
+    if (error instanceof UsageError) error.message += ` (${NAME} ${name} --help)`;
+    throw error;
+  }
+}
+
+/** @param {string} text */
+function say(text) {
+  process.stdout.write(text);
+  return 0;
+}
+
+const interrupt = new AbortController();
+/** @type {number | undefined} */
+let interrupted;
+/** @param {number} code */
+function stop(code) {
+  // At once the second time: the exit hook of the addon ends what is left.
+  if (interrupted !== undefined) process.exit(interrupted);
+  interrupted = code;
+  interrupt.abort();
+}
+for (const [signal, code] of Object.entries(SIGNALS)) process.on(signal, () => stop(code));
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on("error", (/** @type {NodeJS.ErrnoException} */ error) => {
+    if (error.code !== "EPIPE") throw error;
+    if (interrupted === undefined) stop(NOBODY_READS);
+  });
+}
+
+try {
+  process.exitCode = await main(process.argv.slice(2), interrupt.signal);
+} catch (error) {
+  if (error instanceof UsageError) {
+    process.stderr.write(`${NAME}: ${error.message}\n`);
+    process.exitCode = USAGE_CODE;
+  } else if (!interrupt.signal.aborted) {
+    process.stderr.write(`${NAME}: ${error instanceof Error ? error.message : String(error)}\n`);
+    process.exitCode = EXIT_CODES.unknown;
+  }
+}
+if (interrupted !== undefined) process.exitCode = interrupted;

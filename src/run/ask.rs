@@ -1,0 +1,101 @@
+//! What an installed CLI says of itself: other arguments than a request's, in the very surroundings of a request.
+//!
+//! In: an [`Engine`], its environment, arguments. Out: the file a request would execute, or what the CLI printed and how it
+//! ended. Commands like these are over in a moment, so they don't wait in the queue of requests.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::attempt::not_started;
+use super::{Engine, closed};
+use crate::command::{self, Arg, CommandLine, Mode};
+use crate::conversation::print::{self, Surroundings};
+use crate::error::ProviderError;
+use crate::process::{Limits, Output, Vars};
+
+/// How much a command may print, bytes: a version or a login's state.
+const MAX_STDOUT: usize = 256 * 1024;
+
+impl Engine {
+    /// Cancelled when the provider is closed.
+    pub fn token(&self) -> CancellationToken {
+        self.closing.child_token()
+    }
+
+    /// The error of whoever asks a closed provider; `None` for an open one.
+    pub fn refusal(&self) -> Option<Box<ProviderError>> {
+        self.closing.is_cancelled().then(|| Box::new(closed(self)))
+    }
+
+    /// The file a request would execute.
+    ///
+    /// # Errors
+    /// As a request: the file can't be found, or can't be executed.
+    pub fn file(&self, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderError>> {
+        print::binary(&self.question(&[], &[])?, base).map_err(|error| self.refuse(error.code(), error.to_string()))
+    }
+
+    /// Which of `names` are in the environment of a request, and not empty.
+    ///
+    /// # Errors
+    /// As [`Engine::file`].
+    pub fn present<'a>(&self, names: &[&'a str], base: &Arc<Vars>) -> Result<Vec<&'a str>, Box<ProviderError>> {
+        let vars = print::variables(&self.question(&[], &[])?, base);
+        let has = |wanted: &OsString| {
+            vars.iter().any(|(name, value)| {
+                let same = match cfg!(windows) {
+                    true => name.eq_ignore_ascii_case(wanted),
+                    false => name == wanted,
+                };
+                same && !value.is_empty()
+            })
+        };
+        Ok(names
+            .iter()
+            .copied()
+            .filter(|name| has(&OsString::from(name)))
+            .collect())
+    }
+
+    /// Runs the CLI with `args`, without the variables `without`, for at most `limit`. How it ends is in the output.
+    ///
+    /// # Errors
+    /// It can't be started.
+    pub async fn ask(
+        &self,
+        args: &[&str],
+        without: &[&str],
+        base: &Arc<Vars>,
+        limit: Duration,
+        cancel: &CancellationToken,
+    ) -> Result<Output, Box<ProviderError>> {
+        let surroundings = Surroundings {
+            base_env: Arc::clone(base),
+            limits: Limits {
+                timeout: Some(limit),
+                kill_grace: self.options.kill_grace,
+                max_stdout: MAX_STDOUT,
+                ..Limits::default()
+            },
+            owner: self.owner,
+            permit: None,
+            tracker: self.runs.clone(),
+        };
+        let output = print::output(self.question(args, without)?, surroundings, cancel).await;
+        output.map_err(|error| not_started(self, &error))
+    }
+
+    fn question(&self, args: &[&str], without: &[&str]) -> Result<CommandLine, Box<ProviderError>> {
+        let mut line = command::build(&self.provider, &self.options, Mode::Print(""), false, &BTreeSet::new())?;
+        line.args = args.iter().map(|arg| Arg::Text((*arg).to_owned())).collect();
+        line.stdin = String::new();
+        line.user_env
+            .extend(without.iter().map(|name| ((*name).to_owned(), None)));
+        Ok(line)
+    }
+}
