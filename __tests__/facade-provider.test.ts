@@ -162,6 +162,7 @@ describe("bindTools", () => {
       "invokeWithUpdates",
       "stream",
       "bindTools",
+      "health",
       "close",
       Symbol.asyncDispose,
     ]);
