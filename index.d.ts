@@ -606,7 +606,7 @@ export interface HealthOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** How a provider is. A command of the CLI that takes longer than 10 s is ended and counts as no answer. */
+/** How a provider is. A command of the CLI that takes longer than 20 s is ended and counts as no answer. */
 export interface HealthReport {
   /** The provider's id. */
   provider: string;

@@ -163,6 +163,7 @@ describe("bindTools", () => {
       "stream",
       "bindTools",
       "prewarm",
+      "health",
       "close",
       Symbol.asyncDispose,
     ]);

@@ -207,7 +207,7 @@ describe.skipIf(process.platform === "win32")("a provider's health", () => {
     const report = await look(createCodexCliProvider({ cliPath: path, env: tag.env, killGrace: 100 }));
     expect([report.authenticated, report.problems.map(({ message }) => message)]).toEqual([
       "unknown",
-      ["`codex login status` was not over after 10 s and was ended"],
+      ["`codex login status` was not over after 20 s and was ended"],
     ]);
     await until(() => tag.left().length === 0);
   });

@@ -1,8 +1,10 @@
 /** A strict consumer of `deep-factor-providers/native` that has no LangChain installed. */
 import {
   type CliProvider,
+  checkHealth,
   createClaudeCliProvider,
   createFallbackProvider,
+  type HealthReport,
   isModelAdapter,
   type ModelAdapter,
   ProviderError,
@@ -30,4 +32,17 @@ export async function use(): Promise<string> {
     message.response_metadata.provider +
     message.usage_metadata.input_tokens
   );
+}
+
+export async function look(provider: CliProvider): Promise<number> {
+  const report: HealthReport = await provider.health({ level: "version" });
+  const [first] = await checkHealth([provider.bindTools([])], {
+    level: "command",
+    signal: new AbortController().signal,
+  });
+  refuseAny<IsAny<typeof report.authenticated>>();
+  refuseAny<IsAny<typeof first>>();
+  // @ts-expect-error: there is no such level
+  await checkHealth(undefined, { level: "deep" });
+  return (report.timingsMs.version ?? 0) + (first?.problems.filter(({ severity }) => severity === "error").length ?? 0);
 }

@@ -24,7 +24,7 @@ use answers::{answer, said, text, version};
 use report::Finding;
 
 /// How long a command of the CLI may take.
-const COMMAND_LIMIT: Duration = Duration::from_secs(10);
+const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 /// How long the tiny request may take in all, waiting and further attempts included.
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 /// The tiny request, its messages and its call.
