@@ -23,7 +23,7 @@ use crate::run::{Ended, Engine, Run};
 use answers::{answer, said, text, version};
 use report::Finding;
 
-/// How long a command of the CLI may take.
+/// How long a command of the CLI may take: a cold disk has to bring hundreds of megabytes first (claude 2.1.330: 381 MB).
 const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 /// How long the tiny request may take in all, waiting and further attempts included.
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
