@@ -1,0 +1,221 @@
+//! Checking an object of options against its table, and reading what has passed.
+//!
+//! In: JSON text and the table. Out: the object, every field known and of its type, or what is wrong with it, in words.
+
+use serde_json::{Map, Value};
+
+use super::{Kind, OptionSpec};
+use crate::error::{Code, ProviderError, clip};
+
+/// The options object `json` of `who`, every field known and of its type.
+///
+/// # Errors
+/// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String, Value>, Box<ProviderError>> {
+    checked_within(who, specs, json, "")
+}
+
+/// As [`checked`], for an object that is itself called `path` (which ends with a dot).
+///
+/// # Errors
+/// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+pub fn checked_within(
+    who: &str,
+    specs: &[OptionSpec],
+    json: &str,
+    path: &str,
+) -> Result<Map<String, Value>, Box<ProviderError>> {
+    let refuse = |reason: String| Box::new(ProviderError::new(who, Code::InvalidOption, reason));
+    let map = match serde_json::from_str::<Value>(json) {
+        Ok(Value::Object(map)) => map,
+        Ok(other) => {
+            return Err(refuse(format!(
+                "options must be an object; given: {}",
+                describe(&other)
+            )));
+        }
+        Err(error) => return Err(refuse(format!("options can't be read as JSON: {error}"))),
+    };
+    check_fields(specs, &map, path).map_err(refuse)?;
+    Ok(map)
+}
+
+/// Every field of `map`, whose own name with a dot is `path`. `Err` says what is wrong.
+pub(super) fn check_fields(specs: &[OptionSpec], map: &Map<String, Value>, path: &str) -> Result<(), String> {
+    for (name, value) in map {
+        let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
+            return Err(unknown_option(specs, path, name));
+        };
+        check(spec, value)
+            .map_err(|allowed| format!("option \"{path}{name}\" must be {allowed}; given: {}", describe(value)))?;
+        if let (Kind::FalseOr(fields), Value::Object(map)) = (spec.kind, value) {
+            check_fields(fields, map, &format!("{path}{name}."))?;
+        }
+    }
+    Ok(())
+}
+
+fn unknown_option(specs: &[OptionSpec], path: &str, name: &str) -> String {
+    let names: Vec<&str> = specs.iter().map(|spec| spec.name).collect();
+    let fold = |name: &str| name.to_lowercase().replace(['-', '_'], "");
+    let given = fold(name);
+    let distance = |known: &&&str| strsim::damerau_levenshtein(&fold(known), &given);
+    // Two slips of the finger, or half of a short word, is a typo; more is another word.
+    let near = names
+        .iter()
+        .min_by_key(distance)
+        .filter(|known| distance(known) <= 2.min(given.chars().count() / 2));
+    let name = clip(name, 60);
+    match near {
+        Some(near) => format!("unknown option \"{path}{name}\": did you mean \"{path}{near}\"?"),
+        None => format!("unknown option \"{path}{name}\"; allowed: {}", names.join(", ")),
+    }
+}
+
+/// `Err` says what is allowed.
+pub(in crate::provider) fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
+    let no_nul = |text: &str| !text.contains('\0');
+    let ok = match (spec.kind, value) {
+        (Kind::Text, Value::String(text)) => !text.is_empty() && no_nul(text),
+        (Kind::ArgText, Value::String(text)) => !text.trim().is_empty() && !text.starts_with('-') && no_nul(text),
+        (Kind::ProviderModel, Value::String(text)) => {
+            let parts = text.split_once('/');
+            !text.starts_with('-') && no_nul(text) && parts.is_some_and(|(of, name)| !of.is_empty() && !name.is_empty())
+        }
+        (Kind::NullableText, Value::String(_) | Value::Null)
+        | (Kind::Flag, Value::Bool(_))
+        | (Kind::Null, Value::Null)
+        | (Kind::List, Value::Array(_))
+        | (Kind::Object, Value::Object(_)) => true,
+        (Kind::Whole(least, most), Value::Number(number)) => whole(number).is_some_and(|n| (least..=most).contains(&n)),
+        (Kind::OneOf(words), Value::String(text)) => words.contains(&text.as_str()),
+        (Kind::TextList, Value::Array(items)) => items.iter().all(|item| item.as_str().is_some_and(no_nul)),
+        (Kind::Env, Value::Object(pairs)) => pairs.iter().all(|(name, value)| {
+            let name_ok = !name.is_empty() && !name.contains(['=', '\0']);
+            name_ok && (value.is_null() || value.as_str().is_some_and(no_nul))
+        }),
+        (Kind::Share, Value::Number(number)) => number.as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)),
+        (Kind::Share, Value::Bool(_)) | (Kind::FalseOr(_), Value::Bool(false)) => true,
+        (Kind::ExitCode, Value::Number(number)) => exit_code(number).is_some(),
+        // What the façade marks as no JSON is no object.
+        (Kind::FalseOr(_), Value::Object(map)) => !map.contains_key("$given"),
+        _ => false,
+    };
+    if ok { Ok(()) } else { Err(allowed(spec.kind)) }
+}
+
+/// A whole number, also when JavaScript spelled it with a fraction or exponent (`1e3`).
+pub(super) fn whole(number: &serde_json::Number) -> Option<u64> {
+    number.as_u64().or_else(|| {
+        let float = number.as_f64()?;
+        // 2^53: above it a JavaScript number is not exact.
+        (float >= 0.0 && float.fract() == 0.0 && float <= 9_007_199_254_740_992.0).then_some(float as u64)
+    })
+}
+
+fn exit_code(number: &serde_json::Number) -> Option<i32> {
+    let code = number.as_i64()?;
+    // Bit for bit: 3221225477 is 0xC0000005, which Windows' own programs call -1073741819.
+    i32::try_from(code)
+        .ok()
+        .or_else(|| u32::try_from(code).ok().map(u32::cast_signed))
+}
+
+pub(in crate::provider) fn allowed(kind: Kind) -> String {
+    match kind {
+        Kind::Text => "a string that is not empty".to_owned(),
+        Kind::ArgText => "a string that is not empty and does not begin with \"-\"".to_owned(),
+        Kind::NullableText => "a string, or null for the CLI's own".to_owned(),
+        Kind::Null => "null, for the CLI's own".to_owned(),
+        Kind::Flag => "true or false".to_owned(),
+        Kind::Whole(least, most) => format!("a whole number from {least} to {most}"),
+        Kind::OneOf(words) => {
+            format!(
+                "one of {}",
+                words
+                    .iter()
+                    .map(|word| format!("\"{word}\""))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )
+        }
+        Kind::ProviderModel => "a string like \"provider/model\"".to_owned(),
+        Kind::Object => "an object".to_owned(),
+        Kind::List => "an array".to_owned(),
+        Kind::TextList => "an array of strings".to_owned(),
+        Kind::Env => "an object of strings (undefined removes a variable; no \"=\" in names)".to_owned(),
+        Kind::ExitCode => "a whole number, as processes exit with".to_owned(),
+        Kind::Share => "a number from 0 to 1, true or false".to_owned(),
+        Kind::FalseOr(fields) => {
+            let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
+            format!("false, or an object of {}", names.join(", "))
+        }
+    }
+}
+
+/// What was given, for an error message. Values of `env` may be secrets: only types are told inside objects.
+pub(in crate::provider) fn describe(value: &Value) -> String {
+    let kind_of = |value: &Value| match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    };
+    match value {
+        // The façade marks what JSON can't say (NaN, functions, BigInt) with its description.
+        Value::Object(map) => match map.get("$given").and_then(Value::as_str) {
+            Some(given) if map.len() == 1 => given.to_owned(),
+            _ => {
+                let fields = map
+                    .iter()
+                    .take(8)
+                    .map(|(name, value)| format!("{}: {}", clip(name, 40), kind_of(value)));
+                format!("an object {{ {} }}", fields.collect::<Vec<_>>().join(", "))
+            }
+        },
+        Value::Array(items) => {
+            format!(
+                "an array [{}]",
+                items.iter().take(8).map(kind_of).collect::<Vec<_>>().join(", ")
+            )
+        }
+        other => clip(&other.to_string(), 80),
+    }
+}
+
+/// A whole number of a checked object.
+pub fn number(map: &Map<String, Value>, name: &str) -> Option<u64> {
+    match map.get(name) {
+        Some(Value::Number(number)) => whole(number),
+        _ => None,
+    }
+}
+
+/// An array of strings of a checked object.
+pub(in crate::provider) fn texts(map: &Map<String, Value>, name: &str) -> Vec<String> {
+    match map.get(name) {
+        Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// An exit code of a checked object.
+pub fn exit_code_of(map: &Map<String, Value>, name: &str) -> Option<i32> {
+    match map.get(name) {
+        Some(Value::Number(number)) => exit_code(number),
+        _ => None,
+    }
+}
+
+/// An environment of a checked object: names with values, or nothing to remove them.
+pub fn environment(map: &Map<String, Value>, name: &str) -> Vec<(String, Option<String>)> {
+    match map.get(name) {
+        Some(Value::Object(pairs)) => pairs
+            .iter()
+            .map(|(name, value)| (name.clone(), value.as_str().map(str::to_owned)))
+            .collect(),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,164 @@
+use super::*;
+use crate::provider::claude::CLAUDE;
+
+fn refusal(json: &str) -> String {
+    let error = Options::parse(&CLAUDE, json).unwrap_err();
+    assert_eq!(error.code, Code::InvalidOption);
+    error.message
+}
+
+#[test]
+fn defaults_are_the_documents() {
+    let options = Options::parse(&CLAUDE, "{}").unwrap();
+    assert_eq!(options.timeout, Some(Duration::from_millis(120_000)));
+    assert_eq!(options.max_buffer, 10 * 1024 * 1024);
+    assert_eq!(options.input_encoding, InputEncoding::Xml);
+    assert_eq!(options.prompt_style, PromptStyle::Stdin);
+    assert_eq!(options.output_format, OutputFormat::StreamJson);
+    assert_eq!(options.system_prompt, SystemPrompt::Default);
+    assert!(!options.built_in_tools && !options.no_input && options.idle_timeout.is_none());
+}
+
+#[test]
+fn an_option_is_named_with_what_was_given_and_what_is_allowed() {
+    for (json, expected) in [
+        (
+            r#"{"timeout":"5"}"#,
+            r#"option "timeout" must be a whole number from 0 to 2147483647; given: "5""#,
+        ),
+        (
+            r#"{"timeout":1.5}"#,
+            r#"option "timeout" must be a whole number from 0 to 2147483647; given: 1.5"#,
+        ),
+        (
+            r#"{"timeout":{"$given":"NaN"}}"#,
+            r#"option "timeout" must be a whole number from 0 to 2147483647; given: NaN"#,
+        ),
+        (
+            r#"{"inputEncoding":"yaml"}"#,
+            r#"option "inputEncoding" must be one of "xml", "text"; given: "yaml""#,
+        ),
+        (
+            r#"{"model":"--x"}"#,
+            r#"option "model" must be a string that is not empty and does not begin with "-"; given: "--x""#,
+        ),
+        (
+            r#"{"time_out":1}"#,
+            r#"unknown option "time_out": did you mean "timeout"?"#,
+        ),
+        (
+            r#"{"env":{"A":1}}"#,
+            "option \"env\" must be an object of strings (undefined removes a variable; no \"=\" in names); given: an \
+             object { A: a number }",
+        ),
+        (r#"[]"#, "options must be an object; given: an array []"),
+    ] {
+        assert_eq!(refusal(json), expected);
+    }
+    assert!(refusal(r#"{"temperature":1}"#).starts_with(r#"unknown option "temperature"; allowed: model, cliPath, "#));
+}
+
+#[test]
+fn retry_is_a_policy_whose_fields_are_named() {
+    let retry = |json: &str| Options::parse(&CLAUDE, json).unwrap().retry;
+    assert_eq!(retry("{}"), Policy::default());
+    assert_eq!(retry(r#"{"retry":false}"#), Policy::NEVER);
+    let given = Policy {
+        own_limits: true,
+        ..Policy::default()
+    };
+    assert_eq!(retry(r#"{"retry":{"jitter":true}}"#), given);
+    assert_eq!(
+        retry(r#"{"retry":{"maxAttempts":5,"baseDelayMs":1,"maxDelayMs":2,"jitter":false,"maxElapsedMs":0}}"#),
+        Policy {
+            max_attempts: 5,
+            base_delay_ms: 1,
+            max_delay_ms: 2,
+            jitter: 0.0,
+            max_elapsed_ms: u64::MAX,
+            own_limits: true,
+        }
+    );
+    for (json, expected) in [
+        (
+            r#"{"retry":{"maxAttempts":0}}"#,
+            r#"option "retry.maxAttempts" must be a whole number from 1 to 100; given: 0"#,
+        ),
+        (
+            r#"{"retry":{"jitter":1.5}}"#,
+            r#"option "retry.jitter" must be a number from 0 to 1, true or false; given: 1.5"#,
+        ),
+        (
+            r#"{"retry":{"maxattempts":2}}"#,
+            r#"unknown option "retry.maxattempts": did you mean "retry.maxAttempts"?"#,
+        ),
+        (
+            r#"{"retry":true}"#,
+            "option \"retry\" must be false, or an object of maxAttempts, baseDelayMs, maxDelayMs, jitter, \
+             maxElapsedMs; given: true",
+        ),
+    ] {
+        assert_eq!(refusal(json), expected);
+    }
+}
+
+#[test]
+fn contradictions_name_both_options() {
+    for (json, first, second) in [
+        (
+            r#"{"includePartialMessages":true,"outputFormat":"json"}"#,
+            "includePartialMessages",
+            "outputFormat",
+        ),
+        (r#"{"verbose":false}"#, "verbose", "outputFormat"),
+        (
+            r#"{"auth":"subscription","env":{"ANTHROPIC_API_KEY":"k"}}"#,
+            "auth",
+            "env",
+        ),
+        (r#"{"idleTimeout":2000,"timeout":1000}"#, "idleTimeout", "timeout"),
+        (r#"{"engine":"live","promptStyle":"arg"}"#, "promptStyle", "engine"),
+        (r#"{"engine":"auto","outputFormat":"text"}"#, "outputFormat", "engine"),
+        (r#"{"engine":"live","outputFormat":"json"}"#, "outputFormat", "engine"),
+        (r#"{"engine":"live","noInput":true}"#, "noInput", "engine"),
+        (r#"{"engine":"print","keepAlive":1}"#, "keepAlive", "engine"),
+        (r#"{"spares":1}"#, "spares", "engine"),
+    ] {
+        let message = refusal(json);
+        assert!(
+            message.contains(&format!("{first:?}")) && message.contains(&format!("{second:?}")),
+            "{message}"
+        );
+        assert!(!message.contains("\"k\""), "a secret leaked: {message}");
+    }
+    assert!(Options::parse(&CLAUDE, r#"{"auth":"subscription","env":{"ANTHROPIC_API_KEY":null}}"#).is_ok());
+}
+
+#[test]
+fn a_live_session_has_limits_of_its_own() {
+    let options = Options::parse(
+        &CLAUDE,
+        r#"{"engine":"live","outputFormat":"stream-json","noInput":false,"spares":2}"#,
+    )
+    .unwrap();
+    assert_eq!(
+        (options.engine, options.spares, options.keep_alive, options.idle_timeout),
+        (
+            EngineKind::Live,
+            2,
+            Duration::from_secs(300),
+            Some(Duration::from_secs(120))
+        )
+    );
+    assert!(Options::parse(&CLAUDE, r#"{"spares":0,"keepAlive":0}"#).is_ok());
+}
+
+#[test]
+fn env_null_removes_and_order_is_kept() {
+    let options = Options::parse(&CLAUDE, r#"{"env":{"B":"1","A":null},"timeout":0,"systemPrompt":null}"#).unwrap();
+    assert_eq!(
+        options.env,
+        [("B".to_owned(), Some("1".to_owned())), ("A".to_owned(), None)]
+    );
+    assert_eq!((options.timeout, options.system_prompt), (None, SystemPrompt::Cli));
+}
