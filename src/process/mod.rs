@@ -28,6 +28,7 @@ mod feed;
 #[cfg(unix)]
 mod guardian;
 pub mod limit;
+mod memory;
 pub mod registry;
 mod resolve;
 mod running;
@@ -63,6 +64,7 @@ use tokio_util::task::TaskTracker;
 pub use env::{EnvPlan, Vars};
 pub use fault::{StartError, TooLong};
 pub use feed::{StdinClosed, StdinWriter};
+pub use memory::resident_bytes;
 pub use resolve::{Resolved, resolve};
 pub use running::{Closer, End, Exit, Running, Timings};
 

@@ -287,6 +287,7 @@ fn lapsed(why: Lapse, options: &Options) -> Event {
             "other threads needed its place: `maxConcurrency` is {}",
             options.max_concurrency
         ),
+        Lapse::Grown => "its process took more than 1 GiB of memory".to_owned(),
     };
     warning(
         "SESSION_EXPIRED",

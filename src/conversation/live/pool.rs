@@ -18,12 +18,16 @@ use tokio_util::task::TaskTracker;
 use super::session::Session;
 use super::setup::Setup;
 use super::thread::{Known, Thread};
-use crate::process::Vars;
+use crate::process::{Vars, resident_bytes};
 
 /// How many ended sessions are remembered, so that a thread that comes back can be told why it starts anew.
 const REMEMBERED: usize = 32;
 /// A spare older than this is replaced: logins and the CLI itself change on disk.
 const SPARE_AGE: Duration = Duration::from_secs(30 * 60);
+
+/// A session that has grown beyond this is not kept: 220 to 235 MB are usual after twenty turns (2.1.197, 2.1.330), and what
+/// is far beyond grows on.
+const MOST_MEMORY: u64 = 1 << 30;
 
 /// What a session was told for good: it serves no call that differs in it.
 #[derive(Debug, Clone)]
@@ -58,6 +62,8 @@ pub enum Lapse {
     Expired,
     /// Other threads needed its place.
     Displaced,
+    /// Its process took too much memory.
+    Grown,
 }
 
 /// The way to the task that has the session; dropping it ends the session.
@@ -93,6 +99,8 @@ pub struct Pool {
     capacity: usize,
     keep_alive: Duration,
     spares: usize,
+    /// Bytes a session's process may take to be kept.
+    most_memory: u64,
     tracker: TaskTracker,
     next_id: AtomicU64,
     state: Mutex<State>,
@@ -106,6 +114,7 @@ impl Pool {
             capacity: capacity.max(1),
             keep_alive,
             spares,
+            most_memory: MOST_MEMORY,
             tracker,
             next_id: AtomicU64::new(0),
             state: Mutex::default(),
@@ -181,6 +190,10 @@ impl Pool {
     /// Keeps `session`, which knows `known`, for the thread's next call; `at_work` others are at work.
     pub fn park(self: &Arc<Self>, session: Session, terms: Terms, known: Known, at_work: usize) {
         if self.keep_alive.is_zero() || self.capacity <= at_work {
+            return session.end();
+        }
+        if resident_bytes(session.process().pid()).is_some_and(|bytes| bytes > self.most_memory) {
+            self.lock().remember(terms, known, Lapse::Grown);
             return session.end();
         }
         self.make_room(at_work);
