@@ -16,6 +16,7 @@
 const { fault, unwrap } = require("./errors.cjs");
 const { createMember, isOutput } = require("./members.cjs");
 const { describe, encodeOptions, readCallOptions } = require("./options.cjs");
+const { leavable } = require("./run.cjs");
 const { FALLBACK, verdict } = require("./verdict.cjs");
 
 /**
@@ -315,28 +316,10 @@ function createStream(members, prepare, messages, options) {
     }
   }
 
-  /** As a provider's own stream: a `next` that is under way comes back at once. */
-  const leave = () => {
+  return leavable(generator, () => {
     left = true;
     leaveMember();
-  };
-  return {
-    next: () => generator.next(),
-    return() {
-      leave();
-      return generator.return();
-    },
-    throw(error) {
-      leave();
-      return generator.throw(error);
-    },
-    [Symbol.asyncIterator]() {
-      return this;
-    },
-    async [Symbol.asyncDispose]() {
-      await this.return();
-    },
-  };
+  });
 }
 
 /**

@@ -107,11 +107,22 @@ function runForEvents(engine, prepare, { partial }) {
     }
   }
 
-  /** A generator queues `return` behind a `next` that is under way; cancelling lets that one come back at once. */
-  const leave = () => {
+  return leavable(generator, () => {
     left = true;
     cancel();
-  };
+  });
+}
+
+/**
+ * `generator`, told at once when its consumer leaves: by itself it queues a `return` behind a `next` that is under way, which
+ * `leave` is to bring back.
+ *
+ * @template T
+ * @param {AsyncGenerator<T, void, undefined>} generator
+ * @param {() => void} leave
+ * @returns {AsyncGenerator<T, void, undefined>}
+ */
+function leavable(generator, leave) {
   return {
     next: () => generator.next(),
     return() {
@@ -131,4 +142,4 @@ function runForEvents(engine, prepare, { partial }) {
   };
 }
 
-module.exports = { runForReply, runForEvents };
+module.exports = { leavable, runForReply, runForEvents };

@@ -99,8 +99,6 @@ pub struct Pool {
     capacity: usize,
     keep_alive: Duration,
     spares: usize,
-    /// Bytes a session's process may take to be kept.
-    most_memory: u64,
     tracker: TaskTracker,
     next_id: AtomicU64,
     state: Mutex<State>,
@@ -114,7 +112,6 @@ impl Pool {
             capacity: capacity.max(1),
             keep_alive,
             spares,
-            most_memory: MOST_MEMORY,
             tracker,
             next_id: AtomicU64::new(0),
             state: Mutex::default(),
@@ -192,7 +189,7 @@ impl Pool {
         if self.keep_alive.is_zero() || self.capacity <= at_work {
             return session.end();
         }
-        if resident_bytes(session.process().pid()).is_some_and(|bytes| bytes > self.most_memory) {
+        if resident_bytes(session.process().pid()).is_some_and(|bytes| bytes > MOST_MEMORY) {
             self.lock().remember(terms, known, Lapse::Grown);
             return session.end();
         }
