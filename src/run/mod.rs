@@ -10,6 +10,7 @@ pub mod exec;
 mod learnt;
 mod live;
 mod log;
+pub mod model;
 mod request;
 mod sink;
 mod turn;

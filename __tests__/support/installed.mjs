@@ -1,0 +1,79 @@
+// @ts-check
+/**
+ * npm packages too heavy for `npm ci`: the real CLIs beside claude, other runtimes, test suites of others.
+ *
+ * In flow a package's name and its exact version; out flows the folder it was installed into, under `.cache/npm` of the
+ * repository, by whoever asked first. It is installed once and stays: later runs need no network.
+ */
+import { spawn } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const CACHE = join(dirname(fileURLToPath(import.meta.url)), "..", "..", ".cache", "npm");
+
+/** @type {Map<string, Promise<string>>} */
+const asked = new Map();
+
+/**
+ * @param {string} name for example `@openai/codex`
+ * @param {string} version exact
+ * @returns {Promise<string>} the package's own folder, absolute
+ */
+export function installed(name, version) {
+  const key = `${name}@${version}`;
+  const known = asked.get(key);
+  if (known) return known;
+  const folder = install(name, version);
+  asked.set(key, folder);
+  return folder;
+}
+
+/**
+ * @param {string} name
+ * @param {string} version
+ */
+async function install(name, version) {
+  const home = join(CACHE, `${name.replace("/", "+")}@${version}`);
+  const folder = join(home, "node_modules", name);
+  if (existsSync(folder)) return folder;
+  mkdirSync(CACHE, { recursive: true });
+  // Made elsewhere and moved at the end, so that a folder of this name is always whole, whoever else is at it.
+  const making = mkdtempSync(join(CACHE, ".making-"));
+  try {
+    writeFileSync(join(making, "package.json"), JSON.stringify({ private: true, dependencies: { [name]: version } }));
+    await npm(
+      ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--prefer-offline"],
+      making,
+    );
+    try {
+      renameSync(making, home);
+    } catch (error) {
+      // Somebody else was faster.
+      if (!existsSync(folder)) throw error;
+    }
+    return folder;
+  } finally {
+    rmSync(making, { recursive: true, force: true });
+  }
+}
+
+/**
+ * @param {string[]} args
+ * @param {string} cwd
+ * @returns {Promise<void>}
+ */
+function npm(args, cwd) {
+  return new Promise((resolve, reject) => {
+    const child = spawn("npm", args, { cwd, stdio: ["ignore", "ignore", "pipe"], shell: process.platform === "win32" });
+    let said = "";
+    child.stderr.setEncoding("utf8").on("data", (text) => {
+      said += text;
+    });
+    child.on("error", reject);
+    child.on("close", (code) => {
+      if (code === 0) resolve();
+      else reject(new Error(`npm ${args.join(" ")} ended with exit code ${code}:\n${said.slice(-2000)}`));
+    });
+  });
+}

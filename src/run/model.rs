@@ -1,0 +1,45 @@
+//! The one thing an agent, the façade and the binding need of whatever answers a thread: a CLI's engine or an API's.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use super::{Engine, Run};
+use crate::process::Vars;
+
+/// One call: a thread, the tools it may call, and what the caller wants of it, each as the JSON the façade makes.
+#[derive(Debug, Clone, Default)]
+pub struct Question {
+    /// The thread: an array of [`crate::message::Message`]s.
+    pub messages: String,
+    /// The tools: an array of [`crate::message::ToolSpec`]s.
+    pub tools: String,
+    /// `{"events", "partial", "timeout"?, "log"?}`.
+    pub call: String,
+    /// What a process of the call inherits; `None` is this process's own environment.
+    pub env: Option<Vars>,
+}
+
+/// What answers threads.
+pub trait Model: Debug + Send + Sync {
+    /// The provider's id.
+    fn id(&self) -> &str;
+
+    /// Begins to answer. Must be called inside the runtime; returns at once.
+    fn begin(self: Arc<Self>, question: Question) -> Run;
+}
+
+impl Model for Engine {
+    fn id(&self) -> &str {
+        Engine::id(self)
+    }
+
+    fn begin(self: Arc<Self>, question: Question) -> Run {
+        let Question {
+            messages,
+            tools,
+            call,
+            env,
+        } = question;
+        Engine::start(&self, messages, tools, call, env)
+    }
+}
