@@ -23,8 +23,10 @@ async function loadLangChain() {
 }
 
 export const {
+  ClaudeCodeAdapter,
   ProviderError,
   checkHealth,
+  claudeCodeConfigSchema,
   classifyError,
   createClaudeCliProvider,
   createCliProvider,
@@ -43,5 +45,6 @@ export const {
   messagesToXml,
   parseCliOutput,
   parseToolCalls,
+  runLogSchema,
   stripAnsi,
 } = core.createCore({ native, ...(await loadLangChain()) });

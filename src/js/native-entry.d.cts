@@ -23,10 +23,14 @@ import type {
 } from "../../index.cjs";
 
 export type {
+  AgentExecutionContext,
+  AgentExecutionResult,
   AIMessageJson,
   AttemptFailure,
   BreakerOptions,
   ClaudeCliProviderOptions,
+  ClaudeCodeAdapterOptions,
+  ClaudeCodeConfig,
   CliErrorRule,
   CliProviderConfig,
   CliProviderOptions,
@@ -34,6 +38,7 @@ export type {
   ErrorCategory,
   ErrorClassification,
   ErrorContext,
+  ErrorRecord,
   ExecFileOptions,
   FallbackMetadata,
   FallbackProviderOptions,
@@ -58,6 +63,7 @@ export type {
   ParsedOutput,
   ParsedOutputError,
   PartialReply,
+  PermissionDenial,
   PlainMessage,
   PlainTool,
   ProviderErrorCode,
@@ -69,6 +75,9 @@ export type {
   QwenCliProviderOptions,
   RetryOptions,
   RunInfo,
+  RunLog,
+  RunLogMessage,
+  RunLogToolCall,
   SerializedMessage,
   StoredMessage,
   TokenUsage,
@@ -77,7 +86,9 @@ export type {
   UpdateUsage,
 } from "../../index.cjs";
 export {
+  ClaudeCodeAdapter,
   checkHealth,
+  claudeCodeConfigSchema,
   classifyError,
   escapeXml,
   execFileAsync,
@@ -87,6 +98,7 @@ export {
   ProviderError,
   parseCliOutput,
   parseToolCalls,
+  runLogSchema,
   stripAnsi,
 } from "../../index.cjs";
 

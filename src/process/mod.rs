@@ -35,6 +35,7 @@ mod running;
 mod shim;
 mod status;
 mod supervise;
+mod tee;
 #[cfg(unix)]
 #[path = "unix.rs"]
 mod sys;
@@ -67,6 +68,7 @@ pub use feed::{StdinClosed, StdinWriter};
 pub use memory::resident_bytes;
 pub use resolve::{Resolved, resolve};
 pub use running::{Closer, End, Exit, Running, Timings};
+pub use tee::{Tee, Tees};
 
 use fault::Launch;
 use feed::Feed;
@@ -103,6 +105,8 @@ pub struct Spec {
     pub folder: Option<PathBuf>,
     /// Tracks the run until nothing of it is left, which is later than its [`Exit`] where it ended by itself.
     pub tracker: TaskTracker,
+    /// Who gets copies of what it prints.
+    pub tees: Tees,
 }
 
 impl Spec {
@@ -121,6 +125,7 @@ impl Spec {
             guarded: false,
             folder: None,
             tracker: TaskTracker::new(),
+            tees: Tees::default(),
         }
     }
 }
@@ -232,7 +237,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
 
     let (chunks, receiver) = mpsc::channel(drain::QUEUE);
     let (answer, exit) = oneshot::channel();
-    let flow = Arc::new(drain::Flow::new(started));
+    let flow = Arc::new(drain::Flow::new(started, spec.tees));
     let closed = CancellationToken::new();
     let supervisor = supervise::Supervisor {
         run_id: run_id.clone(),

@@ -8,6 +8,7 @@ use super::Engine;
 use super::live::Asked;
 use crate::error::{Code, ProviderError};
 use crate::message::{Message, Role, ToolSpec};
+use crate::process::Tees;
 use crate::prompt::{self, Encoding};
 use crate::provider::options::{self, EngineKind, InputEncoding};
 
@@ -34,9 +35,30 @@ pub(super) struct Request {
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
     pub call: Call,
+    /// The CLI works for itself: its events are told as they are.
+    pub watching: bool,
+    /// Who gets copies of what the process prints.
+    pub tees: Tees,
 }
 
 impl Request {
+    /// `prompt`, as it is, for a CLI that is to work for itself.
+    pub fn watched(prompt: String, tees: Tees) -> Request {
+        Request {
+            prompt,
+            live: None,
+            call_ids: HashSet::new(),
+            call: Call {
+                events: true,
+                partial: false,
+                timeout: None,
+                log: false,
+            },
+            watching: true,
+            tees,
+        }
+    }
+
     pub fn read(engine: &Engine, messages: &str, tools: &str, call: &str) -> Result<Request, Box<ProviderError>> {
         let unreadable = |what: &str, error: serde_json::Error| format!("{what} can't be read: {error}");
         let messages: Vec<Message> = serde_json::from_str(messages)
@@ -75,6 +97,8 @@ impl Request {
                 .map(|_| Asked::new(messages, &tools, encoding, &engine.options)),
             call_ids,
             call,
+            watching: false,
+            tees: Tees::default(),
         })
     }
 }
