@@ -1,7 +1,8 @@
 //! The text output of old CLIs, which began with a few lines about themselves (the document's "Output parsing patterns").
 //!
 //! In: output that holds no event at all. Out: what its first lines tell, and the answer below them. The patterns count for
-//! whole lines, and only until the first line that is none of theirs: an answer may speak of models and versions as it likes.
+//! whole lines, each once (calls as often as they come), and only until the first line that is none of theirs: an answer may
+//! speak of models and versions as it likes.
 
 use std::sync::LazyLock;
 
@@ -69,23 +70,34 @@ impl<'a> Header<'a> {
             return true;
         }
         if let Some(found) = patterns.version.captures(line) {
-            self.version = first(found);
-        } else if let Some(found) = patterns.model.captures(line) {
-            self.model = first(found);
-        } else if let Some(found) = patterns.tokens.captures(line) {
+            return once(&mut self.version, first(found));
+        }
+        if let Some(found) = patterns.model.captures(line) {
+            return once(&mut self.model, first(found));
+        }
+        if let Some(found) = patterns.tokens.captures(line) {
             let count = found[2].parse().ok();
-            match found[1].eq_ignore_ascii_case("input") {
-                true => self.input_tokens = count,
-                false => self.output_tokens = count,
-            }
-        } else if let Some(found) = patterns.call.captures(line) {
+            return match found[1].eq_ignore_ascii_case("input") {
+                true => once(&mut self.input_tokens, count),
+                false => once(&mut self.output_tokens, count),
+            };
+        }
+        if let Some(found) = patterns.call.captures(line) {
             let group = |index| found.get(index).map_or("", |group| group.as_str());
             self.calls.push((group(1), group(2)));
-        } else {
-            return false;
+            return true;
         }
-        true
+        false
     }
+}
+
+/// Whether this was the first of its kind, and could be read.
+fn once<T>(field: &mut Option<T>, found: Option<T>) -> bool {
+    let first = field.is_none() && found.is_some();
+    if first {
+        *field = found;
+    }
+    first
 }
 
 #[cfg(test)]

@@ -147,6 +147,7 @@ fn log(given: Given, context: &Map<String, Value>, node: &str) -> RunLog {
         content,
         timestamp: Some(given.started_at.clone()),
         parent_tool_use_id: None,
+        line: 0,
     });
     let denied = |call: &Call| given.permission_denials.iter().any(|denial| denial.tool_use_id == call.id);
     read.calls.iter_mut().for_each(|call| call.denied |= denied(call));
@@ -222,6 +223,7 @@ fn from_text(plain: &str, status: Status, read: &mut Transcript, tokens: &mut To
             denied: false,
             timestamp: None,
             parent_tool_use_id: None,
+            line: 0,
         });
     }
     if status == Status::Success && !found.answer.is_empty() {
@@ -230,6 +232,7 @@ fn from_text(plain: &str, status: Status, read: &mut Transcript, tokens: &mut To
             content: found.answer.to_owned(),
             timestamp: None,
             parent_tool_use_id: None,
+            line: 0,
         });
     }
     // Text is no list of lines that can't be read.

@@ -3,7 +3,8 @@
 //! In: the CLI's output, its middle missing maybe. Out: a [`Transcript`]. Only structured events count: what a text says is a
 //! text. Subagents' lines, which the decoder passes on as they are, are read by a decoder of their own each.
 //!
-//! The decoder tells what, this adds when: the lines of 2.1.330 have times, and a message is known by the API's id of it.
+//! The decoder tells what, this adds when: the lines of 2.1.330 have times, and messages and calls are known by the API's
+//! ids of them. The decoder tells a message when it is whole; here it stands where it began.
 
 use std::collections::HashMap;
 
@@ -66,6 +67,9 @@ pub struct Message {
     /// The call a subagent works for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_tool_use_id: Option<String>,
+    /// The line it began in.
+    #[serde(skip)]
+    pub line: usize,
 }
 
 /// One call of a tool, with its result.
@@ -92,6 +96,9 @@ pub struct Call {
     /// The call a subagent works for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_tool_use_id: Option<String>,
+    /// The line it began in.
+    #[serde(skip)]
+    pub line: usize,
 }
 
 /// A call that was not permitted (`permission_denials` of the result).
@@ -142,8 +149,14 @@ pub fn read(output: &str) -> Transcript {
 struct Voice {
     decoder: Decoder,
     parent: Option<String>,
-    /// When a message or a call began, by the API's id of it.
-    begun: HashMap<String, String>,
+    /// Where and when a message or a call began, by the API's id of it.
+    begun: HashMap<String, Begun>,
+}
+
+#[derive(Debug, Clone)]
+struct Begun {
+    line: usize,
+    timestamp: Option<String>,
 }
 
 impl Voice {
@@ -160,10 +173,13 @@ impl Voice {
 struct Reader {
     read: Transcript,
     subagents: Vec<Voice>,
+    /// The number of the line at hand.
+    line: usize,
 }
 
 impl Reader {
     fn line(&mut self, main: &mut Voice, text: &str) {
+        self.line += 1;
         if text.starts_with(TRUNCATED) {
             self.read.truncated = true;
             return;
@@ -181,7 +197,7 @@ impl Reader {
                 self.read.model = Some(model.to_owned());
             }
         }
-        note_time(main, &stamp);
+        note_begin(main, &stamp, self.line);
         let mut events = Vec::new();
         main.decoder.push(format!("{text}\n").as_bytes(), &mut events);
         self.events(main, events);
@@ -197,12 +213,13 @@ impl Reader {
         let parent_tool_use_id = voice.parent.clone();
         match event {
             Event::Message { id, content } => {
-                let begun = id.and_then(|id| voice.begun.get(&id).cloned());
+                let Begun { line, timestamp } = self.begun(voice, &id.unwrap_or_default());
                 self.read.messages.push(Message {
                     role: "assistant",
                     content,
-                    timestamp: begun,
+                    timestamp,
                     parent_tool_use_id,
+                    line,
                 });
             }
             Event::ToolCall { tool_call } => {
@@ -238,7 +255,7 @@ impl Reader {
     }
 
     fn call(&mut self, voice: &Voice, id: String, name: String, arguments: String) {
-        let timestamp = voice.begun.get(&id).cloned();
+        let Begun { line, timestamp } = self.begun(voice, &id);
         self.read.calls.push(Call {
             id,
             name,
@@ -248,7 +265,15 @@ impl Reader {
             denied: false,
             timestamp,
             parent_tool_use_id: voice.parent.clone(),
+            line,
         });
+    }
+
+    fn begun(&self, voice: &Voice, id: &str) -> Begun {
+        voice.begun.get(id).cloned().unwrap_or(Begun {
+            line: self.line,
+            timestamp: None,
+        })
     }
 
     fn result(&mut self, voice: &Voice, id: String, content: String, is_error: bool) {
@@ -283,6 +308,7 @@ impl Reader {
                         content,
                         timestamp: line.get("timestamp").and_then(Value::as_str).map(str::to_owned),
                         parent_tool_use_id: voice.parent.clone(),
+                        line: self.line,
                     });
                 }
             }
@@ -297,7 +323,7 @@ impl Reader {
             None => Voice::new(Some(parent)),
         };
         let stamp = Stamp::deserialize(line).unwrap_or_default();
-        note_time(&mut agent, &stamp);
+        note_begin(&mut agent, &stamp, self.line);
         let mut events = Vec::new();
         agent.decoder.push(format!("{line}\n").as_bytes(), &mut events);
         self.events(&agent, events);
@@ -332,9 +358,12 @@ impl Reader {
                     content: text.to_owned(),
                     timestamp: None,
                     parent_tool_use_id: None,
+                    line: self.line,
                 });
             }
         }
+        read.messages.sort_by_key(|message| message.line);
+        read.calls.sort_by_key(|call| call.line);
         for call in &mut read.calls {
             call.denied = read.denials.iter().any(|denial| denial.tool_use_id == call.id);
         }
@@ -345,14 +374,18 @@ impl Reader {
 /// What is said where nothing is known.
 pub const UNKNOWN: &str = "unknown";
 
-fn note_time(voice: &mut Voice, stamp: &Stamp) {
-    let Some(now) = stamp.timestamp.as_str().filter(|_| stamp.kind == "assistant") else {
+fn note_begin(voice: &mut Voice, stamp: &Stamp, line: usize) {
+    if stamp.kind != "assistant" {
         return;
-    };
+    }
+    let timestamp = stamp.timestamp.as_str().map(str::to_owned);
     let blocks = stamp.message.get("content").and_then(Value::as_array);
     let things = blocks.into_iter().flatten().chain([&stamp.message]);
     for id in things.filter_map(|thing| thing.get("id").and_then(Value::as_str)) {
-        voice.begun.entry(id.to_owned()).or_insert_with(|| now.to_owned());
+        voice.begun.entry(id.to_owned()).or_insert_with(|| Begun {
+            line,
+            timestamp: timestamp.clone(),
+        });
     }
 }
 
