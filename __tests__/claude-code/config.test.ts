@@ -1,4 +1,5 @@
 /** What is refused before anything is started: one error, every violation by field. The rules themselves: src/claude_code/tests. */
+import { execFileSync } from "node:child_process";
 import { chmodSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
@@ -81,7 +82,11 @@ it("every violation at once, in the message and by field", async () => {
 });
 
 it("a key that is undefined was not given", async () => {
-  const error = await never()({ workspaceDir: createWorkspace(), repoDir: undefined, config: { prompt: undefined, model: undefined } });
+  const error = await never()({
+    workspaceDir: createWorkspace(),
+    repoDir: undefined,
+    config: { prompt: undefined, model: undefined },
+  });
   expect(told(error)).toEqual({ prompt: "exactly one of prompt and prompt_file must be given; given: neither" });
 });
 
@@ -90,8 +95,18 @@ describe.skipIf(process.platform === "win32")("a prompt_file", () => {
   const cases: [string, string, (dir: string) => void, RegExp][] = [
     ["is not there", "p.md", () => {}, /there is no "p.md"/],
     ["is a folder", "p.md", (dir) => mkdirSync(join(dir, "p.md")), /regular file/],
-    ["is a link out of the workspace", "p.md", (dir) => symlinkSync(join(outside(), "secret.md"), join(dir, "p.md")), /leads out/],
-    ["is below a link out of the workspace", "l/secret.md", (dir) => symlinkSync(outside(), join(dir, "l")), /leads out/],
+    [
+      "is a link out of the workspace",
+      "p.md",
+      (dir) => symlinkSync(join(outside(), "secret.md"), join(dir, "p.md")),
+      /leads out/,
+    ],
+    [
+      "is below a link out of the workspace",
+      "l/secret.md",
+      (dir) => symlinkSync(outside(), join(dir, "l")),
+      /leads out/,
+    ],
     ["is a link to nothing", "p.md", (dir) => symlinkSync(join(dir, "nowhere"), join(dir, "p.md")), /there is no/],
     ["is a link to itself", "p.md", (dir) => symlinkSync("p.md", join(dir, "p.md")), /can't be read/],
     ["is a device over a link", "p.md", (dir) => symlinkSync("/dev/zero", join(dir, "p.md")), /leads out/],
@@ -99,8 +114,18 @@ describe.skipIf(process.platform === "win32")("a prompt_file", () => {
     ["is absolute", "/etc/passwd", () => {}, /relative to the workspace/],
     ["is empty", "p.md", (dir) => writeFileSync(join(dir, "p.md"), " \n"), /is empty/],
     ["is no text", "p.md", (dir) => writeFileSync(join(dir, "p.md"), Buffer.from([0x50, 0xff, 0xfe])), /UTF-8/],
-    ["is too long", "p.md", (dir) => writeFileSync(join(dir, "p.md"), "ä".repeat(1_000_001)), /at most 1000000 characters/],
-    ["is far too long", "p.md", (dir) => writeFileSync(join(dir, "p.md"), Buffer.alloc(5_000_000, 97)), /at most 1000000/],
+    [
+      "is too long",
+      "p.md",
+      (dir) => writeFileSync(join(dir, "p.md"), "ä".repeat(1_000_001)),
+      /at most 1000000 characters/,
+    ],
+    [
+      "is far too long",
+      "p.md",
+      (dir) => writeFileSync(join(dir, "p.md"), Buffer.alloc(5_000_000, 97)),
+      /at most 1000000/,
+    ],
   ];
   it.each(cases)("that %s is refused", async (_, path, make, reason) => {
     const workspaceDir = createWorkspace();
@@ -112,7 +137,6 @@ describe.skipIf(process.platform === "win32")("a prompt_file", () => {
 
   it("that is a pipe nobody writes to is refused, and not waited for", async () => {
     const workspaceDir = createWorkspace();
-    const { execFileSync } = await import("node:child_process");
     execFileSync("mkfifo", [join(workspaceDir, "p.md")]);
     const error = await never()({ workspaceDir, config: { prompt_file: "p.md" } });
     expect(told(error)).toEqual({ prompt_file: expect.stringMatching(/regular file/) });

@@ -1,5 +1,5 @@
 /** Runs that do not end by themselves, or not well: nothing is left of them, and what there was is kept. */
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ClaudeCodeAdapter } from "deep-factor-providers";
 import { beforeAll, describe, expect, it } from "vitest";
@@ -30,7 +30,11 @@ function fake(steps: Step[], options: object = {}) {
 
 describe.skipIf(windows).each(VERSIONS)("the real claude, %s, in the middle of a tool", (which) => {
   const sleeping = (workspace: string) => ({
-    content: [use("t1", "Bash", { command: `touch ${join(workspace, "started")}; sleep 300; touch ${join(workspace, "woke")}` })],
+    content: [
+      use("t1", "Bash", {
+        command: `touch ${join(workspace, "started")}; sleep 300; touch ${join(workspace, "woke")}`,
+      }),
+    ],
   });
 
   it("is ended by its timeout, with the shell that is in a session of its own", async () => {
@@ -44,15 +48,16 @@ describe.skipIf(windows).each(VERSIONS)("the real claude, %s, in the middle of a
     });
     const { result, log } = await run(
       { prompt: "x", permission_mode: "auto", allowed_tools: ["Bash"] },
-      { timeout: 6_000, artifactsDir },
+      { timeout: 15_000, artifactsDir },
     );
     expect(existsSync(join(workspace, "started"))).toBe(true);
     expect(result).toMatchObject({ status: "timeout", timedOut: true, errors: [{ code: "CLAUDE_TIMEOUT" }] });
-    expect(result.durationMs).toBeGreaterThanOrEqual(6_000);
+    expect(result.durationMs).toBeGreaterThanOrEqual(15_000);
     expect(tag.left()).toEqual([]);
     expect(readFileSync(result.artifacts?.stdout ?? "", "utf8")).toBe(result.output);
-    expect(log.tool_calls).toMatchObject([{ id: "t1", name: "Bash" }]);
-    expect(log.tool_calls[0]).not.toHaveProperty("result");
+    expect(existsSync(join(workspace, "woke"))).toBe(false);
+    // It may still have said that the shell was ended (CLI-FACTS 1.9).
+    expect(log.tool_calls[0]).toMatchObject({ id: "t1", name: "Bash" });
     expect(log.model_info.name).toMatch(/^claude-/);
   });
 
@@ -77,7 +82,12 @@ describe.skipIf(windows).each(VERSIONS)("the real claude, %s, in the middle of a
 describe.skipIf(windows)("a CLI", () => {
   it("that prints 12 MiB is heard to its end: its last word counts, both ends are kept, the file has it all", async () => {
     const artifactsDir = createWorkspace();
-    const { run } = fake([READY, says("begin", "m1"), { fill: { to: "stdout", bytes: 12 * MiB } }, says("end", "m2"), { claude: { text: "end" } }]);
+    const { run } = fake([
+      READY,
+      says("begin", "m1"),
+      { fill: { to: "stdout", bytes: 12 * MiB } },
+      { claude: { text: "end" } },
+    ]);
     const { result, log } = await run({ artifactsDir });
     expect(result).toMatchObject({
       status: "success",
@@ -97,7 +107,12 @@ describe.skipIf(windows)("a CLI", () => {
   });
 
   it("that prints without end is ended by its timeout, its output bounded", async () => {
-    const { run, tag } = fake([READY, { fill: { to: "stdout", bytes: 64 * MiB } }, { fill: { to: "stderr", bytes: MiB } }, "forever"]);
+    const { run, tag } = fake([
+      READY,
+      { fill: { to: "stdout", bytes: 64 * MiB } },
+      { fill: { to: "stderr", bytes: MiB } },
+      "forever",
+    ]);
     const { result } = await run({ timeout: 8_000 });
     expect(result).toMatchObject({ status: "timeout", truncated: true });
     expect(result.output.length).toBeLessThan(11 * MiB);
@@ -121,7 +136,11 @@ describe.skipIf(windows)("a CLI", () => {
   });
 
   it("that succeeds and leaves a child behind leaves none", async () => {
-    const steps: Step[] = [{ spawn: { steps: ["setsid", "forever"], stdio: "null" } }, READY, { claude: { text: "Hi" } }];
+    const steps: Step[] = [
+      { spawn: { steps: ["setsid", "forever"], stdio: "null" } },
+      READY,
+      { claude: { text: "Hi" } },
+    ];
     const { run, tag } = fake(steps, { killGrace: 200 });
     const { result } = await run();
     expect(result).toMatchObject({ status: "success", answer: "Hi" });
@@ -129,8 +148,16 @@ describe.skipIf(windows)("a CLI", () => {
   });
 
   it.each([
-    ["dies of a signal", [READY, { kill: "KILL" }], { exitCode: 137, signal: "SIGKILL", errors: [{ code: "CRASHED" }] }],
-    ["exits with 3", [{ err: "the disk is on fire\n" }, { exit: 3 }], { exitCode: 3, stderr: "the disk is on fire\n", output: "the disk is on fire\n" }],
+    [
+      "dies of a signal",
+      [READY, { kill: "KILL" }],
+      { exitCode: 137, signal: "SIGKILL", errors: [{ code: "CRASHED" }] },
+    ],
+    [
+      "exits with 3",
+      [{ err: "the disk is on fire\n" }, { exit: 3 }],
+      { exitCode: 3, stderr: "the disk is on fire\n", output: "the disk is on fire\n" },
+    ],
     ["says nothing and exits with 0", [], { exitCode: 1, errors: [{ code: "EMPTY_RESPONSE" }] }],
     ["fails and exits with 0", [READY, { claude: { text: "no", result: { is_error: true } } }], { exitCode: 1 }],
   ] as [string, Step[], object][])("that %s is a failed run with what it said", async (_, steps, expected) => {
@@ -154,7 +181,6 @@ describe.skipIf(windows)("a CLI", () => {
     const artifactsDir = join(workspaceDir, "out");
     const victim = join(createWorkspace({ victim: "untouched" }), "victim");
     mkdirSync(artifactsDir);
-    const { symlinkSync } = await import("node:fs");
     for (const name of ["stdout.log", "events.jsonl"]) symlinkSync(victim, join(artifactsDir, name));
     writeFileSync(join(artifactsDir, "stderr.log"), "of an earlier run");
     const { result } = await run({ artifactsDir });
@@ -174,7 +200,12 @@ it("a CLI that is missing is a failed run, and not available", async () => {
     const adapter = new ClaudeCodeAdapter({ cliPath });
     expect(await adapter.checkAvailability()).toBe(false);
     const result = await adapter.execute(context);
-    expect(result).toMatchObject({ status: "failed", exitCode, output: "", errors: [{ code: "CLAUDE_CLI_NOT_FOUND" }] });
+    expect(result).toMatchObject({
+      status: "failed",
+      exitCode,
+      output: "",
+      errors: [{ code: "CLAUDE_CLI_NOT_FOUND" }],
+    });
     expect(logOf(adapter, result, context).agent_info.version).toBe("unknown");
   }
 });

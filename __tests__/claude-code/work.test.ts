@@ -75,7 +75,11 @@ describe.each(VERSIONS)("claude, %s", (which) => {
 
     expect(log).toMatchObject({
       version: "1.0.0",
-      agent_info: { name: "claude-code", version: which === "newest" ? "2.1.330" : "2.1.197", adapter_version: adapter.version },
+      agent_info: {
+        name: "claude-code",
+        version: which === "newest" ? "2.1.330" : "2.1.197",
+        adapter_version: adapter.version,
+      },
       model_info: { name: api.requests[0]?.body.model, provider: "anthropic", requested: "sonnet" },
       execution: { exit_code: 0, status: "success", num_turns: 4, permission_mode: "acceptEdits" },
       messages: [
@@ -91,7 +95,9 @@ describe.each(VERSIONS)("claude, %s", (which) => {
       errors: [],
       environment: { os: process.platform, node_version: process.version, working_directory: workspace },
     });
-    expect(JSON.parse(log.tool_calls[2]?.arguments ?? "")).toMatchObject({ command: "cat a.txt && echo more >> a.txt" });
+    expect(JSON.parse(log.tool_calls[2]?.arguments ?? "")).toMatchObject({
+      command: "cat a.txt && echo more >> a.txt",
+    });
   });
 
   it.each([
@@ -100,33 +106,36 @@ describe.each(VERSIONS)("claude, %s", (which) => {
     ["plan", ["read"]],
     ["ask", ["read"]],
     [undefined, ["read"]],
-  ] as const)("with permission_mode %s does %j and is denied the rest, without waiting for anybody", async (mode, done) => {
-    const outside = createWorkspace({ "secret.txt": "secret" });
-    const { workspace, run } = await withAdapter({
-      which,
-      files: { "a.txt": "inside" },
-      script: (_, index) => {
-        const calls = [
-          use("read", "Read", { file_path: join(workspace, "a.txt") }),
-          use("write", "Write", { file_path: join(workspace, "b.txt"), content: "b" }),
-          use("bash", "Bash", { command: "echo hi > c.txt" }),
-          use("write-out", "Write", { file_path: join(outside, "d.txt"), content: "d" }),
-        ];
-        const call = calls[index];
-        return call ? { content: [call] } : { text: "enough" };
-      },
-    });
-    const { result, log } = await run({ prompt: "try", ...(mode && { permission_mode: mode }) });
-    expect(result).toMatchObject({ status: "success", answer: "enough" });
-    const allowed = log.tool_calls.filter((call) => !call.is_error).map(({ id }) => id);
-    expect(allowed).toEqual(done);
-    const denied = ["read", "write", "bash", "write-out"].filter((id) => !(done as readonly string[]).includes(id));
-    expect(result.permissionDenials.map(({ toolUseId }) => toolUseId)).toEqual(denied);
-    expect(log.tool_calls.filter((call) => call.denied).map(({ id }) => id)).toEqual(denied);
-    expect(existsSync(join(workspace, "b.txt"))).toBe(mode === "auto");
-    expect(existsSync(join(workspace, "c.txt"))).toBe(mode === "auto");
-    expect(existsSync(join(outside, "d.txt"))).toBe(false);
-  });
+  ] as const)(
+    "with permission_mode %s does %j and is denied the rest, without waiting for anybody",
+    async (mode, done) => {
+      const outside = createWorkspace({ "secret.txt": "secret" });
+      const { workspace, run } = await withAdapter({
+        which,
+        files: { "a.txt": "inside" },
+        script: (_, index) => {
+          const calls = [
+            use("read", "Read", { file_path: join(workspace, "a.txt") }),
+            use("write", "Write", { file_path: join(workspace, "b.txt"), content: "b" }),
+            use("bash", "Bash", { command: "echo hi > c.txt" }),
+            use("write-out", "Write", { file_path: join(outside, "d.txt"), content: "d" }),
+          ];
+          const call = calls[index];
+          return call ? { content: [call] } : { text: "enough" };
+        },
+      });
+      const { result, log } = await run({ prompt: "try", ...(mode && { permission_mode: mode }) });
+      expect(result).toMatchObject({ status: "success", answer: "enough" });
+      const allowed = log.tool_calls.filter((call) => !call.is_error).map(({ id }) => id);
+      expect(allowed).toEqual(done);
+      const denied = ["read", "write", "bash", "write-out"].filter((id) => !(done as readonly string[]).includes(id));
+      expect(result.permissionDenials.map(({ toolUseId }) => toolUseId)).toEqual(denied);
+      expect(log.tool_calls.filter((call) => call.denied).map(({ id }) => id)).toEqual(denied);
+      expect(existsSync(join(workspace, "b.txt"))).toBe(mode === "auto");
+      expect(existsSync(join(workspace, "c.txt"))).toBe(mode === "auto");
+      expect(existsSync(join(outside, "d.txt"))).toBe(false);
+    },
+  );
 
   it("allows the tools it is told to, and no others", async () => {
     const { run } = await withAdapter({
@@ -160,7 +169,11 @@ describe.each(VERSIONS)("claude, %s", (which) => {
       ["assistant", "a rhyme"],
     ]);
     const { result } = await run({ prompt: "x", agent_name: "nobody" });
-    expect(result).toMatchObject({ status: "failed", exitCode: 1, errors: [{ message: expect.stringContaining("nobody") }] });
+    expect(result).toMatchObject({
+      status: "failed",
+      exitCode: 1,
+      errors: [{ message: expect.stringContaining("nobody") }],
+    });
     expect(result.output).toContain("--agent 'nobody' not found");
   });
 

@@ -138,7 +138,8 @@ const APPENDED: &str = "a string of at most 10000 characters";
 const SYSTEM: &str = "a string of at most 50000 characters";
 const TOKENS: &str = "a whole number from 1 to 200000";
 const TEMPERATURE: &str = "a number from 0 to 1";
-const TOOL: &str = "a tool's name, or a name with a rule in brackets, such as \"Read\", \"Bash(git *)\" or \"mcp__files__*\"";
+const TOOL: &str =
+    "a tool's name, or a name with a rule in brackets, such as \"Read\", \"Bash(git *)\" or \"mcp__files__*\"";
 const PROMPT: &str = "a string of 1 to 1000000 characters that is not only white space";
 const PATH: &str = "a path of 1 to 500 characters, relative to the workspace, without \"..\"";
 
@@ -172,12 +173,7 @@ impl Fields<'_> {
         }
     }
 
-    fn number<T>(
-        &mut self,
-        name: &str,
-        allowed: &str,
-        read: impl Fn(&serde_json::Number) -> Option<T>,
-    ) -> Option<T> {
+    fn number<T>(&mut self, name: &str, allowed: &str, read: impl Fn(&serde_json::Number) -> Option<T>) -> Option<T> {
         let value = self.config.get(name)?;
         let found = value.as_number().and_then(read);
         if found.is_none() {
@@ -190,7 +186,10 @@ impl Fields<'_> {
     fn prompt(&mut self) -> Option<Prompt> {
         let text = self.text("prompt", PROMPT, is_prompt);
         let file = self.text("prompt_file", PATH, is_inside);
-        match (self.config.contains_key("prompt"), self.config.contains_key("prompt_file")) {
+        match (
+            self.config.contains_key("prompt"),
+            self.config.contains_key("prompt_file"),
+        ) {
             (true, false) => text.map(Prompt::Text),
             (false, true) => file.map(Prompt::File),
             (both, _) => {
@@ -204,7 +203,9 @@ impl Fields<'_> {
 
     fn permission_mode(&mut self) -> Option<PermissionMode> {
         let value = self.config.get("permission_mode")?;
-        let known = PermissionMode::ALL.iter().find(|(name, _)| value.as_str() == Some(name));
+        let known = PermissionMode::ALL
+            .iter()
+            .find(|(name, _)| value.as_str() == Some(name));
         if known.is_none() {
             self.wrong("permission_mode", refusal("one of \"auto\", \"plan\", \"ask\"", value));
         }

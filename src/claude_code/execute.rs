@@ -93,7 +93,13 @@ async fn execute(adapter: Arc<Adapter>, json: String, base: Vars, cancel: Cancel
     let (json, context, place) = match prepared.await {
         Ok(Ok(prepared)) => prepared,
         Ok(Err(problems)) => return Err(Box::new(refusal(problems))),
-        Err(panic) => return Err(Box::new(ProviderError::new("claude", Code::Internal, panic.to_string()))),
+        Err(panic) => {
+            return Err(Box::new(ProviderError::new(
+                "claude",
+                Code::Internal,
+                panic.to_string(),
+            )));
+        }
     };
     if cancel.is_cancelled() {
         return Ok(None);
@@ -119,7 +125,9 @@ fn prepare(json: &str, saves_log: bool) -> Result<(Context, Place), Vec<Problem>
         let message = "is missing: saveLog needs a folder to save to";
         problems.push(problem("artifactsDir", message.to_owned()));
     }
-    let place = context.as_ref().and_then(|context| workspace::prepare(context, &mut problems));
+    let place = context
+        .as_ref()
+        .and_then(|context| workspace::prepare(context, &mut problems));
     match (context, place) {
         (Some(context), Some(place)) if problems.is_empty() => Ok((context, place)),
         _ => Err(problems),
@@ -226,7 +234,10 @@ async fn run(engine: &Arc<Engine>, place: Place, base: Vars, cancel: &Cancellati
         Ended::Failed(error) => Err(error),
     };
     let (stdout, stderr) = (stdout.take(), stderr.take());
-    let events_failed = witness.events.and_then(|mut events| events.flush().err()).or(witness.failed);
+    let events_failed = witness
+        .events
+        .and_then(|mut events| events.flush().err())
+        .or(witness.failed);
     let clone = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
     let failed = [stdout.failed.as_ref(), stderr.failed.as_ref(), events_failed.as_ref()];
     let failed = failed.into_iter().flatten().next().map(clone);
@@ -299,22 +310,34 @@ impl Witness {
 
 impl Ran {
     fn result(self, context: &Context) -> ExecutionResult {
-        let Ran { ended, stdout, stderr, .. } = self;
+        let Ran {
+            ended, stdout, stderr, ..
+        } = self;
         let duration_ms = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX);
         let completed_ms = self.started_ms.saturating_add(duration_ms);
         let error = ended.as_ref().err();
         let found = verdict(error.map(AsRef::as_ref));
         let record = |code: &str, message: String| ErrorRecord::new(code, message, completed_ms);
-        let mut errors: Vec<ErrorRecord> = error.map(|error| ErrorRecord::of(error, completed_ms)).into_iter().collect();
+        let mut errors: Vec<ErrorRecord> = error
+            .map(|error| ErrorRecord::of(error, completed_ms))
+            .into_iter()
+            .collect();
         if stdout.truncated {
-            let message = format!("the output has {} bytes; its beginning and its end are kept", stdout.bytes);
+            let message = format!(
+                "the output has {} bytes; its beginning and its end are kept",
+                stdout.bytes
+            );
             errors.push(record(OUTPUT_TRUNCATED, message));
         }
         if let Some((folder, Some(error))) = &self.artifacts {
             let message = format!("the files in {} are not complete: {error}", folder.display());
             errors.push(record("ARTIFACTS_INCOMPLETE", message));
         }
-        let mut warnings: Vec<_> = self.warnings.into_iter().map(|(code, said)| record(&code, said)).collect();
+        let mut warnings: Vec<_> = self
+            .warnings
+            .into_iter()
+            .map(|(code, said)| record(&code, said))
+            .collect();
         if let Some(degree) = context.config.temperature {
             let message = format!("temperature {degree} is not applied: the CLI has no way to set it");
             warnings.push(record("TEMPERATURE_NOT_APPLIED", message));
@@ -368,12 +391,14 @@ fn paths(folder: &Path) -> ArtifactPaths {
 /// Writes the log; that it can't be written is an error of the result like any other.
 fn save_log(adapter: &Adapter, folder: &Path, context: &str, result: &mut ExecutionResult) {
     let path = folder.join(LOG);
-    let written = serde_json::to_string(&*result).map_err(|error| error.to_string()).and_then(|json| {
-        let log = adapter.normalize(&json, context).map_err(|error| error.message)?;
-        let text = serde_json::to_string_pretty(&log).map_err(|error| error.to_string())?;
-        let written = workspace::private(&path).and_then(|mut file| file.write_all(text.as_bytes()));
-        written.map_err(|error| error.to_string())
-    });
+    let written = serde_json::to_string(&*result)
+        .map_err(|error| error.to_string())
+        .and_then(|json| {
+            let log = adapter.normalize(&json, context).map_err(|error| error.message)?;
+            let text = serde_json::to_string_pretty(&log).map_err(|error| error.to_string())?;
+            let written = workspace::private(&path).and_then(|mut file| file.write_all(text.as_bytes()));
+            written.map_err(|error| error.to_string())
+        });
     match written {
         Ok(()) => {
             if let Some(artifacts) = &mut result.artifacts {

@@ -161,14 +161,20 @@ mod tests {
     #[test]
     fn what_fits_is_whole() {
         let found = kept(10, &[b"12345", b"67890"]);
-        assert_eq!((found.text.as_str(), found.bytes, found.truncated), ("1234567890", 10, false));
+        assert_eq!(
+            (found.text.as_str(), found.bytes, found.truncated),
+            ("1234567890", 10, false)
+        );
     }
 
     #[test]
     fn what_does_not_is_cut_between_lines_and_says_so() {
         let lines: String = (0..1000).map(|n| format!("line {n:03}\n")).collect();
         let found = kept(1000, &[lines.as_bytes()]);
-        let (head, tail) = found.text.split_once("[OUTPUT TRUNCATED: 8136 of 9000 bytes left out]\n").unwrap();
+        let (head, tail) = found
+            .text
+            .split_once("[OUTPUT TRUNCATED: 8136 of 9000 bytes left out]\n")
+            .unwrap();
         assert!(found.truncated && found.text.len() <= 1000);
         assert!(lines.starts_with(head) && head.ends_with("line 021\n"));
         assert!(lines.ends_with(tail) && tail.starts_with("line 9"));

@@ -135,13 +135,19 @@ fn log(given: Given, context: &Map<String, Value>, node: &str) -> RunLog {
     let mut read = transcript::read(stdout);
     let config = context.get("config").and_then(Value::as_object);
     let configured = |name: &str| Some(config?.get(name)?.as_str()?.to_owned());
-    let mut tokens = tokens(read.usage.take(), read.outcome.as_ref().and_then(|outcome| outcome.cost_usd));
+    let mut tokens = tokens(
+        read.usage.take(),
+        read.outcome.as_ref().and_then(|outcome| outcome.cost_usd),
+    );
     if let Some(plain) = read.plain.take() {
         from_text(&plain, given.status, &mut read, &mut tokens);
     }
     let errors = errors(&given, &read);
     let warnings = warnings(&given, &read);
-    let prompt = given.prompt.or_else(|| configured("prompt")).filter(|prompt| !prompt.is_empty());
+    let prompt = given
+        .prompt
+        .or_else(|| configured("prompt"))
+        .filter(|prompt| !prompt.is_empty());
     let prompt = prompt.map(|content| Message {
         role: "user",
         content,
@@ -149,7 +155,12 @@ fn log(given: Given, context: &Map<String, Value>, node: &str) -> RunLog {
         parent_tool_use_id: None,
         line: 0,
     });
-    let denied = |call: &Call| given.permission_denials.iter().any(|denial| denial.tool_use_id == call.id);
+    let denied = |call: &Call| {
+        given
+            .permission_denials
+            .iter()
+            .any(|denial| denial.tool_use_id == call.id)
+    };
     read.calls.iter_mut().for_each(|call| call.denied |= denied(call));
     let path = |name: &str| context.get(name).and_then(Value::as_str).map(str::to_owned);
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.to_owned());
@@ -263,7 +274,9 @@ fn errors(given: &Given, read: &Transcript) -> Vec<ErrorRecord> {
             _ => record(document_code(found.code), classify::redact(&found.reason)),
         });
     }
-    let told = errors.iter().any(|error| error.code.as_deref() == Some(OUTPUT_TRUNCATED));
+    let told = errors
+        .iter()
+        .any(|error| error.code.as_deref() == Some(OUTPUT_TRUNCATED));
     if read.truncated && !told {
         errors.push(record(OUTPUT_TRUNCATED, "some of the output is left out".to_owned()));
     }

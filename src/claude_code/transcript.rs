@@ -225,7 +225,9 @@ impl Reader {
             Event::ToolCall { tool_call } => {
                 self.call(voice, tool_call.id, tool_call.name, tool_call.args.get().to_owned());
             }
-            Event::InvalidToolCall { invalid_tool_call: call } => {
+            Event::InvalidToolCall {
+                invalid_tool_call: call,
+            } => {
                 let name = call.name.unwrap_or_else(|| UNKNOWN.to_owned());
                 self.call(voice, call.id.unwrap_or_default(), name, call.args);
             }
@@ -278,7 +280,11 @@ impl Reader {
 
     fn result(&mut self, voice: &Voice, id: String, content: String, is_error: bool) {
         // A subagent has no more to say when its call is answered.
-        if let Some(at) = self.subagents.iter().position(|agent| agent.parent.as_deref() == Some(&id)) {
+        if let Some(at) = self
+            .subagents
+            .iter()
+            .position(|agent| agent.parent.as_deref() == Some(&id))
+        {
             let agent = self.subagents.swap_remove(at);
             self.end(agent);
         }
@@ -317,7 +323,10 @@ impl Reader {
     }
 
     fn subagent(&mut self, parent: String, line: &Value) {
-        let known = self.subagents.iter().position(|agent| agent.parent.as_ref() == Some(&parent));
+        let known = self
+            .subagents
+            .iter()
+            .position(|agent| agent.parent.as_ref() == Some(&parent));
         let mut agent = match known {
             Some(at) => self.subagents.swap_remove(at),
             None => Voice::new(Some(parent)),
@@ -352,7 +361,11 @@ impl Reader {
             read.model = outcome.model.clone().or(read.model);
             read.session_id = read.session_id.or_else(|| outcome.session_id.clone());
             let silent = !read.messages.iter().any(|message| message.role == "assistant");
-            if let Some(text) = outcome.text.as_deref().filter(|text| silent && !outcome.is_error && !text.is_empty()) {
+            if let Some(text) = outcome
+                .text
+                .as_deref()
+                .filter(|text| silent && !outcome.is_error && !text.is_empty())
+            {
                 read.messages.push(Message {
                     role: "assistant",
                     content: text.to_owned(),
@@ -394,7 +407,9 @@ fn texts(content: Option<&Value>) -> String {
     match content {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(blocks)) => {
-            let texts = blocks.iter().filter_map(|block| block.get("text").and_then(Value::as_str));
+            let texts = blocks
+                .iter()
+                .filter_map(|block| block.get("text").and_then(Value::as_str));
             texts.collect::<Vec<_>>().join("\n")
         }
         _ => String::new(),

@@ -101,7 +101,9 @@ fn read_prompt(workspace: &Path, path: &str) -> Result<String, String> {
     let root = fs::canonicalize(workspace).map_err(unreadable)?;
     let file = fs::canonicalize(root.join(path)).map_err(unreadable)?;
     if !file.starts_with(&root) {
-        return Err(format!("must stay in the workspace; \"{path}\" is a link that leads out of it"));
+        return Err(format!(
+            "must stay in the workspace; \"{path}\" is a link that leads out of it"
+        ));
     }
     // Before it is opened: opening a named pipe would wait for somebody to write.
     let meta = fs::metadata(&file).map_err(unreadable)?;

@@ -131,6 +131,8 @@ pub struct Surroundings {
     pub tracker: TaskTracker,
     /// Who gets copies of what it prints.
     pub tees: Tees,
+    /// Whether nothing it started may outlive it, wherever it went.
+    pub thorough: bool,
 }
 
 /// Why no process came to be.
@@ -167,6 +169,7 @@ fn spec(line: CommandLine, stdin: Stdin, surroundings: Surroundings) -> Result<(
         folder: scratch.as_ref().map(Scratch::path),
         tracker: surroundings.tracker,
         tees: surroundings.tees,
+        thorough: surroundings.thorough,
     };
     Ok((spec, scratch))
 }

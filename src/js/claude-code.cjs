@@ -3,7 +3,7 @@
 /**
  * In: a context as the caller wrote it. Out: a result, or its log; what they are is decided by `src/claude_code/`.
  *
- * @import { AgentExecutionContext, AgentExecutionResult, ClaudeCodeAdapter, RunLog } from "../../index.js"
+ * @import { AgentExecutionContext, AgentExecutionResult, RunLog } from "../../index.js"
  *
  * @typedef {typeof import("./native.cjs")} Native
  */

@@ -88,8 +88,8 @@ export type {
 export {
   ClaudeCodeAdapter,
   checkHealth,
-  claudeCodeConfigSchema,
   classifyError,
+  claudeCodeConfigSchema,
   escapeXml,
   execFileAsync,
   limits,

@@ -35,13 +35,13 @@ mod running;
 mod shim;
 mod status;
 mod supervise;
-mod tee;
 #[cfg(unix)]
 #[path = "unix.rs"]
 mod sys;
 #[cfg(windows)]
 #[path = "windows.rs"]
 mod sys;
+mod tee;
 #[cfg(unix)]
 mod tree;
 #[cfg(unix)]
@@ -107,6 +107,9 @@ pub struct Spec {
     pub tracker: TaskTracker,
     /// Who gets copies of what it prints.
     pub tees: Tees,
+    /// Whether descendants that left the group are ended after a run that ended by itself, too: a CLI that worked in the
+    /// user's folder may have left something that still does. On macOS only those are found that a look has seen.
+    pub thorough: bool,
 }
 
 impl Spec {
@@ -126,6 +129,7 @@ impl Spec {
             folder: None,
             tracker: TaskTracker::new(),
             tees: Tees::default(),
+            thorough: false,
         }
     }
 }
@@ -251,6 +255,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
         flow: flow.clone(),
         limits: spec.limits,
         guarded: spec.guarded,
+        thorough: spec.thorough,
         folder: spec.folder,
         cancel,
         closed: closed.clone(),

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use super::options::{self, OptionSpec, OutputFormat};
 use super::{
     APPENDED_PROMPT_FILE, About, Checks, Defaults, EnvValue, FileSpec, Guard, LoginAnswer, LoginCheck, Provider,
-    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, appended_prompt, flag, optional, system_prompt, var, var_when,
+    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, appended_prompt, flag, optional, system_prompt, var,
+    var_when,
 };
 use crate::decode::Wire;
 use Word::Lit;

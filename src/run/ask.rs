@@ -86,6 +86,7 @@ impl Engine {
             permit: None,
             tracker: self.runs.clone(),
             tees: Tees::default(),
+            thorough: false,
         };
         let output = print::output(self.question(args, without)?, surroundings, cancel).await;
         output.map_err(|error| not_started(self, &error))

@@ -97,6 +97,7 @@ impl Attempt<'_> {
             permit: Some(permit),
             tracker: self.engine.runs.clone(),
             tees: self.request.tees.clone(),
+            thorough: self.request.watching,
         };
         let stop = self.cancel.child_token();
         let mut print = match Print::start(line, surroundings, &stop) {

@@ -15,7 +15,10 @@ fn read(config: &Value) -> Result<Config, Vec<(String, String)>> {
 }
 
 fn fields(config: &Value) -> Vec<String> {
-    read(config).map_or_else(|problems| problems.into_iter().map(|(field, _)| field).collect(), |_| Vec::new())
+    read(config).map_or_else(
+        |problems| problems.into_iter().map(|(field, _)| field).collect(),
+        |_| Vec::new(),
+    )
 }
 
 /// Configs that keep the rules, those the document's patterns refuse and the real CLI takes among them.
@@ -77,21 +80,39 @@ fn bad() -> Vec<(Value, &'static str)> {
         (json!({"prompt": "x", "agent_name": "ä"}), "agent_name"),
         (json!({"prompt": "x", "agent_name": "a".repeat(101)}), "agent_name"),
         (json!({"prompt": "x", "model": ""}), "model"),
-        (json!({"prompt": "x", "model": "--dangerously-skip-permissions"}), "model"),
+        (
+            json!({"prompt": "x", "model": "--dangerously-skip-permissions"}),
+            "model",
+        ),
         (json!({"prompt": "x", "model": "a b"}), "model"),
         (json!({"prompt": "x", "model": "claude-opus[1m"}), "model"),
         (json!({"prompt": "x", "model": "claude-opus[]"}), "model"),
         (json!({"prompt": "x", "model": "m".repeat(201)}), "model"),
-        (json!({"prompt": "x", "append_system_prompt": "a".repeat(10_001)}), "append_system_prompt"),
-        (json!({"prompt": "x", "system_prompt": "a".repeat(50_001)}), "system_prompt"),
+        (
+            json!({"prompt": "x", "append_system_prompt": "a".repeat(10_001)}),
+            "append_system_prompt",
+        ),
+        (
+            json!({"prompt": "x", "system_prompt": "a".repeat(50_001)}),
+            "system_prompt",
+        ),
         (json!({"prompt": "x", "system_prompt": null}), "system_prompt"),
-        (json!({"prompt": "x", "permission_mode": "bypassPermissions"}), "permission_mode"),
+        (
+            json!({"prompt": "x", "permission_mode": "bypassPermissions"}),
+            "permission_mode",
+        ),
         (json!({"prompt": "x", "permission_mode": true}), "permission_mode"),
         (json!({"prompt": "x", "allowed_tools": "Read"}), "allowed_tools"),
-        (json!({"prompt": "x", "allowed_tools": ["Read", "a b"]}), "allowed_tools[1]"),
+        (
+            json!({"prompt": "x", "allowed_tools": ["Read", "a b"]}),
+            "allowed_tools[1]",
+        ),
         (json!({"prompt": "x", "allowed_tools": ["--tools"]}), "allowed_tools[0]"),
         (json!({"prompt": "x", "allowed_tools": ["Bash()"]}), "allowed_tools[0]"),
-        (json!({"prompt": "x", "allowed_tools": ["Bash(ls\n)"]}), "allowed_tools[0]"),
+        (
+            json!({"prompt": "x", "allowed_tools": ["Bash(ls\n)"]}),
+            "allowed_tools[0]",
+        ),
         (json!({"prompt": "x", "allowed_tools": ["Bash(ls"]}), "allowed_tools[0]"),
         (json!({"prompt": "x", "allowed_tools": [1]}), "allowed_tools[0]"),
         (json!({"prompt": "x", "max_tokens": 0}), "max_tokens"),
@@ -126,7 +147,8 @@ fn what_breaks_one_is_refused_by_its_name_and_by_the_schema() {
 
 #[test]
 fn every_violation_is_told_at_once_with_what_was_given() {
-    let config = json!({"promt": "x", "permission_mode": "yolo", "temperature": 2, "allowed_tools": ["a b", "Read", 3]});
+    let config =
+        json!({"promt": "x", "permission_mode": "yolo", "temperature": 2, "allowed_tools": ["a b", "Read", 3]});
     let told: Vec<String> = read(&config)
         .unwrap_err()
         .into_iter()
@@ -151,7 +173,10 @@ fn every_violation_is_told_at_once_with_what_was_given() {
 #[test]
 fn long_texts_are_not_repeated() {
     let problems = read(&json!({"prompt": "secret ".repeat(200_000)})).unwrap_err();
-    assert_eq!(problems[0].1, "must be a string of 1 to 1000000 characters that is not only white space; given: a string of 1400000 characters");
+    assert_eq!(
+        problems[0].1,
+        "must be a string of 1 to 1000000 characters that is not only white space; given: a string of 1400000 characters"
+    );
 }
 
 #[test]
@@ -182,12 +207,25 @@ fn a_context_has_its_rules_too() {
         assert_eq!(context.is_some(), problems.is_empty());
         problems.into_iter().map(|problem| problem.field).collect::<Vec<_>>()
     };
-    assert_eq!(told(r#"{"workspaceDir":"/w","config":{"prompt":"x"},"timeout":0,"env":{"A":"b","C":null}}"#), [""; 0]);
+    assert_eq!(
+        told(r#"{"workspaceDir":"/w","config":{"prompt":"x"},"timeout":0,"env":{"A":"b","C":null}}"#),
+        [""; 0]
+    );
     assert_eq!(told("{}"), ["workspaceDir", "config"]);
     assert_eq!(told("[]"), ["context"]);
     assert_eq!(
-        told(r#"{"workspaceDir":"w","repoDir":1,"artifactsDir":"a","config":[],"timeout":-1,"env":{"A=":"b"},"timeOut":1}"#),
-        ["timeOut", "workspaceDir", "repoDir", "artifactsDir", "timeout", "env", "config"]
+        told(
+            r#"{"workspaceDir":"w","repoDir":1,"artifactsDir":"a","config":[],"timeout":-1,"env":{"A=":"b"},"timeOut":1}"#
+        ),
+        [
+            "timeOut",
+            "workspaceDir",
+            "repoDir",
+            "artifactsDir",
+            "timeout",
+            "env",
+            "config"
+        ]
     );
 }
 

@@ -10,7 +10,10 @@ use crate::claude_code::log::normalize;
 const AT: &str = "2026-11-22T02:05:01.892Z";
 
 fn recording(name: &str) -> String {
-    let path = format!("{}/__tests__/fixtures/recordings/{name}.stdout", env!("CARGO_MANIFEST_DIR"));
+    let path = format!(
+        "{}/__tests__/fixtures/recordings/{name}.stdout",
+        env!("CARGO_MANIFEST_DIR")
+    );
     std::fs::read_to_string(path).unwrap()
 }
 
@@ -35,12 +38,18 @@ fn log(output: &str, status: &str) -> Value {
 
 fn codes(log: &Value, list: &str) -> Vec<String> {
     let records = log[list].as_array().unwrap();
-    records.iter().map(|record| record["code"].as_str().unwrap().to_owned()).collect()
+    records
+        .iter()
+        .map(|record| record["code"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
 fn a_success_of_each_version() {
-    for (name, version) in [("claude/success-stream-json", "2.1.197"), ("claude-2.1.330/success-stream-json", "2.1.330")] {
+    for (name, version) in [
+        ("claude/success-stream-json", "2.1.197"),
+        ("claude-2.1.330/success-stream-json", "2.1.330"),
+    ] {
         let log = log(&recording(name), "success");
         assert_eq!(log["agent_info"]["version"], version);
         assert_eq!(log["messages"][0]["content"], "Do it.");
@@ -76,11 +85,16 @@ fn a_failure_has_the_documents_code() {
     for (name, code) in [
         ("claude/err-401-stream-json", "CLAUDE_AUTH_FAILED"),
         ("claude/err-529-stream-json", "CLAUDE_RATE_LIMIT"),
-        ("claude/err-500-stream-json", "SERVER_ERROR"),
+        ("claude/err-429-usage-stream-json", "CLAUDE_RATE_LIMIT"),
+        ("claude-2.1.330/err-400-stream-json", "INVALID_REQUEST"),
     ] {
         let log = log(&recording(name), "failed");
         assert_eq!(codes(&log, "errors"), [code], "{name}");
-        assert_eq!(log["messages"].as_array().unwrap().len(), 1, "{name}: an error is no message");
+        assert_eq!(
+            log["messages"].as_array().unwrap().len(),
+            1,
+            "{name}: an error is no message"
+        );
     }
     assert_eq!(codes(&log("", "timeout"), "errors"), ["CLAUDE_TIMEOUT"]);
 }
@@ -109,8 +123,18 @@ fn calls_and_results_are_paired_by_id() {
         line("user", Some("b"), "u1", json!([{"type": "text", "text": "sub-task"}])),
         line("assistant", Some("b"), "s1", json!([call("c", "Grep")])),
         line("user", Some("b"), "u2", json!([answer("c", json!("found"))])),
-        line("assistant", Some("b"), "s2", json!([{"type": "text", "text": "sub-answer"}])),
-        line("user", None, "u3", json!([answer("b", json!([{"type": "text", "text": "report"}]))])),
+        line(
+            "assistant",
+            Some("b"),
+            "s2",
+            json!([{"type": "text", "text": "sub-answer"}]),
+        ),
+        line(
+            "user",
+            None,
+            "u3",
+            json!([answer("b", json!([{"type": "text", "text": "report"}]))]),
+        ),
         line("user", None, "u4", json!([answer("a", json!("content"))])),
         line("assistant", None, "m2", json!([call("d", "Bash")])),
     ]
@@ -127,9 +151,17 @@ fn calls_and_results_are_paired_by_id() {
             {"id": "d", "name": "Bash", "arguments": r#"{"z":1.0,"a":2}"#, "timestamp": AT},
         ])
     );
-    let said: Vec<_> = log["messages"].as_array().unwrap().iter().map(|message| message["content"].as_str().unwrap()).collect();
+    let said: Vec<_> = log["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| message["content"].as_str().unwrap())
+        .collect();
     assert_eq!(said, ["Do it.", "Two.", "sub-task", "sub-answer"]);
-    assert_eq!(log["model_info"], json!({"name": "claude-answering", "provider": "anthropic", "requested": "sonnet"}));
+    assert_eq!(
+        log["model_info"],
+        json!({"name": "claude-answering", "provider": "anthropic", "requested": "sonnet"})
+    );
 }
 
 /// CLAUDE-CODE-ADAPTER-DATA-MODEL's patterns are for text; in events, prose is prose.
@@ -140,7 +172,10 @@ fn prose_changes_nothing() {
     let log = log(&output, "success");
     assert_eq!(log["agent_info"]["version"], "unknown");
     assert_eq!(log["model_info"]["name"], "claude-answering");
-    assert_eq!(log["usage"], json!({"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}));
+    assert_eq!(
+        log["usage"],
+        json!({"input_tokens": 0, "output_tokens": 0, "total_tokens": 0})
+    );
     assert_eq!(log["tool_calls"], json!([]));
     assert_eq!(log["execution"]["truncated"], false);
     assert_eq!(log["messages"][1]["content"], prose);
@@ -152,8 +187,14 @@ fn the_text_of_an_old_cli() {
     let log = log(text, "success");
     assert_eq!(log["agent_info"]["version"], "1.0.44");
     assert_eq!(log["model_info"]["name"], "claude-old");
-    assert_eq!(log["usage"], json!({"input_tokens": 12, "output_tokens": 3, "total_tokens": 15}));
-    assert_eq!(log["tool_calls"], json!([{"id": "text_0", "name": "Bash", "arguments": "ls"}]));
+    assert_eq!(
+        log["usage"],
+        json!({"input_tokens": 12, "output_tokens": 3, "total_tokens": 15})
+    );
+    assert_eq!(
+        log["tool_calls"],
+        json!([{"id": "text_0", "name": "Bash", "arguments": "ls"}])
+    );
     // It had its model: this is an answer's.
     assert_eq!(log["messages"][1]["content"], "Model: no.");
 }
@@ -197,9 +238,18 @@ fn standard_error_is_no_output() {
 
 #[test]
 fn what_is_no_result_is_refused() {
-    for bad in ["{}", "[]", "7", r#"{"exitCode":"0","status":"success","output":"","startedAt":"","completedAt":""}"#] {
+    for bad in [
+        "{}",
+        "[]",
+        "7",
+        r#"{"exitCode":"0","status":"success","output":"","startedAt":"","completedAt":""}"#,
+    ] {
         let error = normalize(bad, "{}", "v1").unwrap_err();
-        assert!(error.message.starts_with("the result can't be read: "), "{}", error.message);
+        assert!(
+            error.message.starts_with("the result can't be read: "),
+            "{}",
+            error.message
+        );
     }
 }
 
