@@ -32,7 +32,7 @@ export const TASKS = [
   {
     name: "wait-for-ever",
     files: { "PROMPT.md": "TASK wait-for-ever: watch the folder.\n" },
-    config: { prompt_file: "PROMPT.md", permission_mode: "auto", allowed_tools: ["Bash(sleep *)"] },
+    config: { prompt_file: "PROMPT.md", permission_mode: "auto", allowed_tools: ["Bash"] },
     timeout: 8_000,
     verdict: async () => undefined,
   },
@@ -57,7 +57,7 @@ export function scriptedModel({ body }) {
       if (results === 1) return use("Edit", { file_path: "sum.js", old_string: "a - b", new_string: "a + b" });
       return { text: "sum.js adds now." };
     case "wait-for-ever":
-      return use("Bash", { command: "sleep 600", description: "watch" });
+      return use("Bash", { command: "until test -e done; do sleep 2; done", description: "watch" });
     default:
       return { text: "There is nothing to do." };
   }
