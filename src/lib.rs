@@ -27,6 +27,7 @@ pub mod command;
 pub mod fold;
 pub mod judge;
 pub mod output;
+pub mod runlog;
 
 // Effects: processes, exchanges with a CLI, whole runs.
 pub mod process;

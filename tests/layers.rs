@@ -14,7 +14,7 @@ const LAYERS: &[&[&str]] = &[
     &[
         "provider", "prompt", "toolcall", "breaker", "retry", "classify", "decode",
     ],
-    &["command", "fold", "judge", "output"],
+    &["command", "fold", "judge", "output", "runlog"],
     &["process"],
     &["conversation"],
     &["run"],
