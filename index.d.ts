@@ -881,6 +881,10 @@ export type ProviderErrorCode =
   | "MAX_TURNS"
   /** The CLI's own limit of cost is reached. */
   | "BUDGET_EXHAUSTED"
+  /** The file is no run log, or of a newer version. */
+  | "INVALID_RUN_LOG"
+  /** The run log has no reply: it ends before the run did. */
+  | "RUN_LOG_INCOMPLETE"
   /** The API can't be reached. */
   | "CONNECTION_FAILED"
   /** The connection broke in the middle. */

@@ -31,6 +31,8 @@ pub mod runlog;
 
 // Effects: processes, exchanges with a CLI, whole runs.
 pub mod process;
+pub mod recorder;
+pub mod replay;
 
 pub mod conversation;
 

@@ -15,7 +15,7 @@ const LAYERS: &[&[&str]] = &[
         "provider", "prompt", "toolcall", "breaker", "retry", "classify", "decode",
     ],
     &["command", "fold", "judge", "output", "runlog"],
-    &["process"],
+    &["process", "recorder", "replay"],
     &["conversation"],
     &["run"],
     &["health"],

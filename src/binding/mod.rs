@@ -4,6 +4,7 @@
 
 pub mod errors;
 pub mod provider;
+pub mod runlog;
 pub mod text;
 
 use std::sync::atomic::{AtomicU32, Ordering};

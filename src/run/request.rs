@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::Engine;
 use super::live::Asked;
+use super::record::Wanted;
 use crate::error::{Code, ProviderError};
 use crate::message::{Message, Role, ToolSpec};
 use crate::prompt::{self, Encoding};
@@ -23,6 +24,17 @@ pub(super) struct Call {
     /// Somebody takes the records.
     #[serde(default)]
     pub log: bool,
+    /// Where the run is recorded.
+    pub record: Option<Wanted>,
+}
+
+/// What a thread comes to in figures, for its run log.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    pub messages: usize,
+    pub characters: usize,
+    /// Names.
+    pub tools: Vec<String>,
 }
 
 /// One call, read and rendered.
@@ -34,6 +46,7 @@ pub(super) struct Request {
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
     pub call: Call,
+    pub facts: Facts,
 }
 
 impl Request {
@@ -63,6 +76,14 @@ impl Request {
         };
         let calls = messages.iter().flat_map(|message| &message.tool_calls);
         let call_ids = calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect();
+        let facts = Facts {
+            messages: messages.len(),
+            characters: messages
+                .iter()
+                .map(|message| message.content.as_text().chars().count())
+                .sum(),
+            tools: tools.iter().map(|tool| tool.name.clone()).collect(),
+        };
         let prompt = match engine.options.engine {
             EngineKind::Live => String::new(),
             EngineKind::Print | EngineKind::Auto => prompt::render(&messages, &tools, encoding),
@@ -75,6 +96,7 @@ impl Request {
                 .map(|_| Asked::new(messages, &tools, encoding, &engine.options)),
             call_ids,
             call,
+            facts,
         })
     }
 }
