@@ -19,6 +19,8 @@ import type {
   MessageInput,
   OpenCodeCliProviderOptions,
   QwenCliProviderOptions,
+  ReplayedRun as ReplayedRunOf,
+  ReplayOptions,
   ToolInput,
 } from "../../index.cjs";
 
@@ -67,8 +69,13 @@ export type {
   ProviderReply,
   ProviderResponseMetadata,
   QwenCliProviderOptions,
+  RecordOptions,
+  RenderRunLogOptions,
+  ReplayOptions,
   RetryOptions,
   RunInfo,
+  RunLogHeader,
+  RunLogInfo,
   SerializedMessage,
   StoredMessage,
   TokenUsage,
@@ -87,6 +94,7 @@ export {
   ProviderError,
   parseCliOutput,
   parseToolCalls,
+  renderRunLog,
   stripAnsi,
 } from "../../index.cjs";
 
@@ -171,3 +179,13 @@ export function createFallbackProvider(
   adapters: readonly ModelAdapter[],
   options?: FallbackProviderOptions,
 ): FallbackProvider;
+
+/** A recorded run whose reply is plain data. */
+export type ReplayedRun = ReplayedRunOf<AIMessageJson>;
+
+/**
+ * Reads a run log again. Nothing is started.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` at once; `NOT_FOUND` and `INVALID_RUN_LOG` when something is asked of it.
+ */
+export function replayRun(path: string, options?: ReplayOptions): ReplayedRun;

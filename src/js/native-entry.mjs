@@ -23,5 +23,7 @@ export const {
   messagesToXml,
   parseCliOutput,
   parseToolCalls,
+  renderRunLog,
+  replayRun,
   stripAnsi,
 } = entry;
