@@ -148,7 +148,13 @@ impl Engine {
             };
             drop((messages, tools, call));
             let consumer = request.call.events.then_some(sender);
-            let sink = Sink::new(consumer, task_engine.options.built_in_tools, task_log, recorder);
+            let sink = Sink::new(
+                consumer,
+                task_engine.options.built_in_tools,
+                task_log,
+                recorder,
+                request.call.partial,
+            );
             let ended = again::drive(&task_engine, &request, &base_env, &task_cancel, &sink).await;
             sink.close(record::end_of(&ended).as_ref()).await;
             ended

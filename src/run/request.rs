@@ -50,6 +50,12 @@ pub(super) struct Request {
 }
 
 impl Request {
+    /// Whether the CLI is asked for pieces of messages. A log wants them, too: they are what a killed run leaves, and only with
+    /// them claude's calls come before their results (2.1.330), so that their durations can be told.
+    pub fn wants_pieces(&self) -> bool {
+        self.call.partial || self.call.record.is_some()
+    }
+
     pub fn read(engine: &Engine, messages: &str, tools: &str, call: &str) -> Result<Request, Box<ProviderError>> {
         let unreadable = |what: &str, error: serde_json::Error| format!("{what} can't be read: {error}");
         let messages: Vec<Message> = serde_json::from_str(messages)

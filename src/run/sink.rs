@@ -21,6 +21,8 @@ pub(super) struct Sink {
     pub log: Arc<Log>,
     /// The run's log, if it is recorded.
     recorder: Option<Recorder>,
+    /// Pieces of messages are for the log alone.
+    whole_only: bool,
 }
 
 impl Sink {
@@ -29,12 +31,14 @@ impl Sink {
         tools_act: bool,
         log: Arc<Log>,
         recorder: Option<Recorder>,
+        pieces: bool,
     ) -> Sink {
         Sink {
             consumer,
             tools_act,
             final_word: AtomicBool::new(false),
             log,
+            whole_only: recorder.is_some() && !pieces,
             recorder,
         }
     }
@@ -44,6 +48,9 @@ impl Sink {
         self.record(events).await;
         for event in events.drain(..) {
             self.log.event(&event);
+            if self.whole_only && matches!(event, Event::TextDelta { .. } | Event::ThinkingDelta { .. }) {
+                continue;
+            }
             let given = self.consumer.is_some() && is_output(&event);
             let acted = self.tools_act && matches!(event, Event::ToolCall { .. } | Event::ToolResult { .. });
             if given || acted {
@@ -146,6 +153,7 @@ mod tests {
                 tools_act,
                 Arc::new(Log::new("claude".into(), "r".to_owned())),
                 None,
+                true,
             );
             let said = format!("{event:?}, listens: {listens}, tools act: {tools_act}");
             sink.send(&mut vec![event]).await;

@@ -249,7 +249,7 @@ pub fn is_secret_name(name: &str) -> bool {
                 .iter()
                 .any(|end| word.ends_with(end))
     };
-    (!harmless || name.ends_with("KEY_ID")) && words.iter().any(|word| secret(&word))
+    (!harmless || name.ends_with("KEY_ID")) && words.iter().any(secret)
 }
 
 /// The string literals of JSON text, quotes included.

@@ -144,7 +144,8 @@ impl Page {
         let head = format!("{:>width$}  ", view::offset(item.t));
         self.put(Ink::Dim, &head);
         let ink = if item.failed() { Ink::Red } else { ink };
-        self.put(ink, &format!("{label:<8}"));
+        self.put(ink, label);
+        let _ = write!(self.text, "{:1$}", "", 8 - label.len().min(8));
         let title = one_line(&item.title);
         if title != label {
             self.text.push_str("  ");
@@ -162,6 +163,7 @@ impl Page {
         if let Some(took) = item.duration_ms.filter(|ms| *ms > 0) {
             self.put(Ink::Dim, &format!("  ({})", view::duration(took)));
         }
+        self.text.truncate(self.text.trim_end_matches(' ').len());
         self.text.push('\n');
         let indent = width + 2;
         if let Some(args) = item.args.as_deref().filter(|_| whole) {
@@ -224,5 +226,130 @@ fn label(kind: Kind) -> (&'static str, Ink) {
         Kind::Error => ("error", Ink::Red),
         Kind::End => ("end", Ink::Dim),
         Kind::Other => ("other", Ink::Dim),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::read::read;
+    use super::super::timeline::timeline;
+    use super::*;
+
+    fn shown(style: Style) -> String {
+        let header = json!({"format": "deep-factor-run", "version": 1, "runId": "run-1", "parentRunId": "run-0",
+            "provider": "claude", "startedAt": 1_767_225_599_000_u64, "packageVersion": "0.1.0", "platform": "linux-x64",
+            "prompt": {"messages": 2, "characters": 1500, "sha256": "00112233445566", "tools": ["a", "b"]}});
+        let at =
+            |t: u64, event: serde_json::Value| json!({"at": 0, "t": t, "run": "run-1", "event": event}).to_string();
+        let result = (1..=15)
+            .map(|line| format!("line {line}"))
+            .collect::<Vec<_>>()
+            .join("\n");
+        let lines = [
+            header.to_string(),
+            at(
+                3,
+                json!({"type": "start", "runId": "run-1", "provider": "claude", "pid": 7, "attempt": 1, "queuedMs": 0}),
+            ),
+            at(500, json!({"type": "session", "model": "m", "version": "2.1.330"})),
+            at(900, json!({"type": "text_delta", "text": "Let me "})),
+            at(1_100, json!({"type": "text_delta", "text": "see.\n"})),
+            at(1_150, json!({"type": "message", "content": "Let me see.\n"})),
+            at(
+                1_200,
+                json!({"type": "tool_call", "toolCall": {"id": "t1", "name": "Bash", "args": {"command": "ls"}}}),
+            ),
+            at(
+                3_500,
+                json!({"type": "tool_result", "toolCallId": "t1", "content": result, "isError": false}),
+            ),
+            at(
+                3_600,
+                json!({"type": "tool_call", "toolCall": {"id": "t2", "name": "Rm", "args": {}}}),
+            ),
+            at(
+                3_700,
+                json!({"type": "tool_result", "toolCallId": "t2", "content": "\u{1b}[2Jno", "isError": true}),
+            ),
+            at(
+                3_800,
+                json!({"type": "retry", "by": "cli", "attempt": 1, "delayMs": 500, "reason": "overloaded"}),
+            ),
+            at(
+                4_000,
+                json!({"type": "permission", "toolCall": "x", "allowed": false, "why": {"rule": 1}}),
+            ),
+            at(4_100, json!({"type": "text_delta", "text": "Unfin"})),
+            "{\"at\":1,\"t\":41".to_owned(),
+        ];
+        render(&timeline(&read(lines.join("\n").as_bytes()).unwrap()), style)
+    }
+
+    #[test]
+    fn a_timeline_is_what_happened_line_by_line() {
+        let expected = r#"claude  run-1  (of run-0)  2025-12-31 23:59:59 UTC
+unfinished after 4.1 s · 2 tool calls · 1 error
+model: m, recorded by: deep-factor-providers 0.1.0, platform: linux-x64
++0.000  prompt    messages: 2  characters: 1,500  tools: a, b  SHA-256: 001122334455
++0.003  start     attempt: 1  pid: 7
++0.500  session   model: m  CLI version: 2.1.330
++0.900  message   (250 ms)
+        │ Let me see.
++1.200  tool      Bash  { "command": "ls" }  (2.3 s)
+        │ line 1
+        │ line 2
+        │ line 3
+        │ line 4
+        │ line 5
+        │ line 6
+        │ line 7
+        │ line 8
+        │ line 9
+        │ line 10
+        │ line 11
+        │ line 12
+        │ … 3 more lines (--full)
++3.600  tool      Rm  {}  (100 ms)
+        │ no
++3.800  retry     tried again  by: cli  attempt: 2  after: 500 ms
+        │ overloaded
++4.000  other     permission  toolCall: x  allowed: false
+        │ {
+        │   "why": {
+        │     "rule": 1
+        │   }
+        │ }
++4.100  message
+        │ Unfin
++4.100  warning   incomplete
+        │ The log ends before the run did.
+
+line 14: the line is torn: the log ends in the middle of it
+"#;
+        assert_eq!(shown(Style::default()), expected);
+    }
+
+    #[test]
+    fn all_of_it_where_that_is_wanted() {
+        let whole = shown(Style {
+            colour: false,
+            full: true,
+        });
+        assert!(
+            whole.contains("\n        │ line 15\n") && whole.contains("\n        │   \"command\": \"ls\"\n"),
+            "{whole}"
+        );
+    }
+
+    #[test]
+    fn colours_are_all_that_differs() {
+        let coloured = shown(Style {
+            colour: true,
+            full: false,
+        });
+        assert!(coloured.contains("\u{1b}[31m│") || coloured.contains("\u{1b}[31mno\u{1b}[0m"));
+        assert_eq!(crate::decode::ansi::strip_ansi(&coloured), shown(Style::default()));
     }
 }

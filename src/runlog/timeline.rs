@@ -111,6 +111,9 @@ pub struct Item {
     /// A call's arguments, JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<String>,
+    /// What a call is about, in a few words: the first of its arguments that is text.
+    #[serde(skip)]
+    pub gist: Option<String>,
     /// What came of a call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Outcome>,
@@ -126,6 +129,9 @@ pub struct Outcome {
     pub is_error: bool,
 }
 
+/// The most characters of an [`Item::gist`].
+const GIST: usize = 80;
+
 impl Item {
     fn new(kind: Kind, t: u64, title: impl Into<String>) -> Item {
         Item {
@@ -136,6 +142,7 @@ impl Item {
             facts: Vec::new(),
             text: None,
             args: None,
+            gist: None,
             result: None,
         }
     }
@@ -339,8 +346,8 @@ impl Scribe {
                 self.usage(&event["usage"]);
                 usage_item(t, &event["usage"]).fact("stop reason", text("rawStopReason"))
             }
-            "rate_limit" => Item::new(Kind::Limit, t, format!("limit: {}", text("status").unwrap_or_default()))
-                .fact("limit", text("limitType"))
+            "rate_limit" => Item::new(Kind::Limit, t, text("status").unwrap_or_default())
+                .fact("window", text("limitType"))
                 .fact(
                     "used",
                     event["utilization"]
@@ -391,6 +398,12 @@ impl Scribe {
     fn call(&mut self, t: u64, call: &Value) {
         let mut item = Item::new(Kind::ToolCall, t, string(&call["name"]).unwrap_or_default());
         item.args = Some(pretty(&call["args"]));
+        let mut texts = call["args"]
+            .as_object()
+            .into_iter()
+            .flat_map(Map::values)
+            .filter_map(Value::as_str);
+        item.gist = texts.next().map(|text| crate::error::clip(&one_line(text), GIST));
         if let Some(id) = call_id(call) {
             self.calls.insert(id, self.view.items.len());
         }

@@ -210,6 +210,9 @@ fn heading(item: &Item) -> String {
     if title != label && !title.is_empty() {
         let _ = write!(line, " <bdi class=\"title\">{}</bdi>", escaped(&title));
     }
+    if let Some(gist) = &item.gist {
+        let _ = write!(line, " <bdi class=\"gist\">{}</bdi>", escaped(gist));
+    }
     for fact in &item.facts {
         let _ = write!(
             line,
