@@ -125,22 +125,33 @@ async fn a_full_disk_is_a_reason_told_once() {
 
 /// A disk that takes nothing until it is let go.
 #[derive(Clone, Default)]
-struct Slow(Arc<(StdMutex<(bool, Vec<u8>)>, Condvar)>);
+struct Slow(Arc<Disk>);
+
+#[derive(Default)]
+struct Disk {
+    /// Whether it takes anything, and what it has taken.
+    state: StdMutex<(bool, Vec<u8>)>,
+    changed: Condvar,
+}
 
 impl Slow {
     fn go(&self) {
-        self.0.0.lock().unwrap().0 = true;
-        self.0.1.notify_all();
+        self.0.state.lock().unwrap().0 = true;
+        self.0.changed.notify_all();
     }
 
     fn written(&self) -> Vec<u8> {
-        self.0.0.lock().unwrap().1.clone()
+        self.0.state.lock().unwrap().1.clone()
     }
 }
 
 impl Write for Slow {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut state = self.0.1.wait_while(self.0.0.lock().unwrap(), |state| !state.0).unwrap();
+        let disk = &self.0;
+        let mut state = disk
+            .changed
+            .wait_while(disk.state.lock().unwrap(), |state| !state.0)
+            .unwrap();
         state.1.extend_from_slice(bytes);
         Ok(bytes.len())
     }

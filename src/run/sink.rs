@@ -160,4 +160,39 @@ mod tests {
             assert_eq!(sink.must_not_repeat(), expected, "{said}");
         }
     }
+
+    #[tokio::test]
+    async fn pieces_for_the_log_alone_are_not_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let header = crate::runlog::Header {
+            run_id: "r".to_owned(),
+            parent_run_id: None,
+            provider: "claude".to_owned(),
+            started_at: 1,
+            prompt: None,
+        };
+        let recorder = Recorder::begin(&path, &header, crate::runlog::Secrets::default())
+            .await
+            .unwrap();
+        let (sender, mut receiver) = mpsc::channel(2);
+        let log = Arc::new(Log::new("claude".into(), "r".to_owned()));
+        let sink = Sink::new(Some(sender), false, log, Some(recorder), false);
+        let piece = Event::TextDelta {
+            message_id: None,
+            text: "hi".to_owned(),
+        };
+        sink.send(&mut vec![piece]).await;
+        assert!(!sink.must_not_repeat());
+        sink.send(&mut vec![text()]).await;
+        sink.close(None).await;
+        assert!(matches!(receiver.recv().await, Some(Event::Message { .. })));
+        let recording = crate::runlog::read::read(&std::fs::read(&path).unwrap()).unwrap();
+        let kinds: Vec<_> = recording.runs[0]
+            .entries
+            .iter()
+            .map(|entry| entry.kind.as_str())
+            .collect();
+        assert_eq!(kinds, ["text_delta", "message"]);
+    }
 }

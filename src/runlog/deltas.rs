@@ -14,7 +14,7 @@ use super::{Stamp, event_line};
 use crate::message::Lossy;
 
 /// Pieces that wait hold no more than this together, in bytes: longer than any key.
-const MOST_HELD: usize = 64 * 1024;
+const MOST_HELD: usize = 16 * 1024;
 
 /// What went out before stays in mind so far, in bytes, for what it began.
 const CONTEXT: usize = 64;

@@ -12,6 +12,7 @@
 pub mod deltas;
 pub mod html;
 pub mod read;
+mod scribe;
 pub mod secrets;
 pub mod text;
 pub mod timeline;
