@@ -25,10 +25,14 @@ import type {
 } from "../../index.cjs";
 
 export type {
+  AgentExecutionContext,
+  AgentExecutionResult,
   AIMessageJson,
   AttemptFailure,
   BreakerOptions,
   ClaudeCliProviderOptions,
+  ClaudeCodeAdapterOptions,
+  ClaudeCodeConfig,
   CliErrorRule,
   CliProviderConfig,
   CliProviderOptions,
@@ -36,6 +40,7 @@ export type {
   ErrorCategory,
   ErrorClassification,
   ErrorContext,
+  ErrorRecord,
   ExecFileOptions,
   FallbackMetadata,
   FallbackProviderOptions,
@@ -60,6 +65,7 @@ export type {
   ParsedOutput,
   ParsedOutputError,
   PartialReply,
+  PermissionDenial,
   PlainMessage,
   PlainTool,
   ProviderErrorCode,
@@ -74,8 +80,11 @@ export type {
   ReplayOptions,
   RetryOptions,
   RunInfo,
+  RunLog,
   RunLogHeader,
   RunLogInfo,
+  RunLogMessage,
+  RunLogToolCall,
   SerializedMessage,
   StoredMessage,
   TokenUsage,
@@ -84,8 +93,10 @@ export type {
   UpdateUsage,
 } from "../../index.cjs";
 export {
+  ClaudeCodeAdapter,
   checkHealth,
   classifyError,
+  claudeCodeConfigSchema,
   escapeXml,
   execFileAsync,
   limits,
@@ -95,6 +106,7 @@ export {
   parseCliOutput,
   parseToolCalls,
   renderRunLog,
+  runLogSchema,
   stripAnsi,
 } from "../../index.cjs";
 

@@ -3,8 +3,10 @@
 import entry from "./native-entry.cjs";
 
 export const {
+  ClaudeCodeAdapter,
   ProviderError,
   checkHealth,
+  claudeCodeConfigSchema,
   classifyError,
   createClaudeCliProvider,
   createCliProvider,
@@ -25,5 +27,6 @@ export const {
   parseToolCalls,
   renderRunLog,
   replayRun,
+  runLogSchema,
   stripAnsi,
 } = entry;

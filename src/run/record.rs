@@ -10,7 +10,7 @@ use super::{Ended, Engine, now_ms};
 use crate::error::{Code, ProviderError};
 use crate::process::Vars;
 use crate::recorder::Recorder;
-use crate::runlog::{End, Header, Prompt, Secrets};
+use crate::runlog::{End, Header, Secrets};
 
 /// The call option `record`.
 #[derive(Debug, Deserialize)]
@@ -27,33 +27,25 @@ pub(super) struct Wanted {
 }
 
 impl Engine {
-    /// Begins the log that the call asks for, if it does. `messages` is the thread's JSON.
+    /// Begins the log that the call asks for, if it does.
     ///
     /// # Errors
     /// `INVALID_OPTION`, naming `record`, where it can't be begun.
     pub(super) async fn recorder(
         &self,
         request: &Request,
-        messages: &str,
         base_env: &Arc<Vars>,
         run_id: &str,
     ) -> Result<Option<Recorder>, Box<ProviderError>> {
         let Some(wanted) = &request.call.record else {
             return Ok(None);
         };
-        let facts = &request.facts;
         let header = Header {
             run_id: run_id.to_owned(),
             parent_run_id: wanted.parent_run_id.clone(),
             provider: self.id().to_owned(),
             started_at: now_ms(),
-            prompt: Some(Prompt::new(
-                messages,
-                facts.messages,
-                facts.characters,
-                facts.tools.clone(),
-                wanted.prompts,
-            )),
+            prompt: request.recorded.clone(),
         };
         let begun = Recorder::begin(&wanted.path, &header, self.secrets(base_env)).await;
         begun
