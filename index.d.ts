@@ -1265,7 +1265,9 @@ export interface ReplayOptions {
  * Iterating throws at the end what the run threw: its {@link ProviderError}, or an AbortError for a run that was aborted. Where
  * the log ends before the run did (its process was killed), iterating ends with the last event that is there.
  */
-export interface ReplayedRun<TMessage = AIMessage> extends AsyncIterable<ProviderEvent> {
+export interface ReplayedRun<TMessage = AIMessage> {
+  /** The events, from the first. */
+  [Symbol.asyncIterator](): AsyncGenerator<ProviderEvent, void, undefined>;
   /**
    * The answer: the very message the run gave, but for secrets. Rejects with what the run threw, and with code
    * `RUN_LOG_INCOMPLETE` where the log has no reply; `partial` has the text that is there.
