@@ -45,6 +45,8 @@ export const {
   messagesToXml,
   parseCliOutput,
   parseToolCalls,
+  renderRunLog,
+  replayRun,
   runLogSchema,
   stripAnsi,
 } = core.createCore({ native, ...(await loadLangChain()) });

@@ -19,6 +19,8 @@ import type {
   MessageInput,
   OpenCodeCliProviderOptions,
   QwenCliProviderOptions,
+  ReplayedRun as ReplayedRunOf,
+  ReplayOptions,
   ToolInput,
 } from "../../index.cjs";
 
@@ -73,9 +75,14 @@ export type {
   ProviderReply,
   ProviderResponseMetadata,
   QwenCliProviderOptions,
+  RecordOptions,
+  RenderRunLogOptions,
+  ReplayOptions,
   RetryOptions,
   RunInfo,
   RunLog,
+  RunLogHeader,
+  RunLogInfo,
   RunLogMessage,
   RunLogToolCall,
   SerializedMessage,
@@ -98,6 +105,7 @@ export {
   ProviderError,
   parseCliOutput,
   parseToolCalls,
+  renderRunLog,
   runLogSchema,
   stripAnsi,
 } from "../../index.cjs";
@@ -183,3 +191,13 @@ export function createFallbackProvider(
   adapters: readonly ModelAdapter[],
   options?: FallbackProviderOptions,
 ): FallbackProvider;
+
+/** A recorded run whose reply is plain data. */
+export type ReplayedRun = ReplayedRunOf<AIMessageJson>;
+
+/**
+ * Reads a run log again. Nothing is started.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` at once; `NOT_FOUND` and `INVALID_RUN_LOG` when something is asked of it.
+ */
+export function replayRun(path: string, options?: ReplayOptions): ReplayedRun;

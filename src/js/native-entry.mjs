@@ -25,6 +25,8 @@ export const {
   messagesToXml,
   parseCliOutput,
   parseToolCalls,
+  renderRunLog,
+  replayRun,
   runLogSchema,
   stripAnsi,
 } = entry;

@@ -11,6 +11,7 @@ mod learnt;
 mod live;
 mod log;
 pub mod model;
+mod record;
 mod request;
 mod sink;
 mod turn;
@@ -158,9 +159,22 @@ impl Engine {
             if request.call.log {
                 task_log.want();
             }
+            let begun = task_engine.recorder(&request, &base_env, task_log.run_id()).await;
+            let recorder = match begun {
+                Ok(recorder) => recorder,
+                Err(error) => return Ended::Failed(error),
+            };
             let consumer = request.call.events.then_some(sender);
-            let sink = Sink::new(consumer, task_engine.options.built_in_tools, task_log);
-            again::drive(&task_engine, &request, &base_env, &task_cancel, &sink).await
+            let sink = Sink::new(
+                consumer,
+                task_engine.options.built_in_tools,
+                task_log,
+                recorder,
+                request.call.partial,
+            );
+            let ended = again::drive(&task_engine, &request, &base_env, &task_cancel, &sink).await;
+            sink.close(record::end_of(&ended).as_ref()).await;
+            ended
         });
         Run {
             cancel,
