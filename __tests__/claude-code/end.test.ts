@@ -31,8 +31,9 @@ function fake(steps: Step[], options: object = {}) {
 describe.skipIf(windows).each(VERSIONS)("the real claude, %s, in the middle of a tool", (which) => {
   const sleeping = (workspace: string) => ({
     content: [
+      // `&&`: where the CLI ends the tool itself, it may end `sleep` before the shell, which then goes on.
       use("t1", "Bash", {
-        command: `touch ${join(workspace, "started")}; sleep 300; touch ${join(workspace, "woke")}`,
+        command: `touch ${join(workspace, "started")}; sleep 300 && touch ${join(workspace, "woke")}`,
       }),
     ],
   });
