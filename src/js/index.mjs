@@ -32,6 +32,7 @@ export const {
   createGeminiCliProvider,
   createGlmCliProvider,
   createGrokCliProvider,
+  createOpenAiCompatibleProvider,
   createOpenCodeCliProvider,
   createQwenCliProvider,
   createFallbackProvider,

@@ -12,6 +12,7 @@ export const {
   createGeminiCliProvider,
   createGlmCliProvider,
   createGrokCliProvider,
+  createOpenAiCompatibleProvider,
   createOpenCodeCliProvider,
   createQwenCliProvider,
   createFallbackProvider,

@@ -4,6 +4,7 @@
 //! how it [`Ended`]. Everything here happens on the runtime's threads.
 
 mod again;
+pub mod api;
 pub mod ask;
 mod attempt;
 pub mod exec;
@@ -25,6 +26,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use attempt::CliCall;
 use live::Live;
 use log::Log;
 use request::Request;
@@ -124,31 +126,26 @@ impl Engine {
     pub fn start(engine: &Arc<Engine>, messages: String, tools: String, call: String, env: Option<Vars>) -> Run {
         let base_env: Arc<Vars> = Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()));
         let cancel = engine.closing.child_token();
-        let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
-        let log = Arc::new(Log::new(engine.provider.id.clone(), next_run_id()));
-        let (task_engine, task_cancel, task_log) = (Arc::clone(engine), cancel.clone(), Arc::clone(&log));
-        let task = engine.runs.spawn(async move {
-            if task_engine.closing.is_cancelled() {
-                return Ended::Failed(Box::new(closed(&task_engine)));
+        let (task_engine, task_cancel) = (Arc::clone(engine), cancel.clone());
+        Run::begin(engine.provider.id.clone(), cancel, &engine.runs, |log, consumer| async move {
+            if let Some(closed) = task_engine.refusal() {
+                return Ended::Failed(closed);
             }
             let request = match Request::read(&task_engine, &messages, &tools, &call) {
                 Ok(request) => request,
                 Err(error) => return Ended::Failed(error),
             };
             drop((messages, tools, call));
-            if request.call.log {
-                task_log.want();
-            }
-            let consumer = request.call.events.then_some(sender);
-            let sink = Sink::new(consumer, task_engine.options.built_in_tools, task_log);
-            again::drive(&task_engine, &request, &base_env, &task_cancel, &sink).await
-        });
-        Run {
-            cancel,
-            events: AsyncMutex::new(Some(receiver)),
-            task: AsyncMutex::new(Some(task)),
-            log,
-        }
+            let sink = Sink::of_call(&request.call, consumer, task_engine.options.built_in_tools, log);
+            let call = CliCall {
+                engine: &task_engine,
+                request: &request,
+                base_env: &base_env,
+                cancel: &task_cancel,
+                sink: &sink,
+            };
+            again::drive(&call, &task_cancel, &sink).await
+        })
     }
 
     /// Ends all runs and waits until their processes are no more. Later calls fail with `CLOSED`.
@@ -169,6 +166,27 @@ fn closed(engine: &Engine) -> ProviderError {
 }
 
 impl Run {
+    /// Begins `work` as one of `runs`. It gets the run's records and where events go.
+    fn begin<F>(
+        provider: Cow<'static, str>,
+        cancel: CancellationToken,
+        runs: &TaskTracker,
+        work: impl FnOnce(Arc<Log>, mpsc::Sender<Event>) -> F,
+    ) -> Run
+    where
+        F: Future<Output = Ended> + Send + 'static,
+    {
+        let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
+        let log = Arc::new(Log::new(provider, next_run_id()));
+        let task = runs.spawn(work(Arc::clone(&log), sender));
+        Run {
+            cancel,
+            events: AsyncMutex::new(Some(receiver)),
+            task: AsyncMutex::new(Some(task)),
+            log,
+        }
+    }
+
     /// The next batch of events as a JSON array; `None` when no more will come. Waits for the consumer bound the memory a
     /// run takes, so nothing is dropped.
     pub async fn next(&self) -> Option<String> {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
 
 use super::log::Log;
+use super::request::Call;
 use crate::event::Event;
 
 /// Where a run's events go.
@@ -27,6 +28,14 @@ impl Sink {
             final_word: AtomicBool::new(false),
             log,
         }
+    }
+
+    /// The sink of a call that says whether it wants events and records.
+    pub fn of_call(call: &Call, consumer: mpsc::Sender<Event>, tools_act: bool, log: Arc<Log>) -> Sink {
+        if call.log {
+            log.want();
+        }
+        Sink::new(call.events.then_some(consumer), tools_act, log)
     }
 
     /// Sends all of `events` in order. Waits while the consumer is slow; one that has gone is no reason to fail.
