@@ -123,7 +123,16 @@ mod tests {
     fn names_are_allowed_and_lead_back() {
         let long = "x".repeat(200);
         let other = format!("{long}y");
-        let names = ["add", "get.weather", "get weather", "get_weather", "日本", "", &long, &other];
+        let names = [
+            "add",
+            "get.weather",
+            "get weather",
+            "get_weather",
+            "日本",
+            "",
+            &long,
+            &other,
+        ];
         for max_name in [MAX_NAME, 40] {
             let tools = tools(&names, max_name);
             let wire: HashSet<&str> = tools.declared().iter().map(|tool| tool.name.as_str()).collect();
@@ -137,7 +146,10 @@ mod tests {
             assert!(wire.contains("add") && wire.contains("get_weather"));
         }
         let none = tools(&[], MAX_NAME);
-        assert_eq!((none.callers_name("add"), none.wire_name("a.b", MAX_NAME).len()), (None, 12));
+        assert_eq!(
+            (none.callers_name("add"), none.wire_name("a.b", MAX_NAME).len()),
+            (None, 12)
+        );
     }
 
     #[test]

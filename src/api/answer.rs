@@ -232,7 +232,9 @@ impl Reader {
             return false;
         };
         let mut out = Out::new(events, &mut self.notes, None);
-        let says_error = [chunk.object, chunk.kind].into_iter().any(|raw| word(raw).as_deref() == Some("error"));
+        let says_error = [chunk.object, chunk.kind]
+            .into_iter()
+            .any(|raw| word(raw).as_deref() == Some("error"));
         if chunk.error.is_some() || says_error {
             self.failure = Some(failure::told(json, None, &self.secrets));
             return true;
@@ -272,7 +274,10 @@ impl Reader {
                 self.spoke |= words_of(&words, &mut fields, &mut self.speech, &mut self.refusal, &mut out);
                 self.calls.take(&mut fields, words.tool_calls);
             }
-            if let Some(stop) = fields.string("finish_reason", choice.finish_reason).filter(|stop| !stop.is_empty()) {
+            if let Some(stop) = fields
+                .string("finish_reason", choice.finish_reason)
+                .filter(|stop| !stop.is_empty())
+            {
                 self.stop = Some(stop);
             }
         }
@@ -285,7 +290,10 @@ impl Reader {
     /// The answer is complete.
     fn end(&mut self, events: &mut Vec<Event>) {
         let mut out = Out::new(events, &mut self.notes, None);
-        let failure = self.failure.take().or_else(|| stopped(self.stop.as_deref(), &self.refusal));
+        let failure = self
+            .failure
+            .take()
+            .or_else(|| stopped(self.stop.as_deref(), &self.refusal));
         self.speech.end_turn(&mut out);
         if failure.is_none() {
             let calls = std::mem::take(&mut self.calls);

@@ -197,8 +197,16 @@ mod tests {
         }
         let told = calls.finish(&tools).into_iter().map(|event| match event {
             Event::ToolCall { tool_call: call } => format!("{} {} {}", call.id, call.name, call.args),
-            Event::InvalidToolCall { invalid_tool_call: call } => {
-                format!("invalid {} {} {}: {}", call.id.unwrap(), call.name.unwrap(), call.args, call.error)
+            Event::InvalidToolCall {
+                invalid_tool_call: call,
+            } => {
+                format!(
+                    "invalid {} {} {}: {}",
+                    call.id.unwrap(),
+                    call.name.unwrap(),
+                    call.args,
+                    call.error
+                )
             }
             other => format!("{other:?}"),
         });

@@ -91,7 +91,9 @@ fn read(block: &RawValue) -> Block {
     let text = value.get("text").and_then(Value::as_str);
     match (&value, kind, text) {
         (Value::String(text), ..) => Block::Text(text.clone()),
-        (_, Some("text" | "input_text" | "output_text"), Some(text)) | (_, None, Some(text)) => Block::Text(text.to_owned()),
+        (_, Some("text" | "input_text" | "output_text"), Some(text)) | (_, None, Some(text)) => {
+            Block::Text(text.to_owned())
+        }
         (_, Some("image"), _) => image(&value).map_or(Block::Foreign, Block::Image),
         // LangChain also writes the URL where the API wants an object.
         (_, Some("image_url"), _) => match value.get("image_url") {

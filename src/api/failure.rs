@@ -19,7 +19,11 @@ pub fn told(json: &str, status: Option<u16>, secrets: &Secrets) -> Failure {
     let value: Option<Value> = serde_json::from_str(&json).ok();
     let body = value.as_ref().map_or(Value::Null, one_object);
     let error = body.get("error").unwrap_or(&body);
-    let text = |value: &Value, names: &[&str]| names.iter().find_map(|name| Some(value.get(name)?.as_str()?.to_owned()));
+    let text = |value: &Value, names: &[&str]| {
+        names
+            .iter()
+            .find_map(|name| Some(value.get(name)?.as_str()?.to_owned()))
+    };
     let message = match error {
         Value::String(message) => Some(message.clone()),
         error => text(error, &["message", "detail", "msg"]).or_else(|| text(&body, &["message", "detail"])),
@@ -119,7 +123,11 @@ mod tests {
                 Some("BadRequestError"),
             ),
             (r#"{"detail":"Not Found"}"#, "Not Found", None),
-            (r#"[{"error":{"code":400,"message":"API key not valid","status":"INVALID_ARGUMENT"}}]"#, "API key not valid", None),
+            (
+                r#"[{"error":{"code":400,"message":"API key not valid","status":"INVALID_ARGUMENT"}}]"#,
+                "API key not valid",
+                None,
+            ),
             (r#"{"error":{"code":"overloaded"}}"#, "overloaded", Some("overloaded")),
             (r#"{"x":1}"#, r#"{"x":1}"#, None),
             ("", "HTTP status 400 Bad Request", None),

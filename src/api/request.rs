@@ -62,12 +62,15 @@ impl Request {
         if !tools.declared().is_empty() {
             body.set("tools", &declared(&tools));
             if let Some(choice) = &settings.tool_choice {
-                body.set("tool_choice", &match choice {
-                    ToolChoice::Word(word) => json!(word),
-                    ToolChoice::Tool(name) => {
-                        json!({"type": "function", "function": {"name": tools.wire_name(name, MAX_NAME)}})
-                    }
-                });
+                body.set(
+                    "tool_choice",
+                    &match choice {
+                        ToolChoice::Word(word) => json!(word),
+                        ToolChoice::Tool(name) => {
+                            json!({"type": "function", "function": {"name": tools.wire_name(name, MAX_NAME)}})
+                        }
+                    },
+                );
             }
             if let Some(parallel) = settings.parallel_tool_calls {
                 body.set("parallel_tool_calls", &parallel);

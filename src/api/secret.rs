@@ -42,7 +42,10 @@ pub struct Secrets(Vec<String>);
 impl Secrets {
     /// Those of `texts` that are long enough to be secrets.
     pub fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Secrets {
-        let mut texts: Vec<String> = texts.filter(|text| text.len() >= IN_ERRORS).map(str::to_owned).collect();
+        let mut texts: Vec<String> = texts
+            .filter(|text| text.len() >= IN_ERRORS)
+            .map(str::to_owned)
+            .collect();
         // The longest first: one may be part of another.
         texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
         texts.dedup();
@@ -86,6 +89,9 @@ mod tests {
         let text = "EMPTY lm-studio abcdef0123456789-and-more abcdef0123456789";
         assert_eq!(secrets.out_of_error(text), "EMPTY [redacted] [redacted] [redacted]");
         assert_eq!(secrets.out_of_answer(text), "EMPTY lm-studio [redacted] [redacted]");
-        assert_eq!(format!("{secrets:?} {:?}", Secret::new("abcdef0123456789")), "3 secrets [redacted]");
+        assert_eq!(
+            format!("{secrets:?} {:?}", Secret::new("abcdef0123456789")),
+            "3 secrets [redacted]"
+        );
     }
 }

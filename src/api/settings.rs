@@ -218,9 +218,12 @@ fn endpoint(base: &str, path: &str) -> Result<Uri, String> {
     }
     let authority = uri.authority().map_or("", Authority::as_str);
     if authority.contains('@') {
-        return Err(refuse("given: one with a user name or a password: use \"apiKey\" or \"headers\""));
+        return Err(refuse(
+            "given: one with a user name or a password: use \"apiKey\" or \"headers\"",
+        ));
     }
-    if uri.host().is_none_or(str::is_empty) || (authority.ends_with(':') || uri.port().is_some_and(|p| p.as_u16() == 0)) {
+    if uri.host().is_none_or(str::is_empty) || (authority.ends_with(':') || uri.port().is_some_and(|p| p.as_u16() == 0))
+    {
         return Err(refuse("given: one without a host, or with a port that is none"));
     }
     if base.contains('#') {
@@ -228,7 +231,9 @@ fn endpoint(base: &str, path: &str) -> Result<Uri, String> {
     }
     let own = uri.path().trim_end_matches('/');
     if own.ends_with("/chat/completions") {
-        return Err(refuse("given: one that ends with /chat/completions, which is added here"));
+        return Err(refuse(
+            "given: one that ends with /chat/completions, which is added here",
+        ));
     }
     let query = uri.query().map_or(String::new(), |query| format!("?{query}"));
     format!("{}{own}/{path}{query}", origin(&uri))
@@ -239,14 +244,19 @@ fn endpoint(base: &str, path: &str) -> Result<Uri, String> {
 fn key(map: &Map<String, Value>) -> Result<Key, String> {
     let text = |name: &str| map.get(name).and_then(Value::as_str);
     match (text("apiKey"), text("apiKeyEnv")) {
-        (Some(_), Some(_)) => Err("options \"apiKey\" and \"apiKeyEnv\" contradict each other: give one of them".to_owned()),
-        (Some(key), None) if HeaderValue::from_str(key).is_err() => {
-            Err("option \"apiKey\" must be text that an HTTP header can hold; what was given is not repeated here".to_owned())
+        (Some(_), Some(_)) => {
+            Err("options \"apiKey\" and \"apiKeyEnv\" contradict each other: give one of them".to_owned())
         }
+        (Some(key), None) if HeaderValue::from_str(key).is_err() => Err(
+            "option \"apiKey\" must be text that an HTTP header can hold; what was given is not repeated here"
+                .to_owned(),
+        ),
         (Some(key), None) => Ok(Key::Given(Secret::new(key))),
-        (None, Some(name)) if name.contains('=') => {
-            Err(options::wrong("apiKeyEnv", "the name of an environment variable", &map["apiKeyEnv"]))
-        }
+        (None, Some(name)) if name.contains('=') => Err(options::wrong(
+            "apiKeyEnv",
+            "the name of an environment variable",
+            &map["apiKeyEnv"],
+        )),
         (None, Some(name)) => Ok(Key::Env(name.to_owned())),
         (None, None) if map.contains_key("baseURL") => Ok(Key::Nobody),
         (None, None) => Ok(Key::Env(OPENAI_KEY.to_owned())),
@@ -267,12 +277,18 @@ fn headers(map: &Map<String, Value>) -> Result<Vec<(HeaderName, HeaderValue)>, S
     for (name, value) in given.into_iter().flatten() {
         let at = format!("headers.{}", crate::error::clip(name, 60));
         if name == "$given" {
-            return Err(options::wrong("headers", "an object of header names and values", &map["headers"]));
+            return Err(options::wrong(
+                "headers",
+                "an object of header names and values",
+                &map["headers"],
+            ));
         }
         let parsed = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| format!("option \"{at}\" is no name that an HTTP header can have"))?;
         if CONNECTION.contains(&parsed.as_str()) {
-            return Err(format!("option \"{at}\" can't be set: the connection decides about this header"));
+            return Err(format!(
+                "option \"{at}\" can't be set: the connection decides about this header"
+            ));
         }
         let text = value.as_str().filter(|text| !text.contains(char::is_control));
         let mut text = text
@@ -307,7 +323,10 @@ fn holds_no_json(value: &Value) -> bool {
 
 /// The sampling options under the API's names, then `extraBody`.
 fn fields(map: &Map<String, Value>) -> Result<Map<String, Value>, String> {
-    let max_tokens = map.get("maxTokensField").and_then(Value::as_str).unwrap_or("max_tokens");
+    let max_tokens = map
+        .get("maxTokensField")
+        .and_then(Value::as_str)
+        .unwrap_or("max_tokens");
     let named = [
         ("temperature", "temperature"),
         ("topP", "top_p"),
@@ -328,7 +347,9 @@ fn fields(map: &Map<String, Value>) -> Result<Map<String, Value>, String> {
             return Err(options::wrong("extraBody", "an object of JSON", &map["extraBody"]));
         }
         if OURS.contains(&name.as_str()) {
-            return Err(format!("option \"extraBody.{name}\" can't be set: it is what a call is about"));
+            return Err(format!(
+                "option \"extraBody.{name}\" can't be set: it is what a call is about"
+            ));
         }
         fields.insert(name.clone(), value.clone());
     }

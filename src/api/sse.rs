@@ -101,7 +101,10 @@ mod tests {
             ("\u{FEFF}data: a\n\n", &["a"]),
             ("data: a\n\n\u{FEFF}data: b\n\n", &["a"]),
             (": keep-alive\n\n:\n\ndata: a\n: in between\n\n", &["a"]),
-            ("event: message\nid: 7\nretry: 10\ndata: {\"a\":\ndata:  1}\n\n", &["{\"a\":\n 1}"]),
+            (
+                "event: message\nid: 7\nretry: 10\ndata: {\"a\":\ndata:  1}\n\n",
+                &["{\"a\":\n 1}"],
+            ),
             ("data\n\ndata:\n\n", &["", ""]),
             ("database: x\n\ndata : y\n\n", &[]),
             ("data: a\n\ndata: cut", &["a", "cut"]),

@@ -110,11 +110,28 @@ fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
         ),
         Ending::Answered(Body::Empty) => advised(Code::EmptyResponse, "the server answered with an empty body"),
         Ending::Answered(Body::Foreign { text }) => foreign(facts, text),
-        Ending::Refused { status, location: Some(to), .. } if (300..400).contains(status) => {
-            let reason = format!("{origin} answers with a redirect ({status}) to {}", facts.secrets.out_of_error(to));
-            with_hint(Code::NotFound, reason, "set `baseURL` to where the API is: redirects are not followed, for the key's sake")
+        Ending::Refused {
+            status,
+            location: Some(to),
+            ..
+        } if (300..400).contains(status) => {
+            let reason = format!(
+                "{origin} answers with a redirect ({status}) to {}",
+                facts.secrets.out_of_error(to)
+            );
+            with_hint(
+                Code::NotFound,
+                reason,
+                "set `baseURL` to where the API is: redirects are not followed, for the key's sake",
+            )
         }
-        Ending::Refused { status, reason, body, retry_after, .. } => {
+        Ending::Refused {
+            status,
+            reason,
+            body,
+            retry_after,
+            ..
+        } => {
             let failure = failure::refused(*status, reason, body, facts.secrets);
             let mut error = classified(facts, folded, &failure);
             error.http_status = Some(*status);
@@ -124,8 +141,15 @@ fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
         }
         Ending::Unreachable(trouble) => unreachable(origin, trouble),
         Ending::Lost(why) => {
-            let when = if folded.events > 0 { "within its answer" } else { "before its answer" };
-            advised(Code::ConnectionLost, format!("the connection to {origin} broke {when}: {why}"))
+            let when = if folded.events > 0 {
+                "within its answer"
+            } else {
+                "before its answer"
+            };
+            advised(
+                Code::ConnectionLost,
+                format!("the connection to {origin} broke {when}: {why}"),
+            )
         }
         Ending::TimedOut(limit) => limited(Code::Timeout, *limit, "no whole answer within"),
         Ending::Idle(limit) => limited(Code::IdleTimeout, *limit, "the server sent nothing for"),

@@ -70,7 +70,10 @@ impl Route {
 fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let named = bare.eq_ignore_ascii_case("localhost") || bare.to_ascii_lowercase().ends_with(".localhost");
-    named || bare.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+    named
+        || bare
+            .parse()
+            .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
 }
 
 /// The connections of one provider.
@@ -252,11 +255,7 @@ fn trouble(error: &reqwest::Error) -> Trouble {
         if io.is_some_and(|io| io.kind() == io::ErrorKind::ConnectionRefused) {
             return Trouble::Refused;
         }
-        let inner = io.and_then(|io| io.get_ref()).map(|inner| inner as &(dyn StdError + 'static));
-        let tls = cause
-            .downcast_ref::<rustls::Error>()
-            .or_else(|| inner.and_then(|inner| inner.downcast_ref()));
-        if let Some(tls) = tls {
+        if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
             return Trouble::Tls(tls.to_string());
         }
         let said = cause.to_string();
@@ -270,9 +269,16 @@ fn trouble(error: &reqwest::Error) -> Trouble {
     Trouble::Other(innermost(error))
 }
 
-/// The error and what is behind it, outermost first.
+/// The error and what is behind it, outermost first. The source of an `io::Error` is that of the error it wraps: here, the
+/// wrapped one comes first.
 fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    std::iter::successors(Some(error), |error| (*error).source())
+    std::iter::successors(Some(error), |error| {
+        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        match wrapped {
+            Some(wrapped) => Some(wrapped as &(dyn StdError + 'static)),
+            None => (*error).source(),
+        }
+    })
 }
 
 /// What is behind everything: the outer errors only say where it happened, some with the URL.
@@ -303,7 +309,10 @@ mod tests {
         ];
         let secure = Some("http://proxy.test:3128/".to_owned());
         assert_eq!(through("https://api.test/v1", &env), secure);
-        assert_eq!(through("http://api.test/v1", &env), Some("http://other.test:1/".to_owned()));
+        assert_eq!(
+            through("http://api.test/v1", &env),
+            Some("http://other.test:1/".to_owned())
+        );
         assert_eq!(through("https://internal.test/v1", &env), None);
         for to in [
             "https://localhost/v1",

@@ -89,7 +89,8 @@ async fn reach(prepared: &Prepared, level: Level, report: &mut Report) {
         }
         Probe::Answered(error) => {
             let status = error.http_status.unwrap_or_default();
-            let message = format!("the server gives no list of models (HTTP status {status}), so the key was not tried");
+            let message =
+                format!("the server gives no list of models (HTTP status {status}), so the key was not tried");
             let hint = "level \"request\" tries it with a request";
             report.problems.push(Finding::LoginUnknown.problem(message, hint));
         }

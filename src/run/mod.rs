@@ -127,25 +127,30 @@ impl Engine {
         let base_env: Arc<Vars> = Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()));
         let cancel = engine.closing.child_token();
         let (task_engine, task_cancel) = (Arc::clone(engine), cancel.clone());
-        Run::begin(engine.provider.id.clone(), cancel, &engine.runs, |log, consumer| async move {
-            if let Some(closed) = task_engine.refusal() {
-                return Ended::Failed(closed);
-            }
-            let request = match Request::read(&task_engine, &messages, &tools, &call) {
-                Ok(request) => request,
-                Err(error) => return Ended::Failed(error),
-            };
-            drop((messages, tools, call));
-            let sink = Sink::of_call(&request.call, consumer, task_engine.options.built_in_tools, log);
-            let call = CliCall {
-                engine: &task_engine,
-                request: &request,
-                base_env: &base_env,
-                cancel: &task_cancel,
-                sink: &sink,
-            };
-            again::drive(&call, &task_cancel, &sink).await
-        })
+        Run::begin(
+            engine.provider.id.clone(),
+            cancel,
+            &engine.runs,
+            |log, consumer| async move {
+                if let Some(closed) = task_engine.refusal() {
+                    return Ended::Failed(closed);
+                }
+                let request = match Request::read(&task_engine, &messages, &tools, &call) {
+                    Ok(request) => request,
+                    Err(error) => return Ended::Failed(error),
+                };
+                drop((messages, tools, call));
+                let sink = Sink::of_call(&request.call, consumer, task_engine.options.built_in_tools, log);
+                let call = CliCall {
+                    engine: &task_engine,
+                    request: &request,
+                    base_env: &base_env,
+                    cancel: &task_cancel,
+                    sink: &sink,
+                };
+                again::drive(&call, &task_cancel, &sink).await
+            },
+        )
     }
 
     /// Ends all runs and waits until their processes are no more. Later calls fail with `CLOSED`.

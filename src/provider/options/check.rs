@@ -164,7 +164,11 @@ pub(in crate::provider) fn allowed(kind: Kind) -> String {
         Kind::ExitCode => "a whole number, as processes exit with".to_owned(),
         Kind::Secret => "a string that is not empty, without line breaks".to_owned(),
         Kind::Between(least, most) => format!("a number from {least} to {most}"),
-        Kind::AnyOf(kinds) => kinds.iter().map(|kind| allowed(*kind)).collect::<Vec<_>>().join(", or "),
+        Kind::AnyOf(kinds) => kinds
+            .iter()
+            .map(|kind| allowed(*kind))
+            .collect::<Vec<_>>()
+            .join(", or "),
         Kind::TextOrList => "a string, or an array of strings".to_owned(),
         Kind::Share => "a number from 0 to 1, true or false".to_owned(),
         Kind::FalseOr(fields) => {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-pub(in crate::provider) use check::{allowed, check, describe};
 pub use check::texts;
+pub(in crate::provider) use check::{allowed, check, describe};
 pub use check::{checked, checked_within, environment, exit_code_of, number, wrong};
 
 use super::Provider;

@@ -135,7 +135,8 @@ impl<'a> Attempt<'a> {
     }
 
     async fn announce(&mut self) {
-        let fields = json!({"attempt": self.number, "stream": self.call.engine.settings.stream, "bytes": self.call.body.len()});
+        let fields =
+            json!({"attempt": self.number, "stream": self.call.engine.settings.stream, "bytes": self.call.body.len()});
         self.call.log(Level::Info, "started", fields);
         self.events.push(Event::Start {
             run_id: self.info.id.clone(),
@@ -159,7 +160,10 @@ impl<'a> Attempt<'a> {
         (self.began, self.heard) = (Clock::now(), Clock::now());
         let call = self.call;
         let settings = &call.engine.settings;
-        let mut exchange = match self.within(call.client.chat(settings, call.key, call.body.clone())).await? {
+        let mut exchange = match self
+            .within(call.client.chat(settings, call.key, call.body.clone()))
+            .await?
+        {
             Ok(exchange) => exchange,
             Err(ending) => {
                 if let Ending::Refused { status, .. } = &ending {
@@ -180,7 +184,11 @@ impl<'a> Attempt<'a> {
                 Err(why) => {
                     // What was whole before the connection broke is whole.
                     let whole = self.finish(false).await == Body::Complete;
-                    return Ok(if whole { Ending::Answered(Body::Complete) } else { Ending::Lost(why) });
+                    return Ok(if whole {
+                        Ending::Answered(Body::Complete)
+                    } else {
+                        Ending::Lost(why)
+                    });
                 }
             };
             if self.info.first_byte_ms.is_none() && !piece.is_empty() {

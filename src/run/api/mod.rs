@@ -78,40 +78,45 @@ impl ApiEngine {
         let cancel = engine.closing.child_token();
         let (engine, task_cancel) = (Arc::clone(engine), cancel.clone());
         let runs = engine.runs.clone();
-        Run::begin(Cow::Owned(engine.id().to_owned()), cancel, &runs, |log, consumer| async move {
-            if let Some(closed) = engine.refusal() {
-                return Ended::Failed(closed);
-            }
-            let given = Given::read(
-                (&messages, &tools, &call),
-                |code, reason| engine.refuse(code, reason),
-                Settings::check_timeout,
-            );
-            let given = match given {
-                Ok(given) => given,
-                Err(error) => return Ended::Failed(error),
-            };
-            drop((messages, tools, call));
-            let (key, client) = match engine.connect(surroundings).await {
-                Ok(found) => found,
-                Err(error) => return Ended::Failed(error),
-            };
-            let request = Request::new(&engine.settings, &given.messages, &given.tools);
-            let sink = Sink::of_call(&given.call, consumer, false, log);
-            let call = ApiCall {
-                engine: &engine,
-                client: &client,
-                secrets: engine.settings.secrets(key.as_ref()),
-                key: key.as_ref(),
-                body: Bytes::from(request.body),
-                tools: request.tools,
-                call_ids: given.call_ids,
-                timeout: given.call.timeout,
-                cancel: &task_cancel,
-                sink: &sink,
-            };
-            again::drive(&call, &task_cancel, &sink).await
-        })
+        Run::begin(
+            Cow::Owned(engine.id().to_owned()),
+            cancel,
+            &runs,
+            |log, consumer| async move {
+                if let Some(closed) = engine.refusal() {
+                    return Ended::Failed(closed);
+                }
+                let given = Given::read(
+                    (&messages, &tools, &call),
+                    |code, reason| engine.refuse(code, reason),
+                    Settings::check_timeout,
+                );
+                let given = match given {
+                    Ok(given) => given,
+                    Err(error) => return Ended::Failed(error),
+                };
+                drop((messages, tools, call));
+                let (key, client) = match engine.connect(surroundings).await {
+                    Ok(found) => found,
+                    Err(error) => return Ended::Failed(error),
+                };
+                let request = Request::new(&engine.settings, &given.messages, &given.tools);
+                let sink = Sink::of_call(&given.call, consumer, false, log);
+                let call = ApiCall {
+                    engine: &engine,
+                    client: &client,
+                    secrets: engine.settings.secrets(key.as_ref()),
+                    key: key.as_ref(),
+                    body: Bytes::from(request.body),
+                    tools: request.tools,
+                    call_ids: given.call_ids,
+                    timeout: given.call.timeout,
+                    cancel: &task_cancel,
+                    sink: &sink,
+                };
+                again::drive(&call, &task_cancel, &sink).await
+            },
+        )
     }
 
     /// Ends all runs and waits for them; unused connections are closed. Later calls fail with `CLOSED`.
@@ -154,7 +159,10 @@ impl ApiEngine {
         };
         let wanted = OsString::from(name);
         let value = match env {
-            Some(vars) => vars.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.clone()),
+            Some(vars) => vars
+                .iter()
+                .find(|(name, _)| *name == wanted)
+                .map(|(_, value)| value.clone()),
             None => std::env::var_os(name),
         };
         let value = value.and_then(|value| value.into_string().ok());
@@ -194,7 +202,10 @@ impl ApiEngine {
         match made.await {
             Ok(Ok(client)) => Ok(client),
             Ok(Err(why)) => Err(self.refuse(Code::ConnectionFailed, format!("no request can be made: {why}"))),
-            Err(panic) => Err(self.refuse(Code::Internal, format!("a bug in this package stopped the call: {panic}"))),
+            Err(panic) => Err(self.refuse(
+                Code::Internal,
+                format!("a bug in this package stopped the call: {panic}"),
+            )),
         }
     }
 }
