@@ -128,10 +128,10 @@ mod tests {
     proptest! {
         #[test]
         fn any_cut_gives_the_same_events(
-            body in prop::collection::vec(prop_oneof![
-                Just(&b"data: "[..]), Just(b"data:{}"), Just(b"\n"), Just(b"\r\n"), Just(b"\r"), Just(b": x"),
-                Just(b"\xEF\xBB\xBF"), Just(b"\xF0\x9F"), Just("🦀".as_bytes()), Just(b"event: y"),
-            ], 0..40),
+            body in prop::collection::vec(prop::sample::select(vec![
+                &b"data: "[..], b"data:{}", b"\n", b"\r\n", b"\r", b": x",
+                b"\xEF\xBB\xBF", b"\xF0\x9F", "🦀".as_bytes(), b"event: y",
+            ]), 0..40),
             size in 1usize..6,
         ) {
             let body = body.concat();
