@@ -118,6 +118,8 @@ export interface InvokeOptions {
   readonly signal?: AbortSignal | undefined;
   /** How long the CLI may take, in ms, instead of the provider's `timeout`. 0 is no limit; at most 2147483647. */
   readonly timeout?: number | undefined;
+  /** Where the run is recorded: a file, for {@link replayRun} and `npx deep-factor-providers log`. See {@link RecordOptions}. */
+  readonly record?: string | RecordOptions | undefined;
 }
 
 /**
@@ -881,6 +883,10 @@ export type ProviderErrorCode =
   | "MAX_TURNS"
   /** The CLI's own limit of cost is reached. */
   | "BUDGET_EXHAUSTED"
+  /** The file is no run log, or of a newer version. */
+  | "INVALID_RUN_LOG"
+  /** The run log has no reply: it ends before the run did. */
+  | "RUN_LOG_INCOMPLETE"
   /** The API can't be reached. */
   | "CONNECTION_FAILED"
   /** The connection broke in the middle. */
@@ -1219,6 +1225,112 @@ export interface ExecFileOptions {
  * @throws {ProviderError} when it can't be started, exits with another code than 0, takes too long or prints too much.
  */
 export function execFileAsync(file: string, args?: readonly string[], options?: ExecFileOptions): Promise<string>;
+
+// ---------------------------------------------------------------------------------------------------------------- run logs
+
+/**
+ * Where and how a run is recorded; a path alone is `{ path }`. docs/run-log.md describes the file.
+ *
+ * A path that can't be written to rejects the call with `INVALID_OPTION` before anything is started. A log that fails later
+ * (a full disk, a folder gone) is a `warning` event, code `RUN_LOG_FAILED`, and the run goes on. When the call settles, all of
+ * the run is in the file.
+ */
+export interface RecordOptions {
+  /**
+   * The file, relative to the working folder. A new one is its owner's alone (0600). Runs are appended to one that is a run
+   * log; any other existing file is left alone and refused.
+   */
+  readonly path: string;
+  /**
+   * The thread's messages too. By default the log holds of the prompt how long it is, its SHA-256 and the tools' names. Secrets
+   * (API keys and tokens by their shape, values of environment variables with secret names) are `[REDACTED]` either way.
+   */
+  readonly prompts?: boolean | undefined;
+}
+
+/** Options of {@link replayRun}. */
+export interface ReplayOptions {
+  /** Which run of the file; by default the last one that is no part of another. */
+  readonly runId?: string | undefined;
+}
+
+/**
+ * A recorded run: an async iterable of its events, as `stream` yields them. It can be iterated again, and the file is read
+ * once, when something is asked of it.
+ *
+ * Iterating throws at the end what the run threw: its {@link ProviderError}, or an AbortError for a run that was aborted. Where
+ * the log ends before the run did (its process was killed), iterating ends with the last event that is there.
+ */
+export interface ReplayedRun<TMessage = AIMessage> extends AsyncIterable<ProviderEvent> {
+  /**
+   * The answer: the very message the run gave, but for secrets. Rejects with what the run threw, and with code
+   * `RUN_LOG_INCOMPLETE` where the log has no reply; `partial` has the text that is there.
+   */
+  readonly reply: Promise<TMessage>;
+  /** What is known of the run, and what of the file could not be read. */
+  readonly info: Promise<RunLogInfo>;
+}
+
+/** What is known of a recorded run. */
+export interface RunLogInfo {
+  /** The line that begins the run. */
+  header: RunLogHeader;
+  /** How the run ended; `"unknown"` where the log ends before it did. */
+  outcome: "replied" | "failed" | "cancelled" | "unknown";
+  /** Whether all of the run is there. */
+  complete: boolean;
+  /** How many events there are. */
+  events: number;
+  /** The runs of the file, in the order in which they began. */
+  runIds: string[];
+  /** Lines of the file that could not be read, from 1: the last one, if it was being written when the process was killed. */
+  problems: { line: number; message: string }[];
+}
+
+/** The line that begins a run. Its schema is docs/schemas/run-recording.schema.json. */
+export interface RunLogHeader {
+  format: "deep-factor-run";
+  version: number;
+  /** As in the `start` event. */
+  runId: string;
+  /** The run that this one is part of. */
+  parentRunId?: string;
+  /** The provider's id. */
+  provider: string;
+  /** ms since the epoch. */
+  startedAt: number;
+  /** What was asked: figures, and the messages (`thread`) only with {@link RecordOptions.prompts}. */
+  prompt?: { messages: number; characters: number; sha256: string; tools: string[]; thread?: unknown[] };
+  /** Of this package. */
+  packageVersion: string;
+  /** Node's words for it, `"linux-x64"`. */
+  platform: string;
+}
+
+/**
+ * Reads a run log again. Nothing is started.
+ *
+ * @param path a file that the call option `record` has written.
+ * @throws {ProviderError} `INVALID_OPTION` at once; `NOT_FOUND` and `INVALID_RUN_LOG` (no run log, or of a newer version) when
+ * something is asked of it.
+ */
+export function replayRun(path: string, options?: ReplayOptions): ReplayedRun;
+
+/** Options of {@link renderRunLog}. */
+export interface RenderRunLogOptions {
+  /** `"text"` (default): a timeline. `"html"`: a page of its own, without scripts. `"json"`: the timeline as data. */
+  readonly format?: "text" | "html" | "json" | undefined;
+  /** `"text"`: long arguments, results and prompts whole. Default `false`. */
+  readonly full?: boolean | undefined;
+}
+
+/**
+ * A run log for people: what `deep-factor-providers log` prints. All that is foreign in it is escaped; control characters and
+ * those that change the direction of text are made visible.
+ *
+ * @throws {ProviderError} `NOT_FOUND`, `INVALID_RUN_LOG` or `INVALID_OPTION`.
+ */
+export function renderRunLog(path: string, options?: RenderRunLogOptions): Promise<string>;
 
 // --------------------------------------------------------------------------------------------------- OpenAI-compatible APIs
 

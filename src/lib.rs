@@ -29,9 +29,12 @@ pub mod command;
 pub mod fold;
 pub mod judge;
 pub mod output;
+pub mod runlog;
 
 // Effects: processes, exchanges with a CLI, whole runs.
 pub mod process;
+pub mod recorder;
+pub mod replay;
 
 pub mod conversation;
 

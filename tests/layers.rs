@@ -14,8 +14,8 @@ const LAYERS: &[&[&str]] = &[
     &[
         "provider", "prompt", "toolcall", "breaker", "retry", "classify", "decode", "declare",
     ],
-    &["api", "command", "fold", "judge", "output"],
-    &["process"],
+    &["api", "command", "fold", "judge", "output", "runlog"],
+    &["process", "recorder", "replay"],
     &["conversation"],
     &["run"],
     &["health"],

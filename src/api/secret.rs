@@ -52,6 +52,11 @@ impl Secrets {
         Secrets(texts)
     }
 
+    /// The secrets themselves: for those who take them out of something else.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
     /// `text` of an error without any secret.
     pub fn out_of_error<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.out_of(text, IN_ERRORS)

@@ -5,6 +5,7 @@
 pub mod api;
 pub mod errors;
 pub mod provider;
+pub mod runlog;
 pub mod text;
 
 use std::sync::atomic::{AtomicU32, Ordering};

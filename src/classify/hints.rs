@@ -175,6 +175,8 @@ pub fn general(code: Code) -> &'static str {
         Code::MaxTokens => "ask for less at once, or raise the model's output limit",
         Code::MaxTurns => "raise the CLI's limit of turns",
         Code::BudgetExhausted => "raise the CLI's budget",
+        Code::InvalidRunLog => "give the path of a file that the call option `record` has written",
+        Code::RunLogIncomplete => "see what is there with `deep-factor-providers log show`",
         Code::ConnectionFailed => "check the network, proxy and firewall",
         Code::ConnectionLost => "try again; if it persists, check proxies between here and the API",
         Code::ServerError => "try again later, or use another provider",

@@ -26,6 +26,7 @@ const {
   workerEnv,
 } = require("./options.cjs");
 const { createProvider } = require("./provider.cjs");
+const { renderRunLog, replayRun } = require("./replay.cjs");
 
 /** @type {WeakMap<Native, number>} */
 const owners = new WeakMap();
@@ -188,6 +189,18 @@ function createCore({ native, AIMessage, toJsonSchema }) {
       const when = error?.resetsAt === undefined ? {} : { resetsAt: new Date(error.resetsAt) };
       return { ...parsed, toolCalls: toolCalls.map(toolCall), ...(error ? { error: { ...error, ...when } } : {}) };
     },
+
+    /**
+     * @param {unknown} path
+     * @param {unknown} [options]
+     */
+    replayRun: (path, options) => replayRun(native, toMessage, path, options),
+
+    /**
+     * @param {unknown} path
+     * @param {unknown} [options]
+     */
+    renderRunLog: (path, options) => renderRunLog(native, path, options),
 
     /** @param {unknown} text */
     escapeXml(text) {

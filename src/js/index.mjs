@@ -44,5 +44,7 @@ export const {
   messagesToXml,
   parseCliOutput,
   parseToolCalls,
+  renderRunLog,
+  replayRun,
   stripAnsi,
 } = core.createCore({ native, ...(await loadLangChain()) });

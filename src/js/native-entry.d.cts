@@ -21,6 +21,8 @@ import type {
   OpenAiCompatibleProviderOptions,
   OpenCodeCliProviderOptions,
   QwenCliProviderOptions,
+  ReplayedRun as ReplayedRunOf,
+  ReplayOptions,
   ToolInput,
 } from "../../index.cjs";
 
@@ -70,8 +72,13 @@ export type {
   ProviderReply,
   ProviderResponseMetadata,
   QwenCliProviderOptions,
+  RecordOptions,
+  RenderRunLogOptions,
+  ReplayOptions,
   RetryOptions,
   RunInfo,
+  RunLogHeader,
+  RunLogInfo,
   SerializedMessage,
   StoredMessage,
   TokenUsage,
@@ -90,6 +97,7 @@ export {
   ProviderError,
   parseCliOutput,
   parseToolCalls,
+  renderRunLog,
   stripAnsi,
 } from "../../index.cjs";
 
@@ -185,3 +193,13 @@ export function createFallbackProvider(
   adapters: readonly ModelAdapter[],
   options?: FallbackProviderOptions,
 ): FallbackProvider;
+
+/** A recorded run whose reply is plain data. */
+export type ReplayedRun = ReplayedRunOf<AIMessageJson>;
+
+/**
+ * Reads a run log again. Nothing is started.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` at once; `NOT_FOUND` and `INVALID_RUN_LOG` when something is asked of it.
+ */
+export function replayRun(path: string, options?: ReplayOptions): ReplayedRun;

@@ -24,5 +24,7 @@ export const {
   messagesToXml,
   parseCliOutput,
   parseToolCalls,
+  renderRunLog,
+  replayRun,
   stripAnsi,
 } = entry;

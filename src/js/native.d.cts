@@ -62,7 +62,8 @@ export class NativeProvider {
   /** The provider of a CLI that `configJson` describes. */
   static described(configJson: string, optionsJson: string, owner: number): NativeProvider;
   /**
-   * @param callJson `{"events": boolean, "partial": boolean, "timeout"?: ms, "log"?: boolean}`
+   * @param callJson `{"events": boolean, "partial": boolean, "timeout"?: ms, "log"?: boolean,
+   *   "record"?: {"path": absolute, "prompts": boolean}}`
    * @param envJson what the child inherits, where that is not the process's environment (worker threads)
    */
   start(messagesJson: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;
@@ -126,3 +127,15 @@ export function execFile(
   owner: number,
   envJson?: string,
 ): Promise<string>;
+
+/** One run of a run log. `runId` picks it; the last that is no part of another otherwise. */
+export class NativeReplay {
+  constructor(path: string, runId?: string);
+  /** `{"ok": RunLogInfo and what the run came to}` or `{"err": …}`. */
+  open(): Promise<string>;
+  /** Some events from that one on, a JSON array; `null` behind the last, and before `open`. */
+  batch(from: number): string | null;
+}
+
+/** `{"ok": text}` or `{"err": …}`. `shownJson`: `{"format": "text" | "html" | "json", "colour": boolean, "full": boolean}`. */
+export function showRunLog(path: string, shownJson: string): Promise<string>;

@@ -102,7 +102,7 @@ impl Attempt<'_> {
     pub(super) async fn print(&self, info: &mut RunInfo) -> Result<Tried, Box<ProviderError>> {
         let (line, binary) = self.engine.line(
             Mode::Print(&self.request.prompt),
-            self.request.call.partial,
+            self.request.wants_pieces(),
             self.base_env,
         )?;
         let (wire, given, optional_flags) = (line.wire, line.all_flags(), line.optional_flags.clone());

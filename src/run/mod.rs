@@ -12,6 +12,7 @@ mod learnt;
 mod live;
 mod log;
 pub mod model;
+mod record;
 mod request;
 mod sink;
 mod turn;
@@ -139,8 +140,13 @@ impl Engine {
                     Ok(request) => request,
                     Err(error) => return Ended::Failed(error),
                 };
+                let recorder = match task_engine.recorder(&request, &messages, &base_env, log.run_id()).await {
+                    Ok(recorder) => recorder,
+                    Err(error) => return Ended::Failed(error),
+                };
                 drop((messages, tools, call));
-                let sink = Sink::of_call(&request.call, consumer, task_engine.options.built_in_tools, log);
+                let acts = task_engine.options.built_in_tools;
+                let sink = Sink::of_call(&request.call, consumer, acts, log, recorder);
                 let call = CliCall {
                     engine: &task_engine,
                     request: &request,
@@ -148,7 +154,9 @@ impl Engine {
                     cancel: &task_cancel,
                     sink: &sink,
                 };
-                again::drive(&call, &task_cancel, &sink).await
+                let ended = again::drive(&call, &task_cancel, &sink).await;
+                sink.close(record::end_of(&ended).as_ref()).await;
+                ended
             },
         )
     }

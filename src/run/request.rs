@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::Engine;
 use super::live::Asked;
+use super::record::Wanted;
 use crate::error::{Code, ProviderError};
 use crate::message::{Message, Role, ToolSpec};
 use crate::prompt::{self, Encoding};
@@ -23,6 +24,17 @@ pub(super) struct Call {
     /// Somebody takes the records.
     #[serde(default)]
     pub log: bool,
+    /// Where the run is recorded.
+    pub record: Option<Wanted>,
+}
+
+/// What a thread comes to in figures, for its run log.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    pub messages: usize,
+    pub characters: usize,
+    /// Names.
+    pub tools: Vec<String>,
 }
 
 /// One call, read and checked.
@@ -32,6 +44,7 @@ pub(super) struct Given {
     pub call: Call,
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
+    pub facts: Facts,
 }
 
 impl Given {
@@ -63,11 +76,20 @@ impl Given {
         }
         let calls = messages.iter().flat_map(|message| &message.tool_calls);
         let call_ids = calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect();
+        let facts = Facts {
+            messages: messages.len(),
+            characters: messages
+                .iter()
+                .map(|message| message.content.as_text().chars().count())
+                .sum(),
+            tools: tools.iter().map(|tool| tool.name.clone()).collect(),
+        };
         Ok(Given {
             messages,
             tools,
             call,
             call_ids,
+            facts,
         })
     }
 }
@@ -81,15 +103,23 @@ pub(super) struct Request {
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
     pub call: Call,
+    pub facts: Facts,
 }
 
 impl Request {
+    /// Whether the CLI is asked for pieces of messages. A log wants them, too: they are what a killed run leaves, and only with
+    /// them claude's calls come before their results (2.1.330), so that their durations can be told.
+    pub fn wants_pieces(&self) -> bool {
+        self.call.partial || self.call.record.is_some()
+    }
+
     pub fn read(engine: &Engine, messages: &str, tools: &str, call: &str) -> Result<Request, Box<ProviderError>> {
         let Given {
             messages,
             tools,
             call,
             call_ids,
+            facts,
         } = Given::read(
             (messages, tools, call),
             |code, reason| engine.refuse(code, reason),
@@ -111,6 +141,7 @@ impl Request {
                 .map(|_| Asked::new(messages, &tools, encoding, &engine.options)),
             call_ids,
             call,
+            facts,
         })
     }
 }

@@ -17,15 +17,17 @@ use tokio_util::task::TaskTracker;
 use super::model::{Model, Question};
 use super::request::Given;
 use super::sink::Sink;
-use super::{Ended, Run, again};
+use super::{Ended, Run, again, record};
 use crate::api::PROVIDER;
 use crate::api::request::Request;
-use crate::api::secret::Secret;
+use crate::api::secret::{Secret, Secrets};
 use crate::api::settings::{Key, Settings};
 use crate::classify;
 use crate::conversation::api::{Client, Route};
 use crate::error::{Code, ProviderError};
 use crate::process::{Vars, limit};
+use crate::recorder::Recorder;
+use crate::runlog;
 use attempt::ApiCall;
 
 /// One provider object: its options, its connections, and the runs it has.
@@ -95,17 +97,22 @@ impl ApiEngine {
                     Ok(given) => given,
                     Err(error) => return Ended::Failed(error),
                 };
-                drop((messages, tools, call));
                 let (key, client) = match engine.connect(surroundings).await {
                     Ok(found) => found,
                     Err(error) => return Ended::Failed(error),
                 };
+                let secrets = engine.settings.secrets(key.as_ref());
+                let recorder = match engine.recorder(&given, &messages, log.run_id(), &secrets).await {
+                    Ok(recorder) => recorder,
+                    Err(error) => return Ended::Failed(error),
+                };
+                drop((messages, tools, call));
                 let request = Request::new(&engine.settings, &given.messages, &given.tools);
-                let sink = Sink::of_call(&given.call, consumer, false, log);
+                let sink = Sink::of_call(&given.call, consumer, false, log, recorder).in_pieces(&given.call);
                 let call = ApiCall {
                     engine: &engine,
                     client: &client,
-                    secrets: engine.settings.secrets(key.as_ref()),
+                    secrets,
                     key: key.as_ref(),
                     body: Bytes::from(request.body),
                     tools: request.tools,
@@ -114,7 +121,9 @@ impl ApiEngine {
                     cancel: &task_cancel,
                     sink: &sink,
                 };
-                again::drive(&call, &task_cancel, &sink).await
+                let ended = again::drive(&call, &task_cancel, &sink).await;
+                sink.close(record::end_of(&ended).as_ref()).await;
+                ended
             },
         )
     }
@@ -174,6 +183,24 @@ impl ApiEngine {
             }
             None => Err(self.refuse(Code::NotLoggedIn, format!("there is no API key: {name} is not set"))),
         }
+    }
+
+    /// Begins the log that the call asks for, if it does.
+    async fn recorder(
+        &self,
+        given: &Given,
+        messages: &str,
+        run_id: &str,
+        secrets: &Secrets,
+    ) -> Result<Option<Recorder>, Box<ProviderError>> {
+        let Some(wanted) = &given.call.record else {
+            return Ok(None);
+        };
+        let secrets = runlog::Secrets::new([], secrets.texts());
+        let begun = wanted.begin(self.id(), run_id, messages, &given.facts, secrets).await;
+        begun
+            .map(Some)
+            .map_err(|reason| self.refuse(Code::InvalidOption, reason))
     }
 
     /// What a request needs.
