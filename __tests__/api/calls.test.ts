@@ -93,10 +93,17 @@ describe.each([
     const thread = [new HumanMessage("Weather?")];
     const first = await bound.invoke(thread);
     expect(first.content).toBe("Let me see.");
-    expect(first.tool_calls).toEqual([
-      { id: "c1", name: "get.weather", args: { city: "Zürich, and a name that takes several pieces" }, type: "tool_call" },
-      { id: "c2", name: "add", args: { b: 1, a: 2 }, type: "tool_call" },
-    ].map(({ type: _, ...call }) => expect.objectContaining(call)));
+    expect(first.tool_calls).toEqual(
+      [
+        {
+          id: "c1",
+          name: "get.weather",
+          args: { city: "Zürich, and a name that takes several pieces" },
+          type: "tool_call",
+        },
+        { id: "c2", name: "add", args: { b: 1, a: 2 }, type: "tool_call" },
+      ].map(({ type: _, ...call }) => expect.objectContaining(call)),
+    );
 
     const second = await bound.invoke([
       ...thread,
@@ -206,7 +213,9 @@ describe("events", () => {
 
   it("as updates: whole messages, calls, counts, the end", async () => {
     const usage = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
-    const { provider } = await withApi({ script: [{ text: "Look.", calls: [{ id: "c", name: "add", args: {} }], usage }] });
+    const { provider } = await withApi({
+      script: [{ text: "Look.", calls: [{ id: "c", name: "add", args: {} }], usage }],
+    });
     const updates: InvokeUpdate[] = [];
     await provider.bindTools(TOOLS).invokeWithUpdates(["hi"], (update) => void updates.push(update));
     const counted = { usage: { inputTokens: 3, outputTokens: 2, totalTokens: 5 }, rawStopReason: "tool_calls" };
@@ -236,9 +245,15 @@ describe("what servers do differently", () => {
     ["no finish_reason", { raw: sse(chunk({ content: "ok" }), "[DONE]") }],
     ["comments and other fields", { raw: `: hello\n\nevent: x\nid: 1\n${sse(chunk({ content: "ok" }), "[DONE]")}` }],
     ["a byte order mark", { raw: `\uFEFF${sse(chunk({ content: "ok" }, "stop"))}` }],
-    ["an object for a stream", { raw: '{"model":"m","choices":[{"message":{"content":"ok"},"finish_reason":"stop"}]}' }],
+    [
+      "an object for a stream",
+      { raw: '{"model":"m","choices":[{"message":{"content":"ok"},"finish_reason":"stop"}]}' },
+    ],
     ["content in parts", { raw: sse(chunk({ content: [{ type: "text", text: "ok" }] }, "stop")) }],
-    ["every byte alone", { raw: [...Buffer.from(sse(chunk({ content: "ok" }), "[DONE]"))].map((it) => Uint8Array.of(it)) }],
+    [
+      "every byte alone",
+      { raw: [...Buffer.from(sse(chunk({ content: "ok" }), "[DONE]"))].map((it) => Uint8Array.of(it)) },
+    ],
     ["no blank line behind the last", { raw: `data: ${chunk({ content: "ok" }, "stop")}` }],
   ])("%s", async (_, answer) => {
     const { provider } = await withApi({ script: [answer] });

@@ -123,7 +123,11 @@ describe("no connection", () => {
 
   it("no key", async () => {
     const { api } = await withApi();
-    const provider = createOpenAiCompatibleProvider({ baseURL: api.url, model: "m", apiKeyEnv: "DEEP_FACTOR_NO_SUCH_KEY" });
+    const provider = createOpenAiCompatibleProvider({
+      baseURL: api.url,
+      model: "m",
+      apiKeyEnv: "DEEP_FACTOR_NO_SUCH_KEY",
+    });
     expect(await failureOf(provider.invoke(["hi"]))).toMatchObject({
       code: "NOT_LOGGED_IN",
       message: expect.stringMatching(/^there is no API key: DEEP_FACTOR_NO_SUCH_KEY is not set/),
@@ -133,7 +137,9 @@ describe("no connection", () => {
 });
 
 describe("further attempts", () => {
-  const limited = (headers: Record<string, string>) => ({ error: { status: 429, body: failure("slow down", "x"), headers } });
+  const limited = (headers: Record<string, string>) => ({
+    error: { status: 429, body: failure("slow down", "x"), headers },
+  });
 
   it("wait as long as the server says", async () => {
     const { api, provider } = await withApi({
@@ -144,8 +150,24 @@ describe("further attempts", () => {
     expect(error).toBeUndefined();
     expect(api.requests).toHaveLength(3);
     expect(events.filter((event) => event.type === "retry")).toEqual([
-      { type: "retry", by: "provider", attempt: 1, maxAttempts: 2, delayMs: 20, reason: expect.stringMatching(/^slow down/), httpStatus: 429 },
-      { type: "retry", by: "provider", attempt: 2, maxAttempts: 2, delayMs: 2, reason: expect.any(String), httpStatus: 503 },
+      {
+        type: "retry",
+        by: "provider",
+        attempt: 1,
+        maxAttempts: 2,
+        delayMs: 20,
+        reason: expect.stringMatching(/^slow down/),
+        httpStatus: 429,
+      },
+      {
+        type: "retry",
+        by: "provider",
+        attempt: 2,
+        maxAttempts: 2,
+        delayMs: 2,
+        reason: expect.any(String),
+        httpStatus: 503,
+      },
     ]);
     expect(events.at(-1)).toMatchObject({ type: "done", reply: { content: "at last" } });
   });
@@ -162,7 +184,10 @@ describe("further attempts", () => {
   it("are not made once text was given, and not for what no further attempt helps", async () => {
     const raw = 'data: {"choices":[{"delta":{"content":"so far"}}]}\n\n';
     const streamed = await withApi({ script: [{ raw }], options: { retry: { baseDelayMs: 1 } } });
-    expect((await collect(streamed.provider.stream(["hi"]))).error).toMatchObject({ code: "CONNECTION_LOST", attempts: 1 });
+    expect((await collect(streamed.provider.stream(["hi"]))).error).toMatchObject({
+      code: "CONNECTION_LOST",
+      attempts: 1,
+    });
     const unheard = await withApi({ script: [{ raw }, { text: "whole" }], options: { retry: { baseDelayMs: 1 } } });
     expect((await unheard.provider.invoke(["hi"])).content).toBe("whole");
     const refused = await withApi({ script: [{ error: { status: 401 } }] });
@@ -182,7 +207,8 @@ describe("time and abort", () => {
     const { provider } = await withApi({ script: [{ hang: true }], options: { ...once, idleTimeout: 100 } });
     expect(await failureOf(provider.invoke(["hi"]))).toMatchObject({
       code: "IDLE_TIMEOUT",
-      message: "the server sent nothing for 100 ms: the connection was closed. Raise the `idleTimeout` option (now 100 ms)",
+      message:
+        "the server sent nothing for 100 ms: the connection was closed. Raise the `idleTimeout` option (now 100 ms)",
     });
   });
 
@@ -226,7 +252,12 @@ describe("a secret", () => {
     ["in a web page", { error: { status: 502, body: `<title>${echo}</title>` } }],
     ["in a stream", { raw: `data: {"error":{"message":"${echo}"}}\n\n` }],
     ["in a foreign object", { raw: `{"x":"${echo}"}` }],
-    ["in text and in lines of no kind", { raw: `data: {"type":"x","y":"${echo}"}\n\ndata: ${echo}\n\ndata: {"choices":[{"delta":{"content":"${echo}"}}]}\n\n` }],
+    [
+      "in text and in lines of no kind",
+      {
+        raw: `data: {"type":"x","y":"${echo}"}\n\ndata: ${echo}\n\ndata: {"choices":[{"delta":{"content":"${echo}"}}]}\n\n`,
+      },
+    ],
     ["in a header", { error: { status: 500, headers: { "x-request-id": KEY, location: `/${KEY}` } } }],
   ])("that the server echoes %s is told nowhere", async (_, answer) => {
     const records: LogRecord[] = [];
@@ -307,21 +338,48 @@ describe("options that are wrong", () => {
     [{}, 'option "model" is missing: it must be a string, the model\'s name at the API'],
     [{ model: "" }, 'option "model" must be a string that is not empty; given: ""'],
     [{ model: "m", baseUrl: "x" }, 'unknown option "baseUrl": did you mean "baseURL"?'],
-    [{ model: "m", baseURL: "ftp://x" }, 'option "baseURL" must be an http or https URL, like "http://127.0.0.1:8080/v1"; given: one that begins with "ftp:"'],
-    [{ model: "m", baseURL: "localhost/v1" }, 'option "baseURL" must be an http or https URL, like "http://127.0.0.1:8080/v1"; given: a string that is none'],
+    [
+      { model: "m", baseURL: "ftp://x" },
+      'option "baseURL" must be an http or https URL, like "http://127.0.0.1:8080/v1"; given: one that begins with "ftp:"',
+    ],
+    [
+      { model: "m", baseURL: "localhost/v1" },
+      'option "baseURL" must be an http or https URL, like "http://127.0.0.1:8080/v1"; given: a string that is none',
+    ],
     [{ model: "m", temperature: 3 }, 'option "temperature" must be a number from 0 to 2; given: 3'],
     [{ model: "m", temperature: Number.NaN }, 'option "temperature" must be a number from 0 to 2; given: NaN'],
     [{ model: "m", maxTokens: 0 }, 'option "maxTokens" must be a whole number from 1 to 9007199254740992; given: 0'],
-    [{ model: "m", maxTokensField: "x" }, 'option "maxTokensField" must be one of "max_tokens", "max_completion_tokens"; given: "x"'],
+    [
+      { model: "m", maxTokensField: "x" },
+      'option "maxTokensField" must be one of "max_tokens", "max_completion_tokens"; given: "x"',
+    ],
     [{ model: "m", headers: { "a b": "c" } }, 'option "headers.a b" is no name that an HTTP header can have'],
-    [{ model: "m", headers: { Host: "c" } }, "option \"headers.Host\" can't be set: the connection decides about this header"],
-    [{ model: "m", headers: { a: undefined } }, 'option "headers.a" must be a string without line breaks, as an HTTP header can hold; what was given is not repeated here'],
-    [{ model: "m", toolChoice: "some" }, 'option "toolChoice" must be one of "auto", "none", "required", or an object; given: "some"'],
-    [{ model: "m", extraBody: { messages: [] } }, "option \"extraBody.messages\" can't be set: it is what a call is about"],
-    [{ model: "m", extraBody: { a: [() => 1] } }, 'option "extraBody" must be an object of JSON; given: an object { a: an array }'],
+    [
+      { model: "m", headers: { Host: "c" } },
+      'option "headers.Host" can\'t be set: the connection decides about this header',
+    ],
+    [
+      { model: "m", headers: { a: undefined } },
+      'option "headers.a" must be a string without line breaks, as an HTTP header can hold; what was given is not repeated here',
+    ],
+    [
+      { model: "m", toolChoice: "some" },
+      'option "toolChoice" must be one of "auto", "none", "required", or an object; given: "some"',
+    ],
+    [
+      { model: "m", extraBody: { messages: [] } },
+      'option "extraBody.messages" can\'t be set: it is what a call is about',
+    ],
+    [
+      { model: "m", extraBody: { a: [() => 1] } },
+      'option "extraBody" must be an object of JSON; given: an object { a: an array }',
+    ],
     [{ model: "m", stop: [] }, 'option "stop" must be a string, or an array of strings; given: an array []'],
     [{ model: "m", id: "a b" }, 'option "id" must be at most 64 letters, digits and "-", "_", "."; given: "a b"'],
-    [{ model: "m", timeout: 10, idleTimeout: 20 }, "options \"idleTimeout\" and \"timeout\" contradict each other: silence of 20 ms can't happen within 10 ms"],
+    [
+      { model: "m", timeout: 10, idleTimeout: 20 },
+      'options "idleTimeout" and "timeout" contradict each other: silence of 20 ms can\'t happen within 10 ms',
+    ],
   ])("%j", (options, message) => {
     expect(() => createOpenAiCompatibleProvider(options as never)).toThrow(
       expect.objectContaining({ code: "INVALID_OPTION", message }),

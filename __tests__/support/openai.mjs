@@ -201,7 +201,8 @@ function facts(answer, request, number) {
     type: "function",
     function: { name, arguments: typeof args === "string" ? args : JSON.stringify(args) },
   }));
-  const finishReason = answer.finishReason === undefined ? (calls.length > 0 ? "tool_calls" : "stop") : answer.finishReason;
+  const finishReason =
+    answer.finishReason === undefined ? (calls.length > 0 ? "tool_calls" : "stop") : answer.finishReason;
   const [input, output] = [request.raw, text ?? ""].map((it) => Math.ceil(it.length / 4));
   const counted = { prompt_tokens: input, completion_tokens: output, total_tokens: Number(input) + Number(output) };
   const usage = answer.usage === null ? null : { ...counted, ...answer.usage };
