@@ -1081,7 +1081,7 @@ export function classifyError(text: string, context?: ErrorContext): ErrorClassi
 export interface Limits {
   /** All together. `limit` is 4, or the highest `maxConcurrency` that a provider was created with. */
   processWide: { limit: number; running: number; waiting: number };
-  /** By the CLI's file, where any runs or waits. */
+  /** By the CLI's file or the API's base URL, where any runs or waits. */
   perBinary: Record<string, { running: number; waiting: number }>;
 }
 

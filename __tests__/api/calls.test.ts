@@ -1,5 +1,7 @@
 /** Calls of an OpenAI-compatible API that go well: what is sent, what comes back, in every way of asking. */
+import { execFile } from "node:child_process";
 import { createRequire } from "node:module";
+import { promisify } from "node:util";
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { type InvokeUpdate, isModelAdapter, limits, type ProviderEvent } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
@@ -341,7 +343,7 @@ describe("options", () => {
 });
 
 describe("requests to one place", () => {
-  it("are limited, counted, and share connections", async () => {
+  it("are limited and counted", async () => {
     const { api, provider } = await withApi({
       script: [{ hang: true }, { text: "two" }, { text: "three" }],
       options: { maxConcurrency: 1 },
@@ -350,12 +352,29 @@ describe("requests to one place", () => {
     const held = provider.invoke(["one"], { signal: abort.signal });
     await api.waitForRequest(1);
     const waiting = provider.invoke(["two"]);
-    expect(limits().perBinary[api.url]).toEqual({ running: 1, waiting: 1 });
+    await expect.poll(() => limits().perBinary[api.url]).toEqual({ running: 1, waiting: 1 });
     abort.abort();
     await expect(held).rejects.toMatchObject({ name: "AbortError" });
     await expect(waiting).resolves.toMatchObject({ content: "two" });
     await expect(provider.invoke(["three"])).resolves.toMatchObject({ content: "three" });
     expect(limits().perBinary[api.url]).toBeUndefined();
+  });
+});
+
+describe("a provider that is not closed", () => {
+  it("does not keep Node alive, idle connections and all", async () => {
+    const api = await startOpenAi([{ text: "hello" }]);
+    const program = `
+      const { createOpenAiCompatibleProvider } = require("deep-factor-providers/native");
+      const provider = createOpenAiCompatibleProvider({ baseURL: ${JSON.stringify(api.url)}, model: "m" });
+      provider.invoke(["hi"]).then(({ content }) => console.log(content));
+    `;
+    try {
+      const { stdout } = await promisify(execFile)(process.execPath, ["-e", program], { timeout: 60_000 });
+      expect(stdout).toBe("hello\n");
+    } finally {
+      await api.close();
+    }
   });
 });
 

@@ -88,6 +88,8 @@ pub fn judge(facts: &Facts, folded: Folded) -> Result<Reply, Box<ProviderError>>
         return Ok(reply);
     };
     facts.id.clone_into(&mut error.provider);
+    // Whatever the words come from: the server, the system, a library.
+    error.message = facts.secrets.out_of_error(&error.message).into_owned();
     error.usage.clone_from(&folded.usage);
     error.partial = Some(Partial {
         text: folded.text,

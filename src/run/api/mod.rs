@@ -44,7 +44,7 @@ pub struct ApiEngine {
 #[derive(Clone)]
 struct Surroundings {
     key: Result<Option<Secret>, Box<ProviderError>>,
-    /// `None` where there is a client already.
+    /// `None` where there is a client for certain.
     route: Option<Route>,
 }
 
@@ -152,7 +152,8 @@ impl ApiEngine {
     }
 
     fn surroundings(&self, env: Option<&Vars>) -> Surroundings {
-        let known = self.client.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        // Not waited for: while it is being made, this is JavaScript's thread, and looking for the route costs next to nothing.
+        let known = self.client.try_lock().is_ok_and(|client| client.is_some());
         Surroundings {
             key: self.key(env),
             route: (!known).then(|| Route::find(&self.settings.chat, env)),
