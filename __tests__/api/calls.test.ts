@@ -1,10 +1,13 @@
 /** Calls of an OpenAI-compatible API that go well: what is sent, what comes back, in every way of asking. */
 import { execFile } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { type InvokeUpdate, isModelAdapter, limits, type ProviderEvent } from "deep-factor-providers";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { startOpenAi } from "../support/openai.mjs";
 import { collect, KEY, withApi } from "./setup.js";
@@ -361,17 +364,69 @@ describe("requests to one place", () => {
   });
 });
 
+/** What a program of its own gets for an answer, with these variables in its environment. It never closes its provider. */
+async function elsewhere(baseURL: string, env: Record<string, string> = {}) {
+  const program = `
+    const { createOpenAiCompatibleProvider } = require("deep-factor-providers/native");
+    const provider = createOpenAiCompatibleProvider({ baseURL: ${JSON.stringify(baseURL)}, model: "m", retry: false });
+    provider.invoke(["hi"]).then(({ content }) => console.log(content));
+  `;
+  const options = { timeout: 60_000, env: { ...process.env, ...env } };
+  return (await promisify(execFile)(process.execPath, ["-e", program], options)).stdout;
+}
+
+describe("a proxy of the environment", () => {
+  it("is used", async () => {
+    const proxy = await startOpenAi([{ text: "by proxy" }]);
+    const env = { HTTP_PROXY: proxy.url.replace("127", "me:pw@127"), http_proxy: "", NO_PROXY: "", no_proxy: "" };
+    try {
+      expect(await elsewhere("http://no-such-host.invalid/v1", { ...env, http_proxy: env.HTTP_PROXY })).toBe(
+        "by proxy\n",
+      );
+      expect(proxy.requests[0]).toMatchObject({
+        path: "http://no-such-host.invalid/v1/chat/completions",
+        headers: { "proxy-authorization": `Basic ${Buffer.from("me:pw").toString("base64")}` },
+      });
+    } finally {
+      await proxy.close();
+    }
+  });
+
+  it("is not asked for loopback addresses", async () => {
+    const [api, proxy] = [await startOpenAi([{ text: "directly" }]), await startOpenAi([])];
+    const env = { HTTP_PROXY: proxy.url, http_proxy: proxy.url, ALL_PROXY: proxy.url, NO_PROXY: "", no_proxy: "" };
+    try {
+      expect(await elsewhere(api.url, env)).toBe("directly\n");
+      expect(proxy.log).toEqual([]);
+    } finally {
+      await api.close();
+      await proxy.close();
+    }
+  });
+});
+
+describe("a run log", () => {
+  it("holds a call as it holds a CLI's, without the key", async () => {
+    const path = join(mkdtempSync(join(tmpdir(), "deep-factor-api-")), "run.jsonl");
+    onTestFinished(() => rmSync(dirname(path), { recursive: true }));
+    const { provider } = await withApi({ script: [{ text: `Hello, ${KEY}.` }, { error: { status: 401 } }] });
+    const updates: InvokeUpdate[] = [];
+    await provider.invokeWithUpdates(["hi"], (update) => void updates.push(update), { record: path });
+    await expect(provider.invoke(["hi"], { record: path })).rejects.toMatchObject({ code: "AUTHENTICATION_FAILED" });
+    const log = readFileSync(path, "utf8");
+    expect(log).toContain('"provider":"openai"');
+    expect(log).toContain("text_delta");
+    expect(log).toContain("AUTHENTICATION_FAILED");
+    expect(log).not.toContain(KEY);
+    expect(updates[0]).toEqual({ type: "assistant_message", content: "Hello, [redacted]." });
+  });
+});
+
 describe("a provider that is not closed", () => {
   it("does not keep Node alive, idle connections and all", async () => {
     const api = await startOpenAi([{ text: "hello" }]);
-    const program = `
-      const { createOpenAiCompatibleProvider } = require("deep-factor-providers/native");
-      const provider = createOpenAiCompatibleProvider({ baseURL: ${JSON.stringify(api.url)}, model: "m" });
-      provider.invoke(["hi"]).then(({ content }) => console.log(content));
-    `;
     try {
-      const { stdout } = await promisify(execFile)(process.execPath, ["-e", program], { timeout: 60_000 });
-      expect(stdout).toBe("hello\n");
+      expect(await elsewhere(api.url)).toBe("hello\n");
     } finally {
       await api.close();
     }

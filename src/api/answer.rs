@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::calls::Calls;
 use super::failure;
-use super::secret::Secrets;
+use super::secret::{Secrets, Veil};
 use super::sse::Events;
 use crate::declare::Tools;
 use crate::decode::json::{Fields, Wtf8, is_array, is_string, word};
@@ -104,20 +104,28 @@ struct Reader {
     tools: Tools,
     secrets: Secrets,
     notes: Notes,
-    speech: Speech,
+    voice: Voice,
     calls: Calls,
-    /// The model has said something, be it reasoning.
-    spoke: bool,
     /// A chunk, or a whole answer, was read.
     read: bool,
     told_model: bool,
     model: Option<String>,
     usage: Option<Usage>,
     stop: Option<String>,
-    refusal: String,
     failure: Option<Failure>,
     /// `[DONE]` has come.
     done: bool,
+}
+
+/// What the model says, and what was taken out of it.
+#[derive(Debug, Default)]
+struct Voice {
+    speech: Speech,
+    /// Something was said, be it reasoning.
+    spoke: bool,
+    text: Veil,
+    thinking: Veil,
+    refusal: String,
 }
 
 impl Answer {
@@ -127,17 +135,19 @@ impl Answer {
             form: Form::Unknown(Vec::new()),
             reader: Reader {
                 tools,
+                voice: Voice {
+                    text: Veil::new(&secrets),
+                    thinking: Veil::new(&secrets),
+                    ..Voice::default()
+                },
                 secrets,
                 notes: Notes::default(),
-                speech: Speech::default(),
                 calls: Calls::default(),
-                spoke: false,
                 read: false,
                 told_model: false,
                 model: None,
                 usage: None,
                 stop: None,
-                refusal: String::new(),
                 failure: None,
                 done: false,
             },
@@ -253,7 +263,7 @@ impl Reader {
         }
         if let (Some(model), false) = (&self.model, self.told_model) {
             self.told_model = true;
-            self.speech.begin(fields.string("id", chunk.id), &mut out);
+            self.voice.speech.begin(fields.string("id", chunk.id), &mut out);
             out.event(Event::Session {
                 session_id: None,
                 model: Some(model.clone()),
@@ -268,10 +278,10 @@ impl Reader {
                 continue;
             }
             // Some streams end with the whole message once more.
-            let again = choice.delta.is_none() && (self.spoke || !self.calls.is_empty());
+            let again = choice.delta.is_none() && (self.voice.spoke || !self.calls.is_empty());
             let words = choice.delta.or(choice.message).filter(|_| !again);
             if let Some(words) = fields.read::<Words>("message", words) {
-                self.spoke |= words_of(&words, &mut fields, &mut self.speech, &mut self.refusal, &mut out);
+                self.voice.take(&words, &mut fields, &mut out);
                 self.calls.take(&mut fields, words.tool_calls);
             }
             if let Some(stop) = fields
@@ -293,11 +303,15 @@ impl Reader {
         let failure = self
             .failure
             .take()
-            .or_else(|| stopped(self.stop.as_deref(), &self.refusal));
-        self.speech.end_turn(&mut out);
+            .or_else(|| stopped(self.stop.as_deref(), &self.voice.refusal));
+        self.voice.end(&mut out);
+        self.voice.speech.end_turn(&mut out);
         if failure.is_none() {
             let calls = std::mem::take(&mut self.calls);
-            calls.finish(&self.tools).into_iter().for_each(|call| out.event(call));
+            calls
+                .finish(&self.tools, &self.secrets)
+                .into_iter()
+                .for_each(|call| out.event(call));
         }
         self.tell_usage(events);
         let is_error = failure.is_some();
@@ -313,6 +327,7 @@ impl Reader {
 
     /// The answer breaks off: what was counted is counted.
     fn end_early(&mut self, events: &mut Vec<Event>) {
+        self.voice.end(&mut Out::new(events, &mut self.notes, None));
         self.tell_usage(events);
     }
 
@@ -331,38 +346,52 @@ impl Reader {
     }
 }
 
-/// Hands on what the model says. Whether it said anything.
-fn words_of(words: &Words, fields: &mut Fields, speech: &mut Speech, refusal: &mut String, out: &mut Out) -> bool {
-    let mut spoke = false;
-    // Servers that send both send the same twice.
-    let reasoning = [words.reasoning_content, words.reasoning].into_iter().flatten();
-    if let Some(piece) = reasoning.filter(|raw| is_string(raw)).find(|raw| raw.get() != "\"\"")
-        && let Some(piece) = fields.read::<Wtf8>("reasoning", Some(piece))
-    {
-        spoke = true;
-        speech.thinking_delta(None, piece, out);
-    }
-    match words.content {
-        Some(parts) if is_array(parts) => {
-            let parts: Vec<Part> = fields.read("content", Some(parts)).unwrap_or_default();
-            for part in parts {
-                spoke |= text_of(part.text, fields, speech, out);
-                refusal.push_str(&fields.string("refusal", part.refusal).unwrap_or_default());
+impl Voice {
+    /// Hands on what the model says.
+    fn take(&mut self, words: &Words, fields: &mut Fields, out: &mut Out) {
+        // Servers that send both send the same twice.
+        let reasoning = [words.reasoning_content, words.reasoning].into_iter().flatten();
+        let piece = reasoning.filter(|raw| is_string(raw)).find(|raw| raw.get() != "\"\"");
+        if let Some(piece) = fields.read::<Wtf8>("reasoning", piece) {
+            self.spoke = true;
+            let piece = Wtf8(self.thinking.push(piece.0));
+            self.speech.thinking_delta(None, piece, out);
+        }
+        match words.content {
+            Some(parts) if is_array(parts) => {
+                let parts: Vec<Part> = fields.read("content", Some(parts)).unwrap_or_default();
+                for part in parts {
+                    self.say(part.text, fields, out);
+                    self.refuse(part.refusal, fields);
+                }
             }
+            content => self.say(content, fields, out),
         }
-        content => spoke |= text_of(content, fields, speech, out),
+        self.refuse(words.refusal, fields);
     }
-    refusal.push_str(&fields.string("refusal", words.refusal).unwrap_or_default());
-    spoke
-}
 
-fn text_of(raw: Option<&RawValue>, fields: &mut Fields, speech: &mut Speech, out: &mut Out) -> bool {
-    match fields.read::<Wtf8>("content", raw).filter(|piece| !piece.0.is_empty()) {
-        Some(piece) => {
-            speech.text_delta(piece, out);
-            true
+    fn say(&mut self, raw: Option<&RawValue>, fields: &mut Fields, out: &mut Out) {
+        if let Some(piece) = fields.read::<Wtf8>("content", raw).filter(|piece| !piece.0.is_empty()) {
+            self.spoke = true;
+            let piece = Wtf8(self.text.push(piece.0));
+            self.speech.text_delta(piece, out);
         }
-        None => false,
+    }
+
+    fn refuse(&mut self, raw: Option<&RawValue>, fields: &mut Fields) {
+        self.refusal
+            .push_str(&fields.string("refusal", raw).unwrap_or_default());
+    }
+
+    /// Nothing follows: what was held back goes out.
+    fn end(&mut self, out: &mut Out) {
+        let (thinking, text) = (self.thinking.finish(), self.text.finish());
+        if !thinking.is_empty() {
+            self.speech.thinking_delta(None, Wtf8(thinking.into()), out);
+        }
+        if !text.is_empty() {
+            self.speech.text_delta(Wtf8(text.into()), out);
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
+use super::secret::Secrets;
 use crate::declare::Tools;
 use crate::decode::json::{Fields, Wtf8, is_object};
 use crate::decode::speech::{invalid_call, tool_call};
@@ -126,8 +127,8 @@ impl Calls {
         &mut self.0[at]
     }
 
-    /// The calls, under the caller's names.
-    pub fn finish(self, tools: &Tools) -> Vec<Event> {
+    /// The calls, under the caller's names and without secrets, which may have been cut apart.
+    pub fn finish(self, tools: &Tools, secrets: &Secrets) -> Vec<Event> {
         let event = |(number, open): (usize, Open)| {
             let id = match open.id {
                 id if id.is_empty() => format!("call_{number}"),
@@ -135,6 +136,7 @@ impl Calls {
             };
             let name = tools.callers_name(&open.name).map_or(open.name.clone(), str::to_owned);
             let args = wtf8_to_string(joined(open.args));
+            let args = secrets.out_of_answer(&args);
             let args = match args.trim() {
                 "" | "null" => "{}",
                 args => args,
@@ -195,21 +197,24 @@ mod tests {
             let piece = piece.replace("$AB", &wire);
             calls.take(&mut Fields::default(), Some(serde_json::from_str(&piece).unwrap()));
         }
-        let told = calls.finish(&tools).into_iter().map(|event| match event {
-            Event::ToolCall { tool_call: call } => format!("{} {} {}", call.id, call.name, call.args),
-            Event::InvalidToolCall {
-                invalid_tool_call: call,
-            } => {
-                format!(
-                    "invalid {} {} {}: {}",
-                    call.id.unwrap(),
-                    call.name.unwrap(),
-                    call.args,
-                    call.error
-                )
-            }
-            other => format!("{other:?}"),
-        });
+        let told = calls
+            .finish(&tools, &Secrets::default())
+            .into_iter()
+            .map(|event| match event {
+                Event::ToolCall { tool_call: call } => format!("{} {} {}", call.id, call.name, call.args),
+                Event::InvalidToolCall {
+                    invalid_tool_call: call,
+                } => {
+                    format!(
+                        "invalid {} {} {}: {}",
+                        call.id.unwrap(),
+                        call.name.unwrap(),
+                        call.args,
+                        call.error
+                    )
+                }
+                other => format!("{other:?}"),
+            });
         told.collect()
     }
 

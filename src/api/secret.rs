@@ -78,6 +78,55 @@ impl Secrets {
     }
 }
 
+/// Takes secrets out of a text that comes in pieces: what may be the beginning of one is held back until it is known.
+#[derive(Debug, Default)]
+pub struct Veil {
+    secrets: Secrets,
+    /// WTF-8, as the pieces are; a secret is ASCII.
+    held: Vec<u8>,
+}
+
+impl Veil {
+    /// A veil over these secrets, as far as they are taken out of answers.
+    pub fn new(secrets: &Secrets) -> Veil {
+        let long = secrets.0.iter().filter(|secret| secret.len() >= IN_ANSWERS);
+        Veil {
+            secrets: Secrets(long.cloned().collect()),
+            held: Vec::new(),
+        }
+    }
+
+    /// Takes the next piece; gives what may be shown.
+    pub fn push<'t>(&mut self, piece: Cow<'t, [u8]>) -> Cow<'t, [u8]> {
+        if self.secrets.0.is_empty() {
+            return piece;
+        }
+        let mut text = std::mem::take(&mut self.held);
+        text.extend_from_slice(&piece);
+        for secret in &self.secrets.0 {
+            while let Some(at) = memchr::memmem::find(&text, secret.as_bytes()) {
+                text.splice(at..at + secret.len(), REDACTED.bytes());
+            }
+        }
+        let begins = |held: &usize| {
+            let end = &text[text.len() - held..];
+            self.secrets.0.iter().any(|secret| secret.as_bytes().starts_with(end))
+        };
+        let longest = self.secrets.0.first().map_or(0, String::len).min(text.len());
+        let held = (1..=longest).rev().find(begins).unwrap_or(0);
+        self.held = text.split_off(text.len() - held);
+        Cow::Owned(text)
+    }
+
+    /// Nothing follows: what was held back. Most of a secret is one.
+    pub fn finish(&mut self) -> Vec<u8> {
+        match std::mem::take(&mut self.held) {
+            held if held.len() >= IN_ANSWERS => REDACTED.as_bytes().to_vec(),
+            held => held,
+        }
+    }
+}
+
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{} secrets", self.0.len())
@@ -86,6 +135,8 @@ impl fmt::Debug for Secrets {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -98,5 +149,29 @@ mod tests {
             format!("{secrets:?} {:?}", Secret::new("abcdef0123456789")),
             "3 secrets [redacted]"
         );
+    }
+
+    proptest! {
+        #[test]
+        fn a_secret_in_pieces_is_taken_out_and_nothing_else(
+            words in prop::collection::vec(prop::sample::select(vec![
+                "0123456789abcdef", "0123456789abcdefXYZ", "0123456789", "01", "hi ", "é", "f",
+            ]), 0..12),
+            size in 1usize..9,
+        ) {
+            let text = words.concat();
+            let secrets = Secrets::new(["0123456789abcdef", "0123456789abcdefXYZ", "lm-studio"].into_iter());
+            let mut veil = Veil::new(&secrets);
+            let mut shown = Vec::new();
+            for piece in text.as_bytes().chunks(size) {
+                shown.extend_from_slice(&veil.push(Cow::Borrowed(piece)));
+            }
+            shown.extend_from_slice(&veil.finish());
+            let shown = String::from_utf8(shown).unwrap();
+            prop_assert!(!shown.contains("0123456789abcdef"), "{}", shown);
+            if !text.contains("0123456789abcdef") {
+                prop_assert_eq!(shown, text);
+            }
+        }
     }
 }
