@@ -1085,7 +1085,7 @@ export function classifyError(text: string, context?: ErrorContext): ErrorClassi
 export interface Limits {
   /** All together. `limit` is 4, or the highest `maxConcurrency` that a provider was created with. */
   processWide: { limit: number; running: number; waiting: number };
-  /** By the CLI's file, where any runs or waits. */
+  /** By the CLI's file or the API's base URL, where any runs or waits. */
   perBinary: Record<string, { running: number; waiting: number }>;
 }
 
@@ -1597,3 +1597,98 @@ export const claudeCodeConfigSchema: Readonly<Record<string, unknown>>;
 
 /** The JSON Schema of a {@link RunLog} (docs/schemas/run-log.schema.json). */
 export const runLogSchema: Readonly<Record<string, unknown>>;
+
+// --------------------------------------------------------------------------------------------------- OpenAI-compatible APIs
+
+/**
+ * An HTTP API that speaks OpenAI's chat completions, as a model: everything a {@link CliProvider} does, with the same events,
+ * errors, retries, limits and records. What is different: tool calls are native, nothing is started, and a `start` event has no
+ * `pid`. docs/openai-compatible.md says what is sent and how errors are told.
+ *
+ * In its {@link HealthReport}, `installed` says whether the server answers at all, `path` where it is, and `authenticated`
+ * whether it lists its models (`GET /models`) to this key: `"unknown"` where it has no such list.
+ *
+ * @typeParam TMessage as for {@link CliProvider}
+ */
+export interface ApiProvider<TMessage = AIMessage> extends Omit<CliProvider<TMessage>, "bindTools"> {
+  /**
+   * As {@link CliProvider.bindTools}. A name that the API does not allow (`[a-zA-Z0-9_-]{1,64}`) goes over as one that it does;
+   * calls come back under the caller's name.
+   */
+  bindTools(tools: readonly ToolInput[]): ApiProvider<TMessage>;
+}
+
+/** Options of {@link createOpenAiCompatibleProvider}. */
+export interface OpenAiCompatibleProviderOptions {
+  /** The model's name at the API. */
+  model: string;
+  /**
+   * What `/chat/completions` is added to: an http or https URL without a password; a query (`?api-version=…`) is kept. A proxy
+   * of the system or of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`) is used, except to loopback
+   * addresses. Redirects are not followed. Default: `"https://api.openai.com/v1"`.
+   */
+  baseURL?: string | undefined;
+  /** The key, sent as `Authorization: Bearer …`. Never part of an error, an event or a record. Default: see `apiKeyEnv`. */
+  apiKey?: string | undefined;
+  /**
+   * The environment variable that holds the key, read at every call; a call without it fails with `NOT_LOGGED_IN`. Not together
+   * with `apiKey`. Default: `"OPENAI_API_KEY"` without `baseURL`, otherwise none: no key is sent to a server of one's own unless
+   * it is named.
+   */
+  apiKeyEnv?: string | undefined;
+  /** Further headers, over those sent anyway, `authorization` included. Values of names like `x-api-key` are kept secret. */
+  headers?: Readonly<Record<string, string>> | undefined;
+  /** Sent as `OpenAI-Organization`. */
+  organization?: string | undefined;
+  /** Sent as `OpenAI-Project`. */
+  project?: string | undefined;
+  /** Whether the answer is asked for piece by piece. `false` for servers that can't. Default: `true`. */
+  stream?: boolean | undefined;
+  /** 0 to 2. Default: the server's. So for all of these that are not given: they are not sent. */
+  temperature?: number | undefined;
+  /** 0 to 1, sent as `top_p`. */
+  topP?: number | undefined;
+  /** The most tokens an answer may have. One that hits the limit fails with `MAX_TOKENS`, its text as `partial`. */
+  maxTokens?: number | undefined;
+  /** Under which name `maxTokens` is sent: newer models want `"max_completion_tokens"`. Default: `"max_tokens"`. */
+  maxTokensField?: "max_tokens" | "max_completion_tokens" | undefined;
+  /** Where the answer is to stop. */
+  stop?: string | readonly string[] | undefined;
+  /** A whole number, for answers that repeat. */
+  seed?: number | undefined;
+  /** Sent as `reasoning_effort`: `"low"`, `"medium"`, `"high"`, or what the server knows. */
+  reasoningEffort?: string | undefined;
+  /** Whether the model may call several tools at once. Sent only with tools, as is `toolChoice`. */
+  parallelToolCalls?: boolean | undefined;
+  /** Which tools the model is to call; a name is the caller's own. */
+  toolChoice?: "auto" | "none" | "required" | { readonly name: string } | undefined;
+  /**
+   * Further fields of the request's body, over those sent anyway; `null` takes one away (`{ stream_options: null }` for servers
+   * that refuse it). Not `messages`, `tools` and `stream`.
+   */
+  extraBody?: Readonly<Record<string, unknown>> | undefined;
+  /** What the provider calls itself in events, errors and records. Default: `"openai"`. */
+  id?: string | undefined;
+  /** How long one request may take, in ms, waiting for a free place not counted; 0 for no limit. Default: 120000. */
+  timeout?: number | undefined;
+  /** How long the server may send nothing, in ms, before the call fails with `IDLE_TIMEOUT`. Default: no limit. */
+  idleTimeout?: number | undefined;
+  /** How many bytes an answer may have; beyond, it fails with `OUTPUT_LIMIT`. Default: 10485760 (10 MiB). */
+  maxBuffer?: number | undefined;
+  /** How many requests to this `baseURL` may be under way; further ones wait. Default: 4. */
+  maxConcurrency?: number | undefined;
+  /**
+   * How a call that failed for a passing reason is made again, as {@link ClaudeCliProviderOptions.retry}. A server's
+   * `retry-after` header is honoured.
+   */
+  retry?: false | RetryOptions | undefined;
+  /** Is told what runs do. Default: none. */
+  logger?: Logger | undefined;
+}
+
+/**
+ * An OpenAI-compatible API as a model. Nothing is sent here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION`, naming the option, what was given and what is allowed.
+ */
+export function createOpenAiCompatibleProvider(options: OpenAiCompatibleProviderOptions): ApiProvider;

@@ -18,11 +18,13 @@ pub mod retry;
 
 // Pure layers: a thread as a prompt, output as events, events as a reply, a reply or the reason why not.
 pub mod classify;
+pub mod declare;
 pub mod decode;
 pub mod prompt;
 pub mod provider;
 pub mod toolcall;
 
+pub mod api;
 pub mod command;
 pub mod fold;
 pub mod judge;

@@ -12,9 +12,9 @@ const LAYERS: &[&[&str]] = &[
     &["message"],
     &["error", "event"],
     &[
-        "provider", "prompt", "toolcall", "breaker", "retry", "classify", "decode",
+        "provider", "prompt", "toolcall", "breaker", "retry", "classify", "decode", "declare",
     ],
-    &["command", "fold", "judge", "output", "runlog"],
+    &["api", "command", "fold", "judge", "output", "runlog"],
     &["process", "recorder", "replay"],
     &["conversation"],
     &["run"],

@@ -11,12 +11,12 @@ mod codex;
 mod failure;
 mod gemini;
 mod generic;
-mod json;
+pub(crate) mod json;
 pub mod lines;
-mod notes;
+pub(crate) mod notes;
 mod opencode;
-mod speech;
-mod usage;
+pub(crate) mod speech;
+pub(crate) mod usage;
 
 #[cfg(test)]
 mod golden;

@@ -110,6 +110,15 @@ function createCore({ native, AIMessage, toJsonSchema }) {
       return createProvider({ id: JSON.parse(configJson).providerId, engine, toMessage, toJsonSchema, log });
     },
 
+    /** @param {unknown} options */
+    createOpenAiCompatibleProvider(options) {
+      const { log, rest } = takeLogger(options, describe);
+      const json = encodeOptions(rest);
+      unwrap(native.checkApiOptions(json));
+      const engine = new native.NativeApiProvider(json);
+      return createProvider({ id: engine.id, engine, toMessage, toJsonSchema, log });
+    },
+
     /**
      * @param {unknown} [providers]
      * @param {unknown} [options]

@@ -34,6 +34,7 @@ export const {
   createGeminiCliProvider,
   createGlmCliProvider,
   createGrokCliProvider,
+  createOpenAiCompatibleProvider,
   createOpenCodeCliProvider,
   createQwenCliProvider,
   createFallbackProvider,

@@ -6,6 +6,7 @@
 
 import type {
   AIMessageJson,
+  ApiProvider as ApiProviderOf,
   ClaudeCliProviderOptions,
   CliProviderConfig,
   CliProvider as CliProviderOf,
@@ -17,6 +18,7 @@ import type {
   GlmCliProviderOptions,
   GrokCliProviderOptions,
   MessageInput,
+  OpenAiCompatibleProviderOptions,
   OpenCodeCliProviderOptions,
   QwenCliProviderOptions,
   ReplayedRun as ReplayedRunOf,
@@ -60,6 +62,7 @@ export type {
   LogLevel,
   LogRecord,
   MessageInput,
+  OpenAiCompatibleProviderOptions,
   OpenCodeCliProviderOptions,
   ParseCliOutputOptions,
   ParsedOutput,
@@ -179,6 +182,17 @@ export function createOpenCodeCliProvider(options?: OpenCodeCliProviderOptions):
  * @throws {ProviderError} `INVALID_CONFIG` or `INVALID_OPTION`, naming the field, what was given and what is allowed.
  */
 export function createCliProvider(config: CliProviderConfig, options?: CliProviderOptions): CliProvider;
+
+/** An OpenAI-compatible API as a model whose answers are plain data. */
+export type ApiProvider = ApiProviderOf<AIMessageJson>;
+
+/**
+ * An OpenAI-compatible API as a model. Nothing is sent here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION`, naming the option, what was given and what is allowed.
+ */
+export function createOpenAiCompatibleProvider(options: OpenAiCompatibleProviderOptions): ApiProvider;
+
 /** Several providers as one, whose answers are plain data. */
 export type FallbackProvider = FallbackProviderOf<AIMessageJson>;
 

@@ -78,6 +78,24 @@ export class NativeProvider {
   close(): Promise<void>;
 }
 
+/** `{"ok": null}` or `{"err": …}`. */
+export function checkApiOptions(optionsJson: string): string;
+
+/** One OpenAI-compatible API: the methods of a {@link NativeProvider}. */
+export class NativeApiProvider {
+  constructor(optionsJson: string);
+  /** What the provider calls itself. */
+  readonly id: string;
+  /** As `NativeProvider.start`; `envJson` is where the key and the proxy are looked up. */
+  start(messagesJson: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;
+  /** Starts nothing: `{"ok": null}`, or `{"err": …}` of a closed provider. */
+  prewarm(envJson?: string): Promise<string>;
+  /** As `NativeProvider.health`. */
+  health(levelJson: string, envJson?: string): NativeHealth;
+  /** Ends what is running and refuses what comes. */
+  close(): Promise<void>;
+}
+
 /** One look at a provider's health under way. */
 export class NativeHealth {
   /** `{"ok": HealthReport}`, `{"err": …}` of a closed provider, or `{"cancelled": true}`, once no process of it is left. */

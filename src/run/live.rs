@@ -9,7 +9,8 @@ use std::time::Instant;
 use serde_json::json;
 use tokio_util::task::TaskTracker;
 
-use super::attempt::{Attempt, Tried, not_started};
+use super::again::Tried;
+use super::attempt::{Attempt, not_started};
 use super::learnt::{self, Binary};
 use super::log::Level;
 use super::turn::{self, Origin, Turned};

@@ -4,6 +4,7 @@
 //! how it [`Ended`]. Everything here happens on the runtime's threads.
 
 mod again;
+pub mod api;
 pub mod ask;
 mod attempt;
 pub mod exec;
@@ -26,6 +27,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use attempt::CliCall;
 use live::Live;
 use log::Log;
 use request::Request;
@@ -145,43 +147,37 @@ impl Engine {
     ) -> Run {
         let base_env: Arc<Vars> = Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()));
         let cancel = engine.closing.child_token();
-        let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
-        let log = Arc::new(Log::new(engine.provider.id.clone(), next_run_id()));
-        let (task_engine, task_cancel, task_log) = (Arc::clone(engine), cancel.clone(), Arc::clone(&log));
-        let task = engine.runs.spawn(async move {
-            if task_engine.closing.is_cancelled() {
-                return Ended::Failed(Box::new(closed(&task_engine)));
-            }
-            let request = match read(&task_engine) {
-                Ok(request) => request,
-                Err(error) => return Ended::Failed(error),
-            };
-            if request.call.log {
-                task_log.want();
-            }
-            let begun = task_engine.recorder(&request, &base_env, task_log.run_id()).await;
-            let recorder = match begun {
-                Ok(recorder) => recorder,
-                Err(error) => return Ended::Failed(error),
-            };
-            let consumer = request.call.events.then_some(sender);
-            let sink = Sink::new(
-                consumer,
-                task_engine.options.built_in_tools,
-                task_log,
-                recorder,
-                request.call.partial,
-            );
-            let ended = again::drive(&task_engine, &request, &base_env, &task_cancel, &sink).await;
-            sink.close(record::end_of(&ended).as_ref()).await;
-            ended
-        });
-        Run {
+        let (task_engine, task_cancel) = (Arc::clone(engine), cancel.clone());
+        Run::begin(
+            engine.provider.id.clone(),
             cancel,
-            events: AsyncMutex::new(Some(receiver)),
-            task: AsyncMutex::new(Some(task)),
-            log,
-        }
+            &engine.runs,
+            |log, consumer| async move {
+                if let Some(closed) = task_engine.refusal() {
+                    return Ended::Failed(closed);
+                }
+                let request = match read(&task_engine) {
+                    Ok(request) => request,
+                    Err(error) => return Ended::Failed(error),
+                };
+                let recorder = match task_engine.recorder(&request, &base_env, log.run_id()).await {
+                    Ok(recorder) => recorder,
+                    Err(error) => return Ended::Failed(error),
+                };
+                let acts = task_engine.options.built_in_tools;
+                let sink = Sink::of_call(&request.call, consumer, acts, log, recorder);
+                let call = CliCall {
+                    engine: &task_engine,
+                    request: &request,
+                    base_env: &base_env,
+                    cancel: &task_cancel,
+                    sink: &sink,
+                };
+                let ended = again::drive(&call, &task_cancel, &sink).await;
+                sink.close(record::end_of(&ended).as_ref()).await;
+                ended
+            },
+        )
     }
 
     /// Ends all runs and waits until their processes are no more. Later calls fail with `CLOSED`.
@@ -202,6 +198,27 @@ fn closed(engine: &Engine) -> ProviderError {
 }
 
 impl Run {
+    /// Begins `work` as one of `runs`. It gets the run's records and where events go.
+    fn begin<F>(
+        provider: Cow<'static, str>,
+        cancel: CancellationToken,
+        runs: &TaskTracker,
+        work: impl FnOnce(Arc<Log>, mpsc::Sender<Event>) -> F,
+    ) -> Run
+    where
+        F: Future<Output = Ended> + Send + 'static,
+    {
+        let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
+        let log = Arc::new(Log::new(provider, next_run_id()));
+        let task = runs.spawn(work(Arc::clone(&log), sender));
+        Run {
+            cancel,
+            events: AsyncMutex::new(Some(receiver)),
+            task: AsyncMutex::new(Some(task)),
+            log,
+        }
+    }
+
     /// The next batch of events as a JSON array; `None` when no more will come. Waits for the consumer bound the memory a
     /// run takes, so nothing is dropped.
     pub async fn next(&self) -> Option<String> {

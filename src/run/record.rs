@@ -10,7 +10,7 @@ use super::{Ended, Engine, now_ms};
 use crate::error::{Code, ProviderError};
 use crate::process::Vars;
 use crate::recorder::Recorder;
-use crate::runlog::{End, Header, Secrets};
+use crate::runlog::{End, Header, Prompt, Secrets};
 
 /// The call option `record`.
 #[derive(Debug, Deserialize)]
@@ -24,6 +24,30 @@ pub(super) struct Wanted {
     /// The run this one is part of.
     #[serde(default)]
     pub parent_run_id: Option<String>,
+}
+
+impl Wanted {
+    /// Begins the log of the run `run_id` of `provider`.
+    ///
+    /// # Errors
+    /// What is wrong with the option.
+    pub async fn begin(
+        &self,
+        provider: &str,
+        run_id: &str,
+        prompt: Option<Prompt>,
+        secrets: Secrets,
+    ) -> Result<Recorder, String> {
+        let header = Header {
+            run_id: run_id.to_owned(),
+            parent_run_id: self.parent_run_id.clone(),
+            provider: provider.to_owned(),
+            started_at: now_ms(),
+            prompt,
+        };
+        let begun = Recorder::begin(&self.path, &header, secrets).await;
+        begun.map_err(|refused| format!("the call's option \"record\": {refused}"))
+    }
 }
 
 impl Engine {
@@ -40,17 +64,11 @@ impl Engine {
         let Some(wanted) = &request.call.record else {
             return Ok(None);
         };
-        let header = Header {
-            run_id: run_id.to_owned(),
-            parent_run_id: wanted.parent_run_id.clone(),
-            provider: self.id().to_owned(),
-            started_at: now_ms(),
-            prompt: request.recorded.clone(),
-        };
-        let begun = Recorder::begin(&wanted.path, &header, self.secrets(base_env)).await;
+        let recorded = request.recorded.clone();
+        let begun = wanted.begin(self.id(), run_id, recorded, self.secrets(base_env)).await;
         begun
             .map(Some)
-            .map_err(|refused| self.refuse(Code::InvalidOption, format!("the call's option \"record\": {refused}")))
+            .map_err(|reason| self.refuse(Code::InvalidOption, reason))
     }
 
     /// The secrets of the environment this provider's processes get.

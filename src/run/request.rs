@@ -30,6 +30,61 @@ pub(super) struct Call {
     pub record: Option<Wanted>,
 }
 
+/// One call, read and checked.
+pub(super) struct Given {
+    pub messages: Vec<Message>,
+    pub tools: Vec<ToolSpec>,
+    pub call: Call,
+    /// The thread's call ids, which no new call may repeat.
+    pub call_ids: HashSet<String>,
+    /// The thread as its run log has it, if there is to be one.
+    pub recorded: Option<Prompt>,
+}
+
+impl Given {
+    /// Reads the JSON of one call; `refuse` makes the provider's error, `check_timeout` says what the provider allows.
+    pub fn read(
+        (json, tools, call): (&str, &str, &str),
+        refuse: impl Fn(Code, String) -> Box<ProviderError>,
+        check_timeout: impl Fn(u64) -> Result<(), String>,
+    ) -> Result<Given, Box<ProviderError>> {
+        let unreadable = |what: &str, error: serde_json::Error| format!("{what} can't be read: {error}");
+        let messages: Vec<Message> =
+            serde_json::from_str(json).map_err(|error| refuse(Code::InvalidMessages, unreadable("messages", error)))?;
+        let tools: Vec<ToolSpec> =
+            serde_json::from_str(tools).map_err(|error| refuse(Code::InvalidTool, unreadable("tools", error)))?;
+        let call: Call = serde_json::from_str(call)
+            .map_err(|error| refuse(Code::InvalidOption, unreadable("the call's options", error)))?;
+        if let Some(ms) = call.timeout
+            && let Err(allowed) = check_timeout(ms)
+        {
+            let reason = format!("the call's option \"timeout\" must be {allowed}; given: {ms}");
+            return Err(refuse(Code::InvalidOption, reason));
+        }
+        let says_something = |message: &Message| {
+            !message.content.as_text().trim().is_empty() || !message.tool_calls.is_empty() || message.role == Role::Tool
+        };
+        if !messages.iter().any(says_something) {
+            let reason = "there is nothing to send: no message has any text".to_owned();
+            return Err(refuse(Code::EmptyPrompt, reason));
+        }
+        let calls = messages.iter().flat_map(|message| &message.tool_calls);
+        let call_ids = calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect();
+        let recorded = call.record.as_ref().map(|wanted| {
+            let characters = messages.iter().map(|message| message.content.as_text().chars().count());
+            let names = tools.iter().map(|tool| tool.name.clone());
+            Prompt::new(json, messages.len(), characters.sum(), names.collect(), wanted.prompts)
+        });
+        Ok(Given {
+            messages,
+            tools,
+            call,
+            call_ids,
+            recorded,
+        })
+    }
+}
+
 /// One call, read and rendered.
 pub(super) struct Request {
     /// Empty where no print run can come of it.
@@ -73,37 +128,22 @@ impl Request {
         }
     }
 
-    pub fn read(engine: &Engine, json: &str, tools: &str, call: &str) -> Result<Request, Box<ProviderError>> {
-        let unreadable = |what: &str, error: serde_json::Error| format!("{what} can't be read: {error}");
-        let messages: Vec<Message> = serde_json::from_str(json)
-            .map_err(|error| engine.refuse(Code::InvalidMessages, unreadable("messages", error)))?;
-        let tools: Vec<ToolSpec> = serde_json::from_str(tools)
-            .map_err(|error| engine.refuse(Code::InvalidTool, unreadable("tools", error)))?;
-        let call: Call = serde_json::from_str(call)
-            .map_err(|error| engine.refuse(Code::InvalidOption, unreadable("the call's options", error)))?;
-        if let Some(ms) = call.timeout
-            && let Err(allowed) = options::check_timeout(&engine.provider, ms)
-        {
-            let reason = format!("the call's option \"timeout\" must be {allowed}; given: {ms}");
-            return Err(engine.refuse(Code::InvalidOption, reason));
-        }
-        let says_something = |message: &Message| {
-            !message.content.as_text().trim().is_empty() || !message.tool_calls.is_empty() || message.role == Role::Tool
-        };
-        if !messages.iter().any(says_something) {
-            return Err(engine.refuse(Code::EmptyPrompt, "there is nothing to send: no message has any text"));
-        }
+    pub fn read(engine: &Engine, messages: &str, tools: &str, call: &str) -> Result<Request, Box<ProviderError>> {
+        let Given {
+            messages,
+            tools,
+            call,
+            call_ids,
+            recorded,
+        } = Given::read(
+            (messages, tools, call),
+            |code, reason| engine.refuse(code, reason),
+            |ms| options::check_timeout(&engine.provider, ms),
+        )?;
         let encoding = match engine.options.input_encoding {
             InputEncoding::Xml => Encoding::Xml,
             InputEncoding::Text => Encoding::Text,
         };
-        let calls = messages.iter().flat_map(|message| &message.tool_calls);
-        let call_ids = calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect();
-        let recorded = call.record.as_ref().map(|wanted| {
-            let characters = messages.iter().map(|message| message.content.as_text().chars().count());
-            let names = tools.iter().map(|tool| tool.name.clone());
-            Prompt::new(json, messages.len(), characters.sum(), names.collect(), wanted.prompts)
-        });
         let prompt = match engine.options.engine {
             EngineKind::Live => String::new(),
             EngineKind::Print | EngineKind::Auto => prompt::render(&messages, &tools, encoding),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
 
 use super::log::Log;
+use super::request::Call;
 use crate::event::Event;
 use crate::recorder::Recorder;
 use crate::runlog::End;
@@ -41,6 +42,26 @@ impl Sink {
             whole_only: recorder.is_some() && !pieces,
             recorder,
         }
+    }
+
+    /// The sink of a call that says whether it wants events and records.
+    pub fn of_call(
+        call: &Call,
+        consumer: mpsc::Sender<Event>,
+        tools_act: bool,
+        log: Arc<Log>,
+        recorder: Option<Recorder>,
+    ) -> Sink {
+        if call.log {
+            log.want();
+        }
+        Sink::new(call.events.then_some(consumer), tools_act, log, recorder, call.partial)
+    }
+
+    /// The same for who always speaks in pieces, also where the consumer did not ask for them.
+    pub fn in_pieces(mut self, call: &Call) -> Sink {
+        self.whole_only = !call.partial;
+        self
     }
 
     /// Sends all of `events` in order. Waits while the consumer is slow; one that has gone is no reason to fail.

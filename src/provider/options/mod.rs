@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-pub(in crate::provider) use check::{allowed, texts};
-pub use check::{check, checked, checked_within, describe, environment, exit_code_of, nearest, number};
+pub(in crate::provider) use check::allowed;
+pub use check::{check, checked, checked_within, describe, environment, exit_code_of, nearest, number, texts, wrong};
 
 use super::Provider;
 use crate::error::{Code, ProviderError};
@@ -92,6 +92,14 @@ pub enum Kind {
     Object,
     /// An object whose values are strings, or undefined (null here) to remove a variable.
     Env,
+    /// A string that no error may repeat; no control characters.
+    Secret,
+    /// Any number in a range, both ends included.
+    Between(i32, i32),
+    /// A string, or an array of strings.
+    TextOrList,
+    /// What any of these allows.
+    AnyOf(&'static [Kind]),
     /// A number from 0 to 1, or a boolean: `true` for the default, `false` for 0.
     Share,
     /// `false`, or an object of these options.
@@ -393,6 +401,14 @@ fn check_engine(map: &Map<String, Value>) -> Result<(), String> {
     })
 }
 
+/// Whether `value` is what `spec` allows.
+///
+/// # Errors
+/// What is allowed.
+pub fn check_value(spec: &OptionSpec, value: &Value) -> Result<(), String> {
+    check(spec, value)
+}
+
 /// Why `timeout` may not be `ms` in a call of `provider`, as it may not in its options.
 ///
 /// # Errors
@@ -405,7 +421,7 @@ pub fn check_timeout(provider: &Provider, ms: u64) -> Result<(), String> {
 }
 
 /// The retry policy of a checked object.
-fn retry(map: &Map<String, Value>) -> Policy {
+pub fn retry(map: &Map<String, Value>) -> Policy {
     let default = Policy::default();
     let fields = match map.get("retry") {
         None => return default,
