@@ -18,6 +18,7 @@ pub mod retry;
 
 // Pure layers: a thread as a prompt, output as events, events as a reply, a reply or the reason why not.
 pub mod classify;
+pub mod declared;
 pub mod decode;
 pub mod prompt;
 pub mod provider;
@@ -31,6 +32,7 @@ pub mod output;
 // Effects: processes, exchanges with a CLI, whole runs.
 pub mod process;
 
+pub mod bridge;
 pub mod conversation;
 
 pub mod run;

@@ -12,11 +12,11 @@ const LAYERS: &[&[&str]] = &[
     &["message"],
     &["error", "event"],
     &[
-        "provider", "prompt", "toolcall", "breaker", "retry", "classify", "decode",
+        "provider", "prompt", "toolcall", "breaker", "retry", "classify", "decode", "declared",
     ],
     &["command", "fold", "judge", "output"],
     &["process"],
-    &["conversation"],
+    &["bridge", "conversation"],
     &["run"],
     &["health"],
     &["binding"],
