@@ -921,8 +921,11 @@ export type ProviderErrorCode =
   | "UNTRUSTED_WORKSPACE"
   /** The CLI's own configuration is wrong. */
   | "INVALID_CONFIG"
-  /** The CLI printed more than maxBuffer bytes. */
+  /** The installed CLI takes no live sessions. */
   | "LIVE_UNSUPPORTED"
+  /** The CLI did not come for the tools it was to call. */
+  | "CALLBACKS_UNAVAILABLE"
+  /** The CLI printed more than maxBuffer bytes. */
   | "OUTPUT_LIMIT"
   /** The provider was closed. */
   | "CLOSED"

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::decode::Wire;
 use crate::error::{Code, ProviderError};
 use crate::provider::options::{Auth, Options, OutputFormat, PromptStyle, SystemPrompt};
-use crate::provider::{EnvValue, Flag, PromptLimit, Provider, When, Word, same_flag};
+use crate::provider::{EnvValue, Flag, PromptLimit, Provider, When, Word, same_flag, system_prompt};
 
 /// Linux refuses a single argument of 128 KiB, its final NUL included (MAX_ARG_STRLEN, CLI-FACTS 1.2).
 pub const MAX_ARG_BYTES: usize = 131_071;
@@ -256,6 +256,8 @@ impl Context<'_> {
                 .as_deref()
                 .is_some_and(|mode| mode != "bypassPermissions" || options.built_in_tools),
             When::NoInput => options.no_input,
+            When::Callbacks => options.callbacks.is_some(),
+            When::NoCallbacks => options.callbacks.is_none(),
         }
     }
 }
@@ -270,7 +272,11 @@ fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str)
             Word::Lit(literal) => text(literal),
             Word::Prompt => text(prompt),
             Word::Model => given(&options.model),
-            Word::SystemPrompt => text(provider.system_prompt),
+            Word::SystemPrompt => text(&system_prompt(provider, options)),
+            Word::BridgeUrlSetting(key) => {
+                let url = options.callbacks.as_ref().map_or("", |callbacks| &callbacks.url);
+                text(&format!("{key}=\"{url}\""))
+            }
             Word::File(name) => vec![Arg::File(name)],
             Word::FileSetting(key, name) => vec![Arg::FileSetting(key, name)],
             Word::PermissionMode => given(&options.permission_mode),
@@ -314,6 +320,10 @@ fn set(provider: &Provider, context: &Context) -> Result<Vec<(&'static str, EnvT
             EnvValue::Cwd => EnvText::Cwd,
             EnvValue::Folder(name) => EnvText::Folder(name),
             EnvValue::File(name) => EnvText::File(name),
+            EnvValue::BridgeToken => {
+                let callbacks = context.options.callbacks.as_ref();
+                EnvText::Text(callbacks.map(|callbacks| callbacks.token.clone()).unwrap_or_default())
+            }
             EnvValue::Composed(compose) => {
                 EnvText::Text(fitting(var.name, compose(provider, context.options), provider)?)
             }

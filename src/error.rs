@@ -178,6 +178,7 @@ codes! {
     UntrustedWorkspace = "UNTRUSTED_WORKSPACE", Configuration, "The CLI does not trust the working folder.";
     InvalidConfig = "INVALID_CONFIG", Configuration, "The CLI's own configuration is wrong.";
     LiveUnsupported = "LIVE_UNSUPPORTED", Configuration, "The installed CLI takes no live sessions.";
+    CallbacksUnavailable = "CALLBACKS_UNAVAILABLE", Configuration, "The CLI did not come for the tools it was to call.";
     OutputLimit = "OUTPUT_LIMIT", Configuration, "The CLI printed more than maxBuffer bytes.";
     Closed = "CLOSED", Configuration, "The provider was closed.";
     Internal = "INTERNAL", Unknown, "A bug of this package.";

@@ -176,7 +176,7 @@ async fn what_the_client_takes_back_is_told_to_the_caller() {
     };
     let asking = ask(&client, 1);
     let mut called = calls.recv().await.unwrap();
-    assert_eq!(*bridge.pending().borrow(), 1);
+    assert_eq!(bridge.traffic().borrow().waiting, 1);
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}).to_string();
     assert_eq!(client.post(&cancel).await.status, 202);
     tokio::time::timeout(LONG, called.reply.closed()).await.unwrap();

@@ -23,6 +23,15 @@ pub(super) const MAX_PENDING: usize = 256;
 /// Answers are kept to be given again as long as all of them have at most so many bytes.
 const MAX_KEPT_BYTES: usize = 64 * 1024 * 1024;
 
+/// How busy a bridge is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// Calls that wait for the caller.
+    pub waiting: usize,
+    /// Calls that the caller was given so far.
+    pub all: usize,
+}
+
 /// What a request waits for; `None` until it is there.
 pub(super) type Waiting = watch::Receiver<Option<Answer>>;
 
@@ -80,7 +89,7 @@ struct State {
 pub(super) struct Calls {
     state: Arc<Mutex<State>>,
     consumer: mpsc::Sender<Called>,
-    pending: Arc<watch::Sender<usize>>,
+    traffic: Arc<watch::Sender<Traffic>>,
     closing: CancellationToken,
     tasks: TaskTracker,
 }
@@ -95,15 +104,15 @@ impl Calls {
         Calls {
             state: Arc::default(),
             consumer,
-            pending: Arc::new(watch::Sender::new(0)),
+            traffic: Arc::default(),
             closing,
             tasks,
         }
     }
 
-    /// How many calls wait for the caller.
-    pub fn pending(&self) -> watch::Receiver<usize> {
-        self.pending.subscribe()
+    /// How busy it is.
+    pub fn traffic(&self) -> watch::Receiver<Traffic> {
+        self.traffic.subscribe()
     }
 
     /// The call that `session` makes with the request `request`, or the one it has made with it before.
@@ -144,7 +153,7 @@ impl Calls {
             );
             return Ok(waiting);
         }
-        let (state, pending, closing) = (Arc::clone(&self.state), Arc::clone(&self.pending), self.closing.clone());
+        let (state, traffic, closing) = (Arc::clone(&self.state), Arc::clone(&self.traffic), self.closing.clone());
         self.tasks.spawn(async move {
             let outcome = tokio::select! {
                 biased;
@@ -155,7 +164,7 @@ impl Calls {
                 () = closing.cancelled() => Answer::Result(Arc::new(ToolResult::error("the run is over"))),
             };
             keep(&state, key, &answer, outcome);
-            pending.send_modify(|pending| *pending -= 1);
+            traffic.send_modify(|traffic| traffic.waiting -= 1);
         });
         Ok(waiting)
     }
@@ -163,23 +172,23 @@ impl Calls {
     /// Gives the call to the caller, who counts it as pending from here on, or says why that can't be.
     fn hand_over(&self, called: Called) -> Option<&'static str> {
         let mut free = false;
-        self.pending.send_if_modified(|pending| {
-            free = *pending < MAX_PENDING && !self.closing.is_cancelled();
-            *pending += usize::from(free);
+        self.traffic.send_if_modified(|traffic| {
+            free = traffic.waiting < MAX_PENDING && !self.closing.is_cancelled();
+            traffic.waiting += usize::from(free);
             free
         });
         if !free {
             return Some("too many calls wait for their results already, or the run is over");
         }
-        match self.consumer.try_send(called) {
+        let given = self.consumer.try_send(called);
+        self.traffic.send_modify(|traffic| match given {
+            Ok(()) => traffic.all += 1,
+            Err(_) => traffic.waiting -= 1,
+        });
+        match given {
             Ok(()) => None,
-            Err(error) => {
-                self.pending.send_modify(|pending| *pending -= 1);
-                Some(match error {
-                    mpsc::error::TrySendError::Full(_) => "too many calls wait for their results already",
-                    mpsc::error::TrySendError::Closed(_) => "nobody runs this agent's tools any more",
-                })
-            }
+            Err(mpsc::error::TrySendError::Full(_)) => Some("too many calls wait for their results already"),
+            Err(mpsc::error::TrySendError::Closed(_)) => Some("nobody runs this agent's tools any more"),
         }
     }
 
@@ -296,7 +305,7 @@ mod tests {
             (called.id.as_str(), called.name.as_str(), called.args.get()),
             ("toolu_1", "add", "{}")
         );
-        assert_eq!(*calls.pending().borrow(), 1);
+        assert_eq!(*calls.traffic().borrow(), Traffic { waiting: 1, all: 1 });
         called.reply.send(result("3")).unwrap();
         let third = async { text(calls.begin(&one, &id, call("{}", None)).unwrap()).await };
         let same = ("3".to_owned(), false);
@@ -305,7 +314,7 @@ mod tests {
             (same.clone(), same.clone(), same)
         );
         assert!(caller.try_recv().is_err(), "it was called once");
-        calls.pending().wait_for(|pending| *pending == 0).await.unwrap();
+        calls.traffic().wait_for(|traffic| traffic.waiting == 0).await.unwrap();
         assert_eq!(
             calls.begin(&one, &id, call("[1]", None)).unwrap_err(),
             Refused::IdReused
@@ -360,7 +369,7 @@ mod tests {
         }
         assert!(text(begin(MAX_PENDING)).await.0.starts_with("too many calls"));
         calls.closing.cancel();
-        calls.pending().wait_for(|pending| *pending == 0).await.unwrap();
+        calls.traffic().wait_for(|traffic| traffic.waiting == 0).await.unwrap();
         assert!(text(begin(MAX_PENDING + 1)).await.0.ends_with("the run is over"));
         let dropped = super::Calls::new(calls.consumer.clone(), CancellationToken::new(), TaskTracker::new());
         drop(caller);
@@ -368,7 +377,7 @@ mod tests {
             .begin(&session("a"), &RequestId::Number(0), call("{}", None))
             .unwrap();
         assert_eq!(text(waiting).await.0, "nobody runs this agent's tools any more");
-        assert_eq!(*dropped.pending().borrow(), 0);
+        assert_eq!(*dropped.traffic().borrow(), Traffic::default());
     }
 
     #[tokio::test]

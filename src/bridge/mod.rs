@@ -28,6 +28,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+pub use calls::Traffic;
 use calls::{Calls, MAX_PENDING};
 use door::{Door, PATH};
 use handler::Server;
@@ -92,7 +93,7 @@ pub struct Bridge {
     url: String,
     token: String,
     connection: watch::Receiver<Connection>,
-    pending: watch::Receiver<usize>,
+    traffic: watch::Receiver<Traffic>,
     /// No further calls, and an error for those that wait.
     closing: CancellationToken,
     tasks: TaskTracker,
@@ -132,7 +133,7 @@ impl Bridge {
         let (closing, tasks) = (CancellationToken::new(), TaskTracker::new());
         let (connection, connected) = watch::channel(Connection::None);
         let calls = Calls::new(consumer, closing.clone(), tasks.clone());
-        let pending = calls.pending();
+        let traffic = calls.traffic();
         let server = Arc::new(Server {
             declarations,
             calls,
@@ -150,7 +151,7 @@ impl Bridge {
             url: format!("http://127.0.0.1:{port}{PATH}"),
             token,
             connection: connected,
-            pending,
+            traffic,
             _end_on_drop: closing.clone().drop_guard(),
             closing,
             tasks,
@@ -172,9 +173,9 @@ impl Bridge {
         self.connection.clone()
     }
 
-    /// How many calls wait for the caller.
-    pub fn pending(&self) -> watch::Receiver<usize> {
-        self.pending.clone()
+    /// How busy it is.
+    pub fn traffic(&self) -> watch::Receiver<Traffic> {
+        self.traffic.clone()
     }
 
     /// Ends it: calls that wait are answered with an error, connections have half a second to take their answers, and then

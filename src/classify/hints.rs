@@ -170,6 +170,7 @@ pub fn general(code: Code) -> &'static str {
         Code::UntrustedWorkspace => "trust the folder in the CLI, or set `cwd` to one that is",
         Code::InvalidConfig => "correct the CLI's configuration",
         Code::LiveUnsupported => "update the CLI, or use `engine: \"auto\"` or `engine: \"print\"`",
+        Code::CallbacksUnavailable => "update the CLI, check that it may use MCP servers, or bind the tools instead",
         Code::OutputLimit => "raise `maxBuffer`",
         Code::Closed => "create a new provider",
         Code::Internal => "report it as a bug of deep-factor-providers, with this message",

@@ -66,7 +66,7 @@ pub use fault::{StartError, TooLong};
 pub use feed::{StdinClosed, StdinWriter};
 pub use memory::resident_bytes;
 pub use resolve::{Resolved, resolve};
-pub use running::{Closer, End, Exit, Running, Timings};
+pub use running::{Closer, End, Exit, Hold, Running, Timings};
 
 use fault::Launch;
 use feed::Feed;

@@ -9,13 +9,15 @@
 
 use std::borrow::Cow;
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
+use super::callbacks::{self, CALL_LIMIT_MS};
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
     About, Checks, Defaults, EnvValue, FileSpec, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word,
     flag, optional, system_prompt, var, var_when,
 };
+use crate::declared::SERVER;
 use crate::decode::Wire;
 use Word::Lit;
 
@@ -56,6 +58,11 @@ pub static GEMINI: Provider = Provider {
             EnvValue::File(SETTINGS_FILE),
         ),
         var_when(
+            &[When::ToolsOn, When::Callbacks],
+            "GEMINI_CLI_SYSTEM_SETTINGS_PATH",
+            EnvValue::File(SETTINGS_FILE),
+        ),
+        var_when(
             &[When::SystemPrompt],
             "GEMINI_SYSTEM_MD",
             EnvValue::File(SYSTEM_PROMPT_FILE),
@@ -66,6 +73,11 @@ pub static GEMINI: Provider = Provider {
     files: &[
         FileSpec {
             when: &[When::ToolsOff],
+            name: SETTINGS_FILE,
+            content: settings,
+        },
+        FileSpec {
+            when: &[When::ToolsOn, When::Callbacks],
             name: SETTINGS_FILE,
             content: settings,
         },
@@ -90,9 +102,24 @@ pub static GEMINI: Provider = Provider {
     described: None,
 };
 
-/// `general.maxAttempts` counts the first try (1: one request, CLI-FACTS 3).
+/// `general.maxAttempts` counts the first try (1: one request, CLI-FACTS 3). A trusted server's tools run unasked.
 fn settings(_: &Provider, options: &Options) -> String {
-    json!({"general": {"maxAttempts": options.max_retries + 1}, "tools": {"core": []}}).to_string()
+    let mut settings = Map::new();
+    if !options.built_in_tools {
+        settings.insert("general".to_owned(), json!({"maxAttempts": options.max_retries + 1}));
+        settings.insert("tools".to_owned(), json!({"core": []}));
+    }
+    if options.callbacks.is_some() {
+        let servers = callbacks::servers(
+            options,
+            |bridge| json!({"httpUrl": bridge.url, "headers": bridge.headers(), "timeout": CALL_LIMIT_MS, "trust": true}),
+        );
+        settings.insert("mcpServers".to_owned(), servers);
+        if !options.built_in_tools {
+            settings.insert("mcp".to_owned(), json!({"allowed": [SERVER]}));
+        }
+    }
+    Value::Object(settings).to_string()
 }
 
 const OPTIONS: &[OptionSpec] = &[

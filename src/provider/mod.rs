@@ -3,6 +3,7 @@
 //! In: nothing. Out: `const` tables that `command` turns into a command line and `decode` into events. What a CLI needs
 //! that these words can't say is added here as a word, never as `if id == "claude"` elsewhere.
 
+pub mod callbacks;
 pub mod claude;
 pub mod codex;
 pub mod described;
@@ -204,6 +205,8 @@ pub enum EnvValue {
     File(&'static str),
     /// Made of the options.
     Composed(Compose),
+    /// The bearer token of the run's bridge.
+    BridgeToken,
 }
 
 /// Words of a command line that belong together: present or absent as one.
@@ -299,6 +302,10 @@ pub enum When {
     PermissionMode,
     /// `noInput` is asked for.
     NoInput,
+    /// The CLI calls the caller's tools over a bridge.
+    Callbacks,
+    /// It does not.
+    NoCallbacks,
 }
 
 /// One word of a command line.
@@ -310,8 +317,10 @@ pub enum Word {
     Prompt,
     /// The model's name.
     Model,
-    /// The provider's constant system prompt.
+    /// The provider's constant system prompt, or that of runs with callbacks.
     SystemPrompt,
+    /// `key="url"`: a setting in TOML whose value is where the run's bridge is.
+    BridgeUrlSetting(&'static str),
     /// The path of the private file of this name.
     File(&'static str),
     /// `key="path"`: a setting in TOML whose value is the path of a private file.
@@ -335,6 +344,7 @@ pub const SYSTEM_PROMPT_FILE: &str = "system-prompt.txt";
 pub fn system_prompt(provider: &Provider, options: &Options) -> String {
     match &options.system_prompt {
         options::SystemPrompt::Custom(text) => text.clone(),
+        _ if options.callbacks.is_some() => callbacks::SYSTEM_PROMPT.to_owned(),
         _ => provider.system_prompt.to_owned(),
     }
 }

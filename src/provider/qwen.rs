@@ -6,10 +6,27 @@
 
 use std::borrow::Cow;
 
-use super::options::{self, OptionSpec, OutputFormat};
-use super::{About, Checks, Defaults, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, optional};
+use serde_json::json;
+
+use super::callbacks::{self, CALL_LIMIT_MS};
+use super::options::{self, OptionSpec, Options, OutputFormat};
+use super::{
+    About, Checks, Defaults, EnvValue, FileSpec, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag,
+    optional, var_when,
+};
 use crate::decode::Wire;
 use Word::Lit;
+
+const SETTINGS_FILE: &str = "settings.json";
+
+/// The bridge, for the machine-wide layer of settings. A trusted server's tools run unasked.
+fn settings(_: &Provider, options: &Options) -> String {
+    let servers = callbacks::servers(
+        options,
+        |bridge| json!({"httpUrl": bridge.url, "headers": bridge.headers(), "timeout": CALL_LIMIT_MS, "trust": true}),
+    );
+    json!({"mcpServers": servers}).to_string()
+}
 
 /// The qwen CLI.
 pub static QWEN: Provider = Provider {
@@ -54,10 +71,18 @@ pub static QWEN: Provider = Provider {
             &[Lit("--include-partial-messages")],
         ),
     ],
-    env: &[],
+    env: &[var_when(
+        &[When::Callbacks],
+        "QWEN_CODE_SYSTEM_SETTINGS_PATH",
+        EnvValue::File(SETTINGS_FILE),
+    )],
     drop_env: &["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"],
     key_env: &[],
-    files: &[],
+    files: &[FileSpec {
+        when: &[When::Callbacks],
+        name: SETTINGS_FILE,
+        content: settings,
+    }],
     wires: &[
         (OutputFormat::StreamJson, Wire::ClaudeStream),
         (OutputFormat::Json, Wire::ClaudeJson),

@@ -6,6 +6,7 @@
 mod again;
 pub mod ask;
 mod attempt;
+mod callbacks;
 pub mod exec;
 mod learnt;
 mod live;
@@ -27,9 +28,11 @@ use tokio_util::task::TaskTracker;
 
 use live::Live;
 use log::Log;
+use model::Question;
 use request::Request;
 use sink::Sink;
 
+use crate::bridge::{BridgeOptions, Called};
 use crate::classify;
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, Reply};
@@ -122,6 +125,26 @@ impl Engine {
     /// `env` is what the process inherits; `None` is this process's own, which is read here, on the caller's thread: that
     /// of JavaScript, which alone may change it.
     pub fn start(engine: &Arc<Engine>, messages: String, tools: String, call: String, env: Option<Vars>) -> Run {
+        let question = Question {
+            messages,
+            tools,
+            call,
+            env,
+        };
+        Engine::begin_run(engine, question, None)
+    }
+
+    fn begin_run(
+        engine: &Arc<Engine>,
+        question: Question,
+        callbacks: Option<(mpsc::Sender<Called>, BridgeOptions)>,
+    ) -> Run {
+        let Question {
+            messages,
+            tools,
+            call,
+            env,
+        } = question;
         let base_env: Arc<Vars> = Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()));
         let cancel = engine.closing.child_token();
         let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
@@ -131,7 +154,7 @@ impl Engine {
             if task_engine.closing.is_cancelled() {
                 return Ended::Failed(Box::new(closed(&task_engine)));
             }
-            let request = match Request::read(&task_engine, &messages, &tools, &call) {
+            let request = match Request::read(&task_engine, (&messages, &tools, &call), callbacks) {
                 Ok(request) => request,
                 Err(error) => return Ended::Failed(error),
             };

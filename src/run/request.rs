@@ -3,9 +3,13 @@
 use std::collections::HashSet;
 
 use serde::Deserialize;
+use tokio::sync::mpsc;
 
 use super::Engine;
+use super::callbacks::Served;
 use super::live::Asked;
+use crate::bridge::{BridgeOptions, Called};
+use crate::declared::Declarations;
 use crate::error::{Code, ProviderError};
 use crate::message::{Message, Role, ToolSpec};
 use crate::prompt::{self, Encoding};
@@ -31,13 +35,20 @@ pub(super) struct Request {
     pub prompt: String,
     /// The same for a live session.
     pub live: Option<Asked>,
+    /// The tools, where the CLI calls them itself.
+    pub served: Option<Served>,
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
     pub call: Call,
 }
 
 impl Request {
-    pub fn read(engine: &Engine, messages: &str, tools: &str, call: &str) -> Result<Request, Box<ProviderError>> {
+    /// `callbacks`: the tools are to be called by the CLI itself.
+    pub fn read(
+        engine: &Engine,
+        (messages, tools, call): (&str, &str, &str),
+        callbacks: Option<(mpsc::Sender<Called>, BridgeOptions)>,
+    ) -> Result<Request, Box<ProviderError>> {
         let unreadable = |what: &str, error: serde_json::Error| format!("{what} can't be read: {error}");
         let messages: Vec<Message> = serde_json::from_str(messages)
             .map_err(|error| engine.refuse(Code::InvalidMessages, unreadable("messages", error)))?;
@@ -63,6 +74,15 @@ impl Request {
         };
         let calls = messages.iter().flat_map(|message| &message.tool_calls);
         let call_ids = calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect();
+        if let Some(callbacks) = callbacks {
+            return Ok(Request {
+                prompt: prompt::render(&messages, &[], encoding),
+                live: None,
+                served: Some(Served::new(engine, Declarations::new(&tools), callbacks)?),
+                call_ids,
+                call,
+            });
+        }
         let prompt = match engine.options.engine {
             EngineKind::Live => String::new(),
             EngineKind::Print | EngineKind::Auto => prompt::render(&messages, &tools, encoding),
@@ -73,6 +93,7 @@ impl Request {
                 .live
                 .as_ref()
                 .map(|_| Asked::new(messages, &tools, encoding, &engine.options)),
+            served: None,
             call_ids,
             call,
         })

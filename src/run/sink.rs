@@ -44,6 +44,11 @@ impl Sink {
         }
     }
 
+    /// Something was done that must not be done again.
+    pub fn acted(&self) {
+        self.final_word.store(true, Ordering::Relaxed);
+    }
+
     /// Whether a further attempt would say, or do, something twice.
     pub fn must_not_repeat(&self) -> bool {
         self.final_word.load(Ordering::Relaxed)

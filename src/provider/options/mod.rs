@@ -13,6 +13,7 @@ pub(in crate::provider) use check::{allowed, check, describe, texts};
 pub use check::{checked, checked_within, environment, exit_code_of, number};
 
 use super::Provider;
+use super::callbacks::Callbacks;
 use crate::error::{Code, ProviderError};
 use crate::retry::Policy;
 
@@ -266,6 +267,8 @@ pub struct Options {
     pub auth_type: Option<String>,
     /// `config`.
     pub config: Map<String, Value>,
+    /// Where the caller's tools are served. No option: an engine sets it for a run with callbacks.
+    pub callbacks: Option<Callbacks>,
 }
 
 /// Which system prompt the model gets.
@@ -484,6 +487,7 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
             Some(Value::Object(config)) => config.clone(),
             _ => Map::new(),
         },
+        callbacks: None,
     }
 }
 
