@@ -1,13 +1,16 @@
 //! qwen (Qwen Code), measured with 0.15.10 (CLI-FACTS 4).
 //!
-//! `--bare` with three tools excluded is the smallest request that was measured: 725 bytes, no tools, nothing written but
-//! what the login needs. An API's error is exit code 0 and a "success" whose text says `[API Error: …]`: the decoder makes a
+//! `--bare` with three tools excluded is the smallest request that was measured: 1.1 KB, no tools. What it would keep of a run
+//! (a transcript, a log) goes to a private folder. An API's error is exit code 0 and a "success" whose text says `[API Error: …]`: the decoder makes a
 //! failure of it. Its retries can't be bounded (`maxRetries: 0` in its settings still means 7 attempts, 96 s).
 
 use std::borrow::Cow;
 
 use super::options::{self, OptionSpec, OutputFormat};
-use super::{About, Checks, Defaults, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, optional};
+use super::{
+    About, Checks, Defaults, EnvValue, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, optional,
+    var_when,
+};
 use crate::decode::Wire;
 use Word::Lit;
 
@@ -17,8 +20,9 @@ pub static QWEN: Provider = Provider {
     command: Cow::Borrowed("qwen"),
     about: About {
         versions: &["0.15.10"],
-        sent: "725 bytes: our short system prompt, no tools",
-        not_isolated: "the login and the settings in `~/.qwen`; an `@path` in a prompt is read",
+        sent: "1.1 KB: our short system prompt, the date, the platform and the (private) folder; no tools",
+        not_isolated: "the login and the settings in `~/.qwen`, where it leaves an `installation_id`; an `@path` in a prompt is \
+                       read",
         limits: "its own retries can't be switched off (111 s on a 500): `timeout` bounds them; a prompt of 8 MiB; \
                  `systemPrompt` is `null` or ours, since the CLI takes it only as an argument, which others can see",
     },
@@ -54,7 +58,12 @@ pub static QWEN: Provider = Provider {
             &[Lit("--include-partial-messages")],
         ),
     ],
-    env: &[],
+    // Without it the thread stays in `~/.qwen/projects` and `~/.qwen/debug`, even with `--bare`.
+    env: &[var_when(
+        &[When::ToolsOff],
+        "QWEN_RUNTIME_DIR",
+        EnvValue::Folder("runtime"),
+    )],
     drop_env: &["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"],
     key_env: &[],
     files: &[],
@@ -110,6 +119,7 @@ mod tests {
         );
         assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("PROMPT", &Cwd::Private));
         assert_eq!(line.0.wire, Wire::ClaudeStream);
+        assert_eq!(line.env("QWEN_RUNTIME_DIR"), "<runtime/>");
     }
 
     #[test]
