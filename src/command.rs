@@ -246,6 +246,7 @@ impl Context<'_> {
             When::Model => options.model.is_some(),
             When::ToolsOff => !options.built_in_tools,
             When::ToolsOn => options.built_in_tools,
+            When::PrivateCwd => !options.built_in_tools && options.cwd.is_none(),
             // With its own tools on, the CLI needs its own instructions for them.
             When::DefaultSystemPrompt => options.system_prompt == SystemPrompt::Default && !options.built_in_tools,
             When::CustomSystemPrompt => matches!(options.system_prompt, SystemPrompt::Custom(_)),

@@ -9,12 +9,42 @@ use serde_json::{Map, Value};
 
 use crate::message::Content;
 
+/// What a client makes of content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Reader {
+    /// It takes blocks for what they are.
+    #[default]
+    Plain,
+    /// It takes a first text that can be read as JSON for `structuredContent`, and then refuses what is no object there, such
+    /// as a plain number (gemini 0.61.0, `McpComplianceTransport`).
+    Parsing,
+}
+
+impl Reader {
+    /// By the name a client gives itself.
+    pub fn of(client: Option<&str>) -> Reader {
+        match client {
+            Some(name) if name.starts_with("gemini-cli") => Reader::Parsing,
+            _ => Reader::Plain,
+        }
+    }
+}
+
 /// `content` as MCP has it.
-pub(super) fn blocks(content: &Content) -> Vec<ContentBlock> {
-    match content {
+pub(super) fn blocks(content: &Content, reader: Reader) -> Vec<ContentBlock> {
+    let mut blocks = match content {
         Content::Text(text) => vec![ContentBlock::text(text)],
         Content::Blocks(raw) => of_raw(raw),
+    };
+    let misread = |block: &ContentBlock| match block {
+        ContentBlock::Text(text) => serde_json::from_str::<Value>(&text.text).is_ok_and(|value| !value.is_object()),
+        _ => false,
+    };
+    if reader == Reader::Parsing && blocks.first().is_some_and(misread) {
+        // Nothing is no JSON.
+        blocks.insert(0, ContentBlock::text(""));
     }
+    blocks
 }
 
 fn of_raw(raw: &RawValue) -> Vec<ContentBlock> {
@@ -65,7 +95,7 @@ mod tests {
 
     fn of(content: Value) -> Value {
         let raw = serde_json::value::to_raw_value(&content).unwrap();
-        serde_json::to_value(blocks(&Content::Blocks(raw))).unwrap()
+        serde_json::to_value(blocks(&Content::Blocks(raw), Reader::Plain)).unwrap()
     }
 
     #[test]
@@ -104,8 +134,25 @@ mod tests {
         );
         assert_eq!(of(json!({"a": 1})), json!([{"type": "text", "text": r#"{"a":1}"#}]));
         assert_eq!(
-            serde_json::to_value(blocks(&Content::Text("a\n".into()))).unwrap(),
+            serde_json::to_value(blocks(&Content::Text("a\n".into()), Reader::Plain)).unwrap(),
             json!([{"type": "text", "text": "a\n"}])
         );
+    }
+
+    /// "Invalid input: expected record, received number" was what gemini's model got of a tool that said 3.
+    #[test]
+    fn a_number_is_not_read_as_a_structure() {
+        let parsing = Reader::of(Some("gemini-cli-mcp-client"));
+        let texts = |text: &str, reader| {
+            let value = serde_json::to_value(blocks(&Content::Text(text.to_owned()), reader)).unwrap();
+            value.as_array().unwrap().iter().map(|block| block["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        for misread in ["3", "[1]", "true", " null "] {
+            assert_eq!(texts(misread, parsing), ["", misread]);
+            assert_eq!(texts(misread, Reader::of(Some("claude-code"))), [misread]);
+        }
+        for fine in ["three", "", r#"{"a":1}"#] {
+            assert_eq!(texts(fine, parsing), [fine]);
+        }
     }
 }

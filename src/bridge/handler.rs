@@ -22,7 +22,7 @@ use tokio::time::{Instant, interval_at};
 
 use super::Connection;
 use super::calls::{Answer, Call, Calls, Refused, Waiting};
-use super::content::blocks;
+use super::content::{Reader, blocks};
 use crate::declared::{Declarations, MAX_RESULT_CHARS, MAX_RESULT_KEY};
 use crate::message::ToolResult;
 
@@ -33,6 +33,7 @@ const CALL_IDS: [&str; 2] = ["claudecode/toolUseId", "callId"];
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     pub session: Arc<str>,
+    pub reader: Reader,
     pub args: Option<Arc<RawValue>>,
 }
 
@@ -129,7 +130,7 @@ impl ServerHandler for Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(name) = self.0.declarations.known(&request.name) else {
             let reason = format!("there is no tool {:?}, or it is not permitted", request.name);
-            return Ok(result(&ToolResult::error(reason)));
+            return Ok(result(&ToolResult::error(reason), Reader::Plain));
         };
         let parts = context.extensions.get::<http::request::Parts>();
         let Some(asked) = parts.and_then(|parts| parts.extensions.get::<Asked>()) else {
@@ -143,7 +144,7 @@ impl ServerHandler for Handler {
         };
         let waiting = self.0.calls.begin(&asked.session, &context.id, call).map_err(refused)?;
         match self.0.answer(waiting, &context).await {
-            Some(Answer::Result(answer)) => Ok(result(&answer)),
+            Some(Answer::Result(answer)) => Ok(result(&answer, asked.reader)),
             Some(Answer::TakenBack) => Err(ErrorData::invalid_request("the call was taken back", None)),
             None => Err(ErrorData::internal_error("the connection is gone", None)),
         }
@@ -165,8 +166,8 @@ fn refused(why: Refused) -> ErrorData {
     ErrorData::invalid_request(reason, None)
 }
 
-fn result(of: &ToolResult) -> CallToolResponse {
-    let blocks = blocks(&of.content);
+fn result(of: &ToolResult, reader: Reader) -> CallToolResponse {
+    let blocks = blocks(&of.content, reader);
     CallToolResponse::Complete(match of.is_error {
         true => CallToolResult::error(blocks),
         false => CallToolResult::success(blocks),

@@ -29,6 +29,8 @@ pub(super) struct Letter {
     pub method: Option<String>,
     /// Arguments of a `tools/call`, a JSON object's text.
     pub args: Option<Box<RawValue>>,
+    /// What the client that initialises calls itself.
+    pub client: Option<String>,
     /// The request that a `notifications/cancelled` takes back.
     pub cancels: Option<RequestId>,
 }
@@ -116,6 +118,15 @@ pub(super) fn read(body: Bytes) -> Result<Letter, Refusal> {
             message.insert("params".to_owned(), &params);
             letter.body = serde_json::to_vec(&message).map_err(|_| NO_JSON)?.into();
         }
+        (Some("initialize"), Some(params)) => {
+            #[derive(Deserialize)]
+            struct Named {
+                name: String,
+            }
+            let named = params.get("clientInfo").and_then(|raw| Named::deserialize(*raw).ok());
+            letter.client = named.map(|client| client.name);
+            letter.body = body;
+        }
         (Some("notifications/cancelled"), Some(params)) => {
             letter.cancels = params
                 .get("requestId")
@@ -175,6 +186,8 @@ mod tests {
         assert_eq!(cancelled("7"), Some(RequestId::Number(7)));
         assert_eq!(cancelled(r#""a""#), Some(RequestId::String("a".into())));
         assert_eq!(cancelled("[]"), None);
+        let client = r#"{"method":"initialize","params":{"clientInfo":{"name":"c","version":"1"}}}"#;
+        assert_eq!(read(client.into()).unwrap().client.as_deref(), Some("c"));
     }
 
     #[test]

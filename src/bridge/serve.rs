@@ -7,7 +7,7 @@
 //! A connection carries one request. So a client that dawdles over its head is told apart from one that keeps an idle
 //! connection, and no client reuses a connection that is just being closed.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,6 +27,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::content::Reader;
 use super::door::{Door, Refusal};
 use super::handler::{Asked, Handler, Server};
 use super::letter;
@@ -65,7 +66,7 @@ pub(super) struct Front {
     door: Door,
     mcp: StreamableHttpService<Handler, NeverSessionManager>,
     server: Arc<Server>,
-    sessions: Mutex<HashSet<Arc<str>>>,
+    sessions: Mutex<HashMap<Arc<str>, Reader>>,
     options: BridgeOptions,
 }
 
@@ -95,7 +96,7 @@ impl Front {
         let (mut head, body) = request.into_parts();
         let session = head.headers.get(SESSION).map(|value| self.known(value));
         if head.method == Method::DELETE {
-            let session = session.ok_or(NO_SESSION)?.ok_or(UNKNOWN_SESSION)?;
+            let (session, _) = session.ok_or(NO_SESSION)?.ok_or(UNKNOWN_SESSION)?;
             self.sessions().remove(&session);
             self.server.calls.end(&session);
             return Ok(empty(StatusCode::NO_CONTENT));
@@ -107,16 +108,16 @@ impl Front {
             // 2.1.330 asks before it initialises; the answer is an error (CLI-FACTS 1b §4).
             Some("server/discover") => false,
             _ => {
-                let session = session.ok_or(NO_SESSION)?.ok_or(UNKNOWN_SESSION)?;
+                let (session, reader) = session.ok_or(NO_SESSION)?.ok_or(UNKNOWN_SESSION)?;
                 if let Some(request) = &letter.cancels {
                     self.server.calls.take_back(&session, request);
                 }
                 let args = letter.args.map(Arc::from);
-                head.extensions.insert(Asked { session, args });
+                head.extensions.insert(Asked { session, reader, args });
                 false
             }
         };
-        let fresh = if begins { Some(self.open()?) } else { None };
+        let fresh = if begins { Some(self.open(Reader::of(letter.client.as_deref()))?) } else { None };
         let mut answer = self.mcp.handle(Request::from_parts(head, Full::new(letter.body))).await;
         if let Some(session) = fresh {
             match HeaderValue::from_str(&session) {
@@ -131,21 +132,23 @@ impl Front {
         Ok(answer)
     }
 
-    fn sessions(&self) -> std::sync::MutexGuard<'_, HashSet<Arc<str>>> {
+    fn sessions(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Reader>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self, value: &HeaderValue) -> Option<Arc<str>> {
-        self.sessions().get(value.to_str().ok()?).cloned()
+    fn known(&self, value: &HeaderValue) -> Option<(Arc<str>, Reader)> {
+        let sessions = self.sessions();
+        let (session, reader) = sessions.get_key_value(value.to_str().ok()?)?;
+        Some((Arc::clone(session), *reader))
     }
 
-    fn open(&self) -> Result<Arc<str>, Refusal> {
+    fn open(&self, reader: Reader) -> Result<Arc<str>, Refusal> {
         let id: Arc<str> = random_hex::<16>().map_err(|_| TOO_MANY_SESSIONS)?.into();
         let mut sessions = self.sessions();
         if sessions.len() >= MAX_SESSIONS {
             return Err(TOO_MANY_SESSIONS);
         }
-        sessions.insert(Arc::clone(&id));
+        sessions.insert(Arc::clone(&id), reader);
         Ok(id)
     }
 }

@@ -292,6 +292,8 @@ pub enum When {
     ToolsOff,
     /// The CLI's own tools are on.
     ToolsOn,
+    /// The CLI's own tools are off, and it runs in a folder of its own: no `cwd` is given.
+    PrivateCwd,
     /// The provider's constant system prompt is used.
     DefaultSystemPrompt,
     /// The user gave a system prompt: it never goes through argv.

@@ -31,7 +31,7 @@ pub static OPENCODE: Provider = Provider {
     command: Cow::Borrowed("opencode"),
     about: About {
         versions: &["1.18.34"],
-        sent: "495 bytes: our short system prompt, the model's name, platform and date; no tools",
+        sent: "0.9 KB: our short system prompt, the model's name, platform and date; no tools",
         not_isolated: "its log and locks in `~/.local`; with `ignoreUserConfig: false`, the user's opencode.json and its MCP \
                        servers",
         limits: "always a `timeout`: it retries in silence (73 s on a 500); answers of about 450 KB and more may be cut, which \
@@ -79,6 +79,8 @@ pub static OPENCODE: Provider = Provider {
         var("OPENCODE_DISABLE_AUTOUPDATE", EnvValue::Fixed("1")),
         var_when(&[When::ToolsOff], "OPENCODE_DISABLE_LSP_DOWNLOAD", EnvValue::Fixed("1")),
         var_when(&[When::ToolsOff], "OPENCODE_DB", EnvValue::Fixed(":memory:")),
+        // Every run unpacks a library there and leaves it behind.
+        var_when(&[When::ToolsOff], "TMPDIR", EnvValue::Folder("tmp")),
         // It would install a plugin's types into every configuration folder; a closed registry is harmless.
         var_when(
             &[When::ToolsOff],
