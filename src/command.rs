@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::decode::Wire;
 use crate::error::{Code, ProviderError};
+use crate::provider::callbacks::Callbacks;
 use crate::provider::options::{Auth, Options, OutputFormat, PromptStyle, SystemPrompt};
 use crate::provider::{EnvValue, Flag, PromptLimit, Provider, When, Word, same_flag, system_prompt};
 
@@ -175,6 +176,29 @@ pub fn build(
         optional_flags,
         flags,
     })
+}
+
+/// Whether a CLI with these options can be told of a bridge: whether any part of its command line speaks of one.
+pub fn takes_callbacks(provider: &Provider, options: &Options) -> bool {
+    let bridge = Callbacks {
+        url: String::new(),
+        token: String::new(),
+    };
+    let context = Context {
+        options: &Options {
+            callbacks: Some(bridge),
+            ..options.clone()
+        },
+        live: false,
+        partial: false,
+    };
+    let flags = provider.flags.iter().map(|flag| flag.when);
+    let vars = provider.env.iter().map(|var| var.when);
+    let files = provider.files.iter().map(|file| file.when);
+    flags
+        .chain(vars)
+        .chain(files)
+        .any(|whens| whens.contains(&When::Callbacks) && context.all_hold(whens))
 }
 
 /// The prompt as the model is to read it, with what keeps the CLI from taking it for a command.

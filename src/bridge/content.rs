@@ -145,7 +145,12 @@ mod tests {
         let parsing = Reader::of(Some("gemini-cli-mcp-client"));
         let texts = |text: &str, reader| {
             let value = serde_json::to_value(blocks(&Content::Text(text.to_owned()), reader)).unwrap();
-            value.as_array().unwrap().iter().map(|block| block["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+            value
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|block| block["text"].as_str().unwrap().to_owned())
+                .collect::<Vec<_>>()
         };
         for misread in ["3", "[1]", "true", " null "] {
             assert_eq!(texts(misread, parsing), ["", misread]);

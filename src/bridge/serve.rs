@@ -117,7 +117,11 @@ impl Front {
                 false
             }
         };
-        let fresh = if begins { Some(self.open(Reader::of(letter.client.as_deref()))?) } else { None };
+        let fresh = if begins {
+            Some(self.open(Reader::of(letter.client.as_deref()))?)
+        } else {
+            None
+        };
         let mut answer = self.mcp.handle(Request::from_parts(head, Full::new(letter.body))).await;
         if let Some(session) = fresh {
             match HeaderValue::from_str(&session) {

@@ -106,6 +106,11 @@ pub(super) const OF_PROVIDER: &[(&str, Code, &str)] = &[
         Code::CliNotFound,
         "install it with `npm install -g opencode-ai`, or set `cliPath`",
     ),
+    (
+        "gemini",
+        Code::CallbacksUnavailable,
+        "leave out `cwd` and keep the built-in tools off: it reads of the tools in its own folder only",
+    ),
     ("glm", Code::NotLoggedIn, "set ZAI_API_KEY"),
     ("glm", Code::AuthenticationFailed, "correct ZAI_API_KEY"),
     ("glm", Code::InvalidApiKey, "correct ZAI_API_KEY"),

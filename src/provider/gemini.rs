@@ -121,7 +121,9 @@ pub static GEMINI: Provider = Provider {
 fn policy(_: &Provider, options: &Options) -> String {
     let deny = "[[rule]]\ntoolName = \"*\"\ndecision = \"deny\"\npriority = 998\n";
     match options.callbacks {
-        Some(_) => format!("[[rule]]\ntoolName = \"*\"\nmcpName = \"{SERVER}\"\ndecision = \"allow\"\npriority = 999\n\n{deny}"),
+        Some(_) => format!(
+            "[[rule]]\ntoolName = \"*\"\nmcpName = \"{SERVER}\"\ndecision = \"allow\"\npriority = 999\n\n{deny}"
+        ),
         None => deny.to_owned(),
     }
 }
@@ -185,7 +187,10 @@ mod tests {
                     SETTINGS_FILE,
                     r#"{"general":{"maxAttempts":1},"context":{"includeDirectoryTree":false},"hooksConfig":{"enabled":false},"skills":{"enabled":false},"advanced":{"ignoreLocalEnv":true}}"#
                 ),
-                (POLICY_FILE, "[[rule]]\ntoolName = \"*\"\ndecision = \"deny\"\npriority = 998\n"),
+                (
+                    POLICY_FILE,
+                    "[[rule]]\ntoolName = \"*\"\ndecision = \"deny\"\npriority = 998\n"
+                ),
                 (SYSTEM_PROMPT_FILE, STANDARD_SYSTEM_PROMPT)
             ]
         );

@@ -74,7 +74,12 @@ pub static OPENCODE: Provider = Provider {
             EnvValue::Fixed("1"),
         ),
         var_when(&[When::ToolsOff], "OPENCODE_DISABLE_CLAUDE_CODE", EnvValue::Fixed("1")),
-        var_when(&[When::ToolsOff], "OPENCODE_PURE", EnvValue::Fixed("1")),
+        // It means no servers of tools, either.
+        var_when(
+            &[When::ToolsOff, When::NoCallbacks],
+            "OPENCODE_PURE",
+            EnvValue::Fixed("1"),
+        ),
         var_when(&[When::ToolsOff], "OPENCODE_DISABLE_MODELS_FETCH", EnvValue::Fixed("1")),
         var("OPENCODE_DISABLE_AUTOUPDATE", EnvValue::Fixed("1")),
         var_when(&[When::ToolsOff], "OPENCODE_DISABLE_LSP_DOWNLOAD", EnvValue::Fixed("1")),

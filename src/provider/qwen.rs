@@ -75,7 +75,12 @@ pub static QWEN: Provider = Provider {
         ),
         flag(
             &[When::ToolsOff, When::Callbacks],
-            &[Lit("--exclude-tools"), Lit(EVERY_TOOL), Lit("--extensions"), Lit("none")],
+            &[
+                Lit("--exclude-tools"),
+                Lit(EVERY_TOOL),
+                Lit("--extensions"),
+                Lit("none"),
+            ],
         ),
         flag(&[When::Model], &[Lit("--model"), Word::Model]),
         flag(

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, watch};
 use super::model::Question;
 use super::{Engine, Run};
 use crate::bridge::{self, Bridge, BridgeOptions, Called, Connection, Traffic};
+use crate::command;
 use crate::conversation::print::Print;
 use crate::declared::Declarations;
 use crate::error::{Code, ProviderError};
@@ -58,7 +59,7 @@ impl Engine {
 
     /// Whether [`Engine::start_with_callbacks`] can come to anything with this provider.
     pub fn takes_callbacks(&self) -> bool {
-        self.provider.takes_callbacks()
+        command::takes_callbacks(&self.provider, &self.options)
     }
 }
 
@@ -71,7 +72,10 @@ impl Served {
         (consumer, options): (mpsc::Sender<Called>, BridgeOptions),
     ) -> Result<Served, Box<ProviderError>> {
         if !engine.takes_callbacks() {
-            let reason = format!("{} can't call tools in the middle of a run", engine.id());
+            let reason = format!(
+                "{} can't call tools in the middle of a run with these options",
+                engine.id()
+            );
             return Err(engine.refuse(Code::CallbacksUnavailable, reason));
         }
         Ok(Served {
