@@ -28,9 +28,12 @@ pub mod command;
 pub mod fold;
 pub mod judge;
 pub mod output;
+pub mod runlog;
 
 // Effects: processes, exchanges with a CLI, whole runs.
 pub mod process;
+pub mod recorder;
+pub mod replay;
 
 pub mod bridge;
 pub mod conversation;
@@ -38,6 +41,8 @@ pub mod conversation;
 pub mod run;
 
 pub mod health;
+
+pub mod claude_code;
 
 // What JavaScript sees.
 pub mod binding;

@@ -14,11 +14,12 @@ const LAYERS: &[&[&str]] = &[
     &[
         "provider", "prompt", "toolcall", "breaker", "retry", "classify", "decode", "declared",
     ],
-    &["command", "fold", "judge", "output"],
-    &["process"],
+    &["command", "fold", "judge", "output", "runlog"],
+    &["process", "recorder", "replay"],
     &["bridge", "conversation"],
     &["run"],
     &["health"],
+    &["claude_code"],
     &["binding"],
 ];
 

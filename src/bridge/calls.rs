@@ -67,6 +67,7 @@ pub(super) enum Refused {
 /// A session and one of its request ids.
 type Key = (Arc<str>, RequestId);
 
+#[derive(Clone)]
 struct Entry {
     /// Of name and arguments: the same id with others is another call.
     fingerprint: u64,
@@ -78,6 +79,9 @@ struct Entry {
 #[derive(Default)]
 struct State {
     entries: HashMap<Key, Entry>,
+    /// By the model's own id: calls that wait. claude 2.1.330 makes a call again, under another request id, when its
+    /// connection ends; gateways may give the next turn's call the same id, but not before the answer.
+    open: HashMap<String, Entry>,
     /// Ids that were given out: unique within the run.
     ids: HashSet<String>,
     /// Answered calls, the oldest first, and how many bytes their answers have.
@@ -127,6 +131,13 @@ impl Calls {
                 None => Err(Refused::Forgotten),
             };
         }
+        let open = call.id.as_ref().and_then(|id| state.open.get(id));
+        if let Some(known) = open.filter(|open| open.fingerprint == fingerprint).cloned()
+            && let Some(waiting) = known.waiting.clone()
+        {
+            state.entries.insert(key, known);
+            return Ok(waiting);
+        }
         let (answer, waiting) = watch::channel(None);
         let taken_back = CancellationToken::new();
         let entry = Entry {
@@ -134,6 +145,10 @@ impl Calls {
             waiting: Some(waiting.clone()),
             taken_back: taken_back.clone(),
         };
+        if let Some(id) = &call.id {
+            state.open.insert(id.clone(), entry.clone());
+        }
+        let models_id = call.id.clone();
         state.entries.insert(key.clone(), entry);
         let id = unique(call.id, &mut state.ids);
         drop(state);
@@ -145,12 +160,8 @@ impl Calls {
             reply,
         };
         if let Some(reason) = self.hand_over(called) {
-            keep(
-                &self.state,
-                key,
-                &answer,
-                Answer::Result(Arc::new(ToolResult::error(reason))),
-            );
+            let outcome = Answer::Result(Arc::new(ToolResult::error(reason)));
+            keep(&self.state, (key, models_id), &answer, outcome);
             return Ok(waiting);
         }
         let (state, traffic, closing) = (Arc::clone(&self.state), Arc::clone(&self.traffic), self.closing.clone());
@@ -163,7 +174,7 @@ impl Calls {
                 () = taken_back.cancelled() => Answer::TakenBack,
                 () = closing.cancelled() => Answer::Result(Arc::new(ToolResult::error("the run is over"))),
             };
-            keep(&state, key, &answer, outcome);
+            keep(&state, (key, models_id), &answer, outcome);
             traffic.send_modify(|traffic| traffic.waiting -= 1);
         });
         Ok(waiting)
@@ -211,13 +222,21 @@ impl Calls {
 }
 
 /// Publishes the answer, and keeps it for requests to come as long as there is room.
-fn keep(state: &Mutex<State>, key: Key, answer: &watch::Sender<Option<Answer>>, outcome: Answer) {
+fn keep(
+    state: &Mutex<State>,
+    (key, models_id): (Key, Option<String>),
+    answer: &watch::Sender<Option<Answer>>,
+    outcome: Answer,
+) {
     let size = match &outcome {
         Answer::Result(result) => size(&result.content),
         Answer::TakenBack => 0,
     };
     let mut state = locked(state);
     answer.send_replace(Some(outcome));
+    if let Some(id) = models_id {
+        state.open.remove(&id);
+    }
     state.kept.push_back((key, size));
     state.kept_bytes += size;
     while state.kept_bytes > MAX_KEPT_BYTES
@@ -321,12 +340,34 @@ mod tests {
         );
     }
 
+    /// Seen of claude 2.1.330, whose connection ended in the middle of a call.
+    #[tokio::test]
+    async fn the_models_own_id_is_one_call_as_long_as_it_waits() {
+        let (calls, mut caller) = calls(8);
+        let begin = |name: &str, id: i64| {
+            let id = RequestId::Number(id);
+            calls.begin(&session(name), &id, call("{}", Some("toolu_1"))).unwrap()
+        };
+        let (first, again, elsewhere) = (begin("a", 1), begin("a", 2), begin("b", 1));
+        caller.recv().await.unwrap().reply.send(result("3")).unwrap();
+        for waiting in [first, again, elsewhere] {
+            assert_eq!(text(waiting).await.0, "3");
+        }
+        assert!(caller.try_recv().is_err(), "it was called once");
+        begin("a", 3);
+        assert_ne!(
+            caller.recv().await.unwrap().id,
+            "toolu_1",
+            "another call, after the answer"
+        );
+    }
+
     #[tokio::test]
     async fn sessions_number_their_requests_apart_and_ids_stay_unique() {
         let (calls, mut caller) = calls(8);
-        for name in ["a", "b"] {
+        for (name, args) in [("a", "{}"), ("b", r#"{"a":1}"#)] {
             calls
-                .begin(&session(name), &RequestId::Number(1), call("{}", Some("x")))
+                .begin(&session(name), &RequestId::Number(1), call(args, Some("x")))
                 .unwrap();
         }
         calls

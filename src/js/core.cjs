@@ -11,6 +11,7 @@
  * @typedef {typeof import("./native.cjs")} Native
  */
 
+const { createClaudeCode } = require("./claude-code.cjs");
 const { ProviderError, fault, guard, providerError, unwrap } = require("./errors.cjs");
 const { createFallbackProvider } = require("./fallback.cjs");
 const { checkHealth } = require("./health.cjs");
@@ -26,6 +27,7 @@ const {
   workerEnv,
 } = require("./options.cjs");
 const { createProvider } = require("./provider.cjs");
+const { renderRunLog, replayRun } = require("./replay.cjs");
 
 /** @type {WeakMap<Native, number>} */
 const owners = new WeakMap();
@@ -70,6 +72,7 @@ function createCore({ native, AIMessage, toJsonSchema }) {
 
   return {
     ProviderError,
+    ...createClaudeCode(native, owner),
 
     /** @param {unknown} value */
     isModelAdapter(value) {
@@ -179,6 +182,18 @@ function createCore({ native, AIMessage, toJsonSchema }) {
       const when = error?.resetsAt === undefined ? {} : { resetsAt: new Date(error.resetsAt) };
       return { ...parsed, toolCalls: toolCalls.map(toolCall), ...(error ? { error: { ...error, ...when } } : {}) };
     },
+
+    /**
+     * @param {unknown} path
+     * @param {unknown} [options]
+     */
+    replayRun: (path, options) => replayRun(native, toMessage, path, options),
+
+    /**
+     * @param {unknown} path
+     * @param {unknown} [options]
+     */
+    renderRunLog: (path, options) => renderRunLog(native, path, options),
 
     /** @param {unknown} text */
     escapeXml(text) {

@@ -23,8 +23,10 @@ async function loadLangChain() {
 }
 
 export const {
+  ClaudeCodeAdapter,
   ProviderError,
   checkHealth,
+  claudeCodeConfigSchema,
   classifyError,
   createClaudeCliProvider,
   createCliProvider,
@@ -43,5 +45,8 @@ export const {
   messagesToXml,
   parseCliOutput,
   parseToolCalls,
+  renderRunLog,
+  replayRun,
+  runLogSchema,
   stripAnsi,
 } = core.createCore({ native, ...(await loadLangChain()) });

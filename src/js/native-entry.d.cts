@@ -19,14 +19,20 @@ import type {
   MessageInput,
   OpenCodeCliProviderOptions,
   QwenCliProviderOptions,
+  ReplayedRun as ReplayedRunOf,
+  ReplayOptions,
   ToolInput,
 } from "../../index.cjs";
 
 export type {
+  AgentExecutionContext,
+  AgentExecutionResult,
   AIMessageJson,
   AttemptFailure,
   BreakerOptions,
   ClaudeCliProviderOptions,
+  ClaudeCodeAdapterOptions,
+  ClaudeCodeConfig,
   CliErrorRule,
   CliProviderConfig,
   CliProviderOptions,
@@ -34,6 +40,7 @@ export type {
   ErrorCategory,
   ErrorClassification,
   ErrorContext,
+  ErrorRecord,
   ExecFileOptions,
   FallbackMetadata,
   FallbackProviderOptions,
@@ -58,6 +65,7 @@ export type {
   ParsedOutput,
   ParsedOutputError,
   PartialReply,
+  PermissionDenial,
   PlainMessage,
   PlainTool,
   ProviderErrorCode,
@@ -67,8 +75,16 @@ export type {
   ProviderReply,
   ProviderResponseMetadata,
   QwenCliProviderOptions,
+  RecordOptions,
+  RenderRunLogOptions,
+  ReplayOptions,
   RetryOptions,
   RunInfo,
+  RunLog,
+  RunLogHeader,
+  RunLogInfo,
+  RunLogMessage,
+  RunLogToolCall,
   SerializedMessage,
   StoredMessage,
   TokenUsage,
@@ -77,8 +93,10 @@ export type {
   UpdateUsage,
 } from "../../index.cjs";
 export {
+  ClaudeCodeAdapter,
   checkHealth,
   classifyError,
+  claudeCodeConfigSchema,
   escapeXml,
   execFileAsync,
   limits,
@@ -87,6 +105,8 @@ export {
   ProviderError,
   parseCliOutput,
   parseToolCalls,
+  renderRunLog,
+  runLogSchema,
   stripAnsi,
 } from "../../index.cjs";
 
@@ -171,3 +191,13 @@ export function createFallbackProvider(
   adapters: readonly ModelAdapter[],
   options?: FallbackProviderOptions,
 ): FallbackProvider;
+
+/** A recorded run whose reply is plain data. */
+export type ReplayedRun = ReplayedRunOf<AIMessageJson>;
+
+/**
+ * Reads a run log again. Nothing is started.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` at once; `NOT_FOUND` and `INVALID_RUN_LOG` when something is asked of it.
+ */
+export function replayRun(path: string, options?: ReplayOptions): ReplayedRun;

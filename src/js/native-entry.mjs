@@ -3,8 +3,10 @@
 import entry from "./native-entry.cjs";
 
 export const {
+  ClaudeCodeAdapter,
   ProviderError,
   checkHealth,
+  claudeCodeConfigSchema,
   classifyError,
   createClaudeCliProvider,
   createCliProvider,
@@ -23,5 +25,8 @@ export const {
   messagesToXml,
   parseCliOutput,
   parseToolCalls,
+  renderRunLog,
+  replayRun,
+  runLogSchema,
   stripAnsi,
 } = entry;

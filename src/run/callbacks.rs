@@ -11,6 +11,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
 use super::model::Question;
+use super::request::Request;
 use super::{Engine, Run};
 use crate::bridge::{self, Bridge, BridgeOptions, Called, Connection, Traffic};
 use crate::command;
@@ -54,7 +55,17 @@ impl Engine {
         options: BridgeOptions,
     ) -> (Run, mpsc::Receiver<Called>) {
         let (consumer, receiver) = bridge::called();
-        (Engine::begin_run(engine, question, Some((consumer, options))), receiver)
+        let Question {
+            messages,
+            tools,
+            call,
+            env,
+        } = question;
+        let read = move |engine: &Engine| {
+            let callbacks = Some((consumer, options));
+            Request::read(engine, (&messages, &tools, &call), callbacks)
+        };
+        (Engine::begin(engine, read, env), receiver)
     }
 
     /// Whether [`Engine::start_with_callbacks`] can come to anything with this provider.

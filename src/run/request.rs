@@ -8,12 +8,15 @@ use tokio::sync::mpsc;
 use super::Engine;
 use super::callbacks::Served;
 use super::live::Asked;
+use super::record::Wanted;
 use crate::bridge::{BridgeOptions, Called};
 use crate::declared::Declarations;
 use crate::error::{Code, ProviderError};
 use crate::message::{Message, Role, ToolSpec};
+use crate::process::Tees;
 use crate::prompt::{self, Encoding};
 use crate::provider::options::{self, EngineKind, InputEncoding};
+use crate::runlog::Prompt;
 
 /// What a call says beside its messages and tools.
 #[derive(Debug, Deserialize)]
@@ -27,6 +30,8 @@ pub(super) struct Call {
     /// Somebody takes the records.
     #[serde(default)]
     pub log: bool,
+    /// Where the run is recorded.
+    pub record: Option<Wanted>,
 }
 
 /// One call, read and rendered.
@@ -40,17 +45,49 @@ pub(super) struct Request {
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
     pub call: Call,
+    /// The thread as its run log has it, if there is to be one.
+    pub recorded: Option<Prompt>,
+    /// The CLI works for itself: its events are told as they are.
+    pub watching: bool,
+    /// Who gets copies of what the process prints.
+    pub tees: Tees,
 }
 
 impl Request {
+    /// Whether the CLI is asked for pieces of messages. A log wants them, too: they are what a killed run leaves, and only with
+    /// them claude's calls come before their results (2.1.330), so that their durations can be told.
+    pub fn wants_pieces(&self) -> bool {
+        self.call.partial || self.call.record.is_some()
+    }
+
+    /// `prompt`, as it is, for a CLI that is to work for itself.
+    pub fn watched(prompt: String, tees: Tees) -> Request {
+        Request {
+            prompt,
+            live: None,
+            call_ids: HashSet::new(),
+            call: Call {
+                events: true,
+                partial: false,
+                timeout: None,
+                log: false,
+                record: None,
+            },
+            served: None,
+            recorded: None,
+            watching: true,
+            tees,
+        }
+    }
+
     /// `callbacks`: the tools are to be called by the CLI itself.
     pub fn read(
         engine: &Engine,
-        (messages, tools, call): (&str, &str, &str),
+        (json, tools, call): (&str, &str, &str),
         callbacks: Option<(mpsc::Sender<Called>, BridgeOptions)>,
     ) -> Result<Request, Box<ProviderError>> {
         let unreadable = |what: &str, error: serde_json::Error| format!("{what} can't be read: {error}");
-        let messages: Vec<Message> = serde_json::from_str(messages)
+        let messages: Vec<Message> = serde_json::from_str(json)
             .map_err(|error| engine.refuse(Code::InvalidMessages, unreadable("messages", error)))?;
         let tools: Vec<ToolSpec> = serde_json::from_str(tools)
             .map_err(|error| engine.refuse(Code::InvalidTool, unreadable("tools", error)))?;
@@ -74,6 +111,11 @@ impl Request {
         };
         let calls = messages.iter().flat_map(|message| &message.tool_calls);
         let call_ids = calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect();
+        let recorded = call.record.as_ref().map(|wanted| {
+            let characters = messages.iter().map(|message| message.content.as_text().chars().count());
+            let names = tools.iter().map(|tool| tool.name.clone());
+            Prompt::new(json, messages.len(), characters.sum(), names.collect(), wanted.prompts)
+        });
         if let Some(callbacks) = callbacks {
             return Ok(Request {
                 prompt: prompt::render(&messages, &[], encoding),
@@ -81,6 +123,9 @@ impl Request {
                 served: Some(Served::new(engine, Declarations::new(&tools), callbacks)?),
                 call_ids,
                 call,
+                recorded,
+                watching: false,
+                tees: Tees::default(),
             });
         }
         let prompt = match engine.options.engine {
@@ -96,6 +141,9 @@ impl Request {
             served: None,
             call_ids,
             call,
+            recorded,
+            watching: false,
+            tees: Tees::default(),
         })
     }
 }
