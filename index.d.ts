@@ -929,8 +929,11 @@ export type ProviderErrorCode =
   | "INVALID_CONFIG"
   /** What the Claude Code adapter was given is wrong; `problems` lists it by field. */
   | "CLAUDE_INVALID_CONFIG"
-  /** The CLI printed more than maxBuffer bytes. */
+  /** The installed CLI takes no live sessions. */
   | "LIVE_UNSUPPORTED"
+  /** The CLI did not come for the tools it was to call. */
+  | "CALLBACKS_UNAVAILABLE"
+  /** The CLI printed more than maxBuffer bytes. */
   | "OUTPUT_LIMIT"
   /** The provider was closed. */
   | "CLOSED"

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 
 use crate::decode::Wire;
 use crate::error::{Code, ProviderError};
+use crate::provider::callbacks::Callbacks;
 use crate::provider::options::{Auth, Options, OutputFormat, PromptStyle, SystemPrompt, Workspace};
-use crate::provider::{EnvValue, Flag, PromptLimit, Provider, When, Word, same_flag};
+use crate::provider::{EnvValue, Flag, PromptLimit, Provider, When, Word, same_flag, system_prompt};
 
 /// Linux refuses a single argument of 128 KiB, its final NUL included (MAX_ARG_STRLEN, CLI-FACTS 1.2).
 pub const MAX_ARG_BYTES: usize = 131_071;
@@ -177,6 +178,29 @@ pub fn build(
     })
 }
 
+/// Whether a CLI with these options can be told of a bridge: whether any part of its command line speaks of one.
+pub fn takes_callbacks(provider: &Provider, options: &Options) -> bool {
+    let bridge = Callbacks {
+        url: String::new(),
+        token: String::new(),
+    };
+    let context = Context {
+        options: &Options {
+            callbacks: Some(bridge),
+            ..options.clone()
+        },
+        live: false,
+        partial: false,
+    };
+    let flags = provider.flags.iter().map(|flag| flag.when);
+    let vars = provider.env.iter().map(|var| var.when);
+    let files = provider.files.iter().map(|file| file.when);
+    flags
+        .chain(vars)
+        .chain(files)
+        .any(|whens| whens.contains(&When::Callbacks) && context.all_hold(whens))
+}
+
 /// The prompt as the model is to read it, with what keeps the CLI from taking it for a command.
 fn guarded(provider: &Provider, prompt: &str) -> String {
     match provider.guard {
@@ -246,6 +270,7 @@ impl Context<'_> {
             When::Model => options.model.is_some(),
             When::ToolsOff => !options.built_in_tools,
             When::ToolsOn => options.built_in_tools,
+            When::PrivateCwd => !options.built_in_tools && options.cwd.is_none(),
             // With its own tools on, the CLI needs its own instructions for them.
             When::DefaultSystemPrompt => options.system_prompt == SystemPrompt::Default && !options.built_in_tools,
             When::CustomSystemPrompt => matches!(options.system_prompt, SystemPrompt::Custom(_)),
@@ -256,6 +281,8 @@ impl Context<'_> {
                 .as_deref()
                 .is_some_and(|mode| mode != "bypassPermissions" || options.built_in_tools),
             When::NoInput => options.no_input,
+            When::Callbacks => options.callbacks.is_some(),
+            When::NoCallbacks => options.callbacks.is_none(),
             When::NoWorkspace => options.workspace.is_none(),
             When::Agent => self.in_workspace(|workspace| workspace.agent.is_some()),
             When::AppendedSystemPrompt => self.in_workspace(|workspace| workspace.append_system_prompt.is_some()),
@@ -281,7 +308,11 @@ fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str)
             Word::Lit(literal) => text(literal),
             Word::Prompt => text(prompt),
             Word::Model => given(&options.model),
-            Word::SystemPrompt => text(provider.system_prompt),
+            Word::SystemPrompt => text(&system_prompt(provider, options)),
+            Word::BridgeUrlSetting(key) => {
+                let url = options.callbacks.as_ref().map_or("", |callbacks| &callbacks.url);
+                text(&format!("{key}=\"{url}\""))
+            }
             Word::File(name) => vec![Arg::File(name)],
             Word::FileSetting(key, name) => vec![Arg::FileSetting(key, name)],
             Word::PermissionMode => given(&options.permission_mode),
@@ -332,6 +363,10 @@ fn set(provider: &Provider, context: &Context) -> Result<Vec<(&'static str, EnvT
             EnvValue::Cwd => EnvText::Cwd,
             EnvValue::Folder(name) => EnvText::Folder(name),
             EnvValue::File(name) => EnvText::File(name),
+            EnvValue::BridgeToken => {
+                let callbacks = context.options.callbacks.as_ref();
+                EnvText::Text(callbacks.map(|callbacks| callbacks.token.clone()).unwrap_or_default())
+            }
             EnvValue::Composed(compose) => {
                 EnvText::Text(fitting(var.name, compose(provider, context.options), provider)?)
             }

@@ -181,6 +181,7 @@ codes! {
     InvalidConfig = "INVALID_CONFIG", Configuration, "The CLI's own configuration is wrong.";
     ClaudeInvalidConfig = "CLAUDE_INVALID_CONFIG", Configuration, "What the Claude Code adapter was given is wrong; `problems` lists it by field.";
     LiveUnsupported = "LIVE_UNSUPPORTED", Configuration, "The installed CLI takes no live sessions.";
+    CallbacksUnavailable = "CALLBACKS_UNAVAILABLE", Configuration, "The CLI did not come for the tools it was to call.";
     OutputLimit = "OUTPUT_LIMIT", Configuration, "The CLI printed more than maxBuffer bytes.";
     Closed = "CLOSED", Configuration, "The provider was closed.";
     Internal = "INTERNAL", Unknown, "A bug of this package.";

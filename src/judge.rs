@@ -43,6 +43,8 @@ pub struct Facts<'a> {
     pub flags: &'a [String],
     /// Error rules of the user's own.
     pub user_rules: &'a [UserRule],
+    /// It was to call tools over a bridge, and has never asked for them.
+    pub unreached: bool,
     /// What it was to print.
     pub wire: Wire,
     /// Why it ended.
@@ -75,6 +77,7 @@ pub fn judge(facts: &Facts, folded: Folded) -> Result<Reply, Box<ProviderError>>
         Ending::Idle(limit) => idle(facts, limit),
         Ending::TooMuch(limit) => too_much(facts, limit),
         Ending::Exited | Ending::TurnOver => match failure(facts, &folded) {
+            None if facts.unreached => unreached(facts),
             None => {
                 let mut reply = folded.reply;
                 reply.diagnostics = facts.diagnostics.to_vec();
@@ -159,6 +162,12 @@ fn intercepted(facts: &Facts, outcome: &Outcome) -> ProviderError {
     };
     let reason = format!("the CLI took the prompt for a command of its own{said}; the model never saw it");
     advised(facts, Code::PromptIntercepted, reason)
+}
+
+/// claude answers all the same where a server of tools can't be reached (CLI-FACTS 1.7): an answer without them.
+fn unreached(facts: &Facts) -> ProviderError {
+    let reason = "the CLI answered without ever having asked for the tools it was to call";
+    advised(facts, Code::CallbacksUnavailable, reason)
 }
 
 fn timed_out(facts: &Facts, limit: Duration) -> ProviderError {

@@ -36,6 +36,7 @@ pub mod process;
 pub mod recorder;
 pub mod replay;
 
+pub mod bridge;
 pub mod conversation;
 
 pub mod run;

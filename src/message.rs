@@ -125,6 +125,25 @@ impl PartialEq for ToolCall {
     }
 }
 
+/// What a tool came to: the answer to a [`ToolCall`].
+#[derive(Debug, Clone, Default)]
+pub struct ToolResult {
+    /// Text, or content blocks, as the tool gave them.
+    pub content: Content,
+    /// The tool failed, and the content says why.
+    pub is_error: bool,
+}
+
+impl ToolResult {
+    /// A failure, for the model to read.
+    pub fn error(reason: impl Into<String>) -> ToolResult {
+        ToolResult {
+            content: Content::Text(reason.into()),
+            is_error: true,
+        }
+    }
+}
+
 /// Something that looked like a tool call and could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct InvalidToolCall {

@@ -16,7 +16,7 @@ const LAYERS: &[&[&str]] = &[
     ],
     &["api", "command", "fold", "judge", "output", "runlog"],
     &["process", "recorder", "replay"],
-    &["conversation"],
+    &["bridge", "conversation"],
     &["run"],
     &["health"],
     &["claude_code"],

@@ -60,7 +60,7 @@ fn remove(path: &Path) -> bool {
     }
 }
 
-/// A private folder (mode 0700) of one run: an empty folder to run in, and files (mode 0600) beside it.
+/// A private folder (mode 0700) of one run: an empty folder to run in, and files (mode 0600) beside it, or in it by name.
 #[derive(Debug)]
 pub(super) struct Scratch {
     path: PathBuf,
@@ -108,7 +108,12 @@ impl Scratch {
             std::fs::create_dir(dir.path().join(name))?;
         }
         for file in &line.files {
-            write_private(&dir.path().join(file.name), &file.content)?;
+            let path = dir.path().join(file.name);
+            // A file's name may lead into the folder the CLI runs in.
+            if let Some(parent) = path.parent() {
+                std::fs::create_dir_all(parent)?;
+            }
+            write_private(&path, &file.content)?;
         }
         let path = dir.keep();
         listed.live.insert(path.clone());
@@ -121,7 +126,7 @@ impl Scratch {
         self.path.clone()
     }
 
-    /// The empty one.
+    /// The one to run in.
     pub fn folder(&self) -> PathBuf {
         self.path.join(EMPTY)
     }
@@ -132,6 +137,7 @@ impl Scratch {
     }
 }
 
+/// The folder to run in, empty but for files of the provider whose names begin with it.
 const EMPTY: &str = "empty";
 
 impl Drop for Scratch {

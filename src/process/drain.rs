@@ -8,7 +8,7 @@
 //! then and is read in any case; for what others still write there is a limited patience.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub(super) struct Flow {
     /// Ms since `started` of the last byte, or of the consumer's last taking.
     last: AtomicU64,
     consumer_is_slow: AtomicBool,
+    /// How many wait for something that the child, too, waits for.
+    holds: AtomicUsize,
     stdout_bytes: AtomicU64,
     first_byte: OnceLock<Duration>,
     stderr: Mutex<HeadTail>,
@@ -53,6 +55,7 @@ impl Flow {
             started,
             last: AtomicU64::new(0),
             consumer_is_slow: AtomicBool::new(false),
+            holds: AtomicUsize::new(0),
             stdout_bytes: AtomicU64::new(0),
             first_byte: OnceLock::new(),
             stderr: Mutex::new(HeadTail::default()),
@@ -67,13 +70,25 @@ impl Flow {
         self.last.fetch_max(now, Ordering::Relaxed);
     }
 
+    /// Time does not count as silence until [`Flow::release`].
+    pub fn hold(&self) {
+        self.holds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes one [`Flow::hold`] back: silence begins now.
+    pub fn release(&self) {
+        self.touch();
+        self.holds.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Resolves when nothing has come for `limit`. Time in which the child could not write, because the consumer had
-    /// not taken what was there, is not the child's silence.
+    /// not taken what was there, is not the child's silence; nor is time on hold.
     pub async fn idle(&self, limit: Duration) {
         loop {
             let last = self.started + Duration::from_millis(self.last.load(Ordering::Relaxed));
             let left = limit.saturating_sub(last.elapsed());
-            if self.consumer_is_slow.load(Ordering::Relaxed) {
+            let excused = self.consumer_is_slow.load(Ordering::Relaxed) || self.holds.load(Ordering::Relaxed) > 0;
+            if excused {
                 sleep(limit.max(Duration::from_millis(1))).await;
             } else if left.is_zero() {
                 return;
@@ -364,6 +379,24 @@ mod tests {
         let ((), _held_open) = tokio::join!(reading, writing);
         assert_eq!(rx.recv().await, Some(Bytes::from_static(b"late")));
         assert_eq!((rx.recv().await, began.elapsed()), (None, Duration::from_millis(250)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_begins_when_the_last_hold_is_released() {
+        let flow = Flow::new(Instant::now(), Tees::default());
+        flow.hold();
+        flow.hold();
+        let releasing = async {
+            sleep(Duration::from_millis(350)).await;
+            flow.release();
+            sleep(Duration::from_millis(350)).await;
+            flow.release();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = flow.idle(Duration::from_millis(100)) => assert_eq!(flow.elapsed(), Duration::from_millis(800)),
+            () = releasing => unreachable!("it waits for ever"),
+        }
     }
 
     #[tokio::test(start_paused = true)]

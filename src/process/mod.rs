@@ -67,7 +67,7 @@ pub use fault::{StartError, TooLong};
 pub use feed::{StdinClosed, StdinWriter};
 pub use memory::resident_bytes;
 pub use resolve::{Resolved, resolve};
-pub use running::{Closer, End, Exit, Running, Timings};
+pub use running::{Closer, End, Exit, Hold, Running, Timings};
 pub use tee::{Tee, Tees};
 
 use fault::Launch;

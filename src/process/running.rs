@@ -119,6 +119,12 @@ impl Running {
         self.flow.stderr().0
     }
 
+    /// Until it is dropped, the run's silence does not count: it waits for its owner.
+    pub fn hold(&self) -> Hold {
+        self.flow.hold();
+        Hold(Arc::clone(&self.flow))
+    }
+
     /// A handle that can end the run from elsewhere.
     pub fn closer(&self) -> Closer {
         self.closer.clone()
@@ -147,6 +153,16 @@ impl Running {
                 }
             }
         }
+    }
+}
+
+/// Keeps [`super::Limits::idle_timeout`] from passing as long as it is held.
+#[derive(Debug)]
+pub struct Hold(Arc<Flow>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.release();
     }
 }
 

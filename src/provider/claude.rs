@@ -5,7 +5,10 @@
 
 use std::borrow::Cow;
 
-use super::options::{self, OptionSpec, OutputFormat};
+use serde_json::json;
+
+use super::callbacks::{self, CALL_LIMIT_MS};
+use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
     APPENDED_PROMPT_FILE, About, Checks, Defaults, EnvValue, FileSpec, Guard, LoginAnswer, LoginCheck, Provider,
     STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, appended_prompt, flag, optional, system_prompt, var,
@@ -13,6 +16,17 @@ use super::{
 };
 use crate::decode::Wire;
 use Word::Lit;
+
+const MCP_FILE: &str = "mcp.json";
+
+/// The bridge, for `--mcp-config`. `alwaysLoad`: its tools are in every request (CLI-FACTS 1.7).
+fn mcp_config(_: &Provider, options: &Options) -> String {
+    let servers = callbacks::servers(
+        options,
+        |bridge| json!({"type": "http", "url": bridge.url, "headers": bridge.headers(), "timeout": CALL_LIMIT_MS, "alwaysLoad": true}),
+    );
+    json!({"mcpServers": servers}).to_string()
+}
 
 /// The claude CLI.
 pub static CLAUDE: Provider = Provider {
@@ -48,7 +62,25 @@ pub static CLAUDE: Provider = Provider {
         ),
         flag(&[When::Model], &[Lit("--model"), Word::Model]),
         // Hooks, CLAUDE.md and plugins off, logins of every kind kept (CLI-FACTS 1.4, "Login survival").
-        optional(&[When::Isolated, When::ToolsOff], &[Lit("--safe-mode")]),
+        optional(
+            &[When::Isolated, When::ToolsOff, When::NoCallbacks],
+            &[Lit("--safe-mode")],
+        ),
+        // With it, the CLI silently drops the servers of `--mcp-config` (CLI-FACTS 1.4): hooks are switched off by a setting
+        // then, and CLAUDE.md by a variable.
+        flag(
+            &[When::ToolsOff, When::Callbacks],
+            &[Lit("--settings"), Lit("{\"disableAllHooks\":true}")],
+        ),
+        flag(
+            &[When::Callbacks],
+            &[
+                Lit("--mcp-config"),
+                Word::File(MCP_FILE),
+                Lit("--allowedTools"),
+                Lit("mcp__df"),
+            ],
+        ),
         optional(
             &[When::Isolated, When::ToolsOff],
             &[Lit("--setting-sources"), Lit("user")],
@@ -106,6 +138,16 @@ pub static CLAUDE: Provider = Provider {
             "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
             EnvValue::MaxOutputTokens,
         ),
+        var_when(
+            &[When::ToolsOff, When::Callbacks],
+            "CLAUDE_CODE_DISABLE_CLAUDE_MDS",
+            EnvValue::Fixed("1"),
+        ),
+        var_when(
+            &[When::ToolsOff, When::Callbacks],
+            "ENABLE_CLAUDEAI_MCP_SERVERS",
+            EnvValue::Fixed("false"),
+        ),
     ],
     drop_env: &[
         "CLAUDECODE",
@@ -127,6 +169,11 @@ pub static CLAUDE: Provider = Provider {
             when: &[When::Print, When::CustomSystemPrompt],
             name: SYSTEM_PROMPT_FILE,
             content: system_prompt,
+        },
+        FileSpec {
+            when: &[When::Callbacks],
+            name: MCP_FILE,
+            content: mcp_config,
         },
         FileSpec {
             when: &[When::AppendedSystemPrompt],

@@ -7,10 +7,11 @@
 
 use std::borrow::Cow;
 
+use super::callbacks::TOKEN_VARIABLE;
 use super::options::{self, OptionSpec, OutputFormat};
 use super::{
-    About, Checks, Defaults, FileSpec, LoginAnswer, LoginCheck, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT,
-    SYSTEM_PROMPT_FILE, When, Word, flag, optional, system_prompt,
+    About, Checks, Defaults, EnvValue, FileSpec, LoginAnswer, LoginCheck, PromptLimit, Provider,
+    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, flag, optional, system_prompt, var_when,
 };
 use crate::decode::Wire;
 use Word::Lit;
@@ -60,10 +61,31 @@ pub static CODEX: Provider = Provider {
         flag(&[When::ToolsOff], &[Lit("--disable"), Lit("shell_tool")]),
         optional(&[When::ToolsOff], &[Lit("--disable"), Lit("multi_agent")]),
         optional(&[When::ToolsOff], &[Lit("--disable"), Lit("goals")]),
+        flag(
+            &[When::Callbacks],
+            &[Lit("-c"), Word::BridgeUrlSetting("mcp_servers.df.url")],
+        ),
+        flag(
+            &[When::Callbacks],
+            &[
+                Lit("-c"),
+                Lit("mcp_servers.df.bearer_token_env_var=\"DEEP_FACTOR_BRIDGE_TOKEN\""),
+            ],
+        ),
+        // Who may call what is the caller's to decide: nobody could be asked here.
+        flag(
+            &[When::Callbacks],
+            &[Lit("-c"), Lit("mcp_servers.df.default_tools_approval_mode=\"approve\"")],
+        ),
+        // Its own limit is 60 s.
+        flag(
+            &[When::Callbacks],
+            &[Lit("-c"), Lit("mcp_servers.df.tool_timeout_sec=86400")],
+        ),
         // Says that the prompt comes over standard input.
         flag(&[], &[Lit("-")]),
     ],
-    env: &[],
+    env: &[var_when(&[When::Callbacks], TOKEN_VARIABLE, EnvValue::BridgeToken)],
     drop_env: &["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"],
     key_env: &[],
     files: &[FileSpec {

@@ -1,25 +1,30 @@
 //! gemini (Gemini CLI), measured with 0.61.0 (CLI-FACTS 3).
 //!
-//! Settings of a run go through the machine-wide layer, a private file named by a variable: what the user has chosen,
-//! above all the login, stays. Not measured, but documented by the CLI: `GEMINI_CLI_SYSTEM_SETTINGS_PATH`, `tools.core`
-//! (which built-in tools there are) and `GEMINI_SYSTEM_MD` (the system prompt from a file).
+//! The tools, the CLI's own and those of MCP servers, are taken away by a policy that denies all of them: a denied tool is
+//! not even declared. Settings of a run are those of the folder it runs in, which is private and said to be trusted: what the
+//! user has chosen, above all the login, stays. (The machine-wide layer is no way: the CLI reads it only where every folder
+//! above it is root's alone.) The system prompt comes from a file that a variable names.
 //!
-//! An `@path` anywhere in a prompt is read and sent by the CLI. With the built-in tools off it runs in an empty folder, so
+//! An `@path` anywhere in a prompt is read and sent by the CLI. With the built-in tools off it runs in a folder of its own, so
 //! there is nothing to find by a relative path.
 
 use std::borrow::Cow;
 
 use serde_json::json;
 
+use super::callbacks::{self, CALL_LIMIT_MS};
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
     About, Checks, Defaults, EnvValue, FileSpec, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word,
     flag, optional, system_prompt, var, var_when,
 };
+use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
 use Word::Lit;
 
-const SETTINGS_FILE: &str = "settings.json";
+/// In the folder it runs in: the settings of its "workspace".
+const SETTINGS_FILE: &str = "empty/.gemini/settings.json";
+const POLICY_FILE: &str = "policy.toml";
 
 /// The gemini CLI.
 pub static GEMINI: Provider = Provider {
@@ -27,16 +32,30 @@ pub static GEMINI: Provider = Provider {
     command: Cow::Borrowed("gemini"),
     about: About {
         versions: &["0.61.0"],
-        sent: "our short system prompt and no tools, by documented settings that were not measured; without `model`, one more \
-               request to choose one",
-        not_isolated: "`~/.gemini` with its settings, extensions and MCP servers; a machine-wide settings file is replaced for \
-                       the run; an API error leaves a report with the prompt in the temp folder; an `@path` in a prompt is read",
-        limits: "an answer stopped by safety or length is told as a success; SIGTERM may be ignored, so ending takes `killGrace`",
+        sent: "about 1 KB: our short system prompt, the date, the platform; no tools; without `model`, one more request to \
+               choose one",
+        not_isolated: "`~/.gemini/GEMINI.md` is sent; a transcript of every run stays in `~/.gemini/tmp`, beside its entries in \
+                       `history` and `projects.json`; an `@path` in a prompt is read; with `cwd`, that folder's GEMINI.md and \
+                       the user's hooks",
+        limits: "an answer stopped by safety or length is told as a success; SIGTERM may be ignored, so ending takes \
+                 `killGrace`; with `cwd`, its own 10 attempts can't be bounded",
     },
     defaults: Defaults::STANDARD,
     flags: &[
         // Without it: exit code 55 in a folder the user has not trusted (recording gemini/no-skip-trust).
         optional(&[], &[Lit("--skip-trust")]),
+        // Not optional: with tools, servers or extensions it would be another run. No server is called "none".
+        flag(&[When::ToolsOff], &[Lit("--policy"), Word::File(POLICY_FILE)]),
+        flag(&[When::ToolsOff], &[Lit("--extensions"), Lit("none")]),
+        flag(
+            &[When::ToolsOff, When::NoCallbacks],
+            &[Lit("--allowed-mcp-server-names"), Lit("none")],
+        ),
+        // The server is named in the settings of the folder, which is read only where it is ours.
+        flag(
+            &[When::PrivateCwd, When::Callbacks],
+            &[Lit("--allowed-mcp-server-names"), Lit(SERVER)],
+        ),
         flag(&[When::Model], &[Lit("-m"), Word::Model]),
         flag(
             &[When::Format(OutputFormat::Json)],
@@ -50,11 +69,14 @@ pub static GEMINI: Provider = Provider {
     env: &[
         // One process instead of two: it dies of SIGTERM at once (CLI-FACTS 3).
         var("GEMINI_CLI_NO_RELAUNCH", EnvValue::Fixed("true")),
+        // `--skip-trust` comes too late for the folder's settings.
         var_when(
-            &[When::ToolsOff],
-            "GEMINI_CLI_SYSTEM_SETTINGS_PATH",
-            EnvValue::File(SETTINGS_FILE),
+            &[When::PrivateCwd],
+            "GEMINI_CLI_TRUST_WORKSPACE",
+            EnvValue::Fixed("true"),
         ),
+        // An API error leaves a report there, with the prompt in it.
+        var_when(&[When::ToolsOff], "TMPDIR", EnvValue::Folder("tmp")),
         var_when(
             &[When::SystemPrompt],
             "GEMINI_SYSTEM_MD",
@@ -65,9 +87,14 @@ pub static GEMINI: Provider = Provider {
     key_env: &[],
     files: &[
         FileSpec {
-            when: &[When::ToolsOff],
+            when: &[When::PrivateCwd],
             name: SETTINGS_FILE,
             content: settings,
+        },
+        FileSpec {
+            when: &[When::ToolsOff],
+            name: POLICY_FILE,
+            content: policy,
         },
         FileSpec {
             when: &[When::SystemPrompt],
@@ -90,9 +117,33 @@ pub static GEMINI: Provider = Provider {
     described: None,
 };
 
-/// `general.maxAttempts` counts the first try (1: one request, CLI-FACTS 3).
+/// The highest priority a rule may have is 999.
+fn policy(_: &Provider, options: &Options) -> String {
+    let deny = "[[rule]]\ntoolName = \"*\"\ndecision = \"deny\"\npriority = 998\n";
+    match options.callbacks {
+        Some(_) => format!(
+            "[[rule]]\ntoolName = \"*\"\nmcpName = \"{SERVER}\"\ndecision = \"allow\"\npriority = 999\n\n{deny}"
+        ),
+        None => deny.to_owned(),
+    }
+}
+
+/// `general.maxAttempts` counts the first try (1: one request, CLI-FACTS 3). An `.env` above the temp folder is anybody's.
 fn settings(_: &Provider, options: &Options) -> String {
-    json!({"general": {"maxAttempts": options.max_retries + 1}, "tools": {"core": []}}).to_string()
+    let mut settings = json!({
+        "general": {"maxAttempts": options.max_retries + 1},
+        "context": {"includeDirectoryTree": false},
+        "hooksConfig": {"enabled": false},
+        "skills": {"enabled": false},
+        "advanced": {"ignoreLocalEnv": true},
+    });
+    if options.callbacks.is_some() {
+        settings["mcpServers"] = callbacks::servers(
+            options,
+            |bridge| json!({"httpUrl": bridge.url, "headers": bridge.headers(), "timeout": CALL_LIMIT_MS, "trust": true}),
+        );
+    }
+    settings.to_string()
 }
 
 const OPTIONS: &[OptionSpec] = &[
@@ -125,17 +176,26 @@ mod tests {
         let line = line(&GEMINI, r#"{"model":"gemini-2.5-flash"}"#);
         assert_eq!(
             line.argv(),
-            "--skip-trust -m gemini-2.5-flash --output-format stream-json"
+            "--skip-trust --policy <policy.toml> --extensions none --allowed-mcp-server-names none -m gemini-2.5-flash \
+             --output-format stream-json"
         );
         assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("PROMPT", &Cwd::Private));
         assert_eq!(
             line.files(),
             [
-                (SETTINGS_FILE, r#"{"general":{"maxAttempts":1},"tools":{"core":[]}}"#),
+                (
+                    SETTINGS_FILE,
+                    r#"{"general":{"maxAttempts":1},"context":{"includeDirectoryTree":false},"hooksConfig":{"enabled":false},"skills":{"enabled":false},"advanced":{"ignoreLocalEnv":true}}"#
+                ),
+                (
+                    POLICY_FILE,
+                    "[[rule]]\ntoolName = \"*\"\ndecision = \"deny\"\npriority = 998\n"
+                ),
                 (SYSTEM_PROMPT_FILE, STANDARD_SYSTEM_PROMPT)
             ]
         );
-        assert_eq!(line.env("GEMINI_CLI_SYSTEM_SETTINGS_PATH"), "<settings.json>");
+        assert_eq!(line.env("GEMINI_CLI_TRUST_WORKSPACE"), "true");
+        assert_eq!(line.env("TMPDIR"), "<tmp/>");
         assert_eq!(line.env("GEMINI_SYSTEM_MD"), "<system-prompt.txt>");
         assert_eq!(line.env("GEMINI_CLI_NO_RELAUNCH"), "true");
     }
@@ -143,7 +203,11 @@ mod tests {
     #[test]
     fn formats_and_retries_are_the_users_and_so_are_its_tools() {
         assert_eq!(line(&GEMINI, r#"{"outputFormat":"json"}"#).0.wire, Wire::GeminiJson);
-        assert_eq!(line(&GEMINI, r#"{"outputFormat":"text"}"#).argv(), "--skip-trust");
+        assert!(
+            !line(&GEMINI, r#"{"outputFormat":"text"}"#)
+                .argv()
+                .contains("--output-format")
+        );
         assert!(
             line(&GEMINI, r#"{"maxRetries":2}"#).files()[0]
                 .1
@@ -151,13 +215,21 @@ mod tests {
         );
         let on = line(&GEMINI, r#"{"disableBuiltInTools":false}"#);
         assert!(on.files().is_empty());
+        assert_eq!(on.argv(), "--skip-trust --output-format stream-json");
         assert_eq!(
-            (on.env("GEMINI_CLI_SYSTEM_SETTINGS_PATH"), &on.0.cwd),
+            (on.env("GEMINI_CLI_TRUST_WORKSPACE"), &on.0.cwd),
             (String::new(), &Cwd::Inherit)
         );
-        assert_eq!(
-            line(&GEMINI, "{}").without("--skip-trust").argv(),
-            "--output-format stream-json"
-        );
+        let without = line(&GEMINI, "{}").without("--skip-trust").argv();
+        assert!(without.starts_with("--policy"), "{without}");
+    }
+
+    /// A folder that is the user's gets no settings of ours, and is not trusted with its own.
+    #[test]
+    fn a_given_folder_stays_as_it_is() {
+        let line = line(&GEMINI, r#"{"cwd":"/"}"#);
+        let names: Vec<&str> = line.files().iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, [POLICY_FILE, SYSTEM_PROMPT_FILE]);
+        assert_eq!(line.env("GEMINI_CLI_TRUST_WORKSPACE"), "");
     }
 }

@@ -3,6 +3,7 @@
 //! In: nothing. Out: `const` tables that `command` turns into a command line and `decode` into events. What a CLI needs
 //! that these words can't say is added here as a word, never as `if id == "claude"` elsewhere.
 
+pub mod callbacks;
 pub mod claude;
 pub mod codex;
 pub mod described;
@@ -206,6 +207,8 @@ pub enum EnvValue {
     File(&'static str),
     /// Made of the options.
     Composed(Compose),
+    /// The bearer token of the run's bridge.
+    BridgeToken,
 }
 
 /// Words of a command line that belong together: present or absent as one.
@@ -291,6 +294,8 @@ pub enum When {
     ToolsOff,
     /// The CLI's own tools are on.
     ToolsOn,
+    /// The CLI's own tools are off, and it runs in a folder of its own: no `cwd` is given.
+    PrivateCwd,
     /// The provider's constant system prompt is used.
     DefaultSystemPrompt,
     /// The user gave a system prompt: it never goes through argv.
@@ -301,6 +306,10 @@ pub enum When {
     PermissionMode,
     /// `noInput` is asked for.
     NoInput,
+    /// The CLI calls the caller's tools over a bridge.
+    Callbacks,
+    /// It does not.
+    NoCallbacks,
     /// The CLI is a model behind an agent; in a workspace it does the work itself ([`options::Workspace`]).
     NoWorkspace,
     /// It is to be one of its agents.
@@ -322,8 +331,10 @@ pub enum Word {
     Prompt,
     /// The model's name.
     Model,
-    /// The provider's constant system prompt.
+    /// The provider's constant system prompt, or that of runs with callbacks.
     SystemPrompt,
+    /// `key="url"`: a setting in TOML whose value is where the run's bridge is.
+    BridgeUrlSetting(&'static str),
     /// The path of the private file of this name.
     File(&'static str),
     /// `key="path"`: a setting in TOML whose value is the path of a private file.
@@ -354,6 +365,7 @@ pub const APPENDED_PROMPT_FILE: &str = "appended-prompt.txt";
 pub fn system_prompt(provider: &Provider, options: &Options) -> String {
     match &options.system_prompt {
         options::SystemPrompt::Custom(text) => text.clone(),
+        _ if options.callbacks.is_some() => callbacks::SYSTEM_PROMPT.to_owned(),
         _ => provider.system_prompt.to_owned(),
     }
 }

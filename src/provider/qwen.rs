@@ -1,15 +1,44 @@
 //! qwen (Qwen Code), measured with 0.15.10 (CLI-FACTS 4).
 //!
-//! `--bare` with three tools excluded is the smallest request that was measured: 725 bytes, no tools, nothing written but
-//! what the login needs. An API's error is exit code 0 and a "success" whose text says `[API Error: …]`: the decoder makes a
+//! `--bare` with three tools excluded is the smallest request that was measured: 1.1 KB, no tools. What it would keep of a run
+//! (a transcript, a log) goes to a private folder. An API's error is exit code 0 and a "success" whose text says `[API Error: …]`: the decoder makes a
 //! failure of it. Its retries can't be bounded (`maxRetries: 0` in its settings still means 7 attempts, 96 s).
 
 use std::borrow::Cow;
 
-use super::options::{self, OptionSpec, OutputFormat};
-use super::{About, Checks, Defaults, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, optional};
+use serde_json::json;
+
+use super::callbacks::{self, CALL_LIMIT_MS};
+use super::options::{self, OptionSpec, Options, OutputFormat};
+use super::{
+    About, Checks, Defaults, EnvValue, FileSpec, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag,
+    optional, var_when,
+};
+use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
 use Word::Lit;
+
+const MCP_FILE: &str = "mcp.json";
+const SETTINGS_FILE: &str = "settings.json";
+
+/// What 0.15.10 has without `--bare`.
+const EVERY_TOOL: &str = "edit,write_file,read_file,grep_search,glob,run_shell_command,todo_write,save_memory,agent,skill,\
+exit_plan_mode,web_fetch,list_directory,lsp,ask_user_question,cron_create,cron_list,cron_delete,task_stop,send_message,\
+monitor,tool_search";
+
+/// What `--bare` leaves out, for the machine-wide layer of settings: a second request with the whole thread, hooks.
+fn settings(_: &Provider, _: &Options) -> String {
+    json!({"memory": {"enableManagedAutoMemory": false}, "disableAllHooks": true}).to_string()
+}
+
+/// The bridge, for `--mcp-config`. A trusted server's tools run unasked.
+fn mcp_config(_: &Provider, options: &Options) -> String {
+    let servers = callbacks::servers(
+        options,
+        |bridge| json!({"httpUrl": bridge.url, "headers": bridge.headers(), "timeout": CALL_LIMIT_MS, "trust": true}),
+    );
+    json!({"mcpServers": servers}).to_string()
+}
 
 /// The qwen CLI.
 pub static QWEN: Provider = Provider {
@@ -17,27 +46,40 @@ pub static QWEN: Provider = Provider {
     command: Cow::Borrowed("qwen"),
     about: About {
         versions: &["0.15.10"],
-        sent: "725 bytes: our short system prompt, no tools",
-        not_isolated: "the login and the settings in `~/.qwen`; an `@path` in a prompt is read",
+        sent: "1.1 KB: our short system prompt, the date, the platform and the (private) folder; no tools",
+        not_isolated: "the login and the settings in `~/.qwen`, where it leaves an `installation_id`; an `@path` in a prompt is \
+                       read",
         limits: "its own retries can't be switched off (111 s on a 500): `timeout` bounds them; a prompt of 8 MiB; \
                  `systemPrompt` is `null` or ours, since the CLI takes it only as an argument, which others can see",
     },
     defaults: Defaults::STANDARD,
     flags: &[
         flag(&[When::AuthType], &[Lit("--auth-type"), Word::AuthType]),
+        // It takes no server of tools with `--bare`: what that leaves out is left out by settings then.
+        flag(&[When::Callbacks], &[Lit("--mcp-config"), Word::File(MCP_FILE)]),
+        flag(&[When::Callbacks], &[Lit("--allowed-mcp-server-names"), Lit(SERVER)]),
         // Not optional: without it a second request with the whole thread is made, and files are written (CLI-FACTS 4).
-        flag(&[When::ToolsOff], &[Lit("--bare")]),
+        flag(&[When::ToolsOff, When::NoCallbacks], &[Lit("--bare")]),
         flag(
             &[When::DefaultSystemPrompt],
             &[Lit("--system-prompt"), Word::SystemPrompt],
         ),
         flag(
-            &[When::ToolsOff],
+            &[When::ToolsOff, When::NoCallbacks],
             &[
                 Lit("--exclude-tools"),
                 Lit("read_file"),
                 Lit("edit"),
                 Lit("run_shell_command"),
+            ],
+        ),
+        flag(
+            &[When::ToolsOff, When::Callbacks],
+            &[
+                Lit("--exclude-tools"),
+                Lit(EVERY_TOOL),
+                Lit("--extensions"),
+                Lit("none"),
             ],
         ),
         flag(&[When::Model], &[Lit("--model"), Word::Model]),
@@ -54,10 +96,29 @@ pub static QWEN: Provider = Provider {
             &[Lit("--include-partial-messages")],
         ),
     ],
-    env: &[],
+    env: &[
+        // Without it the thread stays in `~/.qwen/projects` and `~/.qwen/debug`, even with `--bare`.
+        var_when(&[When::ToolsOff], "QWEN_RUNTIME_DIR", EnvValue::Folder("runtime")),
+        var_when(
+            &[When::ToolsOff, When::Callbacks],
+            "QWEN_CODE_SYSTEM_SETTINGS_PATH",
+            EnvValue::File(SETTINGS_FILE),
+        ),
+    ],
     drop_env: &["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"],
     key_env: &[],
-    files: &[],
+    files: &[
+        FileSpec {
+            when: &[When::Callbacks],
+            name: MCP_FILE,
+            content: mcp_config,
+        },
+        FileSpec {
+            when: &[When::ToolsOff, When::Callbacks],
+            name: SETTINGS_FILE,
+            content: settings,
+        },
+    ],
     wires: &[
         (OutputFormat::StreamJson, Wire::ClaudeStream),
         (OutputFormat::Json, Wire::ClaudeJson),
@@ -110,6 +171,7 @@ mod tests {
         );
         assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("PROMPT", &Cwd::Private));
         assert_eq!(line.0.wire, Wire::ClaudeStream);
+        assert_eq!(line.env("QWEN_RUNTIME_DIR"), "<runtime/>");
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::judge::{Ending, Facts, judge};
 use crate::message::Usage;
 use crate::process::limit::{self, Permit, Rules};
 use crate::process::{End, Exit, Limits, StartError, Vars};
+use crate::provider::options::Options;
 use crate::provider::same_flag;
 use crate::retry::Policy;
 
@@ -100,8 +101,14 @@ impl Attempt<'_> {
 
     /// What becomes known of the run on the way is in `info`, also if it fails.
     pub(super) async fn print(&self, info: &mut RunInfo) -> Result<Tried, Box<ProviderError>> {
+        let mut open = match &self.request.served {
+            None => None,
+            Some(served) => Some(served.open().await.map_err(|error| no_bridge(self.engine, &error))?),
+        };
+        let told = open.as_ref().map(|open| open.told(&self.engine.options));
         let (line, binary) = self.engine.line(
             Mode::Print(&self.request.prompt),
+            told.as_ref().unwrap_or(&self.engine.options),
             self.request.wants_pieces(),
             self.base_env,
         )?;
@@ -152,7 +159,10 @@ impl Attempt<'_> {
         let mut decoded = Vec::new();
         let mut more = true;
         while more {
-            more = print.next(&mut decoded).await;
+            more = match &mut open {
+                None => print.next(&mut decoded).await,
+                Some(open) => open.next(&mut print, &mut decoded).await,
+            };
             if more && info.first_byte_ms.is_none() {
                 let first = ms(print.process().elapsed());
                 info.first_byte_ms = Some(first);
@@ -165,11 +175,20 @@ impl Attempt<'_> {
                 if self.goes_on_for_ever(&event) {
                     stop.cancel();
                 }
-                fold.push(event, &mut events);
+                if !open.as_mut().is_some_and(|open| open.hides(&event)) {
+                    fold.push(event, &mut events);
+                }
             }
             self.sink.send(&mut events).await;
         }
         let mut finished = print.finish().await;
+        let unreached = open.as_ref().is_some_and(|open| !open.reached());
+        if let Some(open) = open {
+            if open.used() {
+                self.sink.acted();
+            }
+            open.close().await;
+        }
         self.ended(&finished.exit, info);
         if self.cancel.is_cancelled() && finished.exit.end == End::Cancelled || finished.exit.end == End::Closed {
             return Ok(Tried::Cancelled);
@@ -182,7 +201,8 @@ impl Attempt<'_> {
             learnt::remember(&binary, &flag);
             return Ok(Tried::FlagRefused(flag));
         }
-        let reply = self.settle((wire, &given), limits, fold, finished, info, &mut events);
+        let wire = (wire, given.as_slice(), unreached);
+        let reply = self.settle(wire, limits, fold, finished, info, &mut events);
         self.sink.send(&mut events).await;
         Ok(Tried::Replied(reply?))
     }
@@ -212,7 +232,7 @@ impl Attempt<'_> {
     /// The reply, or why there is none. What the end adds to the events is in `events`.
     fn settle(
         &self,
-        (wire, flags): (Wire, &[String]),
+        (wire, flags, unreached): (Wire, &[String], bool),
         limits: Limits,
         mut fold: Fold,
         finished: Finished,
@@ -248,6 +268,7 @@ impl Attempt<'_> {
             flags,
             fatal_stderr: provider.fatal_stderr,
             user_rules: provider.described.as_ref().map_or(&[], |own| &own.error_rules),
+            unreached,
             wire,
             ending: ending(exit.end, limits),
             exit_code: exit.code,
@@ -314,10 +335,11 @@ impl Engine {
     pub(super) fn line(
         &self,
         mode: Mode,
+        options: &Options,
         partial: bool,
         base_env: &Arc<Vars>,
     ) -> Result<(CommandLine, Binary), Box<ProviderError>> {
-        let build = |without: &BTreeSet<String>| command::build(&self.provider, &self.options, mode, partial, without);
+        let build = |without: &BTreeSet<String>| command::build(&self.provider, options, mode, partial, without);
         let line = build(&BTreeSet::new())?;
         let file = print::binary(&line, base_env).map_err(|error| not_started(self, &NotStarted::Process(error)))?;
         let binary = Binary::at(file);
@@ -348,6 +370,11 @@ pub(super) fn refused_flag(provider: &str, exit: &Exit, optional: &[String]) -> 
     } else {
         ours.clone()
     })
+}
+
+fn no_bridge(engine: &Engine, error: &std::io::Error) -> Box<ProviderError> {
+    let reason = format!("no port of 127.0.0.1 can be opened for the tools: {error}");
+    engine.refuse(Code::SpawnFailed, reason)
 }
 
 pub(super) fn not_started(engine: &Engine, error: &NotStarted) -> Box<ProviderError> {

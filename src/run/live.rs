@@ -251,7 +251,7 @@ impl Engine {
 
     /// Pieces of messages are always asked for: a session serves calls that want them and calls that don't.
     fn live_line(&self, base_env: &Arc<Vars>) -> Result<(CommandLine, Binary), Box<ProviderError>> {
-        self.line(Mode::Live, true, base_env)
+        self.line(Mode::Live, &self.options, true, base_env)
     }
 
     /// A process that is told nothing yet. Its turns have the limits; it has none but the provider's end.

@@ -7,6 +7,7 @@ mod again;
 pub mod api;
 pub mod ask;
 mod attempt;
+mod callbacks;
 pub mod exec;
 mod learnt;
 mod live;
@@ -130,7 +131,7 @@ impl Engine {
     /// `env` is what the process inherits; `None` is this process's own, which is read here, on the caller's thread: that
     /// of JavaScript, which alone may change it.
     pub fn start(engine: &Arc<Engine>, messages: String, tools: String, call: String, env: Option<Vars>) -> Run {
-        let read = move |engine: &Engine| Request::read(engine, &messages, &tools, &call);
+        let read = move |engine: &Engine| Request::read(engine, (&messages, &tools, &call), None);
         Engine::begin(engine, read, env)
     }
 

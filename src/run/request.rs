@@ -3,10 +3,14 @@
 use std::collections::HashSet;
 
 use serde::Deserialize;
+use tokio::sync::mpsc;
 
 use super::Engine;
+use super::callbacks::Served;
 use super::live::Asked;
 use super::record::Wanted;
+use crate::bridge::{BridgeOptions, Called};
+use crate::declare::mcp::Declarations;
 use crate::error::{Code, ProviderError};
 use crate::message::{Message, Role, ToolSpec};
 use crate::process::Tees;
@@ -91,6 +95,8 @@ pub(super) struct Request {
     pub prompt: String,
     /// The same for a live session.
     pub live: Option<Asked>,
+    /// The tools, where the CLI calls them itself.
+    pub served: Option<Served>,
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
     pub call: Call,
@@ -122,13 +128,19 @@ impl Request {
                 log: false,
                 record: None,
             },
+            served: None,
             recorded: None,
             watching: true,
             tees,
         }
     }
 
-    pub fn read(engine: &Engine, messages: &str, tools: &str, call: &str) -> Result<Request, Box<ProviderError>> {
+    /// `callbacks`: the tools are to be called by the CLI itself.
+    pub fn read(
+        engine: &Engine,
+        texts: (&str, &str, &str),
+        callbacks: Option<(mpsc::Sender<Called>, BridgeOptions)>,
+    ) -> Result<Request, Box<ProviderError>> {
         let Given {
             messages,
             tools,
@@ -136,7 +148,7 @@ impl Request {
             call_ids,
             recorded,
         } = Given::read(
-            (messages, tools, call),
+            texts,
             |code, reason| engine.refuse(code, reason),
             |ms| options::check_timeout(&engine.provider, ms),
         )?;
@@ -144,6 +156,18 @@ impl Request {
             InputEncoding::Xml => Encoding::Xml,
             InputEncoding::Text => Encoding::Text,
         };
+        if let Some(callbacks) = callbacks {
+            return Ok(Request {
+                prompt: prompt::render(&messages, &[], encoding),
+                live: None,
+                served: Some(Served::new(engine, Declarations::new(&tools), callbacks)?),
+                call_ids,
+                call,
+                recorded,
+                watching: false,
+                tees: Tees::default(),
+            });
+        }
         let prompt = match engine.options.engine {
             EngineKind::Live => String::new(),
             EngineKind::Print | EngineKind::Auto => prompt::render(&messages, &tools, encoding),
@@ -154,6 +178,7 @@ impl Request {
                 .live
                 .as_ref()
                 .map(|_| Asked::new(messages, &tools, encoding, &engine.options)),
+            served: None,
             call_ids,
             call,
             recorded,

@@ -83,6 +83,11 @@ impl Sink {
         }
     }
 
+    /// Something was done that must not be done again.
+    pub fn acted(&self) {
+        self.final_word.store(true, Ordering::Relaxed);
+    }
+
     /// Writes `events` into the run's log. One that fails is told of behind them, but before the last.
     async fn record(&self, events: &mut Vec<Event>) {
         let Some(recorder) = &self.recorder else { return };

@@ -342,6 +342,7 @@ fn no_facts<'a>(attempt: &'a Attempt<'_>, flags: &'a [String]) -> Facts<'a> {
         fatal_stderr: provider.fatal_stderr,
         flags,
         user_rules: &[],
+        unreached: false,
         wire: Wire::ClaudeStream,
         ending: Ending::TurnOver,
         exit_code: None,

@@ -9,13 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::declare::Declared;
+use crate::declare::mcp::MAX_RESULT_CHARS;
 
 /// The protocol spoken where the CLI doesn't name one: what 2.1.197 and 2.1.330 name.
 const PROTOCOL: &str = "2025-11-25";
-
-/// More characters than this of a result, and the CLI shows the model a preview of 2 KB instead (CLI-FACTS 1b §6). Deferred
-/// results are no part of that; this keeps it so should the CLI change its mind.
-const MAX_RESULT_CHARS: u32 = 500_000;
 
 /// What becomes of a message.
 #[derive(Debug)]
@@ -91,6 +88,7 @@ struct Tool<'a> {
 
 #[derive(Serialize)]
 struct Meta {
+    /// Deferred results are no part of that; this keeps it so should the CLI change its mind.
     #[serde(rename = "anthropic/maxResultSizeChars")]
     max_result_size_chars: u32,
 }

@@ -10,9 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::setup::Setup;
+use crate::declare::mcp::SERVER;
 
-/// What the MCP server of the caller's tools is called; the CLI puts `mcp__df__` before each tool's name.
-pub const SERVER: &str = "df";
 /// The id of the one hook there is.
 const HOOK: &str = "h1";
 

@@ -13,6 +13,7 @@ pub(in crate::provider) use check::allowed;
 pub use check::{check, checked, checked_within, describe, environment, exit_code_of, nearest, number, texts, wrong};
 
 use super::Provider;
+use super::callbacks::Callbacks;
 use crate::error::{Code, ProviderError};
 use crate::retry::Policy;
 
@@ -274,6 +275,8 @@ pub struct Options {
     pub auth_type: Option<String>,
     /// `config`.
     pub config: Map<String, Value>,
+    /// Where the caller's tools are served. No option: an engine sets it for a run with callbacks.
+    pub callbacks: Option<Callbacks>,
     /// No option: what the Claude Code adapter asks for. `None` for a model behind an agent.
     pub workspace: Option<Workspace>,
 }
@@ -515,6 +518,7 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
             Some(Value::Object(config)) => config.clone(),
             _ => Map::new(),
         },
+        callbacks: None,
         workspace: None,
     }
 }

@@ -3,6 +3,8 @@
 //! In: the bound tools and how long a name may be. Out: [`Tools`]: each with a name that the API allows and a schema of an
 //! object, and the names both ways.
 
+pub mod mcp;
+
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 

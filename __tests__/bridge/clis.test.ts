@@ -1,0 +1,182 @@
+/** Real CLIs that call the caller's tools over the bridge in the middle of one run, each against a scripted API. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { startAnthropic } from "../support/anthropic.mjs";
+import { startHost, together } from "../support/bridge.mjs";
+import { saidTo, startGeminiTools, startOpenAiTools, toolsOf } from "../support/bridge-apis.mjs";
+import { isolateClaude } from "../support/claude.mjs";
+import { installed } from "../support/installed.mjs";
+
+const TOOLS = ["add", "get.weather"].map((name) => ({
+  name,
+  description: `what ${name} does`,
+  schema: { type: "object", properties: { a: { type: "number" } } },
+}));
+
+/** What the model is to say: calls of the n-th declared tool of ours, or a text. */
+type Turn = { calls?: { id: string; tool: number; args: object }[]; text?: string };
+type Body = { [key: string]: unknown };
+
+/** The names the CLI declares for ours, in their order. */
+function ours(body: Body) {
+  const names = toolsOf(body).filter((name: string) => /(^|_)df[/_]/.test(name));
+  return TOOLS.map(({ name }) => names.find((known: string) => known.includes(name.slice(0, 3))) ?? "none");
+}
+
+function named(body: Body, { calls = [], text }: Turn) {
+  const names = ours(body);
+  const made = calls.map(({ id, tool, args }) => {
+    const [name = "", namespace] = (names[tool] ?? "").split("/").reverse();
+    return { id, name, ...(namespace && { namespace }), args };
+  });
+  return text === undefined ? { calls: made } : { text };
+}
+
+/** The package of a CLI, and how it is made to talk to an API with a key that is none. */
+const CLIS = {
+  codex: { package: ["@openai/codex", "0.169.0", "bin/codex.js"], model: "mock-model", start: startOpenAiTools },
+  gemini: {
+    package: ["@google/gemini-cli", "0.61.0", "bundle/gemini.js"],
+    model: "gemini-2.5-flash",
+    start: startGeminiTools,
+  },
+  qwen: { package: ["@qwen-code/qwen-code", "0.15.10", "cli.js"], model: "mock-model", start: startOpenAiTools },
+  opencode: {
+    package: [`opencode-${process.platform}-${process.arch}`, "1.18.34", "bin/opencode"],
+    model: "mock/m1",
+    start: startOpenAiTools,
+  },
+} as const;
+
+async function cli(name: keyof typeof CLIS, turns: Turn[]) {
+  const { package: of, model, start } = CLIS[name];
+  const [id, version, file] = of;
+  const api = await start(turns.map((turn) => (request: { body: Body }) => named(request.body, turn)));
+  const home = mkdtempSync(join(tmpdir(), "dfp-"));
+  const config = `model_provider = "mock"
+[model_providers.mock]
+name = "mock"
+base_url = "${api.url}/v1"
+env_key = "MOCK_KEY"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
+`;
+  mkdirSync(join(home, ".codex"));
+  writeFileSync(join(home, ".codex", "config.toml"), config);
+  mkdirSync(join(home, ".gemini"));
+  const login = { security: { auth: { selectedType: "gemini-api-key" } } };
+  writeFileSync(join(home, ".gemini", "settings.json"), JSON.stringify(login));
+  const env = {
+    HOME: home,
+    MOCK_KEY: "not-a-key",
+    GEMINI_API_KEY: "not-a-key",
+    GOOGLE_GEMINI_BASE_URL: api.url,
+    OPENAI_API_KEY: "not-a-key",
+    OPENAI_BASE_URL: `${api.url}/v1`,
+  };
+  const models = { m1: { name: "m1", limit: { context: 200_000, output: 8192 } } };
+  const options = { baseURL: `${api.url}/v1`, apiKey: "not-a-key" };
+  const mock = { npm: "@ai-sdk/openai-compatible", name: "Mock", options, models };
+  const own = { codex: {}, gemini: {}, qwen: { authType: "openai" }, opencode: { config: { provider: { mock } } } }[
+    name
+  ];
+  onTestFinished(() => rmSync(home, { recursive: true, force: true, maxRetries: 10 }));
+  return { api, provider: name, options: { cliPath: join(await installed(id, version), file), env, model, ...own } };
+}
+
+async function claude(which: "newest" | "oldest", turns: Turn[]) {
+  const script = turns.map((turn) => (request: { body: Body }) => {
+    const { calls, text } = named(request.body, turn);
+    if (text !== undefined) return { text };
+    return { content: calls?.map(({ id, name, args }) => ({ type: "tool_use", id, name, input: args })) ?? [] };
+  });
+  const api = await startAnthropic(script);
+  const isolated = isolateClaude({ which, baseUrl: api.url, env: {} });
+  onTestFinished(() => isolated.cleanup());
+  return { api, provider: "claude", options: { cliPath: isolated.cliPath, env: isolated.env, model: "sonnet" } };
+}
+
+type Name = keyof typeof CLIS | "claude newest" | "claude oldest";
+
+async function setUp(name: Name, turns: Turn[]) {
+  const made = name.startsWith("claude ")
+    ? await claude(name.slice(7) as "newest", turns)
+    : await cli(name as keyof typeof CLIS, turns);
+  onTestFinished(() => made.api.close());
+  const { api, provider, options } = made;
+  const messages = [{ type: "human", content: "What is it?" }];
+  return { api, run: { provider, options, messages, tools: TOOLS, progressMs: 200 } };
+}
+
+/** CLIs that make one call after the other. */
+const ONE_BY_ONE: Name[] = ["qwen"];
+/** Ids that are the model's own: claude and codex pass them on. */
+const PASSED_ON: Name[] = ["claude newest", "claude oldest", "codex"];
+
+describe.each<Name>(["claude newest", "claude oldest", "codex", "gemini", "qwen", "opencode"])("%s", (name) => {
+  it("makes native calls at once, and its model hears of their results and failures", async () => {
+    const { api, run } = await setUp(name, [
+      {
+        calls: [
+          { id: "toolu_a", tool: 0, args: { a: 1 } },
+          { id: "toolu_b", tool: 1, args: { a: 2 } },
+        ],
+      },
+      { text: "Done." },
+    ]);
+    const answers = { add: { content: "1234" }, "get.weather": { content: "no such town", isError: true } };
+    const host = await startHost(
+      { run },
+      together(ONE_BY_ONE.includes(name) ? 1 : 2, ({ name }) => answers[name as "add"]),
+    );
+    const { reply, error } = await host.ended;
+
+    expect(error).toBeUndefined();
+    expect(reply).toMatchObject({ content: "Done.", toolCalls: [], invalidToolCalls: [] });
+    const calls = host.calls.toSorted((a, b) => a.args.a - b.args.a);
+    expect(calls.map(({ name, args }) => ({ name, args }))).toEqual([
+      { name: "add", args: { a: 1 } },
+      { name: "get.weather", args: { a: 2 } },
+    ]);
+    if (PASSED_ON.includes(name)) expect(calls.map(({ id }) => id)).toEqual(["toolu_a", "toolu_b"]);
+    expect(host.events.filter(({ type }) => /^tool_/.test(type))).toEqual([]);
+
+    const [first, second] = api.requests.map(({ body }) => body);
+    expect(ours(first)).not.toContain("none");
+    expect(saidTo(first)).toContain("What is it?");
+    expect(saidTo(first)).not.toContain("Available Tools");
+    expect(saidTo(second)).toContain("1234");
+    expect(saidTo(second)).toContain("no such town");
+    expect(api.requests).toHaveLength(2);
+    expect(api.violations).toEqual([]);
+  });
+
+  it("waits for a call that takes long", async () => {
+    const { api, run } = await setUp(name, [
+      { calls: [{ id: "toolu_a", tool: 0, args: { a: 1 } }] },
+      { text: "At last." },
+    ]);
+    const host = await startHost({ run }, async () => {
+      // Some ten signs of life.
+      await delay(2_000);
+      return { content: "late" };
+    });
+    expect((await host.ended).reply).toMatchObject({ content: "At last." });
+    expect(saidTo(api.requests[1]?.body)).toContain("late");
+  });
+});
+
+it("a run that is cancelled ends while a call waits", async () => {
+  const { run } = await setUp("claude newest", [{ calls: [{ id: "toolu_a", tool: 0, args: { a: 1 } }] }]);
+  const host = await startHost({ run }, () => {
+    host.say({ cancel: true });
+    // Never answered.
+    return new Promise(() => {});
+  });
+  expect(await host.ended).toEqual({});
+  expect(host.calls.map(({ id }) => id)).toEqual(["toolu_a"]);
+});

@@ -1,0 +1,196 @@
+//! Whoever answers a bridge's calls, as a process: the stand-in for an agent in tests of real CLIs and of the MCP conformance
+//! suite. Never shipped (feature `fake-cli`; `cargo test` switches it on, elsewhere
+//! `cargo build --features fake-cli --bin bridge-host`).
+//!
+//! It speaks lines of JSON. The first one of standard input says what to do:
+//!
+//! ```text
+//! {"serve": {"tools": [spec…], "progressMs": 50}}              a bridge alone
+//! {"run": {"provider": "claude", "options": {…}, "messages": […], "tools": [spec…], "progressMs": 50}}
+//! ```
+//!
+//! Then `{"reply": {"id", "content": "text" | [block…], "isError": false}}`, `{"cancel": true}`; the end of standard input
+//! ends everything. It prints `{"serving": {"url", "token"}}`, `{"called": {"id", "name", "args"}}`, `{"gone": id}` where
+//! nobody waits for a reply any more, `{"events": […]}` and at last `{"ended": {"reply" | "error": {…}}}`, `{}` if cancelled.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use deep_factor_providers::bridge::{Bridge, BridgeOptions, Called};
+use deep_factor_providers::message::{Content, ToolResult, ToolSpec};
+use deep_factor_providers::run::model::Question;
+use deep_factor_providers::run::{Ended, Engine};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Task {
+    #[serde(default)]
+    provider: String,
+    #[serde(default)]
+    options: Value,
+    #[serde(default)]
+    messages: Value,
+    tools: Value,
+    progress_ms: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Order {
+    Serve(Task),
+    Run(Task),
+    Reply(Reply),
+    Cancel(bool),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Reply {
+    id: String,
+    content: Content,
+    #[serde(default)]
+    is_error: bool,
+}
+
+/// Lines of standard input, read by a thread of their own.
+type Lines = mpsc::UnboundedReceiver<String>;
+
+type Replies = HashMap<String, oneshot::Sender<ToolResult>>;
+
+struct Host {
+    lines: Lines,
+    calls: mpsc::Receiver<Called>,
+    replies: Replies,
+}
+
+fn lines() -> Lines {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+fn say(what: &Value) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{what}")?;
+    out.flush()
+}
+
+impl Host {
+    /// The next order that is no reply; calls are told meanwhile. `None` at the end of the input.
+    async fn order(&mut self) -> io::Result<Option<Order>> {
+        loop {
+            tokio::select! {
+                line = self.lines.recv() => {
+                    let Some(line) = line else { return Ok(None) };
+                    match serde_json::from_str(&line)? {
+                        Order::Reply(reply) => self.answer(reply)?,
+                        order => return Ok(Some(order)),
+                    }
+                }
+                Some(called) = self.calls.recv() => {
+                    say(&json!({"called": {"id": called.id, "name": called.name, "args": called.args.get()}}))?;
+                    self.replies.insert(called.id, called.reply);
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, reply: Reply) -> io::Result<()> {
+        let Reply { id, content, is_error } = reply;
+        let sent = self
+            .replies
+            .remove(&id)
+            .map(|sender| sender.send(ToolResult { content, is_error }));
+        match sent {
+            Some(Ok(())) => Ok(()),
+            _ => say(&json!({"gone": id})),
+        }
+    }
+}
+
+fn options(task: &Task) -> BridgeOptions {
+    let default = BridgeOptions::default();
+    BridgeOptions {
+        progress: task.progress_ms.map_or(default.progress, Duration::from_millis),
+        ..default
+    }
+}
+
+async fn serve(task: &Task, lines: Lines) -> io::Result<()> {
+    let tools: Vec<ToolSpec> = serde_json::from_str(&task.tools.to_string())?;
+    let (bridge, calls) = Bridge::start(tools, options(task)).await?;
+    say(&json!({"serving": {"url": bridge.url(), "token": bridge.token()}}))?;
+    let mut host = Host {
+        lines,
+        calls,
+        replies: Replies::new(),
+    };
+    while host.order().await?.is_some() {}
+    bridge.close().await;
+    Ok(())
+}
+
+async fn run(task: &Task, lines: Lines) -> io::Result<()> {
+    let engine = Engine::new(&task.provider, &task.options.to_string(), 1);
+    let engine = Arc::new(engine.map_err(|error| io::Error::other(error.message))?);
+    let question = Question {
+        messages: task.messages.to_string(),
+        tools: task.tools.to_string(),
+        call: r#"{"events":true,"partial":false}"#.to_owned(),
+        env: None,
+    };
+    let (run, calls) = Engine::start_with_callbacks(&engine, question, options(task));
+    let mut host = Host {
+        lines,
+        calls,
+        replies: Replies::new(),
+    };
+    let told = async {
+        while let Some(batch) = run.next().await {
+            println!(r#"{{"events":{batch}}}"#);
+        }
+        run.result().await
+    };
+    let mut told = std::pin::pin!(told);
+    let ended = loop {
+        tokio::select! {
+            ended = told.as_mut() => break ended,
+            order = host.order() => match order? {
+                Some(Order::Cancel(true)) => run.cancel(),
+                Some(_) => {}
+                None => {
+                    engine.close().await;
+                    break told.await;
+                }
+            },
+        }
+    };
+    engine.close().await;
+    say(&json!({"ended": match ended {
+        Ended::Replied(reply) => json!({"reply": reply}),
+        Ended::Failed(error) => json!({"error": error}),
+        Ended::Cancelled => json!({}),
+    }}))
+}
+
+#[tokio::main]
+async fn main() -> io::Result<()> {
+    let mut lines = lines();
+    let first = lines.recv().await.unwrap_or_default();
+    match serde_json::from_str(&first)? {
+        Order::Serve(task) => serve(&task, lines).await,
+        Order::Run(task) => run(&task, lines).await,
+        _ => Err(io::Error::other("the first line must say what to do")),
+    }
+}

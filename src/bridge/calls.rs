@@ -1,0 +1,438 @@
+//! The calls of a run: each reaches the caller once, and each of its requests gets the same answer.
+//!
+//! In: `tools/call` requests of sessions. Out: [`Called`]s for the caller, and a [`Waiting`] for every request. A request that
+//! is sent again (its connection broke, or the client is impatient) waits for the same answer, or is given it at once: a
+//! session never runs a tool twice for one id. What a client takes back is told to the caller by its reply's being closed.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rmcp::model::RequestId;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{Called, random_hex};
+use crate::message::{Content, ToolResult};
+
+/// So many calls may wait for the caller at once. More than any CLI makes (claude: 10, CLI-FACTS 1.7).
+pub(super) const MAX_PENDING: usize = 256;
+
+/// Answers are kept to be given again as long as all of them have at most so many bytes.
+const MAX_KEPT_BYTES: usize = 64 * 1024 * 1024;
+
+/// How busy a bridge is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// Calls that wait for the caller.
+    pub waiting: usize,
+    /// Calls that the caller was given so far.
+    pub all: usize,
+}
+
+/// What a request waits for; `None` until it is there.
+pub(super) type Waiting = watch::Receiver<Option<Answer>>;
+
+/// What became of a call.
+#[derive(Debug, Clone)]
+pub(super) enum Answer {
+    /// The tool's result, or why there is none.
+    Result(Arc<ToolResult>),
+    /// The client has taken the call back.
+    TakenBack,
+}
+
+/// A call as it arrives.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// The tool, by the caller's own name.
+    pub name: String,
+    /// A JSON object, as the model wrote it.
+    pub args: Box<RawValue>,
+    /// The model's id of the call, if the client passes it on.
+    pub id: Option<String>,
+}
+
+/// Why a call is no call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// The session has used this id for another call.
+    IdReused,
+    /// The answer was given, and is no longer kept.
+    Forgotten,
+}
+
+/// A session and one of its request ids.
+type Key = (Arc<str>, RequestId);
+
+#[derive(Clone)]
+struct Entry {
+    /// Of name and arguments: the same id with others is another call.
+    fingerprint: u64,
+    /// `None` when the answer is no longer kept.
+    waiting: Option<Waiting>,
+    taken_back: CancellationToken,
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<Key, Entry>,
+    /// By the model's own id: calls that wait. claude 2.1.330 makes a call again, under another request id, when its
+    /// connection ends; gateways may give the next turn's call the same id, but not before the answer.
+    open: HashMap<String, Entry>,
+    /// Ids that were given out: unique within the run.
+    ids: HashSet<String>,
+    /// Answered calls, the oldest first, and how many bytes their answers have.
+    kept: VecDeque<(Key, usize)>,
+    kept_bytes: usize,
+}
+
+/// All calls of a run.
+pub(super) struct Calls {
+    state: Arc<Mutex<State>>,
+    consumer: mpsc::Sender<Called>,
+    traffic: Arc<watch::Sender<Traffic>>,
+    closing: CancellationToken,
+    tasks: TaskTracker,
+}
+
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Calls {
+    /// Calls go to `consumer`; when `closing` is cancelled, those that wait are answered with an error.
+    pub fn new(consumer: mpsc::Sender<Called>, closing: CancellationToken, tasks: TaskTracker) -> Calls {
+        Calls {
+            state: Arc::default(),
+            consumer,
+            traffic: Arc::default(),
+            closing,
+            tasks,
+        }
+    }
+
+    /// How busy it is.
+    pub fn traffic(&self) -> watch::Receiver<Traffic> {
+        self.traffic.subscribe()
+    }
+
+    /// The call that `session` makes with the request `request`, or the one it has made with it before.
+    pub fn begin(&self, session: &Arc<str>, request: &RequestId, call: Call) -> Result<Waiting, Refused> {
+        let key = (Arc::clone(session), request.clone());
+        let fingerprint = fingerprint(&call);
+        let mut state = locked(&self.state);
+        if let Some(known) = state.entries.get(&key) {
+            return match &known.waiting {
+                _ if known.fingerprint != fingerprint => Err(Refused::IdReused),
+                Some(waiting) => Ok(waiting.clone()),
+                None => Err(Refused::Forgotten),
+            };
+        }
+        let open = call.id.as_ref().and_then(|id| state.open.get(id));
+        if let Some(known) = open.filter(|open| open.fingerprint == fingerprint).cloned()
+            && let Some(waiting) = known.waiting.clone()
+        {
+            state.entries.insert(key, known);
+            return Ok(waiting);
+        }
+        let (answer, waiting) = watch::channel(None);
+        let taken_back = CancellationToken::new();
+        let entry = Entry {
+            fingerprint,
+            waiting: Some(waiting.clone()),
+            taken_back: taken_back.clone(),
+        };
+        if let Some(id) = &call.id {
+            state.open.insert(id.clone(), entry.clone());
+        }
+        let models_id = call.id.clone();
+        state.entries.insert(key.clone(), entry);
+        let id = unique(call.id, &mut state.ids);
+        drop(state);
+        let (reply, result) = oneshot::channel();
+        let called = Called {
+            id,
+            name: call.name,
+            args: call.args,
+            reply,
+        };
+        if let Some(reason) = self.hand_over(called) {
+            let outcome = Answer::Result(Arc::new(ToolResult::error(reason)));
+            keep(&self.state, (key, models_id), &answer, outcome);
+            return Ok(waiting);
+        }
+        let (state, traffic, closing) = (Arc::clone(&self.state), Arc::clone(&self.traffic), self.closing.clone());
+        self.tasks.spawn(async move {
+            let outcome = tokio::select! {
+                biased;
+                result = result => Answer::Result(Arc::new(
+                    result.unwrap_or_else(|_| ToolResult::error("the agent has dropped the call")),
+                )),
+                () = taken_back.cancelled() => Answer::TakenBack,
+                () = closing.cancelled() => Answer::Result(Arc::new(ToolResult::error("the run is over"))),
+            };
+            keep(&state, (key, models_id), &answer, outcome);
+            traffic.send_modify(|traffic| traffic.waiting -= 1);
+        });
+        Ok(waiting)
+    }
+
+    /// Gives the call to the caller, who counts it as pending from here on, or says why that can't be.
+    fn hand_over(&self, called: Called) -> Option<&'static str> {
+        let mut free = false;
+        self.traffic.send_if_modified(|traffic| {
+            free = traffic.waiting < MAX_PENDING && !self.closing.is_cancelled();
+            traffic.waiting += usize::from(free);
+            free
+        });
+        if !free {
+            return Some("too many calls wait for their results already, or the run is over");
+        }
+        let given = self.consumer.try_send(called);
+        self.traffic.send_modify(|traffic| match given {
+            Ok(()) => traffic.all += 1,
+            Err(_) => traffic.waiting -= 1,
+        });
+        match given {
+            Ok(()) => None,
+            Err(mpsc::error::TrySendError::Full(_)) => Some("too many calls wait for their results already"),
+            Err(mpsc::error::TrySendError::Closed(_)) => Some("nobody runs this agent's tools any more"),
+        }
+    }
+
+    /// The client does not want the answer any more. Nothing happens where it has it already, as opencode says after every
+    /// call (CLI-FACTS 5).
+    pub fn take_back(&self, session: &Arc<str>, request: &RequestId) {
+        if let Some(entry) = locked(&self.state).entries.get(&(Arc::clone(session), request.clone())) {
+            entry.taken_back.cancel();
+        }
+    }
+
+    /// Takes all of a session's calls back.
+    pub fn end(&self, session: &Arc<str>) {
+        for ((of, _), entry) in &locked(&self.state).entries {
+            if of == session {
+                entry.taken_back.cancel();
+            }
+        }
+    }
+}
+
+/// Publishes the answer, and keeps it for requests to come as long as there is room.
+fn keep(
+    state: &Mutex<State>,
+    (key, models_id): (Key, Option<String>),
+    answer: &watch::Sender<Option<Answer>>,
+    outcome: Answer,
+) {
+    let size = match &outcome {
+        Answer::Result(result) => size(&result.content),
+        Answer::TakenBack => 0,
+    };
+    let mut state = locked(state);
+    answer.send_replace(Some(outcome));
+    if let Some(id) = models_id {
+        state.open.remove(&id);
+    }
+    state.kept.push_back((key, size));
+    state.kept_bytes += size;
+    while state.kept_bytes > MAX_KEPT_BYTES
+        && let Some((oldest, size)) = state.kept.pop_front()
+    {
+        state.kept_bytes -= size;
+        if let Some(entry) = state.entries.get_mut(&oldest) {
+            // Those who wait have their own hold of it.
+            entry.waiting = None;
+        }
+    }
+}
+
+fn size(content: &Content) -> usize {
+    content.as_text().len()
+}
+
+fn fingerprint(call: &Call) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&call.name, call.args.get()).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The model's own id where there is one and it is the first of its name, else one of ours.
+fn unique(given: Option<String>, taken: &mut HashSet<String>) -> String {
+    let mut id = given.filter(|id| !id.is_empty() && !taken.contains(id));
+    while id.as_ref().is_none_or(|id| taken.contains(id)) {
+        id = Some(format!(
+            "call_{}",
+            random_hex::<8>().unwrap_or_else(|_| taken.len().to_string())
+        ));
+    }
+    let id = id.unwrap_or_default();
+    taken.insert(id.clone());
+    id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls(capacity: usize) -> (Calls, mpsc::Receiver<Called>) {
+        let (sender, receiver) = mpsc::channel(capacity);
+        (
+            Calls::new(sender, CancellationToken::new(), TaskTracker::new()),
+            receiver,
+        )
+    }
+
+    fn call(args: &str, id: Option<&str>) -> Call {
+        Call {
+            name: "add".to_owned(),
+            args: RawValue::from_string(args.to_owned()).unwrap(),
+            id: id.map(str::to_owned),
+        }
+    }
+
+    async fn text(mut waiting: Waiting) -> (String, bool) {
+        let answer = waiting.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+        match answer {
+            Answer::Result(result) => (result.content.as_text().to_owned(), result.is_error),
+            Answer::TakenBack => ("taken back".to_owned(), true),
+        }
+    }
+
+    fn session(name: &str) -> Arc<str> {
+        Arc::from(name)
+    }
+
+    fn result(text: &str) -> ToolResult {
+        ToolResult {
+            content: Content::Text(text.to_owned()),
+            is_error: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn one_id_is_one_call_before_and_after_its_answer() {
+        let (calls, mut caller) = calls(8);
+        let (one, id) = (session("a"), RequestId::Number(1));
+        let first = calls.begin(&one, &id, call("{}", Some("toolu_1"))).unwrap();
+        let second = calls.begin(&one, &id, call("{}", Some("toolu_1"))).unwrap();
+        let called = caller.recv().await.unwrap();
+        assert_eq!(
+            (called.id.as_str(), called.name.as_str(), called.args.get()),
+            ("toolu_1", "add", "{}")
+        );
+        assert_eq!(*calls.traffic().borrow(), Traffic { waiting: 1, all: 1 });
+        called.reply.send(result("3")).unwrap();
+        let third = async { text(calls.begin(&one, &id, call("{}", None)).unwrap()).await };
+        let same = ("3".to_owned(), false);
+        assert_eq!(
+            (text(first).await, text(second).await, third.await),
+            (same.clone(), same.clone(), same)
+        );
+        assert!(caller.try_recv().is_err(), "it was called once");
+        calls.traffic().wait_for(|traffic| traffic.waiting == 0).await.unwrap();
+        assert_eq!(
+            calls.begin(&one, &id, call("[1]", None)).unwrap_err(),
+            Refused::IdReused
+        );
+    }
+
+    /// Seen of claude 2.1.330, whose connection ended in the middle of a call.
+    #[tokio::test]
+    async fn the_models_own_id_is_one_call_as_long_as_it_waits() {
+        let (calls, mut caller) = calls(8);
+        let begin = |name: &str, id: i64| {
+            let id = RequestId::Number(id);
+            calls.begin(&session(name), &id, call("{}", Some("toolu_1"))).unwrap()
+        };
+        let (first, again, elsewhere) = (begin("a", 1), begin("a", 2), begin("b", 1));
+        caller.recv().await.unwrap().reply.send(result("3")).unwrap();
+        for waiting in [first, again, elsewhere] {
+            assert_eq!(text(waiting).await.0, "3");
+        }
+        assert!(caller.try_recv().is_err(), "it was called once");
+        begin("a", 3);
+        assert_ne!(
+            caller.recv().await.unwrap().id,
+            "toolu_1",
+            "another call, after the answer"
+        );
+    }
+
+    #[tokio::test]
+    async fn sessions_number_their_requests_apart_and_ids_stay_unique() {
+        let (calls, mut caller) = calls(8);
+        for (name, args) in [("a", "{}"), ("b", r#"{"a":1}"#)] {
+            calls
+                .begin(&session(name), &RequestId::Number(1), call(args, Some("x")))
+                .unwrap();
+        }
+        calls
+            .begin(&session("a"), &RequestId::Number(2), call("{}", None))
+            .unwrap();
+        let mut ids = HashSet::new();
+        for _ in 0..3 {
+            ids.insert(caller.recv().await.unwrap().id);
+        }
+        assert!(ids.len() == 3 && ids.contains("x"), "{ids:?}");
+    }
+
+    #[tokio::test]
+    async fn what_is_taken_back_is_told_to_the_caller_and_the_answered_stays_answered() {
+        let (calls, mut caller) = calls(8);
+        let (one, id) = (session("a"), RequestId::Number(1));
+        let waiting = calls.begin(&one, &id, call("{}", None)).unwrap();
+        let mut called = caller.recv().await.unwrap();
+        calls.take_back(&one, &id);
+        called.reply.closed().await;
+        assert_eq!(text(waiting).await.0, "taken back");
+        let other = RequestId::Number(2);
+        let waiting = calls.begin(&one, &other, call("{}", None)).unwrap();
+        caller.recv().await.unwrap().reply.send(result("3")).unwrap();
+        assert_eq!(text(waiting.clone()).await.0, "3");
+        calls.take_back(&one, &other);
+        calls.end(&one);
+        assert_eq!(text(waiting).await.0, "3");
+    }
+
+    #[tokio::test]
+    async fn a_call_that_nobody_can_take_is_answered() {
+        let (calls, caller) = calls(MAX_PENDING * 2);
+        let begin = |id: usize| {
+            let id = RequestId::Number(i64::try_from(id).unwrap());
+            calls.begin(&session("a"), &id, call("{}", None)).unwrap()
+        };
+        for id in 0..MAX_PENDING {
+            begin(id);
+        }
+        assert!(text(begin(MAX_PENDING)).await.0.starts_with("too many calls"));
+        calls.closing.cancel();
+        calls.traffic().wait_for(|traffic| traffic.waiting == 0).await.unwrap();
+        assert!(text(begin(MAX_PENDING + 1)).await.0.ends_with("the run is over"));
+        let dropped = super::Calls::new(calls.consumer.clone(), CancellationToken::new(), TaskTracker::new());
+        drop(caller);
+        let waiting = dropped
+            .begin(&session("a"), &RequestId::Number(0), call("{}", None))
+            .unwrap();
+        assert_eq!(text(waiting).await.0, "nobody runs this agent's tools any more");
+        assert_eq!(*dropped.traffic().borrow(), Traffic::default());
+    }
+
+    #[tokio::test]
+    async fn answers_are_kept_as_long_as_there_is_room_and_never_run_again() {
+        let (calls, mut caller) = calls(8);
+        let one = session("a");
+        let big = "x".repeat(MAX_KEPT_BYTES / 2 + 1);
+        for id in 0..2 {
+            let waiting = calls.begin(&one, &RequestId::Number(id), call("{}", None)).unwrap();
+            caller.recv().await.unwrap().reply.send(result(&big)).unwrap();
+            assert_eq!(text(waiting).await.0.len(), big.len());
+        }
+        let again = |id: i64| calls.begin(&one, &RequestId::Number(id), call("{}", None));
+        assert_eq!(again(0).unwrap_err(), Refused::Forgotten);
+        assert!(again(1).is_ok() && caller.try_recv().is_err());
+    }
+}

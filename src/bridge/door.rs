@@ -1,0 +1,225 @@
+//! Who may speak to the bridge: checked on a request's head, before a byte of its body is read.
+//!
+//! In: method, target and headers. Out: the request may pass, or the [`Refusal`] it is answered with. Nothing is learnt of
+//! the paths there are without the token, and nothing of the token by how long a wrong one takes.
+
+use http::{HeaderMap, Method, StatusCode, Uri, header};
+use subtle::ConstantTimeEq;
+
+/// The only path there is.
+pub const PATH: &str = "/mcp";
+
+/// What the bridge is reached by.
+pub(super) struct Door {
+    /// The port of 127.0.0.1.
+    pub port: u16,
+    /// The run's secret, 64 hexadecimal digits.
+    pub token: String,
+}
+
+/// Why a request is not heard, and what it is answered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// For people.
+    pub reason: &'static str,
+}
+
+const fn refusal(status: StatusCode, reason: &'static str) -> Refusal {
+    Refusal { status, reason }
+}
+
+const HOST: Refusal = refusal(
+    StatusCode::FORBIDDEN,
+    "the Host header must name this server's loopback address and port",
+);
+const ORIGIN: Refusal = refusal(
+    StatusCode::FORBIDDEN,
+    "the Origin header must be absent or a loopback one",
+);
+const TOKEN: Refusal = refusal(StatusCode::UNAUTHORIZED, "the bearer token is missing or wrong");
+const WRONG_PATH: Refusal = refusal(StatusCode::NOT_FOUND, "there is nothing here: the path is /mcp");
+const METHOD: Refusal = refusal(
+    StatusCode::METHOD_NOT_ALLOWED,
+    "POST and DELETE are the methods there are",
+);
+
+impl Door {
+    /// Lets a request with this head pass, or not.
+    pub fn check(&self, method: &Method, target: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+        self.host(target, headers)?;
+        origin(headers)?;
+        self.bearer(headers)?;
+        if target.path() != PATH {
+            return Err(WRONG_PATH);
+        }
+        match *method {
+            Method::POST | Method::DELETE => Ok(()),
+            _ => Err(METHOD),
+        }
+    }
+
+    /// A page in a browser that has rebound a name of its own to 127.0.0.1 still says that name.
+    fn host(&self, target: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+        let ours = |authority: &str| {
+            let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "80"));
+            (host == "127.0.0.1" || host.eq_ignore_ascii_case("localhost")) && port.parse() == Ok(self.port)
+        };
+        let host = only(headers, &header::HOST).ok_or(HOST)?;
+        let target = target.authority().is_none_or(|authority| ours(authority.as_str()));
+        if ours(host) && target { Ok(()) } else { Err(HOST) }
+    }
+
+    fn bearer(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let given = only(headers, &header::AUTHORIZATION).and_then(|value| value.split_once(' '));
+        let (scheme, token) = given.ok_or(TOKEN)?;
+        // Of another length is no secret: every token has the same.
+        let same: bool = token.trim().as_bytes().ct_eq(self.token.as_bytes()).into();
+        if scheme.eq_ignore_ascii_case("bearer") && same {
+            Ok(())
+        } else {
+            Err(TOKEN)
+        }
+    }
+}
+
+/// CLIs send none; only browsers do, and none of them has business here but for tools on this machine.
+fn origin(headers: &HeaderMap) -> Result<(), Refusal> {
+    if !headers.contains_key(header::ORIGIN) {
+        return Ok(());
+    }
+    let loopback = |origin: &str| {
+        let authority = origin
+            .strip_prefix("http://")
+            .or_else(|| origin.strip_prefix("https://"))?;
+        let host = match authority.rsplit_once(':') {
+            Some((host, port)) if port.parse::<u16>().is_ok() => host,
+            _ => authority,
+        };
+        matches!(host.to_ascii_lowercase().as_str(), "127.0.0.1" | "localhost" | "[::1]").then_some(())
+    };
+    only(headers, &header::ORIGIN).and_then(loopback).ok_or(ORIGIN)
+}
+
+/// The value of a header that is there once, in ASCII.
+fn only<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn door() -> Door {
+        Door {
+            port: 4711,
+            token: "ab".repeat(32),
+        }
+    }
+
+    fn check(method: &str, target: &str, headers: &[(&str, &str)]) -> Result<(), Refusal> {
+        let mut request = Request::builder().method(method).uri(target);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        door().check(&head.method, &head.uri, &head.headers)
+    }
+
+    #[test]
+    fn who_may_pass() {
+        let token = format!("Bearer {}", door().token);
+        let (host, auth) = (("host", "127.0.0.1:4711"), ("authorization", token.as_str()));
+        let wrong = format!("Bearer {}c", "ab".repeat(31) + "a");
+        let (lower, long) = (token.replace("Bearer", "bearer"), format!("{token}a"));
+        for (method, target, headers, expected) in [
+            ("POST", "/mcp", vec![host, auth], Ok(())),
+            ("DELETE", "/mcp", vec![host, auth], Ok(())),
+            ("POST", "/mcp?x", vec![("host", "LOCALHOST:4711"), auth], Ok(())),
+            ("POST", "/mcp", vec![host, ("authorization", lower.as_str())], Ok(())),
+            ("POST", "http://127.0.0.1:4711/mcp", vec![host, auth], Ok(())),
+            (
+                "POST",
+                "/mcp",
+                vec![host, auth, ("origin", "http://localhost:3000")],
+                Ok(()),
+            ),
+            ("POST", "/mcp", vec![host, auth, ("origin", "https://[::1]")], Ok(())),
+            ("POST", "/mcp", vec![auth], Err(HOST)),
+            ("POST", "/mcp", vec![host, host, auth], Err(HOST)),
+            ("POST", "/mcp", vec![("host", "127.0.0.1"), auth], Err(HOST)),
+            ("POST", "/mcp", vec![("host", "127.0.0.1:4712"), auth], Err(HOST)),
+            ("POST", "/mcp", vec![("host", "evil.example:4711"), auth], Err(HOST)),
+            (
+                "POST",
+                "/mcp",
+                vec![("host", "localhost.evil.example:4711"), auth],
+                Err(HOST),
+            ),
+            ("POST", "/mcp", vec![("host", "x@127.0.0.1:4711"), auth], Err(HOST)),
+            ("POST", "http://evil.example/mcp", vec![host, auth], Err(HOST)),
+            (
+                "POST",
+                "/mcp",
+                vec![host, auth, ("origin", "https://evil.example")],
+                Err(ORIGIN),
+            ),
+            (
+                "POST",
+                "/mcp",
+                vec![host, auth, ("origin", "http://localhost.evil.example")],
+                Err(ORIGIN),
+            ),
+            ("POST", "/mcp", vec![host, auth, ("origin", "null")], Err(ORIGIN)),
+            (
+                "POST",
+                "/mcp",
+                vec![host, auth, ("origin", "http://localhost"), ("origin", "x")],
+                Err(ORIGIN),
+            ),
+            ("POST", "/mcp", vec![host], Err(TOKEN)),
+            ("POST", "/mcp", vec![host, auth, auth], Err(TOKEN)),
+            (
+                "POST",
+                "/mcp",
+                vec![host, ("authorization", wrong.as_str())],
+                Err(TOKEN),
+            ),
+            ("POST", "/mcp", vec![host, ("authorization", long.as_str())], Err(TOKEN)),
+            ("POST", "/mcp", vec![host, ("authorization", "Bearer ")], Err(TOKEN)),
+            (
+                "POST",
+                "/mcp",
+                vec![host, ("authorization", door().token.as_str())],
+                Err(TOKEN),
+            ),
+            ("POST", "/elsewhere", vec![host], Err(TOKEN)),
+            ("POST", "/elsewhere", vec![host, auth], Err(WRONG_PATH)),
+            ("POST", "/mcp/", vec![host, auth], Err(WRONG_PATH)),
+            ("GET", "/mcp", vec![host, auth], Err(METHOD)),
+            ("OPTIONS", "/mcp", vec![host, auth], Err(METHOD)),
+        ] {
+            assert_eq!(
+                check(method, target, &headers),
+                expected,
+                "{method} {target} {headers:?}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_other_token_passes(token in "[ -~]{0,80}") {
+            prop_assume!(!token.trim().eq(&format!("Bearer {}", door().token)));
+            prop_assert_eq!(check("POST", "/mcp", &[("host", "127.0.0.1:4711"), ("authorization", &token)]), Err(TOKEN));
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The MCP server proper: what it is, which tools it has, and a call's way to its answer.
+//!
+//! In: requests that rmcp has read and the door has let pass. Out: the permitted tools, and results. Everything a session
+//! needs to know comes with the request ([`Asked`]); a handler itself has no state.
+
+use std::borrow::Cow;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListToolsResult, MetaObject,
+    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion, RequestMetaObject,
+    ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+};
+use rmcp::service::{Peer, RequestContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+use tokio::time::{Instant, interval_at};
+
+use super::Connection;
+use super::calls::{Answer, Call, Calls, Refused, Waiting};
+use super::content::{Reader, blocks};
+use crate::declare::mcp::{Declarations, MAX_RESULT_CHARS, MAX_RESULT_KEY};
+use crate::message::ToolResult;
+
+/// Where clients put the model's own id of a call: claude (CLI-FACTS 1.7), codex.
+const CALL_IDS: [&str; 2] = ["claudecode/toolUseId", "callId"];
+
+/// What the front has found out about a request; it travels in the request's extensions.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    pub session: Arc<str>,
+    pub reader: Reader,
+    pub args: Option<Arc<RawValue>>,
+}
+
+/// What all requests share.
+pub(super) struct Server {
+    pub declarations: Declarations,
+    pub calls: Calls,
+    pub connection: watch::Sender<Connection>,
+    /// Between two notifications of progress.
+    pub progress: Duration,
+    /// Tools are declared as read-only.
+    pub parallel: bool,
+}
+
+/// The handler of one request.
+#[derive(Clone)]
+pub(super) struct Handler(pub Arc<Server>);
+
+impl Server {
+    fn connected(&self, at_least: Connection) {
+        self.connection.send_if_modified(|connection| {
+            let further = *connection < at_least;
+            *connection = at_least.max(*connection);
+            further
+        });
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        let mut meta = Map::new();
+        meta.insert(MAX_RESULT_KEY.to_owned(), Value::from(MAX_RESULT_CHARS));
+        let declared = self.declarations.tools().iter().map(|declared| {
+            let schema: Map<String, Value> = serde_json::from_str(&declared.schema).unwrap_or_default();
+            let description = declared.description.clone().map(Cow::Owned);
+            let mut tool = Tool::new_with_raw(declared.name.clone(), description, Arc::new(schema));
+            tool.meta = Some(MetaObject(meta.clone()));
+            tool.annotations = self.parallel.then(|| ToolAnnotations::new().read_only(true));
+            tool
+        });
+        declared.collect()
+    }
+
+    /// The call's answer, with news of it for a client that wants them.
+    async fn answer(&self, mut waiting: Waiting, context: &RequestContext<RoleServer>) -> Option<Answer> {
+        let token = context.meta.get_progress_token();
+        tokio::select! {
+            answer = waiting.wait_for(Option::is_some) => answer.ok().and_then(|answer| answer.clone()),
+            () = tell(&context.peer, token, self.progress) => None,
+            () = context.ct.cancelled() => None,
+        }
+    }
+}
+
+/// Notifies of progress for ever: without it, clients cut a call off after 60 s or 300 s (CLI-FACTS 1.7).
+async fn tell(peer: &Peer<RoleServer>, token: Option<ProgressToken>, every: Duration) {
+    let Some(token) = token else {
+        return pending().await;
+    };
+    let mut ticks = interval_at(Instant::now() + every, every);
+    let mut told = 0.0;
+    loop {
+        ticks.tick().await;
+        told += 1.0;
+        // A client that has gone is noticed by its connection.
+        let _ = peer
+            .notify_progress(ProgressNotificationParam::new(token.clone(), told))
+            .await;
+    }
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let name = Implementation::new("deep-factor-providers", env!("CARGO_PKG_VERSION"));
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build()).with_server_info(name)
+    }
+
+    /// Later versions have no sessions, which double requests are known by, and no CLI was measured with them.
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(ProtocolVersion::known_up_to(&ProtocolVersion::V_2025_11_25))
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        self.0.connected(Connection::Listed);
+        Ok(ListToolsResult::with_all_items(self.0.tools()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(name) = self.0.declarations.known(&request.name) else {
+            let reason = format!("there is no tool {:?}, or it is not permitted", request.name);
+            return Ok(result(&ToolResult::error(reason), Reader::Plain));
+        };
+        let parts = context.extensions.get::<http::request::Parts>();
+        let Some(asked) = parts.and_then(|parts| parts.extensions.get::<Asked>()) else {
+            return Err(ErrorData::internal_error("the request belongs to no session", None));
+        };
+        let none = || RawValue::from_string("{}".to_owned()).unwrap_or_default();
+        let call = Call {
+            name: name.to_owned(),
+            args: asked.args.as_deref().map_or_else(none, RawValue::to_owned),
+            id: call_id(&context.meta),
+        };
+        let waiting = self.0.calls.begin(&asked.session, &context.id, call).map_err(refused)?;
+        match self.0.answer(waiting, &context).await {
+            Some(Answer::Result(answer)) => Ok(result(&answer, asked.reader)),
+            Some(Answer::TakenBack) => Err(ErrorData::invalid_request("the call was taken back", None)),
+            None => Err(ErrorData::internal_error("the connection is gone", None)),
+        }
+    }
+}
+
+fn call_id(meta: &RequestMetaObject) -> Option<String> {
+    let meta = serde_json::to_value(meta).ok()?;
+    CALL_IDS
+        .iter()
+        .find_map(|key| meta.get(*key)?.as_str().map(str::to_owned))
+}
+
+fn refused(why: Refused) -> ErrorData {
+    let reason = match why {
+        Refused::IdReused => "this request id was used for another call",
+        Refused::Forgotten => "this call was answered, its answer is no longer kept, and it is not run again",
+    };
+    ErrorData::invalid_request(reason, None)
+}
+
+fn result(of: &ToolResult, reader: Reader) -> CallToolResponse {
+    let blocks = blocks(&of.content, reader);
+    CallToolResponse::Complete(match of.is_error {
+        true => CallToolResult::error(blocks),
+        false => CallToolResult::success(blocks),
+    })
+}

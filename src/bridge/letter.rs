@@ -1,0 +1,234 @@
+//! A request's body: read within bounds of size and time, and what of it the bridge has to know before the MCP server does.
+//!
+//! In: a body that trickles in from anybody who holds the token. Out: a [`Letter`], or the [`Refusal`] for it. A call's
+//! arguments are taken out here as raw text: so they reach the caller as the model wrote them, and what a JSON value can't
+//! hold (lone surrogates, long numbers) is no reason to lose the call.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::StatusCode;
+use http_body_util::BodyExt;
+use hyper::body::Body;
+use rmcp::model::RequestId;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::door::Refusal;
+
+/// So many times the limit are read and let go, so that a client which writes first and reads then hears why.
+const PATIENCE: usize = 8;
+
+/// One JSON-RPC message.
+#[derive(Debug, Default)]
+pub(super) struct Letter {
+    /// For the MCP server: as it came, but for a call's arguments.
+    pub body: Bytes,
+    /// The method; none in an answer.
+    pub method: Option<String>,
+    /// Arguments of a `tools/call`, a JSON object's text.
+    pub args: Option<Box<RawValue>>,
+    /// What the client that initialises calls itself.
+    pub client: Option<String>,
+    /// The request that a `notifications/cancelled` takes back.
+    pub cancels: Option<RequestId>,
+}
+
+const TOO_LARGE: Refusal = Refusal {
+    status: StatusCode::PAYLOAD_TOO_LARGE,
+    reason: "the body is larger than this server takes",
+};
+const TOO_SLOW: Refusal = Refusal {
+    status: StatusCode::REQUEST_TIMEOUT,
+    reason: "the body took too long to arrive",
+};
+const BROKEN: Refusal = Refusal {
+    status: StatusCode::BAD_REQUEST,
+    reason: "the body could not be read to its end",
+};
+const NO_JSON: Refusal = Refusal {
+    status: StatusCode::BAD_REQUEST,
+    reason: "the body is no JSON object",
+};
+const NO_OBJECT: Refusal = Refusal {
+    status: StatusCode::BAD_REQUEST,
+    reason: "a call's arguments must be a JSON object",
+};
+
+/// All of `body`, if it has at most `limit` bytes and arrives within `time`.
+pub(super) async fn collect(body: impl Body, limit: usize, time: Duration) -> Result<Bytes, Refusal> {
+    let reading = async {
+        let mut body = std::pin::pin!(body);
+        let (mut kept, mut seen) = (BytesMut::new(), 0_usize);
+        while let Some(frame) = body.frame().await {
+            let Ok(mut data) = frame.map_err(|_| BROKEN)?.into_data().map_err(|_| BROKEN) else {
+                // Trailers.
+                continue;
+            };
+            seen = seen.saturating_add(data.remaining());
+            if seen > limit {
+                kept = BytesMut::new();
+                if seen / PATIENCE > limit {
+                    break;
+                }
+                continue;
+            }
+            while data.has_remaining() {
+                let chunk = data.chunk();
+                let length = chunk.len();
+                kept.extend_from_slice(chunk);
+                data.advance(length);
+            }
+        }
+        if seen > limit {
+            Err(TOO_LARGE)
+        } else {
+            Ok(kept.freeze())
+        }
+    };
+    tokio::time::timeout(time, reading).await.unwrap_or(Err(TOO_SLOW))
+}
+
+/// What `body` says.
+pub(super) fn read(body: Bytes) -> Result<Letter, Refusal> {
+    type Raw<'a> = BTreeMap<String, &'a RawValue>;
+    let mut message: Raw = serde_json::from_slice(&body).map_err(|_| NO_JSON)?;
+    let method: Option<String> = message
+        .get("method")
+        .and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let mut letter = Letter {
+        method,
+        ..Letter::default()
+    };
+    let params: Option<Raw> = message
+        .get("params")
+        .and_then(|raw| serde_json::from_str(raw.get()).ok());
+    match (letter.method.as_deref(), params) {
+        (Some("tools/call"), Some(mut params)) if params.contains_key("arguments") => {
+            let empty: &RawValue = serde_json::from_str("{}").map_err(|_| NO_JSON)?;
+            let args = params.insert("arguments".to_owned(), empty).unwrap_or(empty);
+            let args = match args.get() {
+                "null" => empty,
+                text if text.starts_with('{') => args,
+                _ => return Err(NO_OBJECT),
+            };
+            letter.args = Some(args.to_owned());
+            let params = serde_json::value::to_raw_value(&params).map_err(|_| NO_JSON)?;
+            message.insert("params".to_owned(), &params);
+            letter.body = serde_json::to_vec(&message).map_err(|_| NO_JSON)?.into();
+        }
+        (Some("initialize"), Some(params)) => {
+            #[derive(Deserialize)]
+            struct Named {
+                name: String,
+            }
+            let named = params.get("clientInfo").and_then(|raw| Named::deserialize(*raw).ok());
+            letter.client = named.map(|client| client.name);
+            letter.body = body;
+        }
+        (Some("notifications/cancelled"), Some(params)) => {
+            letter.cancels = params
+                .get("requestId")
+                .and_then(|raw| RequestId::deserialize(*raw).ok());
+            letter.body = body;
+        }
+        _ => letter.body = body,
+    }
+    Ok(letter)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::{StreamExt, stream};
+    use http_body_util::{Full, StreamBody};
+    use hyper::body::Frame;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn args(text: &str) -> Result<Option<String>, Refusal> {
+        read(Bytes::copy_from_slice(text.as_bytes())).map(|letter| letter.args.map(|args| args.get().to_owned()))
+    }
+
+    #[test]
+    fn arguments_stay_as_they_were_written() {
+        let text = r#"{"z":1.0,"a":1e400,"s":"\ud83e","n":123456789012345678901234567890}"#;
+        let call = format!(
+            r#" {{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"_meta":{{"progressToken":2}},"name":"t","arguments":{text}}}}}"#
+        );
+        let letter = read(call.into()).unwrap();
+        assert_eq!(letter.args.unwrap().get(), text);
+        assert_eq!(
+            serde_json::from_slice::<serde_json::Value>(&letter.body).unwrap(),
+            serde_json::json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
+                "params": {"_meta": {"progressToken": 2}, "name": "t", "arguments": {}}})
+        );
+    }
+
+    #[test]
+    fn what_is_no_call_passes_as_it_came() {
+        for text in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
+            r#"{"method":"tools/call","params":{"name":"x"}}"#,
+            r#"{"method":7,"params":[]}"#,
+            r#"{ "result" : {} }"#,
+        ] {
+            let letter = read(text.into()).unwrap();
+            assert_eq!((letter.body, letter.args.is_none()), (Bytes::from(text), true));
+        }
+        let cancelled = |id: &str| {
+            let text = format!(r#"{{"method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
+            read(text.into()).unwrap().cancels
+        };
+        assert_eq!(cancelled("7"), Some(RequestId::Number(7)));
+        assert_eq!(cancelled(r#""a""#), Some(RequestId::String("a".into())));
+        assert_eq!(cancelled("[]"), None);
+        let client = r#"{"method":"initialize","params":{"clientInfo":{"name":"c","version":"1"}}}"#;
+        assert_eq!(read(client.into()).unwrap().client.as_deref(), Some("c"));
+    }
+
+    #[test]
+    fn arguments_are_an_object_or_nothing() {
+        let call = |args: &str| format!(r#"{{"method":"tools/call","params":{{"name":"t","arguments":{args}}}}}"#);
+        assert_eq!(args(&call("null")), Ok(Some("{}".to_owned())));
+        assert_eq!(args(&call("{ }")), Ok(Some("{ }".to_owned())));
+        for wrong in ["[]", "\"{}\"", "7"] {
+            assert_eq!(args(&call(wrong)), Err(NO_OBJECT));
+        }
+        for wrong in ["", "[]", "nul", "{\"a\":}", "\u{feff}{}"] {
+            assert_eq!(args(wrong), Err(NO_JSON), "{wrong:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_limit_is_exact_and_the_rest_is_let_go() {
+        let collected = |size: usize| collect(Full::new(Bytes::from(vec![b'x'; size])), 10, Duration::from_secs(60));
+        assert_eq!(collected(10).await.map(|body| body.len()), Ok(10));
+        assert_eq!(collected(11).await, Err(TOO_LARGE));
+        let endless = stream::repeat_with(|| Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"0123456789"))));
+        assert_eq!(
+            collect(StreamBody::new(endless), 10, Duration::from_secs(60)).await,
+            Err(TOO_LARGE)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_trickle_is_cut_off() {
+        let trickle = stream::repeat(()).then(|()| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"x")))
+        });
+        let read = collect(StreamBody::new(trickle), 1_000_000, Duration::from_secs(10)).await;
+        assert_eq!(read, Err(TOO_SLOW));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_a_reason_to_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(body.into());
+        }
+    }
+}

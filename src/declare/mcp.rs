@@ -1,0 +1,143 @@
+//! The caller's tools as an MCP server declares them, and their names both ways.
+//!
+//! In: the bound tools. Out: [`Declarations`]: names that every API and CLI takes, schemas that every MCP client takes, and
+//! the way back to the names the caller wrote. One map for both servers: the one spoken over a CLI's standard streams
+//! (`conversation::live`) and the one on the loopback interface (`bridge`).
+
+use super::{Declared, Tools};
+use crate::message::ToolSpec;
+
+/// What the MCP server of the caller's tools is called in a CLI's configuration.
+pub const SERVER: &str = "df";
+
+/// The API takes `[a-zA-Z0-9_-]{1,64}` as a tool's name; claude, whose prefix is the longest, adds this much to ours.
+const MAX_NAME: usize = super::MAX_NAME - "mcp____".len() - SERVER.len();
+
+/// What CLIs put before our names: claude, codex and qwen; gemini; codex in its events; opencode.
+const PREFIXES: [&str; 4] = ["mcp__df__", "mcp_df_", "df.", "df_"];
+
+/// More characters than this of a result, and claude shows the model a preview of 2 KB instead (CLI-FACTS 1b §6).
+pub const MAX_RESULT_CHARS: u32 = 500_000;
+
+/// The `_meta` key of a tool by which claude is told so.
+pub const MAX_RESULT_KEY: &str = "anthropic/maxResultSizeChars";
+
+/// All of the caller's tools, declared.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Declarations {
+    tools: Tools,
+}
+
+impl Declarations {
+    /// Declares `tools`, in their order.
+    pub fn new(tools: &[ToolSpec]) -> Declarations {
+        Declarations {
+            tools: Tools::new(tools, MAX_NAME),
+        }
+    }
+
+    /// The tools, in the caller's order.
+    pub fn tools(&self) -> &[Declared] {
+        self.tools.declared()
+    }
+
+    /// The caller's name of the tool that is called `name` on the wire, without a prefix; `None` for a foreign one.
+    pub fn known(&self, name: &str) -> Option<&str> {
+        self.tools.callers_name(name)
+    }
+
+    /// The caller's name of the tool that a CLI calls `name`, with its prefix or without; `None` for one of its own.
+    pub fn ours(&self, name: &str) -> Option<&str> {
+        let bare = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
+        self.known(bare.unwrap_or(name))
+    }
+
+    /// The caller's name of the tool that the model called `name`. A name that was never declared stays as it is, but for
+    /// the prefix.
+    pub fn callers_name(&self, name: &str) -> String {
+        let bare = name.strip_prefix(PREFIXES[0]).unwrap_or(name);
+        self.known(bare).unwrap_or(bare).to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn declared(names: &[&str]) -> Declarations {
+        let tools: Vec<ToolSpec> = names
+            .iter()
+            .map(|name| ToolSpec {
+                name: (*name).to_owned(),
+                description: None,
+                schema: RawValue::from_string("{}".to_owned()).unwrap(),
+            })
+            .collect();
+        Declarations::new(&tools)
+    }
+
+    #[test]
+    fn names_come_back_as_the_caller_wrote_them() {
+        let long = "x".repeat(200);
+        let other = format!("{long}y");
+        let names = [
+            "add",
+            "get.weather",
+            "get weather",
+            "get_weather",
+            "a__b",
+            "日本",
+            "",
+            &long,
+            &other,
+        ];
+        let declared = declared(&names);
+        let wire: HashSet<&str> = declared.tools().iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(wire.len(), names.len());
+        for (tool, name) in declared.tools().iter().zip(names) {
+            assert!(
+                (1..=MAX_NAME).contains(&tool.name.len())
+                    && tool
+                        .name
+                        .bytes()
+                        .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'),
+                "{}",
+                tool.name
+            );
+            assert_eq!(declared.callers_name(&format!("mcp__df__{}", tool.name)), name);
+        }
+        for kept in ["add", "get_weather", "a__b"] {
+            assert!(wire.contains(kept), "{kept}");
+        }
+        assert_eq!(declared.callers_name("mcp__df__unheard_of"), "unheard_of");
+        assert_eq!(declared.callers_name("Bash"), "Bash");
+    }
+
+    #[test]
+    fn every_clis_prefix_is_known_and_its_own_tools_are_not_ours() {
+        let declared = declared(&["get.weather", "add"]);
+        let wire = &declared.tools()[0].name;
+        for prefix in PREFIXES.iter().chain(&[""]) {
+            assert_eq!(declared.ours(&format!("{prefix}{wire}")), Some("get.weather"));
+        }
+        for foreign in ["Bash", "mcp__other__add", "df_rm", "get.weather", ""] {
+            assert_eq!(declared.ours(foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn the_same_tools_are_declared_alike() {
+        assert_eq!(declared(&["a.b", "a b"]), declared(&["a.b", "a b"]));
+        assert_ne!(declared(&["a.b"]), declared(&["a b"]));
+    }
+
+    #[test]
+    fn every_schema_is_an_objects() {
+        let schema = |text: &str| object_schema(&RawValue::from_string(text.to_owned()).unwrap());
+        let kept = r#"{ "type":"object","properties":{"b":{"const":1.0},"a":{}} }"#;
+        assert_eq!(schema(kept), kept);
+        assert_eq!(schema(r#"{"properties":{}}"#), r#"{"type":"object","properties":{}}"#);
+        assert_eq!(schema(r#"{"type":"string","x":1}"#), r#"{"type":"object","x":1}"#);
+        assert_eq!(schema("true"), r#"{"type":"object"}"#);
+    }
+}

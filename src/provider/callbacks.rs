@@ -1,0 +1,141 @@
+//! Where a run's tools are served: what a CLI is told of the bridge by its own configuration.
+//!
+//! In: a run's URL and token. Out: the pieces of configuration that several CLIs share. The token goes to private files and
+//! variables only: argv can be read by every user of the machine.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use super::options::Options;
+
+/// The variable that holds the token for CLIs that take the name of one.
+pub const TOKEN_VARIABLE: &str = "DEEP_FACTOR_BRIDGE_TOKEN";
+
+/// Longer than any run, ms: how long a call may take is the caller's to say.
+pub const CALL_LIMIT_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// The default system prompt of a run whose tools are called natively: the other one forbids what the thread does not list.
+pub const SYSTEM_PROMPT: &str = "You are the model behind an agent. Each request is a conversation: as <thread> XML with one \
+<event> per message, tool call and tool result in order, or as labelled text. Do what its last message asks: call your tools \
+where you need them, then reply with the assistant's next message, plain text, not XML and no label.";
+
+/// The bridge of a run.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Callbacks {
+    /// Where it is; fit for argv.
+    pub url: String,
+    /// Its bearer token.
+    pub token: String,
+}
+
+impl fmt::Debug for Callbacks {
+    /// Without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Callbacks")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Callbacks {
+    /// The headers every request needs, as JSON.
+    pub fn headers(&self) -> Value {
+        json!({"Authorization": format!("Bearer {}", self.token)})
+    }
+}
+
+/// A configuration with the bridge in it, `{"mcpServers": {"df": …}}`, in which `server` says how a CLI spells it; empty
+/// without one.
+pub(super) fn servers(options: &Options, server: impl Fn(&Callbacks) -> Value) -> Value {
+    match &options.callbacks {
+        Some(callbacks) => json!({(crate::declare::mcp::SERVER): server(callbacks)}),
+        None => json!({}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::{ALL, find};
+    use super::*;
+    use crate::command::{self, Arg, CommandLine, EnvText, Mode};
+
+    fn line(id: &str, options: &str) -> CommandLine {
+        let provider = find(id).unwrap();
+        let callbacks = Some(Callbacks {
+            url: "http://127.0.0.1:4711/mcp".to_owned(),
+            token: "SECRET".to_owned(),
+        });
+        let options = Options {
+            callbacks,
+            ..Options::parse(provider, options).unwrap()
+        };
+        command::build(provider, &options, Mode::Print("PROMPT"), false, &BTreeSet::new()).unwrap()
+    }
+
+    fn argv(line: &CommandLine) -> String {
+        let args = line.args.iter().map(|arg| match arg {
+            Arg::Text(text) if text == SYSTEM_PROMPT => "SYSTEM".to_owned(),
+            Arg::Text(text) => text.clone(),
+            Arg::File(name) | Arg::FileSetting(_, name) => format!("<{name}>"),
+        });
+        args.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn who_takes_callbacks() {
+        let takers = |options: &str| -> Vec<&str> {
+            let taking = ALL.iter().filter(|provider| {
+                let options = Options::parse(provider, options).unwrap();
+                command::takes_callbacks(provider, &options)
+            });
+            taking.map(|provider| provider.id.as_ref()).collect()
+        };
+        assert_eq!(takers("{}"), ["claude", "codex", "gemini", "qwen", "opencode"]);
+        assert_eq!(takers(r#"{"cwd":"/"}"#), ["claude", "codex", "qwen", "opencode"]);
+    }
+
+    /// Everybody on the machine can read argv.
+    #[test]
+    fn the_token_is_in_a_file_or_a_variable_and_never_in_argv() {
+        for id in ["claude", "codex", "gemini", "qwen", "opencode"] {
+            let line = line(id, "{}");
+            assert!(!argv(&line).contains("SECRET"), "{id}");
+            let told = |text: &str| text.contains("SECRET");
+            let in_file = line.files.iter().any(|file| told(&file.content));
+            let in_variable = line
+                .set_env
+                .iter()
+                .any(|(_, text)| matches!(text, EnvText::Text(text) if told(text)));
+            assert!(in_file || in_variable, "{id} is not told the token");
+        }
+    }
+
+    #[test]
+    fn command_lines_with_a_bridge() {
+        assert_eq!(
+            argv(&line("claude", "{}")),
+            "-p --output-format stream-json --verbose --settings {\"disableAllHooks\":true} --mcp-config <mcp.json> \
+             --allowedTools mcp__df --setting-sources user --tools  --strict-mcp-config --no-session-persistence \
+             --disable-slash-commands --system-prompt SYSTEM"
+        );
+        let codex = argv(&line("codex", "{}"));
+        assert!(
+            codex.ends_with(
+                "-c mcp_servers.df.url=\"http://127.0.0.1:4711/mcp\" -c \
+                 mcp_servers.df.bearer_token_env_var=\"DEEP_FACTOR_BRIDGE_TOKEN\" -c \
+                 mcp_servers.df.default_tools_approval_mode=\"approve\" -c mcp_servers.df.tool_timeout_sec=86400 -"
+            ),
+            "{codex}"
+        );
+        assert_eq!(
+            argv(&line("gemini", "{}")),
+            "--skip-trust --policy <policy.toml> --extensions none --allowed-mcp-server-names df --output-format stream-json"
+        );
+        let qwen = argv(&line("qwen", "{}"));
+        let begin = "--mcp-config <mcp.json> --allowed-mcp-server-names df --system-prompt SYSTEM";
+        assert!(qwen.starts_with(begin) && !qwen.contains("--bare"), "{qwen}");
+    }
+}
