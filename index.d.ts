@@ -1344,7 +1344,7 @@ export function renderRunLog(path: string, options?: RenderRunLogOptions): Promi
  *
  * @typeParam TMessage as for {@link CliProvider}
  */
-export interface ApiProvider<TMessage = AIMessage> extends Omit<CliProvider<TMessage>, "bindTools"> {
+export interface ApiProvider<TMessage = AIMessage> extends CliProvider<TMessage> {
   /**
    * As {@link CliProvider.bindTools}. A name that the API does not allow (`[a-zA-Z0-9_-]{1,64}`) goes over as one that it does;
    * calls come back under the caller's name.

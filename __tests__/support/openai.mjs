@@ -113,7 +113,8 @@ export async function startOpenAi(script, { models } = {}) {
       }
     } catch (error) {
       // The client is gone or the server is closing; anything else is a fault of this file and must be seen.
-      if (!closing.signal.aborted && !response.destroyed) violations.push(`the server failed: ${error}`);
+      const gone = response.destroyed || ["EPIPE", "ECONNRESET", "ERR_STREAM_DESTROYED"].includes(codeOf(error));
+      if (!closing.signal.aborted && !gone) violations.push(`the server failed: ${error}`);
       response.destroy();
     }
   });
@@ -297,6 +298,12 @@ function sendError(response, { status, body, headers }) {
 function sendJson(response, status, body, headers) {
   response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
 }
+
+/**
+ * Node's code of an error, empty where there is none.
+ * @param {unknown} error
+ */
+const codeOf = (error) => (error instanceof Error && "code" in error ? String(error.code) : "");
 
 /** @param {import("node:http").IncomingMessage} incoming */
 async function readBody(incoming) {
