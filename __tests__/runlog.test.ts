@@ -261,13 +261,27 @@ describe.skipIf(process.platform === "win32")("a recorded run", () => {
     expect(await rejection(replayRun(file, { runId: "none" }).reply)).toMatchObject({ code: "NOT_FOUND" });
   });
 
-  it("has its calls before their results, with claude's own clock", async () => {
-    const { options } = await withClaude({ script: [{ text: "Hello" }] });
-    const { file } = setup();
-    const provider = createClaudeCliProvider(options);
-    const message = await provider.invoke(["Say hello"], { record: file });
+  it("knows how long the real CLI's own tools took", async () => {
+    const { fakes, file } = setup();
+    const input = { command: "sleep 0.5; echo slept" };
+    const { options } = await withClaude({
+      script: [{ content: [{ type: "tool_use", id: "toolu_1", name: "Bash", input }] }, { text: "It slept." }],
+    });
+    const provider = createClaudeCliProvider({
+      ...options,
+      cwd: fakes.dir,
+      disableBuiltInTools: false,
+      permissionMode: "bypassPermissions",
+      env: { ...options.env, IS_SANDBOX: "1" },
+    });
+    const message = await provider.invoke(["Sleep"], { record: file });
+    expect(message.content).toBe("It slept.");
     expect(await replayRun(file).reply).toEqual(message);
-    expect((await all(replayRun(file))).map(({ type }) => type)).toContain("text_delta");
+    const { runs } = JSON.parse(await renderRunLog(file, { format: "json" }));
+    const [tool] = runs[0].items.filter(({ kind }: { kind: string }) => kind === "tool_call");
+    expect(tool).toMatchObject({ title: "Bash", result: { content: "slept", isError: false } });
+    // Asleep for 500 ms by one clock, seen by another.
+    expect(tool.durationMs).toBeGreaterThanOrEqual(490);
   });
 });
 

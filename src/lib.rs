@@ -42,5 +42,7 @@ pub mod run;
 
 pub mod health;
 
+pub mod claude_code;
+
 // What JavaScript sees.
 pub mod binding;

@@ -19,6 +19,7 @@ const LAYERS: &[&[&str]] = &[
     &["conversation"],
     &["run"],
     &["health"],
+    &["claude_code"],
     &["binding"],
 ];
 

@@ -197,6 +197,7 @@ pub fn general(code: Code) -> &'static str {
         Code::UnsupportedFlag => "update the CLI, or remove the flag from `extraArgs`",
         Code::UntrustedWorkspace => "trust the folder in the CLI, or set `cwd` to one that is",
         Code::InvalidConfig => "correct the CLI's configuration",
+        Code::ClaudeInvalidConfig => "correct these fields; nothing was started",
         Code::LiveUnsupported => "update the CLI, or use `engine: \"auto\"` or `engine: \"print\"`",
         Code::OutputLimit => "raise `maxBuffer`",
         Code::Closed => "create a new provider",

@@ -11,6 +11,7 @@
  * @typedef {typeof import("./native.cjs")} Native
  */
 
+const { createClaudeCode } = require("./claude-code.cjs");
 const { ProviderError, fault, guard, providerError, unwrap } = require("./errors.cjs");
 const { createFallbackProvider } = require("./fallback.cjs");
 const { checkHealth } = require("./health.cjs");
@@ -71,6 +72,7 @@ function createCore({ native, AIMessage, toJsonSchema }) {
 
   return {
     ProviderError,
+    ...createClaudeCode(native, owner),
 
     /** @param {unknown} value */
     isModelAdapter(value) {

@@ -23,8 +23,10 @@ async function loadLangChain() {
 }
 
 export const {
+  ClaudeCodeAdapter,
   ProviderError,
   checkHealth,
+  claudeCodeConfigSchema,
   classifyError,
   createClaudeCliProvider,
   createCliProvider,
@@ -46,5 +48,6 @@ export const {
   parseToolCalls,
   renderRunLog,
   replayRun,
+  runLogSchema,
   stripAnsi,
 } = core.createCore({ native, ...(await loadLangChain()) });

@@ -27,10 +27,14 @@ import type {
 } from "../../index.cjs";
 
 export type {
+  AgentExecutionContext,
+  AgentExecutionResult,
   AIMessageJson,
   AttemptFailure,
   BreakerOptions,
   ClaudeCliProviderOptions,
+  ClaudeCodeAdapterOptions,
+  ClaudeCodeConfig,
   CliErrorRule,
   CliProviderConfig,
   CliProviderOptions,
@@ -38,6 +42,7 @@ export type {
   ErrorCategory,
   ErrorClassification,
   ErrorContext,
+  ErrorRecord,
   ExecFileOptions,
   FallbackMetadata,
   FallbackProviderOptions,
@@ -63,6 +68,7 @@ export type {
   ParsedOutput,
   ParsedOutputError,
   PartialReply,
+  PermissionDenial,
   PlainMessage,
   PlainTool,
   ProviderErrorCode,
@@ -77,8 +83,11 @@ export type {
   ReplayOptions,
   RetryOptions,
   RunInfo,
+  RunLog,
   RunLogHeader,
   RunLogInfo,
+  RunLogMessage,
+  RunLogToolCall,
   SerializedMessage,
   StoredMessage,
   TokenUsage,
@@ -87,8 +96,10 @@ export type {
   UpdateUsage,
 } from "../../index.cjs";
 export {
+  ClaudeCodeAdapter,
   checkHealth,
   classifyError,
+  claudeCodeConfigSchema,
   escapeXml,
   execFileAsync,
   limits,
@@ -98,6 +109,7 @@ export {
   parseCliOutput,
   parseToolCalls,
   renderRunLog,
+  runLogSchema,
   stripAnsi,
 } from "../../index.cjs";
 

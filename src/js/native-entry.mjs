@@ -3,8 +3,10 @@
 import entry from "./native-entry.cjs";
 
 export const {
+  ClaudeCodeAdapter,
   ProviderError,
   checkHealth,
+  claudeCodeConfigSchema,
   classifyError,
   createClaudeCliProvider,
   createCliProvider,
@@ -26,5 +28,6 @@ export const {
   parseToolCalls,
   renderRunLog,
   replayRun,
+  runLogSchema,
   stripAnsi,
 } = entry;

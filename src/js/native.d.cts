@@ -104,6 +104,37 @@ export class NativeHealth {
   cancel(): void;
 }
 
+/** `{"ok": null}` or `{"err": …}` that names the option. */
+export function checkClaudeCodeOptions(optionsJson: string): string;
+/** `{"ok": {name, version, config: JSON Schema, log: JSON Schema}}`. */
+export function claudeCodeFacts(): string;
+
+/** The Claude Code adapter (`src/claude_code/`). */
+export class NativeClaudeCode {
+  /** @param node the host's version, for the log */
+  constructor(optionsJson: string, owner: number, node: string);
+  /** `contextJson` is index.d.ts's `AgentExecutionContext` without its signal; `envJson` as for `NativeProvider.start`. */
+  execute(contextJson: string, envJson?: string): NativeExecution;
+  /** `{"ok": RunLog}` or `{"err": …}`. */
+  normalizeLog(resultJson: string, contextJson: string): string;
+  /** A look whether the CLI is there and says its version. */
+  look(envJson?: string): NativeLook;
+}
+
+/** One run of it. */
+export class NativeExecution {
+  /** `{"ok": AgentExecutionResult}`, `{"err": …}` or `{"cancelled": true}`, once no process of it is left. */
+  result(): Promise<string>;
+  /** Ends the run. Does nothing when it is over. */
+  cancel(): void;
+}
+
+/** One look. */
+export class NativeLook {
+  /** `{"ok": HealthReport}`. */
+  result(): Promise<string>;
+}
+
 /** JSON `[{id, command, versions}]` of every built-in provider. */
 export function providers(): string;
 

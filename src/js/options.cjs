@@ -90,7 +90,7 @@ function encodeEnv(env) {
 }
 
 /** Options that are objects of options: there, too, a key that is `undefined` was not given. */
-const GROUPS = new Set(["retry", "breaker"]);
+const GROUPS = new Set(["retry", "breaker", "config"]);
 
 /**
  * @param {string} key

@@ -122,6 +122,8 @@ impl Attempt<'_> {
             owner,
             permit: Some(permit),
             tracker: self.engine.runs.clone(),
+            tees: self.request.tees.clone(),
+            thorough: self.request.watching,
         };
         let stop = self.cancel.child_token();
         let mut print = match Print::start(line, surroundings, &stop) {
@@ -143,7 +145,10 @@ impl Attempt<'_> {
         }];
         // At once: a CLI may be silent for long.
         self.sink.send(&mut events).await;
-        let mut fold = Fold::new(self.request.call_ids.clone());
+        let mut fold = match self.request.watching {
+            true => Fold::watching(),
+            false => Fold::new(self.request.call_ids.clone()),
+        };
         let mut decoded = Vec::new();
         let mut more = true;
         while more {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::request::{Facts, Request};
+use super::request::Request;
 use super::{Ended, Engine, now_ms};
 use crate::error::{Code, ProviderError};
 use crate::process::Vars;
@@ -27,7 +27,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Begins the log of the run `run_id` of `provider`. `messages` is the thread's JSON.
+    /// Begins the log of the run `run_id` of `provider`.
     ///
     /// # Errors
     /// What is wrong with the option.
@@ -35,8 +35,7 @@ impl Wanted {
         &self,
         provider: &str,
         run_id: &str,
-        messages: &str,
-        facts: &Facts,
+        prompt: Option<Prompt>,
         secrets: Secrets,
     ) -> Result<Recorder, String> {
         let header = Header {
@@ -44,13 +43,7 @@ impl Wanted {
             parent_run_id: self.parent_run_id.clone(),
             provider: provider.to_owned(),
             started_at: now_ms(),
-            prompt: Some(Prompt::new(
-                messages,
-                facts.messages,
-                facts.characters,
-                facts.tools.clone(),
-                self.prompts,
-            )),
+            prompt,
         };
         let begun = Recorder::begin(&self.path, &header, secrets).await;
         begun.map_err(|refused| format!("the call's option \"record\": {refused}"))
@@ -58,22 +51,21 @@ impl Wanted {
 }
 
 impl Engine {
-    /// Begins the log that the call asks for, if it does. `messages` is the thread's JSON.
+    /// Begins the log that the call asks for, if it does.
     ///
     /// # Errors
     /// `INVALID_OPTION`, naming `record`, where it can't be begun.
     pub(super) async fn recorder(
         &self,
         request: &Request,
-        messages: &str,
         base_env: &Arc<Vars>,
         run_id: &str,
     ) -> Result<Option<Recorder>, Box<ProviderError>> {
         let Some(wanted) = &request.call.record else {
             return Ok(None);
         };
-        let begun = wanted.begin(self.id(), run_id, messages, &request.facts, self.secrets(base_env));
-        let begun = begun.await;
+        let recorded = request.recorded.clone();
+        let begun = wanted.begin(self.id(), run_id, recorded, self.secrets(base_env)).await;
         begun
             .map(Some)
             .map_err(|reason| self.refuse(Code::InvalidOption, reason))

@@ -9,8 +9,10 @@ use super::live::Asked;
 use super::record::Wanted;
 use crate::error::{Code, ProviderError};
 use crate::message::{Message, Role, ToolSpec};
+use crate::process::Tees;
 use crate::prompt::{self, Encoding};
 use crate::provider::options::{self, EngineKind, InputEncoding};
+use crate::runlog::Prompt;
 
 /// What a call says beside its messages and tools.
 #[derive(Debug, Deserialize)]
@@ -28,15 +30,6 @@ pub(super) struct Call {
     pub record: Option<Wanted>,
 }
 
-/// What a thread comes to in figures, for its run log.
-#[derive(Debug, Default)]
-pub(super) struct Facts {
-    pub messages: usize,
-    pub characters: usize,
-    /// Names.
-    pub tools: Vec<String>,
-}
-
 /// One call, read and checked.
 pub(super) struct Given {
     pub messages: Vec<Message>,
@@ -44,19 +37,20 @@ pub(super) struct Given {
     pub call: Call,
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
-    pub facts: Facts,
+    /// The thread as its run log has it, if there is to be one.
+    pub recorded: Option<Prompt>,
 }
 
 impl Given {
     /// Reads the JSON of one call; `refuse` makes the provider's error, `check_timeout` says what the provider allows.
     pub fn read(
-        (messages, tools, call): (&str, &str, &str),
+        (json, tools, call): (&str, &str, &str),
         refuse: impl Fn(Code, String) -> Box<ProviderError>,
         check_timeout: impl Fn(u64) -> Result<(), String>,
     ) -> Result<Given, Box<ProviderError>> {
         let unreadable = |what: &str, error: serde_json::Error| format!("{what} can't be read: {error}");
-        let messages: Vec<Message> = serde_json::from_str(messages)
-            .map_err(|error| refuse(Code::InvalidMessages, unreadable("messages", error)))?;
+        let messages: Vec<Message> =
+            serde_json::from_str(json).map_err(|error| refuse(Code::InvalidMessages, unreadable("messages", error)))?;
         let tools: Vec<ToolSpec> =
             serde_json::from_str(tools).map_err(|error| refuse(Code::InvalidTool, unreadable("tools", error)))?;
         let call: Call = serde_json::from_str(call)
@@ -76,20 +70,17 @@ impl Given {
         }
         let calls = messages.iter().flat_map(|message| &message.tool_calls);
         let call_ids = calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect();
-        let facts = Facts {
-            messages: messages.len(),
-            characters: messages
-                .iter()
-                .map(|message| message.content.as_text().chars().count())
-                .sum(),
-            tools: tools.iter().map(|tool| tool.name.clone()).collect(),
-        };
+        let recorded = call.record.as_ref().map(|wanted| {
+            let characters = messages.iter().map(|message| message.content.as_text().chars().count());
+            let names = tools.iter().map(|tool| tool.name.clone());
+            Prompt::new(json, messages.len(), characters.sum(), names.collect(), wanted.prompts)
+        });
         Ok(Given {
             messages,
             tools,
             call,
             call_ids,
-            facts,
+            recorded,
         })
     }
 }
@@ -103,7 +94,12 @@ pub(super) struct Request {
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
     pub call: Call,
-    pub facts: Facts,
+    /// The thread as its run log has it, if there is to be one.
+    pub recorded: Option<Prompt>,
+    /// The CLI works for itself: its events are told as they are.
+    pub watching: bool,
+    /// Who gets copies of what the process prints.
+    pub tees: Tees,
 }
 
 impl Request {
@@ -113,13 +109,32 @@ impl Request {
         self.call.partial || self.call.record.is_some()
     }
 
+    /// `prompt`, as it is, for a CLI that is to work for itself.
+    pub fn watched(prompt: String, tees: Tees) -> Request {
+        Request {
+            prompt,
+            live: None,
+            call_ids: HashSet::new(),
+            call: Call {
+                events: true,
+                partial: false,
+                timeout: None,
+                log: false,
+                record: None,
+            },
+            recorded: None,
+            watching: true,
+            tees,
+        }
+    }
+
     pub fn read(engine: &Engine, messages: &str, tools: &str, call: &str) -> Result<Request, Box<ProviderError>> {
         let Given {
             messages,
             tools,
             call,
             call_ids,
-            facts,
+            recorded,
         } = Given::read(
             (messages, tools, call),
             |code, reason| engine.refuse(code, reason),
@@ -141,7 +156,9 @@ impl Request {
                 .map(|_| Asked::new(messages, &tools, encoding, &engine.options)),
             call_ids,
             call,
-            facts,
+            recorded,
+            watching: false,
+            tees: Tees::default(),
         })
     }
 }

@@ -102,7 +102,7 @@ impl ApiEngine {
                     Err(error) => return Ended::Failed(error),
                 };
                 let secrets = engine.settings.secrets(key.as_ref());
-                let recorder = match engine.recorder(&given, &messages, log.run_id(), &secrets).await {
+                let recorder = match engine.recorder(&given, log.run_id(), &secrets).await {
                     Ok(recorder) => recorder,
                     Err(error) => return Ended::Failed(error),
                 };
@@ -190,7 +190,6 @@ impl ApiEngine {
     async fn recorder(
         &self,
         given: &Given,
-        messages: &str,
         run_id: &str,
         secrets: &Secrets,
     ) -> Result<Option<Recorder>, Box<ProviderError>> {
@@ -198,7 +197,7 @@ impl ApiEngine {
             return Ok(None);
         };
         let secrets = runlog::Secrets::new([], secrets.texts());
-        let begun = wanted.begin(self.id(), run_id, messages, &given.facts, secrets).await;
+        let begun = wanted.begin(self.id(), run_id, given.recorded.clone(), secrets).await;
         begun
             .map(Some)
             .map_err(|reason| self.refuse(Code::InvalidOption, reason))
