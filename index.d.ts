@@ -1613,7 +1613,7 @@ export const runLogSchema: Readonly<Record<string, unknown>>;
  *
  * @typeParam TMessage as for {@link CliProvider}
  */
-export interface ApiProvider<TMessage = AIMessage> extends Omit<CliProvider<TMessage>, "bindTools"> {
+export interface ApiProvider<TMessage = AIMessage> extends CliProvider<TMessage> {
   /**
    * As {@link CliProvider.bindTools}. A name that the API does not allow (`[a-zA-Z0-9_-]{1,64}`) goes over as one that it does;
    * calls come back under the caller's name.
