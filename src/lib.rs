@@ -24,6 +24,7 @@ pub mod provider;
 pub mod toolcall;
 
 pub mod command;
+pub mod executor;
 pub mod fold;
 pub mod judge;
 pub mod output;
@@ -36,6 +37,8 @@ pub mod conversation;
 pub mod run;
 
 pub mod health;
+
+pub mod agent;
 
 // What JavaScript sees.
 pub mod binding;

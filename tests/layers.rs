@@ -14,11 +14,12 @@ const LAYERS: &[&[&str]] = &[
     &[
         "provider", "prompt", "toolcall", "breaker", "retry", "classify", "decode",
     ],
-    &["command", "fold", "judge", "output"],
+    &["command", "executor", "fold", "judge", "output"],
     &["process"],
     &["conversation"],
     &["run"],
     &["health"],
+    &["agent"],
     &["binding"],
 ];
 

@@ -23,5 +23,6 @@ export const {
   messagesToXml,
   parseCliOutput,
   parseToolCalls,
+  runAgent,
   stripAnsi,
 } = entry;

@@ -172,16 +172,22 @@ impl Run {
     /// The next batch of events as a JSON array; `None` when no more will come. Waits for the consumer bound the memory a
     /// run takes, so nothing is dropped.
     pub async fn next(&self) -> Option<String> {
+        let batch = self.events().await?;
+        Some(serde_json::to_string(&batch).unwrap_or_else(|error| {
+            let warning = serde_json::json!([{"type": "warning", "code": "INTERNAL", "message": error.to_string()}]);
+            warning.to_string()
+        }))
+    }
+
+    /// [`Run::next`], as values. Nothing is lost if it is dropped before it is ready.
+    pub async fn events(&self) -> Option<Vec<Event>> {
         let mut events = self.events.lock().await;
         let mut batch = Vec::new();
         if events.as_mut()?.recv_many(&mut batch, EVENTS_WAITING).await == 0 {
             *events = None;
             return None;
         }
-        Some(serde_json::to_string(&batch).unwrap_or_else(|error| {
-            let warning = serde_json::json!([{"type": "warning", "code": "INTERNAL", "message": error.to_string()}]);
-            warning.to_string()
-        }))
+        Some(batch)
     }
 
     /// Waits for the end. Events nobody has asked for by then are let go.

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use super::{Engine, Run};
+use crate::error::ProviderError;
 use crate::process::Vars;
 
 /// One call: a thread, the tools it may call, and what the caller wants of it, each as the JSON the façade makes.
@@ -24,6 +25,15 @@ pub trait Model: Debug + Send + Sync {
     /// The provider's id.
     fn id(&self) -> &str;
 
+    /// What is missing before it can answer, as far as a look at this machine tells; `env` is what its processes inherit.
+    ///
+    /// # Errors
+    /// What a call would fail with: it was closed, its program is not there, …
+    fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
+        let _ = env;
+        Ok(())
+    }
+
     /// Begins to answer. Must be called inside the runtime; returns at once.
     fn begin(self: Arc<Self>, question: Question) -> Run;
 }
@@ -31,6 +41,11 @@ pub trait Model: Debug + Send + Sync {
 impl Model for Engine {
     fn id(&self) -> &str {
         Engine::id(self)
+    }
+
+    fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
+        self.refusal().map_or(Ok(()), Err)?;
+        self.file(env).map(|_| ())
     }
 
     fn begin(self: Arc<Self>, question: Question) -> Run {

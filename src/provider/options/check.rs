@@ -96,6 +96,9 @@ pub(in crate::provider) fn check(spec: &OptionSpec, value: &Value) -> Result<(),
         }),
         (Kind::Share, Value::Number(number)) => number.as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)),
         (Kind::Share, Value::Bool(_)) | (Kind::FalseOr(_), Value::Bool(false)) => true,
+        (Kind::Positive, Value::Number(number)) => number.as_f64().is_some_and(|number| number > 0.0),
+        (Kind::FlagOr(_), Value::Bool(_)) => true,
+        (Kind::FlagOr(word), Value::String(text)) => text == word,
         (Kind::ExitCode, Value::Number(number)) => exit_code(number).is_some(),
         // What the façade marks as no JSON is no object.
         (Kind::FalseOr(_), Value::Object(map)) => !map.contains_key("$given"),
@@ -144,6 +147,8 @@ pub(in crate::provider) fn allowed(kind: Kind) -> String {
         Kind::List => "an array".to_owned(),
         Kind::TextList => "an array of strings".to_owned(),
         Kind::Env => "an object of strings (undefined removes a variable; no \"=\" in names)".to_owned(),
+        Kind::Positive => "a number above 0".to_owned(),
+        Kind::FlagOr(word) => format!("true, false or \"{word}\""),
         Kind::ExitCode => "a whole number, as processes exit with".to_owned(),
         Kind::Share => "a number from 0 to 1, true or false".to_owned(),
         Kind::FalseOr(fields) => {
