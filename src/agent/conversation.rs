@@ -112,6 +112,11 @@ impl Exchange {
         }
     }
 
+    /// Whether calls come back in the middle of the turn.
+    pub(super) fn calls_back(&self) -> bool {
+        self.calls.is_some()
+    }
+
     /// What happens next. Nothing is lost if it is dropped before it is ready. Not to be asked again after the end.
     pub(super) async fn next(&mut self) -> News {
         loop {

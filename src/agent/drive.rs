@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::conversation::{Called, Conversation, Exchange, News};
 use super::event::{AgentEvent, AgentResult, Kind};
 use super::host::Host;
-use super::news;
+use super::news::{self, OwnCalls};
 use super::next_run_id;
 use super::spec::{Spec, Who};
 use super::thread::Thread;
@@ -97,6 +97,7 @@ pub(super) struct Driver<'a> {
     cancel: CancellationToken,
     outcome: Option<Box<Outcome>>,
     warned_of_cost: bool,
+    own_calls: OwnCalls,
 }
 
 /// What wakes a run.
@@ -133,6 +134,7 @@ impl<'a> Driver<'a> {
                 cancel,
                 outcome: None,
                 warned_of_cost: false,
+                own_calls: OwnCalls::default(),
                 lineage,
             };
             let outcome = driver.drive(&mut answers).await;
@@ -203,7 +205,7 @@ impl<'a> Driver<'a> {
                     if let Event::Message { content, .. } = &event {
                         self.thread.heard(content.trim());
                     }
-                    if let Some(kind) = news::told(event) {
+                    for kind in self.own_calls.told(event) {
                         self.emit(kind).await;
                     }
                 }
@@ -351,7 +353,9 @@ impl<'a> Driver<'a> {
                     call: json!({"events": true, "partial": true, "log": self.who.log}).to_string(),
                     env: Some(self.shared.env.as_ref().clone()),
                 };
-                self.exchange = Some(self.model.begin(question).await?);
+                let exchange = self.model.begin(question).await?;
+                self.own_calls = OwnCalls::new(exchange.calls_back());
+                self.exchange = Some(exchange);
             }
             Effect::Stop => {
                 if let Some(exchange) = self.exchange.take() {

@@ -52,7 +52,7 @@ pub struct Book {
     turn_over: bool,
     /// The next turn has something to hear of this one's calls.
     awaited: bool,
-    /// Every call of a callback's turn is answered: whatever comes next, the model has been asked again.
+    /// Every call of the turn so far is answered: what a turn with callbacks tells next, the model was asked for again.
     answered: bool,
     notes: Vec<String>,
     pub(super) output: String,
@@ -132,6 +132,8 @@ impl Book {
             }
             Input::TurnEnded => {
                 self.turn_over = true;
+                // The last word of a turn in which every call was answered is an answer of its own.
+                self.steps += u32::from(self.answered && !self.awaited);
                 self.give_up_callbacks(effects);
                 self.advance(effects)
             }

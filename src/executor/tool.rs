@@ -117,8 +117,8 @@ mod tests {
         assert_eq!(check(schema, r#"{"path":"a","n":2}"#), Ok(()));
         assert_eq!(
             check(schema, r#"{"n":0,"more":true}"#).unwrap_err(),
-            "Additional properties are not allowed ('more' was unexpected); \
-             /n: 0 is less than the minimum of 1; \"path\" is a required property"
+            "/n: 0 is less than the minimum of 1; Additional properties are not allowed ('more' was unexpected); \
+             \"path\" is a required property"
         );
         let lone = check(schema, r#"{"path":"\ud800"}"#).unwrap_err();
         assert!(lone.starts_with("they can't be read: "), "{lone}");

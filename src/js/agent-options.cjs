@@ -4,7 +4,6 @@
  * In: what `runAgent` was given. Out: JSON of it for the native side, which checks limits and schemas, and the functions that
  * only JavaScript can call. Whatever is wrong is thrown at once, by its name.
  *
- * @import { ProviderEvent } from "../../index.js"
  * @import { Run } from "./agent-tools.cjs"
  * @import { ToJsonSchema } from "./tools.cjs"
  *
@@ -110,7 +109,8 @@ function readAgent(given, path, toJsonSchema, name) {
 function requireShared(provider, at) {
   const shared = sharedOf(provider);
   if (shared !== undefined) return shared;
-  const why = "a provider made by one of this package's create…Provider functions (not a copy of one, and not several as one)";
+  const why =
+    "a provider made by one of this package's create…Provider functions (not a copy of one, and not several as one)";
   throw fault("INVALID_OPTION", `${at} must be ${why}, got ${describe(provider)}`);
 }
 

@@ -4,7 +4,7 @@
  * In: what `runAgent` was given. Out: the `AgentRun` of index.d.ts. The run itself is native; here its requests are answered
  * (tools are run, the caller is asked) and its events are handed out. It goes on whether or not anybody iterates.
  *
- * @import { AgentEvent, ProviderReply, ToolCall } from "../../index.js"
+ * @import { AgentEvent, ToolCall } from "../../index.js"
  * @import { Prepared, Who } from "./agent-options.cjs"
  * @import { ThreadBuilder } from "./thread.cjs"
  * @import { ToJsonSchema } from "./tools.cjs"
@@ -130,7 +130,7 @@ function createEvents() {
           if (over) return;
           await new Promise((resolve) => waiting.push(() => resolve(undefined)));
         }
-        yield /** @type {AgentEvent} */ (all[index]);
+        yield/** @type {AgentEvent} */ (all[index]);
       }
     },
   };
@@ -266,7 +266,11 @@ async function decide(ask, { name, args, id }, context) {
     if (typeof answer !== "object" || answer === null || !("allow" in answer) || typeof answer.allow !== "boolean") {
       throw new TypeError(`it must say true, false or { allow, reason?, args? }, and said ${describe(answer)}`);
     }
-    const { allow, reason, args: replaced } = /** @type {{ allow: boolean, reason?: unknown, args?: unknown }} */ (answer);
+    const {
+      allow,
+      reason,
+      args: replaced,
+    } = /** @type {{ allow: boolean, reason?: unknown, args?: unknown }} */ (answer);
     const said = { allow, reason: reason === undefined ? undefined : String(reason), args: replaced };
     return JSON.stringify(said);
   } catch (error) {

@@ -5,6 +5,7 @@
  */
 
 import type {
+  AgentRun as AgentRunOf,
   AIMessageJson,
   ClaudeCliProviderOptions,
   CliProviderConfig,
@@ -18,11 +19,21 @@ import type {
   GrokCliProviderOptions,
   MessageInput,
   OpenCodeCliProviderOptions,
+  PlainMessage,
   QwenCliProviderOptions,
+  RunAgentOptions,
   ToolInput,
 } from "../../index.cjs";
 
 export type {
+  AgentBuiltins,
+  AgentEvent,
+  AgentEventOrigin,
+  AgentLimits,
+  AgentOptions,
+  AgentPermissions,
+  AgentResult,
+  AgentTool,
   AIMessageJson,
   AttemptFailure,
   BreakerOptions,
@@ -31,6 +42,7 @@ export type {
   CliProviderConfig,
   CliProviderOptions,
   CodexCliProviderOptions,
+  CompletionReport,
   ErrorCategory,
   ErrorClassification,
   ErrorContext,
@@ -40,6 +52,8 @@ export type {
   GeminiCliProviderOptions,
   GlmCliProviderOptions,
   GrokCliProviderOptions,
+  HandoffAgent,
+  HandoffOptions,
   HealthLevel,
   HealthOptions,
   HealthProblem,
@@ -58,8 +72,11 @@ export type {
   ParsedOutput,
   ParsedOutputError,
   PartialReply,
+  PermissionContext,
+  PermissionDecision,
   PlainMessage,
   PlainTool,
+  PlannerOutput,
   ProviderErrorCode,
   ProviderErrorFields,
   ProviderErrorInit,
@@ -68,11 +85,13 @@ export type {
   ProviderResponseMetadata,
   QwenCliProviderOptions,
   RetryOptions,
+  RunAgentOptions,
   RunInfo,
   SerializedMessage,
   StoredMessage,
   TokenUsage,
   ToolCall,
+  ToolContext,
   ToolInput,
   UpdateUsage,
 } from "../../index.cjs";
@@ -171,3 +190,16 @@ export function createFallbackProvider(
   adapters: readonly ModelAdapter[],
   options?: FallbackProviderOptions,
 ): FallbackProvider;
+
+/** A message of an agent's thread as plain data: the model's as `invoke` gives them, the others as they were sent. */
+export type AgentMessageJson = AIMessageJson | PlainMessage;
+
+/** An agent's run under way, whose messages are plain data. */
+export type AgentRun = AgentRunOf<AgentMessageJson>;
+
+/**
+ * Runs an agent, as `deep-factor-providers` does, with messages as plain data.
+ *
+ * @throws {ProviderError} at once, naming the field, for options that are wrong.
+ */
+export function runAgent(options: RunAgentOptions<AgentMessageJson>): AgentRun;

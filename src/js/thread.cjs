@@ -37,7 +37,9 @@ function threadBuilder(toMessage, classes) {
       /** @type {Plain[]} */
       const normal = JSON.parse(encoded);
       // A message that is one already stays that very object.
-      const thread = normal.map((plain, index) => (isMessage(messages[index], classes) ? messages[index] : build(plain)));
+      const thread = normal.map((plain, index) =>
+        isMessage(messages[index], classes) ? messages[index] : build(plain),
+      );
       return systemPrompt === undefined ? thread : [build({ type: "system", content: systemPrompt }), ...thread];
     },
     said(said) {

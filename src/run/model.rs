@@ -3,6 +3,9 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+#[cfg(test)]
+use tokio_util::sync::CancellationToken;
+
 use super::{Engine, Run};
 use crate::error::ProviderError;
 use crate::process::Vars;
@@ -56,5 +59,27 @@ impl Model for Engine {
             env,
         } = question;
         Engine::start(&self, messages, tools, call, env)
+    }
+}
+
+#[cfg(test)]
+impl Run {
+    /// A run that tells `events` and ends as `end` does, which is given what cancels it.
+    pub(crate) fn scripted<F>(events: Vec<crate::event::Event>, end: impl FnOnce(CancellationToken) -> F) -> Run
+    where
+        F: Future<Output = super::Ended> + Send + 'static,
+    {
+        let (sender, receiver) = tokio::sync::mpsc::channel(events.len().max(1));
+        for event in events {
+            let _ = sender.try_send(event);
+        }
+        let cancel = CancellationToken::new();
+        let task = tokio::spawn(end(cancel.clone()));
+        Run {
+            cancel,
+            events: tokio::sync::Mutex::new(Some(receiver)),
+            task: tokio::sync::Mutex::new(Some(task)),
+            log: Arc::new(super::log::Log::new("fake".into(), "run-fake".to_owned())),
+        }
     }
 }
