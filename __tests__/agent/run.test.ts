@@ -31,9 +31,13 @@ async function eventsOf(run: AsyncIterable<AgentEvent>) {
   return events;
 }
 
+interface Used {
+  total_tokens: number;
+}
+
 /** What the model's own messages say they took. */
 function tokensOf(messages: object[]) {
-  const used = messages.map((message) => (message as AIMessage).usage_metadata?.total_tokens ?? 0);
+  const used = messages.map((message) => (message as { usage_metadata?: Used }).usage_metadata?.total_tokens ?? 0);
   return used.reduce((all, tokens) => all + tokens, 0);
 }
 
@@ -92,6 +96,16 @@ describe("a result", () => {
     expect(JSON.parse(JSON.stringify(messages))).toEqual(messages);
   });
 
+  it("is the logger's to hear of, too", async () => {
+    const { options } = await claude([{ calls: [{ name: "look" }] }, { text: "Fine." }]);
+    const records: string[] = [];
+    const provider = createProvider({ ...options, logger: ({ message }) => records.push(message) });
+    await runAgent({ provider, prompt: "Look.", tools: [look] }).result;
+    expect(records.filter((message) => message === "started" || message === "ended")).toEqual([
+      ...["started", "ended", "started", "ended"],
+    ]);
+  });
+
   it("goes on from where another run ended", async () => {
     const { provider, api } = await claude(
       [{ calls: [{ name: "look" }] }, { text: "Fine." }, { text: "Bye." }],
@@ -114,11 +128,13 @@ describe("what the model gets wrong", () => {
     const { options, api } = await withClaude({ script: [{ text: broken }, { text: "Never mind." }] });
     const run = runAgent({ provider: createProvider(options), prompt: "Look.", tools: [look] });
     const warnings = (await eventsOf(run)).flatMap((event) => (event.type === "warning" ? [event.code] : []));
-    expect([warnings, (await run.result).output]).toEqual([["INVALID_TOOL_CALL"], "Never mind."]);
+    expect([[...new Set(warnings)], (await run.result).output]).toEqual([["INVALID_TOOL_CALL"], "Never mind."]);
     const asked = JSON.stringify(api.requests[1]?.body.messages);
     expect(asked).toContain("could not be read: the JSON is malformed");
     const { messages } = await run.result;
+    // One note, whatever number of calls it is about.
     expect(messages.map((message) => message.constructor)).toEqual([HumanMessage, AIMessage, HumanMessage, AIMessage]);
+    console.log(messages[2]?.content);
   });
 
   it("costs what it costs, and no more than that", async () => {
@@ -166,13 +182,21 @@ describe("tools", () => {
         throw new Error("no terminal");
       },
       () => "yes" as never,
+      () => ({ allow: true, args: [1] }) as never,
     ];
-    const { provider } = await claude([{ calls: [{ name: "look" }, { name: "look" }] }, { text: "ok" }]);
-    const run = runAgent({ provider, prompt: "Go.", tools: [look], permissions: { ask: () => answers.shift()?.() ?? true } });
+    const calls = answers.map(() => ({ name: "look" }));
+    const { provider } = await claude([{ calls }, { text: "ok" }]);
+    const run = runAgent({
+      provider,
+      prompt: "Go.",
+      tools: [look],
+      permissions: { ask: () => answers.shift()?.() ?? true },
+    });
     const reasons = (await eventsOf(run)).flatMap((event) => (event.type === "permission" ? [event.reason] : []));
     expect(reasons).toEqual([
       "permissions.ask failed: no terminal",
       'permissions.ask failed: it must say true, false or { allow, reason?, args? }, and said the string "yes"',
+      "permissions.ask failed: its args must be an object, and are an array",
     ]);
   });
 });
@@ -200,14 +224,14 @@ describe("a run that ends badly", () => {
   });
 
   it.each(["print", "live"] as const)("fails as the provider does, with what there was: %s", async (engine) => {
-    const script = [toAnswer({ calls: [{ name: "look" }] }, 1, engine), { error: { status: 400, message: "no way" } }];
+    const script = [toAnswer({ calls: [{ name: "look" }] }, 1, engine), { error: { status: 401, message: "no way" } }];
     const { options } = await withClaude({ engine, script });
     const { status, error, messages, usage } = await runAgent({
       provider: createProvider(options),
       prompt: "Go.",
       tools: [look],
     }).result;
-    expect([status, error?.code, messages.length]).toEqual(["failed", "INVALID_REQUEST", 3]);
+    expect([status, error?.code, messages.length]).toEqual(["failed", "AUTHENTICATION_FAILED", 3]);
     expect(usage.totalTokens).toBeGreaterThan(0);
   });
 

@@ -8,6 +8,7 @@ import {
   isModelAdapter,
   type ModelAdapter,
   ProviderError,
+  runAgent,
 } from "deep-factor-providers/native";
 
 type IsAny<T> = 0 extends 1 & T ? true : false;
@@ -45,4 +46,12 @@ export async function look(provider: CliProvider): Promise<number> {
   // @ts-expect-error: there is no such level
   await checkHealth(undefined, { level: "deep" });
   return (report.timingsMs.version ?? 0) + (first?.problems.filter(({ severity }) => severity === "error").length ?? 0);
+}
+
+export async function agent(provider: CliProvider): Promise<unknown> {
+  const tools = [{ name: "look", execute: () => "fine" }];
+  const { messages } = await runAgent({ provider, prompt: "Look.", tools }).result;
+  refuseAny<IsAny<typeof messages>>();
+  const { result } = runAgent({ provider, messages, builtins: { handoff: { agents: { a: { provider, tools } } } } });
+  return (await result).messages.map(({ content }) => content);
 }

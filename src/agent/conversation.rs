@@ -86,6 +86,7 @@ pub(super) enum News {
 pub struct Exchange {
     run: Arc<Run>,
     calls: Option<mpsc::Receiver<Called>>,
+    calls_back: bool,
     /// No further event will come: what is left is the end.
     ending: Option<JoinHandle<Ended>>,
     /// Lives as long as the turn: what takes its callbacks.
@@ -101,11 +102,12 @@ impl fmt::Debug for Exchange {
 }
 
 impl Exchange {
-    /// The turn that `run` is. With `calls`, its calls come from there, and those it reports itself without a result are
-    /// answered in the next turn. `keep` is dropped with it.
+    /// The turn that `run` is. With `calls`, its calls come from there, and those that it reports itself are the same ones told
+    /// once more. `keep` is dropped with it.
     pub fn new(run: Run, calls: Option<mpsc::Receiver<Called>>, keep: Option<Box<dyn Any + Send + Sync>>) -> Exchange {
         Exchange {
             run: Arc::new(run),
+            calls_back: calls.is_some(),
             calls,
             ending: None,
             _keep: keep,
@@ -114,7 +116,7 @@ impl Exchange {
 
     /// Whether calls come back in the middle of the turn.
     pub(super) fn calls_back(&self) -> bool {
-        self.calls.is_some()
+        self.calls_back
     }
 
     /// What happens next. Nothing is lost if it is dropped before it is ready. Not to be asked again after the end.

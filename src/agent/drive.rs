@@ -21,16 +21,15 @@ use super::event::{AgentEvent, AgentResult, Kind};
 use super::host::Host;
 use super::news::{self, OwnCalls};
 use super::next_run_id;
+use super::perform::warning;
 use super::spec::{Spec, Who};
 use super::thread::Thread;
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, Reply};
-use crate::executor::builtin::Task;
-use crate::executor::{Answer, Effect, Input, Origin, Outcome, Spent, State, Status, step};
-use crate::message::ToolCall;
+use crate::executor::{Answer, Input, Origin, Outcome, Spent, State, Status, step};
+use crate::message::{Message, ToolCall, ToolSpec};
 use crate::process::Vars;
 use crate::run::Ended;
-use crate::run::model::Question;
 use crate::toolcall::make_unique;
 
 /// What all runs of one `runAgent` share.
@@ -47,9 +46,9 @@ pub(super) struct Shared {
 /// Whose run it is, and who handed it its task.
 #[derive(Debug, Clone)]
 pub(super) struct Lineage {
-    who: usize,
-    run_id: String,
-    parent: Option<String>,
+    pub(super) who: usize,
+    pub(super) run_id: String,
+    pub(super) parent: Option<String>,
     depth: u32,
 }
 
@@ -64,7 +63,8 @@ impl Lineage {
         }
     }
 
-    fn child(&self, who: usize) -> Lineage {
+    /// A run that this one hands a task to.
+    pub fn child(&self, who: usize) -> Lineage {
         Lineage {
             who,
             run_id: next_run_id(),
@@ -76,28 +76,28 @@ impl Lineage {
 
 /// One run.
 pub(super) struct Driver<'a> {
-    shared: &'a Arc<Shared>,
-    who: &'a Who,
-    model: &'a Arc<dyn Conversation>,
-    lineage: Lineage,
-    thread: Thread,
+    pub(super) shared: &'a Arc<Shared>,
+    pub(super) who: &'a Who,
+    pub(super) model: &'a Arc<dyn Conversation>,
+    pub(super) lineage: Lineage,
+    pub(super) thread: Thread,
     /// The tools, as a question has them.
-    tools: String,
-    exchange: Option<Exchange>,
+    pub(super) tools: String,
+    pub(super) exchange: Option<Exchange>,
     /// Call ids there have been.
-    taken: HashSet<String>,
+    pub(super) taken: HashSet<String>,
     /// Callbacks that wait, by their call.
-    callbacks: HashMap<String, oneshot::Sender<Answer>>,
+    pub(super) callbacks: HashMap<String, oneshot::Sender<Answer>>,
     /// Requests to the host that are open, by their call.
-    requests: HashMap<String, u32>,
-    inbox: mpsc::UnboundedSender<Input>,
-    children: JoinSet<Input>,
+    pub(super) requests: HashMap<String, u32>,
+    pub(super) inbox: mpsc::UnboundedSender<Input>,
+    pub(super) children: JoinSet<Input>,
     /// What ends a child, by its call.
-    stops: HashMap<String, CancellationToken>,
-    cancel: CancellationToken,
-    outcome: Option<Box<Outcome>>,
-    warned_of_cost: bool,
-    own_calls: OwnCalls,
+    pub(super) stops: HashMap<String, CancellationToken>,
+    pub(super) cancel: CancellationToken,
+    pub(super) outcome: Option<Box<Outcome>>,
+    pub(super) warned_of_cost: bool,
+    pub(super) own_calls: OwnCalls,
 }
 
 /// What wakes a run.
@@ -176,9 +176,13 @@ impl<'a> Driver<'a> {
         }
         let mut state = self.feed(State::Idle(Box::new(rules)), first).await;
         loop {
-            if let Some(outcome) = self.outcome.take() {
+            if let Some(mut outcome) = self.outcome.take() {
                 // What was told to end has to have ended before anybody is told that the run has.
-                while self.children.join_next().await.is_some() {}
+                while let Some(ended) = self.children.join_next().await {
+                    if let Ok(Input::ChildEnded { spent, .. }) = ended {
+                        outcome.spent.add(&spent);
+                    }
+                }
                 self.emit(Kind::ended(&outcome)).await;
                 return *outcome;
             }
@@ -221,13 +225,23 @@ impl<'a> Driver<'a> {
                 self.call(state, call, Origin::Callback).await
             }
             News::Ended(ended) => {
-                self.exchange = None;
+                let called_back = self.exchange.take().is_some_and(|exchange| exchange.calls_back());
                 match ended {
-                    Ended::Replied(reply) => {
+                    Ended::Replied(mut reply) => {
+                        if called_back {
+                            // They came by callback, and have their answers.
+                            reply.tool_calls.clear();
+                        }
                         state = self.replied(state, *reply).await;
                         self.feed(state, Input::TurnEnded).await
                     }
-                    Ended::Failed(error) => self.feed(state, Input::ProviderFailed(error)).await,
+                    Ended::Failed(error) => {
+                        if let Some(usage) = error.usage.clone() {
+                            let cost_usd = None;
+                            state = self.spend(state, Spent { usage, cost_usd }).await;
+                        }
+                        self.feed(state, Input::ProviderFailed(error)).await
+                    }
                     // Nobody here has cancelled it.
                     Ended::Cancelled => {
                         let error =
@@ -245,11 +259,6 @@ impl<'a> Driver<'a> {
             usage: reply.usage.clone(),
             cost_usd: reply.cost_usd,
         };
-        self.emit(Kind::Usage {
-            usage: spent.usage.clone(),
-            cost_usd: spent.cost_usd,
-        })
-        .await;
         if spent.cost_usd.is_none() && self.who.limits.max_cost_usd.is_some() && !self.warned_of_cost {
             self.warned_of_cost = true;
             let message = format!(
@@ -258,7 +267,7 @@ impl<'a> Driver<'a> {
             );
             self.emit(warning("COST_UNKNOWN", message)).await;
         }
-        state = self.feed(state, Input::Spent(spent)).await;
+        state = self.spend(state, spent).await;
         state = self.feed(state, Input::Said(reply.content.clone())).await;
         let (calls, invalid) = (reply.tool_calls.clone(), reply.invalid_tool_calls.clone());
         self.taken.extend(calls.iter().map(|call| call.id.clone()));
@@ -276,6 +285,15 @@ impl<'a> Driver<'a> {
             state = self.call(state, call, Origin::Turn).await;
         }
         state
+    }
+
+    async fn spend(&mut self, state: State, spent: Spent) -> State {
+        self.emit(Kind::Usage {
+            usage: spent.usage.clone(),
+            cost_usd: spent.cost_usd,
+        })
+        .await;
+        self.feed(state, Input::Spent(spent)).await
     }
 
     async fn call(&mut self, state: State, call: ToolCall, origin: Origin) -> State {
@@ -301,162 +319,6 @@ impl<'a> Driver<'a> {
         }
     }
 
-    async fn perform(&mut self, effect: Effect) -> Result<(), Box<ProviderError>> {
-        match effect {
-            Effect::Ask(tool_call) => {
-                let (request, who) = (self.request(&tool_call.id), self.lineage.who);
-                self.emit(Kind::Ask {
-                    request,
-                    who,
-                    tool_call,
-                })
-                .await;
-            }
-            Effect::Execute(tool_call) => {
-                let (request, who) = (self.request(&tool_call.id), self.lineage.who);
-                self.emit(Kind::Execute {
-                    request,
-                    who,
-                    tool_call,
-                })
-                .await;
-            }
-            Effect::Permission(decided) => {
-                self.emit(Kind::Permission {
-                    tool_call_id: decided.id,
-                    name: decided.name,
-                    allow: decided.allow,
-                    by: decided.by,
-                    reason: decided.reason,
-                    args: decided.args,
-                })
-                .await;
-            }
-            Effect::StartChild { id, task } => self.start_child(id, task).await,
-            Effect::Reply { call, answer, .. } => self.reply(call, answer).await,
-            Effect::Abandon(id) => {
-                if let Some(request) = self.requests.remove(&id) {
-                    self.shared.host.forget(request);
-                    self.emit(Kind::Abandon { request }).await;
-                }
-                if let Some(stop) = self.stops.remove(&id) {
-                    stop.cancel();
-                }
-            }
-            Effect::NextTurn { notes } => {
-                for note in notes {
-                    self.thread.noted(note);
-                }
-                let question = Question {
-                    messages: self.thread.question(),
-                    tools: self.tools.clone(),
-                    call: json!({"events": true, "partial": true, "log": self.who.log}).to_string(),
-                    env: Some(self.shared.env.as_ref().clone()),
-                };
-                let exchange = self.model.begin(question).await?;
-                self.own_calls = OwnCalls::new(exchange.calls_back());
-                self.exchange = Some(exchange);
-            }
-            Effect::Stop => {
-                if let Some(exchange) = self.exchange.take() {
-                    let log = exchange.take_log();
-                    exchange.stop().await;
-                    self.emit_log(log).await;
-                }
-            }
-            Effect::Finish(outcome) => self.outcome = Some(outcome),
-        }
-        Ok(())
-    }
-
-    /// The one answer to a call: into the thread, and to whoever waits for it.
-    async fn reply(&mut self, call: ToolCall, answer: Answer) {
-        self.requests.remove(&call.id);
-        self.stops.remove(&call.id);
-        self.thread.answered(&call, &answer);
-        self.emit(Kind::ToolResult {
-            tool_call_id: call.id.clone(),
-            name: call.name,
-            content: answer.content.clone(),
-            is_error: answer.is_error,
-        })
-        .await;
-        if let Some(waiting) = self.callbacks.remove(&call.id) {
-            // A callback that has hung up wants no answer.
-            let _ = waiting.send(answer);
-        }
-    }
-
-    async fn start_child(&mut self, id: String, task: Task) {
-        let named = |who: &Who| who.name.as_deref() == Some(task.agent.as_str());
-        let Some(who) = self.shared.spec.agents.iter().position(named) else {
-            let answer = Answer::error(&format!("there is no agent \"{}\"", task.agent));
-            let spent = Spent::default();
-            let _ = self.inbox.send(Input::ChildEnded { id, answer, spent });
-            return;
-        };
-        let lineage = self.lineage.child(who);
-        self.emit(Kind::Deferred {
-            tool_call_id: id.clone(),
-            action: "handoff",
-            to: task.agent.clone(),
-            child_run_id: lineage.run_id.clone(),
-        })
-        .await;
-        let stop = self.cancel.child_token();
-        self.stops.insert(id.clone(), stop.clone());
-        let shared = Arc::clone(self.shared);
-        let message = json!({"type": "human", "content": task.task});
-        let messages = serde_json::value::to_raw_value(&message).into_iter().collect();
-        self.children.spawn(async move {
-            let result = Driver::run(&shared, lineage, messages, stop).await;
-            let (answer, spent) = child_answer(&task.agent, result);
-            Input::ChildEnded { id, answer, spent }
-        });
-    }
-
-    /// Says which agents a task can't be handed to as things are; that is no reason not to begin.
-    async fn look_at_targets(&self) {
-        let targets = self.shared.spec.agents.iter().zip(&self.shared.models).skip(1);
-        for (who, model) in targets {
-            if let Err(error) = model.ready(&self.shared.env) {
-                let name = who.name.as_deref().unwrap_or_default();
-                let message = format!("the agent \"{name}\" can't be asked: {}", error.message);
-                self.emit(warning("AGENT_UNAVAILABLE", message)).await;
-            }
-        }
-    }
-
-    fn request(&mut self, id: &str) -> u32 {
-        let request = self.shared.host.ask(&self.inbox, id);
-        self.requests.insert(id.to_owned(), request);
-        request
-    }
-
-    async fn emit(&self, kind: Kind) {
-        let Lineage { run_id, parent, .. } = &self.lineage;
-        let event = AgentEvent {
-            kind,
-            run_id: run_id.clone(),
-            agent: self.who.name.clone(),
-            parent_run_id: parent.clone(),
-        };
-        // A host that has gone is no reason to fail: its going ends the run.
-        let _ = self.shared.events.send(event).await;
-    }
-
-    async fn pass_log(&self) {
-        let log = self.exchange.as_ref().and_then(Exchange::take_log);
-        self.emit_log(log).await;
-    }
-
-    async fn emit_log(&self, log: Option<String>) {
-        if let Some(Ok(records)) = log.map(RawValue::from_string) {
-            let who = self.lineage.who;
-            self.emit(Kind::Log { who, records }).await;
-        }
-    }
-
     fn impossible(&self, reason: &str) -> Outcome {
         let error = ProviderError::new(self.model.id(), Code::Internal, reason);
         Outcome {
@@ -472,33 +334,16 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// What the agent that handed a task to `agent` is told.
-fn child_answer(agent: &str, result: AgentResult) -> (Answer, Spent) {
-    let why = result
-        .error
-        .as_ref()
-        .map_or(String::new(), |error| format!(": {}", error.message));
-    let answer = match result.status {
-        Status::Completed => Answer::text(&result.output),
-        Status::Failed => Answer::error(&format!("the agent \"{agent}\" failed{why}")),
-        Status::Cancelled => Answer::error(&format!("the agent \"{agent}\" was cancelled")),
-        Status::Limit => Answer::error(&format!("the agent \"{agent}\" was stopped{why}")),
-    };
-    let spent = Spent {
-        usage: result.usage,
-        cost_usd: result.cost_usd,
-    };
-    (answer, spent)
-}
-
 /// The call ids of a thread, which no new call may repeat.
 fn taken(messages: &[Box<RawValue>]) -> HashSet<String> {
-    let read = |message: &Box<RawValue>| serde_json::from_str::<crate::message::Message>(message.get()).ok();
-    let calls = messages.iter().filter_map(read).flat_map(|message| message.tool_calls);
+    let read = messages
+        .iter()
+        .map(|message| serde_json::from_str::<Message>(message.get()));
+    let calls = read.flatten().flat_map(|message| message.tool_calls);
     calls.map(|call| call.id).filter(|id| !id.is_empty()).collect()
 }
 
-fn encode_tool(spec: &crate::message::ToolSpec) -> String {
+fn encode_tool(spec: &ToolSpec) -> String {
     let (name, schema) = (json!(spec.name), spec.schema.get());
     match &spec.description {
         Some(description) => format!(
@@ -506,13 +351,6 @@ fn encode_tool(spec: &crate::message::ToolSpec) -> String {
             json!(description)
         ),
         None => format!(r#"{{"name":{name},"schema":{schema}}}"#),
-    }
-}
-
-fn warning(code: &str, message: String) -> Kind {
-    Kind::Warning {
-        code: code.to_owned(),
-        message,
     }
 }
 

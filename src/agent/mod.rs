@@ -13,6 +13,7 @@ mod drive;
 mod event;
 mod host;
 mod news;
+mod perform;
 mod spec;
 mod thread;
 

@@ -101,7 +101,9 @@ impl Book {
             Input::Started => self.next_turn(effects),
             Input::Call(call, origin) => self.call(call, origin, effects),
             Input::Unreadable(note) => {
-                self.notes.push(note);
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
                 None
             }
             Input::Decided {

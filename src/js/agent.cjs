@@ -271,6 +271,9 @@ async function decide(ask, { name, args, id }, context) {
       reason,
       args: replaced,
     } = /** @type {{ allow: boolean, reason?: unknown, args?: unknown }} */ (answer);
+    if (replaced !== undefined && describe(replaced) !== "an object") {
+      throw new TypeError(`its args must be an object, and are ${describe(replaced)}`);
+    }
     const said = { allow, reason: reason === undefined ? undefined : String(reason), args: replaced };
     return JSON.stringify(said);
   } catch (error) {
