@@ -1241,14 +1241,15 @@ export function execFileAsync(file: string, args?: readonly string[], options?: 
 export type AgentTool = PlainTool &
   (
     | {
-        /** Runs it. `args` are what the schema says. */
-        // biome-ignore lint/suspicious/noExplicitAny: what a schema allows is not known here
-        execute(args: any, context: ToolContext): unknown;
+        /**
+         * Runs it. `args` are what the schema says, so they may be declared as such: `({ path }: { path: string }) => …` (a type,
+         * not an interface).
+         */
+        execute(args: Record<string, unknown>, context: ToolContext): unknown;
       }
     | {
         /** LangChain's: called with the arguments and `{ signal }`. */
-        // biome-ignore lint/suspicious/noExplicitAny: as LangChain declares it
-        invoke(args: any, config?: any): unknown;
+        invoke(args: never, config?: never): unknown;
       }
   );
 

@@ -134,7 +134,6 @@ describe("what the model gets wrong", () => {
     const { messages } = await run.result;
     // One note, whatever number of calls it is about.
     expect(messages.map((message) => message.constructor)).toEqual([HumanMessage, AIMessage, HumanMessage, AIMessage]);
-    console.log(messages[2]?.content);
   });
 
   it("costs what it costs, and no more than that", async () => {
