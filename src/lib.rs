@@ -28,9 +28,12 @@ pub mod executor;
 pub mod fold;
 pub mod judge;
 pub mod output;
+pub mod runlog;
 
 // Effects: processes, exchanges with a CLI, whole runs.
 pub mod process;
+pub mod recorder;
+pub mod replay;
 
 pub mod conversation;
 
@@ -39,6 +42,7 @@ pub mod run;
 pub mod health;
 
 pub mod agent;
+pub mod claude_code;
 
 // What JavaScript sees.
 pub mod binding;

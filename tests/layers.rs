@@ -14,12 +14,12 @@ const LAYERS: &[&[&str]] = &[
     &[
         "provider", "prompt", "toolcall", "breaker", "retry", "classify", "decode",
     ],
-    &["command", "executor", "fold", "judge", "output"],
-    &["process"],
+    &["command", "executor", "fold", "judge", "output", "runlog"],
+    &["process", "recorder", "replay"],
     &["conversation"],
     &["run"],
     &["health"],
-    &["agent"],
+    &["agent", "claude_code"],
     &["binding"],
 ];
 

@@ -130,7 +130,7 @@ impl Exchange {
                 },
                 None => tokio::select! {
                     biased;
-                    events = self.run.events() => Step::Events(events),
+                    events = self.run.batch() => Step::Events(events),
                     called = called(&mut self.calls) => Step::Called(called),
                 },
             };

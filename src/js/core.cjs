@@ -13,6 +13,7 @@
  */
 
 const { createRunAgent } = require("./agent.cjs");
+const { createClaudeCode } = require("./claude-code.cjs");
 const { ProviderError, fault, guard, providerError, unwrap } = require("./errors.cjs");
 const { createFallbackProvider } = require("./fallback.cjs");
 const { checkHealth } = require("./health.cjs");
@@ -29,6 +30,7 @@ const {
 } = require("./options.cjs");
 const { createProvider } = require("./provider.cjs");
 const { threadBuilder } = require("./thread.cjs");
+const { renderRunLog, replayRun } = require("./replay.cjs");
 
 /** @type {WeakMap<Native, number>} */
 const owners = new WeakMap();
@@ -74,6 +76,7 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
 
   return {
     ProviderError,
+    ...createClaudeCode(native, owner),
 
     /** @param {unknown} value */
     isModelAdapter(value) {
@@ -185,6 +188,18 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
       const when = error?.resetsAt === undefined ? {} : { resetsAt: new Date(error.resetsAt) };
       return { ...parsed, toolCalls: toolCalls.map(toolCall), ...(error ? { error: { ...error, ...when } } : {}) };
     },
+
+    /**
+     * @param {unknown} path
+     * @param {unknown} [options]
+     */
+    replayRun: (path, options) => replayRun(native, toMessage, path, options),
+
+    /**
+     * @param {unknown} path
+     * @param {unknown} [options]
+     */
+    renderRunLog: (path, options) => renderRunLog(native, path, options),
 
     /** @param {unknown} text */
     escapeXml(text) {

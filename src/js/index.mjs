@@ -24,8 +24,10 @@ async function loadLangChain() {
 }
 
 export const {
+  ClaudeCodeAdapter,
   ProviderError,
   checkHealth,
+  claudeCodeConfigSchema,
   classifyError,
   createClaudeCliProvider,
   createCliProvider,
@@ -45,5 +47,8 @@ export const {
   parseCliOutput,
   parseToolCalls,
   runAgent,
+  renderRunLog,
+  replayRun,
+  runLogSchema,
   stripAnsi,
 } = core.createCore({ native, ...(await loadLangChain()) });

@@ -21,6 +21,8 @@ import type {
   OpenCodeCliProviderOptions,
   PlainMessage,
   QwenCliProviderOptions,
+  ReplayedRun as ReplayedRunOf,
+  ReplayOptions,
   RunAgentOptions,
   ToolInput,
 } from "../../index.cjs";
@@ -29,6 +31,8 @@ export type {
   AgentBuiltins,
   AgentEvent,
   AgentEventOrigin,
+  AgentExecutionContext,
+  AgentExecutionResult,
   AgentLimits,
   AgentOptions,
   AgentPermissions,
@@ -38,6 +42,8 @@ export type {
   AttemptFailure,
   BreakerOptions,
   ClaudeCliProviderOptions,
+  ClaudeCodeAdapterOptions,
+  ClaudeCodeConfig,
   CliErrorRule,
   CliProviderConfig,
   CliProviderOptions,
@@ -46,6 +52,7 @@ export type {
   ErrorCategory,
   ErrorClassification,
   ErrorContext,
+  ErrorRecord,
   ExecFileOptions,
   FallbackMetadata,
   FallbackProviderOptions,
@@ -74,6 +81,7 @@ export type {
   PartialReply,
   PermissionContext,
   PermissionDecision,
+  PermissionDenial,
   PlainMessage,
   PlainTool,
   PlannerOutput,
@@ -84,9 +92,17 @@ export type {
   ProviderReply,
   ProviderResponseMetadata,
   QwenCliProviderOptions,
+  RecordOptions,
+  RenderRunLogOptions,
+  ReplayOptions,
   RetryOptions,
   RunAgentOptions,
   RunInfo,
+  RunLog,
+  RunLogHeader,
+  RunLogInfo,
+  RunLogMessage,
+  RunLogToolCall,
   SerializedMessage,
   StoredMessage,
   TokenUsage,
@@ -96,8 +112,10 @@ export type {
   UpdateUsage,
 } from "../../index.cjs";
 export {
+  ClaudeCodeAdapter,
   checkHealth,
   classifyError,
+  claudeCodeConfigSchema,
   escapeXml,
   execFileAsync,
   limits,
@@ -106,6 +124,8 @@ export {
   ProviderError,
   parseCliOutput,
   parseToolCalls,
+  renderRunLog,
+  runLogSchema,
   stripAnsi,
 } from "../../index.cjs";
 
@@ -203,3 +223,12 @@ export type AgentRun = AgentRunOf<AgentMessageJson>;
  * @throws {ProviderError} at once, naming the field, for options that are wrong.
  */
 export function runAgent(options: RunAgentOptions<AgentMessageJson>): AgentRun;
+/** A recorded run whose reply is plain data. */
+export type ReplayedRun = ReplayedRunOf<AIMessageJson>;
+
+/**
+ * Reads a run log again. Nothing is started.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` at once; `NOT_FOUND` and `INVALID_RUN_LOG` when something is asked of it.
+ */
+export function replayRun(path: string, options?: ReplayOptions): ReplayedRun;

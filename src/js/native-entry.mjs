@@ -3,8 +3,10 @@
 import entry from "./native-entry.cjs";
 
 export const {
+  ClaudeCodeAdapter,
   ProviderError,
   checkHealth,
+  claudeCodeConfigSchema,
   classifyError,
   createClaudeCliProvider,
   createCliProvider,
@@ -24,5 +26,8 @@ export const {
   parseCliOutput,
   parseToolCalls,
   runAgent,
+  renderRunLog,
+  replayRun,
+  runLogSchema,
   stripAnsi,
 } = entry;

@@ -76,7 +76,7 @@ impl Attempt<'_> {
     pub(super) async fn print(&self, info: &mut RunInfo) -> Result<Tried, Box<ProviderError>> {
         let (line, binary) = self.engine.line(
             Mode::Print(&self.request.prompt),
-            self.request.call.partial,
+            self.request.wants_pieces(),
             self.base_env,
         )?;
         let (wire, given, optional_flags) = (line.wire, line.all_flags(), line.optional_flags.clone());
@@ -96,6 +96,8 @@ impl Attempt<'_> {
             owner,
             permit: Some(permit),
             tracker: self.engine.runs.clone(),
+            tees: self.request.tees.clone(),
+            thorough: self.request.watching,
         };
         let stop = self.cancel.child_token();
         let mut print = match Print::start(line, surroundings, &stop) {
@@ -117,7 +119,10 @@ impl Attempt<'_> {
         }];
         // At once: a CLI may be silent for long.
         self.sink.send(&mut events).await;
-        let mut fold = Fold::new(self.request.call_ids.clone());
+        let mut fold = match self.request.watching {
+            true => Fold::watching(),
+            false => Fold::new(self.request.call_ids.clone()),
+        };
         let mut decoded = Vec::new();
         let mut more = true;
         while more {

@@ -23,7 +23,7 @@ use crate::conversation::print::{Finished, NotStarted, Surroundings};
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, RunInfo};
 use crate::message::{Message, ToolSpec};
-use crate::process::{Limits, StartError, Vars};
+use crate::process::{Limits, StartError, Tees, Vars};
 use crate::prompt::Encoding;
 use crate::provider::options::{EngineKind, Options, SystemPrompt};
 
@@ -265,6 +265,8 @@ impl Engine {
             owner: self.owner,
             permit: None,
             tracker: self.runs.clone(),
+            tees: Tees::default(),
+            thorough: false,
         };
         Session::start(line, surroundings, &self.closing)
     }

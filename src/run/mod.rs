@@ -11,6 +11,7 @@ mod learnt;
 mod live;
 mod log;
 pub mod model;
+mod record;
 mod request;
 mod sink;
 mod turn;
@@ -33,7 +34,7 @@ use sink::Sink;
 use crate::classify;
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, Reply};
-use crate::process::{Vars, limit};
+use crate::process::{Tees, Vars, limit};
 use crate::provider::options::Options;
 use crate::provider::{self, Provider, described};
 
@@ -104,17 +105,22 @@ impl Engine {
 
     fn with(provider: Cow<'static, Provider>, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
         let options = Options::parse(&provider, options_json)?;
+        Ok(Engine::of(provider, options, owner))
+    }
+
+    /// The engine of `provider` with `options`; its processes belong to `owner`.
+    pub fn of(provider: Cow<'static, Provider>, options: Options, owner: u64) -> Engine {
         // Who asks for more at a time than all providers together may have by default, is given it.
         limit::global().raise_limit(options.max_concurrency);
         let runs = TaskTracker::new();
-        Ok(Engine {
+        Engine {
             provider,
             live: Live::new(&options, &runs),
             options,
             owner,
             closing: CancellationToken::new(),
             runs,
-        })
+        }
     }
 
     /// Begins a run. Must be called inside the runtime; returns at once.
@@ -122,6 +128,21 @@ impl Engine {
     /// `env` is what the process inherits; `None` is this process's own, which is read here, on the caller's thread: that
     /// of JavaScript, which alone may change it.
     pub fn start(engine: &Arc<Engine>, messages: String, tools: String, call: String, env: Option<Vars>) -> Run {
+        let read = move |engine: &Engine| Request::read(engine, &messages, &tools, &call);
+        Engine::begin(engine, read, env)
+    }
+
+    /// Begins a run of a CLI that is to work for itself: `prompt` goes to it as it is, its events are told as they are, and
+    /// `tees` get all it prints. Otherwise as [`Engine::start`].
+    pub fn watch(engine: &Arc<Engine>, prompt: String, tees: Tees, env: Option<Vars>) -> Run {
+        Engine::begin(engine, move |_| Ok(Request::watched(prompt, tees)), env)
+    }
+
+    fn begin(
+        engine: &Arc<Engine>,
+        read: impl FnOnce(&Engine) -> Result<Request, Box<ProviderError>> + Send + 'static,
+        env: Option<Vars>,
+    ) -> Run {
         let base_env: Arc<Vars> = Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()));
         let cancel = engine.closing.child_token();
         let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
@@ -131,17 +152,29 @@ impl Engine {
             if task_engine.closing.is_cancelled() {
                 return Ended::Failed(Box::new(closed(&task_engine)));
             }
-            let request = match Request::read(&task_engine, &messages, &tools, &call) {
+            let request = match read(&task_engine) {
                 Ok(request) => request,
                 Err(error) => return Ended::Failed(error),
             };
-            drop((messages, tools, call));
             if request.call.log {
                 task_log.want();
             }
+            let begun = task_engine.recorder(&request, &base_env, task_log.run_id()).await;
+            let recorder = match begun {
+                Ok(recorder) => recorder,
+                Err(error) => return Ended::Failed(error),
+            };
             let consumer = request.call.events.then_some(sender);
-            let sink = Sink::new(consumer, task_engine.options.built_in_tools, task_log);
-            again::drive(&task_engine, &request, &base_env, &task_cancel, &sink).await
+            let sink = Sink::new(
+                consumer,
+                task_engine.options.built_in_tools,
+                task_log,
+                recorder,
+                request.call.partial,
+            );
+            let ended = again::drive(&task_engine, &request, &base_env, &task_cancel, &sink).await;
+            sink.close(record::end_of(&ended).as_ref()).await;
+            ended
         });
         Run {
             cancel,
@@ -172,15 +205,15 @@ impl Run {
     /// The next batch of events as a JSON array; `None` when no more will come. Waits for the consumer bound the memory a
     /// run takes, so nothing is dropped.
     pub async fn next(&self) -> Option<String> {
-        let batch = self.events().await?;
+        let batch = self.batch().await?;
         Some(serde_json::to_string(&batch).unwrap_or_else(|error| {
             let warning = serde_json::json!([{"type": "warning", "code": "INTERNAL", "message": error.to_string()}]);
             warning.to_string()
         }))
     }
 
-    /// [`Run::next`], as values. Nothing is lost if it is dropped before it is ready.
-    pub async fn events(&self) -> Option<Vec<Event>> {
+    /// As [`Run::next`], for this side. Nothing is lost if it is dropped before it is ready.
+    pub async fn batch(&self) -> Option<Vec<Event>> {
         let mut events = self.events.lock().await;
         let mut batch = Vec::new();
         if events.as_mut()?.recv_many(&mut batch, EVENTS_WAITING).await == 0 {

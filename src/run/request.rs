@@ -6,10 +6,13 @@ use serde::Deserialize;
 
 use super::Engine;
 use super::live::Asked;
+use super::record::Wanted;
 use crate::error::{Code, ProviderError};
 use crate::message::{Message, Role, ToolSpec};
+use crate::process::Tees;
 use crate::prompt::{self, Encoding};
 use crate::provider::options::{self, EngineKind, InputEncoding};
+use crate::runlog::Prompt;
 
 /// What a call says beside its messages and tools.
 #[derive(Debug, Deserialize)]
@@ -23,6 +26,8 @@ pub(super) struct Call {
     /// Somebody takes the records.
     #[serde(default)]
     pub log: bool,
+    /// Where the run is recorded.
+    pub record: Option<Wanted>,
 }
 
 /// One call, read and rendered.
@@ -34,12 +39,43 @@ pub(super) struct Request {
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
     pub call: Call,
+    /// The thread as its run log has it, if there is to be one.
+    pub recorded: Option<Prompt>,
+    /// The CLI works for itself: its events are told as they are.
+    pub watching: bool,
+    /// Who gets copies of what the process prints.
+    pub tees: Tees,
 }
 
 impl Request {
-    pub fn read(engine: &Engine, messages: &str, tools: &str, call: &str) -> Result<Request, Box<ProviderError>> {
+    /// Whether the CLI is asked for pieces of messages. A log wants them, too: they are what a killed run leaves, and only with
+    /// them claude's calls come before their results (2.1.330), so that their durations can be told.
+    pub fn wants_pieces(&self) -> bool {
+        self.call.partial || self.call.record.is_some()
+    }
+
+    /// `prompt`, as it is, for a CLI that is to work for itself.
+    pub fn watched(prompt: String, tees: Tees) -> Request {
+        Request {
+            prompt,
+            live: None,
+            call_ids: HashSet::new(),
+            call: Call {
+                events: true,
+                partial: false,
+                timeout: None,
+                log: false,
+                record: None,
+            },
+            recorded: None,
+            watching: true,
+            tees,
+        }
+    }
+
+    pub fn read(engine: &Engine, json: &str, tools: &str, call: &str) -> Result<Request, Box<ProviderError>> {
         let unreadable = |what: &str, error: serde_json::Error| format!("{what} can't be read: {error}");
-        let messages: Vec<Message> = serde_json::from_str(messages)
+        let messages: Vec<Message> = serde_json::from_str(json)
             .map_err(|error| engine.refuse(Code::InvalidMessages, unreadable("messages", error)))?;
         let tools: Vec<ToolSpec> = serde_json::from_str(tools)
             .map_err(|error| engine.refuse(Code::InvalidTool, unreadable("tools", error)))?;
@@ -63,6 +99,11 @@ impl Request {
         };
         let calls = messages.iter().flat_map(|message| &message.tool_calls);
         let call_ids = calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect();
+        let recorded = call.record.as_ref().map(|wanted| {
+            let characters = messages.iter().map(|message| message.content.as_text().chars().count());
+            let names = tools.iter().map(|tool| tool.name.clone());
+            Prompt::new(json, messages.len(), characters.sum(), names.collect(), wanted.prompts)
+        });
         let prompt = match engine.options.engine {
             EngineKind::Live => String::new(),
             EngineKind::Print | EngineKind::Auto => prompt::render(&messages, &tools, encoding),
@@ -75,6 +116,9 @@ impl Request {
                 .map(|_| Asked::new(messages, &tools, encoding, &engine.options)),
             call_ids,
             call,
+            recorded,
+            watching: false,
+            tees: Tees::default(),
         })
     }
 }

@@ -57,14 +57,7 @@ pub(super) fn check_fields(specs: &[OptionSpec], map: &Map<String, Value>, path:
 
 fn unknown_option(specs: &[OptionSpec], path: &str, name: &str) -> String {
     let names: Vec<&str> = specs.iter().map(|spec| spec.name).collect();
-    let fold = |name: &str| name.to_lowercase().replace(['-', '_'], "");
-    let given = fold(name);
-    let distance = |known: &&&str| strsim::damerau_levenshtein(&fold(known), &given);
-    // Two slips of the finger, or half of a short word, is a typo; more is another word.
-    let near = names
-        .iter()
-        .min_by_key(distance)
-        .filter(|known| distance(known) <= 2.min(given.chars().count() / 2));
+    let near = nearest(&names, name);
     let name = clip(name, 60);
     match near {
         Some(near) => format!("unknown option \"{path}{name}\": did you mean \"{path}{near}\"?"),
@@ -72,8 +65,21 @@ fn unknown_option(specs: &[OptionSpec], path: &str, name: &str) -> String {
     }
 }
 
-/// `Err` says what is allowed.
-pub(in crate::provider) fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
+/// The one of `names` that was probably meant by `given`, if any was.
+pub fn nearest<'a>(names: &[&'a str], given: &str) -> Option<&'a str> {
+    let fold = |name: &str| name.to_lowercase().replace(['-', '_'], "");
+    let given = fold(given);
+    let distance = |known: &&str| strsim::damerau_levenshtein(&fold(known), &given);
+    // Two slips of the finger, or half of a short word, is a typo; more is another word.
+    let near = names.iter().copied().min_by_key(distance);
+    near.filter(|known| distance(known) <= 2.min(given.chars().count() / 2))
+}
+
+/// Whether `value` is what `spec` says.
+///
+/// # Errors
+/// What is allowed.
+pub fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
     let no_nul = |text: &str| !text.contains('\0');
     let ok = match (spec.kind, value) {
         (Kind::Text, Value::String(text)) => !text.is_empty() && no_nul(text),
@@ -159,7 +165,7 @@ pub(in crate::provider) fn allowed(kind: Kind) -> String {
 }
 
 /// What was given, for an error message. Values of `env` may be secrets: only types are told inside objects.
-pub(in crate::provider) fn describe(value: &Value) -> String {
+pub fn describe(value: &Value) -> String {
     let kind_of = |value: &Value| match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-pub(in crate::provider) use check::{allowed, check, describe, texts};
-pub use check::{checked, checked_within, environment, exit_code_of, number};
+pub(in crate::provider) use check::{allowed, texts};
+pub use check::{check, checked, checked_within, describe, environment, exit_code_of, nearest, number};
 
 use super::Provider;
 use crate::error::{Code, ProviderError};
@@ -270,6 +270,21 @@ pub struct Options {
     pub auth_type: Option<String>,
     /// `config`.
     pub config: Map<String, Value>,
+    /// No option: what the Claude Code adapter asks for. `None` for a model behind an agent.
+    pub workspace: Option<Workspace>,
+}
+
+/// A CLI that is to do the work itself, with its own set-up and in the user's folder (`claude_code`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Workspace {
+    /// The agent it is to be, of those it knows.
+    pub agent: Option<String>,
+    /// What is added to its system prompt.
+    pub append_system_prompt: Option<String>,
+    /// Tools it may use without asking, in its own words: `Bash(git *)`.
+    pub allowed_tools: Vec<String>,
+    /// The longest answer, tokens.
+    pub max_output_tokens: Option<u64>,
 }
 
 /// Which system prompt the model gets.
@@ -488,6 +503,7 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
             Some(Value::Object(config)) => config.clone(),
             _ => Map::new(),
         },
+        workspace: None,
     }
 }
 
