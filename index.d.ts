@@ -911,6 +911,14 @@ export type ProviderErrorCode =
   | "MODEL_NOT_FOUND"
   /** Something that was asked for does not exist. */
   | "NOT_FOUND"
+  /** A limit of the agent's run is reached. */
+  | "AGENT_LIMIT"
+  /** The model gave no plan, though one was required. */
+  | "PLANNER_OUTPUT_MISSING"
+  /** The model gave no report, though one was required. */
+  | "COMPLETION_REPORT_MISSING"
+  /** A function of the caller's threw. */
+  | "CALLBACK_FAILED"
   /** An option is unknown, ill-typed or contradicts another. */
   | "INVALID_OPTION"
   /** The CLI's file can't be executed. */
@@ -1233,6 +1241,315 @@ export interface ExecFileOptions {
  */
 export function execFileAsync(file: string, args?: readonly string[], options?: ExecFileOptions): Promise<string>;
 
+// --------------------------------------------------------------------------------------------------------------- the agent
+
+/**
+ * A tool that an agent's model may call, with what runs it: a LangChain tool, or a plain object with `execute`.
+ *
+ * The arguments have been checked against the schema. What it gives is told to the model: a string as it is; content blocks
+ * (`{ type: "text" | "image" | … }[]`) and tool messages (`{ content, status }`) for what they are; nothing as an empty text; anything else
+ * as JSON. What it throws is told to the model as an error, and is none of the run.
+ */
+export type AgentTool = PlainTool &
+  (
+    | {
+        /**
+         * Runs it. `args` are what the schema says, so they may be declared as such: `({ path }: { path: string }) => …` (a type,
+         * not an interface).
+         */
+        execute(args: Record<string, unknown>, context: ToolContext): unknown;
+      }
+    | {
+        /** LangChain's: called with the arguments and `{ signal }`. */
+        invoke(args: never, config?: never): unknown;
+      }
+  );
+
+/** What a tool is told besides its arguments. */
+export interface ToolContext {
+  /** Aborted when nobody waits for the result any more: the run was cancelled, or has ended. */
+  readonly signal: AbortSignal;
+  /** The call's id. */
+  readonly toolCallId: string;
+  /** The run's id. */
+  readonly runId: string;
+}
+
+/** One agent: a model, and what it may do. */
+export interface AgentOptions {
+  /**
+   * What answers: a provider of this package, in any engine, or an adapter its `bindTools` made (whose bound tools do not count
+   * here). Not a copy of one, not a {@link FallbackProvider}, not an adapter of one's own.
+   */
+  readonly provider: CliProvider<unknown>;
+  /** What stands before the thread as a system message. Default: nothing. */
+  readonly systemPrompt?: string | undefined;
+  /** What the model may call. Default: nothing but the built-in tools that are on. */
+  readonly tools?: readonly AgentTool[] | undefined;
+  /** Who decides whether a call may run. Default: what is in `tools` may. */
+  readonly permissions?: AgentPermissions | undefined;
+  /** How far it may go. */
+  readonly limits?: AgentLimits | undefined;
+}
+
+/**
+ * Whether a call of the caller's tools may run. `deny` wins over everything, `allow` over `ask`. Where `allow` is given, what it
+ * does not name is asked about, or denied where there is no `ask`. A denied call is answered to the model as an error.
+ */
+export interface AgentPermissions {
+  /** Allowed without asking: names, in which `*` stands for anything, or regular expressions. */
+  readonly allow?: readonly (string | RegExp)[] | undefined;
+  /** Never allowed. */
+  readonly deny?: readonly (string | RegExp)[] | undefined;
+  /**
+   * Asked about each call the lists do not settle, which waits meanwhile; others go on. If it throws, or says something else,
+   * the call is denied. Its arguments have been checked; those it gives in their place are checked again.
+   */
+  readonly ask?:
+    | ((
+        call: ToolCall,
+        context: PermissionContext,
+      ) => boolean | PermissionDecision | Promise<boolean | PermissionDecision>)
+    | undefined;
+}
+
+/** What was decided about a call. */
+export interface PermissionDecision {
+  /** Whether it may run. */
+  readonly allow: boolean;
+  /** Why; the model is told, where it may not. */
+  readonly reason?: string | undefined;
+  /** Arguments it runs with in place of the model's. */
+  readonly args?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** What `ask` is told besides the call. */
+export interface PermissionContext {
+  /** Aborted when the decision does not matter any more. */
+  readonly signal: AbortSignal;
+  /** The run's id. */
+  readonly runId: string;
+  /** Whose call it is; left out for the run's own agent. */
+  readonly agent?: string | undefined;
+}
+
+/** How far a run may go. A run that reaches a limit ends with status `"limit"`: what runs is aborted, every call has its answer. */
+export interface AgentLimits {
+  /**
+   * How often the model may be asked; 1 to 1000000. A call in the last answer is not run. Where tools are called back in the middle of a run,
+   * a call that comes when all before it are answered counts as a new answer. Default: 50.
+   */
+  readonly maxSteps?: number | undefined;
+  /** How many calls there may be, denied and failed ones included, `completion-report` and `planner-output` not. Default: no limit. */
+  readonly maxToolCalls?: number | undefined;
+  /** How long it may take, in ms, tools and questions included. Default: no limit. */
+  readonly timeoutMs?: number | undefined;
+  /**
+   * US dollars, as the provider estimates them, from which on the model is not asked again. Agents a task was handed to count.
+   * Where a provider does not tell, there is a `warning` event `COST_UNKNOWN`. Default: no limit.
+   */
+  readonly maxCostUsd?: number | undefined;
+  /** How often the same tool may be called with the same arguments. Default: no limit. */
+  readonly maxRepeatedCalls?: number | undefined;
+}
+
+/** The run's own tools, which are off unless switched on. They are always permitted, and their names are then taken. */
+export interface AgentBuiltins {
+  /**
+   * `completion-report`: the model says what it has done, once; a second report is refused. `"required"`: a run that would end
+   * without is reminded once, then fails with `COMPLETION_REPORT_MISSING`. Default: `false`.
+   */
+  readonly completionReport?: boolean | "required" | undefined;
+  /**
+   * `planner-output`: the model hands over its plan; the last one counts. `"required"` as for `completionReport`, with
+   * `PLANNER_OUTPUT_MISSING`. Default: `false`.
+   */
+  readonly plannerOutput?: boolean | "required" | undefined;
+  /** `handoff`: the model gives a task to another agent and gets its answer. Default: off. */
+  readonly handoff?: HandoffOptions | undefined;
+}
+
+/** Whom a task may be handed to. */
+export interface HandoffOptions {
+  /** By the names the model calls them. */
+  readonly agents: Readonly<Record<string, HandoffAgent>>;
+  /**
+   * How deep handoffs may nest: with 1, an agent a task was handed to can't hand it on; with 2, it can, to any of these; up to 10.
+   * Default: 1.
+   */
+  readonly maxDepth?: number | undefined;
+}
+
+/**
+ * An agent that a task may be handed to. It has a run of its own, which sees nothing of the other's thread, and ends with it.
+ * What it answers is the call's result; what it fails of is an error the model is told, not one of the run.
+ */
+export interface HandoffAgent extends AgentOptions {
+  /** What it is good for, for the model. */
+  readonly description?: string | undefined;
+}
+
+/** Options of {@link runAgent}. Either `prompt` or `messages` has to be there. */
+export type RunAgentOptions<TMessage = BaseMessage> = AgentOptions & {
+  /** The run's own tools. Default: none. */
+  readonly builtins?: AgentBuiltins | undefined;
+  /**
+   * Gets every event at once, in order. The first thing it throws, or rejects with, ends the run, which then has failed with
+   * `CALLBACK_FAILED`. A promise it gives is not waited for before the next event, only before `result`.
+   */
+  readonly onEvent?: ((event: AgentEvent) => unknown) | undefined;
+  /** Aborting cancels the run. */
+  readonly signal?: AbortSignal | undefined;
+} & (
+    | {
+        /** What the agent is to do. Not empty. */
+        readonly prompt: string;
+        readonly messages?: undefined;
+      }
+    | {
+        /** The thread so far. */
+        readonly messages: readonly (MessageInput | TMessage)[];
+        readonly prompt?: undefined;
+      }
+  );
+
+/** A run under way. It goes on whether or not anybody looks. */
+export interface AgentRun<TMessage = BaseMessage> extends AsyncIterable<AgentEvent> {
+  /**
+   * What the run came to, when everything it started has ended, but for tools that do not heed their signal. Never rejects: a
+   * run that failed says so in `status` and `error`.
+   */
+  readonly result: Promise<AgentResult<TMessage>>;
+  /**
+   * The events, from the first one on, whenever it is asked for and however often. Leaving the loop early does not end the run:
+   * `signal` does.
+   */
+  [Symbol.asyncIterator](): AsyncGenerator<AgentEvent, void, undefined>;
+}
+
+/** What a run came to. */
+export interface AgentResult<TMessage = BaseMessage> {
+  /**
+   * `"completed"`: the model had its last word. `"failed"`: `error` says why. `"cancelled"`: the signal was aborted. `"limit"`:
+   * `limit` was reached.
+   */
+  status: "completed" | "failed" | "cancelled" | "limit";
+  /** The run's id. */
+  runId: string;
+  /** The model's last word; what it said last, if the run did not get so far. */
+  output: string;
+  /** The whole thread, from the system prompt to the last answer. Every call in it has its result. */
+  messages: TMessage[];
+  /** How often the model was asked. */
+  steps: number;
+  /** Tokens of all turns, those of agents a task was handed to included. */
+  usage: TokenUsage;
+  /** US dollars, likewise, as far as the providers told. */
+  costUsd?: number;
+  /** What the model reported: `summary`, `outcome`, and whatever else it wrote. */
+  completionReport?: CompletionReport;
+  /** What the model planned. */
+  plannerOutput?: PlannerOutput;
+  /** Which limit was reached. */
+  limit?: keyof AgentLimits;
+  /** Why it failed, or was stopped by a limit. */
+  error?: ProviderError;
+}
+
+/** The arguments of `completion-report`. */
+export interface CompletionReport {
+  summary: string;
+  outcome?: "success" | "partial" | "failure";
+  [key: string]: unknown;
+}
+
+/** The arguments of `planner-output`. */
+export interface PlannerOutput {
+  plan: string;
+  steps?: string[];
+  [key: string]: unknown;
+}
+
+/** Which run an event is of. */
+export interface AgentEventOrigin {
+  /** The run's id. */
+  runId: string;
+  /** The name of the agent a task was handed to; left out for the run's own agent. */
+  agent?: string;
+  /** The run that handed it the task. */
+  parentRunId?: string;
+}
+
+/** What happens in a run, the runs it hands tasks to included. New kinds may be added: ignore what you don't know. */
+export type AgentEvent = AgentEventOrigin &
+  /** First, with the names of the tools the model may call. */
+  (
+    | { type: "run_started"; provider: string; tools: string[] }
+    /** A piece of what the model says, verbatim. */
+    | { type: "text_delta"; text: string }
+    /** What the model said, whole: trimmed, not empty, tool calls taken out. */
+    | { type: "message"; content: string }
+    /** The model calls a tool. */
+    | { type: "tool_call"; toolCall: ToolCall }
+    /** What was decided about a call, and by what; `args` are there where `ask` replaced them. Calls that can't run have none. */
+    | {
+        type: "permission";
+        toolCallId: string;
+        name: string;
+        allow: boolean;
+        by: "allow" | "deny" | "ask" | "builtin" | "default";
+        reason?: string;
+        args?: Record<string, unknown>;
+      }
+    /** The answer to a call, as the model is told: exactly one for each. `content` is text or content blocks. */
+    | {
+        type: "tool_result";
+        toolCallId: string;
+        name: string;
+        content: string | Record<string, unknown>[];
+        isError: boolean;
+      }
+    /** What a turn of the model has used. */
+    | { type: "usage"; usage: TokenUsage; costUsd?: number }
+    /** As in {@link ProviderEvent}. */
+    | { type: "rate_limit"; status: string; resetsAt?: number; limitType?: string; utilization?: number }
+    /** A turn is tried again, as in {@link ProviderEvent}. */
+    | {
+        type: "retry";
+        by: "cli" | "provider";
+        attempt: number;
+        maxAttempts?: number;
+        delayMs: number;
+        reason: string;
+        httpStatus?: number;
+      }
+    /**
+     * Something to know that is no failure: those of {@link ProviderEvent}; `INVALID_TOOL_CALL`, which the model is told of;
+     * `COST_UNKNOWN`; `AGENT_UNAVAILABLE`, a task can't be handed to that agent as things are.
+     */
+    | { type: "warning"; code: string; message: string }
+    /** A call waits for the agent `to`, whose run has begun. */
+    | { type: "deferred"; toolCallId: string; action: "handoff"; to: string; childRunId: string }
+    /** Last, of a run that completed. */
+    | { type: "run_completed"; output: string; steps: number; usage: TokenUsage; costUsd?: number }
+    /** Last, of any other run; a cancelled one has no error. */
+    | {
+        type: "run_failed";
+        status: "failed" | "cancelled" | "limit";
+        limit?: keyof AgentLimits;
+        error?: ProviderError;
+      }
+  );
+
+/**
+ * Runs an agent: asks the model, runs the tools it calls, tells it what came of them, until it is done. Begins at once. What
+ * the model does wrong (a tool that there is not, arguments that do not fit, a call that is denied or fails) it is told; it
+ * ends the run only through a limit. A provider whose CLI is missing fails the run before anything is started.
+ *
+ * @throws {ProviderError} at once, naming the field: `INVALID_OPTION`, `INVALID_MESSAGES`, or `INVALID_TOOL` for a tool that
+ * can't be run, a schema that is none, or the name of a built-in tool that is on.
+ */
+export function runAgent(options: RunAgentOptions): AgentRun;
 // ---------------------------------------------------------------------------------------------------------------- run logs
 
 /**

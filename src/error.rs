@@ -171,6 +171,10 @@ codes! {
     CliNotFound = "CLI_NOT_FOUND", NotFound, "The CLI is not installed, or not where it was said to be.";
     ModelNotFound = "MODEL_NOT_FOUND", NotFound, "The model does not exist or is not yours to use.";
     NotFound = "NOT_FOUND", NotFound, "Something that was asked for does not exist.";
+    AgentLimit = "AGENT_LIMIT", Validation, "A limit of the agent's run is reached.";
+    PlannerOutputMissing = "PLANNER_OUTPUT_MISSING", Validation, "The model gave no plan, though one was required.";
+    CompletionReportMissing = "COMPLETION_REPORT_MISSING", Validation, "The model gave no report, though one was required.";
+    CallbackFailed = "CALLBACK_FAILED", Configuration, "A function of the caller's threw.";
     InvalidOption = "INVALID_OPTION", Configuration, "An option is unknown, ill-typed or contradicts another.";
     CliNotExecutable = "CLI_NOT_EXECUTABLE", Configuration, "The CLI's file can't be executed.";
     InterpreterNotFound = "INTERPRETER_NOT_FOUND", Configuration, "The program that the CLI's first line names is missing.";

@@ -26,6 +26,7 @@ pub mod toolcall;
 
 pub mod api;
 pub mod command;
+pub mod executor;
 pub mod fold;
 pub mod judge;
 pub mod output;
@@ -43,6 +44,7 @@ pub mod run;
 
 pub mod health;
 
+pub mod agent;
 pub mod claude_code;
 
 // What JavaScript sees.

@@ -194,6 +194,21 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Adds `more`; what only one of them knows is kept.
+    pub fn add(&mut self, more: &Usage) {
+        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (a, b) => a.or(b),
+        };
+        self.input_tokens = self.input_tokens.saturating_add(more.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);
+        self.total_tokens = self.total_tokens.saturating_add(more.total_tokens);
+        self.cache_read_tokens = sum(self.cache_read_tokens, more.cache_read_tokens);
+        self.cache_write_tokens = sum(self.cache_write_tokens, more.cache_write_tokens);
+        self.reasoning_tokens = sum(self.reasoning_tokens, more.reasoning_tokens);
+        self.estimated |= more.estimated;
+    }
+
     /// What CLI-ADAPTER-PROTOCOL asks for where a provider reports nothing: a quarter of the characters (UTF-16 units, as
     /// JavaScript counts them), rounded up.
     pub fn estimate(prompt: &str, completion: &str) -> Usage {

@@ -14,12 +14,12 @@ const LAYERS: &[&[&str]] = &[
     &[
         "provider", "prompt", "toolcall", "breaker", "retry", "classify", "decode", "declare",
     ],
-    &["api", "command", "fold", "judge", "output", "runlog"],
+    &["api", "command", "executor", "fold", "judge", "output", "runlog"],
     &["process", "recorder", "replay"],
     &["bridge", "conversation"],
     &["run"],
     &["health"],
-    &["claude_code"],
+    &["agent", "claude_code"],
     &["binding"],
 ];
 

@@ -24,6 +24,7 @@ import {
   type OpenAiCompatibleProviderOptions,
   ProviderError,
   parseToolCalls,
+  runAgent,
   stripAnsi,
 } from "deep-factor-providers";
 import * as native from "deep-factor-providers/native";
@@ -267,4 +268,52 @@ export async function askApi(options: OpenAiCompatibleProviderOptions): Promise<
   createOpenAiCompatibleProvider({ model: "m", toolChoice: "some" });
   await using closed = provider;
   return closed.id + String(message.content) + String(adapter === bound);
+}
+
+// An agent: LangChain tools and plain ones, everything that can be said, and what comes of it.
+export async function agent(search: StructuredToolInterface): Promise<string> {
+  const run = runAgent({
+    provider: provider.bindTools([]),
+    systemPrompt: "Be brief.",
+    messages: [new HumanMessage("hi"), ["user", "there"], "you"],
+    tools: [
+      search,
+      tool(({ n }: { n: number }) => n, { name: "n", schema: { type: "object" } as const }),
+      {
+        name: "plain",
+        execute: async ({ a }: { a: string }, { signal, toolCallId }) => [a, signal.aborted, toolCallId],
+      },
+    ],
+    permissions: {
+      allow: ["read_*", /^list/],
+      deny: [/secret/i],
+      ask: async ({ name, args }, { signal, agent: who }) =>
+        name === who ? signal.aborted : { allow: false, reason: "no", args: { ...args } },
+    },
+    limits: { maxSteps: 5, maxToolCalls: 9, timeoutMs: 1000, maxCostUsd: 0.5, maxRepeatedCalls: 2 },
+    builtins: {
+      completionReport: "required",
+      plannerOutput: true,
+      handoff: { agents: { reviewer: { provider, description: "reviews", limits: { maxSteps: 2 } } }, maxDepth: 2 },
+    },
+    onEvent: (event) => console.log(event.type, event.runId, event.agent),
+    signal: new AbortController().signal,
+  });
+  for await (const event of run) {
+    if (event.type === "permission")
+      assertType<Equal<typeof event.by, "allow" | "deny" | "ask" | "builtin" | "default">>();
+    if (event.type === "run_failed" && event.error) throw event.error;
+  }
+  const { status, messages, limit, error, completionReport, plannerOutput, costUsd } = await run.result;
+  assertType<Equal<typeof messages, BaseMessage[]>>();
+  assertType<Equal<typeof status, "completed" | "failed" | "cancelled" | "limit">>();
+  // @ts-expect-error: there has to be something to do
+  runAgent({ provider });
+  // @ts-expect-error: one or the other
+  runAgent({ provider, prompt: "hi", messages: [] });
+  // @ts-expect-error: nothing would run it
+  runAgent({ provider, prompt: "hi", tools: [{ name: "t" }] });
+  // @ts-expect-error: an adapter of one's own is none
+  runAgent({ provider: theirs, prompt: "hi" });
+  return `${limit} ${error?.code} ${completionReport?.summary} ${plannerOutput?.steps?.length} ${costUsd ?? 0}`;
 }

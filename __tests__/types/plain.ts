@@ -10,6 +10,7 @@ import {
   isModelAdapter,
   type ModelAdapter,
   ProviderError,
+  runAgent,
 } from "deep-factor-providers/native";
 
 type IsAny<T> = 0 extends 1 & T ? true : false;
@@ -54,4 +55,12 @@ export async function askApi(): Promise<string> {
   const message = await provider.bindTools([]).invoke(["hi"]);
   refuseAny<IsAny<typeof message>>();
   return message.content;
+}
+
+export async function agent(provider: CliProvider): Promise<unknown> {
+  const tools = [{ name: "look", execute: () => "fine" }];
+  const { messages } = await runAgent({ provider, prompt: "Look.", tools }).result;
+  refuseAny<IsAny<typeof messages>>();
+  const { result } = runAgent({ provider, messages, builtins: { handoff: { agents: { a: { provider, tools } } } } });
+  return (await result).messages.map(({ content }) => content);
 }

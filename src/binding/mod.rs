@@ -2,6 +2,7 @@
 //!
 //! Async functions cannot carry an error code across napi, so failures are values here (`{"err": …}`) and JavaScript throws.
 
+pub mod agent;
 pub mod api;
 pub mod claude_code;
 pub mod errors;

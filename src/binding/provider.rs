@@ -6,11 +6,13 @@ use napi::Env;
 use napi::bindgen_prelude::PromiseRaw;
 use napi_derive::napi;
 
+use super::agent::NativeModel;
 use super::{environment, from_json, outcome};
 use crate::error::ProviderError;
 use crate::health;
 use crate::provider;
 use crate::run::exec::execute_file;
+use crate::run::model::Model;
 use crate::run::{Ended, Engine, Run};
 
 /// Checks an options object: `{"ok": null}`, or `{"err": …}` that names the option.
@@ -72,6 +74,12 @@ impl NativeProvider {
                 Engine::start(&engine, messages_json, tools_json, call_json, env)
             }),
         })
+    }
+
+    /// The provider as an agent talks to it.
+    #[napi]
+    pub fn model(&self) -> NativeModel {
+        NativeModel::turn_based(Arc::clone(&self.engine) as Arc<dyn Model>)
     }
 
     /// Starts the spares there should be: `{"ok": null}` or `{"err": …}`. `env_json` as for [`NativeProvider::start`].

@@ -194,6 +194,11 @@ pub fn general(code: Code) -> &'static str {
         Code::CliNotFound => "install the CLI, or set `cliPath`",
         Code::ModelNotFound => "name a model that exists and that the account may use",
         Code::NotFound => "check the names and paths that were given",
+        Code::AgentLimit => "raise the limit, or make the task smaller",
+        Code::PlannerOutputMissing | Code::CompletionReportMissing => {
+            "say in the prompt when to call the tool, or make it optional"
+        }
+        Code::CallbackFailed => "correct the function that threw: `cause` is what it threw",
         Code::InvalidOption => "correct the option",
         Code::CliNotExecutable => "make the CLI's file executable, or set `cliPath`",
         Code::InterpreterNotFound => "put the interpreter (often `node`) on PATH, or set `cliPath` to a native binary",

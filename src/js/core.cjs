@@ -6,11 +6,13 @@
  * CommonJS, so that the ESM entries share this module (and `ProviderError`) with the CommonJS ones.
  *
  * @import { ErrorClassification, FallbackProvider, Limits, ParsedOutput, ProviderErrorInit, ToolCall } from "../../index.js"
+ * @import { MessageClasses } from "./thread.cjs"
  * @import { ToJsonSchema } from "./tools.cjs"
  *
  * @typedef {typeof import("./native.cjs")} Native
  */
 
+const { createRunAgent } = require("./agent.cjs");
 const { createClaudeCode } = require("./claude-code.cjs");
 const { ProviderError, fault, guard, providerError, unwrap } = require("./errors.cjs");
 const { createFallbackProvider } = require("./fallback.cjs");
@@ -27,6 +29,7 @@ const {
   workerEnv,
 } = require("./options.cjs");
 const { createProvider } = require("./provider.cjs");
+const { threadBuilder } = require("./thread.cjs");
 const { renderRunLog, replayRun } = require("./replay.cjs");
 
 /** @type {WeakMap<Native, number>} */
@@ -53,8 +56,9 @@ function ownerOf(native) {
  * @param {Native} parts.native
  * @param {(new (fields: Record<string, unknown>) => TMessage) | null} parts.AIMessage `null`: replies are AIMessage-shaped JSON
  * @param {ToJsonSchema | null} parts.toJsonSchema `null`: only schemas that convert themselves can be bound
+ * @param {MessageClasses | null} [parts.messages] of the same LangChain; `null`: an agent's thread is plain objects
  */
-function createCore({ native, AIMessage, toJsonSchema }) {
+function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
   const owner = ownerOf(native);
   const toMessage = /** @type {ReturnType<typeof aiMessageBuilder<TMessage>>} */ (
     AIMessage === null ? toAIMessageJson : aiMessageBuilder(AIMessage)
@@ -118,6 +122,8 @@ function createCore({ native, AIMessage, toJsonSchema }) {
       const engine = new native.NativeApiProvider(json);
       return createProvider({ id: engine.id, engine, toMessage, toJsonSchema, log });
     },
+
+    runAgent: createRunAgent({ native, thread: threadBuilder(toMessage, messages), toJsonSchema }),
 
     /**
      * @param {unknown} [providers]

@@ -134,6 +134,7 @@ const CATEGORIES = /** @type {const} */ ({
   INVALID_MESSAGES: "validation",
   INVALID_TOOL: "validation",
   INVALID_OPTION: "configuration",
+  CALLBACK_FAILED: "configuration",
   CLOSED: "configuration",
   INTERNAL: "unknown",
 });

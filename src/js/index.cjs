@@ -13,11 +13,12 @@ const { zod3Converter } = require("./tools.cjs");
 
 function loadLangChain() {
   try {
-    const { AIMessage } = require("@langchain/core/messages");
+    const messages = require("@langchain/core/messages");
+    const { AIMessage } = messages;
     const schemas = /** @type {{ toJsonSchema?: ToJsonSchema }} */ (require("@langchain/core/utils/json_schema"));
-    if (schemas.toJsonSchema) return { AIMessage, toJsonSchema: schemas.toJsonSchema };
+    if (schemas.toJsonSchema) return { AIMessage, messages, toJsonSchema: schemas.toJsonSchema };
     const { convertToOpenAIFunction } = require("@langchain/core/utils/function_calling");
-    return { AIMessage, toJsonSchema: zod3Converter(convertToOpenAIFunction) };
+    return { AIMessage, messages, toJsonSchema: zod3Converter(convertToOpenAIFunction) };
   } catch (error) {
     throw explain(error);
   }

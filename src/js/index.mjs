@@ -12,11 +12,12 @@ import tools from "./tools.cjs";
 // Imported dynamically for the sake of the error: a static import that fails can't say what to do about it.
 async function loadLangChain() {
   try {
-    const { AIMessage } = await import("@langchain/core/messages");
+    const messages = await import("@langchain/core/messages");
+    const { AIMessage } = messages;
     const schemas = /** @type {{ toJsonSchema?: ToJsonSchema }} */ (await import("@langchain/core/utils/json_schema"));
-    if (schemas.toJsonSchema) return { AIMessage, toJsonSchema: schemas.toJsonSchema };
+    if (schemas.toJsonSchema) return { AIMessage, messages, toJsonSchema: schemas.toJsonSchema };
     const { convertToOpenAIFunction } = await import("@langchain/core/utils/function_calling");
-    return { AIMessage, toJsonSchema: tools.zod3Converter(convertToOpenAIFunction) };
+    return { AIMessage, messages, toJsonSchema: tools.zod3Converter(convertToOpenAIFunction) };
   } catch (error) {
     throw langchain.explain(error);
   }
@@ -46,6 +47,7 @@ export const {
   messagesToXml,
   parseCliOutput,
   parseToolCalls,
+  runAgent,
   renderRunLog,
   replayRun,
   runLogSchema,

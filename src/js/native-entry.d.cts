@@ -5,6 +5,7 @@
  */
 
 import type {
+  AgentRun as AgentRunOf,
   AIMessageJson,
   ApiProvider as ApiProviderOf,
   ClaudeCliProviderOptions,
@@ -20,15 +21,25 @@ import type {
   MessageInput,
   OpenAiCompatibleProviderOptions,
   OpenCodeCliProviderOptions,
+  PlainMessage,
   QwenCliProviderOptions,
   ReplayedRun as ReplayedRunOf,
   ReplayOptions,
+  RunAgentOptions,
   ToolInput,
 } from "../../index.cjs";
 
 export type {
+  AgentBuiltins,
+  AgentEvent,
+  AgentEventOrigin,
   AgentExecutionContext,
   AgentExecutionResult,
+  AgentLimits,
+  AgentOptions,
+  AgentPermissions,
+  AgentResult,
+  AgentTool,
   AIMessageJson,
   AttemptFailure,
   BreakerOptions,
@@ -39,6 +50,7 @@ export type {
   CliProviderConfig,
   CliProviderOptions,
   CodexCliProviderOptions,
+  CompletionReport,
   ErrorCategory,
   ErrorClassification,
   ErrorContext,
@@ -49,6 +61,8 @@ export type {
   GeminiCliProviderOptions,
   GlmCliProviderOptions,
   GrokCliProviderOptions,
+  HandoffAgent,
+  HandoffOptions,
   HealthLevel,
   HealthOptions,
   HealthProblem,
@@ -68,9 +82,12 @@ export type {
   ParsedOutput,
   ParsedOutputError,
   PartialReply,
+  PermissionContext,
+  PermissionDecision,
   PermissionDenial,
   PlainMessage,
   PlainTool,
+  PlannerOutput,
   ProviderErrorCode,
   ProviderErrorFields,
   ProviderErrorInit,
@@ -82,6 +99,7 @@ export type {
   RenderRunLogOptions,
   ReplayOptions,
   RetryOptions,
+  RunAgentOptions,
   RunInfo,
   RunLog,
   RunLogHeader,
@@ -92,6 +110,7 @@ export type {
   StoredMessage,
   TokenUsage,
   ToolCall,
+  ToolContext,
   ToolInput,
   UpdateUsage,
 } from "../../index.cjs";
@@ -206,6 +225,18 @@ export function createFallbackProvider(
   options?: FallbackProviderOptions,
 ): FallbackProvider;
 
+/** A message of an agent's thread as plain data: the model's as `invoke` gives them, the others as they were sent. */
+export type AgentMessageJson = AIMessageJson | PlainMessage;
+
+/** An agent's run under way, whose messages are plain data. */
+export type AgentRun = AgentRunOf<AgentMessageJson>;
+
+/**
+ * Runs an agent, as `deep-factor-providers` does, with messages as plain data.
+ *
+ * @throws {ProviderError} at once, naming the field, for options that are wrong.
+ */
+export function runAgent(options: RunAgentOptions<AgentMessageJson>): AgentRun;
 /** A recorded run whose reply is plain data. */
 export type ReplayedRun = ReplayedRunOf<AIMessageJson>;
 

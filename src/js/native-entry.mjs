@@ -26,6 +26,7 @@ export const {
   messagesToXml,
   parseCliOutput,
   parseToolCalls,
+  runAgent,
   renderRunLog,
   replayRun,
   runLogSchema,

@@ -67,6 +67,8 @@ export class NativeProvider {
    * @param envJson what the child inherits, where that is not the process's environment (worker threads)
    */
   start(messagesJson: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;
+  /** The provider as an agent talks to it. */
+  model(): NativeModel;
   /** Starts the spares there should be: `{"ok": null}` or `{"err": …}`. `envJson` as for `start`. */
   prewarm(envJson?: string): Promise<string>;
   /**
@@ -94,6 +96,35 @@ export class NativeApiProvider {
   health(levelJson: string, envJson?: string): NativeHealth;
   /** Ends what is running and refuses what comes. */
   close(): Promise<void>;
+}
+
+/** Whatever an agent can talk to. */
+export class NativeModel {}
+
+/** What `runAgent` is to run. */
+export class NativeAgent {
+  /** @param specJson as `src/agent/spec.rs` reads it */
+  constructor(specJson: string);
+  /** `{"ok": null}`, or `{"err": …}` that names the field. */
+  check(): string;
+  /** The model of the spec's next agent. */
+  addModel(model: NativeModel): void;
+  /** Begins the run, once. `envJson` as for a provider's `start`. */
+  start(envJson?: string): NativeAgentRun;
+}
+
+/** An agent's run under way. */
+export class NativeAgentRun {
+  /** The next batch of events, and of requests to this side, a JSON array; `null` when there are no more. */
+  next(): Promise<string | null>;
+  /** `{"ok": result}`, once everything the run has started has ended. */
+  result(): Promise<string>;
+  /** Answers `execute`: `{"content": string | blocks, "isError": boolean}`. Too late an answer is dropped. */
+  complete(request: number, answerJson: string): void;
+  /** Answers `ask`: `{"allow": boolean, "reason"?: string, "args"?: object}`. */
+  decide(request: number, decisionJson: string): void;
+  /** Ends the run. Does nothing when it is over. */
+  cancel(): void;
 }
 
 /** One look at a provider's health under way. */

@@ -31,6 +31,21 @@ const { createUpdates } = require("./updates.cjs");
  */
 
 /**
+ * Whose adapter an object is. A copy of one is nobody's.
+ *
+ * @type {WeakMap<object, Shared<any>>}
+ */
+const adapters = new WeakMap();
+
+/**
+ * @param {unknown} value
+ * @returns {Shared<any> | undefined} what the adapter is made of; `undefined` for anything else
+ */
+function sharedOf(value) {
+  return typeof value === "object" && value !== null ? adapters.get(value) : undefined;
+}
+
+/**
  * @template TMessage
  * @param {Shared<TMessage>} shared
  * @returns {CliProvider<TMessage>}
@@ -69,7 +84,8 @@ function createAdapter(shared, tools, onBind) {
     log,
   });
 
-  return {
+  /** @type {CliProvider<TMessage>} */
+  const adapter = {
     id,
 
     async invoke(messages, options) {
@@ -116,6 +132,8 @@ function createAdapter(shared, tools, onBind) {
     close: () => guard(engine.close()),
     [Symbol.asyncDispose]: () => guard(engine.close()),
   };
+  adapters.set(adapter, shared);
+  return adapter;
 }
 
-module.exports = { createProvider };
+module.exports = { createProvider, sharedOf };

@@ -230,7 +230,7 @@ impl Run {
         }))
     }
 
-    /// As [`Run::next`], for this side.
+    /// As [`Run::next`], for this side. Nothing is lost if it is dropped before it is ready.
     pub async fn batch(&self) -> Option<Vec<Event>> {
         let mut events = self.events.lock().await;
         let mut batch = Vec::new();

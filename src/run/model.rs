@@ -3,7 +3,11 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+#[cfg(test)]
+use tokio_util::sync::CancellationToken;
+
 use super::{Engine, Run};
+use crate::error::ProviderError;
 use crate::process::Vars;
 
 /// One call: a thread, the tools it may call, and what the caller wants of it, each as the JSON the façade makes.
@@ -24,6 +28,15 @@ pub trait Model: Debug + Send + Sync {
     /// The provider's id.
     fn id(&self) -> &str;
 
+    /// What is missing before it can answer, as far as a look at this machine tells; `env` is what its processes inherit.
+    ///
+    /// # Errors
+    /// What a call would fail with: it was closed, its program is not there, …
+    fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
+        let _ = env;
+        Ok(())
+    }
+
     /// Begins to answer. Must be called inside the runtime; returns at once.
     fn begin(self: Arc<Self>, question: Question) -> Run;
 }
@@ -31,6 +44,11 @@ pub trait Model: Debug + Send + Sync {
 impl Model for Engine {
     fn id(&self) -> &str {
         Engine::id(self)
+    }
+
+    fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
+        self.refusal().map_or(Ok(()), Err)?;
+        self.file(env).map(|_| ())
     }
 
     fn begin(self: Arc<Self>, question: Question) -> Run {
@@ -41,5 +59,27 @@ impl Model for Engine {
             env,
         } = question;
         Engine::start(&self, messages, tools, call, env)
+    }
+}
+
+#[cfg(test)]
+impl Run {
+    /// A run that tells `events` and ends as `end` does, which is given what cancels it.
+    pub(crate) fn scripted<F>(events: Vec<crate::event::Event>, end: impl FnOnce(CancellationToken) -> F) -> Run
+    where
+        F: Future<Output = super::Ended> + Send + 'static,
+    {
+        let (sender, receiver) = tokio::sync::mpsc::channel(events.len().max(1));
+        for event in events {
+            let _ = sender.try_send(event);
+        }
+        let cancel = CancellationToken::new();
+        let task = tokio::spawn(end(cancel.clone()));
+        Run {
+            cancel,
+            events: tokio::sync::Mutex::new(Some(receiver)),
+            task: tokio::sync::Mutex::new(Some(task)),
+            log: Arc::new(super::log::Log::new("fake".into(), "run-fake".to_owned())),
+        }
     }
 }

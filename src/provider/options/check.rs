@@ -119,6 +119,9 @@ pub fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
         (Kind::TextOrList, Value::Array(items)) => !items.is_empty() && items.iter().all(Value::is_string),
         (Kind::Share, Value::Number(number)) => number.as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)),
         (Kind::Share, Value::Bool(_)) | (Kind::FalseOr(_), Value::Bool(false)) => true,
+        (Kind::Positive, Value::Number(number)) => number.as_f64().is_some_and(|number| number > 0.0),
+        (Kind::FlagOr(_), Value::Bool(_)) => true,
+        (Kind::FlagOr(word), Value::String(text)) => text == word,
         (Kind::ExitCode, Value::Number(number)) => exit_code(number).is_some(),
         // What the façade marks as no JSON is no object.
         (Kind::FalseOr(_), Value::Object(map)) => !map.contains_key("$given"),
@@ -167,6 +170,8 @@ pub(in crate::provider) fn allowed(kind: Kind) -> String {
         Kind::List => "an array".to_owned(),
         Kind::TextList => "an array of strings".to_owned(),
         Kind::Env => "an object of strings (undefined removes a variable; no \"=\" in names)".to_owned(),
+        Kind::Positive => "a number above 0".to_owned(),
+        Kind::FlagOr(word) => format!("true, false or \"{word}\""),
         Kind::ExitCode => "a whole number, as processes exit with".to_owned(),
         Kind::Secret => "a string that is not empty, without line breaks".to_owned(),
         Kind::Between(least, most) => format!("a number from {least} to {most}"),

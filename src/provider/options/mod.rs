@@ -105,6 +105,10 @@ pub enum Kind {
     Share,
     /// `false`, or an object of these options.
     FalseOr(&'static [OptionSpec]),
+    /// A number above 0.
+    Positive,
+    /// `true` or `false`, or this word.
+    FlagOr(&'static str),
     /// What a process may exit with: signed 32 bits, or unsigned ones as Node reports Windows' codes.
     ExitCode,
 }

@@ -1,0 +1,188 @@
+//! One turn of a model, whatever it is asked by.
+//!
+//! In: a [`Question`], and whoever answers it. Out: [`News`]: events, calls of tools that wait for their results, and how the
+//! turn ended.
+//!
+//! There are two kinds of sources, and the driver can't tell them apart but by where results go: one that ends its turn with
+//! the calls it makes (print, live, an API: [`TurnBased`]), and one whose calls come back in the middle of the turn, by a
+//! callback that waits for the result ([`Exchange::calls`]).
+
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinError, JoinHandle};
+
+use crate::error::{Code, ProviderError};
+use crate::event::Event;
+use crate::executor::Answer;
+use crate::process::Vars;
+use crate::run::model::{Model, Question};
+use crate::run::{Ended, Run};
+
+/// A future that gives an exchange, or says why there can be none.
+pub type Beginning<'a> = Pin<Box<dyn Future<Output = Result<Exchange, Box<ProviderError>>> + Send + 'a>>;
+
+/// Whatever an agent can talk to.
+pub trait Conversation: fmt::Debug + Send + Sync {
+    /// The provider's id.
+    fn id(&self) -> &str;
+
+    /// What is missing before it can be asked, as far as a look at this machine tells.
+    ///
+    /// # Errors
+    /// What a turn would fail with.
+    fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>>;
+
+    /// Begins a turn: the model is sent the whole thread, of which it may know the beginning.
+    fn begin(&self, question: Question) -> Beginning<'_>;
+}
+
+/// A model whose turn ends with the calls it makes.
+#[derive(Debug)]
+pub struct TurnBased(pub Arc<dyn Model>);
+
+impl Conversation for TurnBased {
+    fn id(&self) -> &str {
+        self.0.id()
+    }
+
+    fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
+        self.0.ready(env)
+    }
+
+    fn begin(&self, question: Question) -> Beginning<'_> {
+        let run = Arc::clone(&self.0).begin(question);
+        Box::pin(async move { Ok(Exchange::new(run, None, None)) })
+    }
+}
+
+/// A call that came back by a callback, which waits for its answer. If it is dropped unanswered, the run is over.
+#[derive(Debug)]
+pub struct Called {
+    /// As the provider numbers it; made unique within the run.
+    pub id: String,
+    /// The tool, as the caller named it.
+    pub name: String,
+    /// The arguments: one JSON object.
+    pub args: Box<RawValue>,
+    /// Takes the answer.
+    pub reply: oneshot::Sender<Answer>,
+}
+
+/// What a turn tells.
+#[derive(Debug)]
+pub(super) enum News {
+    Events(Vec<Event>),
+    Called(Called),
+    Ended(Ended),
+}
+
+/// One turn under way. Dropping it ends it.
+pub struct Exchange {
+    run: Arc<Run>,
+    calls: Option<mpsc::Receiver<Called>>,
+    calls_back: bool,
+    /// No further event will come: what is left is the end.
+    ending: Option<JoinHandle<Ended>>,
+    /// Lives as long as the turn: what takes its callbacks.
+    _keep: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Exchange")
+            .field("run", &self.run)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Exchange {
+    /// The turn that `run` is. With `calls`, its calls come from there, and those that it reports itself are the same ones told
+    /// once more. `keep` is dropped with it.
+    pub fn new(run: Run, calls: Option<mpsc::Receiver<Called>>, keep: Option<Box<dyn Any + Send + Sync>>) -> Exchange {
+        Exchange {
+            run: Arc::new(run),
+            calls_back: calls.is_some(),
+            calls,
+            ending: None,
+            _keep: keep,
+        }
+    }
+
+    /// Whether calls come back in the middle of the turn.
+    pub(super) fn calls_back(&self) -> bool {
+        self.calls_back
+    }
+
+    /// What happens next. Nothing is lost if it is dropped before it is ready. Not to be asked again after the end.
+    pub(super) async fn next(&mut self) -> News {
+        loop {
+            let step = match &mut self.ending {
+                Some(ending) => tokio::select! {
+                    biased;
+                    called = called(&mut self.calls) => Step::Called(called),
+                    ended = ending => return News::Ended(joined(ended)),
+                },
+                None => tokio::select! {
+                    biased;
+                    events = self.run.batch() => Step::Events(events),
+                    called = called(&mut self.calls) => Step::Called(called),
+                },
+            };
+            match step {
+                Step::Events(Some(events)) => return News::Events(events),
+                Step::Events(None) => {
+                    let run = Arc::clone(&self.run);
+                    self.ending = Some(tokio::spawn(async move { run.result().await }));
+                }
+                Step::Called(Some(called)) => return News::Called(called),
+                Step::Called(None) => self.calls = None,
+            }
+        }
+    }
+
+    /// What the run has to say to the user's logger, a JSON array.
+    pub(super) fn take_log(&self) -> Option<String> {
+        self.run.take_log()
+    }
+
+    /// Ends the turn and waits until nothing of it is left.
+    pub(super) async fn stop(mut self) {
+        self.run.cancel();
+        match self.ending.take() {
+            Some(ending) => drop(ending.await),
+            None => drop(self.run.result().await),
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.run.cancel();
+    }
+}
+
+fn joined(ended: Result<Ended, JoinError>) -> Ended {
+    ended.unwrap_or_else(|panic| {
+        let reason = format!("a bug in this package stopped the run: {panic}");
+        Ended::Failed(Box::new(ProviderError::new("", Code::Internal, reason)))
+    })
+}
+
+enum Step {
+    Events(Option<Vec<Event>>),
+    Called(Option<Called>),
+}
+
+/// Never ready where there are no callbacks.
+async fn called(calls: &mut Option<mpsc::Receiver<Called>>) -> Option<Called> {
+    match calls {
+        Some(calls) => calls.recv().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,188 @@
+//! What a run tells: the `AgentEvent`s of index.d.ts, and requests to the host, in one stream and so in one order.
+//!
+//! In: nothing; these are words. Out: JSON, `{"type": "tool_call", …, "runId", "agent"}`.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::error::ProviderError;
+use crate::executor::policy::By;
+use crate::executor::rules::Limit;
+use crate::executor::{Outcome, Status};
+use crate::message::{ToolCall, Usage};
+
+/// One thing that happened in a run, and in which.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AgentEvent {
+    #[serde(flatten)]
+    pub kind: Kind,
+    pub run_id: String,
+    /// The agent's name; the run's own has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The run that handed the task to this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_run_id: Option<String>,
+}
+
+/// What happened. The last four kinds are requests to the host and never reach the caller.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub(super) enum Kind {
+    /// First.
+    RunStarted { provider: String, tools: Vec<String> },
+    /// A piece of what the model says.
+    TextDelta { text: String },
+    /// What the model said, whole and trimmed.
+    Message { content: String },
+    /// The model calls a tool.
+    ToolCall { tool_call: ToolCall },
+    /// Whether a call may run, and what decided that.
+    Permission {
+        tool_call_id: String,
+        name: String,
+        allow: bool,
+        by: By,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        args: Option<Box<RawValue>>,
+    },
+    /// The answer to a call, as the model gets it.
+    ToolResult {
+        tool_call_id: String,
+        name: String,
+        content: Box<RawValue>,
+        is_error: bool,
+    },
+    /// What a turn has used.
+    Usage {
+        usage: Usage,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cost_usd: Option<f64>,
+    },
+    /// A subscription's limit.
+    RateLimit {
+        status: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        resets_at: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        limit_type: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        utilization: Option<f64>,
+    },
+    /// A turn is tried again.
+    Retry {
+        by: &'static str,
+        attempt: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_attempts: Option<u32>,
+        delay_ms: u64,
+        reason: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        http_status: Option<u16>,
+    },
+    /// Something to know that is no failure.
+    Warning { code: String, message: String },
+    /// A call waits for another agent.
+    Deferred {
+        tool_call_id: String,
+        action: &'static str,
+        to: String,
+        child_run_id: String,
+    },
+    /// Last, of a run that ended well.
+    RunCompleted {
+        output: String,
+        steps: u32,
+        usage: Usage,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cost_usd: Option<f64>,
+    },
+    /// Last, of any other run.
+    RunFailed {
+        status: Status,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        limit: Option<Limit>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<Box<ProviderError>>,
+    },
+
+    /// To the host: run this tool of that agent, and say what came of it (`complete`).
+    Execute {
+        request: u32,
+        who: usize,
+        tool_call: ToolCall,
+    },
+    /// To the host: decide about this call of that agent's (`decide`).
+    Ask {
+        request: u32,
+        who: usize,
+        tool_call: ToolCall,
+    },
+    /// To the host: nobody waits for that request any more.
+    Abandon { request: u32 },
+    /// To the host: records for the logger of that agent's provider.
+    Log { who: usize, records: Box<RawValue> },
+}
+
+impl Kind {
+    /// The last event of a run that came to `outcome`.
+    pub fn ended(outcome: &Outcome) -> Kind {
+        match outcome.status {
+            Status::Completed => Kind::RunCompleted {
+                output: outcome.output.clone(),
+                steps: outcome.steps,
+                usage: outcome.spent.usage.clone(),
+                cost_usd: outcome.spent.cost_usd,
+            },
+            status => Kind::RunFailed {
+                status,
+                limit: outcome.limit,
+                error: outcome.error.clone(),
+            },
+        }
+    }
+}
+
+/// What a run came to: `AgentResult`, of which the façade makes messages.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AgentResult {
+    pub status: Status,
+    pub run_id: String,
+    pub output: String,
+    pub steps: u32,
+    pub usage: Usage,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion_report: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub planner_output: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Box<ProviderError>>,
+    /// What the thread has grown by.
+    pub messages: Vec<super::thread::Said>,
+}
+
+impl AgentResult {
+    pub fn new(run_id: String, outcome: Outcome, messages: Vec<super::thread::Said>) -> AgentResult {
+        AgentResult {
+            status: outcome.status,
+            run_id,
+            output: outcome.output,
+            steps: outcome.steps,
+            usage: outcome.spent.usage,
+            cost_usd: outcome.spent.cost_usd,
+            completion_report: outcome.report,
+            planner_output: outcome.plan,
+            limit: outcome.limit,
+            error: outcome.error,
+            messages,
+        }
+    }
+}

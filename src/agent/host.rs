@@ -1,0 +1,90 @@
+//! Requests that JavaScript answers: tools to run, decisions to take.
+//!
+//! In: a call of some run, and later the answer by the request's number. Out: the executor's input, sent to that very run.
+//! What is answered twice, or too late, is nobody's.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::executor::{Answer, Input};
+
+/// What the host has been asked and has not answered.
+#[derive(Debug, Default)]
+pub(super) struct Host {
+    asked: Mutex<Asked>,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    last: u32,
+    open: HashMap<u32, (UnboundedSender<Input>, String)>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Completed {
+    content: Box<RawValue>,
+    #[serde(default)]
+    is_error: bool,
+}
+
+#[derive(Deserialize)]
+struct Decided {
+    allow: bool,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    args: Option<Box<RawValue>>,
+}
+
+impl Host {
+    /// The number of a new request about call `id`, whose answer goes to `inbox`.
+    pub fn ask(&self, inbox: &UnboundedSender<Input>, id: &str) -> u32 {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.last = asked.last.wrapping_add(1);
+        let number = asked.last;
+        asked.open.insert(number, (inbox.clone(), id.to_owned()));
+        number
+    }
+
+    /// Nobody waits for this request any more.
+    pub fn forget(&self, request: u32) {
+        self.take(request);
+    }
+
+    pub fn complete(&self, request: u32, answer: &str) -> Result<(), serde_json::Error> {
+        let Completed { content, is_error } = serde_json::from_str(answer)?;
+        self.send(request, |id| Input::Executed {
+            id,
+            answer: Answer { content, is_error },
+        });
+        Ok(())
+    }
+
+    pub fn decide(&self, request: u32, decision: &str) -> Result<(), serde_json::Error> {
+        let Decided { allow, reason, args } = serde_json::from_str(decision)?;
+        self.send(request, |id| Input::Decided {
+            id,
+            allow,
+            reason,
+            args,
+        });
+        Ok(())
+    }
+
+    fn take(&self, request: u32) -> Option<(UnboundedSender<Input>, String)> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.open.remove(&request)
+    }
+
+    fn send(&self, request: u32, input: impl FnOnce(String) -> Input) {
+        if let Some((inbox, id)) = self.take(request) {
+            // A run that has ended wants no answer.
+            let _ = inbox.send(input(id));
+        }
+    }
+}

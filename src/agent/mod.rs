@@ -1,0 +1,165 @@
+//! An agent's run: a model, its tools, and the executor between them.
+//!
+//! ```text
+//! spec ─▶ Agent ─start─▶ AgentRun ─next─▶ events for the caller, requests to the host (JavaScript runs the tools)
+//!                            ▲─complete, decide─┘
+//! ```
+//!
+//! In: the JSON of a run (`spec`) and the models that answer. Out: batches of [`event::AgentEvent`]s, and one result. What is
+//! to be done next is the executor's to say; here it is done: turns are begun, calls are given to the host, results go back.
+
+pub mod conversation;
+mod drive;
+mod event;
+mod host;
+mod news;
+mod perform;
+mod spec;
+mod thread;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::value::RawValue;
+use tokio::sync::{Mutex as AsyncMutex, mpsc};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Code, ProviderError};
+use crate::process::Vars;
+use conversation::Conversation;
+use drive::{Driver, Lineage, Shared};
+use event::AgentEvent;
+use host::Host;
+use spec::Spec;
+
+/// Events that may wait for a slow host; then the run waits.
+const EVENTS_WAITING: usize = 256;
+
+/// What is to be run, checked.
+#[derive(Debug)]
+pub struct Agent {
+    spec: Spec,
+}
+
+impl Agent {
+    /// Reads and checks what `spec` asks for: its tools' schemas, limits, built-in tools.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION` or `INVALID_TOOL`, naming the field, what was given and what is allowed.
+    pub fn new(spec: &str) -> Result<Agent, Box<ProviderError>> {
+        Spec::parse(spec).map(|spec| Agent { spec })
+    }
+
+    /// Begins the run. Must be called inside the runtime; returns at once. `models` are those of the spec's agents, in their
+    /// order; `env` as for [`crate::run::Engine::start`].
+    ///
+    /// # Errors
+    /// `INTERNAL`: there are not as many models as agents.
+    pub fn start(self, models: Vec<Arc<dyn Conversation>>, env: Option<Vars>) -> Result<AgentRun, Box<ProviderError>> {
+        if models.len() != self.spec.agents.len() {
+            let reason = format!("{} agents, but {} models", self.spec.agents.len(), models.len());
+            return Err(Box::new(ProviderError::new("", Code::Internal, reason)));
+        }
+        let env = Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()));
+        let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
+        let cancel = CancellationToken::new();
+        let host = Arc::new(Host::default());
+        let messages = self.spec.messages.clone();
+        let shared = Arc::new(Shared {
+            spec: self.spec,
+            models,
+            env,
+            events: sender,
+            host: Arc::clone(&host),
+        });
+        let lineage = Lineage::root();
+        let child_token = cancel.child_token();
+        let task = tokio::spawn(async move {
+            let ended = Driver::run(&shared, lineage, messages, child_token).await;
+            serde_json::to_string(&ended).map_err(|error| error.to_string())
+        });
+        Ok(AgentRun {
+            cancel,
+            events: AsyncMutex::new(receiver),
+            task: AsyncMutex::new(Some(task)),
+            host,
+        })
+    }
+}
+
+/// A run that goes on, or has ended. Dropping it ends it.
+#[derive(Debug)]
+pub struct AgentRun {
+    cancel: CancellationToken,
+    events: AsyncMutex<mpsc::Receiver<AgentEvent>>,
+    task: AsyncMutex<Option<JoinHandle<Result<String, String>>>>,
+    host: Arc<Host>,
+}
+
+impl AgentRun {
+    /// The next batch of events and requests as a JSON array; `None` when no more will come.
+    pub async fn next(&self) -> Option<String> {
+        let mut batch = Vec::new();
+        if self.events.lock().await.recv_many(&mut batch, EVENTS_WAITING).await == 0 {
+            return None;
+        }
+        let told = serde_json::to_string(&batch);
+        Some(told.unwrap_or_else(|error| {
+            let warning = serde_json::json!([{"type": "warning", "code": "INTERNAL", "message": error.to_string()}]);
+            warning.to_string()
+        }))
+    }
+
+    /// What the run came to, as JSON, once everything it has started has ended; once.
+    ///
+    /// # Errors
+    /// `INTERNAL`: a bug.
+    pub async fn result(&self) -> Result<Box<RawValue>, Box<ProviderError>> {
+        let bug = |reason: String| {
+            let reason = format!("a bug in this package stopped the run: {reason}");
+            Box::new(ProviderError::new("", Code::Internal, reason).with_hint("Please report it with what you did."))
+        };
+        let Some(task) = self.task.lock().await.take() else {
+            return Err(bug("its result was taken before".to_owned()));
+        };
+        let told = task.await.map_err(|panic| bug(panic.to_string()))?.map_err(bug)?;
+        RawValue::from_string(told).map_err(|error| bug(error.to_string()))
+    }
+
+    /// The answer to the request `execute` with this number: `{"content": string | blocks, "isError"?: boolean}`.
+    ///
+    /// # Errors
+    /// `answer` is not that.
+    pub fn complete(&self, request: u32, answer: &str) -> Result<(), serde_json::Error> {
+        self.host.complete(request, answer)
+    }
+
+    /// The answer to the request `ask` with this number: `{"allow": boolean, "reason"?: string, "args"?: object}`.
+    ///
+    /// # Errors
+    /// `decision` is not that.
+    pub fn decide(&self, request: u32, decision: &str) -> Result<(), serde_json::Error> {
+        self.host.decide(request, decision)
+    }
+
+    /// Ends the run with everything it has started; [`AgentRun::result`] then says so.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+}
+
+impl Drop for AgentRun {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+/// Unique within this process.
+fn next_run_id() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    format!("agent-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+#[cfg(test)]
+mod tests;

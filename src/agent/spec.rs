@@ -1,0 +1,200 @@
+//! What a run is to be, as the façade writes it down.
+//!
+//! In: JSON `{"agents": [root, …those a task may be handed to], "messages": […], "builtins": {…}, "handoff": {…}}`. Out: a
+//! [`Spec`], every option checked and every schema compiled, or one error that names the field.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::error::{Code, ProviderError};
+use crate::executor::builtin::{Need, Target};
+use crate::executor::policy::Policy;
+use crate::executor::rules::{Builtins, Limits, Rules};
+use crate::executor::tool::{Kind as ToolKind, Tool};
+use crate::message::ToolSpec;
+use crate::provider::options::{self, Kind, OptionSpec};
+
+/// The most that a count may be.
+const COUNT: u64 = 1_000_000;
+/// 2^31-1 ms, as everywhere.
+const MAX_MS: u64 = 2_147_483_647;
+/// How deep handoffs may nest at most.
+const MAX_DEPTH: u64 = 10;
+
+const fn option(name: &'static str, kind: Kind) -> OptionSpec {
+    OptionSpec { name, kind }
+}
+
+const LIMITS: &[OptionSpec] = &[
+    option("maxSteps", Kind::Whole(1, COUNT)),
+    option("maxToolCalls", Kind::Whole(0, COUNT)),
+    option("timeoutMs", Kind::Whole(1, MAX_MS)),
+    option("maxCostUsd", Kind::Positive),
+    option("maxRepeatedCalls", Kind::Whole(1, COUNT)),
+];
+
+const BUILTINS: &[OptionSpec] = &[
+    option("completionReport", Kind::FlagOr("required")),
+    option("plannerOutput", Kind::FlagOr("required")),
+    // Its agents hold functions: the façade reads them.
+    option("handoff", Kind::Object),
+];
+
+const HANDOFF: &[OptionSpec] = &[
+    option("agents", Kind::Object),
+    option("maxDepth", Kind::Whole(1, MAX_DEPTH)),
+];
+
+/// One agent.
+#[derive(Debug)]
+pub(super) struct Who {
+    /// `None` for the run's own.
+    pub name: Option<String>,
+    pub system_prompt: Option<String>,
+    pub tools: Vec<Arc<Tool>>,
+    pub policy: Policy,
+    pub limits: Limits,
+    /// Somebody takes its provider's records.
+    pub log: bool,
+}
+
+/// What is to be run.
+#[derive(Debug)]
+pub(super) struct Spec {
+    /// The run's own agent, then those that a task may be handed to.
+    pub agents: Vec<Who>,
+    pub messages: Vec<Box<RawValue>>,
+    builtins: Builtins,
+    max_depth: u32,
+}
+
+#[derive(Deserialize)]
+struct Given {
+    agents: Vec<GivenAgent>,
+    messages: Vec<Box<RawValue>>,
+    builtins: Box<RawValue>,
+    handoff: Box<RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GivenAgent {
+    #[serde(default)]
+    name: Option<String>,
+    /// What its options are called in errors: `builtins.handoff.agents.reviewer.`; empty for the run's own.
+    path: String,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    system_prompt: Option<String>,
+    tools: Vec<ToolSpec>,
+    permissions: Policy,
+    limits: Box<RawValue>,
+    #[serde(default)]
+    log: bool,
+}
+
+impl Spec {
+    pub fn parse(json: &str) -> Result<Spec, Box<ProviderError>> {
+        let given: Given = serde_json::from_str(json).map_err(|error| {
+            let reason = format!("the run can't be read: {error}");
+            Box::new(ProviderError::new("", Code::Internal, reason))
+        })?;
+        let builtins = options::checked_within("", BUILTINS, given.builtins.get(), "builtins.")?;
+        let handoff = options::checked_within("", HANDOFF, given.handoff.get(), "builtins.handoff.")?;
+        let targets = given.agents.iter().filter_map(|agent| {
+            Some(Target {
+                name: agent.name.clone()?,
+                description: agent.description.clone(),
+            })
+        });
+        let builtins = Builtins {
+            report: need(&builtins, "completionReport"),
+            plan: need(&builtins, "plannerOutput"),
+            targets: targets.collect(),
+        };
+        let max_depth = options::number(&handoff, "maxDepth").unwrap_or(1);
+        let mut spec = Spec {
+            agents: Vec::new(),
+            messages: given.messages,
+            builtins,
+            max_depth: u32::try_from(max_depth).unwrap_or(u32::MAX),
+        };
+        for agent in given.agents {
+            let path = agent.path.clone();
+            spec.agents.push(Who::read(agent)?);
+            // As with the most built-in tools that it may have; the root's are a child's, too, but for those it reports with.
+            let depth = u32::from(spec.agents.len() > 1);
+            spec.rules("", spec.agents.len() - 1, depth)
+                .map_err(|(name, reason)| wrong_tool(&path, &name, &reason))?;
+        }
+        Ok(spec)
+    }
+
+    /// The rules of a run of agent `who`, so many handoffs deep.
+    ///
+    /// # Errors
+    /// None but those that [`Spec::parse`] has found.
+    pub fn rules(&self, provider: &str, who: usize, depth: u32) -> Result<Rules, (String, String)> {
+        let none = || (String::new(), "there is no such agent".to_owned());
+        let agent = self.agents.get(who).ok_or_else(none)?;
+        let builtins = Builtins {
+            report: if depth == 0 { self.builtins.report } else { Need::Off },
+            plan: if depth == 0 { self.builtins.plan } else { Need::Off },
+            targets: match depth < self.max_depth {
+                true => self.builtins.targets.clone(),
+                false => Vec::new(),
+            },
+        };
+        Rules::new(provider, &agent.tools, &builtins, agent.policy.clone(), agent.limits)
+    }
+}
+
+impl Who {
+    fn read(given: GivenAgent) -> Result<Who, Box<ProviderError>> {
+        let limits = limits(given.limits.get(), &format!("{}limits.", given.path))?;
+        let compile = |spec: ToolSpec| {
+            let name = spec.name.clone();
+            Tool::new(spec, ToolKind::Caller).map(Arc::new).map_err(|reason| {
+                let reason = format!("its schema is no JSON Schema: {reason}");
+                wrong_tool(&given.path, &name, &reason)
+            })
+        };
+        Ok(Who {
+            name: given.name,
+            system_prompt: given.system_prompt,
+            tools: given.tools.into_iter().map(compile).collect::<Result<_, _>>()?,
+            policy: given.permissions,
+            limits,
+            log: given.log,
+        })
+    }
+}
+
+fn wrong_tool(path: &str, name: &str, reason: &str) -> Box<ProviderError> {
+    let reason = format!("{path}tools: \"{name}\" can't be bound: {reason}");
+    Box::new(ProviderError::new("", Code::InvalidTool, reason))
+}
+
+fn limits(json: &str, path: &str) -> Result<Limits, Box<ProviderError>> {
+    let given = options::checked_within("", LIMITS, json, path)?;
+    let count = |name: &str| options::number(&given, name).and_then(|number| u32::try_from(number).ok());
+    Ok(Limits {
+        max_steps: count("maxSteps").unwrap_or(Limits::default().max_steps),
+        max_tool_calls: count("maxToolCalls"),
+        timeout_ms: options::number(&given, "timeoutMs"),
+        max_cost_usd: given.get("maxCostUsd").and_then(Value::as_f64),
+        max_repeated_calls: count("maxRepeatedCalls"),
+    })
+}
+
+fn need(options: &Map<String, Value>, name: &str) -> Need {
+    match options.get(name) {
+        Some(Value::Bool(true)) => Need::Offered,
+        Some(Value::String(_)) => Need::Required,
+        _ => Need::Off,
+    }
+}

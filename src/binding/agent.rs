@@ -1,0 +1,115 @@
+//! An agent's run, as JavaScript holds it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use napi_derive::napi;
+
+use super::{environment, outcome};
+use crate::agent::conversation::{Conversation, TurnBased};
+use crate::agent::{Agent, AgentRun};
+use crate::error::ProviderError;
+
+/// Whatever an agent can talk to. A provider gives its own (`model()`).
+#[napi]
+pub struct NativeModel {
+    pub(super) model: Arc<dyn Conversation>,
+}
+
+impl NativeModel {
+    /// A model whose turn ends with the calls it makes.
+    pub(super) fn turn_based(model: Arc<dyn crate::run::model::Model>) -> NativeModel {
+        NativeModel {
+            model: Arc::new(TurnBased(model)),
+        }
+    }
+}
+
+/// What is to be run.
+#[napi]
+pub struct NativeAgent {
+    agent: Mutex<Result<Option<Agent>, Box<ProviderError>>>,
+    models: Mutex<Vec<Arc<dyn Conversation>>>,
+}
+
+#[napi]
+impl NativeAgent {
+    /// Reads and checks what is to be run; `check` says what is wrong with it.
+    #[napi(constructor)]
+    pub fn new(spec_json: String) -> Self {
+        NativeAgent {
+            agent: Mutex::new(Agent::new(&spec_json).map(Some)),
+            models: Mutex::default(),
+        }
+    }
+
+    /// `{"ok": null}`, or `{"err": …}` that names the field.
+    #[napi]
+    pub fn check(&self) -> String {
+        let agent = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
+        outcome(agent.as_ref().map(|_| ()).map_err(Clone::clone))
+    }
+
+    /// The model of the spec's next agent.
+    #[napi]
+    pub fn add_model(&self, model: &NativeModel) {
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        models.push(Arc::clone(&model.model));
+    }
+
+    /// Begins the run, once, and returns at once. `env_json` as for `NativeProvider.start`.
+    #[napi]
+    pub fn start(&self, env_json: Option<String>) -> napi::Result<NativeAgentRun> {
+        let env = environment(env_json)?;
+        let models = std::mem::take(&mut *self.models.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut agent = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(Some(agent)) = agent.as_mut().map(Option::take) else {
+            return Err(napi::Error::from_reason("it can't be run, or was run before"));
+        };
+        let run = napi::bindgen_prelude::within_runtime_if_available(|| agent.start(models, env));
+        match run {
+            Ok(run) => Ok(NativeAgentRun { run }),
+            Err(error) => Err(napi::Error::from_reason(error.message.clone())),
+        }
+    }
+}
+
+/// One run under way.
+#[napi]
+pub struct NativeAgentRun {
+    run: AgentRun,
+}
+
+#[napi]
+impl NativeAgentRun {
+    /// The next batch of events and requests as a JSON array; `null` when no more will come.
+    #[napi]
+    pub async fn next(&self) -> Option<String> {
+        self.run.next().await
+    }
+
+    /// `{"ok": result}` or `{"err": …}`, once everything the run has started has ended.
+    #[napi]
+    pub async fn result(&self) -> String {
+        outcome(self.run.result().await)
+    }
+
+    /// Answers the request `execute` of that number.
+    #[napi]
+    pub fn complete(&self, request: u32, answer_json: String) -> napi::Result<()> {
+        let done = self.run.complete(request, &answer_json);
+        done.map_err(|error| napi::Error::from_reason(error.to_string()))
+    }
+
+    /// Answers the request `ask` of that number.
+    #[napi]
+    pub fn decide(&self, request: u32, decision_json: String) -> napi::Result<()> {
+        let done = self.run.decide(request, &decision_json);
+        done.map_err(|error| napi::Error::from_reason(error.to_string()))
+    }
+
+    /// Ends the run; `result` then says so.
+    #[napi]
+    pub fn cancel(&self) {
+        self.run.cancel();
+    }
+}

@@ -1,0 +1,91 @@
+//! The end of a run: whatever is still open gets its answer, then there is one [`Outcome`].
+
+use std::collections::BTreeMap;
+
+use super::rules::{Limit, Rules};
+use super::running::{Book, Pending};
+use super::{Answer, Effect, Outcome, Spent, State, Status};
+use crate::error::{Code, ProviderError};
+
+/// Why a run ends.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The model had its last word.
+    Completed,
+    /// For this reason.
+    Failed(Box<ProviderError>),
+    Cancelled,
+    /// A limit was reached.
+    Limit(Limit, Box<ProviderError>),
+}
+
+impl End {
+    pub fn missing(provider: &str, code: Code, reason: String) -> End {
+        let hint = "say in the prompt when to call it, or make it optional";
+        End::Failed(Box::new(ProviderError::new(provider, code, reason).with_hint(hint)))
+    }
+
+    pub fn limit(rules: &Rules, limit: Limit, spent: &Spent) -> End {
+        let limits = &rules.limits;
+        let count = |count: Option<u32>| count.unwrap_or_default();
+        let reason = match limit {
+            Limit::MaxSteps => format!("the model was asked {} times and wants to go on", limits.max_steps),
+            Limit::MaxToolCalls => format!("the model wants more than {} tool calls", count(limits.max_tool_calls)),
+            Limit::TimeoutMs => format!("the run took longer than {} ms", limits.timeout_ms.unwrap_or_default()),
+            Limit::MaxCostUsd => format!(
+                "the run has cost {:.4} of {} US dollars and wants to go on",
+                spent.cost_usd.unwrap_or_default(),
+                limits.max_cost_usd.unwrap_or_default()
+            ),
+            Limit::MaxRepeatedCalls => format!(
+                "the model makes the same call more than {} times",
+                count(limits.max_repeated_calls)
+            ),
+        };
+        let hint = format!("raise the limit \"{}\" if that is too few", limit.as_str());
+        let error = ProviderError::new(&rules.provider, Code::AgentLimit, reason).with_hint(hint);
+        End::Limit(limit, Box::new(error))
+    }
+}
+
+impl Book {
+    /// Answers what is open, and ends the run.
+    pub(super) fn close(mut self, end: End, effects: &mut Vec<Effect>) -> State {
+        let (status, limit, error) = match end {
+            End::Completed => (Status::Completed, None, None),
+            End::Failed(error) => (Status::Failed, None, Some(error)),
+            End::Cancelled => (Status::Cancelled, None, None),
+            End::Limit(limit, error) => (Status::Limit, Some(limit), Some(error)),
+        };
+        let why = match (status, limit) {
+            (Status::Cancelled, _) => "the run was cancelled".to_owned(),
+            (_, Some(limit)) => format!("the run has reached its limit \"{}\"", limit.as_str()),
+            _ => "the run has ended".to_owned(),
+        };
+        give_up(std::mem::take(&mut self.pending), &why, effects);
+        effects.push(Effect::Stop);
+        effects.push(Effect::Finish(Box::new(Outcome {
+            status,
+            output: self.output,
+            spent: self.spent,
+            steps: self.steps,
+            report: self.report,
+            plan: self.plan,
+            limit,
+            error,
+        })));
+        match status {
+            Status::Completed => State::Complete,
+            Status::Failed | Status::Cancelled | Status::Limit => State::Failed,
+        }
+    }
+}
+
+/// Answers calls that nobody waits for any more.
+pub(super) fn give_up(open: BTreeMap<u32, Pending>, why: &str, effects: &mut Vec<Effect>) {
+    for Pending { call, origin, .. } in open.into_values() {
+        effects.push(Effect::Abandon(call.id.clone()));
+        let answer = Answer::error(&format!("\"{}\" has no result: {why}", call.name));
+        effects.push(Effect::Reply { call, answer, origin });
+    }
+}

@@ -1,0 +1,423 @@
+//! A run under way: its calls, what it has used, and what it still owes.
+//!
+//! In: inputs, one at a time. Out: effects, and whether the run goes on. How it ends is `close`.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::builtin::{Need, PLAN, REPORT, Task};
+use super::close::End;
+use super::policy::{By, Verdict};
+use super::rules::{Limit, Rules};
+use super::tool::Kind;
+use super::{Answer, Effect, Input, Origin, Permission, Spent, State};
+use crate::error::Code;
+use crate::message::ToolCall;
+
+/// What a call without an answer waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// A decision.
+    Asked,
+    /// Its tool.
+    Running,
+    /// Another agent.
+    Deferred,
+}
+
+/// A call without an answer.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub call: ToolCall,
+    pub origin: Origin,
+    pub phase: Phase,
+}
+
+/// A run under way.
+#[derive(Debug)]
+pub struct Book {
+    pub(super) rules: Rules,
+    /// Calls without an answer, in the order in which they came.
+    pub(super) pending: BTreeMap<u32, Pending>,
+    /// Every call there was.
+    known: HashSet<String>,
+    /// How many of them count against `maxToolCalls`.
+    counted: u32,
+    repeats: HashMap<(String, String), u32>,
+    /// How often the model was asked.
+    pub(super) steps: u32,
+    /// The model's turn is over.
+    turn_over: bool,
+    /// The next turn has something to hear of this one's calls.
+    awaited: bool,
+    /// Every call of the turn so far is answered: what a turn with callbacks tells next, the model was asked for again.
+    answered: bool,
+    notes: Vec<String>,
+    pub(super) output: String,
+    pub(super) spent: Spent,
+    pub(super) report: Option<Box<RawValue>>,
+    pub(super) plan: Option<Box<RawValue>>,
+    reminded: bool,
+}
+
+impl Book {
+    pub(super) fn new(rules: Rules) -> Book {
+        Book {
+            rules,
+            pending: BTreeMap::new(),
+            known: HashSet::new(),
+            counted: 0,
+            repeats: HashMap::new(),
+            steps: 0,
+            turn_over: true,
+            awaited: false,
+            answered: false,
+            notes: Vec::new(),
+            output: String::new(),
+            spent: Spent::default(),
+            report: None,
+            plan: None,
+            reminded: false,
+        }
+    }
+
+    pub(super) fn step(mut self, input: Input, effects: &mut Vec<Effect>) -> State {
+        if let Some(end) = self.take(input, effects) {
+            return self.close(end, effects);
+        }
+        let deferred = |pending: &Pending| pending.phase == Phase::Deferred;
+        if !self.pending.is_empty() && self.pending.values().all(deferred) {
+            State::AwaitingDeferred(Box::new(self))
+        } else {
+            State::Running(Box::new(self))
+        }
+    }
+
+    /// `Some` is the end of the run.
+    fn take(&mut self, input: Input, effects: &mut Vec<Effect>) -> Option<End> {
+        match input {
+            Input::Started => self.next_turn(effects),
+            Input::Call(call, origin) => self.call(call, origin, effects),
+            Input::Unreadable(note) => {
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
+                None
+            }
+            Input::Decided {
+                id,
+                allow,
+                reason,
+                args,
+            } => {
+                self.decided(&id, allow, reason, args, effects);
+                self.advance(effects)
+            }
+            Input::Executed { id, answer } => {
+                self.answer(&id, Phase::Running, answer, effects);
+                self.advance(effects)
+            }
+            Input::ChildEnded { id, answer, spent } => {
+                self.spent.add(&spent);
+                self.answer(&id, Phase::Deferred, answer, effects);
+                self.advance(effects)
+            }
+            Input::Spent(spent) => {
+                self.spent.add(&spent);
+                None
+            }
+            Input::Said(text) => {
+                self.output = text;
+                None
+            }
+            Input::TurnEnded => {
+                self.turn_over = true;
+                // The last word of a turn in which every call was answered is an answer of its own.
+                self.steps += u32::from(self.answered && !self.awaited);
+                self.give_up_callbacks(effects);
+                self.advance(effects)
+            }
+            Input::ProviderFailed(error) => Some(End::Failed(error)),
+            Input::Cancelled => Some(End::Cancelled),
+            Input::TimeUp => Some(self.limit(Limit::TimeoutMs)),
+        }
+    }
+
+    fn call(&mut self, call: ToolCall, origin: Origin, effects: &mut Vec<Effect>) -> Option<End> {
+        if !self.known.insert(call.id.clone()) {
+            // The same call once more: it has its answer, or will have it.
+            return None;
+        }
+        if origin == Origin::Callback && self.answered {
+            self.answered = false;
+            self.steps += 1;
+        }
+        self.awaited |= origin == Origin::Turn;
+        let kind = self.rules.tools.get(&call.name).map(|tool| tool.kind);
+        let (id, number) = (call.id.clone(), u32::try_from(self.known.len()).unwrap_or(u32::MAX));
+        let (phase, name) = (Phase::Asked, call.name.clone());
+        let key = (name.clone(), canonical(&call.args));
+        self.pending.insert(number, Pending { call, origin, phase });
+        // What the run gives its caller is taken even where no further step is left.
+        if !matches!(kind, Some(Kind::Report | Kind::Plan)) {
+            self.counted += 1;
+            let repeats = self.repeats.entry(key).or_default();
+            *repeats += 1;
+            let repeats = *repeats;
+            let limits = &self.rules.limits;
+            let over = |limit: Option<u32>, count: u32| limit.is_some_and(|limit| count > limit);
+            if over(limits.max_tool_calls, self.counted) {
+                return Some(self.limit(Limit::MaxToolCalls));
+            }
+            if over(limits.max_repeated_calls, repeats) {
+                return Some(self.limit(Limit::MaxRepeatedCalls));
+            }
+            if let Some(end) = self.no_further_step() {
+                return Some(end);
+            }
+        }
+        self.admit(&id, effects);
+        self.advance(effects)
+    }
+
+    /// Answers, asks, or runs the call that has just come.
+    fn admit(&mut self, id: &str, effects: &mut Vec<Effect>) {
+        let Some(pending) = self.find(id, Phase::Asked) else {
+            return;
+        };
+        let name = pending.call.name.clone();
+        let Some(tool) = self.rules.tools.get(&name) else {
+            let names: Vec<String> = self.rules.order.iter().map(|name| format!("\"{name}\"")).collect();
+            let known = match names.as_slice() {
+                [] => "there are none".to_owned(),
+                names => format!("the tools are {}", names.join(", ")),
+            };
+            let answer = Answer::error(&format!("there is no tool \"{name}\": {known}"));
+            return self.answer(id, Phase::Asked, answer, effects);
+        };
+        let verdict = match tool.kind {
+            Kind::Caller => self.rules.policy.verdict(&name),
+            Kind::Report | Kind::Plan | Kind::Handoff => Verdict::Allowed(By::Builtin),
+        };
+        // What is denied is denied whatever it says; nobody is asked about what can't run.
+        if let Verdict::Denied(by) = verdict {
+            return self.deny(id, by, None, effects);
+        }
+        if let Some(mistakes) = self.mistakes(id) {
+            return self.answer(id, Phase::Asked, mistakes, effects);
+        }
+        match verdict {
+            Verdict::Ask => effects.extend(self.find(id, Phase::Asked).map(|it| Effect::Ask(it.call.clone()))),
+            Verdict::Allowed(by) => self.run(id, by, None, None, effects),
+            Verdict::Denied(_) => {}
+        }
+    }
+
+    fn decided(
+        &mut self,
+        id: &str,
+        allow: bool,
+        reason: Option<String>,
+        args: Option<Box<RawValue>>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(pending) = self.find(id, Phase::Asked) else {
+            return;
+        };
+        if !allow {
+            return self.deny(id, By::Ask, reason, effects);
+        }
+        if let Some(args) = &args {
+            pending.call.args.clone_from(args);
+        }
+        self.run(id, By::Ask, reason, args, effects);
+    }
+
+    /// A call that is permitted.
+    fn run(
+        &mut self,
+        id: &str,
+        by: By,
+        reason: Option<String>,
+        args: Option<Box<RawValue>>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(pending) = self.find(id, Phase::Asked) else {
+            return;
+        };
+        let call = pending.call.clone();
+        let replaced = args.is_some();
+        effects.push(Effect::Permission(Permission {
+            id: id.to_owned(),
+            name: call.name.clone(),
+            allow: true,
+            by,
+            reason,
+            args,
+        }));
+        if replaced && let Some(mistakes) = self.mistakes(id) {
+            return self.answer(id, Phase::Asked, mistakes, effects);
+        }
+        match self.rules.tools.get(&call.name).map(|tool| tool.kind) {
+            Some(Kind::Report) if self.report.is_some() => {
+                let refused = Answer::error("refused: there is a completion report already, and it counts");
+                self.answer(id, Phase::Asked, refused, effects);
+            }
+            Some(Kind::Report) => {
+                self.report = Some(call.args);
+                self.answer(id, Phase::Asked, Answer::text("The report was taken."), effects);
+            }
+            Some(Kind::Plan) => {
+                self.plan = Some(call.args);
+                self.answer(id, Phase::Asked, Answer::text("The plan was taken."), effects);
+            }
+            Some(Kind::Handoff) => match serde_json::from_str::<Task>(call.args.get()) {
+                Ok(task) => {
+                    self.enter(id, Phase::Deferred);
+                    let id = id.to_owned();
+                    effects.push(Effect::StartChild { id, task });
+                }
+                Err(error) => self.answer(id, Phase::Asked, Answer::error(&error.to_string()), effects),
+            },
+            Some(Kind::Caller) | None => {
+                self.enter(id, Phase::Running);
+                effects.push(Effect::Execute(call));
+            }
+        }
+    }
+
+    fn deny(&mut self, id: &str, by: By, reason: Option<String>, effects: &mut Vec<Effect>) {
+        let Some(pending) = self.find(id, Phase::Asked) else {
+            return;
+        };
+        let name = pending.call.name.clone();
+        let said = reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
+        let answer = Answer::error(&format!("\"{name}\" was not permitted{said}"));
+        effects.push(Effect::Permission(Permission {
+            id: id.to_owned(),
+            name,
+            allow: false,
+            by,
+            reason,
+            args: None,
+        }));
+        self.answer(id, Phase::Asked, answer, effects);
+    }
+
+    /// What to tell the model of the call's arguments, if anything is wrong with them.
+    fn mistakes(&mut self, id: &str) -> Option<Answer> {
+        let call = self.find(id, Phase::Asked)?.call.clone();
+        let reason = self.rules.tools.get(&call.name)?.check(&call.args).err()?;
+        let said = format!("the arguments of \"{}\" do not fit its schema: {reason}", call.name);
+        Some(Answer::error(&said))
+    }
+
+    fn find(&mut self, id: &str, phase: Phase) -> Option<&mut Pending> {
+        let fits = |pending: &&mut Pending| pending.call.id == id && pending.phase == phase;
+        self.pending.values_mut().find(fits)
+    }
+
+    fn enter(&mut self, id: &str, phase: Phase) {
+        if let Some(pending) = self.find(id, Phase::Asked) {
+            pending.phase = phase;
+        }
+    }
+
+    /// The one answer to a call that is in `phase`; what comes for any other call comes too late.
+    fn answer(&mut self, id: &str, phase: Phase, answer: Answer, effects: &mut Vec<Effect>) {
+        let fits = |pending: &Pending| pending.call.id == id && pending.phase == phase;
+        let found = self.pending.iter().find(|(_, pending)| fits(pending));
+        let Some(number) = found.map(|(number, _)| *number) else {
+            return;
+        };
+        if let Some(Pending { call, origin, .. }) = self.pending.remove(&number) {
+            self.answered = self.pending.is_empty();
+            effects.push(Effect::Reply { call, answer, origin });
+        }
+    }
+
+    /// A turn that is over takes no answers any more: those who called in it have hung up.
+    fn give_up_callbacks(&mut self, effects: &mut Vec<Effect>) {
+        let called_back = |pending: &Pending| pending.origin == Origin::Callback;
+        let (given_up, kept) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|(_, pending)| called_back(pending));
+        self.pending = kept;
+        super::close::give_up(given_up, "the provider ended its turn without waiting for it", effects);
+    }
+
+    /// Goes on, where nothing is waited for.
+    fn advance(&mut self, effects: &mut Vec<Effect>) -> Option<End> {
+        if !self.turn_over || !self.pending.is_empty() {
+            return None;
+        }
+        if self.awaited || !self.notes.is_empty() {
+            return self.next_turn(effects);
+        }
+        let missing = |need: Need, given: bool| need == Need::Required && !given;
+        let report = missing(self.rules.report, self.report.is_some());
+        let plan = missing(self.rules.plan, self.plan.is_some());
+        let (names, code) = match (report, plan) {
+            (false, false) => return Some(End::Completed),
+            (true, false) => (format!("\"{REPORT}\""), Code::CompletionReportMissing),
+            (false, true) => (format!("\"{PLAN}\""), Code::PlannerOutputMissing),
+            (true, true) => (format!("\"{REPORT}\" and \"{PLAN}\""), Code::PlannerOutputMissing),
+        };
+        if self.reminded {
+            let reason = format!("the model ended without calling {names}, though it was reminded");
+            return Some(End::missing(&self.rules.provider, code, reason));
+        }
+        self.reminded = true;
+        self.notes.push(format!(
+            "You have not called {names} yet. Do that now, then give your last answer again."
+        ));
+        self.next_turn(effects)
+    }
+
+    fn next_turn(&mut self, effects: &mut Vec<Effect>) -> Option<End> {
+        if let Some(end) = self.no_further_step() {
+            return Some(end);
+        }
+        self.steps += 1;
+        (self.turn_over, self.awaited, self.answered) = (false, false, false);
+        let notes = std::mem::take(&mut self.notes);
+        effects.push(Effect::NextTurn { notes });
+        None
+    }
+
+    /// Why the model may not be asked again, if it may not.
+    fn no_further_step(&self) -> Option<End> {
+        let limits = &self.rules.limits;
+        if self.steps >= limits.max_steps {
+            return Some(self.limit(Limit::MaxSteps));
+        }
+        let cost = self.spent.cost_usd?;
+        (cost >= limits.max_cost_usd?).then(|| self.limit(Limit::MaxCostUsd))
+    }
+
+    fn limit(&self, limit: Limit) -> End {
+        End::limit(&self.rules, limit, &self.spent)
+    }
+}
+
+/// Arguments that mean the same are the same, whatever their keys' order and white space.
+fn canonical(args: &RawValue) -> String {
+    fn sorted(value: Value) -> Value {
+        match value {
+            Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+            Value::Object(map) => {
+                let entries: BTreeMap<String, Value> =
+                    map.into_iter().map(|(key, value)| (key, sorted(value))).collect();
+                Value::Object(entries.into_iter().collect())
+            }
+            other => other,
+        }
+    }
+    match serde_json::from_str(args.get()) {
+        Ok(value) => sorted(value).to_string(),
+        // Lone surrogates: the text as it is.
+        Err(_) => args.get().to_owned(),
+    }
+}

@@ -1,0 +1,153 @@
+//! A tool as the executor knows it: its name, what it is for, and whether arguments fit its schema.
+//!
+//! In: a [`ToolSpec`]. Out: a [`Tool`], whose schema is compiled once, or what is wrong with the schema, in words.
+
+use std::fmt;
+
+use jsonschema::Validator;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::error::clip;
+use crate::message::ToolSpec;
+
+/// How many of the mistakes in a call's arguments are told.
+const MISTAKES: usize = 5;
+/// How long one of them may be, characters: it may quote the arguments.
+const MISTAKE: usize = 400;
+
+/// Whose tool it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The caller's, who runs it.
+    Caller,
+    /// `completion-report`.
+    Report,
+    /// `planner-output`.
+    Plan,
+    /// `handoff`.
+    Handoff,
+}
+
+/// A tool the model may call.
+pub struct Tool {
+    /// What the model is told of it.
+    pub spec: ToolSpec,
+    /// Whose it is.
+    pub kind: Kind,
+    validator: Validator,
+}
+
+impl Tool {
+    /// Compiles the schema.
+    ///
+    /// # Errors
+    /// What is wrong with it. Nothing is fetched: a reference has to point into the schema itself.
+    pub fn new(spec: ToolSpec, kind: Kind) -> Result<Tool, String> {
+        let schema: Value = serde_json::from_str(spec.schema.get()).map_err(|error| error.to_string())?;
+        if !schema.is_object() && !schema.is_boolean() {
+            return Err("it is neither an object nor a boolean".to_owned());
+        }
+        let validator = jsonschema::validator_for(&schema).map_err(|error| told(&error))?;
+        Ok(Tool { spec, kind, validator })
+    }
+
+    /// Whether `args` are what the schema asks for.
+    ///
+    /// # Errors
+    /// What is wrong with them, for the model.
+    pub fn check(&self, args: &RawValue) -> Result<(), String> {
+        let value: Value = serde_json::from_str(args.get()).map_err(|error| format!("they can't be read: {error}"))?;
+        let mistakes: Vec<String> = self
+            .validator
+            .iter_errors(&value)
+            .take(MISTAKES)
+            .map(|error| told(&error))
+            .collect();
+        if mistakes.is_empty() {
+            return Ok(());
+        }
+        Err(mistakes.join("; "))
+    }
+}
+
+/// A mistake with its place, if it has one.
+fn told(error: &jsonschema::ValidationError) -> String {
+    let at = error.instance_path().to_string();
+    let place = if at.is_empty() {
+        String::new()
+    } else {
+        format!("{at}: ")
+    };
+    clip(&format!("{place}{error}"), MISTAKE)
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Tool")
+            .field("spec", &self.spec)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(schema: &str) -> Result<Tool, String> {
+        let spec = ToolSpec {
+            name: "t".to_owned(),
+            description: None,
+            schema: RawValue::from_string(schema.to_owned()).unwrap(),
+        };
+        Tool::new(spec, Kind::Caller)
+    }
+
+    fn check(schema: &str, args: &str) -> Result<(), String> {
+        tool(schema)
+            .unwrap()
+            .check(&RawValue::from_string(args.to_owned()).unwrap())
+    }
+
+    #[test]
+    fn tells_every_mistake_with_its_place() {
+        let schema = r#"{"type":"object","properties":{"path":{"type":"string"},"n":{"type":"integer","minimum":1}},
+                        "required":["path"],"additionalProperties":false}"#;
+        assert_eq!(check(schema, r#"{"path":"a","n":2}"#), Ok(()));
+        assert_eq!(
+            check(schema, r#"{"n":0,"more":true}"#).unwrap_err(),
+            "/n: 0 is less than the minimum of 1; Additional properties are not allowed ('more' was unexpected); \
+             \"path\" is a required property"
+        );
+        let lone = check(schema, r#"{"path":"\ud800"}"#).unwrap_err();
+        assert!(lone.starts_with("they can't be read: "), "{lone}");
+    }
+
+    #[test]
+    fn refuses_a_schema_that_is_none() {
+        assert!(tool("true").is_ok() && tool("{}").is_ok());
+        for schema in [
+            "3",
+            r#"{"type":"strin"}"#,
+            r##"{"$ref":"#/nowhere"}"##,
+            r#"{"pattern":"("}"#,
+        ] {
+            assert!(tool(schema).is_err(), "{schema}");
+        }
+        // Nothing is fetched for a schema.
+        assert!(tool(r#"{"$ref":"http://127.0.0.1:9/schema.json"}"#).is_err());
+    }
+
+    #[test]
+    fn every_draft_and_what_references_itself_is_read() {
+        let list = r##"{"$schema":"http://json-schema.org/draft-07/schema#","type":"object",
+            "properties":{"next":{"anyOf":[{"type":"null"},{"$ref":"#"}]}},"required":["next"]}"##;
+        assert_eq!(check(list, r#"{"next":{"next":null}}"#), Ok(()));
+        assert!(check(list, r#"{"next":{}}"#).is_err());
+        let tuple = r#"{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"array",
+            "prefixItems":[{"type":"string"}],"items":false}"#;
+        assert_eq!(check(tuple, r#"["a"]"#), Ok(()));
+        assert!(check(tuple, r#"["a",1]"#).is_err());
+    }
+}

@@ -1,0 +1,222 @@
+"use strict";
+
+/**
+ * In: what `runAgent` was given. Out: JSON of it for the native side, which checks limits and schemas, and the functions that
+ * only JavaScript can call. Whatever is wrong is thrown at once, by its name.
+ *
+ * @import { Run } from "./agent-tools.cjs"
+ * @import { ToJsonSchema } from "./tools.cjs"
+ *
+ * @typedef {NonNullable<ReturnType<typeof sharedOf>>} Shared
+ *
+ * One agent, for the side of JavaScript.
+ * @typedef {object} Who
+ * @property {Shared} shared
+ * @property {Map<string, Run>} tools
+ * @property {((call: object, context: object) => unknown) | undefined} ask
+ *
+ * @typedef {object} Prepared
+ * @property {string} spec JSON for `NativeAgent`
+ * @property {Who[]} agents the run's own first
+ * @property {readonly unknown[]} messages the thread, as it was given
+ * @property {string} encoded JSON of it
+ * @property {string | undefined} systemPrompt
+ * @property {((event: object) => unknown) | undefined} onEvent
+ * @property {AbortSignal | undefined} signal
+ */
+
+const { isRegExp } = require("node:util/types");
+const { readTools } = require("./agent-tools.cjs");
+const { fault } = require("./errors.cjs");
+const { encodeMessages } = require("./messages.cjs");
+const { describe, encodeOptions, readCallOptions, requireString } = require("./options.cjs");
+const { sharedOf } = require("./provider.cjs");
+
+const AGENT = ["provider", "systemPrompt", "tools", "permissions", "limits"];
+const RUN = [...AGENT, "prompt", "messages", "builtins", "onEvent", "signal"];
+const TARGET = [...AGENT, "description"];
+const PERMISSIONS = ["allow", "deny", "ask"];
+
+/**
+ * @param {unknown} options
+ * @param {ToJsonSchema | null} toJsonSchema
+ * @returns {Prepared}
+ */
+function readAgentOptions(options, toJsonSchema) {
+  const given = requireObject("options", options);
+  refuseUnknown(given, RUN, "");
+  const root = readAgent(given, "", toJsonSchema);
+  const { messages, encoded } = readThread(given);
+  const { handoff, ...builtins } = optionalObject("builtins", given.builtins);
+  const { agents, ...rest } = optionalObject("builtins.handoff", handoff);
+  const targets = handoff === undefined ? [] : readTargets(agents, toJsonSchema);
+  const all = [root, ...targets];
+  const { signal } = readCallOptions({ signal: given.signal });
+  return {
+    spec: `{"agents":[${all.map(({ json }) => json).join(",")}],"messages":${encoded},"builtins":${encodeOptions(
+      builtins,
+    )},"handoff":${encodeOptions(rest)}}`,
+    agents: all.map(({ who }) => who),
+    messages,
+    encoded,
+    systemPrompt: root.systemPrompt,
+    onEvent: optionalFunction("onEvent", given.onEvent),
+    signal,
+  };
+}
+
+/**
+ * @param {unknown} agents
+ * @param {ToJsonSchema | null} toJsonSchema
+ */
+function readTargets(agents, toJsonSchema) {
+  const path = "builtins.handoff.agents";
+  const entries = Object.entries(requireObject(path, agents));
+  if (entries.length === 0) throw fault("INVALID_OPTION", `${path} names no agent`);
+  return entries.map(([name, agent]) => {
+    const at = `${path}.${name}`;
+    if (name.trim() === "") throw fault("INVALID_OPTION", `${path} has an agent without a name`);
+    const given = requireObject(at, agent);
+    refuseUnknown(given, TARGET, `${at}.`);
+    return readAgent(given, `${at}.`, toJsonSchema, name);
+  });
+}
+
+/**
+ * @param {Record<string, unknown>} given
+ * @param {string} path what its fields are called in errors, with a dot; empty for the run's own
+ * @param {ToJsonSchema | null} toJsonSchema
+ * @param {string} [name]
+ */
+function readAgent(given, path, toJsonSchema, name) {
+  const shared = requireShared(given.provider, `${path}provider`);
+  const systemPrompt = optionalString(`${path}systemPrompt`, given.systemPrompt);
+  const description = optionalString(`${path}description`, given.description);
+  const tools = readTools(given.tools, `${path}tools`, toJsonSchema);
+  const { permissions, ask } = readPermissions(given.permissions, `${path}permissions`, tools.names);
+  const limits = encodeOptions(optionalObject(`${path}limits`, given.limits));
+  const head = JSON.stringify({ name, path, description, systemPrompt, permissions, log: shared.log !== undefined });
+  /** @type {Who} */
+  const who = { shared, tools: tools.runs, ask };
+  return { who, systemPrompt, json: `${head.slice(0, -1)},"tools":${tools.json},"limits":${limits}}` };
+}
+
+/**
+ * @param {unknown} provider
+ * @param {string} at
+ * @returns {Shared}
+ */
+function requireShared(provider, at) {
+  const shared = sharedOf(provider);
+  if (shared !== undefined) return shared;
+  const why =
+    "a provider made by one of this package's create…Provider functions (not a copy of one, and not several as one)";
+  throw fault("INVALID_OPTION", `${at} must be ${why}, got ${describe(provider)}`);
+}
+
+/** @param {Record<string, unknown>} given */
+function readThread({ prompt, messages }) {
+  if ((prompt === undefined) === (messages === undefined)) {
+    const both = prompt === undefined ? "neither is given" : "both are given";
+    throw fault("INVALID_OPTION", `either prompt or messages must be given: ${both}`);
+  }
+  if (prompt === undefined) {
+    const encoded = encodeMessages(messages);
+    return { messages: Array.from(/** @type {unknown[]} */ (messages)), encoded };
+  }
+  const text = requireString("prompt", prompt);
+  if (text.trim() === "") throw fault("INVALID_OPTION", "prompt must not be empty");
+  return { messages: [text], encoded: encodeMessages([text]) };
+}
+
+/**
+ * A regular expression is JavaScript's to apply: what goes over are the names it matches.
+ *
+ * @param {unknown} permissions
+ * @param {string} path
+ * @param {readonly string[]} names the tools
+ */
+function readPermissions(permissions, path, names) {
+  const given = optionalObject(path, permissions);
+  refuseUnknown(given, PERMISSIONS, `${path}.`);
+  const ask = optionalFunction(`${path}.ask`, given.ask);
+  const allow = given.allow === undefined ? undefined : readNames(given.allow, `${path}.allow`, names);
+  const deny = given.deny === undefined ? undefined : readNames(given.deny, `${path}.deny`, names);
+  return { permissions: { allow, deny, ask: ask !== undefined }, ask };
+}
+
+/**
+ * @param {unknown} list
+ * @param {string} path
+ * @param {readonly string[]} names
+ */
+function readNames(list, path, names) {
+  if (!Array.isArray(list)) throw fault("INVALID_OPTION", `${path} must be an array, got ${describe(list)}`);
+  /** @type {string[]} */
+  const globs = [];
+  /** @type {string[]} */
+  const exact = [];
+  for (const [index, item] of list.entries()) {
+    // A copy for each test: `g` and `y` remember where they were.
+    if (isRegExp(item)) exact.push(...names.filter((name) => new RegExp(item).test(name)));
+    else if (typeof item === "string" && item !== "") globs.push(item);
+    else {
+      const allowed = 'a tool\'s name ("*" stands for anything) or a RegExp';
+      throw fault("INVALID_OPTION", `${path}[${index}] must be ${allowed}, got ${describe(item)}`);
+    }
+  }
+  return { globs, exact };
+}
+
+/**
+ * @param {Record<string, unknown>} given
+ * @param {readonly string[]} known
+ * @param {string} path
+ */
+function refuseUnknown(given, known, path) {
+  for (const [name, value] of Object.entries(given)) {
+    if (value !== undefined && !known.includes(name)) {
+      throw fault("INVALID_OPTION", `unknown option "${path}${name}"; allowed: ${known.join(", ")}`);
+    }
+  }
+}
+
+/**
+ * @param {string} path
+ * @param {unknown} value
+ * @returns {Record<string, unknown>}
+ */
+function requireObject(path, value) {
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) {
+    return /** @type {Record<string, unknown>} */ (value);
+  }
+  throw fault("INVALID_OPTION", `${path} must be an object, got ${describe(value)}`);
+}
+
+/**
+ * @param {string} path
+ * @param {unknown} value
+ */
+function optionalObject(path, value) {
+  return value === undefined ? {} : requireObject(path, value);
+}
+
+/**
+ * @param {string} path
+ * @param {unknown} value
+ */
+function optionalString(path, value) {
+  return value === undefined ? undefined : requireString(path, value);
+}
+
+/**
+ * @param {string} path
+ * @param {unknown} value
+ */
+function optionalFunction(path, value) {
+  if (value === undefined) return undefined;
+  if (typeof value === "function") return /** @type {(...args: unknown[]) => unknown} */ (value);
+  throw fault("INVALID_OPTION", `${path} must be a function, got ${describe(value)}`);
+}
+
+module.exports = { readAgentOptions };

@@ -1,0 +1,141 @@
+"use strict";
+
+/**
+ * In: an agent's tools and the calls of its model. Out: what the calls came to, as the model is told. Whatever a tool does is
+ * an answer: what it throws is one that says so.
+ *
+ * @import { ToolCall } from "../../index.js"
+ * @import { ToJsonSchema } from "./tools.cjs"
+ *
+ * @typedef {{ signal: AbortSignal, toolCallId: string, runId: string }} ToolContext
+ * @typedef {(args: unknown, context: ToolContext) => unknown} Run
+ */
+
+const { ProviderError, fault } = require("./errors.cjs");
+const { describe } = require("./options.cjs");
+const { encodeTools } = require("./tools.cjs");
+
+/** What a model understands as content; an array of anything else is data. */
+const BLOCKS = new Set(["text", "image", "image_url", "audio", "file", "document"]);
+
+/**
+ * @param {unknown} tools
+ * @param {string} path what they are called in errors: `tools`
+ * @param {ToJsonSchema | null} toJsonSchema
+ * @returns {{ json: string, names: string[], runs: Map<string, Run> }}
+ */
+function readTools(tools, path, toJsonSchema) {
+  if (tools === undefined) return { json: "[]", names: [], runs: new Map() };
+  const json = named(path, () => encodeTools(tools, toJsonSchema));
+  /** @type {{ name: string }[]} */
+  const specs = JSON.parse(json);
+  const list = Array.from(/** @type {unknown[]} */ (tools));
+  const runs = new Map(specs.map(({ name }, index) => [name, runOf(list[index], `${path}[${index}] ("${name}")`)]));
+  return { json, names: specs.map(({ name }) => name), runs };
+}
+
+/**
+ * The errors of `encodeTools` speak of `tools`.
+ *
+ * @template T
+ * @param {string} path
+ * @param {() => T} read
+ * @returns {T}
+ */
+function named(path, read) {
+  try {
+    return read();
+  } catch (error) {
+    if (path === "tools" || !ProviderError.isInstance(error)) throw error;
+    const { message } = /** @type {Error} */ (error);
+    throw fault("INVALID_TOOL", message.replace(/^tools/, path), /** @type {Error} */ (error).cause);
+  }
+}
+
+/**
+ * @param {unknown} tool
+ * @param {string} at
+ * @returns {Run}
+ */
+function runOf(tool, at) {
+  const it = /** @type {{ execute?: unknown, invoke?: unknown }} */ (tool);
+  // As methods: a LangChain tool needs its `this`.
+  if (typeof it.execute === "function") {
+    return (args, context) => /** @type {{ execute: Run }} */ (it).execute(args, context);
+  }
+  if (typeof it.invoke === "function") {
+    return (args, { signal }) =>
+      /** @type {{ invoke(args: unknown, config: object): unknown }} */ (it).invoke(args, { signal });
+  }
+  const wanted = "a function `execute(args, { signal })`, or be a LangChain tool";
+  throw fault("INVALID_TOOL", `${at} can't be run: it must have ${wanted}; \`execute\` is ${describe(it.execute)}`);
+}
+
+/**
+ * @param {Run} run
+ * @param {ToolCall} call
+ * @param {ToolContext} context
+ * @returns {Promise<string>} JSON of `{"content", "isError"}`
+ */
+async function runTool(run, call, context) {
+  try {
+    return encodeResult(await run(call.args, context));
+  } catch (error) {
+    return failure(error);
+  }
+}
+
+/** @param {unknown} error */
+function failure(error) {
+  return JSON.stringify({ content: reasonOf(error), isError: true });
+}
+
+/**
+ * @param {unknown} error
+ * @returns {string} never empty, and never a throw, whatever was thrown
+ */
+function reasonOf(error) {
+  try {
+    if (error instanceof Error) return error.message || error.name;
+    return typeof error === "string" && error !== "" ? error : `it threw ${describe(error)}`;
+  } catch {
+    // A getter or a proxy that throws.
+    return "it threw something that can't be read";
+  }
+}
+
+/** @param {unknown} result */
+function encodeResult(result) {
+  if (isToolMessage(result)) {
+    const { content, status } = result;
+    return JSON.stringify({ content: asContent(content), isError: status === "error" });
+  }
+  return JSON.stringify({ content: asContent(result), isError: false });
+}
+
+/** @param {unknown} result */
+function asContent(result) {
+  if (typeof result === "string") return result;
+  if (result === undefined) return "";
+  if (Array.isArray(result) && result.length > 0 && result.every(isBlock)) return result;
+  const json = JSON.stringify(result);
+  if (json === undefined) throw new TypeError(`its result can't be written as JSON: it is ${describe(result)}`);
+  return json;
+}
+
+/** @param {unknown} item */
+function isBlock(item) {
+  return typeof item === "object" && item !== null && "type" in item && BLOCKS.has(String(item.type));
+}
+
+/**
+ * @param {unknown} result
+ * @returns {result is { content: unknown, status?: unknown }}
+ */
+function isToolMessage(result) {
+  if (typeof result !== "object" || result === null || !("content" in result)) return false;
+  const { type, tool_call_id: id } = /** @type {{ type?: unknown, tool_call_id?: unknown }} */ (result);
+  return type === "tool" || typeof id === "string";
+}
+
+module.exports = { readTools, reasonOf, runTool };
