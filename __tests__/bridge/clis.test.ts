@@ -22,7 +22,7 @@ type Body = { [key: string]: unknown };
 
 /** The names the CLI declares for ours, in their order. */
 function ours(body: Body) {
-  const names = toolsOf(body).filter((name: string) => /(^|_)df[/_]/.test(name));
+  const names = toolsOf(body).filter((name: string) => /_df[/_]/.test(name));
   return TOOLS.map(({ name }) => names.find((known: string) => known.includes(name.slice(0, 3))) ?? "none");
 }
 
@@ -44,11 +44,6 @@ const CLIS = {
     start: startGeminiTools,
   },
   qwen: { package: ["@qwen-code/qwen-code", "0.15.10", "cli.js"], model: "mock-model", start: startOpenAiTools },
-  opencode: {
-    package: [`opencode-${process.platform}-${process.arch}`, "1.18.34", "bin/opencode"],
-    model: "mock/m1",
-    start: startOpenAiTools,
-  },
 } as const;
 
 async function cli(name: keyof typeof CLIS, turns: Turn[]) {
@@ -78,12 +73,7 @@ stream_max_retries = 0
     OPENAI_API_KEY: "not-a-key",
     OPENAI_BASE_URL: `${api.url}/v1`,
   };
-  const models = { m1: { name: "m1", limit: { context: 200_000, output: 8192 } } };
-  const options = { baseURL: `${api.url}/v1`, apiKey: "not-a-key" };
-  const mock = { npm: "@ai-sdk/openai-compatible", name: "Mock", options, models };
-  const own = { codex: {}, gemini: {}, qwen: { authType: "openai" }, opencode: { config: { provider: { mock } } } }[
-    name
-  ];
+  const own = name === "qwen" ? { authType: "openai" } : {};
   onTestFinished(() => rmSync(home, { recursive: true, force: true, maxRetries: 10 }));
   return { api, provider: name, options: { cliPath: join(await installed(id, version), file), env, model, ...own } };
 }
@@ -117,7 +107,7 @@ const ONE_BY_ONE: Name[] = ["qwen"];
 /** Ids that are the model's own: claude and codex pass them on. */
 const PASSED_ON: Name[] = ["claude newest", "claude oldest", "codex"];
 
-describe.each<Name>(["claude newest", "claude oldest", "codex", "gemini", "qwen", "opencode"])("%s", (name) => {
+describe.each<Name>(["claude newest", "claude oldest", "codex", "gemini", "qwen"])("%s", (name) => {
   it("makes native calls at once, and its model hears of their results and failures", async () => {
     const { api, run } = await setUp(name, [
       {
@@ -135,7 +125,7 @@ describe.each<Name>(["claude newest", "claude oldest", "codex", "gemini", "qwen"
     );
     const { reply, error } = await host.ended;
 
-    expect(error).toBeUndefined();
+    expect(error?.message).toBeUndefined();
     expect(reply).toMatchObject({ content: "Done.", toolCalls: [], invalidToolCalls: [] });
     const calls = host.calls.toSorted((a, b) => a.args.a - b.args.a);
     expect(calls.map(({ name, args }) => ({ name, args }))).toEqual([

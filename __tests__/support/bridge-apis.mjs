@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Scripted APIs whose model calls tools natively: dialects of `scripted.mjs` for codex, qwen and opencode (OpenAI) and gemini.
+ * Scripted APIs whose model calls tools natively: dialects of `scripted.mjs` for codex and qwen (OpenAI) and gemini.
  *
  * In flow requests and a script of answers, `{ text }` or `{ calls }`; out flow the APIs' own words for both. `toolsOf` and
  * `saidTo` read what a request declares and holds.

@@ -13,8 +13,8 @@ pub const SERVER: &str = "df";
 /// The API takes `[a-zA-Z0-9_-]{1,64}` as a tool's name; claude, whose prefix is the longest, adds this much to ours.
 const MAX_NAME: usize = super::MAX_NAME - "mcp____".len() - SERVER.len();
 
-/// What CLIs put before our names: claude, codex and qwen; gemini; codex in its events; opencode.
-const PREFIXES: [&str; 4] = ["mcp__df__", "mcp_df_", "df.", "df_"];
+/// What CLIs put before our names: claude, codex and qwen; gemini; codex in its events.
+const PREFIXES: [&str; 3] = ["mcp__df__", "mcp_df_", "df."];
 
 /// More characters than this of a result, and claude shows the model a preview of 2 KB instead (CLI-FACTS 1b §6).
 pub const MAX_RESULT_CHARS: u32 = 500_000;

@@ -93,14 +93,14 @@ mod tests {
             });
             taking.map(|provider| provider.id.as_ref()).collect()
         };
-        assert_eq!(takers("{}"), ["claude", "codex", "gemini", "qwen", "opencode"]);
-        assert_eq!(takers(r#"{"cwd":"/"}"#), ["claude", "codex", "qwen", "opencode"]);
+        assert_eq!(takers("{}"), ["claude", "codex", "gemini", "qwen"]);
+        assert_eq!(takers(r#"{"cwd":"/"}"#), ["claude", "codex", "qwen"]);
     }
 
     /// Everybody on the machine can read argv.
     #[test]
     fn the_token_is_in_a_file_or_a_variable_and_never_in_argv() {
-        for id in ["claude", "codex", "gemini", "qwen", "opencode"] {
+        for id in ["claude", "codex", "gemini", "qwen"] {
             let line = line(id, "{}");
             assert!(!argv(&line).contains("SECRET"), "{id}");
             let told = |text: &str| text.contains("SECRET");

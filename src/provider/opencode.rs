@@ -13,12 +13,10 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use super::callbacks::CALL_LIMIT_MS;
 use super::options::{self, OptionSpec, Options, OutputFormat, SystemPrompt};
 use super::{
     About, Checks, Defaults, EnvValue, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, system_prompt, var, var_when,
 };
-use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
 use Word::Lit;
 
@@ -51,16 +49,7 @@ pub static OPENCODE: Provider = Provider {
         flag(&[When::Model], &[Lit("-m"), Word::Model]),
     ],
     env: &[
-        var_when(
-            &[When::NoCallbacks],
-            "OPENCODE_CONFIG_CONTENT",
-            EnvValue::Composed(config),
-        ),
-        var_when(
-            &[When::Callbacks],
-            "OPENCODE_CONFIG_CONTENT",
-            EnvValue::Composed(config),
-        ),
+        var("OPENCODE_CONFIG_CONTENT", EnvValue::Composed(config)),
         // It beats the folder the process is started in (trap 5).
         var("PWD", EnvValue::Cwd),
         var_when(
@@ -74,12 +63,7 @@ pub static OPENCODE: Provider = Provider {
             EnvValue::Fixed("1"),
         ),
         var_when(&[When::ToolsOff], "OPENCODE_DISABLE_CLAUDE_CODE", EnvValue::Fixed("1")),
-        // It means no servers of tools, either.
-        var_when(
-            &[When::ToolsOff, When::NoCallbacks],
-            "OPENCODE_PURE",
-            EnvValue::Fixed("1"),
-        ),
+        var_when(&[When::ToolsOff], "OPENCODE_PURE", EnvValue::Fixed("1")),
         var_when(&[When::ToolsOff], "OPENCODE_DISABLE_MODELS_FETCH", EnvValue::Fixed("1")),
         var("OPENCODE_DISABLE_AUTOUPDATE", EnvValue::Fixed("1")),
         var_when(&[When::ToolsOff], "OPENCODE_DISABLE_LSP_DOWNLOAD", EnvValue::Fixed("1")),
@@ -118,17 +102,8 @@ fn config(provider: &Provider, options: &Options) -> String {
         None => config.insert("disabled_providers".to_owned(), json!(["opencode"])),
     };
     config.extend(options.config.clone());
-    if let Some(bridge) = &options.callbacks {
-        let server = json!({"type": "remote", "url": bridge.url, "headers": bridge.headers(), "oauth": false,
-                            "timeout": CALL_LIMIT_MS});
-        config.insert("mcp".to_owned(), json!({SERVER: server}));
-    }
     if !options.built_in_tools {
-        let mut agent = match options.callbacks {
-            // The map of tools would take those of the server away, too (CLI-FACTS 5).
-            Some(_) => json!({"mode": "primary", "permission": {"*": "deny", (format!("{SERVER}_*")): "allow"}}),
-            None => json!({"mode": "primary", "permission": {"*": "deny"}, "tools": {"*": false}}),
-        };
+        let mut agent = json!({"mode": "primary", "permission": {"*": "deny"}, "tools": {"*": false}});
         // An empty prompt means opencode's own, too (CLI-FACTS 5).
         if options.system_prompt != SystemPrompt::Cli {
             agent["prompt"] = Value::String(system_prompt(provider, options));
