@@ -2,6 +2,7 @@
 #![no_main]
 
 #[path = "../targets.rs"]
+#[allow(dead_code, reason = "the seeds are for the other driver")]
 mod targets;
 
 use std::sync::LazyLock;
