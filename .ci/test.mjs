@@ -40,6 +40,7 @@ function listChecks(root) {
     { name: "cargo fmt", command: ["cargo", "fmt", "--check"] },
     { name: "cargo clippy", command: ["cargo", "clippy", "--all-targets", "--", "-D", "warnings"] },
     { name: "biome", command: [...nodeBin(root, "@biomejs/biome", "biome"), "ci", "--colors=off"] },
+    { name: "dependencies", command: script("test:dependencies") },
     { name: "cargo test", command: ["cargo", "test", "--no-fail-fast"], count: countCargo },
     { name: "build", command: script("build") },
     { name: "tsc", command: [...nodeBin(root, "typescript", "tsc"), "-p", "tsconfig.json"] },

@@ -42,15 +42,16 @@ async function use(api) {
 }
 
 /**
- * Begins a call that would never end, and returns once its process says so.
+ * Begins a call that would never end, and returns its provider once its process says so.
  * @param {typeof import("deep-factor-providers/native")} api
  */
 async function leaveRunning(api) {
-  const events = createProvider(api, "hang").stream(["hang"]);
+  const provider = createProvider(api, "hang");
+  const events = provider.stream(["hang"]);
   for (;;) {
     const { value, done } = await events.next();
     if (done) throw new Error("it ended");
-    if (value.type === "text_delta" || value.type === "message") return;
+    if (value.type === "text_delta" || value.type === "message") return provider;
   }
 }
 
