@@ -151,8 +151,8 @@ describe("messages that can't be read", () => {
   };
 
   it.each<[string, unknown, string]>([
-    ["no array", "hi", 'messages must be an array, got the string "hi"'],
-    ["null", null, "messages must be an array, got null"],
+    ["no array", "hi", 'messages must be an array, such as ["Say hello"], got the string "hi"'],
+    ["null", null, 'messages must be an array, such as ["Say hello"], got null'],
     ["a null entry", ["a", null], "messages[1] must be a message, got null"],
     ["a hole", new Array(1), "messages[0] must be a message, got undefined"],
     ["a number", [7], "messages[0] must be a message, got 7"],

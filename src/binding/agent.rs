@@ -34,7 +34,7 @@ pub struct NativeAgent {
 #[napi]
 impl NativeAgent {
     /// Reads and checks what is to be run; `check` says what is wrong with it.
-    #[napi(constructor)]
+    #[napi(constructor, catch_unwind)]
     pub fn new(spec_json: String) -> Self {
         NativeAgent {
             agent: Mutex::new(Agent::new(&spec_json).map(Some)),
@@ -43,21 +43,21 @@ impl NativeAgent {
     }
 
     /// `{"ok": null}`, or `{"err": …}` that names the field.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn check(&self) -> String {
         let agent = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
         outcome(agent.as_ref().map(|_| ()).map_err(Clone::clone))
     }
 
     /// The model of the spec's next agent.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn add_model(&self, model: &NativeModel) {
         let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
         models.push(Arc::clone(&model.model));
     }
 
     /// Begins the run, once, and returns at once. `env_json` as for `NativeProvider.start`.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn start(&self, env_json: Option<String>) -> napi::Result<NativeAgentRun> {
         let env = environment(env_json)?;
         let models = std::mem::take(&mut *self.models.lock().unwrap_or_else(PoisonError::into_inner));
@@ -94,21 +94,21 @@ impl NativeAgentRun {
     }
 
     /// Answers the request `execute` of that number.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn complete(&self, request: u32, answer_json: String) -> napi::Result<()> {
         let done = self.run.complete(request, &answer_json);
         done.map_err(|error| napi::Error::from_reason(error.to_string()))
     }
 
     /// Answers the request `ask` of that number.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn decide(&self, request: u32, decision_json: String) -> napi::Result<()> {
         let done = self.run.decide(request, &decision_json);
         done.map_err(|error| napi::Error::from_reason(error.to_string()))
     }
 
     /// Ends the run; `result` then says so.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn cancel(&self) {
         self.run.cancel();
     }

@@ -12,7 +12,7 @@ use crate::health::Check;
 use crate::run::api::ApiEngine;
 
 /// Checks an options object: `{"ok": null}`, or `{"err": …}` that names the option.
-#[napi]
+#[napi(catch_unwind)]
 pub fn check_api_options(options_json: String) -> String {
     outcome(ApiEngine::new(&options_json).map(|_| ()))
 }
@@ -26,7 +26,7 @@ pub struct NativeApiProvider {
 #[napi]
 impl NativeApiProvider {
     /// `options_json` has passed [`check_api_options`].
-    #[napi(constructor)]
+    #[napi(constructor, catch_unwind)]
     pub fn new(options_json: String) -> napi::Result<Self> {
         match ApiEngine::new(&options_json) {
             Ok(engine) => Ok(NativeApiProvider {
@@ -37,13 +37,13 @@ impl NativeApiProvider {
     }
 
     /// The provider's id.
-    #[napi(getter)]
+    #[napi(getter, catch_unwind)]
     pub fn id(&self) -> String {
         self.engine.id().to_owned()
     }
 
     /// Begins a run and returns at once. `env_json` as for `NativeProvider.start`: the key and the proxy are looked up there.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn start(
         &self,
         messages_json: String,
@@ -58,14 +58,14 @@ impl NativeApiProvider {
     }
 
     /// There is nothing to start ahead: `{"ok": null}`, or `{"err": …}` of a closed provider.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn prewarm<'env>(&self, env: &'env Env, _env_json: Option<String>) -> napi::Result<PromiseRaw<'env, String>> {
         let engine = Arc::clone(&self.engine);
         env.spawn_future(async move { Ok(outcome(engine.refusal().map_or(Ok(()), Err))) })
     }
 
     /// As `NativeProvider.health`.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn health(&self, level_json: String, env_json: Option<String>) -> napi::Result<NativeHealth> {
         let level = from_json(&level_json)?;
         let env = environment(env_json)?;

@@ -10,13 +10,13 @@ use crate::error::ProviderError;
 use crate::health;
 
 /// Checks the adapter's options: `{"ok": null}`, or `{"err": …}` that names the option.
-#[napi]
+#[napi(catch_unwind)]
 pub fn check_claude_code_options(options_json: String) -> String {
     outcome(Adapter::new(&options_json, 0, String::new()).map(|_| ()))
 }
 
 /// `{"ok": {"config": schema, "log": schema, "name": …, "version": …}}`.
-#[napi]
+#[napi(catch_unwind)]
 pub fn claude_code_facts() -> String {
     outcome(claude_code::facts())
 }
@@ -30,7 +30,7 @@ pub struct NativeClaudeCode {
 #[napi]
 impl NativeClaudeCode {
     /// `options_json` has passed [`check_claude_code_options`]; `node` is the host's version.
-    #[napi(constructor)]
+    #[napi(constructor, catch_unwind)]
     pub fn new(options_json: String, owner: u32, node: String) -> napi::Result<Self> {
         match Adapter::new(&options_json, u64::from(owner), node) {
             Ok(adapter) => Ok(NativeClaudeCode {
@@ -41,7 +41,7 @@ impl NativeClaudeCode {
     }
 
     /// Begins a run and returns at once. `env_json` as for `NativeProvider::start`.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn execute(&self, context_json: String, env_json: Option<String>) -> napi::Result<NativeExecution> {
         let env = environment(env_json)?;
         let start = || Execution::start(&self.adapter, context_json, env);
@@ -51,13 +51,13 @@ impl NativeClaudeCode {
     }
 
     /// `{"ok": RunLog}`, or `{"err": …}` for what is no result.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn normalize_log(&self, result_json: String, context_json: String) -> String {
         outcome(self.adapter.normalize(&result_json, &context_json))
     }
 
     /// Begins to look whether the CLI is there and says its version. `env_json` as for `NativeProvider::start`.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn look(&self, env_json: Option<String>) -> napi::Result<NativeLook> {
         let env = environment(env_json)?;
         let look = || self.adapter.look(env);
@@ -86,7 +86,7 @@ impl NativeExecution {
     }
 
     /// Ends the run; `result` then says so.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn cancel(&self) {
         self.execution.cancel();
     }

@@ -11,7 +11,7 @@ use crate::error::{Category, Code};
 use crate::provider::{elsewhere, fallback};
 
 /// Every category with its guidance and every code with its category, as JSON: what index.d.ts is checked against.
-#[napi]
+#[napi(catch_unwind)]
 pub fn error_codes() -> String {
     let categories = Category::ALL.map(|category| {
         json!({
@@ -27,13 +27,13 @@ pub fn error_codes() -> String {
 }
 
 /// What an error text means: `{"ok": error}` at `now_ms`, or `{"err": …}` that names what is wrong with `context_json`.
-#[napi]
+#[napi(catch_unwind)]
 pub fn classify_error(text: String, context_json: String, now_ms: f64) -> String {
     outcome(elsewhere::classified(&text, &context_json, now_ms as u64))
 }
 
 /// Checks the options of `createFallbackProvider`: `{"ok": whether there are breakers}`, or `{"err": …}`.
-#[napi]
+#[napi(catch_unwind)]
 pub fn check_fallback_options(options_json: String) -> String {
     let settings = fallback::breaker_settings(&options_json);
     outcome(settings.map(|settings| settings.is_some()))
@@ -48,7 +48,7 @@ pub struct NativeBreaker {
 #[napi]
 impl NativeBreaker {
     /// `options_json` has passed [`check_fallback_options`].
-    #[napi(constructor)]
+    #[napi(constructor, catch_unwind)]
     pub fn new(options_json: String) -> napi::Result<Self> {
         let settings = fallback::breaker_settings(&options_json)
             .map_err(|error| napi::Error::from_reason(error.message.clone()))?
@@ -59,7 +59,7 @@ impl NativeBreaker {
     }
 
     /// `{"ticket": number}`, or `{"wait": until}`.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn admit(&self, now_ms: f64) -> String {
         match self.lock().admit(now_ms as u64) {
             Admission::Go(ticket) => json!({"ticket": ticket.number()}).to_string(),
@@ -68,31 +68,31 @@ impl NativeBreaker {
     }
 
     /// The call of `ticket` was answered.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn succeeded(&self, ticket: f64, now_ms: f64) {
         self.report(ticket, Outcome::Success, now_ms);
     }
 
     /// The call of `ticket` failed.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn failed(&self, ticket: f64, now_ms: f64) {
         self.report(ticket, Outcome::Failure, now_ms);
     }
 
     /// The call of `ticket` found a limit used up, until `resets_at` if that is known.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn used_up(&self, ticket: f64, now_ms: f64, resets_at: Option<f64>) {
         self.report(ticket, Outcome::Quota(resets_at.map(|at| at as u64)), now_ms);
     }
 
     /// The call of `ticket` says nothing about the provider.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn passed(&self, ticket: f64, now_ms: f64) {
         self.report(ticket, Outcome::Neither, now_ms);
     }
 
     /// `closed`, `open` or `half_open`.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn phase(&self, now_ms: f64) -> String {
         self.lock().phase(now_ms as u64).as_str().to_owned()
     }

@@ -24,7 +24,7 @@ static NEXT_OWNER: AtomicU32 = AtomicU32::new(1);
 
 /// Called once per environment when the façade loads: the number that names its processes from then on. When the
 /// environment goes (a worker's `terminate()` included), they go.
-#[napi]
+#[napi(catch_unwind)]
 pub fn attach(env: Env) -> napi::Result<u32> {
     let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
     env.add_env_cleanup_hook(owner, kill_all)?;
@@ -32,14 +32,14 @@ pub fn attach(env: Env) -> napi::Result<u32> {
 }
 
 /// Ends every process of `owner` at once, synchronously, and removes their private folders: for `process.once("exit")`.
-#[napi]
+#[napi(catch_unwind)]
 pub fn kill_all(owner: u32) {
     let _killed = registry::kill_all(u64::from(owner));
     scratch::remove_all(u64::from(owner));
 }
 
 /// index.d.ts's `Limits` as JSON.
-#[napi]
+#[napi(catch_unwind)]
 pub fn limits() -> String {
     let limiter = limit::global();
     let limit::Snapshot { all, keys } = limiter.snapshot();

@@ -16,13 +16,13 @@ use crate::run::model::Model;
 use crate::run::{Ended, Engine, Run};
 
 /// Checks an options object: `{"ok": null}`, or `{"err": …}` that names the option.
-#[napi]
+#[napi(catch_unwind)]
 pub fn check_options(kind: String, options_json: String) -> String {
     outcome(Engine::new(&kind, &options_json, 0).map(|_| ()))
 }
 
 /// Checks the description of a CLI and its options: `{"ok": null}`, or `{"err": …}` that names the field or the option.
-#[napi]
+#[napi(catch_unwind)]
 pub fn check_cli_config(config_json: String, options_json: String) -> String {
     outcome(Engine::described(&config_json, &options_json, 0).map(|_| ()))
 }
@@ -36,7 +36,7 @@ pub struct NativeProvider {
 #[napi]
 impl NativeProvider {
     /// `options_json` has passed [`check_options`].
-    #[napi(constructor)]
+    #[napi(constructor, catch_unwind)]
     pub fn new(kind: String, options_json: String, owner: u32) -> napi::Result<Self> {
         match Engine::new(&kind, &options_json, u64::from(owner)) {
             Ok(engine) => Ok(NativeProvider {
@@ -47,7 +47,7 @@ impl NativeProvider {
     }
 
     /// The provider that `config_json` describes. Both have passed [`check_cli_config`].
-    #[napi(factory)]
+    #[napi(factory, catch_unwind)]
     pub fn described(config_json: String, options_json: String, owner: u32) -> napi::Result<Self> {
         match Engine::described(&config_json, &options_json, u64::from(owner)) {
             Ok(engine) => Ok(NativeProvider {
@@ -59,7 +59,7 @@ impl NativeProvider {
 
     /// Begins a run and returns at once; everything slow happens on the runtime's threads.
     /// `env_json` is given where JavaScript's environment is not the process's: in worker threads.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn start(
         &self,
         messages_json: String,
@@ -77,13 +77,13 @@ impl NativeProvider {
     }
 
     /// The provider as an agent talks to it.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn model(&self) -> NativeModel {
         NativeModel::turn_based(Arc::clone(&self.engine) as Arc<dyn Model>)
     }
 
     /// Starts the spares there should be: `{"ok": null}` or `{"err": …}`. `env_json` as for [`NativeProvider::start`].
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn prewarm<'env>(&self, env: &'env Env, env_json: Option<String>) -> napi::Result<PromiseRaw<'env, String>> {
         let engine = Arc::clone(&self.engine);
         let vars = environment(env_json)?.unwrap_or_else(|| std::env::vars_os().collect());
@@ -92,7 +92,7 @@ impl NativeProvider {
 
     /// Begins to look how the provider is and returns at once. `level_json`: `"command"`, `"version"`, `"auth"` or
     /// `"request"`; `env_json` as for [`NativeProvider::start`].
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn health(&self, level_json: String, env_json: Option<String>) -> napi::Result<NativeHealth> {
         let level = from_json(&level_json)?;
         let env = environment(env_json)?;
@@ -140,13 +140,13 @@ impl NativeRun {
     }
 
     /// What the run has told since the last call, a JSON array of index.d.ts's `LogRecord`; `null` if nothing.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn take_log(&self) -> Option<String> {
         self.run.take_log()
     }
 
     /// Ends the run; `result` then says so.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn cancel(&self) {
         self.run.cancel();
     }
@@ -180,7 +180,7 @@ impl NativeHealth {
     }
 
     /// Ends what the look has started; `result` then says so.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn cancel(&self) {
         if let Ok(check) = &self.check {
             check.cancel();
@@ -189,7 +189,7 @@ impl NativeHealth {
 }
 
 /// Every built-in provider as JSON: `[{id, command, versions}]`.
-#[napi]
+#[napi(catch_unwind)]
 pub fn providers() -> String {
     let all = provider::ALL.iter().map(|provider| {
         serde_json::json!({"id": provider.id, "command": provider.command, "versions": provider.about.versions})
@@ -199,7 +199,7 @@ pub fn providers() -> String {
 
 /// Runs a program without a shell: `{"ok": stdout}` or `{"err": …}` (SPEC-01's `execFileAsync`). `env_json` as for
 /// [`NativeProvider::start`]; the environment is read on this thread, JavaScript's, which alone may change it.
-#[napi]
+#[napi(catch_unwind)]
 pub fn exec_file<'env>(
     env: &'env Env,
     file: String,

@@ -19,7 +19,7 @@ pub struct NativeReplay {
 #[napi]
 impl NativeReplay {
     /// The run `run_id` of the file at `path`, or its last one. Nothing is read yet.
-    #[napi(constructor)]
+    #[napi(constructor, catch_unwind)]
     pub fn new(path: String, run_id: Option<String>) -> Self {
         NativeReplay {
             path,
@@ -39,7 +39,7 @@ impl NativeReplay {
     }
 
     /// Some events from the `from`th on, a JSON array; `null` behind the last, and before `open`.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn batch(&self, from: u32) -> Option<String> {
         self.replay.get()?.batch(from as usize)
     }

@@ -10,38 +10,38 @@ use crate::provider::options::OutputFormat;
 use crate::{output, prompt, toolcall};
 
 /// The thread as `<thread>` XML (SPEC-01).
-#[napi]
+#[napi(catch_unwind)]
 pub fn messages_to_xml(messages_json: String) -> napi::Result<String> {
     Ok(prompt::messages_to_xml(&from_json::<Vec<Message>>(&messages_json)?))
 }
 
 /// The thread as labelled text (SPEC-01).
-#[napi]
+#[napi(catch_unwind)]
 pub fn messages_to_prompt(messages_json: String) -> napi::Result<String> {
     Ok(prompt::messages_to_prompt(&from_json::<Vec<Message>>(&messages_json)?))
 }
 
 /// Tool calls written in `text`, as a JSON array of `{id, name, args}`.
-#[napi]
+#[napi(catch_unwind)]
 pub fn parse_tool_calls(text: String) -> napi::Result<String> {
     serde_json::to_string(&toolcall::parse_tool_calls(&text))
         .map_err(|error| napi::Error::from_reason(error.to_string()))
 }
 
 /// `text` with XML's five characters escaped and what XML 1.0 forbids replaced.
-#[napi]
+#[napi(catch_unwind)]
 pub fn escape_xml(text: String) -> String {
     prompt::escape_xml(&text)
 }
 
 /// `text` without the sequences only a terminal understands.
-#[napi]
+#[napi(catch_unwind)]
 pub fn strip_ansi(text: String) -> String {
     crate::decode::ansi::strip_ansi(&text).into_owned()
 }
 
 /// `stdout` understood (`output::Parsed` as JSON); `format` is `text`, `json` or anything else for `stream-json`.
-#[napi]
+#[napi(catch_unwind)]
 pub fn parse_cli_output(stdout: String, format: String, provider: Option<String>) -> napi::Result<String> {
     let format = match format.as_str() {
         "text" => OutputFormat::Text,

@@ -61,7 +61,9 @@ pub fn epoch(text: &str, now_ms: u64) -> Option<u64> {
 pub fn find(text: &str, now_ms: u64, local_offset_min: Option<i32>) -> Option<u64> {
     let patterns = PATTERNS.as_ref()?;
     let now = clock(now_ms);
-    let local = local_offset_min.filter(|offset| offset.abs() <= 18 * 60).map(i64::from);
+    let local = local_offset_min
+        .filter(|offset| offset.unsigned_abs() <= 18 * 60)
+        .map(i64::from);
     let iso = || patterns.iso.captures(text).and_then(|c| iso_date(&c, local));
     let http = || patterns.http.captures(text).and_then(|c| http_date(&c));
     let clock = || {
@@ -307,6 +309,9 @@ mod tests {
         let text = "You’ve hit your usage limit. To get more access now, or try again at 10:50 PM.";
         assert_eq!(find(text, NOW, Some(60)), utc(2026, 11, 21, 21, 50));
         assert_eq!(find(text, NOW, Some(-480)), utc(2026, 11, 22, 6, 50));
+        for beyond_every_zone in [1081, -1081, i32::MAX, i32::MIN] {
+            assert_eq!(find(text, NOW, Some(beyond_every_zone)), None);
+        }
         assert_eq!(find(text, NOW, Some(i32::MAX)), None);
     }
 

@@ -7,7 +7,7 @@
 
 import { isColourful, painter, table, UsageError } from "./cli-text.mjs";
 import { parseWords } from "./cli-words.mjs";
-import native from "./native.cjs";
+import loader from "./load.cjs";
 import * as api from "./native-entry.mjs";
 
 const LEVELS = ["command", "version", "auth", "request"];
@@ -112,7 +112,7 @@ export function providers(words) {
   const { values, positionals } = parseWords(words, { json: { type: "boolean" } });
   if (positionals.length > 0) throw new UsageError(`unexpected argument "${positionals[0]}"`);
   /** @type {{ id: string, command: string, versions: string[] }[]} */
-  const list = JSON.parse(native.providers());
+  const list = JSON.parse(loader.loadNative().providers());
   const rows = list.map(({ id, command, versions }) => ({
     cells: [id, command, versions.join(", ") || "none"],
     colours: [/** @type {const} */ ("bold")],

@@ -6,12 +6,15 @@
  */
 
 import { createRequire } from "node:module";
-import { doctor, providers } from "./cli-doctor.mjs";
-import { log } from "./cli-log.mjs";
-import { run } from "./cli-run.mjs";
 import { EXIT_CODES, HELP, NAME, USAGE_CODE, UsageError } from "./cli-text.mjs";
 
-const COMMANDS = { doctor, providers, run, log };
+/** Loaded when asked for: what needs the addon can say so, and help needs none. */
+const COMMANDS = {
+  doctor: async () => (await import("./cli-doctor.mjs")).doctor,
+  providers: async () => (await import("./cli-doctor.mjs")).providers,
+  log: async () => (await import("./cli-log.mjs")).log,
+  run: async () => (await import("./cli-run.mjs")).run,
+};
 /** 128 and the signal's number, as shells have it. */
 const SIGNALS = /** @type {const} */ ({ SIGINT: 130, SIGTERM: 143, SIGHUP: 129 });
 /** As if SIGPIPE had ended this program: whoever read its output has left. */
@@ -40,7 +43,8 @@ async function main([name = "", ...words], signal) {
   const own = end < 0 ? words : words.slice(0, end);
   if (own.includes("--help") || own.includes("-h")) return say(HELP[name]);
   try {
-    return await COMMANDS[name](words, signal);
+    const command = await COMMANDS[name]();
+    return await command(words, signal);
   } catch (error) {
     if (error instanceof UsageError) error.message += ` (${NAME} ${name} --help)`;
     throw error;

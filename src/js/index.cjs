@@ -6,9 +6,9 @@
  * @import { ToJsonSchema } from "./tools.cjs"
  */
 
-const native = require("./native.cjs");
 const { createCore } = require("./core.cjs");
 const { explain } = require("./langchain.cjs");
+const { loadNative } = require("./load.cjs");
 const { zod3Converter } = require("./tools.cjs");
 
 function loadLangChain() {
@@ -24,4 +24,4 @@ function loadLangChain() {
   }
 }
 
-module.exports = createCore({ native, ...loadLangChain() });
+module.exports = createCore({ native: loadNative(), ...loadLangChain() });

@@ -6,7 +6,7 @@
 
 import core from "./core.cjs";
 import langchain from "./langchain.cjs";
-import native from "./native.cjs";
+import loader from "./load.cjs";
 import tools from "./tools.cjs";
 
 // Imported dynamically for the sake of the error: a static import that fails can't say what to do about it.
@@ -52,4 +52,4 @@ export const {
   replayRun,
   runLogSchema,
   stripAnsi,
-} = core.createCore({ native, ...(await loadLangChain()) });
+} = core.createCore({ native: loader.loadNative(), ...(await loadLangChain()) });

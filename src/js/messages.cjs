@@ -28,7 +28,7 @@ const TYPES = new Map([
  */
 function encodeMessages(messages) {
   if (!Array.isArray(messages)) {
-    throw fault("INVALID_MESSAGES", `messages must be an array, got ${describe(messages)}`);
+    throw fault("INVALID_MESSAGES", `messages must be an array, such as ["Say hello"], got ${describe(messages)}`);
   }
   return `[${Array.from(messages, encodeMessage).join(",")}]`;
 }

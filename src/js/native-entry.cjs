@@ -1,8 +1,7 @@
 "use strict";
 
-/** The entry `deep-factor-providers/native`: the package without LangChain. Answers are AIMessage-shaped plain objects. */
+/** The entry `deep-factor-providers/native` for `require`. */
 
-const native = require("./native.cjs");
-const { createCore } = require("./core.cjs");
+const { plainCore } = require("./plain.cjs");
 
-module.exports = createCore({ native, AIMessage: null, toJsonSchema: null });
+module.exports = plainCore();

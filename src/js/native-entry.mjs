@@ -1,6 +1,6 @@
-/** As native-entry.cjs, for `import`. Nothing here comes in two builds, so it is the same objects. */
+/** The entry `deep-factor-providers/native` for `import`. */
 
-import entry from "./native-entry.cjs";
+import plain from "./plain.cjs";
 
 export const {
   ClaudeCodeAdapter,
@@ -31,4 +31,4 @@ export const {
   replayRun,
   runLogSchema,
   stripAnsi,
-} = entry;
+} = plain.plainCore();

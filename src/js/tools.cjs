@@ -84,7 +84,7 @@ function toSchema(schema, where, toJsonSchema) {
     throw fault("INVALID_TOOL", `${where} has a schema that is neither zod nor JSON Schema: ${describe(schema)}`);
   }
   if (!isValidator(schema)) {
-    if (typeof schema === "object") return schema;
+    if (typeof schema === "object") return checkedJsonSchema(schema, where);
     throw fault("INVALID_TOOL", `${where} has a schema that is neither zod nor JSON Schema: a function`);
   }
   const converted = toJsonSchema?.(schema) ?? ownJsonSchema(schema);
@@ -93,6 +93,58 @@ function toSchema(schema, where, toJsonSchema) {
     "INVALID_TOOL",
     `${where} has a schema that can't be turned into JSON Schema: give it JSON Schema instead`,
   );
+}
+
+/** Words of JSON Schema of which at least one stands at the top of any schema; those with `$` or `x-` count as well. */
+const KEYWORDS = new Set([
+  ...["type", "properties", "required", "additionalProperties", "patternProperties", "propertyNames", "items"],
+  ...[
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "not",
+    "if",
+    "enum",
+    "const",
+    "definitions",
+    "title",
+    "description",
+    "default",
+    "nullable",
+  ],
+  ...["minProperties", "maxProperties", "dependentRequired", "dependentSchemas", "unevaluatedProperties", "examples"],
+]);
+
+/**
+ * Two mistakes that would reach the model as a schema which allows anything: fields where a schema belongs, as zod or as words.
+ *
+ * @param {object} schema
+ * @param {string} where
+ */
+function checkedJsonSchema(schema, where) {
+  const entries = Object.entries(schema);
+  if (entries.length === 0 || entries.some(([word]) => KEYWORDS.has(word) || /^(\$|x-)/.test(word))) return schema;
+  const names = entries.map(([name]) => name);
+  const shown = `${names.slice(0, 3).join(", ")}${names.length > 3 ? ", …" : ""}`;
+  const isShape = entries.every(([, value]) => typeof value === "object" && value !== null && isValidator(value));
+  if (!isShape && !entries.every(([, value]) => isField(value))) return schema;
+  throw fault(
+    "INVALID_TOOL",
+    isShape
+      ? `${where} has fields of zod (${shown}) where a schema belongs: wrap them in z.object({ … })`
+      : `${where} has a schema that is no JSON Schema, for "${names[0]}" is no word of it: write ` +
+          `{ type: "object", properties: { ${shown}: … } }`,
+  );
+}
+
+/**
+ * The name of a type, or a schema itself.
+ *
+ * @param {unknown} value
+ */
+function isField(value) {
+  if (typeof value !== "object" || value === null) return typeof value === "string";
+  return isValidator(value) || Object.keys(value).some((word) => KEYWORDS.has(word));
 }
 
 /**

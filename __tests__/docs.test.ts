@@ -1,0 +1,177 @@
+/**
+ * README and docs keep their word: TypeScript compiles in a strict project and runs against the real claude CLI and a scripted
+ * API, commands exist, JSON is JSON. `support/docs.mjs` says which blocks are taken and how one is left out.
+ */
+import { execFile } from "node:child_process";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { startAnthropic } from "./support/anthropic.mjs";
+import { isolateClaude } from "./support/claude.mjs";
+import { allBlocks, type Block, blocksOf, documents, isTypeScript, place, problems } from "./support/docs.mjs";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const TSC = join(dirname(createRequire(import.meta.url).resolve("typescript/package.json")), "bin/tsc");
+
+/** What a reader has and a block does not show. A block that uses one of them is not run. */
+const READERS_OWN = `
+declare module "deep-factor-agent" {
+  export function createDeepFactorAgent(settings: {
+    model: import("deep-factor-providers").ModelAdapter;
+    tools?: readonly unknown[];
+    [setting: string]: unknown;
+  }): { loop(prompt: string): Promise<unknown> };
+}
+declare const createDeepFactorAgent: typeof import("deep-factor-agent").createDeepFactorAgent;
+declare const tools: import("deep-factor-providers").ToolInput[];
+`;
+
+const blocks = allBlocks();
+const code = blocks.filter(isTypeScript);
+const nameOf = ({ file, line }: Block) => `${file.replaceAll(/\W/g, "-")}-${line}`;
+const isRun = ({ mark, text }: Block) =>
+  !mark && text.includes('from "deep-factor-providers') && !/createDeepFactorAgent|\btools\b(?!["/:])/.test(text);
+
+let home: string;
+/** What the compiler says, by the place in the document. */
+let complaints: string[];
+beforeAll(async () => {
+  home = mkdtempSync(join(tmpdir(), "dfp-docs-"));
+  mkdirSync(join(home, "node_modules"));
+  for (const name of ["@langchain", "@types", "undici-types", "zod"]) {
+    symlinkSync(join(ROOT, "node_modules", name), join(home, "node_modules", name), "junction");
+  }
+  symlinkSync(ROOT, join(home, "node_modules/deep-factor-providers"), "junction");
+  writeFileSync(join(home, "package.json"), JSON.stringify({ type: "module", name: "reader" }));
+  writeFileSync(join(home, "readers-own.d.ts"), READERS_OWN);
+  // Padded, so that the compiler's line numbers are the document's.
+  for (const block of code) {
+    writeFileSync(join(home, `${nameOf(block)}.ts`), `${"\n".repeat(block.line - 1)}${block.text}\nexport {};\n`);
+  }
+  const compilerOptions = {
+    ...{
+      target: "es2022",
+      lib: ["es2022", "esnext.disposable"],
+      types: ["node"],
+      module: "nodenext",
+      moduleResolution: "nodenext",
+    },
+    ...{ strict: true, skipLibCheck: true, outDir: "out", rootDir: ".", noEmitOnError: false },
+  };
+  writeFileSync(join(home, "tsconfig.json"), JSON.stringify({ compilerOptions, include: ["*.ts"] }));
+  const said = await new Promise<string>((resolve) =>
+    execFile(process.execPath, [TSC, "-p", "."], { cwd: home }, (_, stdout, stderr) => resolve(stdout + stderr)),
+  );
+  complaints = said
+    .split(/\n(?=\S)/)
+    .filter(Boolean)
+    .map((line) => {
+      const [, name = "", at = ""] = /^([\w-]+)\.ts\((\d+),/.exec(line) ?? [];
+      const block = code.find((one) => nameOf(one) === name);
+      return block ? `${block.file}:${at}: ${line.replace(/^.*?: /, "").trim()}` : line;
+    });
+});
+afterAll(() => rmSync(home, { recursive: true, force: true }));
+
+describe("documents", () => {
+  it("are found, with their code", () => {
+    expect(documents()).toEqual(expect.arrayContaining(["README.md", "docs/errors.md", "docs/live-engine.md"]));
+    expect(code.length).toBeGreaterThan(8);
+    expect(code.filter(isRun).length).toBeGreaterThan(8);
+  });
+
+  it("TypeScript compiles in a strict project", () => {
+    expect(complaints).toEqual([]);
+  });
+
+  it("commands exist, JSON is JSON, every block names its language", () => {
+    expect(blocks.flatMap((block) => problems(block))).toEqual([]);
+  });
+});
+
+describe.skipIf(process.platform === "win32")("a reader's program runs to its end", () => {
+  it.each(code.filter(isRun).map((block) => [place(block), block] as const))("%s", async (_, block) => {
+    const api = await startAnthropic(() => ({ text: "hello" }));
+    const claude = isolateClaude({ baseUrl: api.url });
+    try {
+      const bin = join(claude.home, "bin");
+      mkdirSync(bin);
+      symlinkSync(claude.cliPath, join(bin, "claude"));
+      // A script that a document shows is there for the programs of that document.
+      for (const { text } of blocks.filter(({ file, text }) => file === block.file && text.startsWith("#!"))) {
+        writeFileSync(join(bin, "my-cli"), text);
+        chmodSync(join(bin, "my-cli"), 0o755);
+      }
+      const given = { ...process.env, ...claude.env, SECOND_GATEWAY: api.url };
+      const kept = Object.entries(given).filter(([, value]) => value !== undefined);
+      const env = { ...Object.fromEntries(kept), PATH: [bin, "/usr/bin", "/bin"].join(delimiter) };
+      const ended = await new Promise<{ code: unknown; stderr: string }>((resolve) => {
+        const script = join("out", `${nameOf(block)}.js`);
+        const child = execFile(process.execPath, [script], { cwd: home, env, timeout: 60_000 }, (error, _, stderr) =>
+          resolve({ code: error ? (error.signal ?? error.code) : 0, stderr }),
+        );
+        child.stdin?.end();
+      });
+      // What a logger writes is no failure.
+      expect(ended, `${place(block)}: ${ended.stderr}`).toEqual({ code: 0, stderr: expect.any(String) });
+    } finally {
+      await api.close();
+      claude.cleanup();
+    }
+  });
+});
+
+describe("the checks themselves", () => {
+  const fence = (language: string, text: string) => blocksOf("x.md", `# x\n\n\`\`\`${language}\n${text}\n\`\`\`\n`);
+  const found = (language: string, text: string) => fence(language, text).flatMap((block) => problems(block));
+
+  it.each([
+    ["sh", "npm run no-such-script", 'x.md:4: package.json has no script "no-such-script"'],
+    ["sh", "npm test # yes\nnpx deep-factor-providers dokter", 'x.md:5: deep-factor-providers has no command "dokter"'],
+    [
+      "sh",
+      'git diff | npx deep-factor-providers run "x" --strean',
+      "x.md:4: deep-factor-providers run has no option --strean",
+    ],
+    ["sh", "node bench/none.mjs", "x.md:4: there is no bench/none.mjs"],
+    ["sh", "frobnicate --all", 'x.md:4: "frobnicate" is no command the tests know'],
+    [
+      "rust",
+      "fn main() {}",
+      "x.md:4: nothing compiles this Rust: mark it ```rust,ignore, or show it in a doc comment of src",
+    ],
+    ["", "x", "x.md:4: the block names no language: use ```text for what is to be read only"],
+    ["cobol", "x", 'x.md:4: "cobol" is no language the tests know: use ```text for what is to be read only'],
+  ])("%s: %s", (language, text, problem) => {
+    expect(found(language, text)).toEqual([problem]);
+  });
+
+  it("say where JSON is none", () => {
+    expect(found("json", '{"a":}')).toEqual([expect.stringMatching(/^x\.md:4: is no JSON: /)]);
+    expect(found("jsonl", '{"a":1}\n{')).toEqual([expect.stringMatching(/^x\.md:5: is no JSON: /)]);
+  });
+
+  it("let what is right pass", () => {
+    expect(found("sh", "FUZZ_SECONDS=600 cargo test --test fuzz\n.ci/run\nnpm run demo -- --live 'x'")).toEqual([]);
+    expect(found("json", "[1]")).toEqual([]);
+    expect(found("rust,ignore", "fn main() {")).toEqual([]);
+    expect(fence("ts", "x")[0]).toEqual({
+      file: "x.md",
+      line: 4,
+      language: "ts",
+      flags: [],
+      text: "x",
+      mark: undefined,
+    });
+  });
+
+  it("take marks, and find a block without an end", () => {
+    const [first, second] = blocksOf("x.md", "<!-- not run: takes an hour -->\n```ts\n1\n```\n```ts\n2\n```\n");
+    expect([first?.mark, second?.mark]).toEqual(["not run", undefined]);
+    expect(() => blocksOf("x.md", "```ts\n1\n")).toThrow("x.md:1: the code block has no end");
+    expect(readFileSync(join(ROOT, "README.md"), "utf8")).toContain("```ts");
+  });
+});

@@ -1,0 +1,17 @@
+"use strict";
+
+/** Out: the package without LangChain, the same objects for `import` and `require`. Answers are AIMessage-shaped plain objects. */
+
+const { createCore } = require("./core.cjs");
+const { loadNative } = require("./load.cjs");
+
+/** @type {ReturnType<typeof createCore> | undefined} */
+let plain;
+
+/** Made when asked for, for the reason given in load.cjs. */
+function plainCore() {
+  plain ??= createCore({ native: loadNative(), AIMessage: null, toJsonSchema: null });
+  return plain;
+}
+
+module.exports = { plainCore };
