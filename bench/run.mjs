@@ -1,0 +1,40 @@
+// @ts-check
+/**
+ * `npm run bench [-- name… --quick --json file --markdown file]`: what this package costs, beside what people use otherwise.
+ *
+ * In flow names of benches (all, if none is named); out flows Markdown, and JSON with every sample. Offline: a compiled fake
+ * CLI, or the real claude CLI with a scripted API. `--quick` makes every bench as small as it can be: it shows that they run.
+ *
+ * Needs the addon (`npm run build`), cargo for the fake CLI, and at the first run npm for the packages to compare with.
+ */
+import { writeFileSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { loadBench, NAMES } from "./harness/bench.mjs";
+import { machine, versions } from "./harness/machine.mjs";
+import { installPeers } from "./harness/peers.mjs";
+import { markdown, section } from "./harness/report.mjs";
+import { runBench } from "./harness/rounds.mjs";
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { quick: { type: "boolean", default: false }, json: { type: "string" }, markdown: { type: "string" } },
+});
+const unknown = positionals.filter((name) => !NAMES.includes(name));
+if (unknown.length > 0) {
+  console.error(`there is no bench ${unknown.join(", ")}; there are ${NAMES.join(", ")}`);
+  process.exit(2);
+}
+
+const { quick } = values;
+/** @type {import("./harness/report.mjs").Outcome} */
+const outcome = { date: new Date().toISOString(), quick, machine: machine(), versions: versions(), benches: [] };
+for (const name of NAMES.filter((name) => positionals.length === 0 || positionals.includes(name))) {
+  const bench = await loadBench(name);
+  if (bench.peers) installPeers();
+  const result = await runBench(name, bench, { quick, log: (line) => console.error(line) });
+  outcome.benches.push(result);
+  console.log(`\n## ${name}: ${result.title}\n\n${section(result)}`);
+  // After each, so that a run that is broken off leaves what it has.
+  if (values.json) writeFileSync(values.json, `${JSON.stringify(outcome)}\n`);
+  if (values.markdown) writeFileSync(values.markdown, markdown(outcome));
+}
