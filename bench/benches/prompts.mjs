@@ -83,6 +83,7 @@ function contender(title, kind, functions, unlike = []) {
   };
 }
 
+/** @type {() => Promise<Record<Job, (input: any) => unknown>>} */
 const javaScript = async () => ({ ...plain, [CALL]: plain.messagesToXml });
 
 /** The floor: the text over to the native side and back; what is done there is one search for a byte. */
