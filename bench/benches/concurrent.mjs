@@ -59,7 +59,7 @@ export default {
   },
   main: "wall",
   fresh: true,
-  cases: ({ quick }) => (quick ? [0] : [0, 2]).map((gib) => ({ name: `host of ${gib} GB`, gib })),
+  cases: ({ quick }) => (quick ? [0] : [0, 1]).map((gib) => ({ name: `host of ${gib} GB`, gib })),
   contenders: {
     ours: contender("invoke, maxConcurrency 100", "ours", others.ours.call),
     limited: contender("invoke, 4 at a time (default)", "ours", () => ours()),
@@ -68,10 +68,10 @@ export default {
     execa: contender(others.execa.title, "plain", others.execa.call),
     floor: contender(floor.title, "floor", () => bare({ together: true })),
   },
-  rounds: { full: 5, quick: 1 },
+  rounds: { full: 3, quick: 1 },
   peers: ["execa"],
   goals: (look) =>
-    ["host of 0 GB", "host of 2 GB"].flatMap((of) => [
+    ["host of 0 GB", "host of 1 GB"].flatMap((of) => [
       goal(
         `${of}: at least 3 times sooner done than child_process`,
         Math.min(look.ratio(of, "spec", "wall"), look.ratio(of, "spawn", "wall")),

@@ -10,11 +10,11 @@ use std::collections::HashSet;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::fault::{Launch, StartError};
 use super::guardian::Guardian;
@@ -120,7 +120,7 @@ impl Group {
 
     /// Has the group ended, and `folder` removed, should the host be killed.
     pub fn guard(&mut self, grace: Duration, folder: Option<&Path>) {
-        self.guardian = Guardian::new(self.target.pid, grace, folder);
+        self.guardian = Some(Guardian::new(self.target.pid, grace, folder));
     }
 
     /// Resolves when the leader has exited; it is not reaped. Cancel safe.
@@ -172,7 +172,9 @@ impl Group {
             pause = (pause * 2).min(Duration::from_millis(100));
         }
         // Before the group's id can become somebody else's.
-        self.guardian = None;
+        if let Some(guardian) = self.guardian.take() {
+            guardian.dismiss().await;
+        }
         self.reap();
     }
 
@@ -191,7 +193,7 @@ impl Group {
     }
 
     async fn look_around(&mut self) {
-        if let Some(table) = look().await {
+        if let Some(table) = look(Haste::Now).await {
             self.note(&table);
         }
     }
@@ -205,10 +207,12 @@ impl Group {
         // Linux counts the leader's zombie among those who can be signalled, so there the table has to tell. Elsewhere
         // zombies don't count, and a run that ended by itself needs no table.
         let signalable = test_kill_process_group(group).is_ok();
-        let ask_table = strays || signalable && cfg!(target_os = "linux");
-        let Some(table) = (if ask_table { look().await } else { None }) else {
-            return signalable;
+        let table = match strays {
+            true => look(Haste::Now).await,
+            false if signalable && cfg!(target_os = "linux") => look(Haste::Soon).await,
+            false => None,
         };
+        let Some(table) = table else { return signalable };
         if strays {
             self.note(&table);
         }
@@ -283,17 +287,59 @@ pub(super) fn kill_now(targets: &[Target]) {
     }
 }
 
-/// Looks at the table of processes without holding up the runtime, two looks at a time: a hundred runs that end
-/// together would otherwise take a hundred threads for it.
-async fn look() -> Option<Table> {
-    static TURNS: Semaphore = Semaphore::const_new(2);
-    let _turn = TURNS.acquire().await.ok()?;
+/// How soon a look is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Haste {
+    /// Somebody waits for what it shows.
+    Now,
+    /// In the background, after a run that is answered for: a moment later does as well, and one look serves all.
+    Soon,
+}
+
+/// How long after a look the next one is taken that nobody waits for. Each costs a read of every process's entry, some
+/// milliseconds on a busy system, and runs that end by themselves may do so hundreds of times a second.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Looks at the table of processes without holding up the runtime, one look at a time. A look that begins after a wish for
+/// one serves it, so a hundred runs that end together share two.
+async fn look(haste: Haste) -> Option<Arc<Table>> {
+    static LOOKS: tokio::sync::Mutex<Looks> = tokio::sync::Mutex::const_new(Looks { last: None });
+    let wished = Instant::now();
+    let served = |looks: &Looks| {
+        looks
+            .last
+            .as_ref()
+            .filter(|(at, _)| *at >= wished)
+            .map(|(_, table)| table.clone())
+    };
+    let mut looks = LOOKS.lock().await;
+    if haste == Haste::Soon
+        && let Some((at, _)) = looks.last
+        && at < wished
+    {
+        drop(looks);
+        sleep_until(at + PAUSE).await;
+        looks = LOOKS.lock().await;
+    }
+    if let Some(table) = served(&looks) {
+        return Some(table);
+    }
+    let began = Instant::now();
     match tokio::task::spawn_blocking(Table::look).await {
-        Ok(Ok(table)) => Some(table),
+        Ok(Ok(table)) => {
+            let table = Arc::new(table);
+            looks.last = Some((began, table.clone()));
+            Some(table)
+        }
         Ok(Err(error)) => {
             tracing::debug!(%error, "the table of processes can't be read");
             None
         }
         Err(_) => None,
     }
+}
+
+/// The last look, and when it began.
+struct Looks {
+    last: Option<(Instant, Arc<Table>)>,
 }
