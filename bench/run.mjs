@@ -7,7 +7,8 @@
  *
  * Needs the addon (`npm run build`), cargo for the fake CLI, and at the first run npm for the packages to compare with.
  */
-import { writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { loadavg } from "node:os";
 import { parseArgs } from "node:util";
 import { loadBench, NAMES } from "./harness/bench.mjs";
 import { machine, versions } from "./harness/machine.mjs";
@@ -26,15 +27,28 @@ if (unknown.length > 0) {
 }
 
 const { quick } = values;
+const wanted = positionals.length === 0 ? NAMES : NAMES.filter((name) => positionals.includes(name));
 /** @type {import("./harness/report.mjs").Outcome} */
-const outcome = { date: new Date().toISOString(), quick, machine: machine(), versions: versions(), benches: [] };
-for (const name of NAMES.filter((name) => positionals.length === 0 || positionals.includes(name))) {
+const outcome = { quick, machine: machine(), versions: versions(), benches: earlier() };
+for (const name of wanted) {
   const bench = await loadBench(name);
   if (bench.peers) installPeers();
-  const result = await runBench(name, bench, { quick, log: (line) => console.error(line) });
-  outcome.benches.push(result);
+  const date = new Date().toISOString();
+  const load = loadavg()[0] ?? 0;
+  const result = { ...(await runBench(name, bench, { quick, log: (line) => console.error(line) })), date, load };
+  outcome.benches = NAMES.flatMap((each) =>
+    each === name ? [result] : outcome.benches.filter((known) => known.name === each),
+  );
   console.log(`\n## ${name}: ${result.title}\n\n${section(result)}`);
   // After each, so that a run that is broken off leaves what it has.
   if (values.json) writeFileSync(values.json, `${JSON.stringify(outcome)}\n`);
   if (values.markdown) writeFileSync(values.markdown, markdown(outcome));
+}
+
+/** Where only some benches run, the others of an outcome that is there stay. */
+function earlier() {
+  if (!values.json || positionals.length === 0 || !existsSync(values.json)) return [];
+  /** @type {import("./harness/report.mjs").Outcome} */
+  const known = JSON.parse(readFileSync(values.json, "utf8"));
+  return known.quick === quick ? known.benches : [];
 }

@@ -5,7 +5,7 @@ import { goal } from "../harness/bench.mjs";
 import { createSetting } from "../harness/setting.mjs";
 import { median } from "../harness/stats.mjs";
 
-const STEPS = { full: 10, quick: 3 };
+const STEPS = { full: 10, quick: 2 };
 
 /**
  * @param {import("../harness/agents.mjs").Way} way

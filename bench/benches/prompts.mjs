@@ -116,7 +116,7 @@ async function prepareCall({ bytes }, { quick }) {
   return {
     async measure() {
       const samples = [];
-      for (let n = 0; n < (quick ? 1 : 10); n++) samples.push(await run());
+      for (let n = 0; n < (quick ? 1 : 5); n++) samples.push(await run());
       return { js: median(samples) };
     },
     close: () => provider.close(),

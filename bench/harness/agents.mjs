@@ -29,8 +29,9 @@ import { QUESTION, SYSTEM, TOOL, taken } from "./setting.mjs";
 /** @typedef {{ content: string, tool_calls: { name: string, args: any, id: string }[] }} Reply */
 
 /** Until a CLI that was started ahead has come to rest; on two busy cores it takes up to a second. */
-const REST_MS = 2_500;
-const rest = () => new Promise((resolve) => setTimeout(resolve, REST_MS));
+const REST_MS = { full: 2_500, quick: 100 };
+/** @param {Context} context */
+const rest = ({ quick }) => new Promise((resolve) => setTimeout(resolve, quick ? REST_MS.quick : REST_MS.full));
 
 const FORMAT = `When you need to call a tool, respond with ONLY a JSON block in this exact format:
 
@@ -90,13 +91,13 @@ function replyOf(text) {
 
 /** @param {Record<string, unknown>} options @returns {Way["open"]} */
 function ours(options) {
-  return async (setting) => {
+  return async (setting, context) => {
     const { createClaudeCliProvider } = await import("deep-factor-providers/native");
     const { cliPath, env } = setting;
     const provider = createClaudeCliProvider({ cliPath, env, model: "sonnet", ...options });
     if (options.spares) {
       await provider.prewarm();
-      await rest();
+      await rest(context);
     }
     const model = provider.bindTools([TOOL]);
     const pids = new Set();
@@ -158,7 +159,8 @@ async function openQueries(setting, { peer }) {
 
 /** One query for all of it: the SDK runs the tools itself. @param {boolean} warm @returns {Way["open"]} */
 function session(warm) {
-  return async (setting, { peer }) => {
+  return async (setting, context) => {
+    const { peer } = context;
     const { createSdkMcpServer, query, startup, tool } = await peer("@anthropic-ai/claude-agent-sdk");
     const { z } = await peer("zod");
     const step = tool(TOOL.name, TOOL.description, { n: z.number() }, async (/** @type {{ n: number }} */ { n }) => ({
@@ -174,7 +176,7 @@ function session(warm) {
       for (;;) yield said.shift() ?? (await new Promise((resolve) => wanted.push(resolve)));
     }
     const ahead = warm ? await startup({ options }) : undefined;
-    if (warm) await rest();
+    if (warm) await rest(context);
     /** @type {any} */
     let running;
     /** @param {string} text */
@@ -219,9 +221,9 @@ async function openAiSdk(setting, { peer }) {
 
 /** @param {boolean} warm @returns {Way["open"]} */
 function bare(warm) {
-  return async (setting) => {
+  return async (setting, context) => {
     let cli = warm ? driveByHand(setting) : undefined;
-    if (warm) await rest();
+    if (warm) await rest(context);
     /** @param {unknown} content */
     const turn = (content) => {
       setting.call();

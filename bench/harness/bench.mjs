@@ -45,6 +45,8 @@
  * @property {number} rounds
  * @property {CaseResult[]} cases
  * @property {Verdict[]} goals
+ * @property {string} [date] when it ran, ISO 8601
+ * @property {number} [load] what else the machine did then: 0 is an idle one
  */
 /**
  * @typedef {object} Bench

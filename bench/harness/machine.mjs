@@ -6,7 +6,7 @@ import os from "node:os";
 import { findClaude } from "../../__tests__/support/claude.mjs";
 import { PEERS } from "./peers.mjs";
 
-/** @typedef {{ cpu: string, cores: number, memoryGB: number, kernel: string, node: string, load: number }} Machine */
+/** @typedef {{ cpu: string, cores: number, memoryGB: number, kernel: string, node: string }} Machine */
 
 /** @returns {Machine} */
 export function machine() {
@@ -17,8 +17,6 @@ export function machine() {
     memoryGB: Math.round(os.totalmem() / 2 ** 30),
     kernel: `${os.type()} ${os.release()} ${os.arch()}`,
     node: process.version,
-    // What others did on it when the run began: 0 is an idle machine.
-    load: Number((os.loadavg()[0] ?? 0).toFixed(1)),
   };
 }
 

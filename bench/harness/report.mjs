@@ -5,7 +5,6 @@
 /** @typedef {import("./bench.mjs").Unit} Unit */
 /**
  * @typedef {object} Outcome
- * @property {string} date ISO 8601
  * @property {boolean} quick
  * @property {import("./machine.mjs").Machine} machine
  * @property {Record<string, string>} versions
@@ -19,21 +18,22 @@ export function markdown(outcome) {
 }
 
 /** The machine and the versions. @param {Outcome} outcome */
-export function setting({ date, quick, machine, versions }) {
-  const { cpu, cores, memoryGB, kernel, node, load } = machine;
-  const lines = [
-    `- ${date.slice(0, 10)}${quick ? ", quick run: the figures mean nothing" : ""}`,
-    `- ${cpu}, ${cores} cores, ${memoryGB} GB, ${kernel}, load ${load} when the run began`,
-    `- Node ${node.replace(/^v/, "")}, ${Object.entries(versions)
-      .map(([name, version]) => `${name} ${version}`)
-      .join(", ")}`,
-  ];
-  return lines.join("\n");
+export function setting({ quick, machine, versions }) {
+  const { cpu, cores, memoryGB, kernel, node } = machine;
+  const named = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
+  return [
+    ...(quick ? ["- a quick run: the figures mean nothing"] : []),
+    `- ${cpu}, ${cores} cores, ${memoryGB} GB, ${kernel}`,
+    `- Node ${node.replace(/^v/, "")}, ${named.join(", ")}`,
+  ].join("\n");
 }
 
 /** One bench: how, its tables, its goals. @param {BenchResult} bench */
 export function section(bench) {
-  const note = `${bench.about} Medians of ${bench.rounds} interleaved rounds; × is the median of the rounds' ratios to ours.`;
+  const rounds = bench.rounds === 1 ? "One round" : `Medians of ${bench.rounds} interleaved rounds`;
+  const when =
+    bench.date && bench.load !== undefined ? `; ${bench.date.slice(0, 10)}, load ${bench.load.toFixed(1)}` : "";
+  const note = `${bench.about} ${rounds}, × is the median of the rounds' ratios to ours${when}.`;
   const goals = bench.goals.map(
     ({ text, met, measured }) =>
       `- ${met === null ? "not measured" : met ? "met" : "**missed**"}: ${text} (${measured})`,
