@@ -6,7 +6,7 @@ import { median } from "../harness/stats.mjs";
 import { hold, timed } from "../harness/watch.mjs";
 
 /** One after the other. */
-const STARTS = { full: 10, quick: 2 };
+const STARTS = { full: 5, quick: 2 };
 
 /** @type {Buffer[]} */
 let held = [];
