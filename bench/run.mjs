@@ -3,7 +3,8 @@
  * `npm run bench [-- name… --quick --json file --markdown file]`: what this package costs, beside what people use otherwise.
  *
  * In flow names of benches (all, if none is named); out flows Markdown, and JSON with every sample. Offline: a compiled fake
- * CLI, or the real claude CLI with a scripted API. `--quick` makes every bench as small as it can be: it shows that they run.
+ * CLI, or the real claude CLI with a scripted API. `--quick` makes every bench as small as it can be: it shows that they run;
+ * `--rounds n` is fewer or more rounds than the bench's own.
  *
  * Needs the addon (`npm run build`), cargo for the fake CLI, and at the first run npm for the packages to compare with.
  */
@@ -18,7 +19,12 @@ import { runBench } from "./harness/rounds.mjs";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { quick: { type: "boolean", default: false }, json: { type: "string" }, markdown: { type: "string" } },
+  options: {
+    quick: { type: "boolean", default: false },
+    rounds: { type: "string" },
+    json: { type: "string" },
+    markdown: { type: "string" },
+  },
 });
 const unknown = positionals.filter((name) => !NAMES.includes(name));
 if (unknown.length > 0) {
@@ -27,6 +33,11 @@ if (unknown.length > 0) {
 }
 
 const { quick } = values;
+const rounds = values.rounds === undefined ? undefined : Number(values.rounds);
+if (rounds !== undefined && !(Number.isInteger(rounds) && rounds > 0)) {
+  console.error("--rounds must be a whole number from 1");
+  process.exit(2);
+}
 const wanted = positionals.length === 0 ? NAMES : NAMES.filter((name) => positionals.includes(name));
 /** @type {import("./harness/report.mjs").Outcome} */
 const outcome = { quick, machine: machine(), versions: versions(), benches: earlier() };
@@ -35,7 +46,8 @@ for (const name of wanted) {
   if (bench.peers) installPeers();
   const date = new Date().toISOString();
   const load = loadavg()[0] ?? 0;
-  const result = { ...(await runBench(name, bench, { quick, log: (line) => console.error(line) })), date, load };
+  const log = (/** @type {string} */ line) => console.error(line);
+  const result = { ...(await runBench(name, bench, { quick, rounds, log })), date, load };
   outcome.benches = NAMES.flatMap((each) =>
     each === name ? [result] : outcome.benches.filter((known) => known.name === each),
   );

@@ -155,7 +155,7 @@ export default {
     execa: contender("execa, by lines, JSON.parse", "plain", byExeca),
     floor: contender("the program and a pipe", "floor", () => byNobody),
   },
-  rounds: { full: 5, quick: 1 },
+  rounds: { full: 3, quick: 1 },
   peers: ["execa"],
   goals: (look) =>
     ["tool results", "one long answer in pieces"].flatMap((of) => [

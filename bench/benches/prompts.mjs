@@ -5,6 +5,7 @@ import { fakeCli } from "../../__tests__/support/processes.mjs";
 import { goal } from "../harness/bench.mjs";
 import { plain, spec } from "../harness/plain.mjs";
 import { median } from "../harness/stats.mjs";
+import { threadTime } from "../harness/watch.mjs";
 
 const CALL = "a call's prompt";
 /** @typedef {"messagesToXml" | "messagesToPrompt" | "parseToolCalls" | typeof CALL} Job */
@@ -46,19 +47,19 @@ function answer(bytes) {
 }
 
 /**
- * Runs `work` until there are samples enough.
+ * Runs `work` for a while; the mean of its times on the processor.
  * @param {() => unknown} work
  * @param {boolean} quick
  */
 function sample(work, quick) {
-  const samples = [];
   const until = performance.now() + (quick ? 0 : 150);
+  const before = threadTime();
+  let times = 0;
   do {
-    const began = performance.now();
     work();
-    samples.push(performance.now() - began);
+    times++;
   } while (performance.now() < until);
-  return { js: median(samples) };
+  return { js: (threadTime() - before) / times };
 }
 
 /**
@@ -106,9 +107,9 @@ async function prepareCall({ bytes }, { quick }) {
   const provider = createClaudeCliProvider({ cliPath: fakeCli(), env });
   const messages = thread(bytes);
   const run = async () => {
-    const began = performance.now();
+    const before = threadTime();
     const asked = provider.invoke(messages);
-    const js = performance.now() - began;
+    const js = threadTime() - before;
     await asked;
     return js;
   };

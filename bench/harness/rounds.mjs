@@ -18,11 +18,10 @@ const WORKER = fileURLToPath(new URL("./worker.mjs", import.meta.url));
 /**
  * @param {string} name
  * @param {Bench} bench
- * @param {{ quick: boolean, log: (line: string) => void }} options
+ * @param {{ quick: boolean, rounds?: number | undefined, log: (line: string) => void }} options `rounds`: instead of the bench's own
  * @returns {Promise<import("./bench.mjs").BenchResult>}
  */
-export async function runBench(name, bench, { quick, log }) {
-  const rounds = quick ? bench.rounds.quick : bench.rounds.full;
+export async function runBench(name, bench, { quick, rounds = bench.rounds[quick ? "quick" : "full"], log }) {
   const cases = [];
   for (const of of bench.cases({ quick })) {
     const contenders = Object.entries(bench.contenders).filter(([, { skip }]) => !skip?.(of));

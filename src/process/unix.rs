@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::time::{Instant, sleep};
 
 use super::fault::{Launch, StartError};
 use super::guardian::Guardian;
@@ -46,6 +47,10 @@ impl Target {
         self.pid.as_raw_nonzero().get()
     }
 }
+
+/// How long after a run that ended by itself it is looked what it left. Nobody waits for that, and a run that follows at once
+/// finds the guardian still there.
+const LINGER: Duration = Duration::from_millis(20);
 
 /// Starts the process in a group of its own, its stdio being pipes (stdin optionally the null device).
 pub(super) fn spawn(launch: &Launch, stdin: bool, run: &str) -> Result<(Pipes, Target), StartError> {
@@ -147,6 +152,9 @@ impl Group {
     /// After the leader's exit: has the rest of the group, and with `strays` everything else of the run, gone by
     /// `kill_at` plus what a kill takes, then reaps the leader.
     pub async fn clear(mut self, strays: bool, kill_at: Instant) {
+        if !strays {
+            sleep(LINGER).await;
+        }
         let mut pause = Duration::from_millis(5);
         let mut asked = false;
         while self.someone_lives(strays).await {
@@ -193,7 +201,7 @@ impl Group {
     }
 
     async fn look_around(&mut self) {
-        if let Some(table) = look(Haste::Now).await {
+        if let Some(table) = look().await {
             self.note(&table);
         }
     }
@@ -203,25 +211,21 @@ impl Group {
     }
 
     async fn someone_lives(&mut self, strays: bool) -> bool {
-        let group = self.target.pid;
-        // Linux counts the leader's zombie among those who can be signalled, so there the table has to tell. Elsewhere
-        // zombies don't count, and a run that ended by itself needs no table.
-        let signalable = test_kill_process_group(group).is_ok();
-        let table = match strays {
-            true => look(Haste::Now).await,
-            false if signalable && cfg!(target_os = "linux") => look(Haste::Soon).await,
-            false => None,
-        };
-        let Some(table) = table else { return signalable };
-        if strays {
+        let group = self.target.group();
+        if strays && let Some(table) = look().await {
             self.note(&table);
+            let in_group = match cfg!(target_os = "linux") {
+                true => table.has_living(group),
+                false => self.signalable(),
+            };
+            return in_group || !self.known.is_empty();
         }
-        let in_group = if cfg!(target_os = "linux") {
-            table.has_living(self.target.group())
-        } else {
-            signalable
-        };
-        in_group || !self.known.is_empty()
+        // Linux counts the leader's zombie among those who can be signalled. Elsewhere zombies don't count.
+        self.signalable() && blocking(move || Ok(tree::group_lives(group))).await != Some(false)
+    }
+
+    fn signalable(&self) -> bool {
+        test_kill_process_group(self.target.pid).is_ok()
     }
 
     /// Reaps the leader; if it still has not exited, a thread waits for it, and it stays registered until then.
@@ -287,59 +291,32 @@ pub(super) fn kill_now(targets: &[Target]) {
     }
 }
 
-/// How soon a look is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Haste {
-    /// Somebody waits for what it shows.
-    Now,
-    /// In the background, after a run that is answered for: a moment later does as well, and one look serves all.
-    Soon,
-}
-
-/// How long after a look the next one is taken that nobody waits for. Each costs a read of every process's entry, some
-/// milliseconds on a busy system, and runs that end by themselves may do so hundreds of times a second.
-const PAUSE: Duration = Duration::from_millis(20);
-
-/// Looks at the table of processes without holding up the runtime, one look at a time. A look that begins after a wish for
-/// one serves it, so a hundred runs that end together share two.
-async fn look(haste: Haste) -> Option<Arc<Table>> {
-    static LOOKS: tokio::sync::Mutex<Looks> = tokio::sync::Mutex::const_new(Looks { last: None });
+/// Looks at the table of processes, one look at a time. A look that begins after a wish for one serves it, so a hundred runs
+/// that end together share two.
+async fn look() -> Option<Arc<Table>> {
+    static LAST: Mutex<Option<(Instant, Arc<Table>)>> = Mutex::const_new(None);
     let wished = Instant::now();
-    let served = |looks: &Looks| {
-        looks
-            .last
-            .as_ref()
-            .filter(|(at, _)| *at >= wished)
-            .map(|(_, table)| table.clone())
-    };
-    let mut looks = LOOKS.lock().await;
-    if haste == Haste::Soon
-        && let Some((at, _)) = looks.last
-        && at < wished
-    {
-        drop(looks);
-        sleep_until(at + PAUSE).await;
-        looks = LOOKS.lock().await;
-    }
-    if let Some(table) = served(&looks) {
-        return Some(table);
+    let mut last = LAST.lock().await;
+    if let Some((_, table)) = last.as_ref().filter(|(began, _)| *began >= wished) {
+        return Some(table.clone());
     }
     let began = Instant::now();
-    match tokio::task::spawn_blocking(Table::look).await {
-        Ok(Ok(table)) => {
-            let table = Arc::new(table);
-            looks.last = Some((began, table.clone()));
-            Some(table)
-        }
+    let table = Arc::new(blocking(Table::look).await?);
+    *last = Some((began, table.clone()));
+    Some(table)
+}
+
+/// Asks the system without holding up the runtime, two questions at a time: a hundred runs that end together would otherwise
+/// take a hundred threads for it. `None` if it does not answer.
+async fn blocking<T: Send + 'static>(ask: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Option<T> {
+    static TURNS: Semaphore = Semaphore::const_new(2);
+    let _turn = TURNS.acquire().await.ok()?;
+    match tokio::task::spawn_blocking(ask).await {
+        Ok(Ok(answer)) => Some(answer),
         Ok(Err(error)) => {
             tracing::debug!(%error, "the table of processes can't be read");
             None
         }
         Err(_) => None,
     }
-}
-
-/// The last look, and when it began.
-struct Looks {
-    last: Option<(Instant, Arc<Table>)>,
 }
