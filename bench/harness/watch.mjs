@@ -44,7 +44,7 @@ export function watchDelay() {
 
 /**
  * The time this thread, which is JavaScript's, has spent on a processor, ms: unlike a clock it does not count the time others
- * had it. Linux; elsewhere a clock.
+ * had it. In steps of some milliseconds: for what is done many times. Linux; elsewhere a clock.
  */
 export function threadTime() {
   try {
