@@ -113,9 +113,13 @@ function contender(title, kind, reader) {
           const before = settledRss();
           const peak = watchPeak();
           const delay = watchDelay();
+          const began = process.cpuUsage();
           const { result, wall, js } = await timed(() => read(env));
-          const figures = { wall, js, max: delay().max, rss: peak() - before, speed: (megabytes / wall) * 1000 };
-          if (kind === "floor") return { wall, speed: figures.speed };
+          const { user, system } = process.cpuUsage(began);
+          const speed = (megabytes / wall) * 1000;
+          if (kind === "floor") return { wall, speed };
+          const perCore = (megabytes / (user + system)) * 1e6;
+          const figures = { speed, perCore, wall, js, max: delay().max, rss: peak() - before };
           const least = of.make === "answer" ? of.bytes / 10 : 1;
           if (result.length < least) throw new Error(`the answer has ${result.length} characters`);
           return { ...figures, over: figures.rss - result.length / MIB };
@@ -129,9 +133,10 @@ function contender(title, kind, reader) {
 export default {
   title: "100 MB of stream-json",
   about:
-    "A fake CLI that prints a file, read to its end, each measurement in a process of its own. The plain ones parse every line and keep the answer. Memory: the process's peak over what it held before; beyond the answer: without the answer's own size.",
+    "A fake CLI that prints a file, read to its end, each measurement in a process of its own. The plain ones parse every line and keep the answer. Per core: by the processor time of the reading process, all threads. Memory: the process's peak over what it held before; beyond the answer: without the answer's own size.",
   figures: {
     speed: { title: "speed", unit: "MB/s" },
+    perCore: { title: "per core", unit: "MB/s" },
     wall: { title: "all", unit: "ms" },
     js: { title: "JS thread", unit: "ms" },
     max: { title: "delay, longest", unit: "ms" },
@@ -160,10 +165,11 @@ export default {
   goals: (look) =>
     ["tool results", "one long answer in pieces"].flatMap((of) => [
       goal(
-        `${of}: at least 300 MB/s`,
-        look.median(of, "ours", "speed"),
+        `${of}: at least 300 MB/s per core`,
+        look.median(of, "ours", "perCore"),
         (speed) => speed >= 300,
-        (speed) => `${speed.toFixed(0)} MB/s; the program alone ${look.median(of, "floor", "speed").toFixed(0)} MB/s`,
+        (speed) =>
+          `${speed.toFixed(0)} MB/s; in all ${look.median(of, "ours", "speed").toFixed(0)}, the program alone ${look.median(of, "floor", "speed").toFixed(0)} MB/s`,
       ),
       goal(
         `${of}: memory under 32 MB beyond the answer's own size`,

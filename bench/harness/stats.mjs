@@ -39,7 +39,7 @@ export function ratio(theirs, ours) {
   return rounded(median(theirs.map((value, round) => value / (ours[round] ?? Number.NaN))));
 }
 
-/** Four digits: more than a measurement is good for. @param {number} value */
+/** Four digits: more than a measurement is good for. What was counted stays. @param {number} value */
 function rounded(value) {
-  return Number(value.toPrecision(4));
+  return Number.isInteger(value) ? value : Number(value.toPrecision(4));
 }

@@ -142,11 +142,19 @@ mod linux {
         let mut buffer = Vec::with_capacity(1024);
         entries
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
-            .filter(|pid| {
-                let of = Pid::from_raw(*pid).and_then(|pid| rustix::process::getpgid(Some(pid)).ok());
-                of.is_some_and(|of| of.as_raw_nonzero().get() == group)
-            })
+            .filter(|pid| group_of(*pid) == Some(group))
             .any(|pid| read(pid, &mut buffer).is_some_and(|member| !member.zombie))
+    }
+
+    /// The group of a process, if there is one; 0 for the kernel's own.
+    #[expect(
+        unsafe_code,
+        reason = "rustix takes every group's id for nonzero, and panics at the kernel's"
+    )]
+    fn group_of(pid: i32) -> Option<i32> {
+        // SAFETY: numbers in, a number out.
+        let group = unsafe { libc::getpgid(pid) };
+        (group >= 0).then_some(group)
     }
 
     /// When the process started, if there is one.
