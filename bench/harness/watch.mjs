@@ -6,7 +6,8 @@
  * counts as much as JavaScript does.
  */
 import { readFileSync, writeFileSync } from "node:fs";
-import { monitorEventLoopDelay, performance } from "node:perf_hooks";
+import { performance } from "node:perf_hooks";
+import { quantile } from "./stats.mjs";
 
 const MIB = 2 ** 20;
 
@@ -26,19 +27,28 @@ export async function timed(work) {
   return { result, wall, js };
 }
 
+/** What the watch's timer is set to, ms: the least there is. */
+const TICK_MS = 1;
+
 /**
- * How late the event loop's turns are, over their time: what everything else in the process would have had to wait.
+ * How late the event loop's turns are, over their time: what everything else in the process would have had to wait. A loop that
+ * did not turn at all was late all the time, which `monitorEventLoopDelay` does not see.
  * @returns {() => { p99: number, max: number }} ms; ends the watch
  */
 export function watchDelay() {
-  const resolution = 1;
-  const histogram = monitorEventLoopDelay({ resolution });
-  histogram.enable();
+  /** @type {number[]} */
+  const delays = [];
+  let last = performance.now();
+  const tick = () => {
+    const now = performance.now();
+    delays.push(Math.max(0, now - last - TICK_MS));
+    last = now;
+  };
+  const timer = setInterval(tick, TICK_MS);
   return () => {
-    histogram.disable();
-    // The histogram holds the whole interval between two turns of its timer.
-    const late = (/** @type {number} */ ns) => Math.max(0, ns / 1e6 - resolution);
-    return { p99: late(histogram.percentile(99)), max: late(histogram.max) };
+    clearInterval(timer);
+    tick();
+    return { p99: quantile(delays, 0.99), max: Math.max(...delays) };
   };
 }
 
