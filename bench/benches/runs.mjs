@@ -21,13 +21,22 @@ async function batch(caller, runs) {
   await Promise.all(Array.from({ length: CONCURRENCY }, one));
 }
 
-/** @param {import("../harness/calls.mjs").Caller} caller @param {number} runs */
-async function measure(caller, runs) {
+/** The runtime keeps an idle thread of its pool for 10 s. */
+const POOL_MS = 11_000;
+
+/**
+ * @param {import("../harness/calls.mjs").Caller} caller
+ * @param {number} runs
+ * @param {() => Promise<unknown>} rest
+ */
+async function measure(caller, runs, rest) {
   const began = performance.now();
   await batch(caller, runs / 10);
+  await rest();
   const early = { rss: settledRss(), ...holds() };
   await batch(caller, runs - runs / 10);
   const each = (performance.now() - began) / runs;
+  await rest();
   const late = { rss: settledRss(), ...holds() };
   return {
     each,
@@ -49,7 +58,9 @@ function contender({ title, kind, call }) {
     kind,
     async prepare(_, context) {
       const caller = await call(context);
-      return { measure: () => measure(caller, context.quick ? 100 : 10_000), close: () => caller.close?.() };
+      const [runs, ms] = context.quick ? [100, 0] : [10_000, POOL_MS];
+      const rest = () => new Promise((resolve) => setTimeout(resolve, ms));
+      return { measure: () => measure(caller, runs, rest), close: () => caller.close?.() };
     },
   };
 }

@@ -35,7 +35,9 @@ export async function runBench(name, bench, { quick, rounds = bench.rounds[quick
       const column = (/** @type {Figures[]} */ of, /** @type {string} */ key) => of.map((figures) => figures[key] ?? 0);
       const figures = Object.fromEntries(keys.map((key) => [key, spread(column(own, key))]));
       const shared = keys.filter((key) => ours.every((figures) => key in figures));
-      const ratios = Object.fromEntries(shared.map((key) => [key, ratio(column(own, key), column(ours, key))]));
+      const all = shared.map((key) => /** @type {const} */ ([key, ratio(column(own, key), column(ours, key))]));
+      // Ours may have taken nothing: then there is no ratio.
+      const ratios = Object.fromEntries(all.filter(([, times]) => Number.isFinite(times)));
       return { name: contender, title, kind, figures, ratios };
     });
     cases.push({ name: of.name, contenders: results });
