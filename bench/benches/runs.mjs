@@ -4,7 +4,7 @@
 import { holds } from "../../__tests__/support/processes.mjs";
 import { goal } from "../harness/bench.mjs";
 import { askOne, CALLERS, ours } from "../harness/calls.mjs";
-import { settledRss } from "../harness/watch.mjs";
+import { settledRss, timed } from "../harness/watch.mjs";
 
 const CONCURRENCY = 8;
 const { spec, spawn, floor } = CALLERS;
@@ -30,12 +30,11 @@ const POOL_MS = 11_000;
  * @param {() => Promise<unknown>} rest
  */
 async function measure(caller, runs, rest) {
-  const began = performance.now();
-  await batch(caller, runs / 10);
+  const { wall: first } = await timed(() => batch(caller, runs / 10));
   await rest();
   const early = { rss: settledRss(), ...holds() };
-  await batch(caller, runs - runs / 10);
-  const each = (performance.now() - began) / runs;
+  const { wall: others } = await timed(() => batch(caller, runs - runs / 10));
+  const each = (first + others) / runs;
   await rest();
   const late = { rss: settledRss(), ...holds() };
   return {
