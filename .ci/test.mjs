@@ -46,6 +46,7 @@ function listChecks(root) {
     { name: "tsc", command: [...nodeBin(root, "typescript", "tsc"), "-p", "tsconfig.json"] },
     { name: "vitest", command: [...nodeBin(root, "vitest", "vitest"), "run"], count: countVitest },
     { name: "types", command: script("test:types"), count: countVitest },
+    { name: "bench", command: script("bench:smoke") },
     { name: "package", command: script("test:package") },
     { name: "runtimes", command: script("test:runtimes") },
   ];

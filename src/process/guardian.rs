@@ -1,49 +1,190 @@
-//! Ending a run whose host was killed. Unix only.
+//! Ending runs whose host was killed. Unix only.
 //!
-//! In: a process group. Out: a tiny shell beside it which waits for the end of its input. The host holds the other end, so
-//! the input ends when the host does, in whichever way: SIGKILL, an unhandled SIGINT or SIGTERM, a crash. Then the shell
-//! has the group gone (SIGTERM, the grace, SIGKILL) and removes the run's private folder.
+//! In: process groups, each as long as its run goes on. Out: one tiny shell beside all of them, which waits for the end of
+//! its input. The host holds the other end, so the input ends when the host does, in whichever way: SIGKILL, an unhandled
+//! SIGINT or SIGTERM, a crash. Then the shell has the groups gone (SIGTERM, the grace, SIGKILL) and removes the runs'
+//! private folders. It is there while any group is, and a thread of its own starts it: no run waits for that.
 //!
 //! It is needed where the process does not heed the end of its own input: claude in print form has read all of it by the
 //! time it asks the API, and outlives its host until the answer comes (claude 2.1.197 and 2.1.330).
 //!
-//! The shell acts within a moment of the host's death and stops when the group is empty: an id of a group that became
-//! somebody else's would have to do so within that moment. While the host lives, the leader is not reaped before the shell
-//! is dismissed.
+//! The shell acts within a moment of the host's death and stops when the groups are empty: an id of a group that became
+//! somebody else's would have to do so within that moment. While the host lives, no leader is reaped before the shell is
+//! told to forget its group, and the shell has read that before it can see the end of its input.
 
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::Pid;
+use tokio::sync::Notify;
 
-/// `$1` is the group, `$2` the grace in tenths of a second, `$3` a folder to remove, or nothing.
+/// Reads lines: `group tenths folder/` to guard a group, with the grace in tenths of a second and a folder to remove, which
+/// may be missing; `group` alone to forget it.
 const SCRIPT: &str = r#"trap '' HUP INT TERM
-read -r _
-kill -s TERM -- "-$1" && {
-  kill -s CONT -- "-$1"
-  tenths=0
-  while [ "$tenths" -lt "$2" ] && kill -s 0 -- "-$1"; do
-    sleep 0.1
-    tenths=$((tenths + 1))
+groups=
+while read -r group tenths folder; do
+  if [ -n "$tenths" ]; then
+    groups="$groups $group"
+    eval "tenths_$group=\$tenths folder_$group=\$folder"
+  else
+    left=
+    for each in $groups; do [ "$each" = "$group" ] || left="$left $each"; done
+    groups=$left
+    unset "tenths_$group" "folder_$group"
+  fi
+done
+for group in $groups; do
+  kill -s TERM -- "-$group" && kill -s CONT -- "-$group"
+done
+now=0
+while [ -n "$groups" ]; do
+  left=
+  for group in $groups; do
+    eval "tenths=\$tenths_$group folder=\$folder_$group"
+    if kill -s 0 -- "-$group"; then
+      if [ "$now" -lt "$tenths" ]; then
+        left="$left $group"
+        continue
+      fi
+      kill -s KILL -- "-$group"
+    fi
+    [ -z "$folder" ] || rm -rf -- "$folder"
   done
-  kill -s KILL -- "-$1"
-}
-[ -z "$3" ] || rm -rf -- "$3""#;
+  groups=$left
+  [ -z "$groups" ] || sleep 0.1
+  now=$((now + 1))
+done"#;
 
-/// The shell. Dropping it dismisses it.
+/// A group is guarded until this is dropped.
 #[derive(Debug)]
-pub(super) struct Guardian(Child);
+pub(super) struct Guardian(i32);
 
 impl Guardian {
-    /// A guardian for `group`; `None` where it can't be started: the run goes on without.
-    pub fn new(group: Pid, grace: Duration, folder: Option<&Path>) -> Option<Guardian> {
+    /// Guards `group`. Where no shell can be started the run goes on without. Needs a tokio runtime.
+    pub fn new(group: Pid, grace: Duration, folder: Option<&Path>) -> Guardian {
+        let group = group.as_raw_nonzero().get();
+        let mut post = post();
+        post.orders.insert(group, order(group, grace, folder));
+        if !post.tell(group) && !post.starting {
+            post.starting = true;
+            tokio::task::spawn_blocking(Post::start);
+        }
+        Guardian(group)
+    }
+
+    /// Ends the guard. Afterwards no shell is left, or about to come, that nothing needs.
+    pub async fn dismiss(self) {
+        drop(self);
+        loop {
+            let started = STARTED.notified();
+            let coming = {
+                let post = post();
+                post.starting && post.orders.is_empty()
+            };
+            if !coming {
+                return;
+            }
+            started.await;
+        }
+    }
+}
+
+impl Drop for Guardian {
+    fn drop(&mut self) {
+        let mut post = post();
+        post.orders.remove(&self.0);
+        if post.orders.is_empty() {
+            post.shell = None;
+        } else if let Some(shell) = &mut post.shell {
+            // If it can't be told it is gone, and the next run gets another.
+            let _ = shell.write(format!("{}\n", self.0).as_bytes());
+        }
+    }
+}
+
+/// What the shell is told to guard a group.
+fn order(group: i32, grace: Duration, folder: Option<&Path>) -> Vec<u8> {
+    let mut line = format!("{group} {}", grace.as_millis().div_ceil(100)).into_bytes();
+    // A name with a line feed in it can't be told; its folder is left to the system's own cleaning.
+    if let Some(folder) = folder.filter(|folder| !folder.as_os_str().as_bytes().contains(&b'\n')) {
+        line.push(b' ');
+        line.extend_from_slice(folder.as_os_str().as_bytes());
+        // Keeps blanks at the end, which `read` would strip.
+        line.push(b'/');
+    }
+    line.push(b'\n');
+    line
+}
+
+/// The shell, and what it is to know.
+#[derive(Debug, Default)]
+struct Post {
+    shell: Option<Shell>,
+    /// A thread is at it.
+    starting: bool,
+    /// The line for each group that is guarded.
+    orders: HashMap<i32, Vec<u8>>,
+}
+
+static POST: LazyLock<Mutex<Post>> = LazyLock::new(Mutex::default);
+
+/// Tells that a thread that was at it is done.
+static STARTED: Notify = Notify::const_new();
+
+fn post() -> MutexGuard<'static, Post> {
+    POST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Post {
+    /// Tells the shell to guard `group`; `false` where there is no shell, or none any more.
+    fn tell(&mut self, group: i32) -> bool {
+        let (Some(shell), Some(order)) = (&mut self.shell, self.orders.get(&group)) else {
+            return false;
+        };
+        let told = shell.write(order);
+        if let Err(error) = &told {
+            tracing::debug!(%error, "the guardian is gone");
+            self.shell = None;
+        }
+        told.is_ok()
+    }
+
+    /// Starts a shell and tells it everything. Blocks, as starting a process does.
+    fn start() {
+        let shell = Shell::start();
+        let mut post = post();
+        post.starting = false;
+        let told = shell.and_then(|mut shell| {
+            post.orders.values().try_for_each(|order| shell.write(order))?;
+            Ok(shell)
+        });
+        match told {
+            // All of them may be over by now.
+            Ok(shell) => post.shell = (!post.orders.is_empty()).then_some(shell),
+            Err(error) => tracing::debug!(%error, "no guardian"),
+        }
+        STARTED.notify_waiters();
+    }
+}
+
+/// The process. Dropping it dismisses it.
+#[derive(Debug)]
+struct Shell {
+    child: Child,
+    orders: ChildStdin,
+}
+
+impl Shell {
+    fn start() -> io::Result<Shell> {
         use std::os::unix::process::CommandExt;
-        let tenths = grace.as_millis().div_ceil(100);
-        let child = Command::new("/bin/sh")
+        let mut child = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "deep-factor-guardian"])
-            .args([group.as_raw_nonzero().to_string(), tenths.to_string()])
-            .arg(folder.unwrap_or(Path::new("")))
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .current_dir("/")
@@ -51,19 +192,98 @@ impl Guardian {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0)
-            .spawn();
-        child
-            .map(Guardian)
-            .map_err(|error| tracing::debug!(%error, "no guardian"))
-            .ok()
+            .spawn()?;
+        let orders = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let shell = Shell { child, orders };
+        // A shell that does not read must hold up nobody.
+        let flags = rustix::fs::fcntl_getfl(shell.orders.as_fd())?;
+        rustix::fs::fcntl_setfl(shell.orders.as_fd(), flags | rustix::fs::OFlags::NONBLOCK)?;
+        Ok(shell)
+    }
+
+    /// # Errors
+    /// The line did not go over whole.
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        match self.orders.write(line)? {
+            written if written == line.len() => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
     }
 }
 
-impl Drop for Guardian {
+impl Drop for Shell {
     fn drop(&mut self) {
         // Not reaped yet, so the id is its own. SIGKILL can't be ignored, so the wait is short.
-        if let Err(error) = self.0.kill().and_then(|()| self.0.wait()) {
+        if let Err(error) = self.child.kill().and_then(|()| self.child.wait()) {
             tracing::debug!(%error, "the guardian is gone already");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running(pid: u32) -> bool {
+        Pid::from_raw(pid.cast_signed()).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+    }
+
+    /// What the shell makes of its orders when its input ends: `cat` stands for a CLI that waits for ever.
+    #[test]
+    fn ends_the_groups_it_was_not_told_to_forget() {
+        use std::os::unix::process::CommandExt;
+        let mut cats: Vec<Child> = (0..3)
+            .map(|_| {
+                let mut cat = Command::new("/bin/cat");
+                cat.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null());
+                cat.spawn().unwrap()
+            })
+            .collect();
+        let folders = tempfile::tempdir().unwrap();
+        let folder = |name: &str| folders.path().join(name);
+        for name in ["kept", " blank \\n ' \" "] {
+            std::fs::create_dir(folder(name)).unwrap();
+        }
+        let mut shell = Shell::start().unwrap();
+        let ids: Vec<i32> = cats.iter().map(|cat| cat.id().cast_signed()).collect();
+        let grace = Duration::from_secs(2);
+        shell.write(&order(ids[0], grace, Some(&folder("kept")))).unwrap();
+        shell
+            .write(&order(ids[1], grace, Some(&folder(" blank \\n ' \" "))))
+            .unwrap();
+        shell.write(&order(ids[2], grace, None)).unwrap();
+        shell.write(format!("{}\n", ids[0]).as_bytes()).unwrap();
+        // As when the host is gone: the end of the input, and nobody who kills the shell.
+        let Shell { child, orders } = &mut shell;
+        let (read, write) = io::pipe().unwrap();
+        drop((
+            read,
+            std::mem::replace(orders, ChildStdin::from(std::os::fd::OwnedFd::from(write))),
+        ));
+        child.wait().unwrap();
+
+        let signals: Vec<Option<i32>> = cats[1..]
+            .iter_mut()
+            .map(|cat| std::os::unix::process::ExitStatusExt::signal(&cat.wait().unwrap()))
+            .collect();
+        assert_eq!(signals, [Some(15), Some(15)]);
+        assert!(running(cats[0].id()), "it was told to forget this one");
+        cats[0].kill().unwrap();
+        cats[0].wait().unwrap();
+        let left: Vec<_> = folders
+            .path()
+            .read_dir()
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(left, ["kept"]);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_told_is_left_out() {
+        let grace = Duration::from_millis(150);
+        assert_eq!(order(7, grace, Some(Path::new("/a b"))), b"7 2 /a b/\n");
+        assert_eq!(order(7, grace, Some(Path::new("/a\nb"))), b"7 2\n");
+        assert_eq!(order(7, Duration::ZERO, None), b"7 0\n");
     }
 }

@@ -10,10 +10,11 @@ use std::collections::HashSet;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, sleep};
 
 use super::fault::{Launch, StartError};
@@ -46,6 +47,10 @@ impl Target {
         self.pid.as_raw_nonzero().get()
     }
 }
+
+/// How long after a run that ended by itself it is looked what it left. Nobody waits for that, and a run that follows at once
+/// finds the guardian still there.
+const LINGER: Duration = Duration::from_millis(20);
 
 /// Starts the process in a group of its own, its stdio being pipes (stdin optionally the null device).
 pub(super) fn spawn(launch: &Launch, stdin: bool, run: &str) -> Result<(Pipes, Target), StartError> {
@@ -120,7 +125,7 @@ impl Group {
 
     /// Has the group ended, and `folder` removed, should the host be killed.
     pub fn guard(&mut self, grace: Duration, folder: Option<&Path>) {
-        self.guardian = Guardian::new(self.target.pid, grace, folder);
+        self.guardian = Some(Guardian::new(self.target.pid, grace, folder));
     }
 
     /// Resolves when the leader has exited; it is not reaped. Cancel safe.
@@ -147,6 +152,9 @@ impl Group {
     /// After the leader's exit: has the rest of the group, and with `strays` everything else of the run, gone by
     /// `kill_at` plus what a kill takes, then reaps the leader.
     pub async fn clear(mut self, strays: bool, kill_at: Instant) {
+        if !strays {
+            sleep(LINGER).await;
+        }
         let mut pause = Duration::from_millis(5);
         let mut asked = false;
         while self.someone_lives(strays).await {
@@ -172,7 +180,9 @@ impl Group {
             pause = (pause * 2).min(Duration::from_millis(100));
         }
         // Before the group's id can become somebody else's.
-        self.guardian = None;
+        if let Some(guardian) = self.guardian.take() {
+            guardian.dismiss().await;
+        }
         self.reap();
     }
 
@@ -201,23 +211,21 @@ impl Group {
     }
 
     async fn someone_lives(&mut self, strays: bool) -> bool {
-        let group = self.target.pid;
-        // Linux counts the leader's zombie among those who can be signalled, so there the table has to tell. Elsewhere
-        // zombies don't count, and a run that ended by itself needs no table.
-        let signalable = test_kill_process_group(group).is_ok();
-        let ask_table = strays || signalable && cfg!(target_os = "linux");
-        let Some(table) = (if ask_table { look().await } else { None }) else {
-            return signalable;
-        };
-        if strays {
+        let group = self.target.group();
+        if strays && let Some(table) = look().await {
             self.note(&table);
+            let in_group = match cfg!(target_os = "linux") {
+                true => table.has_living(group),
+                false => self.signalable(),
+            };
+            return in_group || !self.known.is_empty();
         }
-        let in_group = if cfg!(target_os = "linux") {
-            table.has_living(self.target.group())
-        } else {
-            signalable
-        };
-        in_group || !self.known.is_empty()
+        // Linux counts the leader's zombie among those who can be signalled. Elsewhere zombies don't count.
+        self.signalable() && blocking(move || Ok(tree::group_lives(group))).await != Some(false)
+    }
+
+    fn signalable(&self) -> bool {
+        test_kill_process_group(self.target.pid).is_ok()
     }
 
     /// Reaps the leader; if it still has not exited, a thread waits for it, and it stays registered until then.
@@ -283,13 +291,28 @@ pub(super) fn kill_now(targets: &[Target]) {
     }
 }
 
-/// Looks at the table of processes without holding up the runtime, two looks at a time: a hundred runs that end
-/// together would otherwise take a hundred threads for it.
-async fn look() -> Option<Table> {
+/// Looks at the table of processes, one look at a time. A look that begins after a wish for one serves it, so a hundred runs
+/// that end together share two.
+async fn look() -> Option<Arc<Table>> {
+    static LAST: Mutex<Option<(Instant, Arc<Table>)>> = Mutex::const_new(None);
+    let wished = Instant::now();
+    let mut last = LAST.lock().await;
+    if let Some((_, table)) = last.as_ref().filter(|(began, _)| *began >= wished) {
+        return Some(table.clone());
+    }
+    let began = Instant::now();
+    let table = Arc::new(blocking(Table::look).await?);
+    *last = Some((began, table.clone()));
+    Some(table)
+}
+
+/// Asks the system without holding up the runtime, two questions at a time: a hundred runs that end together would otherwise
+/// take a hundred threads for it. `None` if it does not answer.
+async fn blocking<T: Send + 'static>(ask: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Option<T> {
     static TURNS: Semaphore = Semaphore::const_new(2);
     let _turn = TURNS.acquire().await.ok()?;
-    match tokio::task::spawn_blocking(Table::look).await {
-        Ok(Ok(table)) => Some(table),
+    match tokio::task::spawn_blocking(ask).await {
+        Ok(Ok(answer)) => Some(answer),
         Ok(Err(error)) => {
             tracing::debug!(%error, "the table of processes can't be read");
             None

@@ -5,6 +5,7 @@
 //! buffer; no message is copied on the way.
 
 pub mod json;
+pub mod scan;
 mod text;
 mod tools;
 mod xml;

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use super::scan;
 use crate::message::{Content, Message, Role};
 
 /// The thread as XML. A single message whose text starts with `<thread>` is one already and is returned as it is.
@@ -103,7 +104,7 @@ fn push_escaped(out: &mut String, text: &str) {
     let bytes = text.as_bytes();
     let (mut copied, mut at) = (0, 0);
     loop {
-        at = next_stop(bytes, at);
+        at += scan::first(&bytes[at..], stops);
         let (length, escaped) = match bytes.get(at) {
             None => break,
             Some(b'<') => (1, "&lt;"),
@@ -127,39 +128,9 @@ fn push_escaped(out: &mut String, text: &str) {
 }
 
 /// Whether copying stops at `byte`. `0xEF` begins U+F000 to U+FFFF, where the two forbidden characters are that aren't
-/// ASCII. Written without short circuits, so that a block of it becomes vector instructions.
+/// ASCII.
 const fn stops(byte: u8) -> bool {
     let control = (byte < 0x20) & (byte != b'\t') & (byte != b'\n') & (byte != b'\r');
     let markup = (byte == b'<') | (byte == b'>') | (byte == b'&') | (byte == b'"') | (byte == b'\'');
     control | markup | (byte == 0xEF)
-}
-
-/// The first byte from `at` on at which copying stops, or the end.
-fn next_stop(bytes: &[u8], mut at: usize) -> usize {
-    static STOPS: [bool; 256] = {
-        let mut table = [false; 256];
-        let mut byte = 0;
-        while byte < table.len() {
-            table[byte] = stops(byte as u8);
-            byte += 1;
-        }
-        table
-    };
-    // Stops come in clusters: bytes one by one at first, whole blocks when none is near.
-    const BLOCK: usize = 32;
-    let mut near = BLOCK / 2;
-    loop {
-        let end = bytes.len().min(at + near);
-        match bytes[at..end].iter().position(|byte| STOPS[usize::from(*byte)]) {
-            Some(found) => return at + found,
-            None if end == bytes.len() => return end,
-            None => at = end,
-        }
-        let blocks = bytes[at..].chunks_exact(BLOCK);
-        at += BLOCK
-            * blocks
-                .take_while(|block| !block.iter().fold(false, |any, byte| any | stops(*byte)))
-                .count();
-        near = BLOCK;
-    }
 }

@@ -6,7 +6,7 @@
 //! White space is not shown until text follows it; next to a place where something was taken out, and with nothing but such
 //! places between it and the start or the end, it is dropped.
 
-use crate::prompt::is_js_space;
+use crate::prompt::{is_js_space, scan};
 
 #[derive(Debug)]
 pub(super) struct Input {
@@ -85,10 +85,10 @@ impl Input {
         self.at += 1;
     }
 
-    /// Goes to the next byte that `stops` says yes to, and gives it.
+    /// Goes to the next byte that `stops` says yes to, and gives it. See [`scan::first`].
     pub(super) fn skip_to(&mut self, stops: impl Fn(u8) -> bool) -> Option<u8> {
         let rest = &self.buffer.as_bytes()[self.at..];
-        let length = rest.iter().position(|byte| stops(*byte)).unwrap_or(rest.len());
+        let length = scan::first(rest, stops);
         let decides = |byte: &&u8| !matches!(**byte, b' ' | b'\t' | b'\r');
         if let Some(byte) = rest[..length].iter().rev().find(decides) {
             self.blank = *byte == b'\n';

@@ -42,7 +42,10 @@ pub fn extract(text: &str) -> Extraction {
 
 /// The tool calls in `text`: SPEC-01's `parseToolCalls`.
 pub fn parse_tool_calls(text: &str) -> Vec<ToolCall> {
-    extract(text).tool_calls
+    let mut scanner = Scanner::new();
+    scanner.push(text);
+    scanner.finish();
+    scanner.found.tool_calls
 }
 
 /// Lets an answer through while it is arriving, as far as it is certain to be no tool call.

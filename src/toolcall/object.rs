@@ -5,6 +5,7 @@
 //! serde_json afterwards.
 
 use super::input::mark_line;
+use crate::prompt::scan;
 
 /// The top-level key that makes an object one of tool calls.
 pub(super) const KEY: &str = "tool_calls";
@@ -246,8 +247,7 @@ impl Scan {
 
 /// How many bytes a string goes on for without anything that matters in it.
 fn plain_length(bytes: &[u8]) -> usize {
-    let matters = |byte: &u8| matches!(byte, b'"' | b'\\') || *byte < 0x20;
-    bytes.iter().position(matters).unwrap_or(bytes.len())
+    scan::first(bytes, |byte| (byte == b'"') | (byte == b'\\') | (byte < 0x20))
 }
 
 fn is_the_key(written: &[u8]) -> bool {

@@ -118,7 +118,7 @@ impl Scanner {
     }
 
     fn text(&mut self) {
-        while let Some(byte) = self.input.skip_to(|byte| matches!(byte, b'`' | b'~' | b'{' | b'[')) {
+        while let Some(byte) = self.input.skip_to(begins_something) {
             match byte {
                 b'~' if !self.input.blank() => self.input.take(byte),
                 b'{' => return self.take_brace(),
@@ -135,7 +135,10 @@ impl Scanner {
         self.state = State::Code;
         while let Some(fence) = &mut self.fence {
             let (char, first_line) = (fence.char, !fence.line_ended);
-            match self.input.skip_to(|byte| byte == char || (byte == b'\n' && first_line)) {
+            match self
+                .input
+                .skip_to(|byte| (byte == char) | ((byte == b'\n') & first_line))
+            {
                 None => return,
                 Some(byte) if byte == char => return self.begin_run(Place::Code, byte),
                 // A fence in the middle of a line, with text behind it, was inline code at most.
@@ -488,4 +491,9 @@ impl Scanner {
         }
         None
     }
+}
+
+/// What may begin a code block, inline code or a JSON value in prose.
+fn begins_something(byte: u8) -> bool {
+    (byte == b'`') | (byte == b'~') | (byte == b'{') | (byte == b'[')
 }
