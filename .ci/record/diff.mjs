@@ -163,9 +163,14 @@ function replyChange(name, was, now) {
   if (!("reply" in now)) return [];
   if (!("reply" in was)) return [[name, `${was.error.code} -> a reply`]];
   // That the version is another one is on the page's first line.
-  const old = JSON.stringify({ ...was.reply, cli_version: undefined });
-  const young = JSON.stringify({ ...now.reply, cli_version: undefined });
-  return old === young ? [] : [[name, `${old} -> ${young}`]];
+  const members = Object.keys({ ...was.reply, ...now.reply }).filter((member) => member !== "cli_version");
+  /** @type {(reply: object) => Record<string, string>} */
+  const texts = (reply) =>
+    Object.fromEntries(members.map((member) => [member, JSON.stringify(/** @type {any} */ (reply)[member])]));
+  const [old, young] = [texts(was.reply), texts(now.reply)];
+  return members
+    .filter((member) => old[member] !== young[member])
+    .map((member) => [name, `${member}: ${old[member]} -> ${young[member]}`]);
 }
 
 /**
