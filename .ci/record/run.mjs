@@ -54,8 +54,14 @@ import { normaliser } from "./normalise.mjs";
  */
 
 const TEE = fileURLToPath(new URL("tee.mjs", import.meta.url));
-/** No CLI that means to answer takes as long; some retry for ever, in silence. */
-const TIMEOUT_MS = 45_000;
+/**
+ * How long a CLI may go on after its first request: some retry for ever, in silence. How long it takes to get there depends on
+ * the machine.
+ */
+const PATIENCE_MS = 45_000;
+/** The same where nobody listens, and a limit for all else. */
+const REFUSED_MS = 120_000;
+const LIMIT_MS = 600_000;
 const SIGNALS = new Map([
   ["SIGINT", -2],
   ["SIGKILL", -9],
@@ -92,24 +98,39 @@ export async function record(cli, version, one) {
   const create = /** @type {(options: object) => import("deep-factor-providers/native").CliProvider} */ (
     cli.provider === "claude" ? createClaudeCliProvider : CLIS[asName(cli.set)].create
   );
+  const patience = new AbortController();
   const provider = create({
     ...isolated.options,
     ...one.options,
     ...(one.format && { outputFormat: one.format }),
     cliPath: standIn(tee, cli.cliPath),
-    timeout: TIMEOUT_MS,
+    timeout: LIMIT_MS,
     retry: false,
   });
+  /** @type {NodeJS.Timeout | undefined} */
+  let timer;
+  const wait = (/** @type {number} */ ms) => {
+    timer = setTimeout(() => patience.abort(), ms);
+  };
+  // The server is closed before that request where the CLI makes none.
+  if (one.answer === undefined) wait(REFUSED_MS);
+  else
+    api.waitForRequest(1).then(
+      () => wait(PATIENCE_MS),
+      () => {},
+    );
   try {
     const { verdict, dropped } = await ask(
       one.tools ? provider.bindTools(/** @type {any} */ (one.tools)) : provider,
       one,
+      patience.signal,
     );
     await provider.close();
     const places = { home: isolated.home, cli: dirname(cli.cliPath), tee };
     const http = api.requests.map(({ method, path }) => ({ method, path }));
     return toRecording(one.name, cli.provider, lastRun(tee), { version, dropped, http, verdict }, places);
   } finally {
+    clearTimeout(timer);
     await provider.close();
     await api.close();
     isolated.cleanup();
@@ -148,13 +169,14 @@ function standIn(dir, cliPath) {
 /**
  * @param {import("deep-factor-providers/native").CliProvider} provider
  * @param {Case} one
+ * @param {AbortSignal} signal
  * @returns {Promise<{ verdict: Verdict, dropped: string[] }>}
  */
-async function ask(provider, one) {
+async function ask(provider, one, signal) {
   /** @type {string[]} */
   const dropped = [];
   try {
-    for await (const event of provider.stream(/** @type {any} */ (threadOf(one)))) {
+    for await (const event of provider.stream(/** @type {any} */ (threadOf(one)), { signal })) {
       if (event.type === "warning" && event.code === "FLAG_DROPPED") {
         dropped.push(/does not know (.*): asked/.exec(event.message)?.[1] ?? event.message);
       }
@@ -166,6 +188,10 @@ async function ask(provider, one) {
     }
     throw new Error("the stream ended without a reply");
   } catch (error) {
+    if (signal.aborted) {
+      const message = "the CLI went on without a word and was ended";
+      return { verdict: { error: { code: "TIMEOUT", category: "timeout", message } }, dropped };
+    }
     const { code, category, httpStatus, retryAfterMs, message } = /** @type {Partial<Failure>} */ (error);
     if (code === undefined || category === undefined || message === undefined) throw error;
     return {

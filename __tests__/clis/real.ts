@@ -80,7 +80,8 @@ function filesIn(dir: string) {
 export function describeReal(name: CliName, expected: Expected, more: () => void) {
   const { version, formats } = CLIS[name];
 
-  describe.skipIf(!HERE)(`the real ${name} ${version}`, () => {
+  // opencode needs 4 s of a processor for each run: on a machine shared by many, minutes.
+  describe.skipIf(!HERE)(`the real ${name} ${version}`, { timeout: 600_000 }, () => {
     it.each(formats.length === 0 ? [""] : [...formats])("answers, format %j", async (format) => {
       const { api, create } = await withCli(name, { script: [HELLO] });
       const reply = await ask(create(format === "" ? {} : { outputFormat: format }).invoke(["Say hello"]));

@@ -154,6 +154,8 @@ export async function isolateCli(name, url, { cliPath, env = {} } = {}) {
     options: {
       cliPath: cliPath ?? (await findCli(name)),
       model,
+      // Long enough for a machine that has much else to do.
+      timeout: 300_000,
       ...own.options,
       env: { ...privateEnv(home), ...temps, ...own.env, ...env },
     },
