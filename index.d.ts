@@ -118,6 +118,8 @@ export interface InvokeOptions {
   readonly signal?: AbortSignal | undefined;
   /** How long the CLI may take, in ms, instead of the provider's `timeout`. 0 is no limit; at most 2147483647. */
   readonly timeout?: number | undefined;
+  /** Where the run is recorded: a file, for {@link replayRun} and `npx deep-factor-providers log`. See {@link RecordOptions}. */
+  readonly record?: string | RecordOptions | undefined;
 }
 
 /**
@@ -881,6 +883,10 @@ export type ProviderErrorCode =
   | "MAX_TURNS"
   /** The CLI's own limit of cost is reached. */
   | "BUDGET_EXHAUSTED"
+  /** The file is no run log, or of a newer version. */
+  | "INVALID_RUN_LOG"
+  /** The run log has no reply: it ends before the run did. */
+  | "RUN_LOG_INCOMPLETE"
   /** The API can't be reached. */
   | "CONNECTION_FAILED"
   /** The connection broke in the middle. */
@@ -921,6 +927,8 @@ export type ProviderErrorCode =
   | "UNTRUSTED_WORKSPACE"
   /** The CLI's own configuration is wrong. */
   | "INVALID_CONFIG"
+  /** What the Claude Code adapter was given is wrong; `problems` lists it by field. */
+  | "CLAUDE_INVALID_CONFIG"
   /** The CLI printed more than maxBuffer bytes. */
   | "LIVE_UNSUPPORTED"
   | "OUTPUT_LIMIT"
@@ -967,6 +975,8 @@ export interface ProviderErrorFields {
   readonly attempts: number;
   /** Why each attempt failed. */
   readonly reasons: readonly AttemptFailure[];
+  /** Where several fields of what was given may be wrong (`CLAUDE_INVALID_CONFIG`): all that are. */
+  readonly problems?: readonly { readonly field: string; readonly message: string }[];
   /** The run's id, as in the `start` event. */
   readonly runId?: string;
   /** Which run it was, and when things happened in its last attempt. */
@@ -1075,7 +1085,7 @@ export function classifyError(text: string, context?: ErrorContext): ErrorClassi
 export interface Limits {
   /** All together. `limit` is 4, or the highest `maxConcurrency` that a provider was created with. */
   processWide: { limit: number; running: number; waiting: number };
-  /** By the CLI's file, where any runs or waits. */
+  /** By the CLI's file or the API's base URL, where any runs or waits. */
   perBinary: Record<string, { running: number; waiting: number }>;
 }
 
@@ -1219,3 +1229,466 @@ export interface ExecFileOptions {
  * @throws {ProviderError} when it can't be started, exits with another code than 0, takes too long or prints too much.
  */
 export function execFileAsync(file: string, args?: readonly string[], options?: ExecFileOptions): Promise<string>;
+
+// ---------------------------------------------------------------------------------------------------------------- run logs
+
+/**
+ * Where and how a run is recorded; a path alone is `{ path }`. docs/run-log.md describes the file.
+ *
+ * A path that can't be written to rejects the call with `INVALID_OPTION` before anything is started. A log that fails later
+ * (a full disk, a folder gone) is a `warning` event, code `RUN_LOG_FAILED`, and the run goes on. When the call settles, all of
+ * the run is in the file.
+ */
+export interface RecordOptions {
+  /**
+   * The file, relative to the working folder. A new one is its owner's alone (0600). Runs are appended to one that is a run
+   * log; any other existing file is left alone and refused.
+   */
+  readonly path: string;
+  /**
+   * The thread's messages too. By default the log holds of the prompt how long it is, its SHA-256 and the tools' names. Secrets
+   * (API keys and tokens by their shape, values of environment variables with secret names) are `[REDACTED]` either way.
+   */
+  readonly prompts?: boolean | undefined;
+}
+
+/** Options of {@link replayRun}. */
+export interface ReplayOptions {
+  /** Which run of the file; by default the last one that is no part of another. */
+  readonly runId?: string | undefined;
+}
+
+/**
+ * A recorded run: an async iterable of its events, as `stream` yields them. It can be iterated again, and the file is read
+ * once, when something is asked of it.
+ *
+ * Iterating throws at the end what the run threw: its {@link ProviderError}, or an AbortError for a run that was aborted. Where
+ * the log ends before the run did (its process was killed), iterating ends with the last event that is there.
+ */
+export interface ReplayedRun<TMessage = AIMessage> {
+  /** The events, from the first. */
+  [Symbol.asyncIterator](): AsyncGenerator<ProviderEvent, void, undefined>;
+  /**
+   * The answer: the very message the run gave, but for secrets. Rejects with what the run threw, and with code
+   * `RUN_LOG_INCOMPLETE` where the log has no reply; `partial` has the text that is there.
+   */
+  readonly reply: Promise<TMessage>;
+  /** What is known of the run, and what of the file could not be read. */
+  readonly info: Promise<RunLogInfo>;
+}
+
+/** What is known of a recorded run. */
+export interface RunLogInfo {
+  /** The line that begins the run. */
+  header: RunLogHeader;
+  /** How the run ended; `"unknown"` where the log ends before it did. */
+  outcome: "replied" | "failed" | "cancelled" | "unknown";
+  /** Whether all of the run is there. */
+  complete: boolean;
+  /** How many events there are. */
+  events: number;
+  /** The runs of the file, in the order in which they began. */
+  runIds: string[];
+  /** Lines of the file that could not be read, from 1: the last one, if it was being written when the process was killed. */
+  problems: { line: number; message: string }[];
+}
+
+/** The line that begins a run. Its schema is docs/schemas/run-recording.schema.json. */
+export interface RunLogHeader {
+  format: "deep-factor-run";
+  version: number;
+  /** As in the `start` event. */
+  runId: string;
+  /** The run that this one is part of. */
+  parentRunId?: string;
+  /** The provider's id. */
+  provider: string;
+  /** ms since the epoch. */
+  startedAt: number;
+  /** What was asked: figures, and the messages (`thread`) only with {@link RecordOptions.prompts}. */
+  prompt?: { messages: number; characters: number; sha256: string; tools: string[]; thread?: unknown[] };
+  /** Of this package. */
+  packageVersion: string;
+  /** Node's words for it, `"linux-x64"`. */
+  platform: string;
+}
+
+/**
+ * Reads a run log again. Nothing is started.
+ *
+ * @param path a file that the call option `record` has written.
+ * @throws {ProviderError} `INVALID_OPTION` at once; `NOT_FOUND` and `INVALID_RUN_LOG` (no run log, or of a newer version) when
+ * something is asked of it.
+ */
+export function replayRun(path: string, options?: ReplayOptions): ReplayedRun;
+
+/** Options of {@link renderRunLog}. */
+export interface RenderRunLogOptions {
+  /** `"text"` (default): a timeline. `"html"`: a page of its own, without scripts. `"json"`: the timeline as data. */
+  readonly format?: "text" | "html" | "json" | undefined;
+  /** `"text"`: long arguments, results and prompts whole. Default `false`. */
+  readonly full?: boolean | undefined;
+}
+
+/**
+ * A run log for people: what `deep-factor-providers log` prints. All that is foreign in it is escaped; control characters and
+ * those that change the direction of text are made visible.
+ *
+ * @throws {ProviderError} `NOT_FOUND`, `INVALID_RUN_LOG` or `INVALID_OPTION`.
+ */
+export function renderRunLog(path: string, options?: RenderRunLogOptions): Promise<string>;
+
+// ---------------------------------------------------------------------------------------------------- the Claude Code adapter
+
+/** What a run of {@link ClaudeCodeAdapter} is to do: `prompt` or `prompt_file`, and how. docs/claude-code-adapter.md has the rules. */
+export type ClaudeCodeConfig = ClaudeCodeSettings &
+  (
+    | {
+        /** The prompt, 1 to 1,000,000 characters that are not only white space. */
+        prompt: string;
+        prompt_file?: undefined;
+      }
+    | {
+        /** A UTF-8 file of the workspace that holds it: relative, without `..`, not over a link that leads out. */
+        prompt_file: string;
+        prompt?: undefined;
+      }
+  );
+
+/** What a {@link ClaudeCodeConfig} has beside its prompt. */
+export interface ClaudeCodeSettings {
+  /** One of the agents the CLI knows, those in the workspace's `.claude/agents` included. Letters, digits, `-`, `_`; at most 100. */
+  agent_name?: string | undefined;
+  /** A model's name or alias, as the CLI takes it: `"sonnet"`, `"claude-opus-4-8[1m]"`. Default: the CLI's own choice. */
+  model?: string | undefined;
+  /** Added to the CLI's own system prompt; at most 10,000 characters. */
+  append_system_prompt?: string | undefined;
+  /**
+   * `"auto"`: edits in the workspace need no answer. `"plan"`: nothing is changed. `"ask"`: whatever needs an answer is denied,
+   * for there is nobody to give it. Default: what the user's and the project's settings say.
+   */
+  permission_mode?: "auto" | "plan" | "ask" | undefined;
+  /** Tools that need no permission, as the CLI names them: `"Read"`, `"Bash(git *)"`, `"mcp__files__*"`. */
+  allowed_tools?: readonly string[] | undefined;
+  /** Replaces the CLI's own system prompt; at most 50,000 characters. */
+  system_prompt?: string | undefined;
+  /** The longest answer, tokens, 1 to 200,000. */
+  max_tokens?: number | undefined;
+  /** 0 to 1. The CLI has no way to set it: it is accepted, and a warning says that it was not applied. */
+  temperature?: number | undefined;
+}
+
+/** Options of a {@link ClaudeCodeAdapter}. */
+export interface ClaudeCodeAdapterOptions {
+  /** The CLI: a name for PATH, or a path. Default: `"claude"`. */
+  cliPath?: string | undefined;
+  /** Merged over Node's own environment; `undefined` removes a variable. A context's `env` wins over it. */
+  env?: Record<string, string | undefined> | undefined;
+  /** `"subscription"` drops API keys from the environment, which beat a login. Default: `"inherit"`. */
+  auth?: "inherit" | "subscription" | undefined;
+  /** From SIGTERM to SIGKILL, ms. Default: 2000. */
+  killGrace?: number | undefined;
+  /** How many runs of one CLI there may be at a time; others wait. Default: 4. */
+  maxConcurrency?: number | undefined;
+  /** How often the CLI itself tries an API request again, 0 to 15. Default: 0, so that failures are told at once. */
+  maxRetries?: number | undefined;
+  /** Whether the normalised log is written to `artifactsDir`, as `youbencha-log.json`. Default: false. */
+  saveLog?: boolean | undefined;
+}
+
+/** One run: where, what, for how long. */
+export interface AgentExecutionContext {
+  /** The folder the CLI works in: absolute, and there. */
+  workspaceDir: string;
+  /** The repository it is a copy of, for the log: absolute, and there. */
+  repoDir?: string | undefined;
+  /**
+   * Where copies of all output go: `stdout.log`, `stderr.log`, `events.jsonl` (a {@link ProviderEvent} a line), mode 0600,
+   * complete whatever becomes of the run. Absolute; made where it is missing.
+   */
+  artifactsDir?: string | undefined;
+  /** What to do. */
+  config: ClaudeCodeConfig;
+  /** How long it may take, ms from the start of the process; 0 for no limit. Default: 300000. */
+  timeout?: number | undefined;
+  /** Merged over the environment; `undefined` removes a variable. */
+  env?: Record<string, string | undefined> | undefined;
+  /** Ends the run. `execute` then rejects with the signal's reason, when nothing of the run is left. */
+  signal?: AbortSignal | undefined;
+}
+
+/** Something that went wrong, or that should be known. */
+export interface ErrorRecord {
+  /** For people; never empty. */
+  message: string;
+  /** ISO 8601. */
+  timestamp: string;
+  /**
+   * `CLAUDE_CLI_NOT_FOUND`, `CLAUDE_AUTH_FAILED`, `CLAUDE_TIMEOUT`, `CLAUDE_RATE_LIMIT`, `CLAUDE_OUTPUT_TRUNCATED`,
+   * `ARTIFACTS_INCOMPLETE`, or another {@link ProviderErrorCode}.
+   */
+  code?: string;
+  /** What else is known: `code` (the {@link ProviderErrorCode}), `category`, `http_status`, `retry_after_ms`, …. */
+  context?: Record<string, unknown>;
+}
+
+/** A call of a tool that was not permitted. */
+export interface PermissionDenial {
+  toolName: string;
+  toolUseId: string;
+  toolInput: unknown;
+}
+
+/** What became of a run. `status` is `"success"` exactly if `exitCode` is 0, and `"timeout"` exactly if `timedOut`. */
+export interface AgentExecutionResult {
+  /** The CLI's own where it is not 0; else 128 + signal, 127 (no CLI), 126 (not executable), 124 (timeout) or 1. */
+  exitCode: number;
+  status: "success" | "failed" | "timeout";
+  /**
+   * Standard output, then standard error. Of more than 10 MiB the beginning and the end, around one line
+   * `[OUTPUT TRUNCATED: … bytes left out]`.
+   */
+  output: string;
+  /** What went wrong; of a success at most that some of the output is left out. */
+  errors: ErrorRecord[];
+  /** What should be known beside: `TEMPERATURE_NOT_APPLIED`, what the CLI warns of. */
+  warnings: ErrorRecord[];
+  /** When the process was started, ISO 8601. */
+  startedAt: string;
+  /** `startedAt` and `durationMs`. */
+  completedAt: string;
+  /** ms, by a clock that never jumps. */
+  durationMs: number;
+  timedOut: boolean;
+  /** Whether something is left out of `output`. */
+  truncated: boolean;
+  /** Standard error alone, at most 32 KiB. */
+  stderr: string;
+  /** The signal the CLI died of, `"SIGKILL"`. */
+  signal?: string;
+  /** The prompt that was sent. */
+  prompt: string;
+  /** The last message of the model. */
+  answer?: string;
+  /** The model that answered. */
+  model?: string;
+  /** The CLI's version. */
+  cliVersion?: string;
+  /** The CLI's id of the session. */
+  sessionId?: string;
+  /** Tokens, as the CLI counts them. */
+  usage?: TokenUsage;
+  /** US dollars, as the CLI estimates them. */
+  costUsd?: number;
+  /** Turns taken. */
+  numTurns?: number;
+  /** Calls of tools that were not permitted. */
+  permissionDenials: PermissionDenial[];
+  /** Paths of the copies, if there was an `artifactsDir`; `log` with `saveLog`. */
+  artifacts?: { stdout: string; stderr: string; events: string; log?: string };
+}
+
+/** One message of a {@link RunLog}. */
+export interface RunLogMessage {
+  role: "user" | "assistant" | "system";
+  content: string;
+  /** ISO 8601, where it is known. */
+  timestamp?: string;
+  /** The call a subagent works for. */
+  parent_tool_use_id?: string;
+}
+
+/** One call of a tool of a {@link RunLog}, with its result. */
+export interface RunLogToolCall {
+  /** The API's id of the call. */
+  id: string;
+  name: string;
+  /** JSON text. */
+  arguments: string;
+  /** What came back, as text (content blocks as JSON); absent if nothing did. */
+  result?: string;
+  /** Whether the tool failed, or was not permitted. */
+  is_error?: boolean;
+  /** `true` where it was not permitted. */
+  denied?: boolean;
+  /** ISO 8601, where it is known. */
+  timestamp?: string;
+  /** The call a subagent works for. */
+  parent_tool_use_id?: string;
+}
+
+/** What happened in a run, in the same shape whatever happened. {@link runLogSchema} is its JSON Schema. */
+export interface RunLog {
+  /** Of this shape. */
+  version: "1.0.0";
+  /** `version` is the CLI's, or `"unknown"`. */
+  agent_info: { name: "claude-code"; version: string; adapter_version: string; agent_name?: string };
+  /** `name` is the model that answered, or `"unknown"`; `requested` the config's. */
+  model_info: { name: string; provider: "anthropic"; requested?: string };
+  execution: {
+    started_at: string;
+    completed_at: string;
+    duration_ms: number;
+    exit_code: number;
+    status: "success" | "failed" | "timeout";
+    timed_out: boolean;
+    truncated: boolean;
+    session_id?: string;
+    num_turns?: number;
+    /** The CLI's own word. */
+    permission_mode?: string;
+  };
+  /** The prompt first, then what was said, in order. */
+  messages: RunLogMessage[];
+  /** In order of the calls. */
+  tool_calls: RunLogToolCall[];
+  /** As the CLI counts them, cached ones included; 0 where it told nothing. `total_tokens` is the sum. */
+  usage: {
+    input_tokens: number;
+    output_tokens: number;
+    total_tokens: number;
+    cache_read_tokens?: number;
+    cache_write_tokens?: number;
+    cost_usd?: number;
+  };
+  errors: ErrorRecord[];
+  warnings: ErrorRecord[];
+  environment: {
+    os: string;
+    arch: string;
+    node_version: string;
+    working_directory: string;
+    repo_directory?: string;
+  };
+}
+
+/**
+ * claude at work in a workspace: with its own tools, and with the settings, instructions and agents of the user and the project.
+ * For suites that compare agents. An adapter has no state: any number of runs may go on at a time.
+ */
+export class ClaudeCodeAdapter {
+  /**
+   * Nothing is started here.
+   *
+   * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
+   */
+  constructor(options?: ClaudeCodeAdapterOptions);
+  readonly name: "claude-code";
+  /** Of the adapter, MAJOR.MINOR.PATCH. */
+  readonly version: string;
+  /** Whether the CLI is there and says its version. Never rejects because of what the CLI does. */
+  checkAvailability(): Promise<boolean>;
+  /**
+   * Runs the CLI. A run that fails is a result like any other; of one that is over, nothing is left running.
+   *
+   * @throws {ProviderError} `CLAUDE_INVALID_CONFIG`, with every violation of context and config in `problems`, before anything is started.
+   */
+  execute(context: AgentExecutionContext): Promise<AgentExecutionResult>;
+  /**
+   * The log of a run, from what its result holds: also of one that was stored as JSON.
+   *
+   * @throws {ProviderError} `INVALID_OPTION` if `result` is none.
+   */
+  normalizeLog(result: AgentExecutionResult, context: AgentExecutionContext): RunLog;
+}
+
+/** The JSON Schema of a {@link ClaudeCodeConfig} (docs/schemas/claude-code-config.schema.json). */
+export const claudeCodeConfigSchema: Readonly<Record<string, unknown>>;
+
+/** The JSON Schema of a {@link RunLog} (docs/schemas/run-log.schema.json). */
+export const runLogSchema: Readonly<Record<string, unknown>>;
+
+// --------------------------------------------------------------------------------------------------- OpenAI-compatible APIs
+
+/**
+ * An HTTP API that speaks OpenAI's chat completions, as a model: everything a {@link CliProvider} does, with the same events,
+ * errors, retries, limits and records. What is different: tool calls are native, nothing is started, and a `start` event has no
+ * `pid`. docs/openai-compatible.md says what is sent and how errors are told.
+ *
+ * In its {@link HealthReport}, `installed` says whether the server answers at all, `path` where it is, and `authenticated`
+ * whether it lists its models (`GET /models`) to this key: `"unknown"` where it has no such list.
+ *
+ * @typeParam TMessage as for {@link CliProvider}
+ */
+export interface ApiProvider<TMessage = AIMessage> extends Omit<CliProvider<TMessage>, "bindTools"> {
+  /**
+   * As {@link CliProvider.bindTools}. A name that the API does not allow (`[a-zA-Z0-9_-]{1,64}`) goes over as one that it does;
+   * calls come back under the caller's name.
+   */
+  bindTools(tools: readonly ToolInput[]): ApiProvider<TMessage>;
+}
+
+/** Options of {@link createOpenAiCompatibleProvider}. */
+export interface OpenAiCompatibleProviderOptions {
+  /** The model's name at the API. */
+  model: string;
+  /**
+   * What `/chat/completions` is added to: an http or https URL without a password; a query (`?api-version=…`) is kept. A proxy
+   * of the system or of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`) is used, except to loopback
+   * addresses. Redirects are not followed. Default: `"https://api.openai.com/v1"`.
+   */
+  baseURL?: string | undefined;
+  /** The key, sent as `Authorization: Bearer …`. Never part of an error, an event or a record. Default: see `apiKeyEnv`. */
+  apiKey?: string | undefined;
+  /**
+   * The environment variable that holds the key, read at every call; a call without it fails with `NOT_LOGGED_IN`. Not together
+   * with `apiKey`. Default: `"OPENAI_API_KEY"` without `baseURL`, otherwise none: no key is sent to a server of one's own unless
+   * it is named.
+   */
+  apiKeyEnv?: string | undefined;
+  /** Further headers, over those sent anyway, `authorization` included. Values of names like `x-api-key` are kept secret. */
+  headers?: Readonly<Record<string, string>> | undefined;
+  /** Sent as `OpenAI-Organization`. */
+  organization?: string | undefined;
+  /** Sent as `OpenAI-Project`. */
+  project?: string | undefined;
+  /** Whether the answer is asked for piece by piece. `false` for servers that can't. Default: `true`. */
+  stream?: boolean | undefined;
+  /** 0 to 2. Default: the server's. So for all of these that are not given: they are not sent. */
+  temperature?: number | undefined;
+  /** 0 to 1, sent as `top_p`. */
+  topP?: number | undefined;
+  /** The most tokens an answer may have. One that hits the limit fails with `MAX_TOKENS`, its text as `partial`. */
+  maxTokens?: number | undefined;
+  /** Under which name `maxTokens` is sent: newer models want `"max_completion_tokens"`. Default: `"max_tokens"`. */
+  maxTokensField?: "max_tokens" | "max_completion_tokens" | undefined;
+  /** Where the answer is to stop. */
+  stop?: string | readonly string[] | undefined;
+  /** A whole number, for answers that repeat. */
+  seed?: number | undefined;
+  /** Sent as `reasoning_effort`: `"low"`, `"medium"`, `"high"`, or what the server knows. */
+  reasoningEffort?: string | undefined;
+  /** Whether the model may call several tools at once. Sent only with tools, as is `toolChoice`. */
+  parallelToolCalls?: boolean | undefined;
+  /** Which tools the model is to call; a name is the caller's own. */
+  toolChoice?: "auto" | "none" | "required" | { readonly name: string } | undefined;
+  /**
+   * Further fields of the request's body, over those sent anyway; `null` takes one away (`{ stream_options: null }` for servers
+   * that refuse it). Not `messages`, `tools` and `stream`.
+   */
+  extraBody?: Readonly<Record<string, unknown>> | undefined;
+  /** What the provider calls itself in events, errors and records. Default: `"openai"`. */
+  id?: string | undefined;
+  /** How long one request may take, in ms, waiting for a free place not counted; 0 for no limit. Default: 120000. */
+  timeout?: number | undefined;
+  /** How long the server may send nothing, in ms, before the call fails with `IDLE_TIMEOUT`. Default: no limit. */
+  idleTimeout?: number | undefined;
+  /** How many bytes an answer may have; beyond, it fails with `OUTPUT_LIMIT`. Default: 10485760 (10 MiB). */
+  maxBuffer?: number | undefined;
+  /** How many requests to this `baseURL` may be under way; further ones wait. Default: 4. */
+  maxConcurrency?: number | undefined;
+  /**
+   * How a call that failed for a passing reason is made again, as {@link ClaudeCliProviderOptions.retry}. A server's
+   * `retry-after` header is honoured.
+   */
+  retry?: false | RetryOptions | undefined;
+  /** Is told what runs do. Default: none. */
+  logger?: Logger | undefined;
+}
+
+/**
+ * An OpenAI-compatible API as a model. Nothing is sent here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION`, naming the option, what was given and what is allowed.
+ */
+export function createOpenAiCompatibleProvider(options: OpenAiCompatibleProviderOptions): ApiProvider;

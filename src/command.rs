@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::decode::Wire;
 use crate::error::{Code, ProviderError};
-use crate::provider::options::{Auth, Options, OutputFormat, PromptStyle, SystemPrompt};
+use crate::provider::options::{Auth, Options, OutputFormat, PromptStyle, SystemPrompt, Workspace};
 use crate::provider::{EnvValue, Flag, PromptLimit, Provider, When, Word, same_flag};
 
 /// Linux refuses a single argument of 128 KiB, its final NUL included (MAX_ARG_STRLEN, CLI-FACTS 1.2).
@@ -257,7 +257,16 @@ impl Context<'_> {
                 .as_deref()
                 .is_some_and(|mode| mode != "bypassPermissions" || options.built_in_tools),
             When::NoInput => options.no_input,
+            When::NoWorkspace => options.workspace.is_none(),
+            When::Agent => self.in_workspace(|workspace| workspace.agent.is_some()),
+            When::AppendedSystemPrompt => self.in_workspace(|workspace| workspace.append_system_prompt.is_some()),
+            When::AllowedTools => self.in_workspace(|workspace| !workspace.allowed_tools.is_empty()),
+            When::MaxOutputTokens => self.in_workspace(|workspace| workspace.max_output_tokens.is_some()),
         }
+    }
+
+    fn in_workspace(&self, holds: impl Fn(&Workspace) -> bool) -> bool {
+        self.options.workspace.as_ref().is_some_and(holds)
     }
 }
 
@@ -265,6 +274,8 @@ fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str)
     let text = |text: &str| vec![Arg::Text(text.to_owned())];
     let all = |texts: Vec<String>| texts.into_iter().map(Arg::Text).collect();
     let given = |option: &Option<String>| text(option.as_deref().unwrap_or_default());
+    let none = Workspace::default();
+    let workspace = options.workspace.as_ref().unwrap_or(&none);
     flag.words
         .iter()
         .flat_map(|word| match word {
@@ -280,6 +291,8 @@ fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str)
                 _ => "read-only",
             }),
             Word::AuthType => given(&options.auth_type),
+            Word::Agent => given(&workspace.agent),
+            Word::AllowedTools => all(workspace.allowed_tools.clone()),
             Word::DefaultArgs => all(provider
                 .described
                 .iter()
@@ -312,6 +325,11 @@ fn set(provider: &Provider, context: &Context) -> Result<Vec<(&'static str, EnvT
         let value = match var.value {
             EnvValue::Fixed(value) => EnvText::Text(value.to_owned()),
             EnvValue::MaxRetries => EnvText::Text(context.options.max_retries.to_string()),
+            EnvValue::MaxOutputTokens => {
+                let workspace = context.options.workspace.as_ref();
+                let limit = workspace.and_then(|workspace| workspace.max_output_tokens);
+                EnvText::Text(limit.unwrap_or_default().to_string())
+            }
             EnvValue::Cwd => EnvText::Cwd,
             EnvValue::Folder(name) => EnvText::Folder(name),
             EnvValue::File(name) => EnvText::File(name),

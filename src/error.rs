@@ -157,6 +157,8 @@ codes! {
     MaxTokens = "MAX_TOKENS", Validation, "The answer hit the output limit.";
     MaxTurns = "MAX_TURNS", Validation, "The CLI's own limit of turns is reached.";
     BudgetExhausted = "BUDGET_EXHAUSTED", Validation, "The CLI's own limit of cost is reached.";
+    InvalidRunLog = "INVALID_RUN_LOG", Validation, "The file is no run log, or of a newer version.";
+    RunLogIncomplete = "RUN_LOG_INCOMPLETE", Validation, "The run log has no reply: it ends before the run did.";
     ConnectionFailed = "CONNECTION_FAILED", Network, "The API can't be reached.";
     ConnectionLost = "CONNECTION_LOST", Network, "The connection broke in the middle.";
     ServerError = "SERVER_ERROR", Server, "The provider's side failed.";
@@ -177,6 +179,7 @@ codes! {
     UnsupportedFlag = "UNSUPPORTED_FLAG", Configuration, "The installed CLI does not know a flag that is needed.";
     UntrustedWorkspace = "UNTRUSTED_WORKSPACE", Configuration, "The CLI does not trust the working folder.";
     InvalidConfig = "INVALID_CONFIG", Configuration, "The CLI's own configuration is wrong.";
+    ClaudeInvalidConfig = "CLAUDE_INVALID_CONFIG", Configuration, "What the Claude Code adapter was given is wrong; `problems` lists it by field.";
     LiveUnsupported = "LIVE_UNSUPPORTED", Configuration, "The installed CLI takes no live sessions.";
     OutputLimit = "OUTPUT_LIMIT", Configuration, "The CLI printed more than maxBuffer bytes.";
     Closed = "CLOSED", Configuration, "The provider was closed.";
@@ -206,6 +209,15 @@ pub struct AttemptFailure {
     /// Its code.
     pub code: Code,
     /// Its message.
+    pub message: String,
+}
+
+/// What is wrong with one field of what was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The field: `prompt_file`, `allowed_tools[1]`.
+    pub field: String,
+    /// What is allowed, what was given.
     pub message: String,
 }
 
@@ -259,6 +271,9 @@ pub struct ProviderError {
     pub attempts: u32,
     /// Why each attempt failed.
     pub reasons: Vec<AttemptFailure>,
+    /// Where several fields of what was given may be wrong: all that are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<Problem>,
     /// The run's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
@@ -293,6 +308,7 @@ impl ProviderError {
             usage: None,
             attempts: 0,
             reasons: Vec::new(),
+            problems: Vec::new(),
             run_id: None,
             run: None,
         }

@@ -40,6 +40,8 @@ pub struct Fold {
     taken: HashSet<String>,
     /// Calls the CLI itself has answered.
     answered: HashSet<String>,
+    /// Nothing is looked for in texts and only the last one is kept: the CLI works for itself, for hours maybe.
+    watching: bool,
 }
 
 impl Fold {
@@ -50,6 +52,16 @@ impl Fold {
             gate: None,
             taken,
             answered: HashSet::new(),
+            watching: false,
+        }
+    }
+
+    /// For a CLI that works for itself: its texts are texts, its calls its own, and memory is bounded however long it goes
+    /// on. The reply has the last message, and no calls.
+    pub fn watching() -> Self {
+        Fold {
+            watching: true,
+            ..Fold::new(HashSet::new())
         }
     }
 
@@ -57,6 +69,25 @@ impl Fold {
     pub fn push(&mut self, event: Event, out: &mut Vec<Event>) {
         let before = out.len();
         match event {
+            Event::Message { id, content } if self.watching => {
+                let reply = &mut self.folded.reply;
+                content.trim().clone_into(&mut reply.content);
+                reply.message_id.clone_from(&id);
+                reply.messages = vec![AssistantMessage {
+                    id: id.clone(),
+                    content: content.clone(),
+                }];
+                out.push(Event::Message { id, content });
+            }
+            Event::TextDelta { .. }
+            | Event::ThinkingDelta { .. }
+            | Event::ToolCall { .. }
+            | Event::InvalidToolCall { .. }
+            | Event::ToolResult { .. }
+                if self.watching =>
+            {
+                out.push(event);
+            }
             Event::TextDelta { message_id, text } => {
                 let gate = self.gate.get_or_insert_with(Gate::new);
                 self.folded.text.push_str(&text);
@@ -175,9 +206,8 @@ impl Fold {
             && !outcome.is_error
             && let Some(text) = outcome.text.as_deref().filter(|text| !text.is_empty())
         {
-            let before = out.len();
-            self.message(None, text, out);
-            self.folded.events += (out.len() - before) as u64;
+            let content = text.to_owned();
+            self.push(Event::Message { id: None, content }, out);
         }
         let reply = &mut self.folded.reply;
         reply.tool_calls.retain(|call| !self.answered.contains(&call.id));

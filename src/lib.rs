@@ -18,24 +18,31 @@ pub mod retry;
 
 // Pure layers: a thread as a prompt, output as events, events as a reply, a reply or the reason why not.
 pub mod classify;
+pub mod declare;
 pub mod decode;
 pub mod prompt;
 pub mod provider;
 pub mod toolcall;
 
+pub mod api;
 pub mod command;
 pub mod fold;
 pub mod judge;
 pub mod output;
+pub mod runlog;
 
 // Effects: processes, exchanges with a CLI, whole runs.
 pub mod process;
+pub mod recorder;
+pub mod replay;
 
 pub mod conversation;
 
 pub mod run;
 
 pub mod health;
+
+pub mod claude_code;
 
 // What JavaScript sees.
 pub mod binding;

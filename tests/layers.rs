@@ -12,13 +12,14 @@ const LAYERS: &[&[&str]] = &[
     &["message"],
     &["error", "event"],
     &[
-        "provider", "prompt", "toolcall", "breaker", "retry", "classify", "decode",
+        "provider", "prompt", "toolcall", "breaker", "retry", "classify", "decode", "declare",
     ],
-    &["command", "fold", "judge", "output"],
-    &["process"],
+    &["api", "command", "fold", "judge", "output", "runlog"],
+    &["process", "recorder", "replay"],
     &["conversation"],
     &["run"],
     &["health"],
+    &["claude_code"],
     &["binding"],
 ];
 

@@ -14,12 +14,12 @@ import {
   createOpenCodeCliProvider,
   createQwenCliProvider,
 } from "deep-factor-providers/native";
-import { startGemini } from "./gemini.mjs";
 import { installed } from "./installed.mjs";
-import { startOpenAi } from "./openai.mjs";
+import { startGemini } from "./scripted-gemini.mjs";
+import { startOpenAi } from "./scripted-openai.mjs";
 
 /** @typedef {"codex" | "gemini" | "qwen" | "opencode"} CliName */
-/** @typedef {import("./openai.mjs").Answer | import("./gemini.mjs").Answer} Answer */
+/** @typedef {import("./scripted-openai.mjs").Answer | import("./scripted-gemini.mjs").Answer} Answer */
 /** @typedef {import("./scripted.mjs").ScriptOf<any>} Script */
 /**
  * @typedef {object} IsolatedCli

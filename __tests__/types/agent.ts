@@ -9,16 +9,19 @@ import type { StructuredToolInterface } from "@langchain/core/tools";
 import { tool } from "@langchain/core/tools";
 import type * as api from "deep-factor-providers";
 import {
+  type ApiProvider,
   type CliProvider,
   classifyError,
   createClaudeCliProvider,
   createFallbackProvider,
+  createOpenAiCompatibleProvider,
   escapeXml,
   execFileAsync,
   isModelAdapter,
   limits,
   messagesToPrompt,
   messagesToXml,
+  type OpenAiCompatibleProviderOptions,
   ProviderError,
   parseToolCalls,
   stripAnsi,
@@ -244,4 +247,24 @@ export async function everything(signal: AbortSignal): Promise<void> {
     }),
   );
   updates.push(error.message);
+}
+
+export async function askApi(options: OpenAiCompatibleProviderOptions): Promise<string> {
+  const provider: ApiProvider = createOpenAiCompatibleProvider({
+    ...options,
+    model: "m",
+    headers: { "x-title": "t" },
+    toolChoice: { name: "t" },
+    extraBody: { top_k: 1 },
+  });
+  const bound: ApiProvider = provider.bindTools([{ name: "t", parameters: { type: "object" } }]);
+  const adapter: ModelAdapter = bound;
+  const message = await bound.invoke(["hi"], { timeout: 1 });
+  assertType<Equal<typeof message, AIMessage>>();
+  // @ts-expect-error: a model has to be named
+  createOpenAiCompatibleProvider({ baseURL: "http://127.0.0.1/v1" });
+  // @ts-expect-error: there is no such choice
+  createOpenAiCompatibleProvider({ model: "m", toolChoice: "some" });
+  await using closed = provider;
+  return closed.id + String(message.content) + String(adapter === bound);
 }

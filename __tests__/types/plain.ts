@@ -1,9 +1,11 @@
 /** A strict consumer of `deep-factor-providers/native` that has no LangChain installed. */
 import {
+  type ApiProvider,
   type CliProvider,
   checkHealth,
   createClaudeCliProvider,
   createFallbackProvider,
+  createOpenAiCompatibleProvider,
   type HealthReport,
   isModelAdapter,
   type ModelAdapter,
@@ -45,4 +47,11 @@ export async function look(provider: CliProvider): Promise<number> {
   // @ts-expect-error: there is no such level
   await checkHealth(undefined, { level: "deep" });
   return (report.timingsMs.version ?? 0) + (first?.problems.filter(({ severity }) => severity === "error").length ?? 0);
+}
+
+export async function askApi(): Promise<string> {
+  const provider: ApiProvider = createOpenAiCompatibleProvider({ model: "m" });
+  const message = await provider.bindTools([]).invoke(["hi"]);
+  refuseAny<IsAny<typeof message>>();
+  return message.content;
 }

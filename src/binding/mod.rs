@@ -2,8 +2,11 @@
 //!
 //! Async functions cannot carry an error code across napi, so failures are values here (`{"err": …}`) and JavaScript throws.
 
+pub mod api;
+pub mod claude_code;
 pub mod errors;
 pub mod provider;
+pub mod runlog;
 pub mod text;
 
 use std::sync::atomic::{AtomicU32, Ordering};

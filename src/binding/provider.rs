@@ -107,6 +107,12 @@ pub struct NativeRun {
     run: Run,
 }
 
+impl NativeRun {
+    pub(super) fn new(run: Run) -> Self {
+        NativeRun { run }
+    }
+}
+
 #[napi]
 impl NativeRun {
     /// The next batch of events as a JSON array; `null` when no more will come.
@@ -142,6 +148,12 @@ impl NativeRun {
 #[napi]
 pub struct NativeHealth {
     check: Result<health::Check, Box<ProviderError>>,
+}
+
+impl NativeHealth {
+    pub(super) fn new(check: Result<health::Check, Box<ProviderError>>) -> Self {
+        NativeHealth { check }
+    }
 }
 
 #[napi]

@@ -17,10 +17,13 @@ use crate::command::{Arg, CommandLine, Cwd, EnvText};
 use crate::decode::Decoder;
 use crate::event::Event;
 use crate::process::limit::Permit;
-use crate::process::{self, EnvPlan, Exit, Limits, Output, Running, Spec, StartError, Stdin, Vars, Waiting};
+use crate::process::{self, EnvPlan, Exit, Limits, Output, Running, Spec, StartError, Stdin, Tees, Vars, Waiting};
 
 /// How much of the end of standard output an error carries, bytes.
 pub(super) const TAIL_BYTES: usize = 2_048;
+
+/// How much output that is not of its wire format is kept, bytes: a run may print without limit.
+const MAX_PLAIN: usize = 64 * 1024 * 1024;
 
 /// A process that runs, and the decoder of what it prints.
 #[derive(Debug)]
@@ -126,6 +129,10 @@ pub struct Surroundings {
     pub permit: Option<Permit>,
     /// Tracks the process until nothing of it is left.
     pub tracker: TaskTracker,
+    /// Who gets copies of what it prints.
+    pub tees: Tees,
+    /// Whether nothing it started may outlive it, wherever it went.
+    pub thorough: bool,
 }
 
 /// Why no process came to be.
@@ -161,6 +168,8 @@ fn spec(line: CommandLine, stdin: Stdin, surroundings: Surroundings) -> Result<(
         guarded: true,
         folder: scratch.as_ref().map(Scratch::path),
         tracker: surroundings.tracker,
+        tees: surroundings.tees,
+        thorough: surroundings.thorough,
     };
     Ok((spec, scratch))
 }
@@ -201,7 +210,7 @@ impl Print {
         surroundings: Surroundings,
         cancel: &CancellationToken,
     ) -> Result<Print, NotStarted> {
-        let decoder = Decoder::new(line.wire);
+        let decoder = Decoder::new(line.wire).keeping(surroundings.limits.max_stdout.min(MAX_PLAIN));
         let stdin = Stdin::Bytes(std::mem::take(&mut line.stdin).into());
         let (running, scratch) = launch(line, stdin, surroundings, cancel)?;
         Ok(Print {

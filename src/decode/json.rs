@@ -17,7 +17,7 @@ const MAX_FALSE_STARTS: usize = 64;
 
 /// A JSON string as WTF-8: UTF-8 that may hold lone surrogates, which JavaScript's strings can.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Wtf8<'a>(pub Cow<'a, [u8]>);
+pub(crate) struct Wtf8<'a>(pub Cow<'a, [u8]>);
 
 impl<'a> Wtf8<'a> {
     /// As text; lone surrogates are U+FFFD.
@@ -63,7 +63,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Wtf8<'a> {
 
 /// A JSON string as text, lone surrogates replaced.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Text<'a>(pub Cow<'a, str>);
+pub(crate) struct Text<'a>(pub Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -79,7 +79,7 @@ impl Text<'_> {
 
 /// A JSON number of any spelling, as a count: rounded, and 0 where it is negative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Count(pub u64);
+pub(crate) struct Count(pub u64);
 
 impl<'de> Deserialize<'de> for Count {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -106,7 +106,7 @@ impl<'de> Deserialize<'de> for Count {
 
 /// The members of a JSON object in order, values unread.
 #[derive(Debug, Default)]
-pub(super) struct Members<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
+pub(crate) struct Members<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -129,7 +129,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 }
 
 /// The string in `raw`, if it is one. Borrowed unless it holds escapes.
-pub(super) fn word(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
+pub(crate) fn word(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
     let json = raw?.get();
     let inner = json.strip_prefix('"')?.strip_suffix('"')?;
     if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
@@ -139,25 +139,25 @@ pub(super) fn word(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
 }
 
 /// `true` only for a field that says so.
-pub(super) fn is_true(raw: Option<&RawValue>) -> bool {
+pub(crate) fn is_true(raw: Option<&RawValue>) -> bool {
     raw.is_some_and(|raw| raw.get() == "true")
 }
 
-pub(super) fn is_object(raw: &RawValue) -> bool {
+pub(crate) fn is_object(raw: &RawValue) -> bool {
     raw.get().starts_with('{')
 }
 
-pub(super) fn is_array(raw: &RawValue) -> bool {
+pub(crate) fn is_array(raw: &RawValue) -> bool {
     raw.get().starts_with('[')
 }
 
-pub(super) fn is_string(raw: &RawValue) -> bool {
+pub(crate) fn is_string(raw: &RawValue) -> bool {
     raw.get().starts_with('"')
 }
 
 /// Reads the fields of one line, collecting what is of the wrong type.
 #[derive(Debug, Default)]
-pub(super) struct Fields {
+pub(crate) struct Fields {
     complaints: Vec<String>,
 }
 
@@ -211,7 +211,7 @@ impl Fields {
 
 /// The JSON objects and arrays in `text` that begin a line, pretty printed or not, and the lines between them, each with
 /// the number of the line it begins on.
-pub(super) fn documents<'a>(text: &'a str, mut each: impl FnMut(u64, Result<&'a RawValue, &'a str>)) {
+pub(crate) fn documents<'a>(text: &'a str, mut each: impl FnMut(u64, Result<&'a RawValue, &'a str>)) {
     let mut rest = text;
     let mut false_starts = 0;
     let mut number = 1;

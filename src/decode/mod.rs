@@ -11,12 +11,12 @@ mod codex;
 mod failure;
 mod gemini;
 mod generic;
-mod json;
+pub(crate) mod json;
 pub mod lines;
-mod notes;
+pub(crate) mod notes;
 mod opencode;
-mod speech;
-mod usage;
+pub(crate) mod speech;
+pub(crate) mod usage;
 
 #[cfg(test)]
 mod golden;
@@ -111,6 +111,8 @@ pub struct Decoder {
     reader: Reader,
     /// What was pushed: all of it, or until the first line of the protocol.
     raw: Vec<u8>,
+    /// How much of it is kept.
+    raw_limit: usize,
 }
 
 /// The part of a [`Decoder`] that lines go into.
@@ -155,7 +157,16 @@ impl Decoder {
                 cut_short: false,
             },
             raw: Vec::new(),
+            raw_limit: usize::MAX,
         }
+    }
+
+    /// Keeps no more than `limit` bytes of output that is not of the wire format: of more, [`Decoder::plain_text`] has the
+    /// beginning. For lines only; documents and text have to be kept whole.
+    #[must_use]
+    pub fn keeping(mut self, limit: usize) -> Self {
+        self.raw_limit = limit;
+        self
     }
 
     /// Takes the next bytes of output; appends what they mean to `events`.
@@ -167,6 +178,9 @@ impl Decoder {
                 self.raw = Vec::new();
                 return;
             }
+            let room = self.raw_limit.saturating_sub(self.raw.len());
+            self.raw.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            return;
         }
         self.raw.extend_from_slice(bytes);
     }

@@ -25,7 +25,7 @@ pub struct ParseError {
 
 /// The diagnostics of one output, limited in number and length.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(crate) struct Notes {
     texts: Vec<String>,
     parse_errors: Vec<ParseError>,
     /// How many there were beyond those.
@@ -66,7 +66,7 @@ impl Notes {
 
 /// What a format writes to while it reads one line.
 #[derive(Debug)]
-pub(super) struct Out<'a> {
+pub(crate) struct Out<'a> {
     events: &'a mut Vec<Event>,
     notes: &'a mut Notes,
     line: Option<u64>,

@@ -22,7 +22,7 @@ use crate::message::{InvalidToolCall, ToolCall, wtf8_to_string};
 
 /// Receives messages, one after the other.
 #[derive(Debug, Default)]
-pub(super) struct Speech {
+pub(crate) struct Speech {
     open: Option<Open>,
     /// What the last closed message had streamed and no snapshot had confirmed yet.
     echo: Option<Echo>,
@@ -355,7 +355,7 @@ fn surrogate([_, second, third]: [u8; 3]) -> u32 {
 }
 
 /// The event for one call of a tool. Absent arguments are none; arguments that are no object make the call an invalid one.
-pub(super) fn tool_call(id: String, name: String, args: Option<&RawValue>) -> Event {
+pub(crate) fn tool_call(id: String, name: String, args: Option<&RawValue>) -> Event {
     let args = args.map_or("{}", RawValue::get);
     match RawValue::from_string(args.to_owned()) {
         Ok(args) if is_object(&args) => Event::ToolCall {
@@ -366,7 +366,7 @@ pub(super) fn tool_call(id: String, name: String, args: Option<&RawValue>) -> Ev
 }
 
 /// The event for a call whose arguments can't be used.
-pub(super) fn invalid_call(id: String, name: String, args: &str, error: &str) -> Event {
+pub(crate) fn invalid_call(id: String, name: String, args: &str, error: &str) -> Event {
     Event::InvalidToolCall {
         invalid_tool_call: InvalidToolCall {
             id: Some(id),

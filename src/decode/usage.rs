@@ -39,7 +39,7 @@ struct Details {
 }
 
 /// The figures in `raw`, if it tells any.
-pub(super) fn read_usage(fields: &mut Fields, raw: Option<&RawValue>) -> Option<Usage> {
+pub(crate) fn read_usage(fields: &mut Fields, raw: Option<&RawValue>) -> Option<Usage> {
     let figures: Figures = fields.read("usage", raw)?;
     let input_details = figures
         .input_tokens_details

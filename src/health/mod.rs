@@ -4,6 +4,7 @@
 //! never an error. Which commands are asked and how their answers are read is data of the provider (`provider::Checks`).
 
 mod answers;
+mod api;
 mod report;
 
 pub use report::{Level, Login, Problem, Report, Severity, Timings};
@@ -59,17 +60,20 @@ impl Check {
             base: Arc::new(base),
             cancel: cancel.clone(),
         };
-        let task = tokio::spawn(async move {
+        Ok(Check::begin(cancel, async move {
             let report = look.report(level).await;
             match look.engine.refusal() {
                 Some(error) => Err(error),
                 None => Ok((!look.cancel.is_cancelled()).then_some(report)),
             }
-        });
-        Ok(Check {
+        }))
+    }
+
+    fn begin(cancel: CancellationToken, look: impl Future<Output = Looked> + Send + 'static) -> Check {
+        Check {
             cancel,
-            task: AsyncMutex::new(Some(task)),
-        })
+            task: AsyncMutex::new(Some(tokio::spawn(look))),
+        }
     }
 
     /// The report, once; `None` if the check was cancelled.
@@ -251,54 +255,59 @@ impl Look {
             call.to_owned(),
             Some(env),
         );
-        match self.within_limit(&run).await {
-            Ended::Replied(_) => {
-                report.answering = Some(true);
-                // What it said of its login, it did not need.
-                report.authenticated = Login::Yes;
-                let not_logged_in = Code::NotLoggedIn.as_str();
-                report.problems.retain(|problem| problem.code != not_logged_in);
-            }
-            Ended::Failed(error) => {
-                if error.category == Category::Authentication {
-                    report.authenticated = Login::No;
-                }
-                let known = report
-                    .problems
-                    .iter()
-                    .any(|problem| problem.code == error.code.as_str());
-                if !known {
-                    report.problems.push(Problem::of(&error));
-                }
-            }
-            Ended::Cancelled => {
-                let limit = REQUEST_LIMIT.as_secs();
-                let reason = format!("there was no answer within {limit} s");
-                let error = ProviderError::new(self.engine.id(), Code::Timeout, reason);
-                report.problems.push(Problem {
-                    hint: classify::hint(self.engine.id(), Code::ConnectionFailed).to_owned(),
-                    ..Problem::of(&error)
-                });
-            }
-        }
-    }
-
-    /// How the run ended; cancelled when this check is, or when it takes too long.
-    async fn within_limit(&self, run: &Run) -> Ended {
-        let ended = run.result();
-        tokio::pin!(ended);
-        tokio::select! {
-            ended = &mut ended => return ended,
-            () = self.cancel.cancelled() => {}
-            () = tokio::time::sleep(REQUEST_LIMIT) => {}
-        }
-        run.cancel();
-        ended.await
+        answered(self.engine.id(), &run, &self.cancel, report).await;
     }
 
     fn command(&self, args: &[&str]) -> String {
         format!("{} {}", self.engine.provider().command, args.join(" "))
     }
+}
+
+/// What came of the tiny request, into the report.
+async fn answered(id: &str, run: &Run, cancel: &CancellationToken, report: &mut Report) {
+    match within_limit(run, cancel).await {
+        Ended::Replied(_) => {
+            report.answering = Some(true);
+            // What it said of its login, it did not need.
+            report.authenticated = Login::Yes;
+            let not_logged_in = Code::NotLoggedIn.as_str();
+            report.problems.retain(|problem| problem.code != not_logged_in);
+        }
+        Ended::Failed(error) => {
+            if error.category == Category::Authentication {
+                report.authenticated = Login::No;
+            }
+            let known = report
+                .problems
+                .iter()
+                .any(|problem| problem.code == error.code.as_str());
+            if !known {
+                report.problems.push(Problem::of(&error));
+            }
+        }
+        Ended::Cancelled => {
+            let limit = REQUEST_LIMIT.as_secs();
+            let reason = format!("there was no answer within {limit} s");
+            let error = ProviderError::new(id, Code::Timeout, reason);
+            report.problems.push(Problem {
+                hint: classify::hint(id, Code::ConnectionFailed).to_owned(),
+                ..Problem::of(&error)
+            });
+        }
+    }
+}
+
+/// How the run ended; cancelled when the check is, or when it takes too long.
+async fn within_limit(run: &Run, cancel: &CancellationToken) -> Ended {
+    let ended = run.result();
+    tokio::pin!(ended);
+    tokio::select! {
+        ended = &mut ended => return ended,
+        () = cancel.cancelled() => {}
+        () = tokio::time::sleep(REQUEST_LIMIT) => {}
+    }
+    run.cancel();
+    ended.await
 }
 
 const BY_HAND: &str = "run it by hand to see what it says";

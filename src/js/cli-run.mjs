@@ -2,7 +2,7 @@
  * `run`. In: the words behind the command, and standard input. Out: the answer on standard output, progress on standard
  * error, and an exit code by the error's category.
  *
- * @import { LogRecord, ProviderEvent } from "../../index.js"
+ * @import { InvokeOptions, LogRecord, ProviderEvent } from "../../index.js"
  * @import { CliProvider } from "./native-entry.mjs"
  */
 
@@ -17,6 +17,7 @@ const OPTIONS = /** @type {const} */ ({
   model: { type: "string" },
   "system-prompt": { type: "string" },
   timeout: { type: "string" },
+  record: { type: "string" },
   stream: { type: "boolean" },
   json: { type: "boolean" },
 });
@@ -39,8 +40,9 @@ export async function run(words, signal) {
   const text = prompt.filter((part) => part !== "").join("\n\n");
   if (text === "") throw new UsageError("there is no prompt: give one as an argument, or over standard input");
   try {
-    if (values.stream) await stream(provider, text, values.json === true, signal);
-    else await ask(provider, text, values.json === true, signal);
+    const options = { signal, record: values.record };
+    if (values.stream) await stream(provider, text, values.json === true, options);
+    else await ask(provider, text, values.json === true, options);
     return 0;
   } catch (error) {
     if (signal.aborted || !ProviderError.isInstance(error)) throw error;
@@ -112,11 +114,11 @@ function isDevice() {
  * @param {CliProvider} provider
  * @param {string} text
  * @param {boolean} json
- * @param {AbortSignal} signal
+ * @param {InvokeOptions} options
  */
-async function ask(provider, text, json, signal) {
+async function ask(provider, text, json, options) {
   // With updates, the records of the run come while it goes.
-  const reply = await provider.invokeWithUpdates([text], () => {}, { signal });
+  const reply = await provider.invokeWithUpdates([text], () => {}, options);
   print(json ? `${JSON.stringify(reply)}\n` : `${reply.content}\n`);
 }
 
@@ -124,11 +126,11 @@ async function ask(provider, text, json, signal) {
  * @param {CliProvider} provider
  * @param {string} text
  * @param {boolean} json
- * @param {AbortSignal} signal
+ * @param {InvokeOptions} options
  */
-async function stream(provider, text, json, signal) {
+async function stream(provider, text, json, options) {
   const show = json ? (/** @type {ProviderEvent} */ event) => print(`${JSON.stringify(event)}\n`) : textPrinter();
-  for await (const event of provider.stream([text], { signal })) show(event);
+  for await (const event of provider.stream([text], options)) show(event);
 }
 
 /** Prints messages piece by piece where the CLI tells pieces, whole where it does not, each on lines of its own. */

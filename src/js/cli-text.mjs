@@ -34,6 +34,7 @@ Commands:
   doctor           what is installed, which version, logged in or not, and what to do about it
   providers        which providers there are
   run "<prompt>"   asks one of them and prints the answer
+  log              shows the log of a run, as text or as a page
 
 Options:
   -h, --help       this text; behind a command, that command's
@@ -81,10 +82,24 @@ Options:
   --timeout <ms>          how long the CLI may take, 0 for no limit; default: 120000
   --stream                prints the answer while it is written
   --json                  prints the whole reply as JSON; with --stream, one event per line; an error as {"error": ...}
+  --record <file>         writes a log of the run, to be read with \`${NAME} log\`
   -h, --help              this text
 
 Exit codes: 0 answered, 2 wrong command line, 130 interrupted, and by the category of the error:
 ${exitCodeLines()}
+`,
+  log: `Shows what happened in a run that was recorded: messages, tool calls with their durations, tokens, cost, errors.
+
+Usage: ${NAME} log show <file> [--full | --json]
+       ${NAME} log html <file> [-o <page.html>]
+
+Options:
+  --full               show: long arguments, results and prompts whole
+  --json               show: the timeline as JSON
+  -o, --output <file>  html: where the page goes; default: standard output
+  -h, --help           this text
+
+Exit codes: 0 shown, 2 wrong command line, 6 no run log (or of a newer version), 10 no such file.
 `,
 };
 

@@ -7,10 +7,11 @@
 
 import { createRequire } from "node:module";
 import { doctor, providers } from "./cli-doctor.mjs";
+import { log } from "./cli-log.mjs";
 import { run } from "./cli-run.mjs";
 import { EXIT_CODES, HELP, NAME, USAGE_CODE, UsageError } from "./cli-text.mjs";
 
-const COMMANDS = { doctor, providers, run };
+const COMMANDS = { doctor, providers, run, log };
 /** 128 and the signal's number, as shells have it. */
 const SIGNALS = /** @type {const} */ ({ SIGINT: 130, SIGTERM: 143, SIGHUP: 129 });
 /** As if SIGPIPE had ended this program: whoever read its output has left. */

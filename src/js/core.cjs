@@ -11,6 +11,7 @@
  * @typedef {typeof import("./native.cjs")} Native
  */
 
+const { createClaudeCode } = require("./claude-code.cjs");
 const { ProviderError, fault, guard, providerError, unwrap } = require("./errors.cjs");
 const { createFallbackProvider } = require("./fallback.cjs");
 const { checkHealth } = require("./health.cjs");
@@ -26,6 +27,7 @@ const {
   workerEnv,
 } = require("./options.cjs");
 const { createProvider } = require("./provider.cjs");
+const { renderRunLog, replayRun } = require("./replay.cjs");
 
 /** @type {WeakMap<Native, number>} */
 const owners = new WeakMap();
@@ -70,6 +72,7 @@ function createCore({ native, AIMessage, toJsonSchema }) {
 
   return {
     ProviderError,
+    ...createClaudeCode(native, owner),
 
     /** @param {unknown} value */
     isModelAdapter(value) {
@@ -105,6 +108,15 @@ function createCore({ native, AIMessage, toJsonSchema }) {
       unwrap(native.checkCliConfig(configJson, json));
       const engine = native.NativeProvider.described(configJson, json, owner);
       return createProvider({ id: JSON.parse(configJson).providerId, engine, toMessage, toJsonSchema, log });
+    },
+
+    /** @param {unknown} options */
+    createOpenAiCompatibleProvider(options) {
+      const { log, rest } = takeLogger(options, describe);
+      const json = encodeOptions(rest);
+      unwrap(native.checkApiOptions(json));
+      const engine = new native.NativeApiProvider(json);
+      return createProvider({ id: engine.id, engine, toMessage, toJsonSchema, log });
     },
 
     /**
@@ -179,6 +191,18 @@ function createCore({ native, AIMessage, toJsonSchema }) {
       const when = error?.resetsAt === undefined ? {} : { resetsAt: new Date(error.resetsAt) };
       return { ...parsed, toolCalls: toolCalls.map(toolCall), ...(error ? { error: { ...error, ...when } } : {}) };
     },
+
+    /**
+     * @param {unknown} path
+     * @param {unknown} [options]
+     */
+    replayRun: (path, options) => replayRun(native, toMessage, path, options),
+
+    /**
+     * @param {unknown} path
+     * @param {unknown} [options]
+     */
+    renderRunLog: (path, options) => renderRunLog(native, path, options),
 
     /** @param {unknown} text */
     escapeXml(text) {

@@ -31,6 +31,7 @@ const FIELDS = /** @type {const} */ ([
   "usage",
   "attempts",
   "reasons",
+  "problems",
   "runId",
   "run",
 ]);

@@ -23,8 +23,10 @@ async function loadLangChain() {
 }
 
 export const {
+  ClaudeCodeAdapter,
   ProviderError,
   checkHealth,
+  claudeCodeConfigSchema,
   classifyError,
   createClaudeCliProvider,
   createCliProvider,
@@ -32,6 +34,7 @@ export const {
   createGeminiCliProvider,
   createGlmCliProvider,
   createGrokCliProvider,
+  createOpenAiCompatibleProvider,
   createOpenCodeCliProvider,
   createQwenCliProvider,
   createFallbackProvider,
@@ -43,5 +46,8 @@ export const {
   messagesToXml,
   parseCliOutput,
   parseToolCalls,
+  renderRunLog,
+  replayRun,
+  runLogSchema,
   stripAnsi,
 } = core.createCore({ native, ...(await loadLangChain()) });

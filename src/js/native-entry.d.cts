@@ -6,6 +6,7 @@
 
 import type {
   AIMessageJson,
+  ApiProvider as ApiProviderOf,
   ClaudeCliProviderOptions,
   CliProviderConfig,
   CliProvider as CliProviderOf,
@@ -17,16 +18,23 @@ import type {
   GlmCliProviderOptions,
   GrokCliProviderOptions,
   MessageInput,
+  OpenAiCompatibleProviderOptions,
   OpenCodeCliProviderOptions,
   QwenCliProviderOptions,
+  ReplayedRun as ReplayedRunOf,
+  ReplayOptions,
   ToolInput,
 } from "../../index.cjs";
 
 export type {
+  AgentExecutionContext,
+  AgentExecutionResult,
   AIMessageJson,
   AttemptFailure,
   BreakerOptions,
   ClaudeCliProviderOptions,
+  ClaudeCodeAdapterOptions,
+  ClaudeCodeConfig,
   CliErrorRule,
   CliProviderConfig,
   CliProviderOptions,
@@ -34,6 +42,7 @@ export type {
   ErrorCategory,
   ErrorClassification,
   ErrorContext,
+  ErrorRecord,
   ExecFileOptions,
   FallbackMetadata,
   FallbackProviderOptions,
@@ -53,11 +62,13 @@ export type {
   LogLevel,
   LogRecord,
   MessageInput,
+  OpenAiCompatibleProviderOptions,
   OpenCodeCliProviderOptions,
   ParseCliOutputOptions,
   ParsedOutput,
   ParsedOutputError,
   PartialReply,
+  PermissionDenial,
   PlainMessage,
   PlainTool,
   ProviderErrorCode,
@@ -67,8 +78,16 @@ export type {
   ProviderReply,
   ProviderResponseMetadata,
   QwenCliProviderOptions,
+  RecordOptions,
+  RenderRunLogOptions,
+  ReplayOptions,
   RetryOptions,
   RunInfo,
+  RunLog,
+  RunLogHeader,
+  RunLogInfo,
+  RunLogMessage,
+  RunLogToolCall,
   SerializedMessage,
   StoredMessage,
   TokenUsage,
@@ -77,8 +96,10 @@ export type {
   UpdateUsage,
 } from "../../index.cjs";
 export {
+  ClaudeCodeAdapter,
   checkHealth,
   classifyError,
+  claudeCodeConfigSchema,
   escapeXml,
   execFileAsync,
   limits,
@@ -87,6 +108,8 @@ export {
   ProviderError,
   parseCliOutput,
   parseToolCalls,
+  renderRunLog,
+  runLogSchema,
   stripAnsi,
 } from "../../index.cjs";
 
@@ -159,6 +182,17 @@ export function createOpenCodeCliProvider(options?: OpenCodeCliProviderOptions):
  * @throws {ProviderError} `INVALID_CONFIG` or `INVALID_OPTION`, naming the field, what was given and what is allowed.
  */
 export function createCliProvider(config: CliProviderConfig, options?: CliProviderOptions): CliProvider;
+
+/** An OpenAI-compatible API as a model whose answers are plain data. */
+export type ApiProvider = ApiProviderOf<AIMessageJson>;
+
+/**
+ * An OpenAI-compatible API as a model. Nothing is sent here.
+ *
+ * @throws {ProviderError} `INVALID_OPTION`, naming the option, what was given and what is allowed.
+ */
+export function createOpenAiCompatibleProvider(options: OpenAiCompatibleProviderOptions): ApiProvider;
+
 /** Several providers as one, whose answers are plain data. */
 export type FallbackProvider = FallbackProviderOf<AIMessageJson>;
 
@@ -171,3 +205,13 @@ export function createFallbackProvider(
   adapters: readonly ModelAdapter[],
   options?: FallbackProviderOptions,
 ): FallbackProvider;
+
+/** A recorded run whose reply is plain data. */
+export type ReplayedRun = ReplayedRunOf<AIMessageJson>;
+
+/**
+ * Reads a run log again. Nothing is started.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` at once; `NOT_FOUND` and `INVALID_RUN_LOG` when something is asked of it.
+ */
+export function replayRun(path: string, options?: ReplayOptions): ReplayedRun;

@@ -3,8 +3,10 @@
 import entry from "./native-entry.cjs";
 
 export const {
+  ClaudeCodeAdapter,
   ProviderError,
   checkHealth,
+  claudeCodeConfigSchema,
   classifyError,
   createClaudeCliProvider,
   createCliProvider,
@@ -12,6 +14,7 @@ export const {
   createGeminiCliProvider,
   createGlmCliProvider,
   createGrokCliProvider,
+  createOpenAiCompatibleProvider,
   createOpenCodeCliProvider,
   createQwenCliProvider,
   createFallbackProvider,
@@ -23,5 +26,8 @@ export const {
   messagesToXml,
   parseCliOutput,
   parseToolCalls,
+  renderRunLog,
+  replayRun,
+  runLogSchema,
   stripAnsi,
 } = entry;

@@ -62,7 +62,8 @@ export class NativeProvider {
   /** The provider of a CLI that `configJson` describes. */
   static described(configJson: string, optionsJson: string, owner: number): NativeProvider;
   /**
-   * @param callJson `{"events": boolean, "partial": boolean, "timeout"?: ms, "log"?: boolean}`
+   * @param callJson `{"events": boolean, "partial": boolean, "timeout"?: ms, "log"?: boolean,
+   *   "record"?: {"path": absolute, "prompts": boolean}}`
    * @param envJson what the child inherits, where that is not the process's environment (worker threads)
    */
   start(messagesJson: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;
@@ -77,12 +78,61 @@ export class NativeProvider {
   close(): Promise<void>;
 }
 
+/** `{"ok": null}` or `{"err": …}`. */
+export function checkApiOptions(optionsJson: string): string;
+
+/** One OpenAI-compatible API: the methods of a {@link NativeProvider}. */
+export class NativeApiProvider {
+  constructor(optionsJson: string);
+  /** What the provider calls itself. */
+  readonly id: string;
+  /** As `NativeProvider.start`; `envJson` is where the key and the proxy are looked up. */
+  start(messagesJson: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;
+  /** Starts nothing: `{"ok": null}`, or `{"err": …}` of a closed provider. */
+  prewarm(envJson?: string): Promise<string>;
+  /** As `NativeProvider.health`. */
+  health(levelJson: string, envJson?: string): NativeHealth;
+  /** Ends what is running and refuses what comes. */
+  close(): Promise<void>;
+}
+
 /** One look at a provider's health under way. */
 export class NativeHealth {
   /** `{"ok": HealthReport}`, `{"err": …}` of a closed provider, or `{"cancelled": true}`, once no process of it is left. */
   result(): Promise<string>;
   /** Ends the look. Does nothing when it is over. */
   cancel(): void;
+}
+
+/** `{"ok": null}` or `{"err": …}` that names the option. */
+export function checkClaudeCodeOptions(optionsJson: string): string;
+/** `{"ok": {name, version, config: JSON Schema, log: JSON Schema}}`. */
+export function claudeCodeFacts(): string;
+
+/** The Claude Code adapter (`src/claude_code/`). */
+export class NativeClaudeCode {
+  /** @param node the host's version, for the log */
+  constructor(optionsJson: string, owner: number, node: string);
+  /** `contextJson` is index.d.ts's `AgentExecutionContext` without its signal; `envJson` as for `NativeProvider.start`. */
+  execute(contextJson: string, envJson?: string): NativeExecution;
+  /** `{"ok": RunLog}` or `{"err": …}`. */
+  normalizeLog(resultJson: string, contextJson: string): string;
+  /** A look whether the CLI is there and says its version. */
+  look(envJson?: string): NativeLook;
+}
+
+/** One run of it. */
+export class NativeExecution {
+  /** `{"ok": AgentExecutionResult}`, `{"err": …}` or `{"cancelled": true}`, once no process of it is left. */
+  result(): Promise<string>;
+  /** Ends the run. Does nothing when it is over. */
+  cancel(): void;
+}
+
+/** One look. */
+export class NativeLook {
+  /** `{"ok": HealthReport}`. */
+  result(): Promise<string>;
 }
 
 /** JSON `[{id, command, versions}]` of every built-in provider. */
@@ -108,3 +158,15 @@ export function execFile(
   owner: number,
   envJson?: string,
 ): Promise<string>;
+
+/** One run of a run log. `runId` picks it; the last that is no part of another otherwise. */
+export class NativeReplay {
+  constructor(path: string, runId?: string);
+  /** `{"ok": RunLogInfo and what the run came to}` or `{"err": …}`. */
+  open(): Promise<string>;
+  /** Some events from that one on, a JSON array; `null` behind the last, and before `open`. */
+  batch(from: number): string | null;
+}
+
+/** `{"ok": text}` or `{"err": …}`. `shownJson`: `{"format": "text" | "html" | "json", "colour": boolean, "full": boolean}`. */
+export function showRunLog(path: string, shownJson: string): Promise<string>;

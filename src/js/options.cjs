@@ -10,6 +10,7 @@
  * @import { InvokeOptions } from "../../index.js"
  */
 
+const { resolve } = require("node:path");
 const { isMainThread } = require("node:worker_threads");
 const { fault } = require("./errors.cjs");
 
@@ -89,7 +90,7 @@ function encodeEnv(env) {
 }
 
 /** Options that are objects of options: there, too, a key that is `undefined` was not given. */
-const GROUPS = new Set(["retry", "breaker"]);
+const GROUPS = new Set(["retry", "breaker", "config"]);
 
 /**
  * @param {string} key
@@ -195,18 +196,44 @@ function isAbortSignal(value) {
 }
 
 /**
+ * Where a run is recorded: a path, or an object with one. Made absolute here: the working folder may change meanwhile.
+ *
+ * @param {unknown} record
+ * @returns {{ path: string, prompts: boolean }}
+ */
+function readRecord(record) {
+  const given = typeof record === "string" ? { path: record } : record;
+  if (!isPlainObject(given)) {
+    throw fault("INVALID_OPTION", `record must be a path or an object { path, prompts? }, got ${describe(record)}`);
+  }
+  const { path, prompts = false, ...others } = given;
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined) {
+    throw fault("INVALID_OPTION", `record has an unknown key "${unknown}": there are "path" and "prompts"`);
+  }
+  if (typeof path !== "string" || path === "" || path.includes("\0")) {
+    const name = typeof record === "string" ? "record" : "record.path";
+    throw fault("INVALID_OPTION", `${name} must be the path of a file, got ${describe(path)}`);
+  }
+  if (typeof prompts !== "boolean") {
+    throw fault("INVALID_OPTION", `record.prompts must be true or false, got ${describe(prompts)}`);
+  }
+  return { path: resolve(path), prompts };
+}
+
+/**
  * The options of one call. Keys that are not ours are left alone: LangChain passes its whole run configuration here.
  *
  * @param {unknown} options
- * @returns {InvokeOptions}
+ * @returns {{ signal?: AbortSignal, timeout?: number, record?: { path: string, prompts: boolean } }}
  */
 function readCallOptions(options) {
   if (options === undefined || options === null) return {};
   if (typeof options !== "object") {
     throw fault("INVALID_OPTION", `the call's options must be an object, got ${describe(options)}`);
   }
-  const { signal, timeout } = /** @type {{ signal?: unknown, timeout?: unknown }} */ (options);
-  /** @type {{ signal?: AbortSignal, timeout?: number }} */
+  const { signal, timeout, record } = /** @type {{ [name in keyof InvokeOptions]: unknown }} */ (options);
+  /** @type {ReturnType<typeof readCallOptions>} */
   const call = {};
   if (signal !== undefined && signal !== null) {
     if (!isAbortSignal(signal)) throw fault("INVALID_OPTION", `signal must be an AbortSignal, got ${describe(signal)}`);
@@ -219,6 +246,7 @@ function readCallOptions(options) {
     }
     call.timeout = Math.ceil(timeout);
   }
+  if (record !== undefined) call.record = readRecord(record);
   return call;
 }
 

@@ -18,6 +18,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::tee::Tees;
+
 /// The largest chunk handed on, bytes: what a pipe holds on Linux.
 const CHUNK: usize = 64 * 1024;
 /// A new buffer is taken when less than this is left of the old one, bytes.
@@ -38,6 +40,7 @@ pub(super) struct Flow {
     stdout_bytes: AtomicU64,
     first_byte: OnceLock<Duration>,
     stderr: Mutex<HeadTail>,
+    tees: Tees,
     /// Set by the supervisor when the leader has exited.
     pub exited: CancellationToken,
     /// Set by the reader of stdout when there was more than allowed.
@@ -45,7 +48,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub fn new(started: Instant) -> Self {
+    pub fn new(started: Instant, tees: Tees) -> Self {
         Flow {
             started,
             last: AtomicU64::new(0),
@@ -53,6 +56,7 @@ impl Flow {
             stdout_bytes: AtomicU64::new(0),
             first_byte: OnceLock::new(),
             stderr: Mutex::new(HeadTail::default()),
+            tees,
             exited: CancellationToken::new(),
             over_limit: CancellationToken::new(),
         }
@@ -113,6 +117,9 @@ pub(super) async fn stdout(
     let mut wanted = true;
     while pipe.read(&mut buffer).await > 0 {
         let mut chunk = buffer.split();
+        if let Some(tee) = &flow.tees.stdout {
+            tee.copy(&chunk);
+        }
         let before = flow.stdout_bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
         flow.first_byte.get_or_init(|| flow.started.elapsed());
         let room = limit.saturating_sub(before);
@@ -142,6 +149,9 @@ pub(super) async fn stderr(pipe: impl AsyncRead + Unpin, flow: &Flow, patience: 
     let mut pipe = Patient::new(pipe, flow, patience);
     let mut buffer = BytesMut::new();
     while pipe.read(&mut buffer).await > 0 {
+        if let Some(tee) = &flow.tees.stderr {
+            tee.copy(&buffer);
+        }
         flow.stderr.lock().unwrap_or_else(PoisonError::into_inner).push(&buffer);
         buffer.clear();
     }
@@ -306,7 +316,7 @@ mod tests {
     #[tokio::test]
     async fn the_limit_cuts_to_the_byte_and_reading_goes_on() {
         for (limit, expected) in [(0, ""), (5, "01234"), (10, "0123456789"), (11, "0123456789")] {
-            let flow = Flow::new(Instant::now());
+            let flow = Flow::new(Instant::now(), Tees::default());
             let (tx, mut rx) = mpsc::channel(QUEUE);
             stdout(&b"0123456789"[..], tx, &flow, limit, Duration::ZERO).await;
             let mut got = Vec::new();
@@ -320,7 +330,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_writer_without_end_is_left_when_the_leaders_own_data_is_read() {
-        let flow = Flow::new(Instant::now());
+        let flow = Flow::new(Instant::now(), Tees::default());
         flow.exited.cancel();
         let (tx, rx) = mpsc::channel(QUEUE);
         drop(rx);
@@ -339,7 +349,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn after_the_exit_patience_is_counted_in_silence_only() {
         let (mut grandchild, pipe) = tokio::io::duplex(64);
-        let flow = Flow::new(Instant::now());
+        let flow = Flow::new(Instant::now(), Tees::default());
         let (tx, mut rx) = mpsc::channel(QUEUE);
         flow.exited.cancel();
         let began = Instant::now();
@@ -358,7 +368,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_consumer_is_not_the_childs_silence() {
-        let flow = Flow::new(Instant::now());
+        let flow = Flow::new(Instant::now(), Tees::default());
         let (tx, mut rx) = mpsc::channel(1);
         let (mut child, pipe) = tokio::io::duplex(64);
         let reading = stdout(pipe, tx, &flow, 100, Duration::ZERO);

@@ -41,6 +41,7 @@ mod sys;
 #[cfg(windows)]
 #[path = "windows.rs"]
 mod sys;
+mod tee;
 #[cfg(unix)]
 mod tree;
 #[cfg(unix)]
@@ -67,6 +68,7 @@ pub use feed::{StdinClosed, StdinWriter};
 pub use memory::resident_bytes;
 pub use resolve::{Resolved, resolve};
 pub use running::{Closer, End, Exit, Running, Timings};
+pub use tee::{Tee, Tees};
 
 use fault::Launch;
 use feed::Feed;
@@ -103,6 +105,11 @@ pub struct Spec {
     pub folder: Option<PathBuf>,
     /// Tracks the run until nothing of it is left, which is later than its [`Exit`] where it ended by itself.
     pub tracker: TaskTracker,
+    /// Who gets copies of what it prints.
+    pub tees: Tees,
+    /// Whether descendants that left the group are ended after a run that ended by itself, too: a CLI that worked in the
+    /// user's folder may have left something that still does. On macOS only those are found that a look has seen.
+    pub thorough: bool,
 }
 
 impl Spec {
@@ -121,6 +128,8 @@ impl Spec {
             guarded: false,
             folder: None,
             tracker: TaskTracker::new(),
+            tees: Tees::default(),
+            thorough: false,
         }
     }
 }
@@ -232,7 +241,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
 
     let (chunks, receiver) = mpsc::channel(drain::QUEUE);
     let (answer, exit) = oneshot::channel();
-    let flow = Arc::new(drain::Flow::new(started));
+    let flow = Arc::new(drain::Flow::new(started, spec.tees));
     let closed = CancellationToken::new();
     let supervisor = supervise::Supervisor {
         run_id: run_id.clone(),
@@ -246,6 +255,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
         flow: flow.clone(),
         limits: spec.limits,
         guarded: spec.guarded,
+        thorough: spec.thorough,
         folder: spec.folder,
         cancel,
         closed: closed.clone(),

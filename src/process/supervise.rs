@@ -50,6 +50,7 @@ pub(super) struct Supervisor {
     pub flow: Arc<Flow>,
     pub limits: Limits,
     pub guarded: bool,
+    pub thorough: bool,
     pub folder: Option<PathBuf>,
     pub cancel: CancellationToken,
     pub closed: CancellationToken,
@@ -80,6 +81,7 @@ impl Supervisor {
             flow,
             limits,
             guarded,
+            thorough,
             folder,
             ..
         } = self;
@@ -134,7 +136,7 @@ impl Supervisor {
                 let _ = report.send(seen);
                 // Others in the group may be writing the last of the answer. That they are late changes nothing here.
                 let _ = timeout(limits.drain, drained.cancelled()).await;
-                group.clear(false, Instant::now() + grace).await;
+                group.clear(thorough, Instant::now() + grace).await;
             } else {
                 group.clear(true, kill_at).await;
                 let _ = report.send(seen);

@@ -7,8 +7,9 @@ use std::borrow::Cow;
 
 use super::options::{self, OptionSpec, OutputFormat};
 use super::{
-    About, Checks, Defaults, EnvValue, FileSpec, Guard, LoginAnswer, LoginCheck, Provider, STANDARD_SYSTEM_PROMPT,
-    SYSTEM_PROMPT_FILE, When, Word, flag, optional, system_prompt, var, var_when,
+    APPENDED_PROMPT_FILE, About, Checks, Defaults, EnvValue, FileSpec, Guard, LoginAnswer, LoginCheck, Provider,
+    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, appended_prompt, flag, optional, system_prompt, var,
+    var_when,
 };
 use crate::decode::Wire;
 use Word::Lit;
@@ -57,7 +58,11 @@ pub static CLAUDE: Provider = Provider {
         optional(&[When::Isolated, When::ToolsOff], &[Lit("--strict-mcp-config")]),
         optional(&[When::Isolated], &[Lit("--no-session-persistence")]),
         // A live session gets its system prompt with the handshake. What begins with "/" is guarded there as well.
-        optional(&[When::Print, When::Isolated], &[Lit("--disable-slash-commands")]),
+        // In a workspace it would take the project's skills away.
+        optional(
+            &[When::Print, When::Isolated, When::NoWorkspace],
+            &[Lit("--disable-slash-commands")],
+        ),
         flag(
             &[When::Print, When::Isolated, When::DefaultSystemPrompt],
             &[Lit("--system-prompt"), Word::SystemPrompt],
@@ -70,6 +75,13 @@ pub static CLAUDE: Provider = Provider {
             &[When::PermissionMode],
             &[Lit("--permission-mode"), Word::PermissionMode],
         ),
+        flag(&[When::Agent], &[Lit("--agent"), Word::Agent]),
+        flag(
+            &[When::AppendedSystemPrompt],
+            &[Lit("--append-system-prompt-file"), Word::File(APPENDED_PROMPT_FILE)],
+        ),
+        // Variadic: nothing may follow but flags. A prompt over standard input is out of its reach.
+        flag(&[When::AllowedTools], &[Lit("--allowedTools"), Word::AllowedTools]),
     ],
     env: &[
         var("CLAUDE_CODE_MAX_RETRIES", EnvValue::MaxRetries),
@@ -87,7 +99,13 @@ pub static CLAUDE: Provider = Provider {
         var("DISABLE_AUTOUPDATER", EnvValue::Fixed("1")),
         var("DISABLE_ERROR_REPORTING", EnvValue::Fixed("1")),
         // With it on, tools silently vanish from the request (CLI-FACTS 1.7).
-        var("ENABLE_TOOL_SEARCH", EnvValue::Fixed("false")),
+        var_when(&[When::NoWorkspace], "ENABLE_TOOL_SEARCH", EnvValue::Fixed("false")),
+        // There is no flag for it; 2.1.197 and 2.1.330 send it as `max_tokens`.
+        var_when(
+            &[When::MaxOutputTokens],
+            "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+            EnvValue::MaxOutputTokens,
+        ),
     ],
     drop_env: &[
         "CLAUDECODE",
@@ -104,11 +122,18 @@ pub static CLAUDE: Provider = Provider {
         "CLAUDE_CODE_USE_FOUNDRY",
         "CLAUDE_CODE_USE_VERTEX",
     ],
-    files: &[FileSpec {
-        when: &[When::Print, When::CustomSystemPrompt],
-        name: SYSTEM_PROMPT_FILE,
-        content: system_prompt,
-    }],
+    files: &[
+        FileSpec {
+            when: &[When::Print, When::CustomSystemPrompt],
+            name: SYSTEM_PROMPT_FILE,
+            content: system_prompt,
+        },
+        FileSpec {
+            when: &[When::AppendedSystemPrompt],
+            name: APPENDED_PROMPT_FILE,
+            content: appended_prompt,
+        },
+    ],
     wires: &[
         (OutputFormat::StreamJson, Wire::ClaudeStream),
         (OutputFormat::Json, Wire::ClaudeJson),

@@ -196,6 +196,8 @@ pub enum EnvValue {
     Fixed(&'static str),
     /// The `maxRetries` option.
     MaxRetries,
+    /// The limit of an answer, tokens.
+    MaxOutputTokens,
     /// The folder the CLI runs in.
     Cwd,
     /// The path of an empty private folder of this name.
@@ -301,6 +303,16 @@ pub enum When {
     PermissionMode,
     /// `noInput` is asked for.
     NoInput,
+    /// The CLI is a model behind an agent; in a workspace it does the work itself ([`options::Workspace`]).
+    NoWorkspace,
+    /// It is to be one of its agents.
+    Agent,
+    /// Something is added to its system prompt.
+    AppendedSystemPrompt,
+    /// Some tools need no permission.
+    AllowedTools,
+    /// Its answers are limited.
+    MaxOutputTokens,
 }
 
 /// One word of a command line.
@@ -324,6 +336,10 @@ pub enum Word {
     Sandbox,
     /// `authType`.
     AuthType,
+    /// The agent's name.
+    Agent,
+    /// The tools that need no permission, a word each.
+    AllowedTools,
     /// The arguments a CLI of the user's own always gets.
     DefaultArgs,
     /// The arguments by which a CLI of the user's own is told the model.
@@ -333,12 +349,23 @@ pub enum Word {
 /// The name of the private file that holds the system prompt.
 pub const SYSTEM_PROMPT_FILE: &str = "system-prompt.txt";
 
+/// The name of the private file that holds what is added to the CLI's own system prompt.
+pub const APPENDED_PROMPT_FILE: &str = "appended-prompt.txt";
+
 /// The system prompt of a run, for CLIs that take it from a file or a configuration.
 pub fn system_prompt(provider: &Provider, options: &Options) -> String {
     match &options.system_prompt {
         options::SystemPrompt::Custom(text) => text.clone(),
         _ => provider.system_prompt.to_owned(),
     }
+}
+
+/// What is added to the CLI's own system prompt.
+pub fn appended_prompt(_: &Provider, options: &Options) -> String {
+    let workspace = options.workspace.as_ref();
+    workspace
+        .and_then(|workspace| workspace.append_system_prompt.clone())
+        .unwrap_or_default()
 }
 
 /// The system prompt of providers that have no better one: what a thread is, and how to answer it.

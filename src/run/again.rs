@@ -5,45 +5,46 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::attempt::{Attempt, Tried};
-use super::request::Request;
 use super::sink::Sink;
-use super::{Ended, Engine, closed, millis};
+use super::{Ended, millis};
 use crate::error::{AttemptFailure, ProviderError};
-use crate::event::Event;
-use crate::process::Vars;
+use crate::event::{Event, Reply};
+use crate::retry::Policy;
+
+/// What one attempt came to.
+pub(super) enum Tried {
+    Replied(Box<Reply>),
+    Failed(Box<ProviderError>),
+    Cancelled,
+    /// The CLI refused a flag the run can do without.
+    FlagRefused(String),
+}
+
+/// A call that can be attempted any number of times.
+pub(super) trait Call: Sync {
+    /// How often it may be made.
+    fn retry(&self) -> &Policy;
+    /// The error of a call whose provider was closed meanwhile.
+    fn closed(&self) -> Option<Box<ProviderError>>;
+    /// Makes it once. `number` counts from 1; `began` is when the first attempt got its place.
+    fn attempt(&self, number: u32, began: &OnceLock<Instant>) -> impl Future<Output = Tried> + Send;
+}
 
 /// Runs the call to its end, and again where that makes sense.
-pub(super) async fn drive(
-    engine: &Engine,
-    request: &Request,
-    base_env: &Arc<Vars>,
-    cancel: &CancellationToken,
-    sink: &Sink,
-) -> Ended {
+pub(super) async fn drive(call: &impl Call, cancel: &CancellationToken, sink: &Sink) -> Ended {
     let run_id = sink.log.run_id().to_owned();
     let began = OnceLock::new();
     let mut reasons = Vec::new();
     let mut number = 1;
     loop {
-        let attempt = Attempt {
-            engine,
-            request,
-            base_env,
-            cancel,
-            sink,
-            run_id: &run_id,
-            number,
-            began: &began,
-        };
-        match attempt.run().await {
+        match call.attempt(number, &began).await {
             Tried::Replied(reply) => return Ended::Replied(reply),
-            Tried::Cancelled => return cancelled(engine),
+            Tried::Cancelled => return cancelled(call),
             Tried::Failed(error) => {
                 reasons.push(AttemptFailure {
                     attempt: number,
@@ -52,7 +53,7 @@ pub(super) async fn drive(
                 });
                 let elapsed = began.get().map_or(Duration::ZERO, |began| began.elapsed());
                 let elapsed_ms = millis(elapsed);
-                let policy = &engine.options.retry;
+                let policy = call.retry();
                 let delay = policy
                     .delay_after(number, &error, elapsed_ms, random())
                     .filter(|_| !sink.must_not_repeat());
@@ -69,7 +70,7 @@ pub(super) async fn drive(
                 };
                 sink.send(&mut vec![news]).await;
                 tokio::select! {
-                    () = cancel.cancelled() => return cancelled(engine),
+                    () = cancel.cancelled() => return cancelled(call),
                     () = tokio::time::sleep(Duration::from_millis(delay_ms)) => number += 1,
                 }
             }
@@ -85,12 +86,8 @@ pub(super) async fn drive(
     }
 }
 
-fn cancelled(engine: &Engine) -> Ended {
-    if engine.closing.is_cancelled() {
-        Ended::Failed(Box::new(closed(engine)))
-    } else {
-        Ended::Cancelled
-    }
+fn cancelled(call: &impl Call) -> Ended {
+    call.closed().map_or(Ended::Cancelled, Ended::Failed)
 }
 
 /// The error the caller gets: the last attempt's, with what became of the others.

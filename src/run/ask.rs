@@ -16,7 +16,7 @@ use super::{Engine, closed};
 use crate::command::{self, Arg, CommandLine, Mode};
 use crate::conversation::print::{self, Surroundings};
 use crate::error::ProviderError;
-use crate::process::{Limits, Output, Vars};
+use crate::process::{Limits, Output, Tees, Vars};
 
 /// How much a command may print, bytes: a version or a login's state.
 const MAX_STDOUT: usize = 256 * 1024;
@@ -85,6 +85,8 @@ impl Engine {
             owner: self.owner,
             permit: None,
             tracker: self.runs.clone(),
+            tees: Tees::default(),
+            thorough: false,
         };
         let output = print::output(self.question(args, without)?, surroundings, cancel).await;
         output.map_err(|error| not_started(self, &error))

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::again::{Call, Tried};
 use super::learnt::{self, Binary};
 use super::log::Level;
 use super::request::Request;
@@ -25,14 +26,39 @@ use crate::message::Usage;
 use crate::process::limit::{self, Permit, Rules};
 use crate::process::{End, Exit, Limits, StartError, Vars};
 use crate::provider::same_flag;
+use crate::retry::Policy;
 
-/// What one attempt came to.
-pub(super) enum Tried {
-    Replied(Box<Reply>),
-    Failed(Box<ProviderError>),
-    Cancelled,
-    /// The CLI refused a flag the run can do without.
-    FlagRefused(String),
+/// One call of a CLI.
+pub(super) struct CliCall<'a> {
+    pub engine: &'a Engine,
+    pub request: &'a Request,
+    pub base_env: &'a Arc<Vars>,
+    pub cancel: &'a CancellationToken,
+    pub sink: &'a Sink,
+}
+
+impl Call for CliCall<'_> {
+    fn retry(&self) -> &Policy {
+        &self.engine.options.retry
+    }
+
+    fn closed(&self) -> Option<Box<ProviderError>> {
+        self.engine.refusal()
+    }
+
+    async fn attempt(&self, number: u32, began: &OnceLock<Instant>) -> Tried {
+        let attempt = Attempt {
+            engine: self.engine,
+            request: self.request,
+            base_env: self.base_env,
+            cancel: self.cancel,
+            sink: self.sink,
+            run_id: self.sink.log.run_id(),
+            number,
+            began,
+        };
+        attempt.run().await
+    }
 }
 
 /// One process for one call.
@@ -76,7 +102,7 @@ impl Attempt<'_> {
     pub(super) async fn print(&self, info: &mut RunInfo) -> Result<Tried, Box<ProviderError>> {
         let (line, binary) = self.engine.line(
             Mode::Print(&self.request.prompt),
-            self.request.call.partial,
+            self.request.wants_pieces(),
             self.base_env,
         )?;
         let (wire, given, optional_flags) = (line.wire, line.all_flags(), line.optional_flags.clone());
@@ -96,6 +122,8 @@ impl Attempt<'_> {
             owner,
             permit: Some(permit),
             tracker: self.engine.runs.clone(),
+            tees: self.request.tees.clone(),
+            thorough: self.request.watching,
         };
         let stop = self.cancel.child_token();
         let mut print = match Print::start(line, surroundings, &stop) {
@@ -117,7 +145,10 @@ impl Attempt<'_> {
         }];
         // At once: a CLI may be silent for long.
         self.sink.send(&mut events).await;
-        let mut fold = Fold::new(self.request.call_ids.clone());
+        let mut fold = match self.request.watching {
+            true => Fold::watching(),
+            false => Fold::new(self.request.call_ids.clone()),
+        };
         let mut decoded = Vec::new();
         let mut more = true;
         while more {

@@ -9,7 +9,8 @@ use std::time::Instant;
 use serde_json::json;
 use tokio_util::task::TaskTracker;
 
-use super::attempt::{Attempt, Tried, not_started};
+use super::again::Tried;
+use super::attempt::{Attempt, not_started};
 use super::learnt::{self, Binary};
 use super::log::Level;
 use super::turn::{self, Origin, Turned};
@@ -23,7 +24,7 @@ use crate::conversation::print::{Finished, NotStarted, Surroundings};
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, RunInfo};
 use crate::message::{Message, ToolSpec};
-use crate::process::{Limits, StartError, Vars};
+use crate::process::{Limits, StartError, Tees, Vars};
 use crate::prompt::Encoding;
 use crate::provider::options::{EngineKind, Options, SystemPrompt};
 
@@ -265,6 +266,8 @@ impl Engine {
             owner: self.owner,
             permit: None,
             tracker: self.runs.clone(),
+            tees: Tees::default(),
+            thorough: false,
         };
         Session::start(line, surroundings, &self.closing)
     }

@@ -4,6 +4,7 @@
 //! how it [`Ended`]. Everything here happens on the runtime's threads.
 
 mod again;
+pub mod api;
 pub mod ask;
 mod attempt;
 pub mod exec;
@@ -11,6 +12,7 @@ mod learnt;
 mod live;
 mod log;
 pub mod model;
+mod record;
 mod request;
 mod sink;
 mod turn;
@@ -25,6 +27,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use attempt::CliCall;
 use live::Live;
 use log::Log;
 use request::Request;
@@ -33,7 +36,7 @@ use sink::Sink;
 use crate::classify;
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, Reply};
-use crate::process::{Vars, limit};
+use crate::process::{Tees, Vars, limit};
 use crate::provider::options::Options;
 use crate::provider::{self, Provider, described};
 
@@ -104,17 +107,22 @@ impl Engine {
 
     fn with(provider: Cow<'static, Provider>, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
         let options = Options::parse(&provider, options_json)?;
+        Ok(Engine::of(provider, options, owner))
+    }
+
+    /// The engine of `provider` with `options`; its processes belong to `owner`.
+    pub fn of(provider: Cow<'static, Provider>, options: Options, owner: u64) -> Engine {
         // Who asks for more at a time than all providers together may have by default, is given it.
         limit::global().raise_limit(options.max_concurrency);
         let runs = TaskTracker::new();
-        Ok(Engine {
+        Engine {
             provider,
             live: Live::new(&options, &runs),
             options,
             owner,
             closing: CancellationToken::new(),
             runs,
-        })
+        }
     }
 
     /// Begins a run. Must be called inside the runtime; returns at once.
@@ -122,33 +130,54 @@ impl Engine {
     /// `env` is what the process inherits; `None` is this process's own, which is read here, on the caller's thread: that
     /// of JavaScript, which alone may change it.
     pub fn start(engine: &Arc<Engine>, messages: String, tools: String, call: String, env: Option<Vars>) -> Run {
+        let read = move |engine: &Engine| Request::read(engine, &messages, &tools, &call);
+        Engine::begin(engine, read, env)
+    }
+
+    /// Begins a run of a CLI that is to work for itself: `prompt` goes to it as it is, its events are told as they are, and
+    /// `tees` get all it prints. Otherwise as [`Engine::start`].
+    pub fn watch(engine: &Arc<Engine>, prompt: String, tees: Tees, env: Option<Vars>) -> Run {
+        Engine::begin(engine, move |_| Ok(Request::watched(prompt, tees)), env)
+    }
+
+    fn begin(
+        engine: &Arc<Engine>,
+        read: impl FnOnce(&Engine) -> Result<Request, Box<ProviderError>> + Send + 'static,
+        env: Option<Vars>,
+    ) -> Run {
         let base_env: Arc<Vars> = Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()));
         let cancel = engine.closing.child_token();
-        let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
-        let log = Arc::new(Log::new(engine.provider.id.clone(), next_run_id()));
-        let (task_engine, task_cancel, task_log) = (Arc::clone(engine), cancel.clone(), Arc::clone(&log));
-        let task = engine.runs.spawn(async move {
-            if task_engine.closing.is_cancelled() {
-                return Ended::Failed(Box::new(closed(&task_engine)));
-            }
-            let request = match Request::read(&task_engine, &messages, &tools, &call) {
-                Ok(request) => request,
-                Err(error) => return Ended::Failed(error),
-            };
-            drop((messages, tools, call));
-            if request.call.log {
-                task_log.want();
-            }
-            let consumer = request.call.events.then_some(sender);
-            let sink = Sink::new(consumer, task_engine.options.built_in_tools, task_log);
-            again::drive(&task_engine, &request, &base_env, &task_cancel, &sink).await
-        });
-        Run {
+        let (task_engine, task_cancel) = (Arc::clone(engine), cancel.clone());
+        Run::begin(
+            engine.provider.id.clone(),
             cancel,
-            events: AsyncMutex::new(Some(receiver)),
-            task: AsyncMutex::new(Some(task)),
-            log,
-        }
+            &engine.runs,
+            |log, consumer| async move {
+                if let Some(closed) = task_engine.refusal() {
+                    return Ended::Failed(closed);
+                }
+                let request = match read(&task_engine) {
+                    Ok(request) => request,
+                    Err(error) => return Ended::Failed(error),
+                };
+                let recorder = match task_engine.recorder(&request, &base_env, log.run_id()).await {
+                    Ok(recorder) => recorder,
+                    Err(error) => return Ended::Failed(error),
+                };
+                let acts = task_engine.options.built_in_tools;
+                let sink = Sink::of_call(&request.call, consumer, acts, log, recorder);
+                let call = CliCall {
+                    engine: &task_engine,
+                    request: &request,
+                    base_env: &base_env,
+                    cancel: &task_cancel,
+                    sink: &sink,
+                };
+                let ended = again::drive(&call, &task_cancel, &sink).await;
+                sink.close(record::end_of(&ended).as_ref()).await;
+                ended
+            },
+        )
     }
 
     /// Ends all runs and waits until their processes are no more. Later calls fail with `CLOSED`.
@@ -169,19 +198,46 @@ fn closed(engine: &Engine) -> ProviderError {
 }
 
 impl Run {
+    /// Begins `work` as one of `runs`. It gets the run's records and where events go.
+    fn begin<F>(
+        provider: Cow<'static, str>,
+        cancel: CancellationToken,
+        runs: &TaskTracker,
+        work: impl FnOnce(Arc<Log>, mpsc::Sender<Event>) -> F,
+    ) -> Run
+    where
+        F: Future<Output = Ended> + Send + 'static,
+    {
+        let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
+        let log = Arc::new(Log::new(provider, next_run_id()));
+        let task = runs.spawn(work(Arc::clone(&log), sender));
+        Run {
+            cancel,
+            events: AsyncMutex::new(Some(receiver)),
+            task: AsyncMutex::new(Some(task)),
+            log,
+        }
+    }
+
     /// The next batch of events as a JSON array; `None` when no more will come. Waits for the consumer bound the memory a
     /// run takes, so nothing is dropped.
     pub async fn next(&self) -> Option<String> {
+        let batch = self.batch().await?;
+        Some(serde_json::to_string(&batch).unwrap_or_else(|error| {
+            let warning = serde_json::json!([{"type": "warning", "code": "INTERNAL", "message": error.to_string()}]);
+            warning.to_string()
+        }))
+    }
+
+    /// As [`Run::next`], for this side.
+    pub async fn batch(&self) -> Option<Vec<Event>> {
         let mut events = self.events.lock().await;
         let mut batch = Vec::new();
         if events.as_mut()?.recv_many(&mut batch, EVENTS_WAITING).await == 0 {
             *events = None;
             return None;
         }
-        Some(serde_json::to_string(&batch).unwrap_or_else(|error| {
-            let warning = serde_json::json!([{"type": "warning", "code": "INTERNAL", "message": error.to_string()}]);
-            warning.to_string()
-        }))
+        Some(batch)
     }
 
     /// Waits for the end. Events nobody has asked for by then are let go.

@@ -6,10 +6,13 @@ use serde::Deserialize;
 
 use super::Engine;
 use super::live::Asked;
+use super::record::Wanted;
 use crate::error::{Code, ProviderError};
 use crate::message::{Message, Role, ToolSpec};
+use crate::process::Tees;
 use crate::prompt::{self, Encoding};
 use crate::provider::options::{self, EngineKind, InputEncoding};
+use crate::runlog::Prompt;
 
 /// What a call says beside its messages and tools.
 #[derive(Debug, Deserialize)]
@@ -23,6 +26,63 @@ pub(super) struct Call {
     /// Somebody takes the records.
     #[serde(default)]
     pub log: bool,
+    /// Where the run is recorded.
+    pub record: Option<Wanted>,
+}
+
+/// One call, read and checked.
+pub(super) struct Given {
+    pub messages: Vec<Message>,
+    pub tools: Vec<ToolSpec>,
+    pub call: Call,
+    /// The thread's call ids, which no new call may repeat.
+    pub call_ids: HashSet<String>,
+    /// The thread as its run log has it, if there is to be one.
+    pub recorded: Option<Prompt>,
+}
+
+impl Given {
+    /// Reads the JSON of one call; `refuse` makes the provider's error, `check_timeout` says what the provider allows.
+    pub fn read(
+        (json, tools, call): (&str, &str, &str),
+        refuse: impl Fn(Code, String) -> Box<ProviderError>,
+        check_timeout: impl Fn(u64) -> Result<(), String>,
+    ) -> Result<Given, Box<ProviderError>> {
+        let unreadable = |what: &str, error: serde_json::Error| format!("{what} can't be read: {error}");
+        let messages: Vec<Message> =
+            serde_json::from_str(json).map_err(|error| refuse(Code::InvalidMessages, unreadable("messages", error)))?;
+        let tools: Vec<ToolSpec> =
+            serde_json::from_str(tools).map_err(|error| refuse(Code::InvalidTool, unreadable("tools", error)))?;
+        let call: Call = serde_json::from_str(call)
+            .map_err(|error| refuse(Code::InvalidOption, unreadable("the call's options", error)))?;
+        if let Some(ms) = call.timeout
+            && let Err(allowed) = check_timeout(ms)
+        {
+            let reason = format!("the call's option \"timeout\" must be {allowed}; given: {ms}");
+            return Err(refuse(Code::InvalidOption, reason));
+        }
+        let says_something = |message: &Message| {
+            !message.content.as_text().trim().is_empty() || !message.tool_calls.is_empty() || message.role == Role::Tool
+        };
+        if !messages.iter().any(says_something) {
+            let reason = "there is nothing to send: no message has any text".to_owned();
+            return Err(refuse(Code::EmptyPrompt, reason));
+        }
+        let calls = messages.iter().flat_map(|message| &message.tool_calls);
+        let call_ids = calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect();
+        let recorded = call.record.as_ref().map(|wanted| {
+            let characters = messages.iter().map(|message| message.content.as_text().chars().count());
+            let names = tools.iter().map(|tool| tool.name.clone());
+            Prompt::new(json, messages.len(), characters.sum(), names.collect(), wanted.prompts)
+        });
+        Ok(Given {
+            messages,
+            tools,
+            call,
+            call_ids,
+            recorded,
+        })
+    }
 }
 
 /// One call, read and rendered.
@@ -34,35 +94,56 @@ pub(super) struct Request {
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
     pub call: Call,
+    /// The thread as its run log has it, if there is to be one.
+    pub recorded: Option<Prompt>,
+    /// The CLI works for itself: its events are told as they are.
+    pub watching: bool,
+    /// Who gets copies of what the process prints.
+    pub tees: Tees,
 }
 
 impl Request {
+    /// Whether the CLI is asked for pieces of messages. A log wants them, too: they are what a killed run leaves, and only with
+    /// them claude's calls come before their results (2.1.330), so that their durations can be told.
+    pub fn wants_pieces(&self) -> bool {
+        self.call.partial || self.call.record.is_some()
+    }
+
+    /// `prompt`, as it is, for a CLI that is to work for itself.
+    pub fn watched(prompt: String, tees: Tees) -> Request {
+        Request {
+            prompt,
+            live: None,
+            call_ids: HashSet::new(),
+            call: Call {
+                events: true,
+                partial: false,
+                timeout: None,
+                log: false,
+                record: None,
+            },
+            recorded: None,
+            watching: true,
+            tees,
+        }
+    }
+
     pub fn read(engine: &Engine, messages: &str, tools: &str, call: &str) -> Result<Request, Box<ProviderError>> {
-        let unreadable = |what: &str, error: serde_json::Error| format!("{what} can't be read: {error}");
-        let messages: Vec<Message> = serde_json::from_str(messages)
-            .map_err(|error| engine.refuse(Code::InvalidMessages, unreadable("messages", error)))?;
-        let tools: Vec<ToolSpec> = serde_json::from_str(tools)
-            .map_err(|error| engine.refuse(Code::InvalidTool, unreadable("tools", error)))?;
-        let call: Call = serde_json::from_str(call)
-            .map_err(|error| engine.refuse(Code::InvalidOption, unreadable("the call's options", error)))?;
-        if let Some(ms) = call.timeout
-            && let Err(allowed) = options::check_timeout(&engine.provider, ms)
-        {
-            let reason = format!("the call's option \"timeout\" must be {allowed}; given: {ms}");
-            return Err(engine.refuse(Code::InvalidOption, reason));
-        }
-        let says_something = |message: &Message| {
-            !message.content.as_text().trim().is_empty() || !message.tool_calls.is_empty() || message.role == Role::Tool
-        };
-        if !messages.iter().any(says_something) {
-            return Err(engine.refuse(Code::EmptyPrompt, "there is nothing to send: no message has any text"));
-        }
+        let Given {
+            messages,
+            tools,
+            call,
+            call_ids,
+            recorded,
+        } = Given::read(
+            (messages, tools, call),
+            |code, reason| engine.refuse(code, reason),
+            |ms| options::check_timeout(&engine.provider, ms),
+        )?;
         let encoding = match engine.options.input_encoding {
             InputEncoding::Xml => Encoding::Xml,
             InputEncoding::Text => Encoding::Text,
         };
-        let calls = messages.iter().flat_map(|message| &message.tool_calls);
-        let call_ids = calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect();
         let prompt = match engine.options.engine {
             EngineKind::Live => String::new(),
             EngineKind::Print | EngineKind::Auto => prompt::render(&messages, &tools, encoding),
@@ -75,6 +156,9 @@ impl Request {
                 .map(|_| Asked::new(messages, &tools, encoding, &engine.options)),
             call_ids,
             call,
+            recorded,
+            watching: false,
+            tees: Tees::default(),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Where a run's events and records go, and whether any of them was output: what was given can't be taken back by a further attempt.
+//! Where a run's events and records go, its log first, and whether any of them was output: what was given can't be taken back by a further attempt.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
 
 use super::log::Log;
+use super::request::Call;
 use crate::event::Event;
+use crate::recorder::Recorder;
+use crate::runlog::End;
 
 /// Where a run's events go.
 pub(super) struct Sink {
@@ -17,22 +20,58 @@ pub(super) struct Sink {
     final_word: AtomicBool,
     /// The run's records.
     pub log: Arc<Log>,
+    /// The run's log, if it is recorded.
+    recorder: Option<Recorder>,
+    /// Pieces of messages are for the log alone.
+    whole_only: bool,
 }
 
 impl Sink {
-    pub fn new(consumer: Option<mpsc::Sender<Event>>, tools_act: bool, log: Arc<Log>) -> Sink {
+    pub fn new(
+        consumer: Option<mpsc::Sender<Event>>,
+        tools_act: bool,
+        log: Arc<Log>,
+        recorder: Option<Recorder>,
+        pieces: bool,
+    ) -> Sink {
         Sink {
             consumer,
             tools_act,
             final_word: AtomicBool::new(false),
             log,
+            whole_only: recorder.is_some() && !pieces,
+            recorder,
         }
+    }
+
+    /// The sink of a call that says whether it wants events and records.
+    pub fn of_call(
+        call: &Call,
+        consumer: mpsc::Sender<Event>,
+        tools_act: bool,
+        log: Arc<Log>,
+        recorder: Option<Recorder>,
+    ) -> Sink {
+        if call.log {
+            log.want();
+        }
+        Sink::new(call.events.then_some(consumer), tools_act, log, recorder, call.partial)
+    }
+
+    /// The same for who always speaks in pieces, also where the consumer did not ask for them.
+    pub fn in_pieces(mut self, call: &Call) -> Sink {
+        self.whole_only = !call.partial;
+        self
     }
 
     /// Sends all of `events` in order. Waits while the consumer is slow; one that has gone is no reason to fail.
     pub async fn send(&self, events: &mut Vec<Event>) {
+        self.record(events).await;
         for event in events.drain(..) {
             self.log.event(&event);
+            if self.whole_only && matches!(event, Event::TextDelta { .. } | Event::ThinkingDelta { .. }) {
+                continue;
+            }
             let given = self.consumer.is_some() && is_output(&event);
             let acted = self.tools_act && matches!(event, Event::ToolCall { .. } | Event::ToolResult { .. });
             if given || acted {
@@ -44,9 +83,39 @@ impl Sink {
         }
     }
 
+    /// Writes `events` into the run's log. One that fails is told of behind them, but before the last.
+    async fn record(&self, events: &mut Vec<Event>) {
+        let Some(recorder) = &self.recorder else { return };
+        for event in events.iter() {
+            recorder.event(event).await;
+        }
+        let last = matches!(events.last(), Some(Event::Done { .. }));
+        if last {
+            recorder.settle().await;
+        }
+        if let Some(reason) = recorder.failure() {
+            events.insert(events.len() - usize::from(last), not_recorded(&reason));
+        }
+    }
+
+    /// The run is over: all of its log is in the file when this returns.
+    pub async fn close(&self, end: Option<&End>) {
+        let Some(recorder) = &self.recorder else { return };
+        recorder.end(end).await;
+        recorder.settle().await;
+        self.send(&mut Vec::new()).await;
+    }
+
     /// Whether a further attempt would say, or do, something twice.
     pub fn must_not_repeat(&self) -> bool {
         self.final_word.load(Ordering::Relaxed)
+    }
+}
+
+fn not_recorded(reason: &str) -> Event {
+    Event::Warning {
+        code: "RUN_LOG_FAILED".to_owned(),
+        message: format!("the run goes on and is no longer recorded: {reason}"),
     }
 }
 
@@ -104,10 +173,47 @@ mod tests {
                 listens.then_some(sender),
                 tools_act,
                 Arc::new(Log::new("claude".into(), "r".to_owned())),
+                None,
+                true,
             );
             let said = format!("{event:?}, listens: {listens}, tools act: {tools_act}");
             sink.send(&mut vec![event]).await;
             assert_eq!(sink.must_not_repeat(), expected, "{said}");
         }
+    }
+
+    #[tokio::test]
+    async fn pieces_for_the_log_alone_are_not_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let header = crate::runlog::Header {
+            run_id: "r".to_owned(),
+            parent_run_id: None,
+            provider: "claude".to_owned(),
+            started_at: 1,
+            prompt: None,
+        };
+        let recorder = Recorder::begin(&path, &header, crate::runlog::Secrets::default())
+            .await
+            .unwrap();
+        let (sender, mut receiver) = mpsc::channel(2);
+        let log = Arc::new(Log::new("claude".into(), "r".to_owned()));
+        let sink = Sink::new(Some(sender), false, log, Some(recorder), false);
+        let piece = Event::TextDelta {
+            message_id: None,
+            text: "hi".to_owned(),
+        };
+        sink.send(&mut vec![piece]).await;
+        assert!(!sink.must_not_repeat());
+        sink.send(&mut vec![text()]).await;
+        sink.close(None).await;
+        assert!(matches!(receiver.recv().await, Some(Event::Message { .. })));
+        let recording = crate::runlog::read::read(&std::fs::read(&path).unwrap()).unwrap();
+        let kinds: Vec<_> = recording.runs[0]
+            .entries
+            .iter()
+            .map(|entry| entry.kind.as_str())
+            .collect();
+        assert_eq!(kinds, ["text_delta", "message"]);
     }
 }

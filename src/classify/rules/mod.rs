@@ -8,16 +8,18 @@ mod claude;
 mod codex;
 pub(super) mod common;
 mod gemini;
+mod openai;
 mod opencode;
 mod qwen;
 
 /// Tables by provider id, in the order in which they are asked where the provider is not known.
-pub static TABLES: [(&str, &Table); 5] = [
+pub static TABLES: [(&str, &Table); 6] = [
     ("claude", &claude::TABLE),
     ("codex", &codex::TABLE),
     ("gemini", &gemini::TABLE),
     ("qwen", &qwen::TABLE),
     ("opencode", &opencode::TABLE),
+    ("openai", &openai::TABLE),
 ];
 
 /// The table of one provider.

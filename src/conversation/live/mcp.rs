@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::setup::Declared;
+use crate::declare::Declared;
 
 /// The protocol spoken where the CLI doesn't name one: what 2.1.197 and 2.1.330 name.
 const PROTOCOL: &str = "2025-11-25";

@@ -46,8 +46,10 @@ pub(super) fn check_fields(specs: &[OptionSpec], map: &Map<String, Value>, path:
         let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
             return Err(unknown_option(specs, path, name));
         };
-        check(spec, value)
-            .map_err(|allowed| format!("option \"{path}{name}\" must be {allowed}; given: {}", describe(value)))?;
+        check(spec, value).map_err(|allowed| match spec.kind {
+            Kind::Secret => format!("option \"{path}{name}\" must be {allowed}; what was given is not repeated here"),
+            _ => wrong(&format!("{path}{name}"), &allowed, value),
+        })?;
         if let (Kind::FalseOr(fields), Value::Object(map)) = (spec.kind, value) {
             check_fields(fields, map, &format!("{path}{name}."))?;
         }
@@ -55,16 +57,14 @@ pub(super) fn check_fields(specs: &[OptionSpec], map: &Map<String, Value>, path:
     Ok(())
 }
 
+/// What is wrong with the option `name`.
+pub fn wrong(name: &str, allowed: &str, given: &Value) -> String {
+    format!("option \"{name}\" must be {allowed}; given: {}", describe(given))
+}
+
 fn unknown_option(specs: &[OptionSpec], path: &str, name: &str) -> String {
     let names: Vec<&str> = specs.iter().map(|spec| spec.name).collect();
-    let fold = |name: &str| name.to_lowercase().replace(['-', '_'], "");
-    let given = fold(name);
-    let distance = |known: &&&str| strsim::damerau_levenshtein(&fold(known), &given);
-    // Two slips of the finger, or half of a short word, is a typo; more is another word.
-    let near = names
-        .iter()
-        .min_by_key(distance)
-        .filter(|known| distance(known) <= 2.min(given.chars().count() / 2));
+    let near = nearest(&names, name);
     let name = clip(name, 60);
     match near {
         Some(near) => format!("unknown option \"{path}{name}\": did you mean \"{path}{near}\"?"),
@@ -72,8 +72,21 @@ fn unknown_option(specs: &[OptionSpec], path: &str, name: &str) -> String {
     }
 }
 
-/// `Err` says what is allowed.
-pub(in crate::provider) fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
+/// The one of `names` that was probably meant by `given`, if any was.
+pub fn nearest<'a>(names: &[&'a str], given: &str) -> Option<&'a str> {
+    let fold = |name: &str| name.to_lowercase().replace(['-', '_'], "");
+    let given = fold(given);
+    let distance = |known: &&str| strsim::damerau_levenshtein(&fold(known), &given);
+    // Two slips of the finger, or half of a short word, is a typo; more is another word.
+    let near = names.iter().copied().min_by_key(distance);
+    near.filter(|known| distance(known) <= 2.min(given.chars().count() / 2))
+}
+
+/// Whether `value` is what `spec` says.
+///
+/// # Errors
+/// What is allowed.
+pub fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
     let no_nul = |text: &str| !text.contains('\0');
     let ok = match (spec.kind, value) {
         (Kind::Text, Value::String(text)) => !text.is_empty() && no_nul(text),
@@ -94,6 +107,16 @@ pub(in crate::provider) fn check(spec: &OptionSpec, value: &Value) -> Result<(),
             let name_ok = !name.is_empty() && !name.contains(['=', '\0']);
             name_ok && (value.is_null() || value.as_str().is_some_and(no_nul))
         }),
+        (Kind::Secret, Value::String(text)) => !text.trim().is_empty() && !text.contains(char::is_control),
+        (Kind::Between(least, most), Value::Number(number)) => number
+            .as_f64()
+            .is_some_and(|number| (f64::from(least)..=f64::from(most)).contains(&number)),
+        (Kind::AnyOf(kinds), _) => {
+            let of_kind = |kind: &Kind| check(&OptionSpec { kind: *kind, ..*spec }, value).is_ok();
+            kinds.iter().any(of_kind)
+        }
+        (Kind::TextOrList, Value::String(text)) => !text.is_empty(),
+        (Kind::TextOrList, Value::Array(items)) => !items.is_empty() && items.iter().all(Value::is_string),
         (Kind::Share, Value::Number(number)) => number.as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)),
         (Kind::Share, Value::Bool(_)) | (Kind::FalseOr(_), Value::Bool(false)) => true,
         (Kind::ExitCode, Value::Number(number)) => exit_code(number).is_some(),
@@ -145,6 +168,14 @@ pub(in crate::provider) fn allowed(kind: Kind) -> String {
         Kind::TextList => "an array of strings".to_owned(),
         Kind::Env => "an object of strings (undefined removes a variable; no \"=\" in names)".to_owned(),
         Kind::ExitCode => "a whole number, as processes exit with".to_owned(),
+        Kind::Secret => "a string that is not empty, without line breaks".to_owned(),
+        Kind::Between(least, most) => format!("a number from {least} to {most}"),
+        Kind::AnyOf(kinds) => kinds
+            .iter()
+            .map(|kind| allowed(*kind))
+            .collect::<Vec<_>>()
+            .join(", or "),
+        Kind::TextOrList => "a string, or an array of strings".to_owned(),
         Kind::Share => "a number from 0 to 1, true or false".to_owned(),
         Kind::FalseOr(fields) => {
             let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
@@ -154,7 +185,7 @@ pub(in crate::provider) fn allowed(kind: Kind) -> String {
 }
 
 /// What was given, for an error message. Values of `env` may be secrets: only types are told inside objects.
-pub(in crate::provider) fn describe(value: &Value) -> String {
+pub fn describe(value: &Value) -> String {
     let kind_of = |value: &Value| match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -194,7 +225,7 @@ pub fn number(map: &Map<String, Value>, name: &str) -> Option<u64> {
 }
 
 /// An array of strings of a checked object.
-pub(in crate::provider) fn texts(map: &Map<String, Value>, name: &str) -> Vec<String> {
+pub fn texts(map: &Map<String, Value>, name: &str) -> Vec<String> {
     match map.get(name) {
         Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => Vec::new(),

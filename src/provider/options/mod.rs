@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-pub(in crate::provider) use check::{allowed, check, describe, texts};
-pub use check::{checked, checked_within, environment, exit_code_of, number};
+pub(in crate::provider) use check::allowed;
+pub use check::{check, checked, checked_within, describe, environment, exit_code_of, nearest, number, texts, wrong};
 
 use super::Provider;
 use crate::error::{Code, ProviderError};
@@ -92,6 +92,14 @@ pub enum Kind {
     Object,
     /// An object whose values are strings, or undefined (null here) to remove a variable.
     Env,
+    /// A string that no error may repeat; no control characters.
+    Secret,
+    /// Any number in a range, both ends included.
+    Between(i32, i32),
+    /// A string, or an array of strings.
+    TextOrList,
+    /// What any of these allows.
+    AnyOf(&'static [Kind]),
     /// A number from 0 to 1, or a boolean: `true` for the default, `false` for 0.
     Share,
     /// `false`, or an object of these options.
@@ -266,6 +274,21 @@ pub struct Options {
     pub auth_type: Option<String>,
     /// `config`.
     pub config: Map<String, Value>,
+    /// No option: what the Claude Code adapter asks for. `None` for a model behind an agent.
+    pub workspace: Option<Workspace>,
+}
+
+/// A CLI that is to do the work itself, with its own set-up and in the user's folder (`claude_code`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Workspace {
+    /// The agent it is to be, of those it knows.
+    pub agent: Option<String>,
+    /// What is added to its system prompt.
+    pub append_system_prompt: Option<String>,
+    /// Tools it may use without asking, in its own words: `Bash(git *)`.
+    pub allowed_tools: Vec<String>,
+    /// The longest answer, tokens.
+    pub max_output_tokens: Option<u64>,
 }
 
 /// Which system prompt the model gets.
@@ -378,6 +401,14 @@ fn check_engine(map: &Map<String, Value>) -> Result<(), String> {
     })
 }
 
+/// Whether `value` is what `spec` allows.
+///
+/// # Errors
+/// What is allowed.
+pub fn check_value(spec: &OptionSpec, value: &Value) -> Result<(), String> {
+    check(spec, value)
+}
+
 /// Why `timeout` may not be `ms` in a call of `provider`, as it may not in its options.
 ///
 /// # Errors
@@ -390,7 +421,7 @@ pub fn check_timeout(provider: &Provider, ms: u64) -> Result<(), String> {
 }
 
 /// The retry policy of a checked object.
-fn retry(map: &Map<String, Value>) -> Policy {
+pub fn retry(map: &Map<String, Value>) -> Policy {
     let default = Policy::default();
     let fields = match map.get("retry") {
         None => return default,
@@ -484,6 +515,7 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
             Some(Value::Object(config)) => config.clone(),
             _ => Map::new(),
         },
+        workspace: None,
     }
 }
 

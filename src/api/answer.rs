@@ -1,0 +1,412 @@
+//! What comes back, as events.
+//!
+//! In: the body of a successful answer in any pieces: a stream of chunks, or one object, told apart by their first character
+//! (servers that can't stream answer with an object whatever was asked, and not all of them label it). Out: the events of
+//! every decoder, and how the body ended ([`Body`]).
+//!
+//! Text and reasoning go out as they come. The message, its calls, the token counts and the last word follow when the body is
+//! over: only then is it known that the message is whole.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::calls::Calls;
+use super::failure;
+use super::secret::{Secrets, Veil};
+use super::sse::Events;
+use crate::declare::Tools;
+use crate::decode::json::{Fields, Wtf8, is_array, is_string, word};
+use crate::decode::notes::{Notes, Out};
+use crate::decode::speech::Speech;
+use crate::decode::usage::read_usage;
+use crate::event::{Event, Failure, Outcome};
+use crate::message::Usage;
+
+/// A chunk, or a whole answer.
+#[derive(Debug, Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    object: Option<&'a RawValue>,
+    #[serde(rename = "type")]
+    kind: Option<&'a RawValue>,
+    model: Option<&'a RawValue>,
+    choices: Option<&'a RawValue>,
+    usage: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Choice<'a> {
+    #[serde(borrow)]
+    index: Option<&'a RawValue>,
+    delta: Option<&'a RawValue>,
+    message: Option<&'a RawValue>,
+    finish_reason: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Words<'a> {
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    reasoning_content: Option<&'a RawValue>,
+    reasoning: Option<&'a RawValue>,
+    refusal: Option<&'a RawValue>,
+    tool_calls: Option<&'a RawValue>,
+}
+
+/// A part of a content that is an array.
+#[derive(Debug, Deserialize)]
+struct Part<'a> {
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    refusal: Option<&'a RawValue>,
+}
+
+/// How a body ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// As an answer does, or with an error: the events say which.
+    Complete,
+    /// A stream without its end.
+    Cut,
+    /// No answer of this API.
+    Foreign {
+        /// Its beginning.
+        text: String,
+    },
+    /// There was none.
+    Empty,
+}
+
+/// The byte order mark that some servers begin with.
+const BOM: &[u8] = b"\xEF\xBB\xBF";
+
+#[derive(Debug)]
+enum Form {
+    /// Nothing but white space has come: this.
+    Unknown(Vec<u8>),
+    Stream(Events),
+    /// One object, or what is none.
+    Whole(Vec<u8>),
+}
+
+/// Decodes one answer. Feed it with [`push`](Answer::push) while it is not [`over`](Answer::over), end it with
+/// [`finish`](Answer::finish).
+#[derive(Debug)]
+pub struct Answer {
+    form: Form,
+    reader: Reader,
+}
+
+#[derive(Debug)]
+struct Reader {
+    tools: Tools,
+    secrets: Secrets,
+    notes: Notes,
+    voice: Voice,
+    calls: Calls,
+    /// A chunk, or a whole answer, was read.
+    read: bool,
+    told_model: bool,
+    model: Option<String>,
+    usage: Option<Usage>,
+    stop: Option<String>,
+    failure: Option<Failure>,
+    /// `[DONE]` has come.
+    done: bool,
+}
+
+/// What the model says, and what was taken out of it.
+#[derive(Debug, Default)]
+struct Voice {
+    speech: Speech,
+    /// Something was said, be it reasoning.
+    spoke: bool,
+    text: Veil,
+    thinking: Veil,
+    refusal: String,
+}
+
+impl Answer {
+    /// A decoder of the answer to a request with these tools. `secrets` are taken out of whatever comes.
+    pub fn new(tools: Tools, secrets: Secrets) -> Answer {
+        Answer {
+            form: Form::Unknown(Vec::new()),
+            reader: Reader {
+                tools,
+                voice: Voice {
+                    text: Veil::new(&secrets),
+                    thinking: Veil::new(&secrets),
+                    ..Voice::default()
+                },
+                secrets,
+                notes: Notes::default(),
+                calls: Calls::default(),
+                read: false,
+                told_model: false,
+                model: None,
+                usage: None,
+                stop: None,
+                failure: None,
+                done: false,
+            },
+        }
+    }
+
+    /// Takes the next piece of the body.
+    pub fn push(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+        let mut begun = Vec::new();
+        let bytes = match &mut self.form {
+            Form::Unknown(seen) => {
+                seen.extend_from_slice(bytes);
+                let bare = seen.strip_prefix(BOM).unwrap_or(seen).trim_ascii_start();
+                let form = match bare.first() {
+                    // A byte order mark may still become whole.
+                    None => return,
+                    Some(_) if bare.len() < BOM.len() && BOM.starts_with(bare) => return,
+                    Some(b'{' | b'[' | b'<') => Form::Whole(Vec::new()),
+                    Some(_) => Form::Stream(Events::default()),
+                };
+                begun.append(seen);
+                self.form = form;
+                &begun[..]
+            }
+            _ => bytes,
+        };
+        match &mut self.form {
+            Form::Stream(stream) => stream.push(bytes, |data| self.reader.data(data, events)),
+            Form::Whole(whole) => whole.extend_from_slice(bytes),
+            Form::Unknown(_) => {}
+        }
+    }
+
+    /// Whether what may still come says nothing.
+    pub fn over(&self) -> bool {
+        self.reader.done || self.reader.failure.is_some()
+    }
+
+    /// What was odd about it.
+    pub fn diagnostics(&self) -> &[String] {
+        self.reader.notes.texts()
+    }
+
+    /// The body is over. `whole`: it ended by itself, and not because the connection broke.
+    pub fn finish(&mut self, whole: bool, events: &mut Vec<Event>) -> Body {
+        let reader = &mut self.reader;
+        match std::mem::replace(&mut self.form, Form::Unknown(Vec::new())) {
+            Form::Unknown(_) => return if whole { Body::Empty } else { Body::Cut },
+            Form::Stream(mut stream) => {
+                stream.finish(|data| reader.data(data, events));
+                if reader.failure.is_none() && !reader.done && reader.stop.is_none() {
+                    reader.end_early(events);
+                    let foreign = whole && !reader.read;
+                    return if foreign { reader.foreign() } else { Body::Cut };
+                }
+            }
+            Form::Whole(bytes) => {
+                let text = String::from_utf8_lossy(&bytes);
+                let text = text.trim_start_matches('\u{FEFF}').trim();
+                let text = reader.secrets.out_of_answer(text).into_owned();
+                if !reader.chunk(&text, events) || (!reader.read && reader.failure.is_none()) {
+                    let text = reader.secrets.out_of_error(&text).into_owned();
+                    return if whole { Body::Foreign { text } } else { Body::Cut };
+                }
+            }
+        }
+        reader.end(events);
+        Body::Complete
+    }
+}
+
+impl Reader {
+    /// Reads the data of one event.
+    fn data(&mut self, data: &str, events: &mut Vec<Event>) {
+        let data = data.trim();
+        if self.done || self.failure.is_some() || data.is_empty() {
+            return;
+        }
+        if data == "[DONE]" {
+            self.done = true;
+            return;
+        }
+        let data = self.secrets.out_of_answer(data).into_owned();
+        if !self.chunk(&data, events) {
+            self.notes.add(None, "no JSON object", &data);
+        }
+    }
+
+    /// Reads a chunk; `false` if it is no object.
+    fn chunk(&mut self, json: &str, events: &mut Vec<Event>) -> bool {
+        let Ok(chunk) = serde_json::from_str::<Chunk>(json) else {
+            return false;
+        };
+        let mut out = Out::new(events, &mut self.notes, None);
+        let says_error = [chunk.object, chunk.kind]
+            .into_iter()
+            .any(|raw| word(raw).as_deref() == Some("error"));
+        if chunk.error.is_some() || says_error {
+            self.failure = Some(failure::told(json, None, &self.secrets));
+            return true;
+        }
+        let mut fields = Fields::default();
+        let usage = read_usage(&mut fields, chunk.usage);
+        if chunk.choices.is_none() && usage.is_none() {
+            let kind = word(chunk.object).or_else(|| word(chunk.kind)).unwrap_or_default();
+            out.other(kind, json);
+            return true;
+        }
+        self.usage = usage.or(self.usage.take());
+        self.read |= chunk.choices.is_some();
+        if self.model.is_none() {
+            self.model = fields.string("model", chunk.model).filter(|model| !model.is_empty());
+        }
+        if let (Some(model), false) = (&self.model, self.told_model) {
+            self.told_model = true;
+            self.voice.speech.begin(fields.string("id", chunk.id), &mut out);
+            out.event(Event::Session {
+                session_id: None,
+                model: Some(model.clone()),
+                permission_mode: None,
+                version: None,
+            });
+        }
+        let choices: Vec<Choice> = fields.read("choices", chunk.choices).unwrap_or_default();
+        for choice in choices {
+            // `n` is 1 unless `extraBody` says otherwise; then the first answer is the answer.
+            if fields.count("index", choice.index).unwrap_or_default() > 0 {
+                continue;
+            }
+            // Some streams end with the whole message once more.
+            let again = choice.delta.is_none() && (self.voice.spoke || !self.calls.is_empty());
+            let words = choice.delta.or(choice.message).filter(|_| !again);
+            if let Some(words) = fields.read::<Words>("message", words) {
+                self.voice.take(&words, &mut fields, &mut out);
+                self.calls.take(&mut fields, words.tool_calls);
+            }
+            if let Some(stop) = fields
+                .string("finish_reason", choice.finish_reason)
+                .filter(|stop| !stop.is_empty())
+            {
+                self.stop = Some(stop);
+            }
+        }
+        if let Some(complaint) = fields.complaint() {
+            self.notes.add(None, &complaint, json);
+        }
+        true
+    }
+
+    /// The answer is complete.
+    fn end(&mut self, events: &mut Vec<Event>) {
+        let mut out = Out::new(events, &mut self.notes, None);
+        let failure = self
+            .failure
+            .take()
+            .or_else(|| stopped(self.stop.as_deref(), &self.voice.refusal));
+        self.voice.end(&mut out);
+        self.voice.speech.end_turn(&mut out);
+        if failure.is_none() {
+            let calls = std::mem::take(&mut self.calls);
+            calls
+                .finish(&self.tools, &self.secrets)
+                .into_iter()
+                .for_each(|call| out.event(call));
+        }
+        self.tell_usage(events);
+        let is_error = failure.is_some();
+        events.extend(failure.map(Event::Failure));
+        events.push(Event::Outcome(Box::new(Outcome {
+            is_error,
+            stop_reason: self.stop.take(),
+            usage: self.usage.take(),
+            model: self.model.take(),
+            ..Outcome::default()
+        })));
+    }
+
+    /// The answer breaks off: what was counted is counted.
+    fn end_early(&mut self, events: &mut Vec<Event>) {
+        self.voice.end(&mut Out::new(events, &mut self.notes, None));
+        self.tell_usage(events);
+    }
+
+    fn tell_usage(&self, events: &mut Vec<Event>) {
+        events.extend(self.usage.clone().map(|usage| Event::Usage {
+            usage,
+            raw_stop_reason: self.stop.clone(),
+        }));
+    }
+
+    fn foreign(&self) -> Body {
+        let text = self.notes.texts().join("\n");
+        Body::Foreign {
+            text: self.secrets.out_of_error(&text).into_owned(),
+        }
+    }
+}
+
+impl Voice {
+    /// Hands on what the model says.
+    fn take(&mut self, words: &Words, fields: &mut Fields, out: &mut Out) {
+        // Servers that send both send the same twice.
+        let reasoning = [words.reasoning_content, words.reasoning].into_iter().flatten();
+        let piece = reasoning.filter(|raw| is_string(raw)).find(|raw| raw.get() != "\"\"");
+        if let Some(piece) = fields.read::<Wtf8>("reasoning", piece) {
+            self.spoke = true;
+            let piece = Wtf8(self.thinking.push(piece.0));
+            self.speech.thinking_delta(None, piece, out);
+        }
+        match words.content {
+            Some(parts) if is_array(parts) => {
+                let parts: Vec<Part> = fields.read("content", Some(parts)).unwrap_or_default();
+                for part in parts {
+                    self.say(part.text, fields, out);
+                    self.refuse(part.refusal, fields);
+                }
+            }
+            content => self.say(content, fields, out),
+        }
+        self.refuse(words.refusal, fields);
+    }
+
+    fn say(&mut self, raw: Option<&RawValue>, fields: &mut Fields, out: &mut Out) {
+        if let Some(piece) = fields.read::<Wtf8>("content", raw).filter(|piece| !piece.0.is_empty()) {
+            self.spoke = true;
+            let piece = Wtf8(self.text.push(piece.0));
+            self.speech.text_delta(piece, out);
+        }
+    }
+
+    fn refuse(&mut self, raw: Option<&RawValue>, fields: &mut Fields) {
+        self.refusal
+            .push_str(&fields.string("refusal", raw).unwrap_or_default());
+    }
+
+    /// Nothing follows: what was held back goes out.
+    fn end(&mut self, out: &mut Out) {
+        let (thinking, text) = (self.thinking.finish(), self.text.finish());
+        if !thinking.is_empty() {
+            self.speech.thinking_delta(None, Wtf8(thinking.into()), out);
+        }
+        if !text.is_empty() {
+            self.speech.text_delta(Wtf8(text.into()), out);
+        }
+    }
+}
+
+/// Why an answer with this `finish_reason` is none.
+fn stopped(stop: Option<&str>, refusal: &str) -> Option<Failure> {
+    let (kind, message) = match stop {
+        _ if !refusal.trim().is_empty() => ("refusal", refusal),
+        Some("length") => ("length", "the answer hit the limit of output tokens and is cut short"),
+        Some("content_filter") => ("content_filter", "the server's content filter cut the answer"),
+        Some("error") => ("server_error", "the server says that it failed, and gives no reason"),
+        _ => return None,
+    };
+    Some(Failure {
+        kind: Some(kind.to_owned()),
+        message: message.to_owned(),
+        ..Failure::default()
+    })
+}

@@ -1,0 +1,306 @@
+//! The tool calls of an answer, put together from their pieces.
+//!
+//! In: the elements of `tool_calls`, of deltas or of a whole message. Out: one event per call, in the order of their beginnings.
+//!
+//! By the book, a call's pieces carry its `index`, and only the first has `id` and `name`. Servers also repeat both in every
+//! piece, leave the index out, give every call the index 0, or send each call whole.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use super::secret::Secrets;
+use crate::declare::Tools;
+use crate::decode::json::{Fields, Wtf8, is_object};
+use crate::decode::speech::{invalid_call, tool_call};
+use crate::event::Event;
+use crate::message::wtf8_to_string;
+
+#[derive(Debug, Deserialize)]
+struct Element<'a> {
+    #[serde(borrow)]
+    index: Option<&'a RawValue>,
+    id: Option<&'a RawValue>,
+    function: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Function<'a> {
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    arguments: Option<&'a RawValue>,
+}
+
+/// What one element says.
+#[derive(Debug, Default)]
+struct Piece<'a> {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    /// WTF-8: a character may be cut between its UTF-16 halves.
+    args: Wtf8<'a>,
+}
+
+/// A call whose end has not come.
+#[derive(Debug, Default)]
+struct Open {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    args: Vec<u8>,
+}
+
+impl Open {
+    /// Whether `piece`, which names a tool, begins another call: this one has all it needs.
+    fn is_followed_by(&self, piece: &Piece) -> bool {
+        let named = !piece.name.is_empty() && !self.name.is_empty();
+        let news = piece.name != self.name || !piece.args.0.is_empty();
+        named && news && serde_json::from_slice::<IgnoredAny>(&self.args).is_ok()
+    }
+
+    fn take(&mut self, piece: Piece) {
+        if self.id.is_empty() {
+            self.id = piece.id;
+        }
+        // Repeated with every piece, or itself in pieces.
+        if self.args.is_empty() && piece.name != self.name {
+            self.name.push_str(&piece.name);
+        }
+        self.args.extend_from_slice(&piece.args.0);
+    }
+}
+
+/// The calls of one answer.
+#[derive(Debug, Default)]
+pub struct Calls(Vec<Open>);
+
+impl Calls {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes the elements of a `tool_calls`.
+    pub fn take(&mut self, fields: &mut Fields, raw: Option<&RawValue>) {
+        let elements: Vec<&RawValue> = fields.read("tool_calls", raw).unwrap_or_default();
+        for element in elements {
+            let Some(element) = fields.read::<Element>("tool_calls", Some(element)) else {
+                continue;
+            };
+            let function: Function = fields.read("function", element.function).unwrap_or_default();
+            let piece = Piece {
+                index: fields.count("index", element.index),
+                id: fields.string("id", element.id).unwrap_or_default(),
+                name: fields.string("name", function.name).unwrap_or_default(),
+                args: match function.arguments {
+                    // Not text, as it should be, but the object itself.
+                    Some(raw) if is_object(raw) => Cow::Borrowed(raw.get()).into(),
+                    raw => fields.read("arguments", raw).unwrap_or_default(),
+                },
+            };
+            self.place(&piece).take(piece);
+        }
+    }
+
+    /// The call that `piece` belongs to.
+    fn place(&mut self, piece: &Piece) -> &mut Open {
+        let same_id = |open: &Open| piece.id.is_empty() || open.id.is_empty() || open.id == piece.id;
+        let known = match piece.index {
+            Some(_) => self.0.iter().rposition(|open| open.index == piece.index),
+            None if piece.id.is_empty() => self.0.len().checked_sub(1),
+            None => self.0.iter().rposition(|open| open.id == piece.id),
+        };
+        let known = known.filter(|at| {
+            let open = &self.0[*at];
+            let by_id = !piece.id.is_empty() && open.id == piece.id;
+            same_id(open) && (by_id || !open.is_followed_by(piece))
+        });
+        let at = known.unwrap_or_else(|| {
+            self.0.push(Open {
+                index: piece.index,
+                ..Open::default()
+            });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+
+    /// The calls, under the caller's names and without secrets, which may have been cut apart.
+    pub fn finish(self, tools: &Tools, secrets: &Secrets) -> Vec<Event> {
+        let event = |(number, open): (usize, Open)| {
+            let id = match open.id {
+                id if id.is_empty() => format!("call_{number}"),
+                id => id,
+            };
+            let name = tools.callers_name(&open.name).map_or(open.name.clone(), str::to_owned);
+            let args = wtf8_to_string(joined(open.args));
+            let args = secrets.out_of_answer(&args);
+            let args = match args.trim() {
+                "" | "null" => "{}",
+                args => args,
+            };
+            if name.is_empty() {
+                return invalid_call(id, name, args, "the call names no tool");
+            }
+            match RawValue::from_string(args.to_owned()) {
+                Ok(raw) => tool_call(id, name, Some(&raw)),
+                Err(error) => invalid_call(id, name, args, &format!("arguments are no JSON: {error}")),
+            }
+        };
+        self.0.into_iter().enumerate().map(event).collect()
+    }
+}
+
+/// WTF-8 with the halves of characters that were cut apart put together.
+fn joined(bytes: Vec<u8>) -> Vec<u8> {
+    let mut joined = Vec::with_capacity(bytes.len());
+    let mut rest = &bytes[..];
+    while let Some(byte) = rest.first() {
+        let whole = match rest {
+            [0xED, h1 @ 0xA0..=0xAF, h2, 0xED, l1 @ 0xB0..=0xBF, l2, ..] => {
+                let half = |second: u8, third: u8| u32::from(second & 0x0F) << 6 | u32::from(third & 0x3F);
+                char::from_u32(0x1_0000 + (half(*h1, *h2) << 10) + (half(*l1, *l2) & 0x3FF))
+            }
+            _ => None,
+        };
+        match whole {
+            Some(whole) => {
+                joined.extend_from_slice(whole.encode_utf8(&mut [0; 4]).as_bytes());
+                rest = &rest[6..];
+            }
+            None => {
+                joined.push(*byte);
+                rest = &rest[1..];
+            }
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::ToolSpec;
+
+    fn calls(pieces: &[&str]) -> Vec<String> {
+        let spec = ToolSpec {
+            name: "a.b".to_owned(),
+            description: None,
+            schema: RawValue::from_string("{}".to_owned()).unwrap(),
+        };
+        let tools = Tools::new(&[spec], 64);
+        let wire = tools.declared()[0].name.clone();
+        let mut calls = Calls::default();
+        for piece in pieces {
+            let piece = piece.replace("$AB", &wire);
+            calls.take(&mut Fields::default(), Some(serde_json::from_str(&piece).unwrap()));
+        }
+        let told = calls
+            .finish(&tools, &Secrets::default())
+            .into_iter()
+            .map(|event| match event {
+                Event::ToolCall { tool_call: call } => format!("{} {} {}", call.id, call.name, call.args),
+                Event::InvalidToolCall {
+                    invalid_tool_call: call,
+                } => {
+                    format!(
+                        "invalid {} {} {}: {}",
+                        call.id.unwrap(),
+                        call.name.unwrap(),
+                        call.args,
+                        call.error
+                    )
+                }
+                other => format!("{other:?}"),
+            });
+        told.collect()
+    }
+
+    #[test]
+    fn pieces_by_the_book() {
+        assert_eq!(
+            calls(&[
+                r#"[{"index":0,"id":"c1","type":"function","function":{"name":"$AB","arguments":""}}]"#,
+                r#"[{"index":1,"id":"c2","function":{"name":"get","arguments":""}}]"#,
+                r#"[{"index":1,"function":{"arguments":"{\"z\": 1.0,"}},{"index":0,"function":{"arguments":"{}"}}]"#,
+                r#"[{"index":1,"function":{"arguments":"\"a\":2}"}}]"#,
+            ]),
+            ["c1 a.b {}", r#"c2 get {"z": 1.0,"a":2}"#]
+        );
+    }
+
+    #[test]
+    fn servers_with_ways_of_their_own() {
+        for (what, pieces, expected) in [
+            (
+                "id and name in every piece",
+                &[
+                    r#"[{"index":0,"id":"c","function":{"name":"get","arguments":"{\"a\""}}]"#,
+                    r#"[{"index":0,"id":"c","function":{"name":"get","arguments":":1}"}}]"#,
+                    r#"[{"index":0,"id":"c","function":{"name":"get","arguments":""}}]"#,
+                ][..],
+                &[r#"c get {"a":1}"#][..],
+            ),
+            (
+                "every call at index 0",
+                &[
+                    r#"[{"index":0,"id":"c1","function":{"name":"get","arguments":"{}"}}]"#,
+                    r#"[{"index":0,"id":"c2","function":{"name":"get","arguments":"{}"}}]"#,
+                    r#"[{"index":0,"id":"","function":{"name":"get","arguments":"{\"a\":1}"}}]"#,
+                ],
+                &["c1 get {}", "c2 get {}", r#"call_2 get {"a":1}"#],
+            ),
+            (
+                "no index, whole, with and without ids",
+                &[
+                    r#"[{"id":"c1","function":{"name":"get","arguments":"{}"}},{"id":"c2","function":{"name":"get","arguments":"{}"}}]"#,
+                    r#"[{"function":{"name":"put","arguments":{"a": 1.0}}}]"#,
+                ],
+                &["c1 get {}", "c2 get {}", r#"call_2 put {"a": 1.0}"#],
+            ),
+            (
+                "no index, in pieces",
+                &[
+                    r#"[{"id":"c1","function":{"name":"get","arguments":"{\"a\":"}}]"#,
+                    r#"[{"function":{"arguments":"1}"}}]"#,
+                    r#"[{"id":"c2","function":{"name":"get"}}]"#,
+                    r#"[{"id":"c2","function":{"arguments":"{}"}}]"#,
+                ],
+                &[r#"c1 get {"a":1}"#, "c2 get {}"],
+            ),
+            (
+                "a name in pieces, arguments of null",
+                &[
+                    r#"[{"index":0,"id":"c","function":{"name":"get_"}}]"#,
+                    r#"[{"index":0,"function":{"name":"it","arguments":null}}]"#,
+                ],
+                &["c get_it {}"],
+            ),
+            (
+                "a character cut in two",
+                &[
+                    r#"[{"index":0,"id":"c","function":{"name":"get","arguments":"{\"a\":\"\ud83e"}}]"#,
+                    r#"[{"index":0,"function":{"arguments":"\udd80\ud800\"}"}}]"#,
+                ],
+                &["c get {\"a\":\"🦀\u{FFFD}\"}"],
+            ),
+            (
+                "arguments that are none, a call without a name",
+                &[
+                    r#"[{"index":0,"id":"c1","function":{"name":"get","arguments":"{\"a\":"}}]"#,
+                    r#"[{"index":1,"id":"c2","function":{"name":"get","arguments":"[1]"}}]"#,
+                    r#"[{"index":2,"id":"c3","function":{"arguments":"{}"}}, 7, {"index":"x"}]"#,
+                ],
+                &[
+                    "invalid c1 get {\"a\":: arguments are no JSON: EOF while parsing a value at line 1 column 5",
+                    "invalid c2 get [1]: arguments are no object",
+                    "invalid c3  {}: the call names no tool",
+                ],
+            ),
+        ] {
+            assert_eq!(calls(pieces), expected, "{what}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What a server says of its failure, in a body of its own or within a stream.
+//!
+//! In: the body's text. Out: a [`Failure`] for the classification, without any secret. Reading the words (`code`, `type`,
+//! `message`) is the classification's: it knows how APIs write them.
+
+use serde_json::Value;
+
+use super::secret::Secrets;
+use crate::classify::redact;
+use crate::error::clip;
+use crate::event::Failure;
+
+/// How much of a body is looked at, and kept for people, characters.
+const SHOWN: usize = 4096;
+
+/// A failure told as JSON by an answer with this status; none for one that came within a stream.
+pub fn told(json: &str, status: Option<u16>, secrets: &Secrets) -> Failure {
+    let json = secrets.out_of_error(json);
+    let value: Option<Value> = serde_json::from_str(&json).ok();
+    let body = value.as_ref().map_or(Value::Null, one_object);
+    let error = body.get("error").unwrap_or(&body);
+    let text = |value: &Value, names: &[&str]| {
+        names
+            .iter()
+            .find_map(|name| Some(value.get(name)?.as_str()?.to_owned()))
+    };
+    let message = match error {
+        Value::String(message) => Some(message.clone()),
+        error => text(error, &["message", "detail", "msg"]).or_else(|| text(&body, &["message", "detail"])),
+    };
+    // `code` is finer than `type`, where both are words.
+    let kind = text(error, &["code", "type"]).or_else(|| text(&body, &["code", "type"]));
+    let number = |name: &str| error.get(name).or_else(|| body.get(name)).and_then(Value::as_u64);
+    let told = ["code", "status"].into_iter().find_map(number);
+    let told = told.filter(|status| (400..600).contains(status));
+    Failure {
+        http_status: status.or_else(|| u16::try_from(told?).ok()),
+        message: match (message, &kind) {
+            (Some(message), _) if !message.trim().is_empty() => message,
+            (_, Some(kind)) => kind.clone(),
+            _ => clip(&json, SHOWN),
+        },
+        kind,
+        ..Failure::default()
+    }
+}
+
+/// The first of an array's objects (some servers wrap their errors so), or the object.
+fn one_object(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.first().cloned().unwrap_or_default(),
+        value => value.clone(),
+    }
+}
+
+/// A failure told by an answer with an error's status.
+pub fn refused(status: u16, reason: &str, body: &str, secrets: &Secrets) -> Failure {
+    let body = body.trim_start_matches('\u{FEFF}').trim();
+    if body.starts_with(['{', '[']) && serde_json::from_str::<Value>(body).is_ok() {
+        return told(body, Some(status), secrets);
+    }
+    let named = match reason {
+        "" => format!("HTTP status {status}"),
+        reason => format!("HTTP status {status} {reason}"),
+    };
+    let message = match body {
+        "" => named,
+        page if page.starts_with('<') => match title(page) {
+            Some(title) => format!("{named}: a web page, \"{title}\""),
+            None => format!("{named}: a web page"),
+        },
+        text => format!("{named}: {}", clip(text, SHOWN)),
+    };
+    Failure {
+        message: secrets.out_of_error(&message).into_owned(),
+        http_status: Some(status),
+        ..Failure::default()
+    }
+}
+
+/// What a web page calls itself.
+pub fn title(page: &str) -> Option<String> {
+    let lower = page.to_ascii_lowercase();
+    let from = lower.find("<title>")? + "<title>".len();
+    let to = from + lower[from..].find("</title>")?;
+    let title = page[from..to].split_whitespace().collect::<Vec<_>>().join(" ");
+    (!title.is_empty()).then(|| clip(&title, 120))
+}
+
+/// What a person may see of a body: its end is where servers say least, so its beginning.
+pub fn shown(body: &str, secrets: &Secrets) -> Option<String> {
+    let body = secrets.out_of_error(body.trim());
+    (!body.is_empty()).then(|| redact(&clip(&body, SHOWN)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: &str) -> (String, Option<String>, Option<u16>) {
+        let secrets = Secrets::new(["very-secret-word"].into_iter());
+        let failure = refused(400, "Bad Request", body, &secrets);
+        (failure.message, failure.kind, failure.http_status)
+    }
+
+    #[test]
+    fn every_way_to_say_it() {
+        for (body, message, kind) in [
+            (
+                r#"{"error":{"message":"No very-secret-word.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}"#,
+                "No [redacted].",
+                Some("invalid_api_key"),
+            ),
+            (
+                r#"{"error":{"message":"bad","type":"invalid_request_error","code":null}}"#,
+                "bad",
+                Some("invalid_request_error"),
+            ),
+            (r#"{"error":"model 'x' not found"}"#, "model 'x' not found", None),
+            (
+                r#"{"object":"error","message":"too long","type":"BadRequestError","code":400}"#,
+                "too long",
+                Some("BadRequestError"),
+            ),
+            (r#"{"detail":"Not Found"}"#, "Not Found", None),
+            (
+                r#"[{"error":{"code":400,"message":"API key not valid","status":"INVALID_ARGUMENT"}}]"#,
+                "API key not valid",
+                None,
+            ),
+            (r#"{"error":{"code":"overloaded"}}"#, "overloaded", Some("overloaded")),
+            (r#"{"x":1}"#, r#"{"x":1}"#, None),
+            ("", "HTTP status 400 Bad Request", None),
+            ("upstream\ngone", "HTTP status 400 Bad Request: upstream\ngone", None),
+            (
+                "<html><TITLE>\n502  Bad Gateway</TITLE></html>",
+                "HTTP status 400 Bad Request: a web page, \"502 Bad Gateway\"",
+                None,
+            ),
+            ("<p>", "HTTP status 400 Bad Request: a web page", None),
+            (r#"{"cut": "#, "HTTP status 400 Bad Request: {\"cut\":", None),
+        ] {
+            assert_eq!(
+                read(body),
+                (message.to_owned(), kind.map(str::to_owned), Some(400)),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_status_is_told_within_a_stream() {
+        let failure = told(r#"{"error":{"message":"x","code":502}}"#, None, &Secrets::default());
+        assert_eq!((failure.http_status, failure.message.as_str()), (Some(502), "x"));
+    }
+}

@@ -1,0 +1,21 @@
+//! OpenAI-compatible APIs: chat completions.
+//!
+//! In: options ([`settings`]), a thread and tools. Out: the request's body ([`request`]), and of what comes back, events
+//! ([`answer`], over [`sse`]) and the verdict ([`verdict`]). The connection is elsewhere (`conversation::api`), and nothing in
+//! here knows a vendor: what differs between servers is told by the answers themselves or by an option.
+
+pub mod answer;
+mod calls;
+mod content;
+pub mod failure;
+pub mod request;
+pub mod secret;
+pub mod settings;
+pub mod sse;
+pub mod verdict;
+
+#[cfg(test)]
+mod tests;
+
+/// The provider's id where the options give none, and the name of its rules and hints.
+pub const PROVIDER: &str = "openai";

@@ -1,0 +1,196 @@
+//! A thread as a request for chat completions.
+//!
+//! In: [`Settings`], messages and tools. Out: the body's JSON text, and the tools by whose names the answer is read. Schemas
+//! and arguments go over as the raw text they came as.
+
+use std::collections::VecDeque;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+
+use super::content::{self, Parts};
+use super::settings::{Settings, ToolChoice};
+use crate::declare::{MAX_NAME, Tools};
+use crate::error::clip;
+use crate::message::{Message, Role, ToolCall, ToolSpec};
+
+/// A body, and how to read what comes back.
+#[derive(Debug)]
+pub struct Request {
+    /// JSON text.
+    pub body: String,
+    /// The tools as they were declared.
+    pub tools: Tools,
+}
+
+/// The fields of a body in their order. A field that comes twice replaces the first.
+#[derive(Debug, Default)]
+struct Body(Vec<(String, Box<RawValue>)>);
+
+impl Body {
+    fn set(&mut self, name: &str, value: &impl Serialize) {
+        // Plain data has no way to fail.
+        if let Ok(raw) = to_raw_value(value) {
+            self.remove(name);
+            self.0.push((name.to_owned(), raw));
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.0.retain(|(known, _)| known != name);
+    }
+}
+
+impl Serialize for Body {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl Request {
+    /// The request that sends this thread.
+    pub fn new(settings: &Settings, messages: &[Message], tools: &[ToolSpec]) -> Request {
+        let tools = Tools::new(tools, MAX_NAME);
+        let mut body = Body::default();
+        body.set("model", &settings.model);
+        body.set("messages", &thread(messages, &tools));
+        if !tools.declared().is_empty() {
+            body.set("tools", &declared(&tools));
+            if let Some(choice) = &settings.tool_choice {
+                body.set(
+                    "tool_choice",
+                    &match choice {
+                        ToolChoice::Word(word) => json!(word),
+                        ToolChoice::Tool(name) => {
+                            json!({"type": "function", "function": {"name": tools.wire_name(name, MAX_NAME)}})
+                        }
+                    },
+                );
+            }
+            if let Some(parallel) = settings.parallel_tool_calls {
+                body.set("parallel_tool_calls", &parallel);
+            }
+        }
+        body.set("stream", &settings.stream);
+        if settings.stream {
+            body.set("stream_options", &json!({"include_usage": true}));
+        }
+        for (name, value) in &settings.fields {
+            match value {
+                Value::Null => body.remove(name),
+                value => body.set(name, value),
+            }
+        }
+        let body = serde_json::to_string(&body).unwrap_or_default();
+        Request { body, tools }
+    }
+}
+
+/// A tool as the API takes it.
+fn declared(tools: &Tools) -> Vec<Body> {
+    let tools = tools.declared().iter().map(|tool| {
+        let mut function = Body::default();
+        function.set("name", &tool.name);
+        if let Some(description) = &tool.description {
+            function.set("description", description);
+        }
+        if let Ok(schema) = RawValue::from_string(tool.schema.clone()) {
+            function.set("parameters", &schema);
+        }
+        let mut tool = Body::default();
+        tool.set("type", &"function");
+        tool.set("function", &function);
+        tool
+    });
+    tools.collect()
+}
+
+/// The messages in the API's words. Calls without an id get one, and results without one answer them in order.
+fn thread(messages: &[Message], tools: &Tools) -> Vec<Body> {
+    let mut nameless: VecDeque<String> = VecDeque::new();
+    let mut count = 0;
+    let mut new_id = || {
+        count += 1;
+        format!("call_df_{count}")
+    };
+    let messages = messages.iter().map(|message| {
+        let mut body = Body::default();
+        match message.role {
+            Role::System => {
+                body.set("role", &"system");
+                body.set("content", &content::text(&message.content, "\n\n"));
+            }
+            Role::Ai => {
+                body.set("role", &"assistant");
+                let text = content::text(&message.content, "");
+                let calls: Vec<Body> = message
+                    .tool_calls
+                    .iter()
+                    .map(|call| {
+                        let id = match call.id.as_str() {
+                            "" => {
+                                let id = new_id();
+                                nameless.push_back(id.clone());
+                                id
+                            }
+                            id => id.to_owned(),
+                        };
+                        tool_call(&id, call, tools)
+                    })
+                    .collect();
+                // The API takes null only beside calls.
+                let content = (!text.is_empty() || calls.is_empty()).then_some(text);
+                body.set("content", &content);
+                if !calls.is_empty() {
+                    body.set("tool_calls", &calls);
+                }
+            }
+            Role::Tool => {
+                let id = match message.tool_call_id.as_str() {
+                    "" => nameless.pop_front().unwrap_or_else(&mut new_id),
+                    id => id.to_owned(),
+                };
+                body.set("role", &"tool");
+                body.set("tool_call_id", &id);
+                body.set("content", &result(message));
+            }
+            // A name of the caller's own (`critic`) is none of the API's roles: whoever it is, it speaks to the model.
+            Role::Human | Role::Other(_) => {
+                body.set("role", &"user");
+                match content::parts(&message.content) {
+                    Parts::Text(text) => body.set("content", &text),
+                    Parts::Blocks(blocks) => body.set("content", &blocks),
+                }
+            }
+        }
+        body
+    });
+    messages.collect()
+}
+
+fn tool_call(id: &str, call: &ToolCall, tools: &Tools) -> Body {
+    let mut function = Body::default();
+    function.set("name", &tools.wire_name(&call.name, MAX_NAME));
+    function.set("arguments", &call.args.get());
+    let mut body = Body::default();
+    body.set("id", &id);
+    body.set("type", &"function");
+    body.set("function", &function);
+    body
+}
+
+/// The result of a tool. The API has no field that says that it failed: the text does.
+fn result(message: &Message) -> String {
+    let text = content::text(&message.content, "\n");
+    let says_so = || clip(text.trim_start(), 6).to_lowercase().starts_with("error");
+    if message.is_error && !says_so() {
+        format!("Error: {text}")
+    } else {
+        text
+    }
+}

@@ -1,0 +1,357 @@
+//! The options of an OpenAI-compatible API: a table, and the values read by it.
+//!
+//! In: the JSON text of the options object. Out: [`Settings`], or one error that names the option, what was given and what is
+//! allowed. No key and no header's value is ever part of such an error.
+
+use std::time::Duration;
+
+use http::header::{HeaderName, HeaderValue};
+use http::uri::{Authority, Scheme, Uri};
+use serde_json::{Map, Value};
+
+use super::PROVIDER;
+use super::secret::{Secret, Secrets};
+use crate::error::{Code, ProviderError};
+use crate::provider::options::{self, Kind, OptionSpec};
+use crate::retry::Policy;
+
+/// Where requests go without `baseURL`.
+pub const OPENAI: &str = "https://api.openai.com/v1";
+/// Where the key is looked for without `apiKey`, `apiKeyEnv` and `baseURL`.
+pub const OPENAI_KEY: &str = "OPENAI_API_KEY";
+
+const fn option(name: &'static str, kind: Kind) -> OptionSpec {
+    OptionSpec { name, kind }
+}
+
+const SPECS: &[OptionSpec] = &[
+    option("baseURL", Kind::Text),
+    option("apiKey", Kind::Secret),
+    option("apiKeyEnv", Kind::Text),
+    option("model", Kind::Text),
+    option("headers", Kind::Object),
+    option("organization", Kind::Text),
+    option("project", Kind::Text),
+    option("stream", Kind::Flag),
+    option("temperature", Kind::Between(0, 2)),
+    option("topP", Kind::Between(0, 1)),
+    option("maxTokens", Kind::Whole(1, 1 << 53)),
+    option("maxTokensField", Kind::OneOf(&["max_tokens", "max_completion_tokens"])),
+    option("stop", Kind::TextOrList),
+    option("seed", Kind::Whole(0, 1 << 53)),
+    option("reasoningEffort", Kind::Text),
+    option("parallelToolCalls", Kind::Flag),
+    option("toolChoice", Kind::AnyOf(&[Kind::OneOf(CHOICES), Kind::Object])),
+    option("extraBody", Kind::Object),
+    option("id", Kind::Text),
+    options::TIMEOUT,
+    options::IDLE_TIMEOUT,
+    options::MAX_BUFFER,
+    options::MAX_CONCURRENCY,
+    options::RETRY,
+];
+
+const CHOICES: &[&str] = &["auto", "none", "required"];
+
+/// What `extraBody` can't say: it would no longer be the caller's thread, or no answer that can be read.
+const OURS: [&str; 3] = ["messages", "tools", "stream"];
+
+/// Headers that belong to the connection.
+const CONNECTION: [&str; 6] = [
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "te",
+    "transfer-encoding",
+];
+
+/// The options of one provider object, defaults filled in.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// `id`: what the provider calls itself.
+    pub id: String,
+    /// Where chat completions are asked for.
+    pub chat: Uri,
+    /// Where the models are listed.
+    pub models: Uri,
+    /// `model`.
+    pub model: String,
+    /// Where the key comes from.
+    pub key: Key,
+    /// `headers`, `organization`, `project`. Those that may hold secrets are marked as sensitive.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// `stream`.
+    pub stream: bool,
+    /// `parallelToolCalls`, for requests with tools.
+    pub parallel_tool_calls: Option<bool>,
+    /// `toolChoice`, for requests with tools.
+    pub tool_choice: Option<ToolChoice>,
+    /// Fields of every request, in order: the sampling options, then `extraBody`, where null removes a field.
+    pub fields: Map<String, Value>,
+    /// `timeout`: wall clock of one request. `None` for no limit.
+    pub timeout: Option<Duration>,
+    /// `idleTimeout`: silence of one request. `None` for no limit.
+    pub idle_timeout: Option<Duration>,
+    /// `maxBuffer`: bytes of one answer.
+    pub max_buffer: usize,
+    /// `maxConcurrency`: requests to one base URL at a time.
+    pub max_concurrency: usize,
+    /// `retry`.
+    pub retry: Policy,
+}
+
+/// Where the key comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Key {
+    /// `apiKey`.
+    Given(Secret),
+    /// The variable of the environment that has this name. Without it, no request is made.
+    Env(String),
+    /// None is sent.
+    Nobody,
+}
+
+/// Which tools the model is to call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// `auto`, `none` or `required`.
+    Word(String),
+    /// The tool of this name.
+    Tool(String),
+}
+
+impl Settings {
+    /// Reads the options object `json`.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+    pub fn parse(json: &str) -> Result<Settings, Box<ProviderError>> {
+        let map = options::checked(PROVIDER, SPECS, json)?;
+        read(&map).map_err(|reason| Box::new(ProviderError::new(PROVIDER, Code::InvalidOption, reason)))
+    }
+
+    /// Why `timeout` may not be `ms` in a call.
+    ///
+    /// # Errors
+    /// What is allowed.
+    pub fn check_timeout(ms: u64) -> Result<(), String> {
+        options::check_value(&options::TIMEOUT, &Value::from(ms))
+    }
+
+    /// What the limit of concurrency counts by, and messages say: scheme, host, port and path.
+    pub fn place(&self) -> String {
+        let path = self.chat.path();
+        let base = path.strip_suffix("/chat/completions").unwrap_or(path);
+        format!("{}{base}", origin(&self.chat))
+    }
+
+    /// Everything that no error and no record may hold: the key, and headers that may be one.
+    pub fn secrets(&self, key: Option<&Secret>) -> Secrets {
+        let sensitive = self.headers.iter().filter(|(_, value)| value.is_sensitive());
+        let headers = sensitive.filter_map(|(_, value)| value.to_str().ok());
+        // `Bearer abc`: the words count, too.
+        let words = headers.flat_map(|value| std::iter::once(value).chain(value.split_whitespace()));
+        let query = self.chat.query().into_iter().flat_map(|query| query.split('&'));
+        let values = query.filter_map(|pair| pair.split_once('=')).map(|(_, value)| value);
+        Secrets::new(key.map(Secret::reveal).into_iter().chain(words).chain(values))
+    }
+}
+
+/// Scheme, host and port of `uri`.
+pub fn origin(uri: &Uri) -> String {
+    let scheme = uri.scheme_str().unwrap_or_default();
+    format!("{scheme}://{}", uri.authority().map_or("", Authority::as_str))
+}
+
+fn read(map: &Map<String, Value>) -> Result<Settings, String> {
+    let text = |name: &str| map.get(name).and_then(Value::as_str);
+    let number = |name: &str, default: u64| options::number(map, name).unwrap_or(default);
+    let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
+    let Some(model) = text("model") else {
+        return Err("option \"model\" is missing: it must be a string, the model's name at the API".to_owned());
+    };
+    let id = text("id").unwrap_or(PROVIDER);
+    let of_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if id.len() > 64 || !id.chars().all(of_id) {
+        let allowed = "at most 64 letters, digits and \"-\", \"_\", \".\"";
+        return Err(options::wrong("id", allowed, &map["id"]));
+    }
+    let (timeout, idle_timeout) = (number("timeout", 120_000), number("idleTimeout", 0));
+    if map.contains_key("timeout") && timeout > 0 && idle_timeout > timeout {
+        return Err(format!(
+            "options \"idleTimeout\" and \"timeout\" contradict each other: silence of {idle_timeout} ms can't happen within \
+             {timeout} ms"
+        ));
+    }
+    let base = text("baseURL");
+    Ok(Settings {
+        id: id.to_owned(),
+        chat: endpoint(base.unwrap_or(OPENAI), "chat/completions")?,
+        models: endpoint(base.unwrap_or(OPENAI), "models")?,
+        model: model.to_owned(),
+        key: key(map)?,
+        headers: headers(map)?,
+        stream: map.get("stream") != Some(&Value::Bool(false)),
+        parallel_tool_calls: map.get("parallelToolCalls").and_then(Value::as_bool),
+        tool_choice: map.get("toolChoice").map(tool_choice).transpose()?,
+        fields: fields(map)?,
+        timeout: limit(timeout),
+        idle_timeout: limit(idle_timeout),
+        max_buffer: usize::try_from(number("maxBuffer", 10 * 1024 * 1024)).unwrap_or(usize::MAX),
+        max_concurrency: usize::try_from(number("maxConcurrency", 4)).unwrap_or(usize::MAX),
+        retry: options::retry(map),
+    })
+}
+
+/// `base` with `path` behind its own. A query (`?api-version=…`) stays.
+fn endpoint(base: &str, path: &str) -> Result<Uri, String> {
+    // What was given is not repeated: it may hold a password.
+    let refuse = |why: &str| {
+        format!("option \"baseURL\" must be an http or https URL, like \"http://127.0.0.1:8080/v1\"; {why}")
+    };
+    let uri: Uri = base.parse().map_err(|_| refuse("given: a string that is none"))?;
+    match uri.scheme().map(Scheme::as_str) {
+        Some("http" | "https") => {}
+        Some(other) => return Err(refuse(&format!("given: one that begins with \"{other}:\""))),
+        None => return Err(refuse("given: one without http:// or https://")),
+    }
+    let authority = uri.authority().map_or("", Authority::as_str);
+    if authority.contains('@') {
+        return Err(refuse(
+            "given: one with a user name or a password: use \"apiKey\" or \"headers\"",
+        ));
+    }
+    if uri.host().is_none_or(str::is_empty) || (authority.ends_with(':') || uri.port().is_some_and(|p| p.as_u16() == 0))
+    {
+        return Err(refuse("given: one without a host, or with a port that is none"));
+    }
+    if base.contains('#') {
+        return Err(refuse("given: one with a \"#\""));
+    }
+    let own = uri.path().trim_end_matches('/');
+    if own.ends_with("/chat/completions") {
+        return Err(refuse(
+            "given: one that ends with /chat/completions, which is added here",
+        ));
+    }
+    let query = uri.query().map_or(String::new(), |query| format!("?{query}"));
+    format!("{}{own}/{path}{query}", origin(&uri))
+        .parse()
+        .map_err(|_| refuse("given: a string that is none"))
+}
+
+fn key(map: &Map<String, Value>) -> Result<Key, String> {
+    let text = |name: &str| map.get(name).and_then(Value::as_str);
+    match (text("apiKey"), text("apiKeyEnv")) {
+        (Some(_), Some(_)) => {
+            Err("options \"apiKey\" and \"apiKeyEnv\" contradict each other: give one of them".to_owned())
+        }
+        (Some(key), None) if HeaderValue::from_str(key).is_err() => Err(
+            "option \"apiKey\" must be text that an HTTP header can hold; what was given is not repeated here"
+                .to_owned(),
+        ),
+        (Some(key), None) => Ok(Key::Given(Secret::new(key))),
+        (None, Some(name)) if name.contains('=') => Err(options::wrong(
+            "apiKeyEnv",
+            "the name of an environment variable",
+            &map["apiKeyEnv"],
+        )),
+        (None, Some(name)) => Ok(Key::Env(name.to_owned())),
+        (None, None) if map.contains_key("baseURL") => Ok(Key::Nobody),
+        (None, None) => Ok(Key::Env(OPENAI_KEY.to_owned())),
+    }
+}
+
+/// `headers`, `organization` and `project`. A name says whether the value may be a secret.
+fn headers(map: &Map<String, Value>) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+    let mut headers = Vec::new();
+    for (option, name) in [("organization", "openai-organization"), ("project", "openai-project")] {
+        if let Some(text) = map.get(option).and_then(Value::as_str) {
+            let value = HeaderValue::from_str(text)
+                .map_err(|_| format!("option \"{option}\" must be text that an HTTP header can hold"))?;
+            headers.push((HeaderName::from_static(name), value));
+        }
+    }
+    let given = map.get("headers").and_then(Value::as_object);
+    for (name, value) in given.into_iter().flatten() {
+        let at = format!("headers.{}", crate::error::clip(name, 60));
+        if name == "$given" {
+            return Err(options::wrong(
+                "headers",
+                "an object of header names and values",
+                &map["headers"],
+            ));
+        }
+        let parsed = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| format!("option \"{at}\" is no name that an HTTP header can have"))?;
+        if CONNECTION.contains(&parsed.as_str()) {
+            return Err(format!(
+                "option \"{at}\" can't be set: the connection decides about this header"
+            ));
+        }
+        let text = value.as_str().filter(|text| !text.contains(char::is_control));
+        let mut text = text
+            .and_then(|text| HeaderValue::from_str(text).ok())
+            .ok_or_else(|| format!("option \"{at}\" must be a string without line breaks, as an HTTP header can hold; what was given is not repeated here"))?;
+        let words = ["auth", "key", "token", "secret", "cookie", "password"];
+        text.set_sensitive(words.iter().any(|word| parsed.as_str().contains(word)));
+        headers.push((parsed, text));
+    }
+    Ok(headers)
+}
+
+fn tool_choice(value: &Value) -> Result<ToolChoice, String> {
+    let allowed = "\"auto\", \"none\", \"required\" or { name: the tool's name }";
+    let named = value.as_object().filter(|object| object.len() == 1);
+    let name = named.and_then(|object| object.get("name")).and_then(Value::as_str);
+    match (value, name) {
+        (Value::String(word), _) => Ok(ToolChoice::Word(word.clone())),
+        (_, Some(name)) => Ok(ToolChoice::Tool(name.to_owned())),
+        _ => Err(options::wrong("toolChoice", allowed, value)),
+    }
+}
+
+/// Whether something stands in it that is no JSON: the façade marks that.
+fn holds_no_json(value: &Value) -> bool {
+    match value {
+        Value::Object(map) => map.contains_key("$given") || map.values().any(holds_no_json),
+        Value::Array(items) => items.iter().any(holds_no_json),
+        _ => false,
+    }
+}
+
+/// The sampling options under the API's names, then `extraBody`.
+fn fields(map: &Map<String, Value>) -> Result<Map<String, Value>, String> {
+    let max_tokens = map
+        .get("maxTokensField")
+        .and_then(Value::as_str)
+        .unwrap_or("max_tokens");
+    let named = [
+        ("temperature", "temperature"),
+        ("topP", "top_p"),
+        ("maxTokens", max_tokens),
+        ("stop", "stop"),
+        ("seed", "seed"),
+        ("reasoningEffort", "reasoning_effort"),
+    ];
+    let mut fields = Map::new();
+    for (option, field) in named {
+        if let Some(value) = map.get(option) {
+            fields.insert(field.to_owned(), value.clone());
+        }
+    }
+    let extra = map.get("extraBody").and_then(Value::as_object);
+    for (name, value) in extra.into_iter().flatten() {
+        if name == "$given" || holds_no_json(value) {
+            return Err(options::wrong("extraBody", "an object of JSON", &map["extraBody"]));
+        }
+        if OURS.contains(&name.as_str()) {
+            return Err(format!(
+                "option \"extraBody.{name}\" can't be set: it is what a call is about"
+            ));
+        }
+        fields.insert(name.clone(), value.clone());
+    }
+    Ok(fields)
+}

@@ -1,0 +1,82 @@
+//! OpenAI-compatible APIs, as JavaScript holds them: the same methods as a CLI's provider.
+
+use std::sync::Arc;
+
+use napi::Env;
+use napi::bindgen_prelude::{PromiseRaw, within_runtime_if_available};
+use napi_derive::napi;
+
+use super::provider::{NativeHealth, NativeRun};
+use super::{environment, from_json, outcome};
+use crate::health::Check;
+use crate::run::api::ApiEngine;
+
+/// Checks an options object: `{"ok": null}`, or `{"err": …}` that names the option.
+#[napi]
+pub fn check_api_options(options_json: String) -> String {
+    outcome(ApiEngine::new(&options_json).map(|_| ()))
+}
+
+/// One provider object.
+#[napi]
+pub struct NativeApiProvider {
+    engine: Arc<ApiEngine>,
+}
+
+#[napi]
+impl NativeApiProvider {
+    /// `options_json` has passed [`check_api_options`].
+    #[napi(constructor)]
+    pub fn new(options_json: String) -> napi::Result<Self> {
+        match ApiEngine::new(&options_json) {
+            Ok(engine) => Ok(NativeApiProvider {
+                engine: Arc::new(engine),
+            }),
+            Err(error) => Err(napi::Error::from_reason(error.message.clone())),
+        }
+    }
+
+    /// The provider's id.
+    #[napi(getter)]
+    pub fn id(&self) -> String {
+        self.engine.id().to_owned()
+    }
+
+    /// Begins a run and returns at once. `env_json` as for `NativeProvider.start`: the key and the proxy are looked up there.
+    #[napi]
+    pub fn start(
+        &self,
+        messages_json: String,
+        tools_json: String,
+        call_json: String,
+        env_json: Option<String>,
+    ) -> napi::Result<NativeRun> {
+        let env = environment(env_json)?;
+        Ok(NativeRun::new(within_runtime_if_available(|| {
+            ApiEngine::start(&self.engine, messages_json, tools_json, call_json, env)
+        })))
+    }
+
+    /// There is nothing to start ahead: `{"ok": null}`, or `{"err": …}` of a closed provider.
+    #[napi]
+    pub fn prewarm<'env>(&self, env: &'env Env, _env_json: Option<String>) -> napi::Result<PromiseRaw<'env, String>> {
+        let engine = Arc::clone(&self.engine);
+        env.spawn_future(async move { Ok(outcome(engine.refusal().map_or(Ok(()), Err))) })
+    }
+
+    /// As `NativeProvider.health`.
+    #[napi]
+    pub fn health(&self, level_json: String, env_json: Option<String>) -> napi::Result<NativeHealth> {
+        let level = from_json(&level_json)?;
+        let env = environment(env_json)?;
+        Ok(NativeHealth::new(within_runtime_if_available(|| {
+            Check::of_api(&self.engine, level, env.as_ref())
+        })))
+    }
+
+    /// Ends all runs and waits for the last of them.
+    #[napi]
+    pub async fn close(&self) {
+        self.engine.close().await;
+    }
+}

@@ -1,0 +1,304 @@
+//! The config of a run: what CLAUDE-CODE-ADAPTER-DATA-MODEL allows, and what the real CLI does.
+//!
+//! In: a JSON object. Out: a [`Config`], and every violation, by field. Pure: what a prompt file holds is looked at in
+//! `workspace`.
+
+use serde_json::{Map, Value};
+
+use crate::error::{Problem, clip};
+use crate::provider::options::{describe, nearest};
+
+/// The longest prompt, characters.
+pub const MAX_PROMPT: usize = 1_000_000;
+/// The longest `prompt_file`, characters.
+const MAX_PATH: usize = 500;
+/// The longest `agent_name`, characters.
+const MAX_AGENT: usize = 100;
+/// The longest `model`, characters.
+const MAX_MODEL: usize = 200;
+/// The longest `append_system_prompt`, characters.
+const MAX_APPENDED: usize = 10_000;
+/// The longest `system_prompt`, characters.
+const MAX_SYSTEM: usize = 50_000;
+/// The longest rule in `allowed_tools`, characters.
+const MAX_TOOL: usize = 1_000;
+/// The largest `max_tokens`.
+const MAX_TOKENS: u64 = 200_000;
+
+/// Every field there is, in the document's order.
+pub const FIELDS: &[&str] = &[
+    "prompt",
+    "prompt_file",
+    "agent_name",
+    "model",
+    "append_system_prompt",
+    "permission_mode",
+    "allowed_tools",
+    "system_prompt",
+    "max_tokens",
+    "temperature",
+];
+
+/// Where the prompt is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Prompt {
+    /// Here.
+    Text(String),
+    /// In this file of the workspace.
+    File(String),
+}
+
+/// How permissions are handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PermissionMode {
+    /// Edits in the workspace, and what else the CLI takes for safe there, need no answer.
+    Auto,
+    /// Nothing is changed: a plan is made.
+    Plan,
+    /// Everything that would need an answer is denied, for nobody is there to give it.
+    Ask,
+}
+
+impl PermissionMode {
+    const ALL: [(&str, PermissionMode); 3] = [
+        ("auto", PermissionMode::Auto),
+        ("plan", PermissionMode::Plan),
+        ("ask", PermissionMode::Ask),
+    ];
+
+    /// The CLI's own word, the same in 2.1.197 and 2.1.330. Its mode `auto` is another thing: it lets a second model decide,
+    /// and reads outside of the workspace.
+    pub fn of_cli(self) -> &'static str {
+        match self {
+            PermissionMode::Auto => "acceptEdits",
+            PermissionMode::Plan => "plan",
+            PermissionMode::Ask => "default",
+        }
+    }
+}
+
+/// A config that keeps all the rules.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// `prompt` or `prompt_file`.
+    pub prompt: Prompt,
+    /// `agent_name`.
+    pub agent_name: Option<String>,
+    /// `model`.
+    pub model: Option<String>,
+    /// `append_system_prompt`.
+    pub append_system_prompt: Option<String>,
+    /// `permission_mode`.
+    pub permission_mode: Option<PermissionMode>,
+    /// `allowed_tools`.
+    pub allowed_tools: Vec<String>,
+    /// `system_prompt`.
+    pub system_prompt: Option<String>,
+    /// `max_tokens`.
+    pub max_tokens: Option<u64>,
+    /// `temperature`: no released CLI has a way to set it.
+    pub temperature: Option<f64>,
+}
+
+/// Reads `config`; what is wrong with it goes to `problems`. `None` only if anything is.
+pub fn read(config: &Map<String, Value>, problems: &mut Vec<Problem>) -> Option<Config> {
+    let before = problems.len();
+    let mut fields = Fields { config, problems };
+    fields.unknown();
+    let prompt = fields.prompt();
+    let read = Config {
+        agent_name: fields.text("agent_name", AGENT, |text| {
+            (1..=MAX_AGENT).contains(&text.chars().count()) && text.chars().all(is_word)
+        }),
+        model: fields.text("model", MODEL, is_model),
+        append_system_prompt: fields
+            .text("append_system_prompt", APPENDED, |text| fits(text, MAX_APPENDED))
+            .filter(|text| !text.is_empty()),
+        permission_mode: fields.permission_mode(),
+        allowed_tools: fields.allowed_tools(),
+        system_prompt: fields.text("system_prompt", SYSTEM, |text| fits(text, MAX_SYSTEM)),
+        max_tokens: fields.number("max_tokens", TOKENS, |number| {
+            let whole = number.as_u64().or_else(|| {
+                let float = number.as_f64()?;
+                (float.fract() == 0.0 && float >= 0.0 && float <= MAX_TOKENS as f64).then_some(float as u64)
+            });
+            whole.filter(|tokens| (1..=MAX_TOKENS).contains(tokens))
+        }),
+        temperature: fields.number("temperature", TEMPERATURE, |number| {
+            number.as_f64().filter(|degree| (0.0..=1.0).contains(degree))
+        }),
+        prompt: prompt.unwrap_or_else(|| Prompt::Text(String::new())),
+    };
+    (problems.len() == before).then_some(read)
+}
+
+const AGENT: &str = "a name of 1 to 100 letters, digits, hyphens and underscores";
+const MODEL: &str = "a model's name or alias as the CLI takes it, such as \"sonnet\" or \"claude-opus-4-8[1m]\"";
+const APPENDED: &str = "a string of at most 10000 characters";
+const SYSTEM: &str = "a string of at most 50000 characters";
+const TOKENS: &str = "a whole number from 1 to 200000";
+const TEMPERATURE: &str = "a number from 0 to 1";
+const TOOL: &str =
+    "a tool's name, or a name with a rule in brackets, such as \"Read\", \"Bash(git *)\" or \"mcp__files__*\"";
+const PROMPT: &str = "a string of 1 to 1000000 characters that is not only white space";
+const PATH: &str = "a path of 1 to 500 characters, relative to the workspace, without \"..\"";
+
+struct Fields<'a> {
+    config: &'a Map<String, Value>,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Fields<'_> {
+    fn wrong(&mut self, field: impl Into<String>, message: String) {
+        let field = field.into();
+        self.problems.push(Problem { field, message });
+    }
+
+    fn unknown(&mut self) {
+        for name in self.config.keys().filter(|name| !FIELDS.contains(&name.as_str())) {
+            let problem = unknown(FIELDS, name);
+            self.problems.push(problem);
+        }
+    }
+
+    /// The string `name`, if it `fits`.
+    fn text(&mut self, name: &str, allowed: &str, fits: impl Fn(&str) -> bool) -> Option<String> {
+        let value = self.config.get(name)?;
+        match value.as_str().filter(|text| fits(text)) {
+            Some(text) => Some(text.to_owned()),
+            None => {
+                self.wrong(name, refusal(allowed, value));
+                None
+            }
+        }
+    }
+
+    fn number<T>(&mut self, name: &str, allowed: &str, read: impl Fn(&serde_json::Number) -> Option<T>) -> Option<T> {
+        let value = self.config.get(name)?;
+        let found = value.as_number().and_then(read);
+        if found.is_none() {
+            self.wrong(name, refusal(allowed, value));
+        }
+        found
+    }
+
+    /// Exactly one of `prompt` and `prompt_file`.
+    fn prompt(&mut self) -> Option<Prompt> {
+        let text = self.text("prompt", PROMPT, is_prompt);
+        let file = self.text("prompt_file", PATH, is_inside);
+        match (
+            self.config.contains_key("prompt"),
+            self.config.contains_key("prompt_file"),
+        ) {
+            (true, false) => text.map(Prompt::Text),
+            (false, true) => file.map(Prompt::File),
+            (both, _) => {
+                let given = if both { "both" } else { "neither" };
+                let message = format!("exactly one of prompt and prompt_file must be given; given: {given}");
+                self.wrong("prompt", message);
+                None
+            }
+        }
+    }
+
+    fn permission_mode(&mut self) -> Option<PermissionMode> {
+        let value = self.config.get("permission_mode")?;
+        let known = PermissionMode::ALL
+            .iter()
+            .find(|(name, _)| value.as_str() == Some(name));
+        if known.is_none() {
+            self.wrong("permission_mode", refusal("one of \"auto\", \"plan\", \"ask\"", value));
+        }
+        known.map(|(_, mode)| *mode)
+    }
+
+    fn allowed_tools(&mut self) -> Vec<String> {
+        let Some(value) = self.config.get("allowed_tools") else {
+            return Vec::new();
+        };
+        let Some(items) = value.as_array() else {
+            self.wrong("allowed_tools", refusal("an array of strings", value));
+            return Vec::new();
+        };
+        for (index, item) in items.iter().enumerate() {
+            if !item.as_str().is_some_and(is_tool) {
+                self.wrong(format!("allowed_tools[{index}]"), refusal(TOOL, item));
+            }
+        }
+        items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+}
+
+/// A field nobody knows, with the one that was probably meant.
+pub fn unknown(names: &[&str], name: &str) -> Problem {
+    let message = match nearest(names, name) {
+        Some(near) => format!("there is no such field: did you mean \"{near}\"?"),
+        None => format!("there is no such field; allowed: {}", names.join(", ")),
+    };
+    Problem {
+        field: clip(name, 60),
+        message,
+    }
+}
+
+/// What is allowed and what was given. Long texts are told by their length: they may be anything.
+pub fn refusal(allowed: &str, value: &Value) -> String {
+    let given = match value.as_str().map(|text| text.chars().count()) {
+        Some(length) if length > 80 => format!("a string of {length} characters"),
+        _ => describe(value),
+    };
+    format!("must be {allowed}; given: {given}")
+}
+
+fn fits(text: &str, limit: usize) -> bool {
+    // A character has at least one byte: short texts are not counted.
+    text.len() <= limit || text.chars().count() <= limit
+}
+
+/// Whether a text can be a prompt: claude refuses white space alone (CLI-FACTS 1.2).
+pub fn is_prompt(text: &str) -> bool {
+    !text.trim().is_empty() && fits(text, MAX_PROMPT)
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
+/// `sonnet`, `claude-opus-4-8[1m]`, `us.anthropic.claude-sonnet-4-5-v1:0`, `arn:aws:bedrock:…/…`, `claude-x@20250101`.
+fn is_model(text: &str) -> bool {
+    let name = match text.strip_suffix(']').and_then(|text| text.split_once('[')) {
+        Some((name, window)) if !window.is_empty() && window.chars().all(|c| c.is_ascii_alphanumeric()) => name,
+        Some(_) => return false,
+        None => text,
+    };
+    let mut chars = name.chars();
+    chars.next().is_some_and(|first| first.is_ascii_alphanumeric())
+        && chars.all(|c| is_word(c) || matches!(c, '.' | ':' | '/' | '@'))
+        && text.chars().count() <= MAX_MODEL
+}
+
+/// `Read`, `mcp__files__*`, `Bash(git *)`. What stands in the brackets is the CLI's to judge.
+fn is_tool(text: &str) -> bool {
+    let name = match text.split_once('(') {
+        Some((name, rule)) => match rule.strip_suffix(')') {
+            Some(rule) if !rule.trim().is_empty() && !rule.chars().any(char::is_control) => name,
+            _ => return false,
+        },
+        None => text,
+    };
+    let name = name.strip_suffix('*').unwrap_or(name);
+    name.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
+        && name.chars().all(is_word)
+        && text.chars().count() <= MAX_TOOL
+}
+
+/// A relative path that goes nowhere up. Both separators count everywhere: what is checked here may run elsewhere.
+fn is_inside(path: &str) -> bool {
+    let drive = path.as_bytes().get(1) == Some(&b':');
+    !path.is_empty()
+        && fits(path, MAX_PATH)
+        && !path.contains('\0')
+        && !path.starts_with(['/', '\\'])
+        && !drive
+        && path.split(['/', '\\']).all(|part| part != "..")
+}

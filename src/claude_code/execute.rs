@@ -1,0 +1,419 @@
+//! One run of the CLI in a workspace, from its context to its result.
+//!
+//! In: an [`Adapter`] and a context's JSON. Out: an [`ExecutionResult`], whatever became of the run. What is wrong with the
+//! context is told before anything is started; a run that was cancelled has no result.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::context::{self, Context, problem};
+use super::keep::{Copy, Kept};
+use super::result::{ArtifactPaths, ErrorRecord, ExecutionResult, OUTPUT_TRUNCATED, verdict};
+use super::workspace::{self, Artifacts, EVENTS, LOG, Place, STDERR, STDOUT};
+use super::{Adapter, transcript};
+use crate::classify;
+use crate::error::{Code, Problem, ProviderError};
+use crate::event::{Event, Reply};
+use crate::process::{Tees, Vars};
+use crate::provider::claude::CLAUDE;
+use crate::provider::options::{Options, SystemPrompt, Workspace};
+use crate::retry::Policy;
+use crate::run::{Ended, Engine, Run};
+
+/// How much of standard output a result has, bytes (the document's MAX_OUTPUT_SIZE).
+pub const MAX_OUTPUT: usize = 10 * 1024 * 1024;
+/// How much of standard error.
+const MAX_STDERR: usize = 32 * 1024;
+/// How many warnings of a run are kept.
+const MAX_WARNINGS: usize = 50;
+
+/// What came of it; `None`: it was cancelled.
+type Outcome = Result<Option<Box<ExecutionResult>>, Box<ProviderError>>;
+
+/// A run that goes on. Dropping it ends the run.
+#[derive(Debug)]
+pub struct Execution {
+    cancel: CancellationToken,
+    task: AsyncMutex<Option<JoinHandle<Outcome>>>,
+}
+
+impl Execution {
+    /// Begins. Must be called inside the runtime; returns at once. `env` as for [`Engine::start`].
+    pub fn start(adapter: &Arc<Adapter>, context: String, env: Option<Vars>) -> Execution {
+        let base: Vars = env.unwrap_or_else(|| std::env::vars_os().collect());
+        let cancel = CancellationToken::new();
+        let task = execute(Arc::clone(adapter), context, base, cancel.clone());
+        Execution {
+            cancel,
+            task: AsyncMutex::new(Some(tokio::spawn(task))),
+        }
+    }
+
+    /// The result, once; `None` if the run was cancelled.
+    ///
+    /// # Errors
+    /// `CLAUDE_INVALID_CONFIG`, with every problem by field.
+    pub async fn result(&self) -> Outcome {
+        match self.task.lock().await.take() {
+            Some(task) => task.await.unwrap_or_else(|panic| {
+                let reason = format!("a bug in this package stopped the run: {panic}");
+                Err(Box::new(ProviderError::new("claude", Code::Internal, reason)))
+            }),
+            None => Ok(None),
+        }
+    }
+
+    /// Ends the run.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+}
+
+impl Drop for Execution {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+async fn execute(adapter: Arc<Adapter>, json: String, base: Vars, cancel: CancellationToken) -> Outcome {
+    let saves_log = adapter.saves_log;
+    // A workspace may be on a disk that is slow.
+    let prepared = tokio::task::spawn_blocking(move || {
+        let (context, place) = prepare(&json, saves_log)?;
+        Ok((json, context, place))
+    });
+    let (json, context, place) = match prepared.await {
+        Ok(Ok(prepared)) => prepared,
+        Ok(Err(problems)) => return Err(Box::new(refusal(problems))),
+        Err(panic) => {
+            return Err(Box::new(ProviderError::new(
+                "claude",
+                Code::Internal,
+                panic.to_string(),
+            )));
+        }
+    };
+    if cancel.is_cancelled() {
+        return Ok(None);
+    }
+    let options = options(&adapter.options, &context);
+    let engine = Arc::new(Engine::of(Cow::Borrowed(&CLAUDE), options, adapter.owner));
+    let Some(ran) = run(&engine, place, base, &cancel).await else {
+        return Ok(None);
+    };
+    let mut result = ran.result(&context);
+    if saves_log && let Some(folder) = &context.artifacts {
+        save_log(&adapter, folder, &json, &mut result);
+    }
+    Ok(Some(Box::new(result)))
+}
+
+/// Everything that can be known before the start.
+fn prepare(json: &str, saves_log: bool) -> Result<(Context, Place), Vec<Problem>> {
+    let mut problems = Vec::new();
+    let context = context::read(json, &mut problems);
+    let homeless = |context: &Context| saves_log && context.artifacts.is_none();
+    if context.as_ref().is_some_and(homeless) {
+        let message = "is missing: saveLog needs a folder to save to";
+        problems.push(problem("artifactsDir", message.to_owned()));
+    }
+    let place = context
+        .as_ref()
+        .and_then(|context| workspace::prepare(context, &mut problems));
+    match (context, place) {
+        (Some(context), Some(place)) if problems.is_empty() => Ok((context, place)),
+        _ => Err(problems),
+    }
+}
+
+/// One error for all of `problems`.
+fn refusal(problems: Vec<Problem>) -> ProviderError {
+    let code = Code::ClaudeInvalidConfig;
+    let told: Vec<String> = problems
+        .iter()
+        .map(|problem| format!("{} {}", problem.field, problem.message))
+        .collect();
+    let count = match problems.len() {
+        1 => String::new(),
+        count => format!("{count} problems: "),
+    };
+    let error = ProviderError::new("claude", code, format!("{count}{}", told.join("; ")));
+    let mut error = error.with_hint(classify::hint("claude", code));
+    error.problems = problems;
+    error
+}
+
+/// The adapter's options with what the context asks for.
+fn options(own: &Options, context: &Context) -> Options {
+    let config = &context.config;
+    Options {
+        model: config.model.clone(),
+        timeout: context.timeout,
+        cwd: Some(context.workspace.to_string_lossy().into_owned()),
+        env: own.env.iter().chain(&context.env).cloned().collect(),
+        built_in_tools: true,
+        partial_messages: Some(false),
+        // A copy of it is kept; what is more than is kept does no harm.
+        max_buffer: usize::MAX,
+        // What a run did in the workspace can't be undone for another try.
+        retry: Policy::NEVER,
+        system_prompt: match &config.system_prompt {
+            Some(text) => SystemPrompt::Custom(text.clone()),
+            None => SystemPrompt::Cli,
+        },
+        permission_mode: config.permission_mode.map(|mode| mode.of_cli().to_owned()),
+        workspace: Some(Workspace {
+            agent: config.agent_name.clone(),
+            append_system_prompt: config.append_system_prompt.clone(),
+            allowed_tools: config.allowed_tools.clone(),
+            max_output_tokens: config.max_tokens,
+        }),
+        ..own.clone()
+    }
+}
+
+/// What a run left behind.
+struct Ran {
+    started_ms: u64,
+    duration: Duration,
+    ended: Result<Box<Reply>, Box<ProviderError>>,
+    stdout: Kept,
+    stderr: Kept,
+    prompt: String,
+    warnings: Vec<(String, String)>,
+    /// The folder of the artifacts, and why they are not complete.
+    artifacts: Option<(PathBuf, Option<io::Error>)>,
+}
+
+/// Runs the CLI; `None` if it was cancelled. Nothing of it is left when this returns.
+async fn run(engine: &Arc<Engine>, place: Place, base: Vars, cancel: &CancellationToken) -> Option<Ran> {
+    let Place { prompt, artifacts } = place;
+    let (folder, files) = match artifacts {
+        Some(Artifacts {
+            folder,
+            stdout,
+            stderr,
+            events,
+        }) => (Some(folder), (Some(stdout), Some(stderr), Some(events))),
+        None => (None, (None, None, None)),
+    };
+    let stdout = Arc::new(Copy::new(MAX_OUTPUT, files.0));
+    let stderr = Arc::new(Copy::new(MAX_STDERR, files.1));
+    let tees = Tees {
+        stdout: Some(stdout.clone()),
+        stderr: Some(stderr.clone()),
+    };
+    let mut witness = Witness::new(files.2);
+    let run = Engine::watch(engine, prompt.clone(), tees, Some(base));
+    let ended = {
+        let watching = witness.watch(&run);
+        tokio::pin!(watching);
+        tokio::select! {
+            () = &mut watching => {}
+            () = cancel.cancelled() => {
+                run.cancel();
+                watching.await;
+            }
+        }
+        run.result().await
+    };
+    let duration = witness.began.elapsed();
+    // What the CLI has left running would go on writing into the workspace.
+    engine.close().await;
+    let ended = match ended {
+        Ended::Cancelled => return None,
+        Ended::Replied(reply) => Ok(reply),
+        Ended::Failed(error) => Err(error),
+    };
+    let (stdout, stderr) = (stdout.take(), stderr.take());
+    let events_failed = witness
+        .events
+        .and_then(|mut events| events.flush().err())
+        .or(witness.failed);
+    let clone = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
+    let failed = [stdout.failed.as_ref(), stderr.failed.as_ref(), events_failed.as_ref()];
+    let failed = failed.into_iter().flatten().next().map(clone);
+    Some(Ran {
+        started_ms: witness.started_ms,
+        duration,
+        ended,
+        stdout,
+        stderr,
+        prompt,
+        warnings: witness.warnings,
+        artifacts: folder.map(|folder| (folder, failed)),
+    })
+}
+
+/// Sees the events of a run go by.
+struct Witness {
+    began: Instant,
+    started_ms: u64,
+    warnings: Vec<(String, String)>,
+    events: Option<BufWriter<File>>,
+    failed: Option<io::Error>,
+}
+
+impl Witness {
+    fn new(events: Option<File>) -> Witness {
+        Witness {
+            began: Instant::now(),
+            started_ms: now_ms(),
+            warnings: Vec::new(),
+            events: events.map(BufWriter::new),
+            failed: None,
+        }
+    }
+
+    async fn watch(&mut self, run: &Run) {
+        while let Some(batch) = run.batch().await {
+            for event in &batch {
+                self.see(event);
+            }
+            // A batch at a time: who looks meanwhile sees whole lines.
+            let flushed = self.events.as_mut().map_or(Ok(()), BufWriter::flush);
+            self.note(flushed);
+        }
+    }
+
+    fn see(&mut self, event: &Event) {
+        match event {
+            // The process is there now: what it waited for before is not its time.
+            Event::Start { .. } => (self.began, self.started_ms) = (Instant::now(), now_ms()),
+            Event::Warning { code, message } if self.warnings.len() < MAX_WARNINGS => {
+                self.warnings.push((code.clone(), message.clone()));
+            }
+            _ => {}
+        }
+        let written = self.events.as_mut().map_or(Ok(()), |events| {
+            serde_json::to_writer(&mut *events, event).map_err(io::Error::from)?;
+            events.write_all(b"\n")
+        });
+        self.note(written);
+    }
+
+    fn note(&mut self, written: io::Result<()>) {
+        if let Err(error) = written {
+            self.events = None;
+            self.failed = Some(error);
+        }
+    }
+}
+
+impl Ran {
+    fn result(self, context: &Context) -> ExecutionResult {
+        let Ran {
+            ended, stdout, stderr, ..
+        } = self;
+        let duration_ms = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX);
+        let completed_ms = self.started_ms.saturating_add(duration_ms);
+        let error = ended.as_ref().err();
+        let found = verdict(error.map(AsRef::as_ref));
+        let record = |code: &str, message: String| ErrorRecord::new(code, message, completed_ms);
+        let mut errors: Vec<ErrorRecord> = error
+            .map(|error| ErrorRecord::of(error, completed_ms))
+            .into_iter()
+            .collect();
+        if stdout.truncated {
+            let message = format!(
+                "the output has {} bytes; its beginning and its end are kept",
+                stdout.bytes
+            );
+            errors.push(record(OUTPUT_TRUNCATED, message));
+        }
+        if let Some((folder, Some(error))) = &self.artifacts {
+            let message = format!("the files in {} are not complete: {error}", folder.display());
+            errors.push(record("ARTIFACTS_INCOMPLETE", message));
+        }
+        let mut warnings: Vec<_> = self
+            .warnings
+            .into_iter()
+            .map(|(code, said)| record(&code, said))
+            .collect();
+        if let Some(degree) = context.config.temperature {
+            let message = format!("temperature {degree} is not applied: the CLI has no way to set it");
+            warnings.push(record("TEMPERATURE_NOT_APPLIED", message));
+        }
+        let read = transcript::read(&stdout.text);
+        let reply = ended.as_ref().ok();
+        let usage = reply.map(|reply| reply.usage.clone()).filter(|usage| !usage.estimated);
+        let outcome = read.outcome.as_ref();
+        let mut output = stdout.text;
+        if !stderr.text.is_empty() && !output.is_empty() && !output.ends_with('\n') {
+            output.push('\n');
+        }
+        output.push_str(&stderr.text);
+        ExecutionResult {
+            exit_code: found.exit_code,
+            status: found.status,
+            errors,
+            warnings,
+            started_at: super::time::iso(self.started_ms),
+            completed_at: super::time::iso(completed_ms),
+            duration_ms,
+            timed_out: found.timed_out,
+            truncated: stdout.truncated,
+            signal: error.and_then(|error| error.signal.clone()),
+            prompt: self.prompt,
+            answer: reply.map(|reply| reply.content.clone()).filter(|text| !text.is_empty()),
+            model: reply.and_then(|reply| reply.model.clone()).or(read.model),
+            cli_version: read.version,
+            session_id: read.session_id,
+            cost_usd: outcome.and_then(|outcome| outcome.cost_usd),
+            num_turns: outcome.and_then(|outcome| outcome.num_turns),
+            usage: usage.or(read.usage),
+            permission_denials: read.denials,
+            artifacts: self.artifacts.map(|(folder, _)| paths(&folder)),
+            stderr: stderr.text,
+            output,
+        }
+    }
+}
+
+fn paths(folder: &Path) -> ArtifactPaths {
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    ArtifactPaths {
+        stdout: path(STDOUT),
+        stderr: path(STDERR),
+        events: path(EVENTS),
+        log: None,
+    }
+}
+
+/// Writes the log; that it can't be written is an error of the result like any other.
+fn save_log(adapter: &Adapter, folder: &Path, context: &str, result: &mut ExecutionResult) {
+    let path = folder.join(LOG);
+    let written = serde_json::to_string(&*result)
+        .map_err(|error| error.to_string())
+        .and_then(|json| {
+            let log = adapter.normalize(&json, context).map_err(|error| error.message)?;
+            let text = serde_json::to_string_pretty(&log).map_err(|error| error.to_string())?;
+            let written = workspace::private(&path).and_then(|mut file| file.write_all(text.as_bytes()));
+            written.map_err(|error| error.to_string())
+        });
+    match written {
+        Ok(()) => {
+            if let Some(artifacts) = &mut result.artifacts {
+                artifacts.log = Some(path.to_string_lossy().into_owned());
+            }
+        }
+        Err(reason) => result.errors.push(ErrorRecord::new(
+            "ARTIFACTS_INCOMPLETE",
+            format!("the log can't be written to {}: {reason}", path.display()),
+            now_ms(),
+        )),
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

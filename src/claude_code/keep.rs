@@ -1,0 +1,227 @@
+//! What is kept of a run's output: all of it in a file, its beginning and its end in memory.
+//!
+//! In: bytes as the process prints them. Out: a text of bounded length, and the first error of the file, if any.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::process::Tee;
+
+/// What a text kept of output begins its one line of its own with, where something is left out (the document's marker).
+pub const TRUNCATED: &str = "[OUTPUT TRUNCATED";
+
+/// Room for that line, bytes.
+const MARKER: usize = 128;
+
+/// A copy of one stream.
+#[derive(Debug)]
+pub struct Copy(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    ends: Ends,
+    file: Option<File>,
+    failed: Option<io::Error>,
+}
+
+/// What a [`Copy`] came to.
+#[derive(Debug)]
+pub struct Kept {
+    /// The text: whole, or its two ends around one line that says what is left out.
+    pub text: String,
+    /// How many bytes there were.
+    pub bytes: u64,
+    /// Whether something is left out.
+    pub truncated: bool,
+    /// Why the file is not complete.
+    pub failed: Option<io::Error>,
+}
+
+impl Copy {
+    /// Keeps at most `limit` bytes in memory, a fifth of them of the beginning, and writes all to `file`.
+    pub fn new(limit: usize, file: Option<File>) -> Copy {
+        Copy(Mutex::new(State {
+            ends: Ends::new(limit),
+            file,
+            failed: None,
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it came to; what it kept is let go.
+    pub fn take(&self) -> Kept {
+        let mut state = self.lock();
+        let ends = std::mem::replace(&mut state.ends, Ends::new(0));
+        let flushed = state.file.take().map_or(Ok(()), |mut file| file.flush());
+        Kept {
+            truncated: ends.truncated(),
+            bytes: ends.total,
+            text: ends.text(),
+            failed: state.failed.take().or_else(|| flushed.err()),
+        }
+    }
+}
+
+impl Tee for Copy {
+    fn copy(&self, bytes: &[u8]) {
+        let mut state = self.lock();
+        state.ends.push(bytes);
+        if let Some(Err(error)) = state.file.as_mut().map(|file| file.write_all(bytes)) {
+            // A hole in the middle would be worse than an end that is missing.
+            state.file = None;
+            state.failed = Some(error);
+        }
+    }
+}
+
+/// The beginning and the end of a long output.
+#[derive(Debug)]
+struct Ends {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    head_limit: usize,
+    tail_limit: usize,
+    total: u64,
+}
+
+impl Ends {
+    fn new(limit: usize) -> Ends {
+        let head_limit = limit / 5;
+        Ends {
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            head_limit,
+            tail_limit: limit - head_limit,
+            total: 0,
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let (head, rest) = bytes.split_at(bytes.len().min(self.head_limit - self.head.len()));
+        self.head.extend_from_slice(head);
+        let rest = &rest[rest.len().saturating_sub(self.tail_limit)..];
+        let overflow = (self.tail.len() + rest.len()).saturating_sub(self.tail_limit);
+        self.tail.drain(..overflow);
+        self.tail.extend(rest);
+    }
+
+    fn truncated(&self) -> bool {
+        self.total > (self.head.len() + self.tail.len()) as u64
+    }
+
+    /// Cut between lines where there are any: a line that is cut can't be read.
+    fn text(mut self) -> String {
+        if !self.truncated() {
+            self.head.extend(self.tail);
+            return into_text(self.head);
+        }
+        let head = memchr::memrchr(b'\n', &self.head).map_or(self.head.len(), |end| end + 1);
+        self.head.truncate(head);
+        let mut tail = Vec::from(self.tail);
+        let spare = tail.len().min(MARKER);
+        let begin = memchr::memchr(b'\n', &tail[spare..]).map_or(spare, |at| spare + at + 1);
+        // A last line without a beginning is better than nothing.
+        tail.drain(..if begin < tail.len() { begin } else { spare });
+        let left_out = self.total - (self.head.len() + tail.len()) as u64;
+        let mut text = into_text(self.head);
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        let marker = format!("{TRUNCATED}: {left_out} of {} bytes left out]\n", self.total);
+        text.push_str(&marker);
+        text.push_str(&into_text(tail));
+        text
+    }
+}
+
+fn into_text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn kept(limit: usize, pieces: &[&[u8]]) -> Kept {
+        let copy = Copy::new(limit, None);
+        pieces.iter().for_each(|piece| copy.copy(piece));
+        copy.take()
+    }
+
+    #[test]
+    fn what_fits_is_whole() {
+        let found = kept(10, &[b"12345", b"67890"]);
+        assert_eq!(
+            (found.text.as_str(), found.bytes, found.truncated),
+            ("1234567890", 10, false)
+        );
+    }
+
+    #[test]
+    fn what_does_not_is_cut_between_lines_and_says_so() {
+        let lines: String = (0..1000).map(|n| format!("line {n:03}\n")).collect();
+        let found = kept(1000, &[lines.as_bytes()]);
+        let (head, tail) = found
+            .text
+            .split_once("[OUTPUT TRUNCATED: 8136 of 9000 bytes left out]\n")
+            .unwrap();
+        assert!(found.truncated && found.text.len() <= 1000);
+        assert!(lines.starts_with(head) && head.ends_with("line 021\n"));
+        assert!(lines.ends_with(tail) && tail.starts_with("line 9"));
+    }
+
+    #[test]
+    fn one_endless_line_keeps_both_its_ends() {
+        let found = kept(1000, &[&b"a".repeat(5000), b"z\n"]);
+        assert_eq!(found.text.lines().count(), 3, "{}", found.text);
+        assert!(found.text.starts_with("aaa") && found.text.ends_with("az\n"));
+    }
+
+    #[test]
+    fn the_file_has_everything() {
+        let mut file = tempfile::tempfile().unwrap();
+        let copy = Copy::new(10, Some(file.try_clone().unwrap()));
+        (0..100).for_each(|_| copy.copy(b"0123456789"));
+        assert!(copy.take().failed.is_none());
+        let mut written = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut written).unwrap();
+        assert_eq!(written, "0123456789".repeat(100));
+    }
+
+    #[test]
+    fn a_file_that_fails_is_told_and_stops_nothing() {
+        let readonly = File::open(std::env::current_exe().unwrap()).unwrap();
+        let copy = Copy::new(100, Some(readonly));
+        copy.copy(b"one");
+        copy.copy(b"two");
+        let found = copy.take();
+        assert_eq!((found.text.as_str(), found.failed.is_some()), ("onetwo", true));
+    }
+
+    proptest! {
+        /// However the bytes come: the same text, no longer than the limit, and the very beginning and end.
+        #[test]
+        fn pieces_don_t_matter(line in "[a-z ]{0,40}", count in 0_usize..200, size in 1_usize..300, limit in 400_usize..3000) {
+            let all = format!("{line}\n").repeat(count);
+            let whole = kept(limit, &[all.as_bytes()]);
+            let pieces: Vec<&[u8]> = all.as_bytes().chunks(size).collect();
+            let cut = kept(limit, &pieces);
+            prop_assert_eq!(&whole.text, &cut.text);
+            prop_assert!(whole.text.len() <= limit);
+            prop_assert_eq!(whole.truncated, all.len() > limit);
+            prop_assert_eq!(whole.text.matches(TRUNCATED).count(), usize::from(whole.truncated));
+            prop_assert!(whole.text.ends_with(&all[all.len().saturating_sub(line.len() + 1)..]));
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The normalised log: what happened in a run, in the same shape whatever happened (the document's YouBenchaLog).
+//!
+//! In: a result and its context, as JSON, and what is known of the host. Out: a [`RunLog`]. Pure: the same in, the same out.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::header;
+use super::result::{ErrorRecord, OUTPUT_TRUNCATED, Status, document_code};
+use super::transcript::{self, Call, Denial, Message, Transcript, UNKNOWN};
+use crate::classify::{self, Evidence};
+use crate::error::{Code, ProviderError};
+use crate::message::Usage;
+
+/// The version of the log's shape.
+pub const LOG_VERSION: &str = "1.0.0";
+/// The version of the adapter.
+pub const ADAPTER_VERSION: &str = "1.0.0";
+/// The adapter's name.
+pub const NAME: &str = "claude-code";
+
+/// The log.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunLog {
+    version: &'static str,
+    agent_info: AgentInfo,
+    model_info: ModelInfo,
+    execution: Execution,
+    messages: Vec<Message>,
+    tool_calls: Vec<Call>,
+    usage: Tokens,
+    errors: Vec<ErrorRecord>,
+    warnings: Vec<ErrorRecord>,
+    environment: Environment,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct AgentInfo {
+    name: &'static str,
+    version: String,
+    adapter_version: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_name: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct ModelInfo {
+    name: String,
+    provider: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requested: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Execution {
+    started_at: String,
+    completed_at: String,
+    duration_ms: u64,
+    exit_code: i32,
+    status: Status,
+    timed_out: bool,
+    truncated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_turns: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permission_mode: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+struct Tokens {
+    input_tokens: u64,
+    output_tokens: u64,
+    total_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_read_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_write_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost_usd: Option<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Environment {
+    os: &'static str,
+    arch: &'static str,
+    node_version: String,
+    working_directory: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repo_directory: Option<String>,
+}
+
+/// What a result must have, and what helps: one that was stored or made elsewhere may have no more.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Given {
+    exit_code: i32,
+    status: Status,
+    output: String,
+    started_at: String,
+    completed_at: String,
+    #[serde(default)]
+    duration_ms: u64,
+    #[serde(default)]
+    timed_out: bool,
+    #[serde(default)]
+    errors: Vec<ErrorRecord>,
+    #[serde(default)]
+    warnings: Vec<ErrorRecord>,
+    #[serde(default)]
+    stderr: String,
+    #[serde(default)]
+    prompt: Option<String>,
+    #[serde(default)]
+    permission_denials: Vec<Denial>,
+}
+
+/// The log of `result` (JSON) in `context` (JSON). `node` is the host's version.
+///
+/// # Errors
+/// `INVALID_OPTION`: it is no result.
+pub fn normalize(result: &str, context: &str, node: &str) -> Result<RunLog, Box<ProviderError>> {
+    let refuse = |what: &str, error: serde_json::Error| {
+        let reason = format!("the {what} can't be read: {error}");
+        Box::new(ProviderError::new("claude", Code::InvalidOption, reason))
+    };
+    let given: Given = serde_json::from_str(result).map_err(|error| refuse("result", error))?;
+    let context: Map<String, Value> = serde_json::from_str(context).map_err(|error| refuse("context", error))?;
+    Ok(log(given, &context, node))
+}
+
+fn log(given: Given, context: &Map<String, Value>, node: &str) -> RunLog {
+    let stdout = given.output.strip_suffix(&given.stderr).unwrap_or(&given.output);
+    let mut read = transcript::read(stdout);
+    let config = context.get("config").and_then(Value::as_object);
+    let configured = |name: &str| Some(config?.get(name)?.as_str()?.to_owned());
+    let mut tokens = tokens(
+        read.usage.take(),
+        read.outcome.as_ref().and_then(|outcome| outcome.cost_usd),
+    );
+    if let Some(plain) = read.plain.take() {
+        from_text(&plain, given.status, &mut read, &mut tokens);
+    }
+    let errors = errors(&given, &read);
+    let warnings = warnings(&given, &read);
+    let prompt = given
+        .prompt
+        .or_else(|| configured("prompt"))
+        .filter(|prompt| !prompt.is_empty());
+    let prompt = prompt.map(|content| Message {
+        role: "user",
+        content,
+        timestamp: Some(given.started_at.clone()),
+        parent_tool_use_id: None,
+        line: 0,
+    });
+    let denied = |call: &Call| {
+        given
+            .permission_denials
+            .iter()
+            .any(|denial| denial.tool_use_id == call.id)
+    };
+    read.calls.iter_mut().for_each(|call| call.denied |= denied(call));
+    let path = |name: &str| context.get(name).and_then(Value::as_str).map(str::to_owned);
+    let or_unknown = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.to_owned());
+    RunLog {
+        version: LOG_VERSION,
+        agent_info: AgentInfo {
+            name: NAME,
+            version: or_unknown(read.version),
+            adapter_version: ADAPTER_VERSION,
+            agent_name: configured("agent_name"),
+        },
+        model_info: ModelInfo {
+            name: or_unknown(read.model),
+            provider: "anthropic",
+            requested: configured("model"),
+        },
+        execution: Execution {
+            started_at: given.started_at,
+            completed_at: given.completed_at,
+            duration_ms: given.duration_ms,
+            exit_code: given.exit_code,
+            status: given.status,
+            timed_out: given.timed_out,
+            truncated: read.truncated,
+            session_id: read.session_id,
+            num_turns: read.outcome.and_then(|outcome| outcome.num_turns),
+            permission_mode: read.permission_mode,
+        },
+        messages: prompt.into_iter().chain(read.messages).collect(),
+        tool_calls: read.calls,
+        usage: tokens,
+        errors,
+        warnings,
+        environment: Environment {
+            os: std::env::consts::OS,
+            arch: std::env::consts::ARCH,
+            node_version: node.to_owned(),
+            working_directory: or_unknown(path("workspaceDir")),
+            repo_directory: path("repoDir"),
+        },
+    }
+}
+
+fn tokens(usage: Option<Usage>, cost_usd: Option<f64>) -> Tokens {
+    let usage = usage.unwrap_or_default();
+    Tokens {
+        input_tokens: usage.input_tokens,
+        output_tokens: usage.output_tokens,
+        total_tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+        cache_read_tokens: usage.cache_read_tokens,
+        cache_write_tokens: usage.cache_write_tokens,
+        cost_usd,
+    }
+}
+
+/// What the text of an old CLI tells. Of a failed run it is the reason, which is in the errors, and no answer.
+fn from_text(plain: &str, status: Status, read: &mut Transcript, tokens: &mut Tokens) {
+    let found = header::read(plain);
+    read.version = found.version.map(str::to_owned);
+    read.model = found.model.map(str::to_owned);
+    tokens.input_tokens = found.input_tokens.unwrap_or_default();
+    tokens.output_tokens = found.output_tokens.unwrap_or_default();
+    tokens.total_tokens = tokens.input_tokens.saturating_add(tokens.output_tokens);
+    for (index, (name, arguments)) in found.calls.iter().enumerate() {
+        read.calls.push(Call {
+            id: format!("text_{index}"),
+            name: (*name).to_owned(),
+            arguments: (*arguments).to_owned(),
+            result: None,
+            is_error: None,
+            denied: false,
+            timestamp: None,
+            parent_tool_use_id: None,
+            line: 0,
+        });
+    }
+    if status == Status::Success && !found.answer.is_empty() {
+        read.messages.push(Message {
+            role: "assistant",
+            content: found.answer.to_owned(),
+            timestamp: None,
+            parent_tool_use_id: None,
+            line: 0,
+        });
+    }
+    // Text is no list of lines that can't be read.
+    read.diagnostics.clear();
+}
+
+/// The result's own errors; for a result that has none although it failed, what its output says.
+fn errors(given: &Given, read: &Transcript) -> Vec<ErrorRecord> {
+    let mut errors = given.errors.clone();
+    let record = |code: &str, message: String| ErrorRecord {
+        message,
+        timestamp: given.completed_at.clone(),
+        code: Some(code.to_owned()),
+        context: None,
+    };
+    if errors.is_empty() && given.status != Status::Success {
+        let found = classify::classify(&Evidence {
+            provider: "claude",
+            failure: read.failure.as_ref(),
+            outcome: read.outcome.as_ref(),
+            exit_code: Some(given.exit_code),
+            stderr_text: Some(&given.stderr),
+            resets_at: read.resets_at,
+            ..Evidence::default()
+        });
+        errors.push(match given.status {
+            Status::Timeout => record("CLAUDE_TIMEOUT", "it took too long and was ended".to_owned()),
+            _ => record(document_code(found.code), classify::redact(&found.reason)),
+        });
+    }
+    let told = errors
+        .iter()
+        .any(|error| error.code.as_deref() == Some(OUTPUT_TRUNCATED));
+    if read.truncated && !told {
+        errors.push(record(OUTPUT_TRUNCATED, "some of the output is left out".to_owned()));
+    }
+    errors
+}
+
+/// The result's own warnings, and what was odd about the output.
+fn warnings(given: &Given, read: &Transcript) -> Vec<ErrorRecord> {
+    let odd = read.diagnostics.iter().map(|message| ErrorRecord {
+        message: message.clone(),
+        timestamp: given.completed_at.clone(),
+        code: Some("OUTPUT_NOT_UNDERSTOOD".to_owned()),
+        context: None,
+    });
+    given.warnings.iter().cloned().chain(odd).collect()
+}

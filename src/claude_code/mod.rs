@@ -1,0 +1,132 @@
+//! The Claude Code adapter: claude at work in a workspace, for suites that compare agents (CLAUDE-CODE-ADAPTER-DATA-MODEL).
+//!
+//! ```text
+//! context ─context, config, workspace─▶ Options + prompt ─run─▶ events, copies of the output ─result─▶ ExecutionResult
+//!                                                     ExecutionResult ─transcript, header, log─▶ RunLog
+//! ```
+//!
+//! The CLI is started as every other run is (`run`), only as itself: with its own tools, in the user's folder, with the
+//! project's settings, instructions and agents. What differs is data of the provider ([`options::Workspace`]).
+
+mod config;
+mod context;
+mod execute;
+mod header;
+mod keep;
+mod log;
+mod result;
+mod time;
+mod transcript;
+mod workspace;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub use execute::Execution;
+pub use log::{ADAPTER_VERSION, NAME, RunLog};
+
+use crate::error::{Code, ProviderError};
+use crate::health::{Check, Level};
+use crate::process::Vars;
+use crate::provider::claude::CLAUDE;
+use crate::provider::options::{self, Kind, OptionSpec, Options};
+use crate::run::Engine;
+
+/// The JSON Schema of a config.
+pub const CONFIG_SCHEMA: &str = include_str!("../../docs/schemas/claude-code-config.schema.json");
+/// The JSON Schema of a log.
+pub const LOG_SCHEMA: &str = include_str!("../../docs/schemas/run-log.schema.json");
+
+/// `saveLog`: whether the log is written beside the artifacts.
+const SAVE_LOG: OptionSpec = OptionSpec {
+    name: "saveLog",
+    kind: Kind::Flag,
+};
+
+const OPTIONS: &[OptionSpec] = &[
+    options::CLI_PATH,
+    options::ENV,
+    options::AUTH,
+    options::KILL_GRACE,
+    options::MAX_CONCURRENCY,
+    options::MAX_RETRIES,
+    SAVE_LOG,
+];
+
+/// One adapter: what all its runs have in common.
+#[derive(Debug)]
+pub struct Adapter {
+    options: Options,
+    saves_log: bool,
+    owner: u64,
+    /// The host's version, for the log.
+    node: String,
+    /// For looks at the CLI; each run has its own.
+    engine: Arc<Engine>,
+}
+
+impl Adapter {
+    /// The adapter with the options of `options_json`; its processes belong to `owner`. `node` is the host's version.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+    pub fn new(options_json: &str, owner: u64, node: String) -> Result<Adapter, Box<ProviderError>> {
+        let mut given = options::checked("claude", OPTIONS, options_json)?;
+        let saves_log = given.remove(SAVE_LOG.name) == Some(Value::Bool(true));
+        let options = Options::parse(&CLAUDE, &Value::Object(given).to_string())?;
+        let engine = Engine::of(std::borrow::Cow::Borrowed(&CLAUDE), options.clone(), owner);
+        Ok(Adapter {
+            options,
+            saves_log,
+            owner,
+            node,
+            engine: Arc::new(engine),
+        })
+    }
+
+    /// The log of a result in its context, both as JSON.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`: it is no result.
+    pub fn normalize(&self, result: &str, context: &str) -> Result<RunLog, Box<ProviderError>> {
+        log::normalize(result, context, &self.node)
+    }
+
+    /// Begins to look whether the CLI is there and says its version. Must be called inside the runtime.
+    ///
+    /// # Errors
+    /// None but a bug's: the adapter's engine is never closed.
+    pub fn look(&self, env: Option<Vars>) -> Result<Check, Box<ProviderError>> {
+        Check::start(&self.engine, Level::Version, env)
+    }
+}
+
+/// What the façade tells of the adapter without having one.
+#[derive(Debug, serde::Serialize)]
+pub struct Facts {
+    name: &'static str,
+    version: &'static str,
+    config: Value,
+    log: Value,
+}
+
+/// The adapter's name and version, and both schemas.
+///
+/// # Errors
+/// A schema is no JSON, which a test excludes.
+pub fn facts() -> Result<Facts, Box<ProviderError>> {
+    let read = |text: &str| {
+        serde_json::from_str(text)
+            .map_err(|error| Box::new(ProviderError::new("claude", Code::Internal, error.to_string())))
+    };
+    Ok(Facts {
+        name: NAME,
+        version: ADAPTER_VERSION,
+        config: read(CONFIG_SCHEMA)?,
+        log: read(LOG_SCHEMA)?,
+    })
+}

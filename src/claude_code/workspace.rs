@@ -1,0 +1,157 @@
+//! What `execute` needs of the disk, looked at before anything is started.
+//!
+//! In: a [`Context`]. Out: the prompt's text and the files for the artifacts, or what is wrong, by field.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::config::{MAX_PROMPT, Prompt, is_prompt};
+use super::context::{Context, problem};
+use crate::error::Problem;
+
+/// Names of the artifacts.
+pub const STDOUT: &str = "stdout.log";
+/// All of standard error.
+pub const STDERR: &str = "stderr.log";
+/// One event a line, as `ProviderEvent`s.
+pub const EVENTS: &str = "events.jsonl";
+/// The normalised log (the document's name).
+pub const LOG: &str = "youbencha-log.json";
+
+/// What was found.
+#[derive(Debug)]
+pub struct Place {
+    /// The prompt.
+    pub prompt: String,
+    /// Where copies go.
+    pub artifacts: Option<Artifacts>,
+}
+
+/// Private files for copies of all output.
+#[derive(Debug)]
+pub struct Artifacts {
+    /// The folder.
+    pub folder: PathBuf,
+    /// For [`STDOUT`].
+    pub stdout: File,
+    /// For [`STDERR`].
+    pub stderr: File,
+    /// For [`EVENTS`].
+    pub events: File,
+}
+
+/// Looks at the folders and reads the prompt; what is wrong goes to `problems`. Makes the artifacts' files only if nothing is.
+pub fn prepare(context: &Context, problems: &mut Vec<Problem>) -> Option<Place> {
+    let before = problems.len();
+    if let Err(why) = check_folder(&context.workspace) {
+        problems.push(problem("workspaceDir", why));
+    }
+    if let Some(Err(why)) = context.repo.as_deref().map(check_folder) {
+        problems.push(problem("repoDir", why));
+    }
+    let broken = problems.len() > before;
+    let prompt = match &context.config.prompt {
+        Prompt::Text(text) => Some(text.clone()),
+        Prompt::File(_) if broken => None,
+        Prompt::File(path) => match read_prompt(&context.workspace, path) {
+            Ok(text) => Some(text),
+            Err(why) => {
+                problems.push(problem("prompt_file", why));
+                None
+            }
+        },
+    };
+    if problems.len() > before {
+        return None;
+    }
+    let artifacts = match context.artifacts.as_deref().map(Artifacts::create).transpose() {
+        Ok(artifacts) => artifacts,
+        Err(error) => {
+            problems.push(problem("artifactsDir", format!("can't be written to: {error}")));
+            return None;
+        }
+    };
+    Some(Place {
+        prompt: prompt?,
+        artifacts,
+    })
+}
+
+/// `Err` says what is wrong.
+fn check_folder(path: &Path) -> Result<(), String> {
+    let meta = fs::metadata(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => "does not exist".to_owned(),
+        _ => format!("can't be looked at: {error}"),
+    })?;
+    if !meta.is_dir() {
+        return Err("is not a folder".to_owned());
+    }
+    // The one asks for the right to list, the other for the right to enter.
+    let usable = fs::read_dir(path).and_then(|_| fs::metadata(path.join(".")));
+    usable.map(|_| ()).map_err(|error| format!("can't be read: {error}"))
+}
+
+/// The text of a file of the workspace. `Err` says what is wrong.
+fn read_prompt(workspace: &Path, path: &str) -> Result<String, String> {
+    let unreadable = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => format!("must name a file of the workspace; there is no \"{path}\""),
+        _ => format!("can't be read: {error}"),
+    };
+    let root = fs::canonicalize(workspace).map_err(unreadable)?;
+    let file = fs::canonicalize(root.join(path)).map_err(unreadable)?;
+    if !file.starts_with(&root) {
+        return Err(format!(
+            "must stay in the workspace; \"{path}\" is a link that leads out of it"
+        ));
+    }
+    // Before it is opened: opening a named pipe would wait for somebody to write.
+    let meta = fs::metadata(&file).map_err(unreadable)?;
+    if !meta.is_file() {
+        return Err(format!("must be a regular file; \"{path}\" is none"));
+    }
+    let too_long = || format!("must hold at most {MAX_PROMPT} characters; \"{path}\" holds more");
+    // No character has more than four bytes.
+    let limit = 4 * MAX_PROMPT as u64;
+    let mut bytes = Vec::new();
+    let opened = File::open(&file).map_err(unreadable)?;
+    opened.take(limit + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > limit {
+        return Err(too_long());
+    }
+    let text = String::from_utf8(bytes).map_err(|_| format!("must be UTF-8 text; \"{path}\" is not"))?;
+    match is_prompt(&text) {
+        true => Ok(text),
+        false if text.trim().is_empty() => Err(format!("must hold a prompt; \"{path}\" is empty")),
+        false => Err(too_long()),
+    }
+}
+
+impl Artifacts {
+    fn create(folder: &Path) -> io::Result<Artifacts> {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(folder)?;
+        Ok(Artifacts {
+            stdout: private(&folder.join(STDOUT))?,
+            stderr: private(&folder.join(STDERR))?,
+            events: private(&folder.join(EVENTS))?,
+            folder: folder.to_owned(),
+        })
+    }
+}
+
+/// A new file of mode 0600 in place of whatever has this name: a link that stands there is not followed.
+pub fn private(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}

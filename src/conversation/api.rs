@@ -1,0 +1,327 @@
+//! One HTTP exchange with an API.
+//!
+//! In: a [`Client`], a request, bytes. Out: the status, and the body piece by piece, or why there is none ([`Ending`]). Time
+//! limits and cancelling are the caller's: dropping a future or an [`Exchange`] closes its connection.
+
+use std::error::Error as StdError;
+use std::fmt::{self, Debug};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
+use http::uri::Uri;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use reqwest::redirect::Policy;
+use rustls_platform_verifier::BuilderVerifierExt;
+
+use crate::api::secret::Secret;
+use crate::api::settings::Settings;
+use crate::api::verdict::{Ending, Trouble};
+use crate::process::Vars;
+
+/// How long a connection may take, name, proxy and TLS included.
+const CONNECT: Duration = Duration::from_secs(30);
+/// Unused connections that are kept for the next request.
+const IDLE_CONNECTIONS: usize = 8;
+/// How much of an error's body is read, bytes.
+const ERROR_BODY: usize = 64 * 1024;
+
+/// How to get to the API: directly, or by a proxy.
+#[derive(Clone)]
+pub struct Route(Option<Intercept>);
+
+impl Route {
+    /// Straight to the API.
+    pub fn direct() -> Route {
+        Route(None)
+    }
+
+    /// The route to `to`. Reads the environment, `env` or this process's own, and the system's settings; to be called where
+    /// nobody changes the former. A loopback address is never asked of a proxy, whatever they say.
+    pub fn find(to: &Uri, env: Option<&Vars>) -> Route {
+        if to.host().is_none_or(is_loopback) {
+            return Route(None);
+        }
+        let matcher = match env {
+            None => Matcher::from_system(),
+            Some(vars) => {
+                let value = |names: [&str; 2]| {
+                    let found = names.iter().find_map(|name| {
+                        vars.iter()
+                            .find(|(known, value)| known == name && !value.is_empty())
+                            .and_then(|(_, value)| value.to_str())
+                    });
+                    found.unwrap_or_default().to_owned()
+                };
+                Matcher::builder()
+                    .all(value(["ALL_PROXY", "all_proxy"]))
+                    .http(value(["HTTP_PROXY", "http_proxy"]))
+                    .https(value(["HTTPS_PROXY", "https_proxy"]))
+                    .no(value(["NO_PROXY", "no_proxy"]))
+                    .build()
+            }
+        };
+        Route(matcher.intercept(to))
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let named = bare.eq_ignore_ascii_case("localhost") || bare.to_ascii_lowercase().ends_with(".localhost");
+    named
+        || bare
+            .parse()
+            .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+}
+
+/// The connections of one provider.
+#[derive(Clone)]
+pub struct Client(reqwest::Client);
+
+impl Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+impl Client {
+    /// A client that goes to `to` by `route`. Connects to nothing yet, but may read the system's certificates.
+    ///
+    /// # Errors
+    /// Why there can be none.
+    pub fn new(to: &Uri, route: Route) -> Result<Client, String> {
+        let proxy_uri = route.0.as_ref().map(|proxy| proxy.uri().clone());
+        let secure = [Some(to), proxy_uri.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|uri| uri.scheme_str() == Some("https"));
+        let builder = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls(secure).map_err(|error| error.to_string())?)
+            // To another host, a redirect would take the thread and the caller's own headers along.
+            .redirect(Policy::none())
+            .referer(false)
+            .connect_timeout(CONNECT)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .user_agent(concat!("deep-factor-providers/", env!("CARGO_PKG_VERSION")));
+        let builder = match route.0 {
+            None => builder.no_proxy(),
+            Some(through) => {
+                let proxy = reqwest::Proxy::all(through.uri().to_string()).map_err(|error| innermost(&error))?;
+                builder.proxy(match through.basic_auth() {
+                    Some(login) => proxy.custom_http_auth(login.clone()),
+                    None => proxy,
+                })
+            }
+        };
+        builder.build().map(Client).map_err(|error| innermost(&error))
+    }
+
+    /// Asks for a chat completion.
+    ///
+    /// # Errors
+    /// Why there is no answer, or what a status other than 2xx came with.
+    pub async fn chat(&self, settings: &Settings, key: Option<&Secret>, body: Bytes) -> Result<Exchange, Ending> {
+        let accept = if settings.stream {
+            "text/event-stream, application/json"
+        } else {
+            "application/json"
+        };
+        let mut headers = common(settings, key);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accept));
+        let request = self.0.post(settings.chat.to_string()).headers(headers).body(body);
+        Exchange::open(request).await
+    }
+
+    /// Asks for the list of models.
+    ///
+    /// # Errors
+    /// As [`Client::chat`].
+    pub async fn models(&self, settings: &Settings, key: Option<&Secret>) -> Result<Exchange, Ending> {
+        let request = self.0.get(settings.models.to_string()).headers(common(settings, key));
+        Exchange::open(request).await
+    }
+}
+
+/// ring, whatever else is linked; no default is installed for the process. Without `secure` no certificate is ever looked at.
+fn tls(secure: bool) -> Result<rustls::ClientConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(match secure {
+        true => builder.with_platform_verifier()?.with_no_client_auth(),
+        false => builder
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth(),
+    })
+}
+
+/// The key, and the caller's headers over it.
+fn common(settings: &Settings, key: Option<&Secret>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let bearer = key.and_then(|key| HeaderValue::from_str(&format!("Bearer {}", key.reveal())).ok());
+    if let Some(mut bearer) = bearer {
+        bearer.set_sensitive(true);
+        headers.insert(AUTHORIZATION, bearer);
+    }
+    for (name, value) in &settings.headers {
+        headers.insert(name.clone(), value.clone());
+    }
+    headers
+}
+
+/// An answer whose body comes.
+#[derive(Debug)]
+pub struct Exchange {
+    response: reqwest::Response,
+}
+
+impl Exchange {
+    async fn open(request: reqwest::RequestBuilder) -> Result<Exchange, Ending> {
+        let response = request.send().await.map_err(|error| ending(&error))?;
+        let exchange = Exchange { response };
+        if exchange.response.status().is_success() {
+            Ok(exchange)
+        } else {
+            Err(exchange.refused().await)
+        }
+    }
+
+    /// The status.
+    pub fn status(&self) -> u16 {
+        self.response.status().as_u16()
+    }
+
+    /// The server's name of the request, which its operators ask for.
+    pub fn request_id(&self) -> Option<&str> {
+        let id = self.response.headers().get("x-request-id")?;
+        id.to_str().ok().filter(|id| id.len() <= 128)
+    }
+
+    /// The next piece of the body; `None` at its end.
+    ///
+    /// # Errors
+    /// Why the connection broke.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, String> {
+        self.response.chunk().await.map_err(|error| innermost(&error))
+    }
+
+    /// Takes what is left, up to `limit` of time: a connection is used again only when its body was read to the end.
+    pub async fn drain(mut self, limit: Duration) {
+        let rest = async { while let Ok(Some(_)) = self.next().await {} };
+        // Whatever it comes to, the connection is free or closed afterwards.
+        let _ = tokio::time::timeout(limit, rest).await;
+    }
+
+    async fn refused(mut self) -> Ending {
+        let mut body = BytesMut::new();
+        // A body that breaks off says as much as has come.
+        while let Ok(Some(piece)) = self.next().await
+            && body.len() < ERROR_BODY
+        {
+            body.extend_from_slice(&piece);
+        }
+        body.truncate(ERROR_BODY);
+        let status = self.response.status();
+        let text = |name: &http::HeaderName| self.response.headers().get(name)?.to_str().ok();
+        let precise = http::HeaderName::from_static("retry-after-ms");
+        Ending::Refused {
+            status: status.as_u16(),
+            reason: status.canonical_reason().unwrap_or_default().to_owned(),
+            body: String::from_utf8_lossy(&body).into_owned(),
+            retry_after: text(&precise)
+                .map(|ms| format!("retry-after-ms: {ms}"))
+                .or_else(|| text(&RETRY_AFTER).map(|value| format!("retry-after: {value}"))),
+            location: text(&LOCATION).and_then(|to| to.split(['?', '#']).next().map(str::to_owned)),
+        }
+    }
+}
+
+/// Why nothing came back.
+fn ending(error: &reqwest::Error) -> Ending {
+    if !error.is_connect() {
+        return Ending::Lost(innermost(error));
+    }
+    Ending::Unreachable(trouble(error))
+}
+
+fn trouble(error: &reqwest::Error) -> Trouble {
+    if error.is_timeout() {
+        return Trouble::Slow(CONNECT);
+    }
+    for cause in causes(error) {
+        let io = cause.downcast_ref::<io::Error>();
+        if io.is_some_and(|io| io.kind() == io::ErrorKind::ConnectionRefused) {
+            return Trouble::Refused;
+        }
+        if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
+            return Trouble::Tls(tls.to_string());
+        }
+        let said = cause.to_string();
+        if said.starts_with("dns error") {
+            return Trouble::NoSuchHost;
+        }
+        if said.contains("tunnel") || said.contains("proxy") {
+            return Trouble::Proxy(innermost(error));
+        }
+    }
+    Trouble::Other(innermost(error))
+}
+
+/// The error and what is behind it, outermost first. The source of an `io::Error` is that of the error it wraps: here, the
+/// wrapped one comes first.
+fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |error| {
+        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        match wrapped {
+            Some(wrapped) => Some(wrapped as &(dyn StdError + 'static)),
+            None => (*error).source(),
+        }
+    })
+}
+
+/// What is behind everything: the outer errors only say where it happened, some with the URL.
+fn innermost(error: &reqwest::Error) -> String {
+    let last = causes(error).skip(1).last();
+    last.map_or_else(
+        || "the request can't be made".to_owned(),
+        |cause| crate::classify::redact(&cause.to_string()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn through(to: &str, env: &[(&str, &str)]) -> Option<String> {
+        let vars: Vars = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let route = Route::find(&to.parse().unwrap(), Some(&vars));
+        route.0.map(|proxy| proxy.uri().to_string())
+    }
+
+    #[test]
+    fn a_proxy_is_used_but_never_for_loopback() {
+        let env = [
+            ("HTTPS_PROXY", "http://proxy.test:3128"),
+            ("http_proxy", "http://other.test:1"),
+            ("NO_PROXY", "internal.test"),
+        ];
+        let secure = Some("http://proxy.test:3128/".to_owned());
+        assert_eq!(through("https://api.test/v1", &env), secure);
+        assert_eq!(
+            through("http://api.test/v1", &env),
+            Some("http://other.test:1/".to_owned())
+        );
+        assert_eq!(through("https://internal.test/v1", &env), None);
+        for to in [
+            "https://localhost/v1",
+            "https://a.localhost:1/v1",
+            "https://127.3.2.1/v1",
+            "https://[::1]:8/v1",
+        ] {
+            assert_eq!(through(to, &env), None, "{to}");
+        }
+        assert_eq!(through("https://api.test/v1", &[]), None);
+    }
+}

@@ -1,0 +1,164 @@
+//! The caller's tools as an API lets them be declared.
+//!
+//! In: the bound tools and how long a name may be. Out: [`Tools`]: each with a name that the API allows and a schema of an
+//! object, and the names both ways.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::message::ToolSpec;
+
+/// The longest name of a tool that the APIs take: `[a-zA-Z0-9_-]{1,64}`.
+pub const MAX_NAME: usize = 64;
+
+/// One of the caller's tools, declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Declared {
+    /// Its name on the wire.
+    pub name: String,
+    /// What it does.
+    pub description: Option<String>,
+    /// JSON Schema of its arguments, an object's, as raw text.
+    pub schema: String,
+}
+
+/// The tools of a request or a session, in the caller's order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tools {
+    declared: Vec<Declared>,
+    /// From a name on the wire to the caller's.
+    callers: HashMap<String, String>,
+}
+
+impl Tools {
+    /// Declares `tools` under names of at most `max_name` bytes.
+    pub fn new(tools: &[ToolSpec], max_name: usize) -> Tools {
+        let mut taken: HashSet<String> = HashSet::new();
+        let mut callers = HashMap::new();
+        let declare = |tool: &ToolSpec| {
+            let name = wire_name(&tool.name, max_name, &taken);
+            taken.insert(name.clone());
+            callers.insert(name.clone(), tool.name.clone());
+            Declared {
+                name,
+                description: tool.description.clone(),
+                schema: object_schema(&tool.schema),
+            }
+        };
+        Tools {
+            declared: tools.iter().map(declare).collect(),
+            callers,
+        }
+    }
+
+    /// The tools, in the caller's order.
+    pub fn declared(&self) -> &[Declared] {
+        &self.declared
+    }
+
+    /// The caller's name of the tool that is `name` on the wire, if it was declared.
+    pub fn callers_name(&self, name: &str) -> Option<&str> {
+        self.callers.get(name).map(String::as_str)
+    }
+
+    /// The name on the wire of the caller's tool `name`; of one that was not declared (an earlier call in the thread), a name
+    /// that it might have had.
+    pub fn wire_name(&self, name: &str, max_name: usize) -> String {
+        let known = self.callers.iter().find(|(_, callers)| *callers == name);
+        known.map_or_else(|| wire_name(name, max_name, &HashSet::new()), |(wire, _)| wire.clone())
+    }
+}
+
+/// `name` as the API allows it: unchanged where it can be, otherwise with a hash of the original, so that a tool has the
+/// same name in every session.
+fn wire_name(name: &str, max_name: usize, taken: &HashSet<String>) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let fits = !name.is_empty() && name.len() <= max_name && name.chars().all(allowed);
+    let mut wire = name.to_owned();
+    let mut round = 0_u32;
+    while (round == 0 && !fits) || taken.contains(&wire) {
+        // Always with the same keys, unlike a HashMap's.
+        let mut hasher = DefaultHasher::new();
+        (name, round).hash(&mut hasher);
+        let hash = format!("_{:08x}", hasher.finish() & 0xFFFF_FFFF);
+        let kept = name.chars().take(max_name - hash.len());
+        wire = kept.map(|c| if allowed(c) { c } else { '_' }).collect::<String>() + &hash;
+        round += 1;
+    }
+    wire
+}
+
+/// The schema as MCP and the APIs take it: `type` must be `"object"`, or claude drops every tool of the server.
+fn object_schema(schema: &RawValue) -> String {
+    match serde_json::from_str::<Value>(schema.get()) {
+        Ok(Value::Object(map)) if map.get("type").and_then(Value::as_str) == Some("object") => schema.get().to_owned(),
+        Ok(Value::Object(map)) => {
+            let mut object = Map::new();
+            object.insert("type".to_owned(), Value::from("object"));
+            object.extend(map.into_iter().filter(|(key, _)| key != "type"));
+            Value::Object(object).to_string()
+        }
+        // Not JSON that can be read, or `true`: anything goes.
+        _ => r#"{"type":"object"}"#.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tools(names: &[&str], max_name: usize) -> Tools {
+        let spec = |name: &&str| ToolSpec {
+            name: (*name).to_owned(),
+            description: None,
+            schema: RawValue::from_string("{}".to_owned()).unwrap(),
+        };
+        Tools::new(&names.iter().map(spec).collect::<Vec<_>>(), max_name)
+    }
+
+    #[test]
+    fn names_are_allowed_and_lead_back() {
+        let long = "x".repeat(200);
+        let other = format!("{long}y");
+        let names = [
+            "add",
+            "get.weather",
+            "get weather",
+            "get_weather",
+            "日本",
+            "",
+            &long,
+            &other,
+        ];
+        for max_name in [MAX_NAME, 40] {
+            let tools = tools(&names, max_name);
+            let wire: HashSet<&str> = tools.declared().iter().map(|tool| tool.name.as_str()).collect();
+            assert_eq!(wire.len(), names.len());
+            for (tool, name) in tools.declared().iter().zip(names) {
+                let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+                assert!((1..=max_name).contains(&tool.name.len()) && tool.name.bytes().all(allowed));
+                assert_eq!(tools.callers_name(&tool.name), Some(name));
+                assert_eq!(tools.wire_name(name, max_name), tool.name);
+            }
+            assert!(wire.contains("add") && wire.contains("get_weather"));
+        }
+        let none = tools(&[], MAX_NAME);
+        assert_eq!(
+            (none.callers_name("add"), none.wire_name("a.b", MAX_NAME).len()),
+            (None, 12)
+        );
+    }
+
+    #[test]
+    fn every_schema_is_an_objects() {
+        let schema = |text: &str| object_schema(&RawValue::from_string(text.to_owned()).unwrap());
+        let kept = r#"{ "type":"object","properties":{"b":{"const":1.0},"a":{}} }"#;
+        assert_eq!(schema(kept), kept);
+        assert_eq!(schema(r#"{"properties":{}}"#), r#"{"type":"object","properties":{}}"#);
+        assert_eq!(schema(r#"{"type":"string","x":1}"#), r#"{"type":"object","x":1}"#);
+        assert_eq!(schema("true"), r#"{"type":"object"}"#);
+    }
+}

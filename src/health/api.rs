@@ -1,0 +1,98 @@
+//! Health of an API: is it there, does it take the key, does it answer.
+//!
+//! In: an [`ApiEngine`], how far to look, an environment. Out: the [`Report`] of every provider. "Installed" means here that
+//! the server answers at all; its list of models says whether it takes the key, where it has one.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::report::Finding;
+use super::{Check, Level, Login, Problem, REQUEST, Report, Timings, answered, millis};
+use crate::error::{Category, ProviderError};
+use crate::process::Vars;
+use crate::run::api::ApiEngine;
+use crate::run::api::probe::{Prepared, Probe};
+
+impl Check {
+    /// Begins to look. Must be called inside the runtime; returns at once. `env` as for [`ApiEngine::start`].
+    ///
+    /// # Errors
+    /// `CLOSED`.
+    pub fn of_api(engine: &Arc<ApiEngine>, level: Level, env: Option<&Vars>) -> Result<Check, Box<ProviderError>> {
+        if let Some(error) = engine.refusal() {
+            return Err(error);
+        }
+        let prepared = Prepared::new(engine, env);
+        let (engine, cancel) = (Arc::clone(engine), engine.token());
+        let stop = cancel.clone();
+        Ok(Check::begin(cancel, async move {
+            let mut report = empty(&engine, level);
+            let look = async {
+                reach(&prepared, level, &mut report).await;
+                if level >= Level::Request && report.installed {
+                    let began = Instant::now();
+                    let (messages, call) = REQUEST;
+                    let run = prepared.call(messages, call);
+                    answered(engine.id(), &run, &stop, &mut report).await;
+                    report.timings_ms.request = Some(millis(began));
+                }
+            };
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = look => {}
+            }
+            match engine.refusal() {
+                Some(error) => Err(error),
+                None => Ok((!stop.is_cancelled()).then_some(report)),
+            }
+        }))
+    }
+}
+
+fn empty(engine: &ApiEngine, level: Level) -> Report {
+    Report {
+        provider: engine.id().to_owned(),
+        installed: false,
+        path: Some(engine.place()),
+        version: None,
+        version_tested: None,
+        authenticated: Login::Unknown,
+        answering: (level >= Level::Request).then_some(false),
+        problems: Vec::new(),
+        timings_ms: Timings::default(),
+    }
+}
+
+/// Asks for the list of models: whoever answers is there.
+async fn reach(prepared: &Prepared, level: Level, report: &mut Report) {
+    let began = Instant::now();
+    let probe = prepared.look().await;
+    let took = Some(millis(began));
+    report.timings_ms.command = took;
+    report.installed = !matches!(probe, Probe::Nothing(_));
+    let asked = level >= Level::Auth;
+    if asked {
+        report.timings_ms.auth = took;
+        if let Some(error) = prepared.no_key() {
+            report.authenticated = Login::No;
+            report.problems.push(Problem::of(error));
+        }
+    }
+    match probe {
+        Probe::Nothing(error) => report.problems.push(Problem::of(&error)),
+        _ if !asked || prepared.no_key().is_some() => {}
+        Probe::Listed => report.authenticated = Login::Yes,
+        Probe::Answered(error) if error.category == Category::Authentication => {
+            report.authenticated = Login::No;
+            report.problems.push(Problem::of(&error));
+        }
+        Probe::Answered(error) => {
+            let status = error.http_status.unwrap_or_default();
+            let message =
+                format!("the server gives no list of models (HTTP status {status}), so the key was not tried");
+            let hint = "level \"request\" tries it with a request";
+            report.problems.push(Finding::LoginUnknown.problem(message, hint));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+"use strict";
+
+/**
+ * In: a context as the caller wrote it. Out: a result, or its log; what they are is decided by `src/claude_code/`.
+ *
+ * @import { AgentExecutionContext, AgentExecutionResult, RunLog } from "../../index.js"
+ *
+ * @typedef {typeof import("./native.cjs")} Native
+ */
+
+const { fault, guard, unwrap } = require("./errors.cjs");
+const { describe, encodeOptions, readCallOptions, workerEnv } = require("./options.cjs");
+
+/**
+ * @param {unknown} context
+ * @returns {string} its JSON, without the signal
+ */
+function encodeContext(context) {
+  if (typeof context !== "object" || context === null || Array.isArray(context)) {
+    throw fault("INVALID_OPTION", `context must be an object, got ${describe(context)}`);
+  }
+  return encodeOptions({ ...context, signal: undefined });
+}
+
+/**
+ * @param {unknown} result
+ * @returns {string}
+ */
+function encodeResult(result) {
+  if (typeof result !== "object" || result === null) {
+    throw fault("INVALID_OPTION", `result must be an object, got ${describe(result)}`);
+  }
+  return JSON.stringify(result);
+}
+
+/**
+ * The class for one environment, and what is known without an instance.
+ *
+ * @param {Native} native
+ * @param {number} owner
+ */
+function createClaudeCode(native, owner) {
+  /** @type {{ name: "claude-code", version: string, config: Record<string, unknown>, log: Record<string, unknown> }} */
+  const facts = /** @type {never} */ (unwrap(native.claudeCodeFacts()));
+
+  /** Documented in index.d.ts. */
+  class ClaudeCodeAdapter {
+    name = facts.name;
+    version = facts.version;
+    #native;
+
+    /** @param {unknown} [options] */
+    constructor(options) {
+      const json = encodeOptions(options);
+      unwrap(native.checkClaudeCodeOptions(json));
+      this.#native = new native.NativeClaudeCode(json, owner, process.version);
+    }
+
+    async checkAvailability() {
+      const look = this.#native.look(workerEnv());
+      const report = /** @type {import("../../index.js").HealthReport} */ (unwrap(await guard(look.result())));
+      return report.installed && report.version !== undefined;
+    }
+
+    /** @param {AgentExecutionContext} context */
+    async execute(context) {
+      const json = encodeContext(context);
+      const { signal } = readCallOptions({ signal: context.signal });
+      if (signal?.aborted) throw signal.reason;
+      const run = this.#native.execute(json, workerEnv());
+      const cancel = () => run.cancel();
+      signal?.addEventListener("abort", cancel, { once: true });
+      try {
+        const answer = await guard(run.result());
+        if (signal?.aborted) throw signal.reason;
+        return /** @type {AgentExecutionResult} */ (unwrap(answer));
+      } finally {
+        signal?.removeEventListener("abort", cancel);
+      }
+    }
+
+    /**
+     * @param {AgentExecutionResult} result
+     * @param {AgentExecutionContext} context
+     */
+    normalizeLog(result, context) {
+      return /** @type {RunLog} */ (unwrap(this.#native.normalizeLog(encodeResult(result), encodeContext(context))));
+    }
+  }
+
+  return { ClaudeCodeAdapter, claudeCodeConfigSchema: facts.config, runLogSchema: facts.log };
+}
+
+module.exports = { createClaudeCode };

@@ -1,0 +1,309 @@
+//! Run logs on their way into a file.
+//!
+//! In: events, as they happen. Out: whole lines, in order, written by a thread of its own: neither Node's thread nor a run's
+//! waits for a disk. What waits for the disk is bounded: behind [`ROOM`] bytes the run waits too, and a file that takes
+//! nothing for [`PATIENCE`] is given up. A log that fails is never a run that fails: [`Recorder::failure`] says why, once.
+//!
+//! Every line is handed to the operating system as soon as it is there: it survives this process, whichever way that ends.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
+
+use crate::runlog::deltas::Lines;
+use crate::runlog::{BEGINNING, End, Header, Secrets, Stamp, end_line, header_line};
+
+/// Bytes that may wait for the disk. A longer line waits alone.
+const ROOM: usize = 16 * 1024 * 1024;
+
+/// Lines that may wait for the disk.
+const LINES: usize = 4096;
+
+/// How long a file may take nothing.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Lines are written together up to about this many bytes.
+const BATCH: usize = 256 * 1024;
+
+/// Why a log can't be begun. The message names the path.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// There is nowhere to put it.
+    #[error("there is no folder {0:?} to write it into")]
+    NoFolder(PathBuf),
+    /// Somebody else's file.
+    #[error("{0:?} exists and is no run log of this version: it is left alone")]
+    NotOurs(PathBuf),
+    /// A folder, a pipe, a socket.
+    #[error("{0:?} is no file")]
+    NoFile(PathBuf),
+    /// What the operating system says.
+    #[error("{0:?} can't be opened: {1}")]
+    Io(PathBuf, io::Error),
+}
+
+/// The log of one run. Several may write to one file.
+#[derive(Debug)]
+pub struct Recorder {
+    started: Instant,
+    lines: Mutex<Lines>,
+    queue: mpsc::Sender<Job>,
+    room: Arc<Semaphore>,
+    fault: Arc<Fault>,
+}
+
+/// What the thread is to do.
+enum Job {
+    Write(String, OwnedSemaphorePermit),
+    /// Say when all before it is written.
+    Tell(oneshot::Sender<()>),
+}
+
+/// Why the log was given up, if it was.
+#[derive(Debug, Default)]
+struct Fault(StdMutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    reason: Option<String>,
+    told: bool,
+}
+
+impl Fault {
+    fn locked(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, reason: String) {
+        self.locked().reason.get_or_insert(reason);
+    }
+
+    fn is_set(&self) -> bool {
+        self.locked().reason.is_some()
+    }
+}
+
+impl Recorder {
+    /// Begins the log of a run: its header is written when this returns, or the log has failed.
+    ///
+    /// The file is made, for its owner alone (0600), or appended to if it is a run log. A device is written to as it is.
+    ///
+    /// # Errors
+    /// [`Refused`], before anything was written.
+    pub async fn begin(path: &Path, header: &Header, secrets: Secrets) -> Result<Recorder, Refused> {
+        let owned = path.to_owned();
+        let opened = tokio::task::spawn_blocking(move || open(&owned)).await;
+        let file = opened.unwrap_or_else(|panic| Err(Refused::Io(path.to_owned(), io::Error::other(panic))))?;
+        let line = header_line(header, &secrets).map_err(|error| Refused::Io(path.to_owned(), error.into()))?;
+        let recorder = Recorder::over(file, header.run_id.clone(), secrets)
+            .map_err(|error| Refused::Io(path.to_owned(), error))?;
+        recorder.enqueue(line).await;
+        recorder.settle().await;
+        Ok(recorder)
+    }
+
+    fn over(file: impl Write + Send + 'static, run_id: String, secrets: Secrets) -> io::Result<Recorder> {
+        let (queue, jobs) = mpsc::channel(LINES);
+        let fault = Arc::new(Fault::default());
+        let of_thread = Arc::clone(&fault);
+        std::thread::Builder::new()
+            .name("dfp-run-log".to_owned())
+            .spawn(move || write(file, jobs, &of_thread))?;
+        Ok(Recorder {
+            started: Instant::now(),
+            lines: Mutex::new(Lines::new(run_id, secrets)),
+            queue,
+            room: Arc::new(Semaphore::new(ROOM)),
+            fault,
+        })
+    }
+
+    /// Adds an event. Waits where too much waits for the disk already.
+    pub async fn event(&self, event: &impl Serialize) {
+        match serde_json::to_string(event) {
+            Ok(json) => self.event_json(json).await,
+            Err(error) => self.fault.set(format!("an event can't be written: {error}")),
+        }
+    }
+
+    /// Adds an event that is JSON already: an object with a `type`.
+    pub async fn event_json(&self, json: String) {
+        if self.fault.is_set() {
+            return;
+        }
+        // Held until the lines are in the queue, so that they are there in their order.
+        let mut lines = self.lines.lock().await;
+        let mut ready = Vec::new();
+        lines.push(self.stamp(), json, &mut ready);
+        for line in ready {
+            self.enqueue(line).await;
+        }
+    }
+
+    /// Adds how the run ended, where no event says it, and lets go what waits.
+    pub async fn end(&self, end: Option<&End>) {
+        let mut lines = self.lines.lock().await;
+        let mut ready = Vec::new();
+        lines.flush(&mut ready);
+        if let Some(end) = end {
+            match end_line(lines.run(), self.stamp(), end, lines.secrets()) {
+                Ok(line) => ready.push(line),
+                Err(error) => self.fault.set(format!("the run's end can't be written: {error}")),
+            }
+        }
+        for line in ready {
+            self.enqueue(line).await;
+        }
+    }
+
+    /// Waits until all lines so far are in the file, or the log has failed.
+    pub async fn settle(&self) {
+        let (told, written) = oneshot::channel();
+        let both = async {
+            if self.queue.send(Job::Tell(told)).await.is_ok() {
+                let _ = written.await;
+            }
+        };
+        if !self.fault.is_set() && timeout(PATIENCE, both).await.is_err() {
+            self.give_up();
+        }
+    }
+
+    /// Why the log failed, if it has: told once.
+    pub fn failure(&self) -> Option<String> {
+        let mut state = self.fault.locked();
+        if state.told {
+            return None;
+        }
+        state.told = state.reason.is_some();
+        state.reason.clone()
+    }
+
+    async fn enqueue(&self, mut line: String) {
+        if self.fault.is_set() {
+            return;
+        }
+        line.push('\n');
+        // At most ROOM, which is no more than a u32 holds.
+        let size = u32::try_from(line.len().min(ROOM)).unwrap_or(u32::MAX);
+        let handed = async {
+            if let Ok(permit) = Arc::clone(&self.room).acquire_many_owned(size).await {
+                let _ = self.queue.send(Job::Write(line, permit)).await;
+            }
+        };
+        if timeout(PATIENCE, handed).await.is_err() {
+            self.give_up();
+        }
+    }
+
+    fn give_up(&self) {
+        self.fault
+            .set(format!("the file took nothing for {} s", PATIENCE.as_secs()));
+    }
+
+    fn stamp(&self) -> Stamp {
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        Stamp {
+            at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, ms),
+            t: ms(self.started.elapsed()),
+        }
+    }
+}
+
+/// The thread: takes jobs until the recorder is gone, and closes the file.
+fn write(mut file: impl Write, mut jobs: mpsc::Receiver<Job>, fault: &Fault) {
+    while let Some(first) = jobs.blocking_recv() {
+        let mut next = Some(first);
+        let (mut bytes, mut permits, mut tell) = (Vec::new(), Vec::new(), None);
+        while let Some(job) = next {
+            match job {
+                Job::Write(line, permit) => {
+                    bytes.extend_from_slice(line.as_bytes());
+                    permits.push(permit);
+                }
+                Job::Tell(told) => {
+                    tell = Some(told);
+                    break;
+                }
+            }
+            next = if bytes.len() < BATCH {
+                jobs.try_recv().ok()
+            } else {
+                None
+            };
+        }
+        // Behind a line that failed there is nothing to add: what came before it is the log.
+        if !bytes.is_empty()
+            && !fault.is_set()
+            && let Err(error) = file.write_all(&bytes).and_then(|()| file.flush())
+        {
+            fault.set(error.to_string());
+        }
+        drop(permits);
+        if let Some(told) = tell {
+            let _ = told.send(());
+        }
+    }
+}
+
+/// The file, ready to be appended to.
+fn open(path: &Path) -> Result<File, Refused> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        return Err(Refused::NoFolder(folder.to_owned()));
+    }
+    let io = |error| Refused::Io(path.to_owned(), error);
+    // Before it is opened: a pipe would wait for its reader.
+    if let Ok(found) = path.metadata()
+        && !found.is_file()
+        && !is_device(&found)
+    {
+        return Err(Refused::NoFile(path.to_owned()));
+    }
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = match options.open(path) {
+        // A log is no reason to want to read a file that may only be written.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => options.read(false).open(path).map_err(io)?,
+        opened => opened.map_err(io)?,
+    };
+    let found = file.metadata().map_err(io)?;
+    if !found.is_file() || found.len() == 0 {
+        return Ok(file);
+    }
+    let mut beginning = Vec::new();
+    let read = (&mut file).take(BEGINNING.len() as u64).read_to_end(&mut beginning);
+    if read.is_err() || beginning != BEGINNING {
+        return Err(Refused::NotOurs(path.to_owned()));
+    }
+    // A line that a crash has torn must not swallow the next.
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))
+        .and_then(|_| file.read_exact(&mut last))
+        .map_err(io)?;
+    if last != *b"\n" {
+        file.write_all(b"\n").map_err(io)?;
+    }
+    Ok(file)
+}
+
+#[cfg(unix)]
+fn is_device(found: &std::fs::Metadata) -> bool {
+    std::os::unix::fs::FileTypeExt::is_char_device(&found.file_type())
+}
+
+#[cfg(not(unix))]
+fn is_device(_: &std::fs::Metadata) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests;

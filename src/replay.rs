@@ -1,0 +1,181 @@
+//! Run logs out of a file again: to be replayed, or to be shown.
+//!
+//! In: a path. Out: a [`Replay`], whose events are the recorded JSON, byte for byte; or a page of text. What a log came to is
+//! what its last event says (`done`), so that a replayed run comes to the very same reply as the run itself.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::classify;
+use crate::error::{Code, ProviderError};
+use crate::runlog::read::{Problem, Recording, Run, Unreadable, read};
+use crate::runlog::text::Style;
+use crate::runlog::timeline::timeline;
+use crate::runlog::{html, text};
+
+/// Who is to blame for errors that no provider is.
+const PACKAGE: &str = "deep-factor-providers";
+
+/// How many events go over at a time.
+const BATCH: usize = 256;
+
+/// One run of a file.
+#[derive(Debug)]
+pub struct Replay {
+    run: Run,
+    info: String,
+}
+
+/// What a run came to: index.d.ts's `RunLogInfo`, and what its reply or its error is made of.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Info<'a> {
+    header: &'a RawValue,
+    /// `replied`, `failed`, `cancelled` or `unknown`.
+    outcome: &'a str,
+    complete: bool,
+    events: usize,
+    /// Of all runs of the file.
+    run_ids: Vec<&'a str>,
+    problems: &'a [Problem],
+    /// The error of a run that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a RawValue>,
+    /// The reply of a run that has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reply: Option<Box<RawValue>>,
+    /// The text of a run that has none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    text: String,
+}
+
+impl Replay {
+    /// The run `run_id` of the file, or its last one that is no part of another.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` for a file or a run that there is not, `INVALID_RUN_LOG` for a file that is none or of a newer version.
+    pub async fn open(path: PathBuf, run_id: Option<String>) -> Result<Replay, Box<ProviderError>> {
+        let recording = load(&path).await?;
+        let wanted = recording.runs.iter().rev().find(|run| match &run_id {
+            Some(id) => run.id == *id,
+            None => !recording
+                .runs
+                .iter()
+                .any(|other| run.parent.as_ref() == Some(&other.id)),
+        });
+        let Some(run) = wanted else {
+            let reason = format!("{} holds no run {:?}", path.display(), run_id.unwrap_or_default());
+            return Err(refused(Code::NotFound, reason));
+        };
+        let info = info(run, &recording).map_err(|error| refused(Code::Internal, error.to_string()))?;
+        Ok(Replay { run: run.clone(), info })
+    }
+
+    /// What is known of the run, as JSON.
+    pub fn info(&self) -> &str {
+        &self.info
+    }
+
+    /// The events from the `from`th on, a JSON array of some of them; `None` behind the last.
+    pub fn batch(&self, from: usize) -> Option<String> {
+        let entries = self.run.entries.get(from..).filter(|rest| !rest.is_empty())?;
+        let events: Vec<&str> = entries.iter().take(BATCH).map(|entry| entry.event.get()).collect();
+        Some(format!("[{}]", events.join(",")))
+    }
+}
+
+fn info(run: &Run, recording: &Recording) -> Result<String, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Done {
+        reply: Option<Box<RawValue>>,
+    }
+    #[derive(Deserialize)]
+    struct Piece {
+        text: Option<crate::message::Lossy>,
+    }
+    let done = run.last_word().filter(|last| last.kind == "done");
+    let reply = done.and_then(|done| serde_json::from_str::<Done>(done.event.get()).ok()?.reply);
+    let pieces = run
+        .entries
+        .iter()
+        .filter(|entry| reply.is_none() && entry.kind == "text_delta");
+    let text = pieces.filter_map(|entry| serde_json::from_str::<Piece>(entry.event.get()).ok()?.text);
+    serde_json::to_string(&Info {
+        header: &run.header,
+        outcome: run.outcome(),
+        complete: run.complete(),
+        events: run.entries.len(),
+        run_ids: recording.runs.iter().map(|run| run.id.as_str()).collect(),
+        problems: &recording.problems,
+        error: run.end.as_ref().and_then(|end| end.error.as_deref()),
+        text: text.map(|text| text.0).collect(),
+        reply,
+    })
+}
+
+/// What a file is shown as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// For a terminal.
+    Text,
+    /// A page of its own.
+    Html,
+    /// The timeline as data.
+    Json,
+}
+
+/// How a file is shown.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub struct Shown {
+    /// As what.
+    pub format: Format,
+    /// Text only: with colours.
+    #[serde(default)]
+    pub colour: bool,
+    /// Text only: long arguments and results whole.
+    #[serde(default)]
+    pub full: bool,
+}
+
+/// All runs of a file, as a person sees them.
+///
+/// # Errors
+/// As [`Replay::open`].
+pub async fn show(path: PathBuf, Shown { format, colour, full }: Shown) -> Result<String, Box<ProviderError>> {
+    let recording = load(&path).await?;
+    // Pages of long logs take a while.
+    let made = tokio::task::spawn_blocking(move || {
+        let timeline = timeline(&recording);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match format {
+            Format::Text => Ok(text::render(&timeline, Style { colour, full })),
+            Format::Html => Ok(html::render(&timeline, &name)),
+            Format::Json => serde_json::to_string_pretty(&timeline).map(|json| json + "\n"),
+        }
+    });
+    match made.await {
+        Ok(made) => made.map_err(|error| refused(Code::Internal, error.to_string())),
+        Err(panic) => Err(refused(Code::Internal, panic.to_string())),
+    }
+}
+
+async fn load(path: &Path) -> Result<Recording, Box<ProviderError>> {
+    let owned = path.to_owned();
+    let read = tokio::task::spawn_blocking(move || std::fs::read(owned).map(|bytes| read(&bytes))).await;
+    let shown = path.display();
+    match read {
+        Ok(Ok(Ok(recording))) => Ok(recording),
+        Ok(Ok(Err(reason @ (Unreadable::Empty | Unreadable::Other(_) | Unreadable::Version(_))))) => {
+            Err(refused(Code::InvalidRunLog, format!("{shown}: {reason}")))
+        }
+        Ok(Err(error)) => Err(refused(Code::NotFound, format!("{shown} can't be read: {error}"))),
+        Err(panic) => Err(refused(Code::Internal, panic.to_string())),
+    }
+}
+
+fn refused(code: Code, reason: String) -> Box<ProviderError> {
+    Box::new(ProviderError::new(PACKAGE, code, reason).with_hint(classify::hint(PACKAGE, code)))
+}

@@ -1,0 +1,254 @@
+//! Calls of an OpenAI-compatible API: build the request, queue, send, decode, fold, judge, try again.
+//!
+//! In: an [`ApiEngine`] (one provider object) and the JSON of one call. Out: a [`Run`], as of a CLI: the same events, the same
+//! retries, the same records.
+
+mod attempt;
+pub mod probe;
+
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::model::{Model, Question};
+use super::request::Given;
+use super::sink::Sink;
+use super::{Ended, Run, again, record};
+use crate::api::PROVIDER;
+use crate::api::request::Request;
+use crate::api::secret::{Secret, Secrets};
+use crate::api::settings::{Key, Settings};
+use crate::classify;
+use crate::conversation::api::{Client, Route};
+use crate::error::{Code, ProviderError};
+use crate::process::{Vars, limit};
+use crate::recorder::Recorder;
+use crate::runlog;
+use attempt::ApiCall;
+
+/// One provider object: its options, its connections, and the runs it has.
+#[derive(Debug)]
+pub struct ApiEngine {
+    settings: Settings,
+    closing: CancellationToken,
+    runs: TaskTracker,
+    /// Made with the first call.
+    client: Mutex<Option<Client>>,
+}
+
+/// What a call takes from the environment, on the thread that alone may change it.
+#[derive(Clone)]
+struct Surroundings {
+    key: Result<Option<Secret>, Box<ProviderError>>,
+    /// `None` where there is a client for certain.
+    route: Option<Route>,
+}
+
+impl ApiEngine {
+    /// The engine with the options of `options_json`. Nothing is connected to.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+    pub fn new(options_json: &str) -> Result<ApiEngine, Box<ProviderError>> {
+        let settings = Settings::parse(options_json)?;
+        limit::global().raise_limit(settings.max_concurrency);
+        Ok(ApiEngine {
+            settings,
+            closing: CancellationToken::new(),
+            runs: TaskTracker::new(),
+            client: Mutex::new(None),
+        })
+    }
+
+    /// The provider's id.
+    pub fn id(&self) -> &str {
+        &self.settings.id
+    }
+
+    /// Begins a run. Must be called inside the runtime; returns at once. `env` is where the key and the proxy are looked up;
+    /// `None` is this process's environment, read here, on the caller's thread.
+    pub fn start(engine: &Arc<ApiEngine>, messages: String, tools: String, call: String, env: Option<Vars>) -> Run {
+        let surroundings = engine.surroundings(env.as_ref());
+        ApiEngine::run(engine, surroundings, [messages, tools, call])
+    }
+
+    fn run(engine: &Arc<ApiEngine>, surroundings: Surroundings, [messages, tools, call]: [String; 3]) -> Run {
+        let cancel = engine.closing.child_token();
+        let (engine, task_cancel) = (Arc::clone(engine), cancel.clone());
+        let runs = engine.runs.clone();
+        Run::begin(
+            Cow::Owned(engine.id().to_owned()),
+            cancel,
+            &runs,
+            |log, consumer| async move {
+                if let Some(closed) = engine.refusal() {
+                    return Ended::Failed(closed);
+                }
+                let given = Given::read(
+                    (&messages, &tools, &call),
+                    |code, reason| engine.refuse(code, reason),
+                    Settings::check_timeout,
+                );
+                let given = match given {
+                    Ok(given) => given,
+                    Err(error) => return Ended::Failed(error),
+                };
+                let (key, client) = match engine.connect(surroundings).await {
+                    Ok(found) => found,
+                    Err(error) => return Ended::Failed(error),
+                };
+                let secrets = engine.settings.secrets(key.as_ref());
+                let recorder = match engine.recorder(&given, log.run_id(), &secrets).await {
+                    Ok(recorder) => recorder,
+                    Err(error) => return Ended::Failed(error),
+                };
+                drop((messages, tools, call));
+                let request = Request::new(&engine.settings, &given.messages, &given.tools);
+                let sink = Sink::of_call(&given.call, consumer, false, log, recorder).in_pieces(&given.call);
+                let call = ApiCall {
+                    engine: &engine,
+                    client: &client,
+                    secrets,
+                    key: key.as_ref(),
+                    body: Bytes::from(request.body),
+                    tools: request.tools,
+                    call_ids: given.call_ids,
+                    timeout: given.call.timeout,
+                    cancel: &task_cancel,
+                    sink: &sink,
+                };
+                let ended = again::drive(&call, &task_cancel, &sink).await;
+                sink.close(record::end_of(&ended).as_ref()).await;
+                ended
+            },
+        )
+    }
+
+    /// Ends all runs and waits for them; unused connections are closed. Later calls fail with `CLOSED`.
+    pub async fn close(&self) {
+        self.closing.cancel();
+        self.runs.close();
+        self.runs.wait().await;
+        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Cancelled when the provider is closed.
+    pub fn token(&self) -> CancellationToken {
+        self.closing.child_token()
+    }
+
+    /// The error of whoever asks a closed provider; `None` for an open one.
+    pub fn refusal(&self) -> Option<Box<ProviderError>> {
+        let closed = self.closing.is_cancelled();
+        closed.then(|| self.refuse(Code::Closed, "the provider was closed"))
+    }
+
+    fn refuse(&self, code: Code, reason: impl Into<String>) -> Box<ProviderError> {
+        Box::new(ProviderError::new(self.id(), code, reason).with_hint(classify::hint(PROVIDER, code)))
+    }
+
+    fn surroundings(&self, env: Option<&Vars>) -> Surroundings {
+        // Not waited for: while it is being made, this is JavaScript's thread, and looking for the route costs next to nothing.
+        let known = self.client.try_lock().is_ok_and(|client| client.is_some());
+        Surroundings {
+            key: self.key(env),
+            route: (!known).then(|| Route::find(&self.settings.chat, env)),
+        }
+    }
+
+    /// The key, if one is to be sent.
+    fn key(&self, env: Option<&Vars>) -> Result<Option<Secret>, Box<ProviderError>> {
+        let name = match &self.settings.key {
+            Key::Given(key) => return Ok(Some(key.clone())),
+            Key::Nobody => return Ok(None),
+            Key::Env(name) => name,
+        };
+        let wanted = OsString::from(name);
+        let value = match env {
+            Some(vars) => vars
+                .iter()
+                .find(|(name, _)| *name == wanted)
+                .map(|(_, value)| value.clone()),
+            None => std::env::var_os(name),
+        };
+        let value = value.and_then(|value| value.into_string().ok());
+        match value.as_deref().map(str::trim).filter(|value| !value.is_empty()) {
+            Some(value) if http::HeaderValue::from_str(value).is_ok() => Ok(Some(Secret::new(value))),
+            Some(_) => {
+                let reason = format!("the API key in {name} holds characters that no HTTP header can");
+                Err(self.refuse(Code::InvalidApiKey, reason))
+            }
+            None => Err(self.refuse(Code::NotLoggedIn, format!("there is no API key: {name} is not set"))),
+        }
+    }
+
+    /// Begins the log that the call asks for, if it does.
+    async fn recorder(
+        &self,
+        given: &Given,
+        run_id: &str,
+        secrets: &Secrets,
+    ) -> Result<Option<Recorder>, Box<ProviderError>> {
+        let Some(wanted) = &given.call.record else {
+            return Ok(None);
+        };
+        let secrets = runlog::Secrets::new([], secrets.texts());
+        let begun = wanted.begin(self.id(), run_id, given.recorded.clone(), secrets).await;
+        begun
+            .map(Some)
+            .map_err(|reason| self.refuse(Code::InvalidOption, reason))
+    }
+
+    /// What a request needs.
+    async fn connect(
+        self: &Arc<Self>,
+        surroundings: Surroundings,
+    ) -> Result<(Option<Secret>, Client), Box<ProviderError>> {
+        let key = surroundings.key?;
+        Ok((key, self.client(surroundings.route).await?))
+    }
+
+    /// The client, made now if there is none.
+    async fn client(self: &Arc<Self>, route: Option<Route>) -> Result<Client, Box<ProviderError>> {
+        let engine = Arc::clone(self);
+        // Reading the system's certificates takes tens of milliseconds, and a thread of its own.
+        let made = tokio::task::spawn_blocking(move || -> Result<Client, String> {
+            let mut client = engine.client.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(client) = &*client {
+                return Ok(client.clone());
+            }
+            let route = route.unwrap_or_else(Route::direct);
+            let made = Client::new(&engine.settings.chat, route)?;
+            *client = Some(made.clone());
+            Ok(made)
+        });
+        match made.await {
+            Ok(Ok(client)) => Ok(client),
+            Ok(Err(why)) => Err(self.refuse(Code::ConnectionFailed, format!("no request can be made: {why}"))),
+            Err(panic) => Err(self.refuse(
+                Code::Internal,
+                format!("a bug in this package stopped the call: {panic}"),
+            )),
+        }
+    }
+}
+
+impl Model for ApiEngine {
+    fn id(&self) -> &str {
+        ApiEngine::id(self)
+    }
+
+    fn begin(self: Arc<Self>, question: Question) -> Run {
+        let Question {
+            messages,
+            tools,
+            call,
+            env,
+        } = question;
+        ApiEngine::start(&self, messages, tools, call, env)
+    }
+}

@@ -1,0 +1,98 @@
+//! What can be found out about an API without a request that is billed: whether it is there, and whether it takes the key.
+//!
+//! In: an [`ApiEngine`] and an environment. Out: [`Probe`], by one `GET /models`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::{ApiEngine, Surroundings};
+use crate::api::settings;
+use crate::api::verdict::{Ending, Facts, judge};
+use crate::error::{Code, ProviderError};
+use crate::fold::Folded;
+use crate::process::Vars;
+use crate::run::{Run, now_ms};
+
+/// How long the answer may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A look that can be taken, any number of times. Made where the environment may be read.
+pub struct Prepared {
+    engine: Arc<ApiEngine>,
+    surroundings: Surroundings,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub enum Probe {
+    /// The server lists its models to this key.
+    Listed,
+    /// The server is there, and answers that for this reason. Its `http_status` is known.
+    Answered(Box<ProviderError>),
+    /// Nothing was sent, or nothing came back.
+    Nothing(Box<ProviderError>),
+}
+
+impl Prepared {
+    /// Reads the environment; `env` as for [`ApiEngine::start`].
+    pub fn new(engine: &Arc<ApiEngine>, env: Option<&Vars>) -> Prepared {
+        Prepared {
+            engine: Arc::clone(engine),
+            surroundings: engine.surroundings(env),
+        }
+    }
+
+    /// Why there is no key, if there should be one.
+    pub fn no_key(&self) -> Option<&ProviderError> {
+        self.surroundings.key.as_ref().err().map(Box::as_ref)
+    }
+
+    /// Begins a call, with what [`Prepared::new`] read.
+    pub fn call(&self, messages: &str, call: &str) -> Run {
+        let json = [messages, "[]", call].map(str::to_owned);
+        ApiEngine::run(&self.engine, self.surroundings.clone(), json)
+    }
+
+    /// Asks the server, with the key if there is one.
+    pub async fn look(&self) -> Probe {
+        let engine = &self.engine;
+        let key = self.surroundings.key.as_ref().ok().and_then(Option::clone);
+        let client = match engine.client(self.surroundings.route.clone()).await {
+            Ok(client) => client,
+            Err(error) => return Probe::Nothing(error),
+        };
+        let settings = &engine.settings;
+        let ending = match timeout(LIMIT, client.models(settings, key.as_ref())).await {
+            Ok(Ok(_)) => return Probe::Listed,
+            Ok(Err(ending)) => ending,
+            Err(_) => Ending::TimedOut(LIMIT),
+        };
+        let facts = Facts {
+            id: engine.id(),
+            origin: &settings::origin(&settings.models),
+            ending: &ending,
+            secrets: &settings.secrets(key.as_ref()),
+            diagnostics: &[],
+            now_ms: now_ms(),
+        };
+        let error = match judge(&facts, Folded::default()) {
+            Err(error) => error,
+            // A refusal is never a success.
+            Ok(_) => engine.refuse(Code::Internal, "the look came to nothing"),
+        };
+        match ending {
+            Ending::Refused { .. } => Probe::Answered(error),
+            _ => Probe::Nothing(error),
+        }
+    }
+}
+
+/// Where requests go, for people.
+impl ApiEngine {
+    /// Scheme, host, port and path of the API.
+    pub fn place(&self) -> String {
+        self.settings.place()
+    }
+}

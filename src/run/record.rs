@@ -1,0 +1,97 @@
+//! A call's run log: where it goes, what its header says, and what is secret in it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::request::Request;
+use super::{Ended, Engine, now_ms};
+use crate::error::{Code, ProviderError};
+use crate::process::Vars;
+use crate::recorder::Recorder;
+use crate::runlog::{End, Header, Prompt, Secrets};
+
+/// The call option `record`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Wanted {
+    /// The file, absolute.
+    pub path: PathBuf,
+    /// The thread's messages too.
+    #[serde(default)]
+    pub prompts: bool,
+    /// The run this one is part of.
+    #[serde(default)]
+    pub parent_run_id: Option<String>,
+}
+
+impl Wanted {
+    /// Begins the log of the run `run_id` of `provider`.
+    ///
+    /// # Errors
+    /// What is wrong with the option.
+    pub async fn begin(
+        &self,
+        provider: &str,
+        run_id: &str,
+        prompt: Option<Prompt>,
+        secrets: Secrets,
+    ) -> Result<Recorder, String> {
+        let header = Header {
+            run_id: run_id.to_owned(),
+            parent_run_id: self.parent_run_id.clone(),
+            provider: provider.to_owned(),
+            started_at: now_ms(),
+            prompt,
+        };
+        let begun = Recorder::begin(&self.path, &header, secrets).await;
+        begun.map_err(|refused| format!("the call's option \"record\": {refused}"))
+    }
+}
+
+impl Engine {
+    /// Begins the log that the call asks for, if it does.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, naming `record`, where it can't be begun.
+    pub(super) async fn recorder(
+        &self,
+        request: &Request,
+        base_env: &Arc<Vars>,
+        run_id: &str,
+    ) -> Result<Option<Recorder>, Box<ProviderError>> {
+        let Some(wanted) = &request.call.record else {
+            return Ok(None);
+        };
+        let recorded = request.recorded.clone();
+        let begun = wanted.begin(self.id(), run_id, recorded, self.secrets(base_env)).await;
+        begun
+            .map(Some)
+            .map_err(|reason| self.refuse(Code::InvalidOption, reason))
+    }
+
+    /// The secrets of the environment this provider's processes get.
+    fn secrets(&self, base_env: &Vars) -> Secrets {
+        let base = base_env
+            .iter()
+            .filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+        let own = self
+            .options
+            .env
+            .iter()
+            .filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)));
+        Secrets::new(base.chain(own), [])
+    }
+}
+
+/// The line that a run's end adds: none where its last event says it.
+pub(super) fn end_of(ended: &Ended) -> Option<End> {
+    match ended {
+        Ended::Replied(_) => None,
+        Ended::Cancelled => Some(End::Cancelled),
+        Ended::Failed(error) => serde_json::value::to_raw_value(error)
+            .ok()
+            .map(|error| End::Failed { error }),
+    }
+}

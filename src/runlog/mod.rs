@@ -1,0 +1,163 @@
+//! The run log: a file of JSON lines that holds what happened in one run, or in several.
+//!
+//! ```text
+//! events ─secrets─▶ lines ─recorder─▶ file ─read─▶ Recording ─┬─▶ the same events again (replay)
+//!                                                             └─timeline─▶ text, HTML, JSON
+//! ```
+//!
+//! In: a run's header and its events as JSON. Out: the lines of a file; and of a file's bytes, its runs. A header line opens
+//! a run; every later line names its run, so that runs may share a file (an agent and those it hands work to, the members
+//! of a fallback provider). `docs/run-log.md` describes the format, `docs/schemas/run-recording.schema.json` defines it.
+
+pub mod deltas;
+pub mod html;
+pub mod read;
+mod scribe;
+pub mod secrets;
+pub mod text;
+pub mod timeline;
+mod view;
+
+use ring::digest::{SHA256, digest};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+pub use secrets::Secrets;
+
+/// `format` of every header line.
+pub const FORMAT: &str = "deep-factor-run";
+
+/// The version that is written, and the newest that is read.
+pub const VERSION: u32 = 1;
+
+/// How a file that may be appended to begins.
+pub const BEGINNING: &[u8] = br#"{"format":"deep-factor-run","version":1,"#;
+
+/// What is known of a run before it begins.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Header {
+    /// Unique in its process.
+    pub run_id: String,
+    /// The run that this one is part of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_run_id: Option<String>,
+    /// The provider's id, `claude`.
+    pub provider: String,
+    /// ms since the epoch.
+    pub started_at: u64,
+    /// What was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<Prompt>,
+}
+
+/// What was asked: figures, and the words only where they were asked for.
+#[derive(Debug, Clone, Serialize)]
+pub struct Prompt {
+    /// How many messages the thread has.
+    pub messages: usize,
+    /// How many characters they hold together.
+    pub characters: usize,
+    /// SHA-256 of the thread's JSON, in hexadecimal: the same for the same thread.
+    pub sha256: String,
+    /// The names of the tools the model may call.
+    pub tools: Vec<String>,
+    /// The thread itself, where `prompts` asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread: Option<Box<RawValue>>,
+}
+
+impl Prompt {
+    /// The figures of a thread whose JSON is `json`, and the thread if `whole`.
+    pub fn new(json: &str, messages: usize, characters: usize, tools: Vec<String>, whole: bool) -> Prompt {
+        Prompt {
+            messages,
+            characters,
+            sha256: hex(digest(&SHA256, json.as_bytes()).as_ref()),
+            tools,
+            thread: whole.then(|| RawValue::from_string(json.to_owned()).ok()).flatten(),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// When something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// ms since the epoch, by the wall clock.
+    pub at: u64,
+    /// ms since the run's beginning, by a clock that only goes forward.
+    pub t: u64,
+}
+
+/// The line that opens a run, without its line feed.
+pub fn header_line(header: &Header, secrets: &Secrets) -> Result<String, serde_json::Error> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Whole<'a> {
+        format: &'static str,
+        version: u32,
+        #[serde(flatten)]
+        header: &'a Header,
+        package_version: &'static str,
+        platform: String,
+    }
+    let whole = Whole {
+        format: FORMAT,
+        version: VERSION,
+        header,
+        package_version: env!("CARGO_PKG_VERSION"),
+        platform: platform(),
+    };
+    serde_json::to_string(&whole).map(|line| secrets.redact_json(&line).into_owned())
+}
+
+/// The line of an event of `run`, whose JSON has been redacted.
+pub fn event_line(run: &str, stamp: Stamp, event: &str) -> String {
+    line(run, stamp, "event", event)
+}
+
+/// The line of a run's end. Runs whose last event says it (`done`) have none.
+pub fn end_line(run: &str, stamp: Stamp, end: &End, secrets: &Secrets) -> Result<String, serde_json::Error> {
+    let end = serde_json::to_string(end)?;
+    Ok(line(run, stamp, "end", &secrets.redact_json(&end)))
+}
+
+fn line(run: &str, Stamp { at, t }: Stamp, key: &str, json: &str) -> String {
+    let run = serde_json::Value::from(run);
+    format!(r#"{{"at":{at},"t":{t},"run":{run},"{key}":{json}}}"#)
+}
+
+/// How a run ended that was not answered.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum End {
+    /// With an error.
+    Failed {
+        /// A `ProviderError` as JSON.
+        error: Box<RawValue>,
+    },
+    /// By its caller.
+    Cancelled,
+}
+
+/// Node's words for the operating system and the processor, `linux-x64`.
+fn platform() -> String {
+    let os = match std::env::consts::OS {
+        "macos" => "darwin",
+        "windows" => "win32",
+        other => other,
+    };
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => "x64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!("{os}-{arch}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,307 @@
+//! The bytes of a file in, its runs out.
+//!
+//! A file is foreign input. What can be read of it is read: a line that was torn (by a crash, a full disk) is left out and
+//! said, so is a line that is no JSON object of ours. Refused are only files that are no run logs, and versions to come.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::{FORMAT, VERSION};
+use crate::message::Lossy;
+
+/// Why a file is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// Nothing is in it.
+    #[error("it is empty: a run log begins with a header line")]
+    Empty,
+    /// It is something else.
+    #[error("it is no run log: {0}")]
+    Other(String),
+    /// It was written by a newer version of this package.
+    #[error("its version is {0}, and this package reads up to {VERSION}: a newer deep-factor-providers wrote it")]
+    Version(u64),
+}
+
+/// All that a file holds.
+#[derive(Debug, Clone, Default)]
+pub struct Recording {
+    /// In the order of their header lines.
+    pub runs: Vec<Run>,
+    /// What could not be read.
+    pub problems: Vec<Problem>,
+}
+
+/// One run.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// Its id.
+    pub id: String,
+    /// The run it is part of.
+    pub parent: Option<String>,
+    /// The header line, as it is.
+    pub header: Box<RawValue>,
+    /// The provider's id.
+    pub provider: String,
+    /// ms since the epoch.
+    pub started_at: u64,
+    /// What happened, in order.
+    pub entries: Vec<Entry>,
+    /// How it ended, if that has a line of its own.
+    pub end: Option<Ended>,
+    /// Whether a line that may have been of this run is missing.
+    pub damaged: bool,
+}
+
+/// One event.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// ms since the epoch.
+    pub at: u64,
+    /// ms since the run's beginning.
+    pub t: u64,
+    /// Its `type`.
+    pub kind: String,
+    /// The event's JSON, as it is.
+    pub event: Box<RawValue>,
+}
+
+/// The line of an end.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// ms since the epoch.
+    pub at: u64,
+    /// ms since the run's beginning.
+    pub t: u64,
+    /// `failed`, `cancelled`.
+    pub status: String,
+    /// The error's JSON.
+    pub error: Option<Box<RawValue>>,
+}
+
+/// A line that was left out.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Problem {
+    /// From 1.
+    pub line: usize,
+    /// Why.
+    pub message: String,
+}
+
+/// The kinds of events that a run ends with.
+const LAST: &[&str] = &["done", "run_completed", "run_failed"];
+
+impl Run {
+    /// The last event, if it says that the run is over.
+    pub fn last_word(&self) -> Option<&Entry> {
+        self.entries
+            .iter()
+            .rev()
+            .find(|entry| LAST.contains(&entry.kind.as_str()))
+    }
+
+    /// Whether all of it is there.
+    pub fn complete(&self) -> bool {
+        !self.damaged && (self.end.is_some() || self.last_word().is_some())
+    }
+
+    /// `replied`, `failed`, `cancelled`, or `unknown` where the log ends before the run did.
+    pub fn outcome(&self) -> &str {
+        match (&self.end, self.last_word().map(|last| last.kind.as_str())) {
+            (Some(end), _) => &end.status,
+            (None, Some("run_failed")) => "failed",
+            (None, Some(_)) => "replied",
+            (None, None) => "unknown",
+        }
+    }
+}
+
+/// A line of any kind, in pieces that are read one by one: a piece of another type is as good as none.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a> {
+    #[serde(borrow)]
+    format: Option<&'a RawValue>,
+    #[serde(borrow)]
+    version: Option<&'a RawValue>,
+    #[serde(borrow)]
+    run_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    parent_run_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    provider: Option<&'a RawValue>,
+    #[serde(borrow)]
+    started_at: Option<&'a RawValue>,
+    #[serde(borrow)]
+    at: Option<&'a RawValue>,
+    #[serde(borrow)]
+    t: Option<&'a RawValue>,
+    #[serde(borrow)]
+    run: Option<&'a RawValue>,
+    #[serde(borrow)]
+    event: Option<&'a RawValue>,
+    #[serde(borrow)]
+    end: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Kind<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+fn value<T: DeserializeOwned>(raw: Option<&RawValue>) -> Option<T> {
+    serde_json::from_str(raw?.get()).ok()
+}
+
+fn text(raw: Option<&RawValue>) -> Option<String> {
+    value::<Lossy>(raw).map(|text| text.0)
+}
+
+/// Takes a file apart.
+///
+/// # Errors
+/// [`Unreadable`], told by the first line alone.
+pub fn read(bytes: &[u8]) -> Result<Recording, Unreadable> {
+    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err(Unreadable::Empty);
+    }
+    let whole = bytes.ends_with(b"\n");
+    let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+    let last = lines.len();
+    let mut recording = Recording::default();
+    for (index, line) in lines.into_iter().enumerate() {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        let number = index + 1;
+        let text = String::from_utf8_lossy(line);
+        let torn = number == last && !whole;
+        if let Err(message) = take(&text, &mut recording)? {
+            if recording.runs.is_empty() {
+                return Err(foreign(&text, bytes, torn));
+            }
+            let message = if torn {
+                "the line is torn: the log ends in the middle of it".to_owned()
+            } else {
+                message
+            };
+            recording.problems.push(Problem { line: number, message });
+            // Which run it was of is what can't be read: of any that was not over.
+            for run in recording.runs.iter_mut().filter(|run| run.outcome() == "unknown") {
+                run.damaged = true;
+            }
+        }
+    }
+    Ok(recording)
+}
+
+/// Adds one line, or says what is wrong with it.
+fn take(line: &str, to: &mut Recording) -> Result<Result<(), String>, Unreadable> {
+    let parsed: Line = match serde_json::from_str(line) {
+        Ok(parsed) => parsed,
+        Err(error) => return Ok(Err(format!("the line is no JSON object: {error}"))),
+    };
+    if text(parsed.format).as_deref() == Some(FORMAT) {
+        let version: u64 = value(parsed.version).unwrap_or_default();
+        if version > u64::from(VERSION) {
+            return Err(Unreadable::Version(version));
+        }
+        return Ok(header(line, &parsed, to));
+    }
+    if to.runs.is_empty() {
+        return Ok(Err("its first line is no header".to_owned()));
+    }
+    Ok(entry(&parsed, to))
+}
+
+fn header(line: &str, parsed: &Line, to: &mut Recording) -> Result<(), String> {
+    let (Some(id), Some(provider)) = (text(parsed.run_id), text(parsed.provider)) else {
+        return Err("the header names no run or no provider".to_owned());
+    };
+    to.runs.push(Run {
+        id,
+        parent: text(parsed.parent_run_id),
+        header: RawValue::from_string(line.trim().to_owned()).map_err(|error| error.to_string())?,
+        provider,
+        started_at: value(parsed.started_at).unwrap_or_default(),
+        entries: Vec::new(),
+        end: None,
+        damaged: false,
+    });
+    Ok(())
+}
+
+fn entry(parsed: &Line, to: &mut Recording) -> Result<(), String> {
+    let (Some(at), Some(t), Some(run)) = (value(parsed.at), value(parsed.t), text(parsed.run)) else {
+        return Err("the line has no at, t or run".to_owned());
+    };
+    // The latest of that id: a number may be given out again by another process.
+    let Some(run) = to.runs.iter_mut().rev().find(|known| known.id == run) else {
+        return Err(format!("the line is of run {run}, which has no header"));
+    };
+    let pieces = |raw: &'_ RawValue| {
+        serde_json::from_str::<Kind>(raw.get())
+            .map(|kind| (text(kind.kind), text(kind.status)))
+            .ok()
+    };
+    match (parsed.event, parsed.end) {
+        (Some(event), None) => {
+            let kind = pieces(event)
+                .and_then(|(kind, _)| kind)
+                .ok_or("the line's event has no type")?;
+            run.entries.push(Entry {
+                at,
+                t,
+                kind,
+                event: event.to_owned(),
+            });
+        }
+        (None, Some(end)) => {
+            let status = pieces(end)
+                .and_then(|(_, status)| status)
+                .ok_or("the line's end has no status")?;
+            let error = serde_json::from_str::<Kind>(end.get())
+                .ok()
+                .and_then(|kind| kind.error.map(ToOwned::to_owned));
+            run.end = Some(Ended { at, t, status, error });
+        }
+        _ => return Err("the line has neither an event nor an end".to_owned()),
+    }
+    Ok(())
+}
+
+/// What a file is that does not begin with a header.
+fn foreign(first_line: &str, bytes: &[u8], torn: bool) -> Unreadable {
+    if torn && first_line.starts_with(r#"{"format":"deep-factor-run","#) {
+        return Unreadable::Other("it ends in the middle of the header line".to_owned());
+    }
+    #[derive(Deserialize)]
+    struct Whole<'a> {
+        #[serde(borrow)]
+        agent_info: Option<&'a RawValue>,
+        #[serde(borrow)]
+        execution: Option<&'a RawValue>,
+    }
+    let document: Cow<str> = String::from_utf8_lossy(bytes);
+    let what = match serde_json::from_str::<Whole>(&document) {
+        Ok(Whole {
+            agent_info: Some(_),
+            execution: Some(_),
+        }) => "it is a normalised log of the Claude Code adapter (youbencha-log.json)".to_owned(),
+        Ok(_) => "it is a JSON document without the header of one".to_owned(),
+        Err(_) if serde_json::from_str::<&RawValue>(first_line).is_ok() => {
+            format!("its first line is JSON, but no header with \"format\":\"{FORMAT}\"")
+        }
+        Err(_) => "its first line is no JSON".to_owned(),
+    };
+    Unreadable::Other(what)
+}

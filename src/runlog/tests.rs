@@ -1,0 +1,230 @@
+//! What is written is what is read, whole and cut anywhere.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::deltas::Lines;
+use super::read::{Problem, Unreadable, read};
+use super::*;
+
+fn header_of(id: &str, prompt: Option<Prompt>) -> String {
+    let header = Header {
+        run_id: id.to_owned(),
+        parent_run_id: None,
+        provider: "claude".to_owned(),
+        started_at: 1_700_000_000_000,
+        prompt,
+    };
+    header_line(&header, &Secrets::default()).unwrap()
+}
+
+/// The file of one run with `events`, and its end if there is one.
+fn file(events: &[String], end: Option<&End>) -> String {
+    let secrets = Secrets::default();
+    let mut lines = Lines::new("run-1".to_owned(), secrets.clone());
+    let mut out = vec![header_of("run-1", None)];
+    for (t, event) in events.iter().enumerate() {
+        let t = t as u64;
+        lines.push(
+            Stamp {
+                at: 1_700_000_000_000 + t,
+                t,
+            },
+            event.clone(),
+            &mut out,
+        );
+    }
+    lines.flush(&mut out);
+    let stamp = Stamp { at: 2, t: 9 };
+    out.extend(end.map(|end| end_line("run-1", stamp, end, &secrets).unwrap()));
+    out.into_iter().map(|line| line + "\n").collect()
+}
+
+fn events_of(text: &str) -> Vec<String> {
+    let recording = read(text.as_bytes()).unwrap();
+    let entries = &recording.runs[0].entries;
+    entries.iter().map(|entry| entry.event.get().to_owned()).collect()
+}
+
+fn event() -> impl Strategy<Value = String> {
+    let text = "\\PC{0,12}|[\"\\\\\n\u{202e}\u{0}]{0,4}";
+    prop_oneof![
+        text.prop_map(|text| json!({"type": "text_delta", "text": text}).to_string()),
+        text.prop_map(|text| json!({"type": "thinking_delta", "messageId": "m", "text": text}).to_string()),
+        text.prop_map(|text| json!({"type": "message", "content": text}).to_string()),
+        text.prop_map(|text| format!(
+            r#"{{"type":"other","kind":{},"raw":{{"n":1.0e2, "u":"\ud800"}}}}"#,
+            json!(text)
+        )),
+        Just(r#"{"type":"tool_call","toolCall":{"id":"c","name":"n","args":{"b":1,"a":-0.0}}}"#.to_owned()),
+        Just(json!({"type": "usage", "usage": {"inputTokens": 1}}).to_string()),
+        Just(json!({"type": "an_event_to_come", "run": "x", "end": {"status": "failed"}}).to_string()),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(events in prop::collection::vec(event(), 0..12)) {
+        let text = file(&events, Some(&End::Cancelled));
+        let recording = read(text.as_bytes()).unwrap();
+        prop_assert_eq!(&recording.problems, &vec![]);
+        prop_assert!(recording.runs[0].complete());
+        prop_assert_eq!(recording.runs[0].outcome(), "cancelled");
+        prop_assert_eq!(events_of(&text), events);
+    }
+
+    #[test]
+    fn any_cut_gives_a_prefix(events in prop::collection::vec(event(), 0..12), at in any::<prop::sample::Index>()) {
+        let text = file(&events, None);
+        let header = text.find('\n').unwrap();
+        // Anywhere, in the middle of a character too.
+        let cut = at.index(text.len() + 1);
+        match read(&text.as_bytes()[..cut]) {
+            Err(_) => prop_assert!(cut < header),
+            Ok(recording) => {
+                let run = &recording.runs[0];
+                let told: Vec<_> = run.entries.iter().map(|entry| entry.event.get()).collect();
+                prop_assert_eq!(&told[..], &events[..told.len()]);
+                let torn = recording.problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>();
+                prop_assert!(torn.is_empty() || torn == ["the line is torn: the log ends in the middle of it"]);
+                let lines = text.as_bytes()[..cut].iter().filter(|byte| **byte == b'\n').count();
+                // Lines that were whole are there; the last one lacks no more than its line feed.
+                prop_assert!(told.len() + 1 >= lines, "{} of {lines}", told.len());
+                prop_assert_eq!(run.damaged, !torn.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200), after in any::<bool>()) {
+        let mut file = if after { format!("{}\n", header_of("run-1", None)).into_bytes() } else { Vec::new() };
+        file.extend(&bytes);
+        prop_assert_eq!(read(&file).is_ok(), after);
+    }
+}
+
+#[test]
+fn a_header_says_what_was_asked_and_not_with_which_words() {
+    let thread = r#"[{"type":"human","content":"my secret plan"}]"#;
+    let told = |whole| {
+        let prompt = Prompt::new(thread, 1, 14, vec!["bash".to_owned()], whole);
+        serde_json::from_str::<serde_json::Value>(&header_of("run-1", Some(prompt))).unwrap()
+    };
+    let sha256 = "9f19d5b9cf8ea0ef4c8ad6fc8ddc0fb0e2b1f6d1b9a8cb4cb5c2d3d1f1b1e4a0";
+    let mut header = told(false);
+    let hash = header["prompt"]["sha256"].take();
+    assert_eq!(hash.as_str().unwrap().len(), sha256.len());
+    let platform = header["platform"].take();
+    assert!(platform.as_str().unwrap().contains('-'));
+    assert_eq!(
+        header,
+        json!({"format": "deep-factor-run", "version": 1, "runId": "run-1", "provider": "claude",
+               "startedAt": 1_700_000_000_000_u64, "packageVersion": env!("CARGO_PKG_VERSION"), "platform": null,
+               "prompt": {"messages": 1, "characters": 14, "sha256": null, "tools": ["bash"]}})
+    );
+    assert_eq!(
+        told(true)["prompt"]["thread"],
+        serde_json::from_str::<serde_json::Value>(thread).unwrap()
+    );
+    assert_eq!(told(true)["prompt"]["sha256"], hash);
+    assert!(header_of("run-1", None).as_bytes().starts_with(BEGINNING));
+}
+
+#[test]
+fn the_hash_is_sha_256() {
+    let prompt = Prompt::new("abc", 0, 0, vec![], false);
+    assert_eq!(
+        prompt.sha256,
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    );
+}
+
+#[test]
+fn runs_share_a_file() {
+    let line = |run: &str, text: &str| {
+        event_line(
+            run,
+            Stamp { at: 1, t: 0 },
+            &json!({"type": "message", "content": text}).to_string(),
+        )
+    };
+    let torn = r#"{"at":1,"t":0,"run":"b","eve"#;
+    let text = [
+        header_of("a", None),
+        line("a", "1"),
+        header_of("b", None),
+        line("b", "2"),
+        line("a", "3"),
+        line("c", "whose?"),
+        end_line("a", Stamp { at: 1, t: 2 }, &End::Cancelled, &Secrets::default()).unwrap(),
+        torn.to_owned(),
+        // The next process, with an id given out again.
+        header_of("a", None),
+        line("a", "4"),
+    ]
+    .join("\n");
+    let recording = read(text.as_bytes()).unwrap();
+    let runs: Vec<_> = recording
+        .runs
+        .iter()
+        .map(|run| (run.id.as_str(), run.entries.len(), run.outcome(), run.damaged))
+        .collect();
+    assert_eq!(
+        runs,
+        [
+            ("a", 2, "cancelled", true),
+            ("b", 1, "unknown", true),
+            ("a", 1, "unknown", false)
+        ]
+    );
+    let lines: Vec<_> = recording.problems.iter().map(|problem| problem.line).collect();
+    assert_eq!(lines, [6, 8]);
+}
+
+#[test]
+fn what_is_no_run_log_is_refused_with_a_reason() {
+    let refused = |text: &str| read(text.as_bytes()).map(|_| ()).unwrap_err().to_string();
+    assert_eq!(read(b" \n").map(|_| ()), Err(Unreadable::Empty));
+    assert_eq!(refused("hello\nthere"), "it is no run log: its first line is no JSON");
+    assert_eq!(
+        refused("{\"type\":\"system\"}\n{}\n"),
+        "it is no run log: its first line is JSON, but no header with \"format\":\"deep-factor-run\""
+    );
+    assert_eq!(
+        refused("{\n \"version\": \"1.0.0\", \"agent_info\": {}, \"execution\": {}\n}"),
+        "it is no run log: it is a normalised log of the Claude Code adapter (youbencha-log.json)"
+    );
+    assert_eq!(
+        refused("{\n}"),
+        "it is no run log: it is a JSON document without the header of one"
+    );
+    let cut = &header_of("run-1", None)[..60];
+    assert_eq!(
+        refused(cut),
+        "it is no run log: it ends in the middle of the header line"
+    );
+    let newer = header_of("run-1", None).replace("\"version\":1", "\"version\":2");
+    assert_eq!(
+        refused(&newer),
+        "its version is 2, and this package reads up to 1: a newer deep-factor-providers wrote it"
+    );
+}
+
+#[test]
+fn lines_that_are_none_of_ours_are_left_out_and_said() {
+    let text = format!(
+        "{}\n[]\n{{\"at\":1,\"t\":0,\"run\":\"run-1\"}}\n{{\"at\":-1}}\n",
+        header_of("run-1", None)
+    );
+    let problem = |line, message: &str| Problem {
+        line,
+        message: message.to_owned(),
+    };
+    assert_eq!(
+        read(text.as_bytes()).unwrap().problems[1..],
+        [
+            problem(3, "the line has neither an event nor an end"),
+            problem(4, "the line has no at, t or run"),
+        ]
+    );
+}

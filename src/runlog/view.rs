@@ -1,0 +1,209 @@
+//! Foreign text and figures made fit to be shown: no character of them steers a terminal or turns a line around.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use crate::decode::ansi::strip_ansi;
+
+/// `text` without terminal sequences, and with what else can't be seen made visible. Line feeds and tabs stay.
+pub(super) fn visible(text: &str) -> String {
+    let plain = strip_ansi(text);
+    let mut shown = String::with_capacity(plain.len());
+    let mut chars = plain.chars().peekable();
+    while let Some(char) = chars.next() {
+        match char {
+            '\r' if chars.peek() == Some(&'\n') => {}
+            '\n' | '\t' => shown.push(char),
+            // The Unicode block of their pictures is in their order.
+            '\0'..='\x1F' => shown.extend(char::from_u32(0x2400 + u32::from(char))),
+            '\x7F' => shown.push('␡'),
+            char if is_hidden(char) => {
+                let _ = write!(shown, "‹U+{:04X}›", u32::from(char));
+            }
+            char => shown.push(char),
+        }
+    }
+    shown
+}
+
+/// As [`visible`], on one line.
+pub(super) fn one_line(text: &str) -> String {
+    visible(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Controls, and what changes the direction of text or has no width. Joiners stay: words and emoji need them.
+fn is_hidden(char: char) -> bool {
+    matches!(char,
+        '\u{80}'..='\u{9F}' | '\u{AD}' | '\u{61C}' | '\u{200B}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}'
+        | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}')
+}
+
+/// 812 → `812 ms`, 2310 → `2.3 s`, 65000 → `1 min 05 s`.
+pub(super) fn duration(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        // Not 60.0 s, which rounding would make of the last of them.
+        1_000..59_950 => format!("{:.1} s", ms as f64 / 1_000.0),
+        _ => {
+            let seconds = (ms + 500) / 1_000;
+            match seconds / 60 {
+                minutes @ 0..60 => format!("{minutes} min {:02} s", seconds % 60),
+                minutes => format!("{} h {:02} min", minutes / 60, minutes % 60),
+            }
+        }
+    }
+}
+
+/// 1204 → `+1.204`: seconds, in a column.
+pub(super) fn offset(ms: u64) -> String {
+    format!("+{}.{:03}", ms / 1_000, ms % 1_000)
+}
+
+/// 1234567 → `1,234,567`.
+pub(super) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// US dollars, as exact as they are worth: `$0.0042`, `$1.50`.
+pub(super) fn dollars(amount: f64) -> String {
+    if amount.abs() < 0.1 {
+        format!("${amount:.4}")
+    } else {
+        format!("${amount:.2}")
+    }
+}
+
+/// ms since the epoch as `2026-01-31 23:59:59 UTC`.
+pub(super) fn date(ms: u64) -> String {
+    let (days, second) = (ms / 86_400_000, ms / 1_000 % 86_400);
+    // Years that begin in March end with the leap day; 400 of them are 146097 days (the proleptic Gregorian calendar).
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// JSON of any origin. Lone surrogates, which a JavaScript string may hold, are U+FFFD; what can't be read is `null`.
+pub(super) fn json(text: &str) -> Value {
+    serde_json::from_str(text)
+        .or_else(|_| serde_json::from_str(&mended(text)))
+        .unwrap_or_default()
+}
+
+/// JSON text with U+FFFD for the escapes of lone surrogates.
+fn mended(json: &str) -> String {
+    let unit = |at: usize| {
+        let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut whole = String::with_capacity(json.len());
+    let mut at = 0;
+    while let Some(next) = json[at..].find('\\').map(|found| at + found) {
+        whole.push_str(&json[at..next]);
+        at = next;
+        let length = match (unit(at), unit(at + 6)) {
+            (Some(0xD800..0xDC00), Some(0xDC00..0xE000)) => 12,
+            (Some(0xD800..0xE000), _) => {
+                whole.push('\u{FFFD}');
+                at += 6;
+                continue;
+            }
+            (Some(_), _) => 6,
+            // An escape of two characters; JSON has no other.
+            (None, _) => 2,
+        };
+        let end = (at + length).min(json.len());
+        let Some(escape) = json.get(at..end) else { break };
+        whole.push_str(escape);
+        at = end;
+    }
+    whole.push_str(json.get(at..).unwrap_or_default());
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_steers_the_terminal_or_turns_the_line() {
+        assert_eq!(
+            visible("a\u{1b}[31mred\u{1b}[0m\u{7}\r\nb\tc\rd\u{7f}"),
+            "ared␇\nb\tc␍d␡"
+        );
+        assert_eq!(
+            visible("evil\u{202e}txt.exe \u{85}\u{200b}"),
+            "evil‹U+202E›txt.exe ‹U+0085›‹U+200B›"
+        );
+        assert_eq!(visible("👩\u{200d}💻 ﷽ é"), "👩\u{200d}💻 ﷽ é");
+        assert_eq!(one_line(" a\n\n b\t c"), "a b c");
+    }
+
+    #[test]
+    fn figures_for_people() {
+        let durations = [0, 999, 1_000, 59_949, 59_950, 65_400, 3_599_600, 7_260_000].map(duration);
+        assert_eq!(
+            durations,
+            [
+                "0 ms",
+                "999 ms",
+                "1.0 s",
+                "59.9 s",
+                "1 min 00 s",
+                "1 min 05 s",
+                "1 h 00 min",
+                "2 h 01 min"
+            ]
+        );
+        assert_eq!(
+            [0, 999, 1_000, 1_234_567].map(count),
+            ["0", "999", "1,000", "1,234,567"]
+        );
+        assert_eq!(
+            [0.0, 0.00421, 0.1, 12.345].map(dollars),
+            ["$0.0000", "$0.0042", "$0.10", "$12.35"]
+        );
+        assert_eq!(offset(61_042), "+61.042");
+    }
+
+    #[test]
+    fn dates_as_the_calendar_has_them() {
+        for (ms, expected) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_399_999, "2000-02-28 23:59:59 UTC"),
+            (951_782_400_000, "2000-02-29 00:00:00 UTC"),
+            (1_767_225_599_000, "2025-12-31 23:59:59 UTC"),
+            (4_107_542_400_000, "2100-03-01 00:00:00 UTC"),
+        ] {
+            assert_eq!(date(ms), expected);
+        }
+    }
+
+    #[test]
+    fn lone_surrogates_are_replaced_and_pairs_are_not() {
+        assert_eq!(
+            json(r#"{"a":"\ud83e\udd80 \ud800 \\ud800 \"\udc00","b":[1]}"#),
+            serde_json::json!({"a": "🦀 \u{FFFD} \\ud800 \"\u{FFFD}", "b": [1]})
+        );
+        assert_eq!(json("{\"a\":\"\\"), Value::Null);
+    }
+}
