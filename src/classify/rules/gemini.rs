@@ -30,6 +30,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<retryable quota error>|<suggested retry after>|<resource_(?:has been )?exhausted(?s:.)*(?:retry_delay|retry in \\d)")], Code::RateLimited, "RetryableQuotaError: Resource exhausted"),
     Rule::new(&[Text("<models/\\S+ is not found>|<model not found error>")], Code::ModelNotFound, "ModelNotFoundError: models/nope is not found for API version v1beta"),
     Rule::new(&[Text("<incomplete json segment>|<model stream ended without>")], Code::MalformedResponse, "[API Error: Incomplete JSON segment at the end]"),
+    Rule::new(&[Text("^\\[?(?:api error: )?terminated>")], Code::ConnectionLost, "terminated"),
     Rule::new(&[Text("<fetch failed>")], Code::ConnectionFailed, "exception TypeError: fetch failed sending request"),
     Rule::new(&[Text("<not running in a trusted directory>")], Code::UntrustedWorkspace, "Gemini CLI is not running in a trusted directory. To proceed, either use `--skip-trust`"),
     Rule::new(&[Text("<set an auth method>")], Code::NotLoggedIn, "Please set an Auth method in your settings.json or specify one of the following environment variables"),
