@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * A real claude CLI, a scripted API and provider options over both, for one test.
+ * A real CLI, a scripted API and provider options over both, for one test.
  *
  * In flows a script of answers; out flow the options, the recorded requests and the isolated home. All of it is ended with the
  * test, which fails if the CLI asked for more than the script had.
@@ -9,6 +9,8 @@ import { createClaudeCliProvider } from "deep-factor-providers";
 import { onTestFinished } from "vitest";
 import { startAnthropic } from "./anthropic.mjs";
 import { isolateClaude } from "./claude.mjs";
+import { CLIS, isolateCli } from "./clis.mjs";
+import { createTag } from "./processes.mjs";
 
 /** The two versions every test of the real CLI runs with. */
 export const VERSIONS = /** @type {const} */ (["newest", "oldest"]);
@@ -54,4 +56,33 @@ export async function withClaude({ which = "newest", engine, script, env = {}, m
     home: claude.home,
     options: { cliPath: claude.cliPath, env: claude.env, model: "sonnet", ...(engine && { engine }) },
   };
+}
+
+/**
+ * @typedef {object} CliSetup
+ * @property {import("./clis.mjs").Script} script
+ * @property {boolean} [mayRunOut] the script may be asked for more than it has
+ */
+
+/**
+ * The same for the other CLIs, with the processes of its runs marked.
+ * @param {import("./clis.mjs").CliName} name
+ * @param {CliSetup} setup
+ */
+export async function withCli(name, { script, mayRunOut = false }) {
+  const api = await CLIS[name].startApi(script);
+  const tag = createTag();
+  const cli = await isolateCli(name, api.url, { env: tag.env });
+  onTestFinished(async () => {
+    await api.close();
+    cli.cleanup();
+    if (!mayRunOut && api.violations.length > 0) throw new Error(api.violations.join("\n"));
+  });
+  /** @param {object} [more] further options */
+  const create = (more) => {
+    const provider = CLIS[name].create({ ...cli.options, ...more });
+    onTestFinished(() => provider.close());
+    return provider;
+  };
+  return { api, tag, home: cli.home, options: cli.options, create };
 }

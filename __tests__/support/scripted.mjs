@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The common part of the scripted APIs on 127.0.0.1: `anthropic.mjs`, `openai.mjs` and `gemini.mjs` are dialects of it.
+ * The common part of scripted APIs on 127.0.0.1: `anthropic.mjs`, `scripted-openai.mjs`, `scripted-gemini.mjs` are dialects.
  *
  * In flow the requests of a real coding-agent CLI (or of anything else that speaks the API) and a script of answers; out flow
  * the answers in the words of the dialect, and a record of everything that was asked. A request the script has no answer for

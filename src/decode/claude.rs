@@ -155,9 +155,9 @@ impl Claude {
             Some(ref model) => self.turn.model = Some(model.0.clone().into_owned()),
             None => {}
         }
-        if is_qwen_error(&message) {
+        if let Some(failure) = qwen_error(&message) {
             self.speech.discard();
-            self.turn.failure = Some(failure_of(&joined_text(&message.content)));
+            self.turn.failure = Some(failure);
             self.turn.disguised = true;
             return;
         }
@@ -268,13 +268,27 @@ fn joined_text(content: &Content) -> String {
     strip_owned(text.into()).into_owned()
 }
 
-/// Qwen's API errors look like an answer; that no token was read or written gives them away.
-fn is_qwen_error(message: &ApiMessage) -> bool {
-    let Content::Blocks(blocks) = &message.content else {
-        return false;
+/// Qwen's API errors look like an answer, or like the end of one that was cut (drift/qwen/err-cut-stream); that no token was
+/// read or written gives them away.
+fn qwen_error(message: &ApiMessage) -> Option<Failure> {
+    let usage = read_usage(&mut Fields::default(), message.usage)?;
+    let (Content::Blocks(blocks), 0) = (&message.content, usage.total_tokens) else {
+        return None;
     };
-    matches!(blocks.as_slice(), [Block { text: Some(Text(text)), .. }] if text.starts_with(API_ERROR))
-        && read_usage(&mut Fields::default(), message.usage).is_some_and(|usage| usage.total_tokens == 0)
+    let [
+        Block {
+            text: Some(Text(text)), ..
+        },
+    ] = blocks.as_slice()
+    else {
+        return None;
+    };
+    let at = if text.starts_with(API_ERROR) {
+        0
+    } else {
+        text.rfind(API_ERROR).filter(|_| text.ends_with(']'))?
+    };
+    Some(failure_of(&text[at..]))
 }
 
 /// What a line that becomes a warning says, or what its fields mean.

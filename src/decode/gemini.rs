@@ -20,6 +20,8 @@ use crate::message::Usage;
 pub(super) struct Gemini {
     speech: Speech,
     session_id: Option<String>,
+    /// What the last `error` said.
+    complaint: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -129,6 +131,7 @@ impl Format for Gemini {
             }
             Some("error") => {
                 let message = fields.string("message", line.message).unwrap_or_default();
+                self.complaint = Some(message.clone());
                 out.warning(super::codex::CLI_WARNING, message);
             }
             Some("result") => self.end(&line, &mut fields, out),
@@ -169,7 +172,8 @@ impl Gemini {
             });
         }
         if failed {
-            out.event(Event::Failure(failure(line, fields)));
+            let complaint = self.complaint.take();
+            out.event(Event::Failure(failure(line, complaint, fields)));
         }
         out.event(Event::Outcome(Box::new(Outcome {
             subtype: fields.string("status", line.status),
@@ -184,10 +188,11 @@ impl Gemini {
     }
 }
 
-fn failure(line: &Line, fields: &mut Fields) -> Failure {
+/// A result without an error of its own failed by what was told before it (drift/gemini/err-empty-stream).
+fn failure(line: &Line, complaint: Option<String>, fields: &mut Fields) -> Failure {
     let error: Option<ErrorInfo> = fields.read("error", line.error);
     let Some(error) = error else {
-        return Failure::default();
+        return complaint.as_deref().map(failure_of).unwrap_or_default();
     };
     let told = failure_of(&fields.string("error.message", error.message).unwrap_or_default());
     let named = fields.string("error.type", error.kind).filter(|kind| kind != "unknown");
@@ -274,6 +279,21 @@ mod tests {
                 "text Gone.",
                 "message - Gone.",
                 "other later_kind",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_failure_without_words_has_those_told_before_it() {
+        let lines = r#"
+            {"type":"error","severity":"error","message":"Model stream ended without a finish reason."}
+            {"type":"result","status":"error","stats":{}}"#;
+        assert_eq!(
+            decode(Wire::GeminiStream, &[lines.as_bytes()]).0,
+            [
+                "warning CLI_WARNING Model stream ended without a finish reason.",
+                "failure - Model stream ended without a finish reason.",
+                "outcome -",
             ]
         );
     }

@@ -195,6 +195,32 @@ fn deltas_and_their_snapshot_are_one_text() {
     }
 }
 
+/// qwen 0.15.10 told an answer whose stream was cut as a success that ends in an error's words.
+#[test]
+fn qwens_answer_that_was_cut_is_a_failure() {
+    let said = |usage: &str| {
+        let text = "Hello.[API Error: terminated (cause: other side closed)]";
+        format!(
+            r#"{{"type":"assistant","message":{{"id":"q","model":"m","content":[{{"type":"text","text":"{text}"}}],"usage":{{{usage}}}}}}}
+{{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":"{text}"}}
+"#
+        )
+    };
+    assert_eq!(
+        stream(&said(r#""input_tokens":0,"output_tokens":0"#)),
+        [
+            "failure - terminated (cause: other side closed)",
+            "outcome Hello.[API Error: terminated (cause: other side closed)]",
+        ]
+    );
+    // A model that was asked says what it likes.
+    let answered = stream(&said(r#""input_tokens":9,"output_tokens":9"#));
+    assert!(
+        answered.iter().all(|event| !event.starts_with("failure")),
+        "{answered:?}"
+    );
+}
+
 #[test]
 fn a_snapshot_may_say_more_than_its_deltas_or_come_alone() {
     let lines = start("a")

@@ -77,6 +77,10 @@ pub(super) fn spawn(launch: &Launch, stdin: bool, run: &str) -> Result<(Pipes, T
             Err(error) => return Err(launch.explain(error)),
         }
     };
+    #[cfg(target_os = "linux")]
+    if let Some(stdout) = &child.stdout {
+        widen(stdout);
+    }
     match Pid::from_raw(child.id().cast_signed()) {
         // Dropping the standard library's handle neither kills nor reaps.
         Some(pid) => {
@@ -94,6 +98,17 @@ pub(super) fn spawn(launch: &Launch, stdin: bool, run: &str) -> Result<(Pipes, T
             ))
         }
         None => Err(launch.explain(std::io::ErrorKind::InvalidData.into())),
+    }
+}
+
+/// Makes room for a whole answer. gemini and opencode exit without waiting for what did not fit into the pipe yet: of a
+/// thread of 400 KB, which gemini 0.61.0 echoes, between 210 and 400 KB arrived.
+#[cfg(target_os = "linux")]
+fn widen(stdout: &std::process::ChildStdout) {
+    /// What the system allows everybody (`/proc/sys/fs/pipe-max-size`).
+    const BYTES: usize = 1024 * 1024;
+    if let Err(error) = rustix::pipe::fcntl_setpipe_size(stdout, BYTES) {
+        tracing::debug!(%error, "stdout keeps the pipe it has");
     }
 }
 

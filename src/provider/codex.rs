@@ -23,8 +23,8 @@ pub static CODEX: Provider = Provider {
     about: About {
         versions: &["0.169.0"],
         sent: "about 3.4 KB: our short system prompt, two harmless tools (`request_user_input`, `view_image`)",
-        not_isolated: "`~/.codex/config.toml` with its MCP servers, unless `ignoreUserConfig: true`; codex writes its sqlite \
-                       files, `skills/.system` and `installation_id` to `~/.codex`",
+        not_isolated: "`~/.codex/config.toml` with its MCP servers, unless `ignoreUserConfig: true`; `~/.codex/AGENTS.md` is \
+                       sent; codex writes its sqlite files, `skills/.system`, `.tmp` and `installation_id` to `~/.codex`",
         limits: "always a `timeout`: without a network codex waits for ever; its own retries can't be switched off (up to 25 s \
                  on a 500); a prompt of 1048576 characters; whole messages, no text deltas",
     },

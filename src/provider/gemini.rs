@@ -38,7 +38,8 @@ pub static GEMINI: Provider = Provider {
                        `history` and `projects.json`; an `@path` in a prompt is read; with `cwd`, that folder's GEMINI.md and \
                        the user's hooks",
         limits: "an answer stopped by safety or length is told as a success; SIGTERM may be ignored, so ending takes \
-                 `killGrace`; with `cwd`, its own 10 attempts can't be bounded",
+                 `killGrace`; output of more than 1 MB, the echo of the thread included, may be cut, which is an error; with \
+                 `cwd`, its own 10 attempts can't be bounded",
     },
     defaults: Defaults::STANDARD,
     flags: &[

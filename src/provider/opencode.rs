@@ -32,7 +32,7 @@ pub static OPENCODE: Provider = Provider {
         sent: "0.9 KB: our short system prompt, the model's name, platform and date; no tools",
         not_isolated: "its log and locks in `~/.local`; with `ignoreUserConfig: false`, the user's opencode.json and its MCP \
                        servers",
-        limits: "always a `timeout`: it retries in silence (73 s on a 500); answers of about 450 KB and more may be cut, which \
+        limits: "always a `timeout`: it retries in silence (73 s on a 500); answers of more than 1 MB (off Linux, of 450 KB) may be cut, which \
                  is an error; whole messages, no text deltas; providers of a configuration file have to be given in `config`",
     },
     defaults: Defaults {

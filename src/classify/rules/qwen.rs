@@ -20,5 +20,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<structured_output tool as required>|<instead of calling the structured_output>")], Code::MalformedResponse, "Model produced plain text instead of calling the structured_output tool as required by --json-schema after 1 turn(s)."),
     Rule::new(&[Text("<no auth type is selected>|<set an auth method>|<missing api key>")], Code::NotLoggedIn, "No auth type is selected. Please configure an auth type (e.g. via settings or `--auth-type`)"),
     Rule::new(&[Text("^\\[?api error: connection error")], Code::ConnectionFailed, "[API Error: Connection error. (cause: fetch failed)]"),
+    Rule::new(&[Text("<model stream ended without>")], Code::MalformedResponse, "[API Error: Model stream ended without a finish reason.]"),
+    Rule::new(&[Text("^\\[?(?:api error: )?terminated>")], Code::ConnectionLost, "[API Error: terminated (cause: other side closed)]"),
     Rule::new(&[Subtype("error_during_execution")], Code::ServerError, "something broke").weak(),
 ];

@@ -1,0 +1,167 @@
+// @ts-check
+/**
+ * `npm run record -- <cli>`: takes in a version of a CLI (docs/contributing.md).
+ *
+ * In flow a CLI's name and the binary, which is asked by its provider through every case (`record/cases.mjs`) against a
+ * scripted API; out flow the recordings as files, or with `--diff` one page of what differs from them.
+ */
+import { execFile } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs, promisify } from "node:util";
+import { runMain } from "./prepare.mjs";
+import { cases } from "./record/cases.mjs";
+import { diffPage } from "./record/diff.mjs";
+import { record, recordable } from "./record/run.mjs";
+
+/** @typedef {import("./record/run.mjs").Recording} Recording */
+/** @typedef {import("./record/run.mjs").SetName} SetName */
+
+const FIXTURES = fileURLToPath(new URL("../__tests__/fixtures/drift", import.meta.url));
+/** @type {Record<string, SetName[]>} */
+const SETS = {
+  claude: ["claude-newest", "claude-oldest"],
+  codex: ["codex"],
+  gemini: ["gemini"],
+  qwen: ["qwen"],
+  opencode: ["opencode"],
+};
+const USAGE = `usage: npm run record -- <${Object.keys(SETS).join(" | ")}> [--cli-path FILE] [--only CASE,CASE] [--out DIR] [--diff]
+
+  --cli-path  the binary; default: the version that is measured
+  --only      these cases alone; default: all
+  --out       where the recordings are, a folder for each CLI; default: __tests__/fixtures/drift
+  --diff      write nothing, print what differs from the recordings, and exit with 1 where something does
+`;
+/** Cases at a time: most of the time is waiting. */
+const AT_ONCE = 3;
+
+/**
+ * @param {string[]} argv
+ * @param {(text: string) => void} [write]
+ * @returns {Promise<number>} the exit code
+ */
+export async function main(argv, write = (text) => process.stdout.write(text)) {
+  const options = /** @type {const} */ ({
+    "cli-path": { type: "string" },
+    only: { type: "string" },
+    out: { type: "string", default: FIXTURES },
+    diff: { type: "boolean", default: false },
+    help: { type: "boolean", default: false },
+  });
+  const { values, positionals } = parse(argv, options);
+  const sets = SETS[positionals[0] ?? ""];
+  if (values.help || !sets || positionals.length !== 1) {
+    write(USAGE);
+    return values.help ? 0 : 2;
+  }
+  const cliPath = values["cli-path"] && resolve(values["cli-path"]);
+  let changed = false;
+  // A binary of the caller's own is one version.
+  for (const set of cliPath ? sets.slice(0, 1) : sets) {
+    const only = values.only?.split(",");
+    const found = await recordAll(set, cliPath, only, (name) => values.diff || write(`${set}/${name}\n`));
+    const dir = join(values.out, set);
+    if (values.diff) {
+      const page = diffPage(
+        set,
+        readSet(dir).filter(({ name }) => !only || only.includes(name)),
+        found,
+      );
+      write(page.page);
+      changed ||= page.changed;
+    } else writeSet(dir, found, only === undefined);
+  }
+  return changed ? 1 : 0;
+}
+
+/**
+ * @template {import("node:util").ParseArgsConfig["options"]} T
+ * @param {string[]} args
+ * @param {T} options
+ */
+function parse(args, options) {
+  try {
+    return parseArgs({ args, options, allowPositionals: true });
+  } catch (error) {
+    throw new Error(`${/** @type {Error} */ (error).message}\n${USAGE}`);
+  }
+}
+
+/**
+ * @param {SetName} set
+ * @param {string | undefined} cliPath
+ * @param {string[] | undefined} only
+ * @param {(name: string) => void} tell
+ * @returns {Promise<Recording[]>} in the order of their names
+ */
+export async function recordAll(set, cliPath, only, tell) {
+  const cli = await recordable(set, cliPath);
+  const version = await versionOf(cli.cliPath);
+  const all = cases(cli.formats);
+  const unknown = only?.filter((name) => !all.some((one) => one.name === name)) ?? [];
+  if (unknown.length > 0) {
+    throw new Error(`no such case: ${unknown.join(", ")}; there are ${all.map(({ name }) => name).join(", ")}`);
+  }
+  const asked = all.filter(({ name }) => !only || only.includes(name));
+  /** @type {Recording[]} */
+  const found = [];
+  const work = async () => {
+    for (let one = asked.shift(); one; one = asked.shift()) {
+      found.push(await record(cli, version, one));
+      tell(one.name);
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  return found.sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+/** @param {string} cliPath */
+async function versionOf(cliPath) {
+  const { stdout } = await promisify(execFile)(cliPath, ["--version"], { timeout: 120_000 });
+  const version = /\d+\.\d+[\w.+-]*/.exec(stdout)?.[0];
+  if (!version) throw new Error(`${cliPath} --version says no version: ${stdout}`);
+  return version;
+}
+
+/**
+ * @param {string} dir
+ * @returns {Recording[]}
+ */
+export function readSet(dir) {
+  if (!existsSync(dir)) return [];
+  const names = readdirSync(dir).flatMap((file) => /^(.*)\.meta\.json$/.exec(file)?.[1] ?? []);
+  return names.sort().map((name) => {
+    /** @type {(kind: string) => string} */
+    const read = (kind) => {
+      const file = join(dir, `${name}.${kind}`);
+      return existsSync(file) ? readFileSync(file, "utf8") : "";
+    };
+    return { name, meta: JSON.parse(read("meta.json")), stdout: read("stdout"), stderr: read("stderr") };
+  });
+}
+
+/**
+ * @param {string} dir
+ * @param {Recording[]} recordings
+ * @param {boolean} whole whether they are all there is to be: other files go
+ */
+function writeSet(dir, recordings, whole) {
+  if (whole) rmSync(dir, { recursive: true, force: true });
+  mkdirSync(dir, { recursive: true });
+  for (const { name, meta, stdout, stderr } of recordings) {
+    const put = (/** @type {string} */ kind, /** @type {string} */ text) => {
+      const file = join(dir, `${name}.${kind}`);
+      if (text === "") rmSync(file, { force: true });
+      else writeFileSync(file, text);
+    };
+    put("meta.json", `${JSON.stringify(meta, null, 1)}\n`);
+    put("stdout", stdout);
+    put("stderr", stderr);
+  }
+}
+
+await runMain(import.meta.url, async () => {
+  process.exitCode = await main(process.argv.slice(2));
+});

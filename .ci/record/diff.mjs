@@ -1,0 +1,181 @@
+// @ts-check
+/**
+ * What a version of a CLI changed, on one page: (recordings of two versions) -> text. Touches no file and no process.
+ */
+
+/** @typedef {import("./run.mjs").Recording} Recording */
+/** @typedef {import("./run.mjs").Verdict} Verdict */
+
+/** A flag nobody knows: that it is refused is the case. */
+const BAD_FLAG = "err-bad-flag";
+
+/**
+ * @param {string} set
+ * @param {Recording[]} before
+ * @param {Recording[]} after
+ * @returns {{ page: string, changed: boolean }}
+ */
+export function diffPage(set, before, after) {
+  const versions = [before, after].map((recordings) => recordings[0]?.meta.version ?? "nothing");
+  const pairs = after.flatMap((now) => {
+    const was = before.find(({ name }) => name === now.name);
+    return was ? [{ name: now.name, was, now }] : [];
+  });
+  const sections = [
+    section(
+      "cases whose exit code changed",
+      pairs
+        .filter(({ was, now }) => was.meta.exit_code !== now.meta.exit_code)
+        .map(({ name, was, now }) => [name, `${exit(was)} -> ${exit(now)}`]),
+    ),
+    section("flags of ours that are refused", refused(before, after)),
+    section("event kinds that are new", missing(kinds(after), kinds(before))),
+    section("event kinds that are gone", missing(kinds(before), kinds(after))),
+    section(
+      "errors that no rule knows any more",
+      errors(pairs).filter(([, , code]) => code === "UNKNOWN"),
+    ),
+    section(
+      "errors that are said to be something else",
+      errors(pairs).filter(([, , code]) => code !== "UNKNOWN"),
+    ),
+    section(
+      "replies that changed",
+      pairs.flatMap(({ name, was, now }) => replyChange(name, was.meta.verdict, now.meta.verdict)),
+    ),
+    section("cases that were not recorded before", unmatched(after, before)),
+    section("cases that are not run any more", unmatched(before, after)),
+  ];
+  const found = sections.filter((text) => text !== "");
+  const head = `${set}: recorded ${versions[0]}, installed ${versions[1]}; ${after.length} cases\n`;
+  return {
+    page: found.length === 0 ? `${head}\nnothing changed\n` : `${head}\n${found.join("\n")}`,
+    changed: found.length > 0,
+  };
+}
+
+/**
+ * @param {string} title
+ * @param {string[][]} rows the first word of each is aligned; of more than two, the third is not shown
+ */
+function section(title, rows) {
+  if (rows.length === 0) return "";
+  const width = Math.max(...rows.map(([first = ""]) => first.length));
+  const lines = rows.map(([first = "", second]) =>
+    second === undefined ? first : `${first.padEnd(width)}  ${second}`,
+  );
+  return `${title} (${rows.length})\n${lines.map((line) => `  ${line}\n`).join("")}`;
+}
+
+/** @param {Recording} recording */
+const exit = ({ meta: { exit_code, timed_out } }) => (timed_out ? "ended at the time limit" : String(exit_code));
+
+/**
+ * Flags that were taken before and are refused now: left out, or an error where they are needed.
+ * @param {Recording[]} before
+ * @param {Recording[]} after
+ */
+function refused(before, after) {
+  /** @type {(recordings: Recording[]) => Map<string, string>} */
+  const flags = (recordings) => {
+    const found = new Map();
+    for (const { name, meta } of recordings) {
+      for (const flag of meta.dropped) found.set(flag, "left out, and asked again");
+      if (name !== BAD_FLAG && "error" in meta.verdict && meta.verdict.error.code === "UNSUPPORTED_FLAG") {
+        const flag = /^unknown option (\S+?)\.? /.exec(meta.verdict.error.message)?.[1] ?? meta.verdict.error.message;
+        found.set(flag, "needed: every call fails");
+      }
+    }
+    return found;
+  };
+  const old = flags(before);
+  return [...flags(after)].filter(([flag, what]) => old.get(flag) !== what);
+}
+
+/**
+ * Kinds of events of all cases, and the first case that shows each.
+ * @param {Recording[]} recordings
+ * @returns {Map<string, string>}
+ */
+function kinds(recordings) {
+  const found = new Map();
+  for (const { name, stdout } of recordings) {
+    for (const event of events(stdout)) {
+      const kind = kindOf(event);
+      if (kind !== undefined && !found.has(kind)) found.set(kind, name);
+    }
+  }
+  return found;
+}
+
+/**
+ * @param {string} stdout JSON lines, or one JSON value
+ * @returns {any[]}
+ */
+function events(stdout) {
+  try {
+    return [JSON.parse(stdout)].flat();
+  } catch {
+    return stdout.split("\n").flatMap((line) => {
+      try {
+        return [JSON.parse(line)].flat();
+      } catch {
+        // Text, or noise between events.
+        return [];
+      }
+    });
+  }
+}
+
+/**
+ * `system/init`, `item.completed/agent_message`, `stream_event/message_start`; of an object without a type, its members' names.
+ * @param {any} event
+ */
+function kindOf(event) {
+  if (event === null || typeof event !== "object") return undefined;
+  if (typeof event.type !== "string") return `{${Object.keys(event).sort().join(",")}}`;
+  const detail = event.subtype ?? event.item?.type ?? event.event?.type ?? event.part?.type ?? event.role;
+  return typeof detail === "string" ? `${event.type}/${detail}` : event.type;
+}
+
+/**
+ * @param {Map<string, string>} of
+ * @param {Map<string, string>} than
+ */
+const missing = (of, than) => [...of].filter(([kind]) => !than.has(kind)).map(([kind, name]) => [kind, `in ${name}`]);
+
+/** @param {{ name: string, was: Recording, now: Recording }[]} pairs */
+function errors(pairs) {
+  return pairs.flatMap(({ name, was, now }) => {
+    if (!("error" in now.meta.verdict)) return [];
+    const { code, message } = now.meta.verdict.error;
+    const old = "error" in was.meta.verdict ? was.meta.verdict.error.code : "a reply";
+    return old === code ? [] : [[name, `${old} -> ${code}: ${message}`, code]];
+  });
+}
+
+/**
+ * @param {string} name
+ * @param {Verdict} was
+ * @param {Verdict} now
+ */
+function replyChange(name, was, now) {
+  if (!("reply" in now)) return [];
+  if (!("reply" in was)) return [[name, `${was.error.code} -> a reply`]];
+  // That the version is another one is on the page's first line.
+  const members = Object.keys({ ...was.reply, ...now.reply }).filter((member) => member !== "cli_version");
+  /** @type {(reply: object) => Record<string, string>} */
+  const texts = (reply) =>
+    Object.fromEntries(members.map((member) => [member, JSON.stringify(/** @type {any} */ (reply)[member])]));
+  const [old, young] = [texts(was.reply), texts(now.reply)];
+  return members
+    .filter((member) => old[member] !== young[member])
+    .map((member) => [name, `${member}: ${old[member]} -> ${young[member]}`]);
+}
+
+/**
+ * @param {Recording[]} of
+ * @param {Recording[]} than
+ */
+const unmatched = (of, than) =>
+  of.filter(({ name }) => !than.some((other) => other.name === name)).map(({ name }) => [name]);

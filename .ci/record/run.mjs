@@ -1,0 +1,258 @@
+// @ts-check
+/**
+ * One case of a CLI: the provider asks the installed CLI, which asks a scripted API, and all that passed is kept.
+ *
+ * In flow a CLI and a case; out flows a recording: what was asked for, what the CLI printed, and what the provider made of it.
+ * The flags are those the provider really sends.
+ */
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { createClaudeCliProvider } from "deep-factor-providers/native";
+import { startAnthropic } from "../../__tests__/support/anthropic.mjs";
+import { findClaude, isolateClaude } from "../../__tests__/support/claude.mjs";
+import { CLIS, findCli, isolateCli } from "../../__tests__/support/clis.mjs";
+import { threadOf } from "./cases.mjs";
+import { normaliser } from "./normalise.mjs";
+
+/** @typedef {"claude-newest" | "claude-oldest" | import("../../__tests__/support/clis.mjs").CliName} SetName */
+/** @typedef {import("./cases.mjs").Case} Case */
+/**
+ * What the provider says: a reply, or an error.
+ * @typedef {{ content: string, tool_calls: object[], usage: object, model?: string, cli_version?: string }} Reply
+ * @typedef {{ code: string, category: string, httpStatus?: number, retryAfterMs?: number, message: string }} Failure
+ * @typedef {{ reply: Reply } | { error: Failure }} Verdict
+ */
+/**
+ * @typedef {object} Meta
+ * @property {string} version of the CLI
+ * @property {string[]} argv the last run's
+ * @property {string[]} dropped flags of ours that the CLI refused and a further run went without
+ * @property {number | null} exit_code negative: the signal; null: it was ended by the provider
+ * @property {boolean} timed_out it was ended by the provider, so what it had printed is not kept
+ * @property {{ method: string, path: string }[]} http requests to the model
+ * @property {Verdict} verdict
+ */
+/** @typedef {{ name: string, meta: Meta, stdout: string, stderr: string }} Recording */
+/**
+ * A CLI that can be recorded.
+ * @typedef {object} Recordable
+ * @property {SetName} set
+ * @property {string} provider
+ * @property {string} cliPath
+ * @property {readonly import("./cases.mjs").Format[]} formats
+ */
+
+const TEE = fileURLToPath(new URL("tee.mjs", import.meta.url));
+/**
+ * How long a CLI may go on after its first request: some retry for ever, in silence. How long it takes to get there depends on
+ * the machine.
+ */
+const PATIENCE_MS = 45_000;
+/** The same where nobody listens, and a limit for all else. */
+const REFUSED_MS = 120_000;
+const LIMIT_MS = 600_000;
+const SIGNALS = new Map([
+  ["SIGINT", -2],
+  ["SIGKILL", -9],
+  ["SIGTERM", -15],
+]);
+
+/**
+ * @param {SetName} set
+ * @param {string} [cliPath] the caller's own; default: the one that is measured
+ * @returns {Promise<Recordable>}
+ */
+export async function recordable(set, cliPath) {
+  if (set !== "claude-newest" && set !== "claude-oldest") {
+    return { set, provider: set, cliPath: cliPath ?? (await findCli(set)), formats: CLIS[set].formats };
+  }
+  const found = cliPath ?? findClaude(set === "claude-newest" ? "newest" : "oldest").cliPath;
+  return { set, provider: "claude", cliPath: found, formats: ["stream-json", "json", "text"] };
+}
+
+/**
+ * @param {Recordable} cli
+ * @param {string} version
+ * @param {Case} one
+ * @returns {Promise<Recording>}
+ */
+export async function record(cli, version, one) {
+  const script = () => one.answer;
+  const api = await (cli.provider === "claude" ? startAnthropic : CLIS[asName(cli.set)].startApi)(
+    /** @type {any} */ (script),
+  );
+  if (one.answer === undefined) await api.close();
+  const isolated = await isolate(cli, api.url);
+  const tee = mkdtempSync(join(tmpdir(), "dfp-tee-"));
+  const create = /** @type {(options: object) => import("deep-factor-providers/native").CliProvider} */ (
+    cli.provider === "claude" ? createClaudeCliProvider : CLIS[asName(cli.set)].create
+  );
+  const patience = new AbortController();
+  const provider = create({
+    ...isolated.options,
+    ...one.options,
+    ...(one.format && { outputFormat: one.format }),
+    cliPath: standIn(tee, cli.cliPath),
+    timeout: LIMIT_MS,
+    retry: false,
+  });
+  /** @type {NodeJS.Timeout | undefined} */
+  let timer;
+  const wait = (/** @type {number} */ ms) => {
+    timer = setTimeout(() => patience.abort(), ms);
+  };
+  // The server is closed before that request where the CLI makes none.
+  if (one.answer === undefined) wait(REFUSED_MS);
+  else
+    api.waitForRequest(1).then(
+      () => wait(PATIENCE_MS),
+      () => {},
+    );
+  try {
+    const { verdict, dropped } = await ask(
+      one.tools ? provider.bindTools(/** @type {any} */ (one.tools)) : provider,
+      one,
+      patience.signal,
+    );
+    await provider.close();
+    const places = { home: isolated.home, cli: dirname(cli.cliPath), tee };
+    const http = api.requests.map(({ method, path }) => ({ method, path }));
+    return toRecording(one.name, cli.provider, lastRun(tee), { version, dropped, http, verdict }, places);
+  } finally {
+    clearTimeout(timer);
+    await provider.close();
+    await api.close();
+    isolated.cleanup();
+    rmSync(tee, { recursive: true, force: true, maxRetries: 5 });
+  }
+}
+
+/** @param {SetName} set */
+const asName = (set) => /** @type {import("../../__tests__/support/clis.mjs").CliName} */ (set);
+
+/**
+ * @param {Recordable} cli
+ * @param {string} url
+ */
+async function isolate({ set, cliPath }, url) {
+  if (set !== "claude-newest" && set !== "claude-oldest") return isolateCli(set, url, { cliPath });
+  const claude = isolateClaude({ which: set === "claude-newest" ? "newest" : "oldest", baseUrl: url });
+  return { home: claude.home, options: { env: claude.env, model: "sonnet" }, cleanup: claude.cleanup };
+}
+
+/**
+ * An executable that runs `tee.mjs` over the CLI.
+ * @param {string} dir
+ * @param {string} cliPath
+ */
+function standIn(dir, cliPath) {
+  const path = join(dir, "cli");
+  const runs = join(dir, "runs");
+  mkdirSync(runs);
+  const words = [process.execPath, TEE, runs, cliPath].map((word) => `'${word.replaceAll("'", "'\\''")}'`);
+  writeFileSync(path, `#!/bin/sh\nexec ${words.join(" ")} "$@"\n`);
+  chmodSync(path, 0o755);
+  return path;
+}
+
+/**
+ * @param {import("deep-factor-providers/native").CliProvider} provider
+ * @param {Case} one
+ * @param {AbortSignal} signal
+ * @returns {Promise<{ verdict: Verdict, dropped: string[] }>}
+ */
+async function ask(provider, one, signal) {
+  /** @type {string[]} */
+  const dropped = [];
+  try {
+    for await (const event of provider.stream(/** @type {any} */ (threadOf(one)), { signal })) {
+      if (event.type === "warning" && event.code === "FLAG_DROPPED") {
+        dropped.push(/does not know (.*): asked/.exec(event.message)?.[1] ?? event.message);
+      }
+      if (event.type === "done") {
+        const { content, toolCalls, usage, model, cliVersion } = event.reply;
+        const named = { ...(model && { model }), ...(cliVersion && { cli_version: cliVersion }) };
+        return { verdict: { reply: { content, tool_calls: [...toolCalls], usage, ...named } }, dropped };
+      }
+    }
+    throw new Error("the stream ended without a reply");
+  } catch (error) {
+    if (signal.aborted) {
+      const message = "the CLI went on without a word and was ended";
+      return { verdict: { error: { code: "TIMEOUT", category: "timeout", message } }, dropped };
+    }
+    const { code, category, httpStatus, retryAfterMs, message } = /** @type {Partial<Failure>} */ (error);
+    if (code === undefined || category === undefined || message === undefined) throw error;
+    return {
+      verdict: {
+        error: { code, category, ...(httpStatus && { httpStatus }), ...(retryAfterMs && { retryAfterMs }), message },
+      },
+      dropped,
+    };
+  }
+}
+
+/** @typedef {{ argv: string[], stdout: string, stderr: string, end: { code: number | null, signal: string | null } | undefined }} Run */
+
+/**
+ * What the stand-in wrote of its last run.
+ * @param {string} tee
+ * @returns {Run}
+ */
+function lastRun(tee) {
+  const runs = join(tee, "runs");
+  const numbers = readdirSync(runs)
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number);
+  const read = (/** @type {string} */ kind) => {
+    const file = join(runs, `${Math.max(...numbers)}.${kind}`);
+    return existsSync(file) ? readFileSync(file, "utf8") : "";
+  };
+  const end = read("json");
+  return {
+    argv: JSON.parse(read("argv") || "[]"),
+    stdout: read("stdout"),
+    stderr: read("stderr"),
+    end: end === "" ? undefined : JSON.parse(end),
+  };
+}
+
+/**
+ * @param {string} name
+ * @param {string} provider
+ * @param {Run} run
+ * @param {Pick<Meta, "version" | "dropped" | "http" | "verdict">} facts
+ * @param {import("./normalise.mjs").Places} places
+ * @returns {Recording}
+ */
+function toRecording(name, provider, run, facts, places) {
+  const normalise = normaliser();
+  const stable = (/** @type {string} */ text) => normalise(text, places);
+  // How far a run came that was ended depends on the moment.
+  const ours = "error" in facts.verdict && /^(?:TIMEOUT|IDLE_TIMEOUT)$/.test(facts.verdict.error.code);
+  const ended = ours || run.end === undefined;
+  const stdout = ended ? "" : stable(run.stdout);
+  const stderr = ended ? "" : stable(run.stderr);
+  const signal = run.end?.signal;
+  const meta = {
+    version: facts.version,
+    argv: [provider, ...run.argv.map(stable)],
+    dropped: facts.dropped,
+    exit_code: ended ? null : signal ? (SIGNALS.get(signal) ?? null) : (run.end?.code ?? null),
+    timed_out: ended,
+    http: ended ? [] : facts.http,
+    verdict: JSON.parse(stable(JSON.stringify(facts.verdict))),
+  };
+  return { name, meta, stdout, stderr };
+}

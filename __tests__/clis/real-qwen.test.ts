@@ -1,0 +1,81 @@
+/** The real qwen against a scripted Chat Completions API. */
+import { expect, it } from "vitest";
+import { withCli } from "../support/harness.mjs";
+import { describeReal, HELLO } from "./real.js";
+
+const ID = expect.stringMatching(/^[\da-f-]{36}$/);
+const measured = {
+  id: ID,
+  usage_metadata: { input_tokens: 20, output_tokens: 7, total_tokens: 27, input_token_details: { cache_read: 5 } },
+  response_metadata: {
+    provider: "qwen",
+    model: "mock-model",
+    model_name: "mock-model",
+    session_id: ID,
+    permission_mode: "default",
+    duration_ms: expect.any(Number),
+    num_turns: 1,
+    cli_version: "0.15.10",
+  },
+};
+
+describeReal(
+  "qwen",
+  {
+    replies: {
+      "stream-json": measured,
+      json: measured,
+      text: {
+        usage_metadata: expect.objectContaining({ output_tokens: 3 }),
+        response_metadata: { provider: "qwen", usage_estimated: true },
+      },
+    },
+    asked: "/v1/chat/completions mock-model",
+    maxBytes: 1400,
+    tools: [],
+    sent: [],
+    files: [".qwen/installation_id"],
+    // The CLI takes an API's error for a success.
+    unauthorized: { code: "INVALID_API_KEY", exitCode: 0 },
+  },
+  () => {
+    const error = { status: 429, message: "Slow down", headers: { "retry-after": "1" } };
+
+    it("asks again by itself after a 429, when it may", async () => {
+      const { api, create } = await withCli("qwen", { script: [{ error }, HELLO] });
+      expect((await create().invoke(["hi"])).content).toBe("Hello there.");
+      expect(api.requests).toHaveLength(2);
+    });
+
+    it.each([
+      [400, "validation"],
+      [403, "authentication"],
+      [404, "not_found"],
+    ] as const)("tells %s, asking once", async (status, category) => {
+      const { api, create } = await withCli("qwen", { script: [{ error: { status, message: "no" } }] });
+      await expect(create({ retry: false }).invoke(["hi"])).rejects.toMatchObject({ category, httpStatus: status });
+      expect(api.requests).toHaveLength(1);
+    });
+
+    it("asks again by itself no longer than our timeout lets it", async () => {
+      const { tag, create } = await withCli("qwen", { script: () => ({ error: { status: 500, message: "boom" } }) });
+      const provider = create({ timeout: 15_000, retry: false });
+      await expect(provider.invoke(["hi"])).rejects.toMatchObject({ code: "TIMEOUT", partial: { text: "" } });
+      await provider.close();
+      expect(tag.left()).toEqual([]);
+    });
+
+    it("tells its answer in pieces", async () => {
+      const { create } = await withCli("qwen", { script: [HELLO] });
+      const texts: string[] = [];
+      for await (const event of create().stream(["hi"])) if (event.type === "text_delta") texts.push(event.text);
+      expect([texts.length > 1, texts.join("")]).toEqual([true, "Hello there."]);
+    });
+
+    it("is asked for another model", async () => {
+      const { api, create } = await withCli("qwen", { script: [HELLO] });
+      await create({ model: "mock-2" }).invoke(["hi"]);
+      expect(api.requests[0]?.body.model).toBe("mock-2");
+    });
+  },
+);

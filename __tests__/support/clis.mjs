@@ -1,0 +1,185 @@
+// @ts-check
+/**
+ * The real codex, gemini, qwen and opencode, run where they can neither see nor change anything of this machine.
+ *
+ * In flow a CLI's name and the address of a scripted API (`startApi`); out flow provider options: the binary, which is
+ * installed aside (`installed.mjs`) or the caller's, and an environment whose home, temp folder and key are made up.
+ */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  createCodexCliProvider,
+  createGeminiCliProvider,
+  createOpenCodeCliProvider,
+  createQwenCliProvider,
+} from "deep-factor-providers/native";
+import { installed } from "./installed.mjs";
+import { startGemini } from "./scripted-gemini.mjs";
+import { startOpenAi } from "./scripted-openai.mjs";
+
+/** @typedef {"codex" | "gemini" | "qwen" | "opencode"} CliName */
+/** @typedef {import("./scripted-openai.mjs").Answer | import("./scripted-gemini.mjs").Answer} Answer */
+/** @typedef {import("./scripted.mjs").ScriptOf<any>} Script */
+/**
+ * @typedef {object} IsolatedCli
+ * @property {string} home a fresh, private folder; the temp folder is inside
+ * @property {{ cliPath: string, model: string, env: Record<string, string | undefined>, [name: string]: unknown }} options
+ * @property {() => void} cleanup removes the home
+ */
+/**
+ * @typedef {object} Kind
+ * @property {string} package on npm
+ * @property {string} version the one that was measured
+ * @property {string} file in the package
+ * @property {string} model
+ * @property {(options: any) => import("deep-factor-providers/native").CliProvider} create
+ * @property {(script: Script) => Promise<import("./scripted.mjs").ScriptedServer>} startApi
+ * @property {(home: string, url: string) => { env?: Record<string, string>, options?: object }} prepare makes it talk to the API
+ * @property {boolean} ownTemp the provider gives every run a private temp folder
+ * @property {readonly ("text" | "json" | "stream-json")[]} formats that can be asked for; none: there is one
+ */
+
+/** A key that is none; it reads like none, so that nothing needs to be taken out of what is recorded. */
+export const KEY = "not-a-key";
+
+/** @type {Record<CliName, Kind>} */
+export const CLIS = {
+  codex: {
+    package: "@openai/codex",
+    version: "0.169.0",
+    file: "bin/codex.js",
+    model: "mock-model",
+    create: createCodexCliProvider,
+    ownTemp: false,
+    startApi: startOpenAi,
+    formats: [],
+    prepare(home, url) {
+      write(join(home, ".codex/config.toml"), codexConfig(url, 0));
+      return { env: { MOCK_KEY: KEY } };
+    },
+  },
+  gemini: {
+    package: "@google/gemini-cli",
+    version: "0.61.0",
+    file: "bundle/gemini.js",
+    model: "gemini-2.5-flash",
+    create: createGeminiCliProvider,
+    ownTemp: true,
+    startApi: startGemini,
+    formats: ["stream-json", "json", "text"],
+    prepare(home, url) {
+      // With a base URL and no chosen login, it would take the base URL for a gateway's.
+      write(join(home, ".gemini/settings.json"), JSON.stringify(GEMINI_SETTINGS));
+      return { env: { GEMINI_API_KEY: KEY, GOOGLE_GEMINI_BASE_URL: url } };
+    },
+  },
+  qwen: {
+    package: "@qwen-code/qwen-code",
+    version: "0.15.10",
+    file: "cli.js",
+    model: "mock-model",
+    create: createQwenCliProvider,
+    ownTemp: false,
+    startApi: startOpenAi,
+    formats: ["stream-json", "json", "text"],
+    prepare: (_, url) => ({
+      env: { OPENAI_API_KEY: KEY, OPENAI_BASE_URL: `${url}/v1` },
+      options: { authType: "openai" },
+    }),
+  },
+  opencode: {
+    package: "opencode-linux-x64",
+    version: "1.18.34",
+    file: "bin/opencode",
+    model: "mock/m1",
+    create: createOpenCodeCliProvider,
+    ownTemp: true,
+    startApi: startOpenAi,
+    formats: [],
+    prepare: (_, url) => ({ options: { config: opencodeConfig(url) } }),
+  },
+};
+
+/** What makes gemini use the key it is given. */
+export const GEMINI_SETTINGS = { security: { auth: { selectedType: "gemini-api-key" } } };
+
+/**
+ * codex's configuration: a model provider of the user's own.
+ * @param {string} url
+ * @param {number} retries of codex itself, per request and per stream
+ */
+export function codexConfig(url, retries) {
+  return `model_provider = "mock"
+
+[model_providers.mock]
+name = "mock"
+base_url = "${url}/v1"
+env_key = "MOCK_KEY"
+wire_api = "responses"
+request_max_retries = ${retries}
+stream_max_retries = ${retries}
+`;
+}
+
+/** @param {string} url */
+function opencodeConfig(url) {
+  const models = { m1: { name: "m1", limit: { context: 200_000, output: 8192 }, cost: { input: 1, output: 2 } } };
+  const options = { baseURL: `${url}/v1`, apiKey: KEY };
+  return { provider: { mock: { npm: "@ai-sdk/openai-compatible", name: "Mock", options, models } } };
+}
+
+/** The binary of the version that was measured. @param {CliName} name */
+export async function findCli(name) {
+  const { package: of, version, file } = CLIS[name];
+  return join(await installed(of, version), file);
+}
+
+/**
+ * Provider options with which a CLI talks to `url` with a made-up key and keeps to a home of its own.
+ * @param {CliName} name
+ * @param {string} url of the scripted API
+ * @param {{ cliPath?: string | undefined, env?: Record<string, string | undefined> }} [over]
+ * @returns {Promise<IsolatedCli>}
+ */
+export async function isolateCli(name, url, { cliPath, env = {} } = {}) {
+  const home = mkdtempSync(join(tmpdir(), "dfp-"));
+  const temp = join(home, "tmp");
+  mkdirSync(temp);
+  const { model, ownTemp, prepare } = CLIS[name];
+  const own = prepare(home, url);
+  const temps = ownTemp ? {} : { TMPDIR: temp, TEMP: temp, TMP: temp };
+  return {
+    home,
+    options: {
+      cliPath: cliPath ?? (await findCli(name)),
+      model,
+      // Long enough for a machine that has much else to do.
+      timeout: 300_000,
+      ...own.options,
+      env: { ...privateEnv(home), ...temps, ...own.env, ...env },
+    },
+    cleanup: () => rmSync(home, { recursive: true, force: true, maxRetries: 5 }),
+  };
+}
+
+/**
+ * Variables that keep a CLI to a home, with what is this machine's own taken away.
+ * @param {string} home
+ * @returns {Record<string, string | undefined>}
+ */
+function privateEnv(home) {
+  const foreign = Object.keys(process.env).filter((name) =>
+    /^(ANTHROPIC|CLAUDE|CODEX|GEMINI|GOOGLE|OPENAI|OPENCODE|QWEN|XDG|OTEL)_|_PROXY$/i.test(name),
+  );
+  return { ...Object.fromEntries(foreign.map((name) => [name, undefined])), HOME: home, USERPROFILE: home };
+}
+
+/**
+ * @param {string} path
+ * @param {string} text
+ */
+function write(path, text) {
+  mkdirSync(join(path, ".."), { recursive: true });
+  writeFileSync(path, text);
+}
