@@ -1290,7 +1290,23 @@ export interface AgentOptions {
   readonly permissions?: AgentPermissions | undefined;
   /** How far it may go. */
   readonly limits?: AgentLimits | undefined;
+  /** Which way the model's calls come. Default: `"auto"`. */
+  readonly toolCalls?: AgentToolCalls | undefined;
 }
+
+/**
+ * Which way a model's calls come.
+ *
+ * - `"turns"`: the model ends its turn with the calls it makes, and is asked again with all their results. Every provider can
+ *   do that.
+ * - `"callbacks"`: the CLI calls the tools itself in the middle of one run, over a server on 127.0.0.1 (see docs/mcp-bridge.md),
+ *   and hears of each result as soon as it is there. codex, gemini (without `cwd`), qwen, and claude, which then runs in print
+ *   form, unless its `engine` is `"live"`. With any other provider it is an `INVALID_OPTION`. The CLI's run counts as running
+ *   for `maxConcurrency` while a tool is at work; an agent it hands a task to takes turns with it in that one place, if no other
+ *   is free.
+ * - `"auto"`: callbacks for codex, gemini and qwen, where they take them; turns for all others.
+ */
+export type AgentToolCalls = "auto" | "turns" | "callbacks";
 
 /**
  * Whether a call of the caller's tools may run. `deny` wins over everything, `allow` over `ask`. Where `allow` is given, what it

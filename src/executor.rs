@@ -97,6 +97,11 @@ pub enum Input {
         /// What it has used.
         spent: Spent,
     },
+    /// The provider wants no answer to call `id` any more, which it has made by a callback.
+    TakenBack {
+        /// The call.
+        id: String,
+    },
     /// Tokens and dollars of this run's own.
     Spent(Spent),
     /// What the model said last.

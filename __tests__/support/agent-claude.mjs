@@ -1,6 +1,6 @@
 // @ts-check
 /** The claude CLI as a backend of the agent's scenarios: how its model is made to answer so. */
-import { createProvider, RUNS, withClaude } from "./harness.mjs";
+import { createProvider, RUNS, VERSIONS, withClaude } from "./harness.mjs";
 import { writeToolCalls } from "./model.mjs";
 
 /** @typedef {import("./agent-scenarios.mjs").Turn} Turn */
@@ -27,9 +27,22 @@ export function toAnswer({ text, calls = [], hang }, number, engine) {
 /** @type {import("./agent-scenarios.mjs").Backend[]} */
 export const CLAUDES = RUNS.map(([which, engine]) => ({
   name: `claude ${which}, ${engine}`,
+  way: "turns",
   async cast(turns) {
     const script = turns.map((turn, index) => toAnswer(turn, index + 1, engine));
     const { api, options } = await withClaude({ which, engine, script });
+    return { provider: createProvider(options), asked: (n) => api.waitForRequest(n) };
+  },
+}));
+
+/** claude in print form, which calls the tools over the bridge. */
+/** @type {import("./agent-scenarios.mjs").Backend[]} */
+export const CALLING_CLAUDES = VERSIONS.map((which) => ({
+  name: `claude ${which}, callbacks`,
+  way: "callbacks",
+  async cast(turns) {
+    const script = turns.map((turn, index) => toAnswer(turn, index + 1, "live"));
+    const { api, options } = await withClaude({ which, engine: "print", script });
     return { provider: createProvider(options), asked: (n) => api.waitForRequest(n) };
   },
 }));

@@ -19,7 +19,9 @@ import { runAgent } from "deep-factor-providers";
 /**
  * @typedef {object} Backend
  * @property {string} name
+ * @property {"turns" | "callbacks"} way in which its calls come
  * @property {(turns: Turn[]) => Promise<Actor>} cast the test ends what it starts
+ * @property {Record<string, { why: string, transcript: string }>} [differs] scenarios that come out otherwise, by name
  */
 /**
  * What a scenario's tools and options may use.
@@ -394,6 +396,16 @@ limit: timeoutMs`,
 ];
 
 /**
+ * The same way for the run's own agent and those a task is handed to.
+ * @param {Record<string, any>} options
+ * @param {Backend["way"]} toolCalls
+ */
+function withWay(options, toolCalls) {
+  for (const agent of Object.values(options.builtins?.handoff?.agents ?? {})) Object.assign(agent, { toolCalls });
+  return { ...options, toolCalls };
+}
+
+/**
  * Runs a scenario over a backend.
  * @param {Scenario} scenario
  * @param {Backend} backend
@@ -411,7 +423,7 @@ export async function play(scenario, backend) {
     tools: (...names) => names.map((name) => toolbox(kit)[name]),
   };
   const { provider } = /** @type {Actor} */ (actors.main);
-  const options = scenario.options(kit);
+  const options = withWay(scenario.options(kit), backend.way);
   const run = runAgent({ provider, prompt: "Go.", signal: controller.signal, ...options });
   /** @type {import("deep-factor-providers").AgentEvent[]} */
   const events = [];

@@ -2,7 +2,7 @@
 /**
  * Scripted APIs whose model calls tools natively: dialects of `scripted.mjs` for codex and qwen (OpenAI) and gemini.
  *
- * In flow requests and a script of answers, `{ text }` or `{ calls }`; out flow the APIs' own words for both. `toolsOf` and
+ * In flow requests and a script of answers, `{ text }`, `{ calls }` or both; out flow the APIs' own words for both. `toolsOf` and
  * `saidTo` read what a request declares and holds.
  */
 import { startScripted, tokens } from "./scripted.mjs";
@@ -15,16 +15,18 @@ import { startScripted, tokens } from "./scripted.mjs";
 
 /** @param {Answer} answer @param {RecordedRequest} request @param {number} number */
 function responses(answer, request, number) {
-  const content = [{ type: "output_text", text: answer.text, annotations: [] }];
+  const { text, calls = [] } = answer;
+  const content = [{ type: "output_text", text, annotations: [] }];
   const message = { type: "message", role: "assistant", id: `msg_${number}`, status: "completed", content };
-  const output = answer.calls?.map(({ id, args, ...named }) => ({
+  const made = calls.map(({ id, args, ...named }) => ({
     type: "function_call",
     id: `fc_${id}`,
     call_id: id,
     ...named,
     arguments: JSON.stringify(args),
     status: "completed",
-  })) ?? [message];
+  }));
+  const output = [...(text === undefined ? [] : [message]), ...made];
   const input_tokens = tokens(request.bytes);
   const usage = { input_tokens, output_tokens: 5, total_tokens: input_tokens + 5 };
   const response = { id: `resp_${number}`, object: "response", model: request.body.model, output, usage };
@@ -88,8 +90,9 @@ export function startGeminiTools(script) {
       other: (_, path) => (path.endsWith(":countTokens") ? { totalTokens: 1 } : undefined),
       envelope,
       reply(answer, request) {
-        const calls = answer.calls?.map((call) => ({ functionCall: call }));
-        const content = { role: "model", parts: calls ?? [{ text: answer.text }] };
+        const { text, calls = [] } = answer;
+        const said = text === undefined ? [] : [{ text }];
+        const content = { role: "model", parts: [...said, ...calls.map((call) => ({ functionCall: call }))] };
         const usageMetadata = { promptTokenCount: tokens(request.bytes), candidatesTokenCount: 5, totalTokenCount: 15 };
         const data = { candidates: [{ content, finishReason: "STOP", index: 0 }], usageMetadata };
         return request.path.includes(":stream") ? { frames: [{ data }] } : { body: data };

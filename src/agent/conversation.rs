@@ -7,7 +7,6 @@
 //! the calls it makes (print, live, an API: [`TurnBased`]), and one whose calls come back in the middle of the turn, by a
 //! callback that waits for the result (`Exchange::calls`).
 
-use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -57,7 +56,7 @@ impl Conversation for TurnBased {
 
     fn begin(&self, question: Question) -> Beginning<'_> {
         let run = Arc::clone(&self.0).begin(question);
-        Box::pin(async move { Ok(Exchange::new(run, None, None)) })
+        Box::pin(async move { Ok(Exchange::new(run, None)) })
     }
 }
 
@@ -72,6 +71,8 @@ pub struct Called {
     pub args: Box<RawValue>,
     /// Takes the answer.
     pub reply: oneshot::Sender<Answer>,
+    /// Told if nobody waits for the answer any more; dropped once it is there.
+    pub taken_back: oneshot::Receiver<()>,
 }
 
 /// What a turn tells.
@@ -89,8 +90,6 @@ pub struct Exchange {
     calls_back: bool,
     /// No further event will come: what is left is the end.
     ending: Option<JoinHandle<Ended>>,
-    /// Lives as long as the turn: what takes its callbacks.
-    _keep: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl fmt::Debug for Exchange {
@@ -102,15 +101,13 @@ impl fmt::Debug for Exchange {
 }
 
 impl Exchange {
-    /// The turn that `run` is. With `calls`, its calls come from there, and those that it reports itself are the same ones told
-    /// once more. `keep` is dropped with it.
-    pub fn new(run: Run, calls: Option<mpsc::Receiver<Called>>, keep: Option<Box<dyn Any + Send + Sync>>) -> Exchange {
+    /// The turn that `run` is. With `calls`, its calls come from there, and it tells of none of them itself.
+    pub fn new(run: Run, calls: Option<mpsc::Receiver<Called>>) -> Exchange {
         Exchange {
             run: Arc::new(run),
             calls_back: calls.is_some(),
             calls,
             ending: None,
-            _keep: keep,
         }
     }
 

@@ -29,6 +29,7 @@ use crate::event::{Event, Reply};
 use crate::executor::{Answer, Input, Origin, Outcome, Spent, State, Status, step};
 use crate::message::{Message, ToolCall, ToolSpec};
 use crate::process::Vars;
+use crate::process::limit::Lent;
 use crate::run::Ended;
 use crate::toolcall::make_unique;
 
@@ -50,6 +51,8 @@ pub(super) struct Lineage {
     pub(super) run_id: String,
     pub(super) parent: Option<String>,
     depth: u32,
+    /// The place of a run that waits for this one.
+    pub(super) lent: Option<Lent>,
 }
 
 impl Lineage {
@@ -60,16 +63,19 @@ impl Lineage {
             run_id: next_run_id(),
             parent: None,
             depth: 0,
+            lent: None,
         }
     }
 
-    /// A run that this one hands a task to.
-    pub fn child(&self, who: usize) -> Lineage {
+    /// A run that this one hands a task to. `lent`: the place that this one keeps meanwhile; if it keeps none, the one it was
+    /// lent itself is free, too.
+    pub fn child(&self, who: usize, lent: Option<Lent>) -> Lineage {
         Lineage {
             who,
             run_id: next_run_id(),
             parent: Some(self.run_id.clone()),
             depth: self.depth + 1,
+            lent: lent.or_else(|| self.lent.clone()),
         }
     }
 }
@@ -98,6 +104,8 @@ pub(super) struct Driver<'a> {
     pub(super) outcome: Option<Box<Outcome>>,
     pub(super) warned_of_cost: bool,
     pub(super) own_calls: OwnCalls,
+    /// For the runs that this one waits for with its own turn under way.
+    pub(super) lends: Lent,
 }
 
 /// What wakes a run.
@@ -135,6 +143,7 @@ impl<'a> Driver<'a> {
                 outcome: None,
                 warned_of_cost: false,
                 own_calls: OwnCalls::default(),
+                lends: Lent::default(),
                 lineage,
             };
             let outcome = driver.drive(&mut answers).await;
@@ -216,11 +225,24 @@ impl<'a> Driver<'a> {
                 state
             }
             News::Called(called) => {
-                let Called { id, name, args, reply } = called;
+                let Called {
+                    id,
+                    name,
+                    args,
+                    reply,
+                    taken_back,
+                } = called;
                 let mut calls = [ToolCall { id, name, args }];
                 make_unique(&mut calls, &mut self.taken);
                 let [call] = calls;
                 self.callbacks.insert(call.id.clone(), reply);
+                let (inbox, id) = (self.inbox.clone(), call.id.clone());
+                tokio::spawn(async move {
+                    if taken_back.await.is_ok() {
+                        // A run that has ended hears nothing.
+                        let _ = inbox.send(Input::TakenBack { id });
+                    }
+                });
                 self.thread.called(self.model.id(), call.clone());
                 self.call(state, call, Origin::Callback).await
             }

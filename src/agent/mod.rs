@@ -8,6 +8,7 @@
 //! In: the JSON of a run (`spec`) and the models that answer. Out: batches of `event::AgentEvent`s, and one result. What is
 //! to be done next is the executor's to say; here it is done: turns are begun, calls are given to the host, results go back.
 
+mod callback;
 pub mod conversation;
 mod drive;
 mod event;
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{Code, ProviderError};
 use crate::process::Vars;
+pub use callback::{ToolCalls, conversation};
 use conversation::Conversation;
 use drive::{Driver, Lineage, Shared};
 use event::AgentEvent;
@@ -49,6 +51,12 @@ impl Agent {
     /// `INVALID_OPTION` or `INVALID_TOOL`, naming the field, what was given and what is allowed.
     pub fn new(spec: &str) -> Result<Agent, Box<ProviderError>> {
         Spec::parse(spec).map(|spec| Agent { spec })
+    }
+
+    /// How agent `who` is to be called back, and what that option is called in errors.
+    pub fn tool_calls(&self, who: usize) -> Option<(ToolCalls, String)> {
+        let agent = self.spec.agents.get(who)?;
+        Some((agent.tool_calls, format!("{}toolCalls", agent.path)))
     }
 
     /// Begins the run. Must be called inside the runtime; returns at once. `models` are those of the spec's agents, in their

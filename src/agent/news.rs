@@ -14,31 +14,19 @@ use crate::prompt::is_js_space;
 /// How much of a call that can't be read the model is shown, characters.
 const SHOWN: usize = 2000;
 
-/// Calls that a turn-based provider answers itself: of tools it has of its own, and of tools that there are not. They are
+/// Calls that a provider answers itself: of tools it has of its own, and of tools that there are not. They are
 /// told once they have their result, like any other; the executor has no part in them.
 #[derive(Debug, Default)]
 pub(super) struct OwnCalls {
-    /// Calls come back by a callback, so what the provider tells of calls is told twice.
-    ignored: bool,
     open: HashMap<String, ToolCall>,
 }
 
 impl OwnCalls {
-    /// For one turn. `ignored`: its calls come back by a callback.
-    pub fn new(ignored: bool) -> OwnCalls {
-        OwnCalls {
-            ignored,
-            open: HashMap::new(),
-        }
-    }
-
     /// What the caller is told of `event`.
     pub fn told(&mut self, event: Event) -> Vec<Kind> {
         match event {
             Event::ToolCall { tool_call } => {
-                if !self.ignored {
-                    self.open.insert(tool_call.id.clone(), tool_call);
-                }
+                self.open.insert(tool_call.id.clone(), tool_call);
                 Vec::new()
             }
             Event::ToolResult {

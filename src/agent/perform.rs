@@ -70,9 +70,10 @@ impl Driver<'_> {
                     tools: self.tools.clone(),
                     call: json!({"events": true, "partial": true, "log": self.who.log}).to_string(),
                     env: Some(self.shared.env.as_ref().clone()),
+                    lent: self.lineage.lent.clone(),
                 };
                 let exchange = self.model.begin(question).await?;
-                self.own_calls = OwnCalls::new(exchange.calls_back());
+                self.own_calls = OwnCalls::default();
                 self.exchange = Some(exchange);
             }
             Effect::Stop => {
@@ -113,7 +114,8 @@ impl Driver<'_> {
             let _ = self.inbox.send(Input::ChildEnded { id, answer, spent });
             return;
         };
-        let lineage = self.lineage.child(who);
+        let calls_back = self.exchange.as_ref().is_some_and(Exchange::calls_back);
+        let lineage = self.lineage.child(who, calls_back.then(|| self.lends.clone()));
         self.emit(Kind::Deferred {
             tool_call_id: id.clone(),
             action: "handoff",

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::callback::ToolCalls;
 use crate::error::{Code, ProviderError};
 use crate::executor::builtin::{Need, Target};
 use crate::executor::policy::Policy;
@@ -43,6 +44,9 @@ const BUILTINS: &[OptionSpec] = &[
     option("handoff", Kind::Object),
 ];
 
+/// Of one agent.
+const HOW: &[OptionSpec] = &[option("toolCalls", Kind::OneOf(&["auto", "turns", "callbacks"]))];
+
 const HANDOFF: &[OptionSpec] = &[
     option("agents", Kind::Object),
     option("maxDepth", Kind::Whole(1, MAX_DEPTH)),
@@ -59,6 +63,10 @@ pub(super) struct Who {
     pub limits: Limits,
     /// Somebody takes its provider's records.
     pub log: bool,
+    /// How its provider's calls come.
+    pub tool_calls: ToolCalls,
+    /// What its options are called in errors: `builtins.handoff.agents.reviewer.`; empty for the run's own.
+    pub path: String,
 }
 
 /// What is to be run.
@@ -95,6 +103,8 @@ struct GivenAgent {
     limits: Box<RawValue>,
     #[serde(default)]
     log: bool,
+    /// `{"toolCalls"?}`
+    how: Box<RawValue>,
 }
 
 impl Spec {
@@ -156,6 +166,7 @@ impl Spec {
 impl Who {
     fn read(given: GivenAgent) -> Result<Who, Box<ProviderError>> {
         let limits = limits(given.limits.get(), &format!("{}limits.", given.path))?;
+        let how = options::checked_within("", HOW, given.how.get(), &given.path)?;
         let compile = |spec: ToolSpec| {
             let name = spec.name.clone();
             Tool::new(spec, ToolKind::Caller).map(Arc::new).map_err(|reason| {
@@ -170,6 +181,8 @@ impl Who {
             policy: given.permissions,
             limits,
             log: given.log,
+            tool_calls: how.get("toolCalls").and_then(Value::as_str).map_or(ToolCalls::Auto, ToolCalls::from_word),
+            path: given.path,
         })
     }
 }

@@ -5,23 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use napi_derive::napi;
 
 use super::{environment, outcome};
-use crate::agent::conversation::{Conversation, TurnBased};
-use crate::agent::{Agent, AgentRun};
+use crate::agent::conversation::Conversation;
+use crate::agent::{Agent, AgentRun, conversation};
 use crate::error::ProviderError;
+use crate::run::model::Model;
 
 /// Whatever an agent can talk to. A provider gives its own (`model()`).
 #[napi]
 pub struct NativeModel {
-    pub(super) model: Arc<dyn Conversation>,
-}
-
-impl NativeModel {
-    /// A model whose turn ends with the calls it makes.
-    pub(super) fn turn_based(model: Arc<dyn crate::run::model::Model>) -> NativeModel {
-        NativeModel {
-            model: Arc::new(TurnBased(model)),
-        }
-    }
+    pub(super) model: Arc<dyn Model>,
 }
 
 /// What is to be run.
@@ -49,11 +41,16 @@ impl NativeAgent {
         outcome(agent.as_ref().map(|_| ()).map_err(Clone::clone))
     }
 
-    /// The model of the spec's next agent.
+    /// The model of the spec's next agent: `{"ok": null}`, or `{"err": …}` if it can't be called as the agent is to be.
     #[napi(catch_unwind)]
-    pub fn add_model(&self, model: &NativeModel) {
+    pub fn add_model(&self, model: &NativeModel) -> String {
+        let agent = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
         let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
-        models.push(Arc::clone(&model.model));
+        let agent = agent.as_ref().ok().and_then(Option::as_ref);
+        let (way, path) = agent
+            .and_then(|agent| agent.tool_calls(models.len()))
+            .unwrap_or_default();
+        outcome(conversation(&model.model, (way, &path)).map(|model| models.push(model)))
     }
 
     /// Begins the run, once, and returns at once. `env_json` as for `NativeProvider.start`.

@@ -6,10 +6,12 @@ use napi::Env;
 use napi::bindgen_prelude::{PromiseRaw, within_runtime_if_available};
 use napi_derive::napi;
 
+use super::agent::NativeModel;
 use super::provider::{NativeHealth, NativeRun};
 use super::{environment, from_json, outcome};
 use crate::health::Check;
 use crate::run::api::ApiEngine;
+use crate::run::model::Model;
 
 /// Checks an options object: `{"ok": null}`, or `{"err": …}` that names the option.
 #[napi(catch_unwind)]
@@ -55,6 +57,14 @@ impl NativeApiProvider {
         Ok(NativeRun::new(within_runtime_if_available(|| {
             ApiEngine::start(&self.engine, messages_json, tools_json, call_json, env)
         })))
+    }
+
+    /// The provider as an agent talks to it.
+    #[napi(catch_unwind)]
+    pub fn model(&self) -> NativeModel {
+        NativeModel {
+            model: Arc::clone(&self.engine) as Arc<dyn Model>,
+        }
     }
 
     /// There is nothing to start ahead: `{"ok": null}`, or `{"err": …}` of a closed provider.

@@ -79,7 +79,9 @@ impl NativeProvider {
     /// The provider as an agent talks to it.
     #[napi(catch_unwind)]
     pub fn model(&self) -> NativeModel {
-        NativeModel::turn_based(Arc::clone(&self.engine) as Arc<dyn Model>)
+        NativeModel {
+            model: Arc::clone(&self.engine) as Arc<dyn Model>,
+        }
     }
 
     /// Starts the spares there should be: `{"ok": null}` or `{"err": …}`. `env_json` as for [`NativeProvider::start`].

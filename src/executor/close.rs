@@ -62,8 +62,11 @@ impl Book {
             (_, Some(limit)) => format!("the run has reached its limit \"{}\"", limit.as_str()),
             _ => "the run has ended".to_owned(),
         };
-        give_up(std::mem::take(&mut self.pending), &why, effects);
+        // First what goes on here ends, then the model's turn, so that no answer leads it to go on.
+        let mut answers = Vec::new();
+        give_up(std::mem::take(&mut self.pending), &why, effects, &mut answers);
         effects.push(Effect::Stop);
+        effects.append(&mut answers);
         effects.push(Effect::Finish(Box::new(Outcome {
             status,
             output: self.output,
@@ -81,11 +84,16 @@ impl Book {
     }
 }
 
-/// Answers calls that nobody waits for any more.
-pub(super) fn give_up(open: BTreeMap<u32, Pending>, why: &str, effects: &mut Vec<Effect>) {
+/// Ends calls that nobody waits for any more, and answers them.
+pub(super) fn give_up(
+    open: BTreeMap<u32, Pending>,
+    why: &str,
+    ends: &mut Vec<Effect>,
+    answers: &mut Vec<Effect>,
+) {
     for Pending { call, origin, .. } in open.into_values() {
-        effects.push(Effect::Abandon(call.id.clone()));
+        ends.push(Effect::Abandon(call.id.clone()));
         let answer = Answer::error(&format!("\"{}\" has no result: {why}", call.name));
-        effects.push(Effect::Reply { call, answer, origin });
+        answers.push(Effect::Reply { call, answer, origin });
     }
 }

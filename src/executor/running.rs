@@ -124,6 +124,10 @@ impl Book {
                 self.answer(&id, Phase::Deferred, answer, effects);
                 self.advance(effects)
             }
+            Input::TakenBack { id } => {
+                self.give_up(|pending| pending.call.id == id, "the provider has taken the call back", effects);
+                None
+            }
             Input::Spent(spent) => {
                 self.spent.add(&spent);
                 None
@@ -136,7 +140,8 @@ impl Book {
                 self.turn_over = true;
                 // The last word of a turn in which every call was answered is an answer of its own.
                 self.steps += u32::from(self.answered && !self.awaited);
-                self.give_up_callbacks(effects);
+                // A turn that is over takes no answers any more: those who called in it have hung up.
+                self.give_up(|_| true, "the provider ended its turn without waiting for it", effects);
                 self.advance(effects)
             }
             Input::ProviderFailed(error) => Some(End::Failed(error)),
@@ -338,14 +343,16 @@ impl Book {
         }
     }
 
-    /// A turn that is over takes no answers any more: those who called in it have hung up.
-    fn give_up_callbacks(&mut self, effects: &mut Vec<Effect>) {
-        let called_back = |pending: &Pending| pending.origin == Origin::Callback;
-        let (given_up, kept) = std::mem::take(&mut self.pending)
+    /// Answers callbacks that nobody waits for any more, and ends what they have begun.
+    fn give_up(&mut self, which: impl Fn(&Pending) -> bool, why: &str, effects: &mut Vec<Effect>) {
+        let (given_up, kept): (BTreeMap<u32, Pending>, _) = std::mem::take(&mut self.pending)
             .into_iter()
-            .partition(|(_, pending)| called_back(pending));
+            .partition(|(_, pending)| pending.origin == Origin::Callback && which(pending));
         self.pending = kept;
-        super::close::give_up(given_up, "the provider ended its turn without waiting for it", effects);
+        self.answered |= !given_up.is_empty() && self.pending.is_empty();
+        let mut answers = Vec::new();
+        super::close::give_up(given_up, why, effects, &mut answers);
+        effects.append(&mut answers);
     }
 
     /// Goes on, where nothing is waited for.

@@ -32,7 +32,7 @@ const { encodeMessages } = require("./messages.cjs");
 const { describe, encodeOptions, readCallOptions, requireString } = require("./options.cjs");
 const { sharedOf } = require("./provider.cjs");
 
-const AGENT = ["provider", "systemPrompt", "tools", "permissions", "limits"];
+const AGENT = ["provider", "systemPrompt", "tools", "permissions", "limits", "toolCalls"];
 const RUN = [...AGENT, "prompt", "messages", "builtins", "onEvent", "signal"];
 const TARGET = [...AGENT, "description"];
 const PERMISSIONS = ["allow", "deny", "ask"];
@@ -95,10 +95,11 @@ function readAgent(given, path, toJsonSchema, name) {
   const tools = readTools(given.tools, `${path}tools`, toJsonSchema);
   const { permissions, ask } = readPermissions(given.permissions, `${path}permissions`, tools.names);
   const limits = encodeOptions(optionalObject(`${path}limits`, given.limits));
+  const how = encodeOptions({ toolCalls: given.toolCalls });
   const head = JSON.stringify({ name, path, description, systemPrompt, permissions, log: shared.log !== undefined });
   /** @type {Who} */
   const who = { shared, tools: tools.runs, ask };
-  return { who, systemPrompt, json: `${head.slice(0, -1)},"tools":${tools.json},"limits":${limits}}` };
+  return { who, systemPrompt, json: `${head.slice(0, -1)},"tools":${tools.json},"limits":${limits},"how":${how}}` };
 }
 
 /**

@@ -34,7 +34,7 @@ function createRunAgent({ native, thread, toJsonSchema }) {
     const prepared = readAgentOptions(options, toJsonSchema);
     const agent = new native.NativeAgent(prepared.spec);
     unwrap(agent.check());
-    for (const { shared } of prepared.agents) agent.addModel(shared.engine.model());
+    for (const { shared } of prepared.agents) unwrap(agent.addModel(shared.engine.model()));
     return follow(agent.start(workerEnv()), prepared, thread);
   };
 }

@@ -90,6 +90,8 @@ export class NativeApiProvider {
   readonly id: string;
   /** As `NativeProvider.start`; `envJson` is where the key and the proxy are looked up. */
   start(messagesJson: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;
+  /** The provider as an agent talks to it. */
+  model(): NativeModel;
   /** Starts nothing: `{"ok": null}`, or `{"err": …}` of a closed provider. */
   prewarm(envJson?: string): Promise<string>;
   /** As `NativeProvider.health`. */
@@ -107,8 +109,8 @@ export class NativeAgent {
   constructor(specJson: string);
   /** `{"ok": null}`, or `{"err": …}` that names the field. */
   check(): string;
-  /** The model of the spec's next agent. */
-  addModel(model: NativeModel): void;
+  /** The model of the spec's next agent: `{"ok": null}`, or `{"err": …}` if it can't be called as the agent wants it. */
+  addModel(model: NativeModel): string;
   /** Begins the run, once. `envJson` as for a provider's `start`. */
   start(envJson?: string): NativeAgentRun;
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -59,6 +59,17 @@ pub struct Snapshot {
 pub struct QueueCancelled {
     /// How long it had waited.
     pub queued: Duration,
+}
+
+/// A place that one who holds a permit and waits for others lends to them, one at a time: they must not have to queue behind
+/// the very one that waits for them. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Lent(Arc<Semaphore>);
+
+impl Default for Lent {
+    fn default() -> Self {
+        Lent(Arc::new(Semaphore::new(1)))
+    }
 }
 
 /// A fair queue. Clones share it.
@@ -138,7 +149,31 @@ impl Limiter {
         tokio::select! {
             biased;
             () = cancel.cancelled() => Err(QueueCancelled { queued: asked.elapsed() }),
-            () = turn => Ok(Permit { _ticket: ticket, queued: asked.elapsed() }),
+            () = turn => Ok(Permit { _ticket: Some(ticket), _lent: None, queued: asked.elapsed() }),
+        }
+    }
+
+    /// As [`Limiter::acquire`], or the place that is `lent`, whichever is free first.
+    ///
+    /// # Errors
+    /// As [`Limiter::acquire`].
+    pub async fn acquire_or(
+        &self,
+        lent: Option<&Lent>,
+        key: &str,
+        rules: Rules,
+        cancel: &CancellationToken,
+    ) -> Result<Permit, QueueCancelled> {
+        let Some(Lent(place)) = lent else {
+            return self.acquire(key, rules, cancel).await;
+        };
+        let asked = Instant::now();
+        tokio::select! {
+            biased;
+            queued = self.acquire(key, rules, cancel) => queued,
+            Ok(place) = Arc::clone(place).acquire_owned() => {
+                Ok(Permit { _ticket: None, _lent: Some(place), queued: asked.elapsed() })
+            }
         }
     }
 
@@ -249,7 +284,8 @@ impl Drop for Ticket {
 /// The right to run one process. Dropping it lets the next one in.
 #[derive(Debug)]
 pub struct Permit {
-    _ticket: Ticket,
+    _ticket: Option<Ticket>,
+    _lent: Option<OwnedSemaphorePermit>,
     queued: Duration,
 }
 
@@ -275,6 +311,24 @@ mod tests {
 
     async fn take(limiter: &Limiter, key: &str, rules: Rules) -> Permit {
         limiter.acquire(key, rules, &CancellationToken::new()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn who_is_waited_for_takes_turns_in_the_place_that_is_lent() {
+        let (limiter, lent, cancel) = (Limiter::new(1), Lent::default(), CancellationToken::new());
+        let waits = take(&limiter, "a", ALONE).await;
+        let child = || limiter.acquire_or(Some(&lent), "a", ALONE, &cancel);
+        let first = child().await.unwrap();
+        let second = tokio::time::timeout(Duration::from_millis(20), child()).await;
+        assert!(second.is_err(), "one at a time");
+        assert_eq!(limiter.snapshot().all, load(1, 0));
+        drop(first);
+        let second = child().await.unwrap();
+        let mut third = Box::pin(child());
+        assert!(tokio::time::timeout(Duration::from_millis(20), &mut third).await.is_err());
+        drop(waits);
+        third.await.unwrap();
+        drop(second);
     }
 
     /// Starts tasks one after the other, each in the queue before the next asks, and returns the order of their turns.

@@ -224,7 +224,12 @@ impl Attempt<'_> {
             ..Rules::default()
         };
         limit::global()
-            .acquire(&binary.to_string_lossy(), rules, self.cancel)
+            .acquire_or(
+                self.request.lent.as_ref(),
+                &binary.to_string_lossy(),
+                rules,
+                self.cancel,
+            )
             .await
             .ok()
     }

@@ -60,10 +60,11 @@ impl Engine {
             tools,
             call,
             env,
+            lent,
         } = question;
         let read = move |engine: &Engine| {
             let callbacks = Some((consumer, options));
-            Request::read(engine, (&messages, &tools, &call), callbacks)
+            Ok(Request::read(engine, (&messages, &tools, &call), callbacks)?.with(lent))
         };
         (Engine::begin(engine, read, env), receiver)
     }

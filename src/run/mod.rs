@@ -31,6 +31,7 @@ use tokio_util::task::TaskTracker;
 use attempt::CliCall;
 use live::Live;
 use log::Log;
+use model::Question;
 use request::Request;
 use sink::Sink;
 
@@ -131,7 +132,27 @@ impl Engine {
     /// `env` is what the process inherits; `None` is this process's own, which is read here, on the caller's thread: that
     /// of JavaScript, which alone may change it.
     pub fn start(engine: &Arc<Engine>, messages: String, tools: String, call: String, env: Option<Vars>) -> Run {
-        let read = move |engine: &Engine| Request::read(engine, (&messages, &tools, &call), None);
+        Engine::answer(
+            engine,
+            Question {
+                messages,
+                tools,
+                call,
+                env,
+                lent: None,
+            },
+        )
+    }
+
+    fn answer(engine: &Arc<Engine>, question: Question) -> Run {
+        let Question {
+            messages,
+            tools,
+            call,
+            env,
+            lent,
+        } = question;
+        let read = move |engine: &Engine| Ok(Request::read(engine, (&messages, &tools, &call), None)?.with(lent));
         Engine::begin(engine, read, env)
     }
 

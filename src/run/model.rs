@@ -3,12 +3,16 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use tokio::sync::mpsc;
 #[cfg(test)]
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, Run};
+use crate::bridge::{BridgeOptions, Called};
 use crate::error::ProviderError;
 use crate::process::Vars;
+use crate::process::limit::Lent;
+use crate::provider::options::EngineKind;
 
 /// One call: a thread, the tools it may call, and what the caller wants of it, each as the JSON the façade makes.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +25,19 @@ pub struct Question {
     pub call: String,
     /// What a process of the call inherits; `None` is this process's own environment.
     pub env: Option<Vars>,
+    /// A place beside the queue: of one who waits for the answer.
+    pub lent: Option<Lent>,
+}
+
+/// How a model's calls can reach the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Calls {
+    /// With the end of a turn.
+    Turns,
+    /// Also in the middle of one, by a callback that waits for the result.
+    Either,
+    /// Either way, and natively only by a callback.
+    Callbacks,
 }
 
 /// What answers threads.
@@ -39,6 +56,18 @@ pub trait Model: Debug + Send + Sync {
 
     /// Begins to answer. Must be called inside the runtime; returns at once.
     fn begin(self: Arc<Self>, question: Question) -> Run;
+
+    /// How its calls can come.
+    fn calls(&self) -> Calls {
+        Calls::Turns
+    }
+
+    /// As [`Model::begin`], with the calls coming out of the receiver; neither the run's events nor its reply tell of them.
+    /// `None` where [`Model::calls`] says so.
+    fn begin_with_callbacks(self: Arc<Self>, question: Question) -> Option<(Run, mpsc::Receiver<Called>)> {
+        let _ = question;
+        None
+    }
 }
 
 impl Model for Engine {
@@ -52,13 +81,22 @@ impl Model for Engine {
     }
 
     fn begin(self: Arc<Self>, question: Question) -> Run {
-        let Question {
-            messages,
-            tools,
-            call,
-            env,
-        } = question;
-        Engine::start(&self, messages, tools, call, env)
+        Engine::answer(&self, question)
+    }
+
+    fn calls(&self) -> Calls {
+        // Who says "live" says that nothing else will do.
+        if !self.takes_callbacks() || self.options.engine == EngineKind::Live {
+            return Calls::Turns;
+        }
+        // Those that have a live form call natively there, with the end of a turn.
+        let has_forms = self.provider.options.iter().any(|option| option.name == "engine");
+        if has_forms { Calls::Either } else { Calls::Callbacks }
+    }
+
+    fn begin_with_callbacks(self: Arc<Self>, question: Question) -> Option<(Run, mpsc::Receiver<Called>)> {
+        let begun = Engine::start_with_callbacks(&self, question, BridgeOptions::default());
+        Some(begun)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::declare::mcp::Declarations;
 use crate::error::{Code, ProviderError};
 use crate::message::{Message, Role, ToolSpec};
 use crate::process::Tees;
+use crate::process::limit::Lent;
 use crate::prompt::{self, Encoding};
 use crate::provider::options::{self, EngineKind, InputEncoding};
 use crate::runlog::Prompt;
@@ -106,9 +107,16 @@ pub(super) struct Request {
     pub watching: bool,
     /// Who gets copies of what the process prints.
     pub tees: Tees,
+    /// A place beside the queue.
+    pub lent: Option<Lent>,
 }
 
 impl Request {
+    /// The same with a place beside the queue.
+    pub fn with(self, lent: Option<Lent>) -> Request {
+        Request { lent, ..self }
+    }
+
     /// Whether the CLI is asked for pieces of messages. A log wants them, too: they are what a killed run leaves, and only with
     /// them claude's calls come before their results (2.1.330), so that their durations can be told.
     pub fn wants_pieces(&self) -> bool {
@@ -132,6 +140,7 @@ impl Request {
             recorded: None,
             watching: true,
             tees,
+            lent: None,
         }
     }
 
@@ -166,6 +175,7 @@ impl Request {
                 recorded,
                 watching: false,
                 tees: Tees::default(),
+                lent: None,
             });
         }
         let prompt = match engine.options.engine {
@@ -184,6 +194,7 @@ impl Request {
             recorded,
             watching: false,
             tees: Tees::default(),
+            lent: None,
         })
     }
 }

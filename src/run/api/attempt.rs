@@ -21,7 +21,7 @@ use crate::error::ProviderError;
 use crate::event::{Event, Reply, RunInfo};
 use crate::fold::Fold;
 use crate::message::Usage;
-use crate::process::limit::{self, Rules};
+use crate::process::limit::{self, Lent, Rules};
 use crate::retry::Policy;
 use crate::run::again::{Call, Tried};
 use crate::run::log::Level;
@@ -42,6 +42,8 @@ pub(super) struct ApiCall<'a> {
     pub call_ids: HashSet<String>,
     /// ms, instead of the provider's.
     pub timeout: Option<u64>,
+    /// A place beside the queue.
+    pub lent: Option<Lent>,
     pub cancel: &'a CancellationToken,
     pub sink: &'a Sink,
 }
@@ -61,7 +63,8 @@ impl Call for ApiCall<'_> {
             ..Rules::default()
         };
         let place = self.engine.settings.place();
-        let Ok(permit) = limit::global().acquire(&place, rules, self.cancel).await else {
+        let permit = limit::global().acquire_or(self.lent.as_ref(), &place, rules, self.cancel);
+        let Ok(permit) = permit.await else {
             self.log(Level::Info, "cancelled in the queue", json!({"attempt": number}));
             return Tried::Cancelled;
         };

@@ -72,11 +72,31 @@ impl ApiEngine {
     /// Begins a run. Must be called inside the runtime; returns at once. `env` is where the key and the proxy are looked up;
     /// `None` is this process's environment, read here, on the caller's thread.
     pub fn start(engine: &Arc<ApiEngine>, messages: String, tools: String, call: String, env: Option<Vars>) -> Run {
-        let surroundings = engine.surroundings(env.as_ref());
-        ApiEngine::run(engine, surroundings, [messages, tools, call])
+        ApiEngine::answer(
+            engine,
+            Question {
+                messages,
+                tools,
+                call,
+                env,
+                lent: None,
+            },
+        )
     }
 
-    fn run(engine: &Arc<ApiEngine>, surroundings: Surroundings, [messages, tools, call]: [String; 3]) -> Run {
+    fn answer(engine: &Arc<ApiEngine>, question: Question) -> Run {
+        let surroundings = engine.surroundings(question.env.as_ref());
+        ApiEngine::run(engine, surroundings, question)
+    }
+
+    fn run(engine: &Arc<ApiEngine>, surroundings: Surroundings, question: Question) -> Run {
+        let Question {
+            messages,
+            tools,
+            call,
+            lent,
+            ..
+        } = question;
         let cancel = engine.closing.child_token();
         let (engine, task_cancel) = (Arc::clone(engine), cancel.clone());
         let runs = engine.runs.clone();
@@ -118,6 +138,7 @@ impl ApiEngine {
                     tools: request.tools,
                     call_ids: given.call_ids,
                     timeout: given.call.timeout,
+                    lent,
                     cancel: &task_cancel,
                     sink: &sink,
                 };
@@ -242,13 +263,12 @@ impl Model for ApiEngine {
         ApiEngine::id(self)
     }
 
+    fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
+        self.refusal().map_or(Ok(()), Err)?;
+        self.key(Some(env)).map(|_| ())
+    }
+
     fn begin(self: Arc<Self>, question: Question) -> Run {
-        let Question {
-            messages,
-            tools,
-            call,
-            env,
-        } = question;
-        ApiEngine::start(&self, messages, tools, call, env)
+        ApiEngine::answer(&self, question)
     }
 }

@@ -13,6 +13,7 @@ use crate::api::verdict::{Ending, Facts, judge};
 use crate::error::{Code, ProviderError};
 use crate::fold::Folded;
 use crate::process::Vars;
+use crate::run::model::Question;
 use crate::run::{Run, now_ms};
 
 /// How long the answer may take.
@@ -51,8 +52,14 @@ impl Prepared {
 
     /// Begins a call, with what [`Prepared::new`] read.
     pub fn call(&self, messages: &str, call: &str) -> Run {
-        let json = [messages, "[]", call].map(str::to_owned);
-        ApiEngine::run(&self.engine, self.surroundings.clone(), json)
+        let [messages, tools, call] = [messages, "[]", call].map(str::to_owned);
+        let question = Question {
+            messages,
+            tools,
+            call,
+            ..Question::default()
+        };
+        ApiEngine::run(&self.engine, self.surroundings.clone(), question)
     }
 
     /// Asks the server, with the key if there is one.
