@@ -2,28 +2,65 @@
 //!
 //! ```text
 //! messages ─prompt─▶ Prompt ─command─▶ CommandLine ─process─▶ bytes ─decode─▶ Event… ─fold─▶ Reply ─js─▶ AIMessage
+//!                                                      ▲                                       │
+//!                                                      └──────── results of tool calls ◀───────┘  (live sessions, agents)
 //! ```
 //!
-//! This file is the table of contents. Modules are listed so that every edge points up the list: a module uses only
-//! those above it (`tests/layers.rs` guards that), the pure ones know neither tokio nor napi.
+//! A [`provider`] is data: a CLI's flags, its wire format, its error rules. [`run`] takes a thread through the line above, again
+//! where that helps ([`retry`]), and is all that a model adapter needs. [`agent`] runs a model's tools, too; what it does next, the
+//! [`executor`] says. OpenAI-compatible APIs ([`api`]) are asked without a process and answer in the same events.
+//!
+//! This file is the table of contents, the lowest layer first: a module uses only its own layer and those above it in this list
+//! (`tests/layers.rs` guards that), and the pure ones know neither tokio nor napi, neither processes nor files.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | [`message`] | the vocabulary of a thread: messages, tool calls, results, tools, token usage |
+//! | [`error`] | the one error: categories with guidance, stable codes, what is known of the run |
+//! | [`event`] | what happens in a run, in the order it happens |
+//! | [`breaker`] | whether a provider that keeps failing is asked at all |
+//! | [`retry`] | when to try again, and how long to wait before |
+//! | [`classify`] | why a run failed, from its error channels, exit and status |
+//! | [`declare`] | the caller's tools as an API lets them be declared |
+//! | [`decode`] | what a CLI prints, as events |
+//! | [`prompt`] | a thread as a prompt |
+//! | [`provider`] | the CLIs as data: program, flags, environment, wire format, options |
+//! | [`toolcall`] | tool calls that a model wrote into its text |
+//! | [`api`] | OpenAI-compatible requests, and their answers as events |
+//! | [`command`] | provider, options and prompt as the command line to run |
+//! | [`executor`] | what an agent's run does next, as a pure function |
+//! | [`fold`] | a decoder's events into public events and one reply |
+//! | [`judge`] | did it succeed: a reply, or the reason why not |
+//! | [`output`] | what a CLI printed, read without running it |
+//! | [`runlog`] | the run log's lines, and the page that shows them |
+//! | [`process`] | running other programs, and leaving nothing behind |
+//! | [`recorder`] | run logs on their way into a file |
+//! | [`replay`] | run logs out of a file again |
+//! | [`bridge`] | the caller's tools as an MCP server, for CLIs that call them in the middle of a run |
+//! | [`conversation`] | exchanges with a provider: a process per answer, a session, or an HTTP request |
+//! | [`run`] | the orchestrator: render, queue, start, decode, fold, judge, try again |
+//! | [`health`] | what can be said of a provider before it is needed, and what to do about what is wrong |
+//! | [`agent`] | an agent's run: a model, its tools, and the executor between them |
+//! | [`claude_code`] | claude itself at work in a workspace, for suites that compare agents |
+//! | [`binding`] | what JavaScript sees: one-line entries over all of this |
 
 // Vocabulary: plain data, no IO.
-pub mod error;
-pub mod event;
 pub mod message;
 
-// Decisions about further attempts: an error and the time in, what to do out.
-pub mod breaker;
-pub mod retry;
+pub mod error;
+pub mod event;
 
-// Pure layers: a thread as a prompt, output as events, events as a reply, a reply or the reason why not.
+// Pure layers: decisions about further attempts; a thread as a prompt, output as events, providers as data.
+pub mod breaker;
 pub mod classify;
 pub mod declare;
 pub mod decode;
 pub mod prompt;
 pub mod provider;
+pub mod retry;
 pub mod toolcall;
 
+// Pure still: what is made of those.
 pub mod api;
 pub mod command;
 pub mod executor;
@@ -32,7 +69,7 @@ pub mod judge;
 pub mod output;
 pub mod runlog;
 
-// Effects: processes, exchanges with a CLI, whole runs.
+// Effects: processes and files, exchanges, whole runs.
 pub mod process;
 pub mod recorder;
 pub mod replay;

@@ -1,8 +1,8 @@
 //! Run logs on their way into a file.
 //!
 //! In: events, as they happen. Out: whole lines, in order, written by a thread of its own: neither Node's thread nor a run's
-//! waits for a disk. What waits for the disk is bounded: behind [`ROOM`] bytes the run waits too, and a file that takes
-//! nothing for [`PATIENCE`] is given up. A log that fails is never a run that fails: [`Recorder::failure`] says why, once.
+//! waits for a disk. What waits for the disk is bounded: behind `ROOM` bytes the run waits too, and a file that takes
+//! nothing for `PATIENCE` is given up. A log that fails is never a run that fails: [`Recorder::failure`] says why, once.
 //!
 //! Every line is handed to the operating system as soon as it is there: it survives this process, whichever way that ends.
 

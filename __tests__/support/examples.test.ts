@@ -138,8 +138,8 @@ describe("count_words", () => {
   it("reads files of the repository, and nothing else", async () => {
     expect(JSON.parse(await countWords.invoke({ file: "package.json" })).words).toBeGreaterThan(10);
     await expect(countWords.invoke({ file: "no-such.md" })).rejects.toThrow("there is no file no-such.md here");
-    await expect(countWords.invoke({ file: ".." })).rejects.toThrow(".. is outside of this repository");
-    await expect(countWords.invoke({ file: process.execPath })).rejects.toThrow("is outside of this repository");
+    await expect(countWords.invoke({ file: ".." })).rejects.toThrow(".. is outside of this folder");
+    await expect(countWords.invoke({ file: process.execPath })).rejects.toThrow("is outside of this folder");
     await expect(countWords.invoke({ file: "src" })).rejects.toThrow("src cannot be read as a file");
   });
 });

@@ -3,19 +3,21 @@
  * The demo's tool: counts the words of a file of this repository. In flow a path and how many favourites are wanted; out flows
  * JSON.
  */
-import { readFile, realpath } from "node:fs/promises";
-import { isAbsolute, relative, resolve } from "node:path";
 import { tool } from "@langchain/core/tools";
 import { z } from "zod";
 import { ROOT } from "../../.ci/prepare.mjs";
+import { openFolder } from "../agent-run/folder.mjs";
 
 /** Shorter words are grammar more than content. */
 const SHORTEST = 5;
 
 /** @typedef {{ file: string, words: number, favourites: { word: string, count: number }[] }} WordCount */
 
+/** A real model may ask for anything; it gets files of this repository and nothing else. */
+const repository = openFolder(ROOT);
+
 export const countWords = tool(
-  async ({ file, favourites = 3 }) => JSON.stringify(count(file, await readInside(file), favourites)),
+  ({ file, favourites = 3 }) => JSON.stringify(count(file, repository.read(file), favourites)),
   {
     name: "count_words",
     description: `Counts the words of a text file of this repository and lists its favourites of ${SHORTEST} letters and more.`,
@@ -44,19 +46,4 @@ export function count(file, text, top) {
   // Sorting is stable: of equally frequent words the first one in the text wins.
   const ranked = Array.from(counts.values()).sort((a, b) => b.count - a.count);
   return { file, words: words.length, favourites: ranked.slice(0, top) };
-}
-
-/**
- * A real model may ask for anything; it gets files of this repository and nothing else.
- * @param {string} file
- */
-async function readInside(file) {
-  const path = await realpath(resolve(ROOT, file)).catch(() => {
-    throw new Error(`there is no file ${file} here`);
-  });
-  const inside = relative(await realpath(ROOT), path);
-  if (inside.startsWith("..") || isAbsolute(inside)) throw new Error(`${file} is outside of this repository`);
-  return readFile(path, "utf8").catch(() => {
-    throw new Error(`${file} cannot be read as a file`);
-  });
 }

@@ -9,6 +9,7 @@ import { createClaudeCliProvider } from "deep-factor-providers";
 import { startAnthropic } from "../../__tests__/support/anthropic.mjs";
 import { isolateClaude } from "../../__tests__/support/claude.mjs";
 import { countWords } from "./count-words.mjs";
+import { formatJson } from "./screen.mjs";
 import { scriptedModel } from "./scripted-model.mjs";
 
 /**
@@ -130,14 +131,6 @@ async function runTool({ name, args, id = "" }) {
     const content = error instanceof Error ? error.message : String(error);
     return new ToolMessage({ tool_call_id: id, content, status: "error" });
   }
-}
-
-/**
- * On one line, with spaces where a line may be broken.
- * @param {unknown} value
- */
-function formatJson(value) {
-  return JSON.stringify(value, null, 1).replace(/\n\s*/g, " ");
 }
 
 /**

@@ -70,6 +70,22 @@ function describeError(error) {
 }
 
 /**
+ * What a model or a file says may hold characters that move the cursor or turn the text around: people have to see what there is.
+ * @param {string} text
+ */
+export function plain(text) {
+  return text.replace(/(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, "�");
+}
+
+/**
+ * On one line, with spaces where a line may be broken.
+ * @param {unknown} value
+ */
+export function formatJson(value) {
+  return JSON.stringify(value, null, 1).replace(/\n\s*/g, " ");
+}
+
+/**
  * Lines of at most `width` characters. A text's own line breaks stay; what is longer than a line is broken where it must be.
  * @param {string} text
  * @param {number} width

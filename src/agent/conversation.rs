@@ -1,11 +1,11 @@
 //! One turn of a model, whatever it is asked by.
 //!
-//! In: a [`Question`], and whoever answers it. Out: [`News`]: events, calls of tools that wait for their results, and how the
+//! In: a [`Question`], and whoever answers it. Out: `News`: events, calls of tools that wait for their results, and how the
 //! turn ended.
 //!
 //! There are two kinds of sources, and the driver can't tell them apart but by where results go: one that ends its turn with
 //! the calls it makes (print, live, an API: [`TurnBased`]), and one whose calls come back in the middle of the turn, by a
-//! callback that waits for the result ([`Exchange::calls`]).
+//! callback that waits for the result (`Exchange::calls`).
 
 use std::fmt;
 use std::future::Future;

@@ -5,7 +5,7 @@
 //!                            ▲─complete, decide─┘
 //! ```
 //!
-//! In: the JSON of a run (`spec`) and the models that answer. Out: batches of [`event::AgentEvent`]s, and one result. What is
+//! In: the JSON of a run (`spec`) and the models that answer. Out: batches of `event::AgentEvent`s, and one result. What is
 //! to be done next is the executor's to say; here it is done: turns are begun, calls are given to the host, results go back.
 
 mod callback;

@@ -66,7 +66,7 @@ pub fn reason(text: &str) -> String {
     clip(&redact(&line), ProviderError::MESSAGE_LIMIT)
 }
 
-/// The text with every secret replaced by [`REDACTED`]: known key prefixes, `Bearer …`, `api_key=…`, a URL's password,
+/// The text with every secret replaced by `REDACTED`: known key prefixes, `Bearer …`, `api_key=…`, a URL's password,
 /// and any run of 32 letters and digits that no ordinary name has.
 pub fn redact(text: &str) -> String {
     let text = replace(&PATTERNS.userinfo, text, |c| format!("{}{REDACTED}@", &c[1]));

@@ -18,7 +18,7 @@ pub const MAX_MS: u64 = 32 * 24 * 60 * 60 * 1000;
 /// A wait that a provider asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryAfter {
-    /// How long from now, ms; at most [`MAX_MS`], 0 if the moment is past.
+    /// How long from now, ms; at most `MAX_MS`, 0 if the moment is past.
     pub after_ms: u64,
     /// The moment, ms since the epoch, where the text names a moment rather than a duration.
     pub resets_at: Option<u64>,

@@ -1,7 +1,7 @@
 //! The thread as a prompt, the way SPEC-01 writes it.
 //!
-//! In: the messages of a thread and the tools the model may call. Out: one string, as `<thread>` XML ([`xml`]) or as
-//! labelled text ([`text`]), with the tool instruction ([`tools`]) in front of it. Everything is appended to a single
+//! In: the messages of a thread and the tools the model may call. Out: one string, as `<thread>` XML (`xml`) or as
+//! labelled text (`text`), with the tool instruction (`tools`) in front of it. Everything is appended to a single
 //! buffer; no message is copied on the way.
 
 pub mod json;

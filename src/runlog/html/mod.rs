@@ -1,6 +1,6 @@
 //! A timeline as one HTML page: no scripts, nothing from elsewhere, readable by eye, by keyboard and by screen reader.
 //!
-//! A log is foreign input: every text of it passes [`escaped`], and the page forbids itself everything but its own style.
+//! A log is foreign input: every text of it passes `escaped`, and the page forbids itself everything but its own style.
 
 use std::fmt::Write;
 
