@@ -50,8 +50,8 @@ function lines(file: string) {
     });
 }
 
-async function all(events: AsyncIterable<ProviderEvent>) {
-  const list: ProviderEvent[] = [];
+async function all<Event>(events: AsyncIterable<Event>) {
+  const list: Event[] = [];
   for await (const event of events) list.push(event);
   return list;
 }

@@ -39,6 +39,8 @@ struct Info<'a> {
     events: usize,
     /// Of all runs of the file.
     run_ids: Vec<&'a str>,
+    /// The run is an agent's: that it failed is one of its events.
+    agent: bool,
     problems: &'a [Problem],
     /// The error of a run that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,6 +109,7 @@ fn info(run: &Run, recording: &Recording) -> Result<String, serde_json::Error> {
         outcome: run.outcome(),
         complete: run.complete(),
         events: run.entries.len(),
+        agent: run.is_agents(),
         run_ids: recording.runs.iter().map(|run| run.id.as_str()).collect(),
         problems: &recording.problems,
         error: run.end.as_ref().and_then(|end| end.error.as_deref()),

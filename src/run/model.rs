@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Engine, Run};
 use crate::error::ProviderError;
 use crate::process::Vars;
+use crate::runlog::Secrets;
 
 /// One call: a thread, the tools it may call, and what the caller wants of it, each as the JSON the façade makes.
 #[derive(Debug, Clone, Default)]
@@ -17,7 +18,7 @@ pub struct Question {
     pub messages: String,
     /// The tools: an array of [`crate::message::ToolSpec`]s.
     pub tools: String,
-    /// `{"events", "partial", "timeout"?, "log"?}`.
+    /// `{"events", "partial", "timeout"?, "log"?, "record"?}`.
     pub call: String,
     /// What a process of the call inherits; `None` is this process's own environment.
     pub env: Option<Vars>,
@@ -37,6 +38,9 @@ pub trait Model: Debug + Send + Sync {
         Ok(())
     }
 
+    /// What must not get into the log of a run it takes part in; `env` is what its processes inherit.
+    fn secrets(&self, env: &Vars) -> Secrets;
+
     /// Begins to answer. Must be called inside the runtime; returns at once.
     fn begin(self: Arc<Self>, question: Question) -> Run;
 }
@@ -49,6 +53,10 @@ impl Model for Engine {
     fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
         self.refusal().map_or(Ok(()), Err)?;
         self.file(env).map(|_| ())
+    }
+
+    fn secrets(&self, env: &Vars) -> Secrets {
+        Engine::secrets(self, env)
     }
 
     fn begin(self: Arc<Self>, question: Question) -> Run {

@@ -200,7 +200,7 @@ impl ApiEngine {
         let begun = wanted.begin(self.id(), run_id, given.recorded.clone(), secrets).await;
         begun
             .map(Some)
-            .map_err(|reason| self.refuse(Code::InvalidOption, reason))
+            .map_err(|refused| self.refuse(Code::InvalidOption, record::unusable(&refused)))
     }
 
     /// What a request needs.
@@ -240,6 +240,12 @@ impl ApiEngine {
 impl Model for ApiEngine {
     fn id(&self) -> &str {
         ApiEngine::id(self)
+    }
+
+    fn secrets(&self, env: &Vars) -> runlog::Secrets {
+        let key = self.key(Some(env)).ok().flatten();
+        let known = self.settings.secrets(key.as_ref());
+        record::secrets_of(env).and(runlog::Secrets::new([], known.texts()))
     }
 
     fn begin(self: Arc<Self>, question: Question) -> Run {
