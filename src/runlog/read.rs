@@ -312,7 +312,8 @@ fn foreign(first_line: &str, bytes: &[u8], torn: bool) -> Unreadable {
         Ok(Whole {
             agent_info: Some(_),
             execution: Some(_),
-        }) => "it is a normalised log of the Claude Code adapter (youbencha-log.json)".to_owned(),
+        }) => "it is a normalised log of the Claude Code adapter (youbencha-log.json), which can be shown but not replayed"
+            .to_owned(),
         Ok(_) => "it is a JSON document without the header of one".to_owned(),
         Err(_) if serde_json::from_str::<&RawValue>(first_line).is_ok() => {
             format!("its first line is JSON, but no header with \"format\":\"{FORMAT}\"")

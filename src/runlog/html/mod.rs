@@ -54,7 +54,7 @@ fn contents(page: &mut String, timeline: &Timeline) {
     for (number, run) in timeline.runs.iter().enumerate() {
         let _ = writeln!(
             page,
-            "<li{}><a href=\"#run-{}\">{} <span class=\"dim\">{}</span></a> {}</li>",
+            "<li class=\"{}\"><a href=\"#run-{}\">{} <span class=\"dim\">{}</span></a> {}</li>",
             inset(run),
             number + 1,
             name(run),
@@ -84,12 +84,9 @@ fn name(run: &RunView) -> String {
     }
 }
 
-/// How far a run is moved in that is part of others. Its facts say so in words.
+/// The class that says how far a run is moved in that is part of others. Its facts say so in words.
 fn inset(run: &RunView) -> String {
-    match run.depth.min(DEEPEST) {
-        0 => String::new(),
-        depth => format!(" style=\"--depth:{depth}\""),
-    }
+    format!("depth-{}", run.depth.min(DEEPEST))
 }
 
 fn badge(run: &RunView) -> String {
@@ -105,7 +102,7 @@ fn badge(run: &RunView) -> String {
 fn section(page: &mut String, run: &RunView, number: usize) {
     let _ = write!(
         page,
-        "<section class=\"run\"{} id=\"run-{number}\" aria-labelledby=\"run-{number}-name\">\n\
+        "<section class=\"run {}\" id=\"run-{number}\" aria-labelledby=\"run-{number}-name\">\n\
          <h2 id=\"run-{number}-name\">{} <span class=\"dim\">{}</span> {}</h2>\n<p class=\"figures\">{}</p>\n",
         inset(run),
         name(run),
