@@ -60,7 +60,7 @@ it("holds the run, its turns and the agents it hands tasks to, to be replayed an
   const info = await replayRun(record).info;
   expect(info).toMatchObject({
     ...{ outcome: "replied", complete: true, problems: [] },
-    header: { runId, provider: "claude", prompt: { messages: 1, characters: 3, tools: ["look", "handoff"] } },
+    header: { runId, provider: "claude", prompt: { messages: 1, characters: 3, tools: ["look", "secret", "handoff"] } },
   });
   const headers = await Promise.all(
     info.runIds.map(async (id) => (await replayRun(record, { runId: id }).info).header),
@@ -87,7 +87,8 @@ it("holds the run, its turns and the agents it hands tasks to, to be replayed an
     expect.stringMatching(/^ {4}turn 1 {2}claude {2}run-/),
     expect.stringMatching(/^ {2}turn 3 {2}claude {2}run-/),
   ]);
-  const tools = text.split("\n").filter((line) => /^\S+ +tool /.test(line));
+  const own = text.slice(0, text.indexOf("\n  turn 1"));
+  const tools = own.split("\n").filter((line) => /^ *\+\S+ {2}tool /.test(line));
   expect(tools).toEqual([
     expect.stringMatching(/tool {6}look {2}permission: allowed {2}\{ "at": "the door" \}/),
     expect.stringMatching(/tool {6}secret {2}permission: denied by deny {2}\{\}/),
