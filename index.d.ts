@@ -1416,6 +1416,12 @@ export type RunAgentOptions<TMessage = BaseMessage> = AgentOptions & {
   readonly onEvent?: ((event: AgentEvent) => unknown) | undefined;
   /** Aborting cancels the run. */
   readonly signal?: AbortSignal | undefined;
+  /**
+   * Where the run is recorded: its events as one run, each turn of its model and each agent a task is handed to as a part of it
+   * (`parentRunId`), all in one file. A path that can't be written to fails the run with `INVALID_OPTION` before anything is
+   * started. See {@link RecordOptions}.
+   */
+  readonly record?: string | RecordOptions | undefined;
 } & (
     | {
         /** What the agent is to do. Not empty. */
@@ -1595,15 +1601,16 @@ export interface ReplayOptions {
 }
 
 /**
- * A recorded run: an async iterable of its events, as `stream` yields them. It can be iterated again, and the file is read
- * once, when something is asked of it.
+ * A recorded run: an async iterable of its events, as `stream` yields them; of an agent's run, those of `runAgent`. It can be
+ * iterated again, and the file is read once, when something is asked of it.
  *
  * Iterating throws at the end what the run threw: its {@link ProviderError}, or an AbortError for a run that was aborted. Where
- * the log ends before the run did (its process was killed), iterating ends with the last event that is there.
+ * the log ends before the run did (its process was killed), iterating ends with the last event that is there. An
+ * agent's run never throws, and has no `reply`: its turns, which are runs of the same file (`runIds`), have one each.
  */
 export interface ReplayedRun<TMessage = AIMessage> {
   /** The events, from the first. */
-  [Symbol.asyncIterator](): AsyncGenerator<ProviderEvent, void, undefined>;
+  [Symbol.asyncIterator](): AsyncGenerator<ProviderEvent | AgentEvent, void, undefined>;
   /**
    * The answer: the very message the run gave, but for secrets. Rejects with what the run threw, and with code
    * `RUN_LOG_INCOMPLETE` where the log has no reply; `partial` has the text that is there.

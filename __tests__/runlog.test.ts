@@ -50,8 +50,8 @@ function lines(file: string) {
     });
 }
 
-async function all(events: AsyncIterable<ProviderEvent>) {
-  const list: ProviderEvent[] = [];
+async function all<Event>(events: AsyncIterable<Event>) {
+  const list: Event[] = [];
   for await (const event of events) list.push(event);
   return list;
 }
@@ -202,7 +202,7 @@ describe.skipIf(process.platform === "win32")("a recorded run", () => {
     expect(await rejection(run())).toBe(abort.signal.reason);
     expect(lines(file).at(-1).end).toEqual({ status: "cancelled" });
     const replayed = replayRun(file);
-    const again: ProviderEvent[] = [];
+    const again: object[] = [];
     const error = await rejection(
       (async () => {
         for await (const event of replayed) again.push(event);
@@ -353,7 +353,7 @@ describe("what is no run log", () => {
     };
     expect(await refusal("")).toBe("<file>: it is empty: a run log begins with a header line");
     expect(await refusal('{"version":"1.0.0","agent_info":{},"execution":{}}')).toBe(
-      "<file>: it is no run log: it is a normalised log of the Claude Code adapter (youbencha-log.json)",
+      "<file>: it is no run log: it is a normalised log of the Claude Code adapter (youbencha-log.json), which can be shown but not replayed",
     );
     expect(await refusal('{"format":"deep-factor-run","version":7}')).toBe(
       "<file>: its version is 7, and this package reads up to 1: a newer deep-factor-providers wrote it",

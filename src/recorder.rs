@@ -108,6 +108,20 @@ impl Recorder {
         Ok(recorder)
     }
 
+    /// The log of a run that goes on without: [`Recorder::failure`] says why.
+    pub fn failed(reason: String) -> Recorder {
+        let (queue, _) = mpsc::channel(1);
+        let fault = Fault::default();
+        fault.set(reason);
+        Recorder {
+            started: Instant::now(),
+            lines: Mutex::new(Lines::new(String::new(), Secrets::default())),
+            queue,
+            room: Arc::new(Semaphore::new(ROOM)),
+            fault: Arc::new(fault),
+        }
+    }
+
     fn over(file: impl Write + Send + 'static, run_id: String, secrets: Secrets) -> io::Result<Recorder> {
         let (queue, jobs) = mpsc::channel(LINES);
         let fault = Arc::new(Fault::default());
@@ -148,6 +162,9 @@ impl Recorder {
 
     /// Adds how the run ended, where no event says it, and lets go what waits.
     pub async fn end(&self, end: Option<&End>) {
+        if self.fault.is_set() {
+            return;
+        }
         let mut lines = self.lines.lock().await;
         let mut ready = Vec::new();
         lines.flush(&mut ready);

@@ -13,7 +13,7 @@ use crate::error::{Code, ProviderError};
 use crate::runlog::read::{Problem, Recording, Run, Unreadable, read};
 use crate::runlog::text::Style;
 use crate::runlog::timeline::timeline;
-use crate::runlog::{html, text};
+use crate::runlog::{html, normalised, text};
 
 /// Who is to blame for errors that no provider is.
 const PACKAGE: &str = "deep-factor-providers";
@@ -39,6 +39,8 @@ struct Info<'a> {
     events: usize,
     /// Of all runs of the file.
     run_ids: Vec<&'a str>,
+    /// The run is an agent's: that it failed is one of its events.
+    agent: bool,
     problems: &'a [Problem],
     /// The error of a run that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,10 +62,11 @@ impl Replay {
         let recording = load(&path).await?;
         let wanted = recording.runs.iter().rev().find(|run| match &run_id {
             Some(id) => run.id == *id,
+            // A whole that is not in this file is none.
             None => !recording
                 .runs
                 .iter()
-                .any(|other| run.parent.as_ref() == Some(&other.id)),
+                .any(|whole| run.parent.as_ref() == Some(&whole.id)),
         });
         let Some(run) = wanted else {
             let reason = format!("{} holds no run {:?}", path.display(), run_id.unwrap_or_default());
@@ -107,6 +110,7 @@ fn info(run: &Run, recording: &Recording) -> Result<String, serde_json::Error> {
         outcome: run.outcome(),
         complete: run.complete(),
         events: run.entries.len(),
+        agent: run.is_agents(),
         run_ids: recording.runs.iter().map(|run| run.id.as_str()).collect(),
         problems: &recording.problems,
         error: run.end.as_ref().and_then(|end| end.error.as_deref()),
@@ -140,40 +144,48 @@ pub struct Shown {
     pub full: bool,
 }
 
-/// All runs of a file, as a person sees them.
+/// All runs of a file, or what a normalised log of the Claude Code adapter tells, as a person sees it.
 ///
 /// # Errors
 /// As [`Replay::open`].
 pub async fn show(path: PathBuf, Shown { format, colour, full }: Shown) -> Result<String, Box<ProviderError>> {
-    let recording = load(&path).await?;
+    let bytes = contents(&path).await?;
     // Pages of long logs take a while.
     let made = tokio::task::spawn_blocking(move || {
-        let timeline = timeline(&recording);
+        let timeline = match (read(&bytes), normalised::timeline(&bytes)) {
+            (Ok(recording), _) => timeline(&recording),
+            (Err(Unreadable::Other(_)), Some(timeline)) => timeline,
+            (Err(reason), _) => return Err(unreadable(&path, &reason)),
+        };
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        match format {
+        let shown = match format {
             Format::Text => Ok(text::render(&timeline, Style { colour, full })),
             Format::Html => Ok(html::render(&timeline, &name)),
             Format::Json => serde_json::to_string_pretty(&timeline).map(|json| json + "\n"),
-        }
+        };
+        shown.map_err(|error| refused(Code::Internal, error.to_string()))
     });
     match made.await {
-        Ok(made) => made.map_err(|error| refused(Code::Internal, error.to_string())),
+        Ok(made) => made,
         Err(panic) => Err(refused(Code::Internal, panic.to_string())),
     }
 }
 
 async fn load(path: &Path) -> Result<Recording, Box<ProviderError>> {
-    let owned = path.to_owned();
-    let read = tokio::task::spawn_blocking(move || std::fs::read(owned).map(|bytes| read(&bytes))).await;
-    let shown = path.display();
-    match read {
-        Ok(Ok(Ok(recording))) => Ok(recording),
-        Ok(Ok(Err(reason @ (Unreadable::Empty | Unreadable::Other(_) | Unreadable::Version(_))))) => {
-            Err(refused(Code::InvalidRunLog, format!("{shown}: {reason}")))
-        }
-        Ok(Err(error)) => Err(refused(Code::NotFound, format!("{shown} can't be read: {error}"))),
+    let bytes = contents(path).await?;
+    match tokio::task::spawn_blocking(move || read(&bytes)).await {
+        Ok(read) => read.map_err(|reason| unreadable(path, &reason)),
         Err(panic) => Err(refused(Code::Internal, panic.to_string())),
     }
+}
+
+async fn contents(path: &Path) -> Result<Vec<u8>, Box<ProviderError>> {
+    let read = tokio::fs::read(path).await;
+    read.map_err(|error| refused(Code::NotFound, format!("{} can't be read: {error}", path.display())))
+}
+
+fn unreadable(path: &Path, reason: &Unreadable) -> Box<ProviderError> {
+    refused(Code::InvalidRunLog, format!("{}: {reason}", path.display()))
 }
 
 fn refused(code: Code, reason: String) -> Box<ProviderError> {

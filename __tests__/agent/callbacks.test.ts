@@ -5,8 +5,7 @@ import { API } from "../support/agent-api.mjs";
 import { CALLING_CLAUDES, CLAUDES } from "../support/agent-claude.mjs";
 import { CODEX } from "../support/agent-codex.mjs";
 import type { Turn } from "../support/agent-scenarios.mjs";
-import { withClaude } from "../support/harness.mjs";
-import { createProvider } from "../support/harness.mjs";
+import { createProvider, withClaude } from "../support/harness.mjs";
 
 const look = { name: "look", execute: () => "fine" };
 
@@ -44,7 +43,12 @@ it("a fast result is delivered at once, not held for a slow one", async () => {
 it("a task handed to the same provider, which lets one run at a time, does not wait for itself", async () => {
   const limit = { toolCalls: "callbacks" as const };
   // One API, one CLI, and so one queue: who asks first is the parent, whose two calls are answered by one child each.
-  const handoff = (task: string) => ({ type: "tool_use", id: task, name: "mcp__df__handoff", input: { agent: "it", task } });
+  const handoff = (task: string) => ({
+    type: "tool_use",
+    id: task,
+    name: "mcp__df__handoff",
+    input: { agent: "it", task },
+  });
   const { api, options } = await withClaude({
     which: "oldest",
     engine: "print",
@@ -91,7 +95,11 @@ it("a closed provider and a missing key are told before anything is asked", asyn
   const { createOpenAiCompatibleProvider } = await import("deep-factor-providers");
   const closed = createOpenAiCompatibleProvider({ baseURL: "http://127.0.0.1:9/v1", apiKey: "not-a-key", model: "m" });
   await closed.close();
-  const keyless = createOpenAiCompatibleProvider({ baseURL: "http://127.0.0.1:9/v1", apiKeyEnv: "NO_SUCH_KEY", model: "m" });
+  const keyless = createOpenAiCompatibleProvider({
+    baseURL: "http://127.0.0.1:9/v1",
+    apiKeyEnv: "NO_SUCH_KEY",
+    model: "m",
+  });
   onTestFinished(() => keyless.close());
   const gone = createCodexCliProvider({ cliPath: "/nowhere/codex" });
   onTestFinished(() => gone.close());

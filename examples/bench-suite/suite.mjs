@@ -2,7 +2,7 @@
 /**
  * A suite: every task in a fresh workspace, some at a time, each with its result, its artifacts and its normalised log.
  *
- * In flow the tasks of tasks.mjs; out flow a folder per task and a table. A task that fails or takes too long is a row like any
+ * In flow the tasks of tasks.mjs; out flow a folder per task, a table, and a page with a timeline of each task. A task that fails or takes too long is a row like any
  * other: `execute` throws only for a context that is wrong.
  */
 import { mkdir, mkdtemp, writeFile } from "node:fs/promises";
@@ -11,6 +11,7 @@ import { dirname, join, resolve } from "node:path";
 import { ClaudeCodeAdapter } from "deep-factor-providers";
 import { startAnthropic } from "../../__tests__/support/anthropic.mjs";
 import { isolateClaude } from "../../__tests__/support/claude.mjs";
+import { writePage } from "./page.mjs";
 import { scriptedModel, TASKS } from "./tasks.mjs";
 
 /**
@@ -32,9 +33,9 @@ export async function runSuite({ out, parallel }) {
     if (!(await adapter.checkAvailability())) throw new Error(`${claude.cliPath} does not answer`);
     console.log(`claude ${claude.version}, ${TASKS.length} tasks, ${parallel} at a time; its API is scripted`);
     const rows = await Promise.all(TASKS.map((task) => runTask(adapter, task, join(folder, task.name))));
-    console.log(`\n${table(rows)}\n\nresults and logs: ${folder}`);
-    // The page: one self-contained HTML file of each log goes beside it, once `log html` is there.
-    return rows;
+    const page = await writePage(folder, HEAD, rows.map(cells));
+    console.log(`\n${table(rows)}\n\nresults and logs: ${folder}\nthe page: ${page}`);
+    return { rows, page };
   } finally {
     await api.close();
     claude.cleanup();
@@ -64,10 +65,11 @@ async function runTask(adapter, task, folder) {
   return { task, result, log: adapter.normalizeLog(result, context), wrong };
 }
 
-/** @param {Row[]} rows */
-function table(rows) {
-  const head = ["task", "status", "exit", "seconds", "calls", "tokens", "what is wrong"];
-  const cells = rows.map(({ task, result, log, wrong }) => [
+const HEAD = ["task", "status", "exit", "seconds", "calls", "tokens", "what is wrong"];
+
+/** @param {Row} row */
+function cells({ task, result, log, wrong }) {
+  return [
     task.name,
     result.status,
     String(result.exitCode),
@@ -75,12 +77,17 @@ function table(rows) {
     String(log.tool_calls.length),
     log.usage.total_tokens.toLocaleString("en"),
     wrong ?? "",
-  ]);
-  const widths = head.map((name, column) => Math.max(name.length, ...cells.map((row) => row[column]?.length ?? 0)));
+  ];
+}
+
+/** @param {Row[]} rows */
+function table(rows) {
+  const all = [HEAD, ...rows.map(cells)];
+  const widths = HEAD.map((_, column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
   const line = (/** @type {string[]} */ row) =>
     row
       .map((cell, column) => cell.padEnd(widths[column] ?? 0))
       .join("  ")
       .trimEnd();
-  return [line(head), line(widths.map((width) => "─".repeat(width))), ...cells.map(line)].join("\n");
+  return [line(HEAD), line(widths.map((width) => "─".repeat(width))), ...all.slice(1).map(line)].join("\n");
 }

@@ -21,7 +21,8 @@ use crate::event::Event;
 use crate::executor::Answer;
 use crate::process::Vars;
 use crate::run::model::{Model, Question};
-use crate::run::{Ended, Run};
+use crate::run::{Ended, Run, record};
+use crate::runlog::Secrets;
 
 /// A future that gives an exchange, or says why there can be none.
 pub type Beginning<'a> = Pin<Box<dyn Future<Output = Result<Exchange, Box<ProviderError>>> + Send + 'a>>;
@@ -36,6 +37,11 @@ pub trait Conversation: fmt::Debug + Send + Sync {
     /// # Errors
     /// What a turn would fail with.
     fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>>;
+
+    /// What must not get into the log of a run it takes part in; `env` is what its processes inherit.
+    fn secrets(&self, env: &Vars) -> Secrets {
+        record::secrets_of(env)
+    }
 
     /// Begins a turn: the model is sent the whole thread, of which it may know the beginning.
     fn begin(&self, question: Question) -> Beginning<'_>;
@@ -52,6 +58,10 @@ impl Conversation for TurnBased {
 
     fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
         self.0.ready(env)
+    }
+
+    fn secrets(&self, env: &Vars) -> Secrets {
+        self.0.secrets(env)
     }
 
     fn begin(&self, question: Question) -> Beginning<'_> {

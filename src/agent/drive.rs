@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::json;
@@ -30,6 +31,7 @@ use crate::executor::{Answer, Input, Origin, Outcome, Spent, State, Status, step
 use crate::message::{Message, ToolCall, ToolSpec};
 use crate::process::Vars;
 use crate::process::limit::Lent;
+use crate::recorder::Recorder;
 use crate::run::Ended;
 use crate::toolcall::make_unique;
 
@@ -42,6 +44,8 @@ pub(super) struct Shared {
     pub env: Arc<Vars>,
     pub events: mpsc::Sender<AgentEvent>,
     pub host: Arc<Host>,
+    /// A log could not be written: nothing further is recorded, and it was told.
+    pub unrecorded: AtomicBool,
 }
 
 /// Whose run it is, and who handed it its task.
@@ -106,6 +110,8 @@ pub(super) struct Driver<'a> {
     pub(super) own_calls: OwnCalls,
     /// For the runs that this one waits for with its own turn under way.
     pub(super) lends: Lent,
+    /// The run's log, if it is recorded.
+    pub(super) recorder: Option<Recorder>,
 }
 
 /// What wakes a run.
@@ -144,6 +150,7 @@ impl<'a> Driver<'a> {
                 warned_of_cost: false,
                 own_calls: OwnCalls::default(),
                 lends: Lent::default(),
+                recorder: None,
                 lineage,
             };
             let outcome = driver.drive(&mut answers).await;
@@ -168,6 +175,7 @@ impl<'a> Driver<'a> {
         };
         let specs: Vec<String> = rules.specs().map(encode_tool).collect();
         self.tools = format!("[{}]", specs.join(","));
+        let recorded = self.begin_log(&rules.order).await;
         self.emit(Kind::RunStarted {
             provider: self.model.id().to_owned(),
             tools: rules.order.clone(),
@@ -175,7 +183,7 @@ impl<'a> Driver<'a> {
         .await;
         let first = match self.cancel.is_cancelled() {
             true => Input::Cancelled,
-            false => match self.model.ready(&self.shared.env) {
+            false => match recorded.and_then(|()| self.model.ready(&self.shared.env)) {
                 Ok(()) => Input::Started,
                 Err(error) => Input::ProviderFailed(error),
             },

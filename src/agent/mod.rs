@@ -15,11 +15,12 @@ mod event;
 mod host;
 mod news;
 mod perform;
+mod record;
 mod spec;
 mod thread;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde_json::value::RawValue;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
@@ -80,6 +81,7 @@ impl Agent {
             env,
             events: sender,
             host: Arc::clone(&host),
+            unrecorded: AtomicBool::new(false),
         });
         let lineage = Lineage::root();
         let child_token = cancel.child_token();

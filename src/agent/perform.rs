@@ -3,6 +3,7 @@
 //! In: one effect. Out: the event that tells of it, a turn that begins or ends, a request to the host, a run of another agent.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -11,6 +12,7 @@ use super::conversation::Exchange;
 use super::drive::{Driver, Lineage};
 use super::event::{AgentEvent, AgentResult, Kind};
 use super::news::OwnCalls;
+use super::record;
 use super::spec::Who;
 use crate::error::ProviderError;
 use crate::executor::builtin::Task;
@@ -68,7 +70,10 @@ impl Driver<'_> {
                 let question = Question {
                     messages: self.thread.question(),
                     tools: self.tools.clone(),
-                    call: json!({"events": true, "partial": true, "log": self.who.log}).to_string(),
+                    call: json!({
+                        "events": true, "partial": true, "log": self.who.log, "record": self.turn_record(),
+                    })
+                    .to_string(),
                     env: Some(self.shared.env.as_ref().clone()),
                     lent: self.lineage.lent.clone(),
                 };
@@ -154,15 +159,26 @@ impl Driver<'_> {
     }
 
     pub(super) async fn emit(&self, kind: Kind) {
+        let event = self.event(kind);
+        if record::is_lost(&event.kind) && self.shared.unrecorded.swap(true, Ordering::Relaxed) {
+            // A turn's log has failed, and another one said so for all.
+            return;
+        }
+        // A host that has gone is no reason to fail: its going ends the run.
+        if let Some(lost) = self.write(&event).await {
+            let _ = self.shared.events.send(self.event(lost)).await;
+        }
+        let _ = self.shared.events.send(event).await;
+    }
+
+    fn event(&self, kind: Kind) -> AgentEvent {
         let Lineage { run_id, parent, .. } = &self.lineage;
-        let event = AgentEvent {
+        AgentEvent {
             kind,
             run_id: run_id.clone(),
             agent: self.who.name.clone(),
             parent_run_id: parent.clone(),
-        };
-        // A host that has gone is no reason to fail: its going ends the run.
-        let _ = self.shared.events.send(event).await;
+        }
     }
 
     pub(super) async fn pass_log(&self) {

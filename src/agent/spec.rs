@@ -1,7 +1,7 @@
 //! What a run is to be, as the façade writes it down.
 //!
-//! In: JSON `{"agents": [root, …those a task may be handed to], "messages": […], "builtins": {…}, "handoff": {…}}`. Out: a
-//! [`Spec`], every option checked and every schema compiled, or one error that names the field.
+//! In: JSON `{"agents": [root, …those a task may be handed to], "messages": […], "builtins": {…}, "handoff": {…},
+//! "record"?: {…}}`. Out: a [`Spec`], every option checked and every schema compiled, or one error that names the field.
 
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use crate::executor::rules::{Builtins, Limits, Rules};
 use crate::executor::tool::{Kind as ToolKind, Tool};
 use crate::message::ToolSpec;
 use crate::provider::options::{self, Kind, OptionSpec};
+use crate::run::record::Wanted;
 
 /// The most that a count may be.
 const COUNT: u64 = 1_000_000;
@@ -75,6 +76,8 @@ pub(super) struct Spec {
     /// The run's own agent, then those that a task may be handed to.
     pub agents: Vec<Who>,
     pub messages: Vec<Box<RawValue>>,
+    /// Where it is recorded.
+    pub record: Option<Wanted>,
     builtins: Builtins,
     max_depth: u32,
 }
@@ -85,6 +88,8 @@ struct Given {
     messages: Vec<Box<RawValue>>,
     builtins: Box<RawValue>,
     handoff: Box<RawValue>,
+    #[serde(default)]
+    record: Option<Wanted>,
 }
 
 #[derive(Deserialize)]
@@ -130,6 +135,7 @@ impl Spec {
         let mut spec = Spec {
             agents: Vec::new(),
             messages: given.messages,
+            record: given.record,
             builtins,
             max_depth: u32::try_from(max_depth).unwrap_or(u32::MAX),
         };
@@ -181,7 +187,10 @@ impl Who {
             policy: given.permissions,
             limits,
             log: given.log,
-            tool_calls: how.get("toolCalls").and_then(Value::as_str).map_or(ToolCalls::Auto, ToolCalls::from_word),
+            tool_calls: how
+                .get("toolCalls")
+                .and_then(Value::as_str)
+                .map_or(ToolCalls::Auto, ToolCalls::from_word),
             path: given.path,
         })
     }

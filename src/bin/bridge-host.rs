@@ -148,7 +148,7 @@ async fn run(task: &Task, lines: Lines) -> io::Result<()> {
         messages: task.messages.to_string(),
         tools: task.tools.to_string(),
         call: r#"{"events":true,"partial":false}"#.to_owned(),
-        env: None,
+        ..Question::default()
     };
     let (run, calls) = Engine::start_with_callbacks(&engine, question, options(task));
     let mut host = Host {

@@ -2,6 +2,7 @@
 //!
 //! `UPDATE_GOLDENS=1 cargo test --lib decode::golden` writes the files anew; read the diff before you commit it.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,7 @@ use proptest::prelude::*;
 
 use super::{Decoder, Wire};
 use crate::event::Event;
+use crate::fold::Fold;
 use crate::message::Usage;
 
 /// One recorded run.
@@ -241,6 +243,27 @@ fn check_chunking(cli: &str) {
     }
 }
 
+/// What a run log holds of a run, its public events, folds to the reply that it holds in `done`.
+fn check_replay(cli: &str) {
+    let fold = |events: Vec<Event>| {
+        let (mut fold, mut told) = (Fold::new(HashSet::new()), Vec::new());
+        for event in events {
+            fold.push(event, &mut told);
+        }
+        let reply = fold.finish(&mut told).reply;
+        let said = (reply.content, reply.messages, reply.thinking, reply.message_id);
+        (format!("{said:?} {:?}", reply.tool_calls), told)
+    };
+    for Recording { name, wire, stdout } in recordings(cli) {
+        let (reply, recorded) = fold(decode(wire, [stdout.as_slice()]).0);
+        let (replayed, again) = fold(recorded.clone());
+        assert_eq!(replayed, reply, "{cli}/{name}");
+        // Folded once, they say all: what a killed run left can be read as it is.
+        let json = |events: &[Event]| serde_json::to_string(events).unwrap();
+        assert_eq!(json(&again), json(&recorded), "{cli}/{name}");
+    }
+}
+
 macro_rules! recorded {
     ($($name:ident $cli:literal;)*) => {$(
         mod $name {
@@ -251,6 +274,10 @@ macro_rules! recorded {
             #[test]
             fn deltas_are_the_messages() {
                 super::check_invariants($cli);
+            }
+            #[test]
+            fn replayed_it_is_the_same_reply() {
+                super::check_replay($cli);
             }
             #[test]
             fn any_chunking() {

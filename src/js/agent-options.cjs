@@ -33,7 +33,7 @@ const { describe, encodeOptions, readCallOptions, requireString } = require("./o
 const { sharedOf } = require("./provider.cjs");
 
 const AGENT = ["provider", "systemPrompt", "tools", "permissions", "limits", "toolCalls"];
-const RUN = [...AGENT, "prompt", "messages", "builtins", "onEvent", "signal"];
+const RUN = [...AGENT, "prompt", "messages", "builtins", "onEvent", "signal", "record"];
 const TARGET = [...AGENT, "description"];
 const PERMISSIONS = ["allow", "deny", "ask"];
 
@@ -51,11 +51,11 @@ function readAgentOptions(options, toJsonSchema) {
   const { agents, ...rest } = optionalObject("builtins.handoff", handoff);
   const targets = handoff === undefined ? [] : readTargets(agents, toJsonSchema);
   const all = [root, ...targets];
-  const { signal } = readCallOptions({ signal: given.signal });
+  const { signal, record } = readCallOptions({ signal: given.signal, record: given.record });
   return {
     spec: `{"agents":[${all.map(({ json }) => json).join(",")}],"messages":${encoded},"builtins":${encodeOptions(
       builtins,
-    )},"handoff":${encodeOptions(rest)}}`,
+    )},"handoff":${encodeOptions(rest)},"record":${JSON.stringify(record ?? null)}}`,
     agents: all.map(({ who }) => who),
     messages,
     encoded,

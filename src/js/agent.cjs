@@ -281,4 +281,4 @@ async function decide(ask, { name, args, id }, context) {
   }
 }
 
-module.exports = { createRunAgent };
+module.exports = { createRunAgent, publicEvent };

@@ -3,13 +3,15 @@
 /**
  * In: the path of a run log. Out: its run again, as events and as a message; or the whole file as text, a page or data.
  *
- * @import { ProviderEvent, ProviderReply, ReplayedRun, RunLogInfo } from "../../index.js"
+ * @import { AgentEvent, ProviderEvent, ProviderReply, ReplayedRun, RunLogInfo } from "../../index.js"
  *
  * @typedef {typeof import("./native.cjs")} Native
- * @typedef {RunLogInfo & { error?: import("../../index.js").ProviderErrorInit, reply?: ProviderReply, text?: string }} Opened
+ * @typedef {RunLogInfo & { agent: boolean, reply?: ProviderReply, text?: string,
+ *   error?: import("../../index.js").ProviderErrorInit }} Opened
  */
 
 const { resolve } = require("node:path");
+const { publicEvent } = require("./agent.cjs");
 const { clip, fault, guard, providerError, unwrap } = require("./errors.cjs");
 const { describe } = require("./options.cjs");
 
@@ -62,7 +64,7 @@ function replayRun(native, toMessage, path, options) {
   // Each is made when it is asked for: nobody has to wait for a promise that rejects and is not wanted.
   const opened = once(async () => /** @type {Opened} */ (unwrap(await guard(replay.open()))));
   const info = once(async () => {
-    const { error: _error, reply: _reply, text: _text, ...known } = await opened();
+    const { error: _error, agent: _agent, reply: _reply, text: _text, ...known } = await opened();
     return known;
   });
   const reply = once(async () => {
@@ -71,13 +73,13 @@ function replayRun(native, toMessage, path, options) {
     throw ending(log) ?? incomplete(log);
   });
 
-  /** @returns {AsyncGenerator<ProviderEvent, void, undefined>} */
+  /** @returns {AsyncGenerator<ProviderEvent | AgentEvent, void, undefined>} */
   async function* events() {
     const log = await opened();
     for (let from = 0, batch = replay.batch(from); batch !== null; batch = replay.batch(from)) {
-      /** @type {ProviderEvent[]} */
       const list = JSON.parse(batch);
-      yield* list;
+      // An agent's run tells of its error by an event, and throws none.
+      yield* log.agent ? list.map(publicEvent) : list;
       from += list.length;
     }
     const error = ending(log);
@@ -114,16 +116,16 @@ function once(make) {
  *
  * @param {Opened} log
  */
-function ending({ outcome, error }) {
+function ending({ agent, outcome, error }) {
+  if (agent) return undefined;
   if (error !== undefined) return providerError(error);
   // As an AbortController's own reason: which one the caller gave is not known.
   return outcome === "cancelled" ? new DOMException("This operation was aborted", "AbortError") : undefined;
 }
 
 /** @param {Opened} log */
-function incomplete({ header, outcome, events, text = "" }) {
-  const why =
-    outcome === "unknown" ? "the log ends before the run did" : "the run is an agent's: it has no reply of its own";
+function incomplete({ header, agent, events, text = "" }) {
+  const why = agent ? "the run is an agent's: it has no reply of its own" : "the log ends before the run did";
   return providerError({
     code: "RUN_LOG_INCOMPLETE",
     category: "validation",

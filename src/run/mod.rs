@@ -13,7 +13,7 @@ mod learnt;
 mod live;
 mod log;
 pub mod model;
-mod record;
+pub(crate) mod record;
 mod request;
 mod sink;
 mod turn;

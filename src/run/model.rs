@@ -13,6 +13,7 @@ use crate::error::ProviderError;
 use crate::process::Vars;
 use crate::process::limit::Lent;
 use crate::provider::options::EngineKind;
+use crate::runlog::Secrets;
 
 /// One call: a thread, the tools it may call, and what the caller wants of it, each as the JSON the façade makes.
 #[derive(Debug, Clone, Default)]
@@ -21,7 +22,7 @@ pub struct Question {
     pub messages: String,
     /// The tools: an array of [`crate::message::ToolSpec`]s.
     pub tools: String,
-    /// `{"events", "partial", "timeout"?, "log"?}`.
+    /// `{"events", "partial", "timeout"?, "log"?, "record"?}`.
     pub call: String,
     /// What a process of the call inherits; `None` is this process's own environment.
     pub env: Option<Vars>,
@@ -54,6 +55,9 @@ pub trait Model: Debug + Send + Sync {
         Ok(())
     }
 
+    /// What must not get into the log of a run it takes part in; `env` is what its processes inherit.
+    fn secrets(&self, env: &Vars) -> Secrets;
+
     /// Begins to answer. Must be called inside the runtime; returns at once.
     fn begin(self: Arc<Self>, question: Question) -> Run;
 
@@ -78,6 +82,10 @@ impl Model for Engine {
     fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
         self.refusal().map_or(Ok(()), Err)?;
         self.file(env).map(|_| ())
+    }
+
+    fn secrets(&self, env: &Vars) -> Secrets {
+        Engine::secrets(self, env)
     }
 
     fn begin(self: Arc<Self>, question: Question) -> Run {

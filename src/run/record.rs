@@ -9,13 +9,13 @@ use super::request::Request;
 use super::{Ended, Engine, now_ms};
 use crate::error::{Code, ProviderError};
 use crate::process::Vars;
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, Refused};
 use crate::runlog::{End, Header, Prompt, Secrets};
 
 /// The call option `record`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     /// The file, absolute.
     pub path: PathBuf,
     /// The thread's messages too.
@@ -27,17 +27,18 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Begins the log of the run `run_id` of `provider`.
+    /// Begins the log of the run `run_id` of `provider`. Where it can't be begun, a run that is part of another goes on
+    /// without: its log says so.
     ///
     /// # Errors
-    /// What is wrong with the option.
+    /// What is wrong with the path.
     pub async fn begin(
         &self,
         provider: &str,
         run_id: &str,
         prompt: Option<Prompt>,
         secrets: Secrets,
-    ) -> Result<Recorder, String> {
+    ) -> Result<Recorder, Refused> {
         let header = Header {
             run_id: run_id.to_owned(),
             parent_run_id: self.parent_run_id.clone(),
@@ -45,8 +46,10 @@ impl Wanted {
             started_at: now_ms(),
             prompt,
         };
-        let begun = Recorder::begin(&self.path, &header, secrets).await;
-        begun.map_err(|refused| format!("the call's option \"record\": {refused}"))
+        match Recorder::begin(&self.path, &header, secrets).await {
+            Err(refused) if self.parent_run_id.is_some() => Ok(Recorder::failed(refused.to_string())),
+            begun => begun,
+        }
     }
 }
 
@@ -68,21 +71,33 @@ impl Engine {
         let begun = wanted.begin(self.id(), run_id, recorded, self.secrets(base_env)).await;
         begun
             .map(Some)
-            .map_err(|reason| self.refuse(Code::InvalidOption, reason))
+            .map_err(|refused| self.refuse(Code::InvalidOption, unusable(&refused)))
     }
 
     /// The secrets of the environment this provider's processes get.
-    fn secrets(&self, base_env: &Vars) -> Secrets {
-        let base = base_env
-            .iter()
-            .filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+    pub(super) fn secrets(&self, base_env: &Vars) -> Secrets {
         let own = self
             .options
             .env
             .iter()
             .filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)));
-        Secrets::new(base.chain(own), [])
+        Secrets::new(readable(base_env).chain(own), [])
     }
+}
+
+/// What is wrong with the call's option.
+pub(super) fn unusable(refused: &Refused) -> String {
+    format!("the call's option \"record\": {refused}")
+}
+
+/// The secrets of an environment.
+pub(crate) fn secrets_of(env: &Vars) -> Secrets {
+    Secrets::new(readable(env), [])
+}
+
+fn readable(env: &Vars) -> impl Iterator<Item = (&str, &str)> {
+    env.iter()
+        .filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)))
 }
 
 /// The line that a run's end adds: none where its last event says it.

@@ -11,6 +11,7 @@
 
 pub mod deltas;
 pub mod html;
+pub mod normalised;
 pub mod read;
 mod scribe;
 pub mod secrets;

@@ -56,6 +56,9 @@ pub struct Run {
     pub damaged: bool,
 }
 
+/// The kind of event that an agent's run begins with.
+const AGENT: &str = "run_started";
+
 /// One event.
 #[derive(Debug, Clone)]
 pub struct Entry {
@@ -103,6 +106,11 @@ impl Run {
             .find(|entry| LAST.contains(&entry.kind.as_str()))
     }
 
+    /// Whether it is an agent's: its events are those of `runAgent`.
+    pub fn is_agents(&self) -> bool {
+        self.entries.first().is_some_and(|first| first.kind == AGENT)
+    }
+
     /// Whether all of it is there.
     pub fn complete(&self) -> bool {
         !self.damaged && (self.end.is_some() || self.last_word().is_some())
@@ -110,11 +118,19 @@ impl Run {
 
     /// `replied`, `failed`, `cancelled`, or `unknown` where the log ends before the run did.
     pub fn outcome(&self) -> &str {
-        match (&self.end, self.last_word().map(|last| last.kind.as_str())) {
-            (Some(end), _) => &end.status,
-            (None, Some("run_failed")) => "failed",
-            (None, Some(_)) => "replied",
-            (None, None) => "unknown",
+        let (Some(last), None) = (self.last_word(), &self.end) else {
+            return self.end.as_ref().map_or("unknown", |end| &end.status);
+        };
+        let status = || {
+            serde_json::from_str::<Kind>(last.event.get())
+                .ok()
+                .and_then(|event| text(event.status))
+        };
+        match last.kind.as_str() {
+            // An agent's that was stopped by a limit has not come to its answer, either.
+            "run_failed" if status().as_deref() == Some("cancelled") => "cancelled",
+            "run_failed" => "failed",
+            _ => "replied",
         }
     }
 }
@@ -296,7 +312,8 @@ fn foreign(first_line: &str, bytes: &[u8], torn: bool) -> Unreadable {
         Ok(Whole {
             agent_info: Some(_),
             execution: Some(_),
-        }) => "it is a normalised log of the Claude Code adapter (youbencha-log.json)".to_owned(),
+        }) => "it is a normalised log of the Claude Code adapter (youbencha-log.json), which can be shown but not replayed"
+            .to_owned(),
         Ok(_) => "it is a JSON document without the header of one".to_owned(),
         Err(_) if serde_json::from_str::<&RawValue>(first_line).is_ok() => {
             format!("its first line is JSON, but no header with \"format\":\"{FORMAT}\"")

@@ -7,44 +7,11 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::read::Run;
-use super::timeline::{Fact, Item, Kind, Outcome, RunView};
-use super::view::{self, one_line};
+use super::timeline::{Item, Kind, Outcome, RunView, fact};
+use super::view::{self, list, one_line, pretty, string, words};
 
 /// The most characters of an [`Item::gist`].
 const GIST: usize = 80;
-
-impl Item {
-    fn new(kind: Kind, t: u64, title: impl Into<String>) -> Item {
-        Item {
-            kind,
-            t,
-            duration_ms: None,
-            title: title.into(),
-            facts: Vec::new(),
-            text: None,
-            args: None,
-            gist: None,
-            result: None,
-        }
-    }
-
-    fn fact(mut self, name: &str, value: Option<String>) -> Item {
-        self.facts.extend(value.map(|value| fact(name, &value)));
-        self
-    }
-
-    fn text(mut self, text: Option<String>) -> Item {
-        self.text = text;
-        self
-    }
-}
-
-fn fact(name: &str, value: &str) -> Fact {
-    Fact {
-        name: name.to_owned(),
-        value: one_line(value),
-    }
-}
 
 /// What there is to see of `run`.
 pub(super) fn run_view(run: &Run) -> RunView {
@@ -73,6 +40,8 @@ pub(super) fn run_view(run: &Run) -> RunView {
 /// Writes a run's items, event by event.
 struct Scribe {
     view: RunView,
+    /// Its events are those of an agent, whose figures are of many turns.
+    agents: bool,
     /// Where the item is whose pieces come.
     open: Option<(Kind, usize)>,
     /// Where each call is.
@@ -86,6 +55,8 @@ impl Scribe {
             view: RunView {
                 run_id: run.id.clone(),
                 parent_run_id: run.parent.clone(),
+                depth: 0,
+                role: None,
                 provider: run.provider.clone(),
                 started_at: run.started_at,
                 outcome: run.outcome().to_owned(),
@@ -99,6 +70,7 @@ impl Scribe {
                 facts: Vec::new(),
                 items: Vec::new(),
             },
+            agents: run.is_agents(),
             open: None,
             calls: HashMap::new(),
         }
@@ -201,7 +173,17 @@ impl Scribe {
                     .fact("permissions", text("permissionMode"))
                     .fact("session", text("sessionId"))
             }
+            "run_started" => {
+                let name = text("agent").map(|name| format!("agent {}", one_line(&name)));
+                self.view.role = Some(name.unwrap_or_else(|| "agent".to_owned()));
+                Item::new(Kind::Start, t, "start").fact(
+                    "tools",
+                    Some(list(&event["tools"]).filter_map(string).collect::<Vec<_>>().join(", "))
+                        .filter(|all| !all.is_empty()),
+                )
+            }
             "tool_call" => return self.call(t, call_of(event)),
+            "permission" | "deferred" if self.about_call(t, kind, event) => return,
             "tool_result" => return self.result(t, event),
             "invalid_tool_call" => {
                 let call = &event["invalidToolCall"];
@@ -212,8 +194,14 @@ impl Scribe {
                 item
             }
             "usage" => {
-                self.usage(&event["usage"]);
-                usage_item(t, &event["usage"]).fact("stop reason", text("rawStopReason"))
+                self.usage(&event["usage"], self.agents);
+                let cost = event["costUsd"].as_f64();
+                self.view.cost_usd = cost
+                    .map(|cost| cost + self.view.cost_usd.unwrap_or_default())
+                    .or(self.view.cost_usd);
+                usage_item(t, &event["usage"])
+                    .fact("cost", cost.map(view::dollars))
+                    .fact("stop reason", text("rawStopReason"))
             }
             "rate_limit" => Item::new(Kind::Limit, t, text("status").unwrap_or_default())
                 .fact("window", text("limitType"))
@@ -249,14 +237,18 @@ impl Scribe {
                     },
                 );
             }
-            "run_failed" => error_item(
-                t,
-                if event["error"].is_object() {
-                    &event["error"]
-                } else {
-                    event
-                },
-            ),
+            "run_failed" => match (event["status"].as_str(), text("limit")) {
+                (Some("cancelled"), _) => return self.end(t, "cancelled", None),
+                (_, limit) => error_item(
+                    t,
+                    if event["error"].is_object() {
+                        &event["error"]
+                    } else {
+                        event
+                    },
+                )
+                .fact("limit", limit),
+            },
             "other" => Item::new(Kind::Other, t, text("kind").unwrap_or_default())
                 .text(Some(pretty(&event["raw"])).filter(|raw| raw != "null")),
             _ => unknown(t, kind, event),
@@ -277,6 +269,47 @@ impl Scribe {
             self.calls.insert(id, self.view.items.len());
         }
         self.view.items.push(item);
+    }
+
+    /// What was decided about a call, or who works on it: said of the call, if it is known.
+    fn about_call(&mut self, t: u64, kind: &str, event: &Value) -> bool {
+        let call = call_id(event).and_then(|id| self.calls.get(&id).copied());
+        let Some(call) = call.and_then(|index| self.view.items.get_mut(index)) else {
+            return false;
+        };
+        if kind == "deferred" {
+            let told = [("handed to", "to"), ("run", "childRunId")];
+            call.facts.extend(
+                told.into_iter()
+                    .filter_map(|(name, field)| Some(fact(name, event[field].as_str()?))),
+            );
+            return true;
+        }
+        let by = event["by"].as_str().unwrap_or_default();
+        let allowed = if event["allow"].as_bool() == Some(true) {
+            "allowed"
+        } else {
+            "denied"
+        };
+        call.facts.push(fact(
+            "permission",
+            &match by {
+                "default" | "" => allowed.to_owned(),
+                "builtin" => format!("{allowed}, built in"),
+                by => format!("{allowed} by {by}"),
+            },
+        ));
+        if by == "ask" {
+            call.facts
+                .push(fact("decided after", &view::duration(t.saturating_sub(call.t))));
+        }
+        call.facts
+            .extend(event["reason"].as_str().map(|reason| fact("reason", reason)));
+        if event["args"].is_object() {
+            call.args = Some(pretty(&event["args"]));
+            call.facts.push(fact("arguments", "replaced"));
+        }
+        true
     }
 
     fn result(&mut self, t: u64, event: &Value) {
@@ -300,12 +333,13 @@ impl Scribe {
     }
 
     fn done(&mut self, t: u64, reply: &Value) {
-        self.usage(&reply["usage"]);
+        self.usage(&reply["usage"], false);
         self.view.model = string(&reply["model"]).or_else(|| self.view.model.take());
         self.view.cost_usd = reply["costUsd"].as_f64();
         let item = Item::new(Kind::End, t, "done")
             .fact("status", string(&reply["status"]))
             .fact("stop reason", string(&reply["stopReason"]))
+            .fact("steps", reply["steps"].as_u64().map(|steps| steps.to_string()))
             .fact("turns", reply["numTurns"].as_u64().map(|turns| turns.to_string()))
             .fact(
                 "calls to run",
@@ -320,7 +354,7 @@ impl Scribe {
         let item = match (status, error) {
             ("cancelled", _) => Item::new(Kind::End, t, "cancelled").text(Some("The caller ended the run.".to_owned())),
             (_, Some(error)) => {
-                self.usage(&error["usage"]);
+                self.usage(&error["usage"], false);
                 error_item(t, &error)
             }
             (status, None) => Item::new(Kind::End, t, status),
@@ -328,13 +362,20 @@ impl Scribe {
         self.view.items.push(item);
     }
 
-    fn usage(&mut self, usage: &Value) {
+    /// Takes the run's tokens; `more`: those of one turn more.
+    fn usage(&mut self, usage: &Value, more: bool) {
         let Some(input) = usage["inputTokens"].as_u64() else {
             return;
         };
-        self.view.input_tokens = Some(input);
-        self.view.output_tokens = usage["outputTokens"].as_u64();
-        self.view.tokens_estimated = usage["estimated"].as_bool().unwrap_or_default();
+        let estimated = usage["estimated"].as_bool().unwrap_or_default();
+        let before = |known: Option<u64>| known.filter(|_| more).unwrap_or_default();
+        let view = &mut self.view;
+        let output = usage["outputTokens"].as_u64();
+        view.tokens_estimated = estimated || (more && view.tokens_estimated);
+        view.input_tokens = Some(before(view.input_tokens).saturating_add(input));
+        view.output_tokens = output
+            .map(|output| before(view.output_tokens).saturating_add(output))
+            .or(view.output_tokens);
     }
 
     fn finish(mut self) -> RunView {
@@ -415,28 +456,4 @@ fn call_of(event: &Value) -> &Value {
 
 fn call_id(value: &Value) -> Option<String> {
     string(&value["toolCallId"]).or_else(|| string(&value["id"]))
-}
-
-fn string(value: &Value) -> Option<String> {
-    value.as_str().map(str::to_owned)
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-/// Text, or blocks of it, or else JSON.
-fn words(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => pretty(other),
-    }
-}
-
-fn pretty(value: &Value) -> String {
-    match value {
-        Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
-        value => serde_json::to_string_pretty(value).unwrap_or_default(),
-    }
 }

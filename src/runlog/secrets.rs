@@ -141,7 +141,16 @@ impl Secrets {
         let all = of_env.chain(others).map(str::trim);
         let long =
             all.filter(|value| value.len() >= SHORTEST_VALUE && !value.bytes().all(|byte| byte.is_ascii_digit()));
-        let mut values: Vec<String> = long.map(str::to_owned).collect();
+        Secrets::of(long.map(str::to_owned).collect())
+    }
+
+    /// What either knows.
+    #[must_use]
+    pub fn and(self, other: Secrets) -> Self {
+        Secrets::of(self.values.into_iter().chain(other.values).collect())
+    }
+
+    fn of(mut values: Vec<String>) -> Self {
         values.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         values.dedup();
         Secrets { values }

@@ -9,6 +9,8 @@ use super::view::{self, one_line, visible};
 
 /// How much of long things is shown where not all is wanted.
 const LINES: usize = 12;
+/// So far are runs moved to the right that are inside of others.
+const DEEPEST: usize = 10;
 /// In characters, of a line of arguments.
 const ARGS: usize = 400;
 
@@ -42,7 +44,9 @@ pub fn render(timeline: &Timeline, style: Style) -> String {
         if index > 0 {
             page.text.push('\n');
         }
+        let from = page.text.len();
         page.run(run);
+        page.indent(from, run.depth);
     }
     for problem in &timeline.problems {
         page.text.push('\n');
@@ -109,7 +113,24 @@ impl Page {
         }
     }
 
+    /// Moves what was written since `from` to the right: it is part of what is above it.
+    fn indent(&mut self, from: usize, depth: usize) {
+        if depth == 0 {
+            return;
+        }
+        let margin = "  ".repeat(depth.min(DEEPEST));
+        let lines = self.text.split_off(from);
+        for line in lines.split_inclusive('\n') {
+            self.text.push_str(&margin);
+            self.text.push_str(line);
+        }
+    }
+
     fn run(&mut self, run: &RunView) {
+        if let Some(role) = &run.role {
+            self.put(Ink::Bold, &one_line(role));
+            self.text.push_str("  ");
+        }
         self.put(Ink::Bold, &one_line(&run.provider));
         self.text.push_str("  ");
         self.text.push_str(&one_line(&run.run_id));

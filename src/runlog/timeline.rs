@@ -4,16 +4,22 @@
 //! Events are taken by their fields, whoever wrote them: those of providers, those of agents, and kinds that are not known,
 //! which are shown by their name and what they hold.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use super::read::{Problem, Recording};
 use super::scribe;
+use super::view::one_line;
 
 /// All runs of a file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Timeline {
-    /// In the order in which they began.
+    /// In the order in which they began, each with its parts behind it.
     pub runs: Vec<RunView>,
+    /// Secrets were taken out when the file was written.
+    #[serde(skip)]
+    pub redacted: bool,
     /// What could not be read of the file.
     pub problems: Vec<Problem>,
 }
@@ -27,11 +33,16 @@ pub struct RunView {
     /// The run it is part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<String>,
+    /// How many runs it is inside of.
+    pub depth: usize,
+    /// What it is, if it is no call of its own: `agent`, `agent reviewer`, `turn 2`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
     /// The provider's id.
     pub provider: String,
     /// ms since the epoch.
     pub started_at: u64,
-    /// `replied`, `failed`, `cancelled` or `unknown`.
+    /// `replied`, `failed`, `cancelled` or `unknown`; `timeout` in a normalised log.
     pub outcome: String,
     /// Whether the log holds all of it.
     pub complete: bool,
@@ -131,12 +142,81 @@ impl Item {
     pub fn failed(&self) -> bool {
         self.kind == Kind::Error || self.result.as_ref().is_some_and(|result| result.is_error)
     }
+
+    pub(super) fn new(kind: Kind, t: u64, title: impl Into<String>) -> Item {
+        Item {
+            kind,
+            t,
+            duration_ms: None,
+            title: title.into(),
+            facts: Vec::new(),
+            text: None,
+            args: None,
+            gist: None,
+            result: None,
+        }
+    }
+
+    pub(super) fn fact(mut self, name: &str, value: Option<String>) -> Item {
+        self.facts.extend(value.map(|value| fact(name, &value)));
+        self
+    }
+
+    pub(super) fn text(mut self, text: Option<String>) -> Item {
+        self.text = text;
+        self
+    }
+}
+
+/// A fact, on one line.
+pub(super) fn fact(name: &str, value: &str) -> Fact {
+    Fact {
+        name: name.to_owned(),
+        value: one_line(value),
+    }
 }
 
 /// What there is to see of `recording`.
 pub fn timeline(recording: &Recording) -> Timeline {
     Timeline {
-        runs: recording.runs.iter().map(scribe::run_view).collect(),
+        runs: nested(recording),
+        redacted: true,
         problems: recording.problems.clone(),
     }
+}
+
+/// Each run, and behind it those that are parts of it.
+fn nested(recording: &Recording) -> Vec<RunView> {
+    let mut latest: HashMap<&str, usize> = HashMap::new();
+    let mut parts: Vec<Vec<usize>> = vec![Vec::new(); recording.runs.len()];
+    let mut waiting = Vec::new();
+    for (index, run) in recording.runs.iter().enumerate() {
+        // A part begins after the whole, so no run is inside of itself.
+        let whole = run.parent.as_deref().and_then(|parent| latest.get(parent));
+        match whole.and_then(|whole| parts.get_mut(*whole)) {
+            Some(parts) => parts.push(index),
+            None => waiting.push((index, 0, None)),
+        }
+        latest.insert(&run.id, index);
+    }
+    waiting.reverse();
+    let mut views = Vec::with_capacity(recording.runs.len());
+    while let Some((index, depth, turn)) = waiting.pop() {
+        let Some(run) = recording.runs.get(index) else { continue };
+        let mut view = scribe::run_view(run);
+        view.depth = depth;
+        view.role = view.role.or_else(|| turn.map(|number| format!("turn {number}")));
+        views.push(view);
+        let mut turns = 0;
+        let inside: Vec<_> = parts[index]
+            .iter()
+            .map(|part| {
+                let is_turn = run.is_agents() && !recording.runs[*part].is_agents();
+                turns += u32::from(is_turn);
+                (*part, depth + 1, is_turn.then_some(turns))
+            })
+            .collect();
+        waiting.extend(inside.into_iter().rev());
+    }
+    views
 }

@@ -140,6 +140,60 @@ fn mended(json: &str) -> String {
     whole
 }
 
+/// A text.
+pub(super) fn string(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+/// The elements of a list; none of anything else.
+pub(super) fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// Text, or blocks of it, or else JSON.
+pub(super) fn words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => pretty(other),
+    }
+}
+
+/// JSON for people.
+pub(super) fn pretty(value: &Value) -> String {
+    match value {
+        Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
+        value => serde_json::to_string_pretty(value).unwrap_or_default(),
+    }
+}
+
+/// ms since the epoch of `2026-01-31T23:59:59.123Z`, as a log has it.
+pub(super) fn moment(text: &str) -> Option<u64> {
+    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let numbers = |text: &str, between: char| -> Option<[u64; 3]> {
+        let parts: Vec<u64> = text
+            .split(between)
+            .map(|part| part.parse().ok())
+            .collect::<Option<_>>()?;
+        parts.try_into().ok()
+    };
+    let (clock, fraction) = time.split_once('.').unwrap_or((time, "0"));
+    let [year, month @ 1..=12, day @ 1..=31] = numbers(date, '-')? else {
+        return None;
+    };
+    let [hour @ 0..24, minute @ 0..60, second @ 0..=60] = numbers(clock, ':')? else {
+        return None;
+    };
+    let ms: u64 = format!("{fraction:0<3}").get(..3)?.parse().ok()?;
+    // The other way round than `date`: years begin in March.
+    let year = (1970..10_000).contains(&year).then_some(year)? - u64::from(month <= 2);
+    let shifted_month = (month + 9) % 12;
+    let of_year = (153 * shifted_month + 2) / 5 + day - 1;
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + of_year;
+    let seconds = (days.checked_sub(719_468)? * 24 + hour) * 3_600 + minute * 60 + second;
+    Some(seconds * 1_000 + ms)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,6 +249,18 @@ mod tests {
             (4_107_542_400_000, "2100-03-01 00:00:00 UTC"),
         ] {
             assert_eq!(date(ms), expected);
+            let iso = expected.replace(" UTC", ".007Z").replace(' ', "T");
+            assert_eq!(moment(&iso), Some(ms / 1_000 * 1_000 + 7));
+        }
+        for text in [
+            "",
+            "2026-01-31",
+            "2026-13-01T00:00:00Z",
+            "1969-12-31T23:59:59Z",
+            "2026-01-31T00:00:00+01:00",
+            "é",
+        ] {
+            assert_eq!(moment(text), None, "{text}");
         }
     }
 

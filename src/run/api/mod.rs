@@ -221,7 +221,7 @@ impl ApiEngine {
         let begun = wanted.begin(self.id(), run_id, given.recorded.clone(), secrets).await;
         begun
             .map(Some)
-            .map_err(|reason| self.refuse(Code::InvalidOption, reason))
+            .map_err(|refused| self.refuse(Code::InvalidOption, record::unusable(&refused)))
     }
 
     /// What a request needs.
@@ -266,6 +266,12 @@ impl Model for ApiEngine {
     fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
         self.refusal().map_or(Ok(()), Err)?;
         self.key(Some(env)).map(|_| ())
+    }
+
+    fn secrets(&self, env: &Vars) -> runlog::Secrets {
+        let key = self.key(Some(env)).ok().flatten();
+        let known = self.settings.secrets(key.as_ref());
+        record::secrets_of(env).and(runlog::Secrets::new([], known.texts()))
     }
 
     fn begin(self: Arc<Self>, question: Question) -> Run {

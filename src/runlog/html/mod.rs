@@ -13,6 +13,9 @@ const STYLE: &str = include_str!("page.css");
 /// Longer texts are cut, in bytes: a browser shows the page, not the file.
 const LONGEST: usize = 256 * 1024;
 
+/// So far are runs moved in that are inside of others.
+const DEEPEST: usize = 6;
+
 /// Calls whose arguments and result have no more lines than this are open from the beginning.
 const SHORT: usize = 6;
 
@@ -38,8 +41,11 @@ pub fn render(timeline: &Timeline, source: &str) -> String {
     for (number, run) in timeline.runs.iter().enumerate() {
         section(&mut page, run, number + 1);
     }
-    page.push_str("</main>\n<footer>\n<p>Times count from the beginning of the run. Secrets were taken out when it was recorded.</p>\n");
-    page.push_str("</footer>\n</body>\n</html>\n");
+    page.push_str("</main>\n<footer>\n<p>Times count from the beginning of the run.");
+    if timeline.redacted {
+        page.push_str(" Secrets were taken out when it was recorded.");
+    }
+    page.push_str("</p>\n</footer>\n</body>\n</html>\n");
     page
 }
 
@@ -48,9 +54,10 @@ fn contents(page: &mut String, timeline: &Timeline) {
     for (number, run) in timeline.runs.iter().enumerate() {
         let _ = writeln!(
             page,
-            "<li><a href=\"#run-{}\">{} <span class=\"dim\">{}</span></a> {}</li>",
+            "<li class=\"{}\"><a href=\"#run-{}\">{} <span class=\"dim\">{}</span></a> {}</li>",
+            inset(run),
             number + 1,
-            shown(&run.provider),
+            name(run),
             shown(&run.run_id),
             badge(run)
         );
@@ -69,6 +76,19 @@ fn problems(page: &mut String, timeline: &Timeline) {
     page.push_str("</ul>\n</section>\n");
 }
 
+/// What a run is, and who answers in it.
+fn name(run: &RunView) -> String {
+    match &run.role {
+        Some(role) => format!("{} · {}", shown(role), shown(&run.provider)),
+        None => shown(&run.provider),
+    }
+}
+
+/// The class that says how far a run is moved in that is part of others. Its facts say so in words.
+fn inset(run: &RunView) -> String {
+    format!("depth-{}", run.depth.min(DEEPEST))
+}
+
 fn badge(run: &RunView) -> String {
     let (class, word) = match run.outcome.as_str() {
         "replied" => ("good", "replied".to_owned()),
@@ -82,9 +102,10 @@ fn badge(run: &RunView) -> String {
 fn section(page: &mut String, run: &RunView, number: usize) {
     let _ = write!(
         page,
-        "<section class=\"run\" id=\"run-{number}\" aria-labelledby=\"run-{number}-name\">\n\
+        "<section class=\"run {}\" id=\"run-{number}\" aria-labelledby=\"run-{number}-name\">\n\
          <h2 id=\"run-{number}-name\">{} <span class=\"dim\">{}</span> {}</h2>\n<p class=\"figures\">{}</p>\n",
-        shown(&run.provider),
+        inset(run),
+        name(run),
         shown(&run.run_id),
         badge(run),
         figures(run)
