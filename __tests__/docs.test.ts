@@ -12,6 +12,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startAnthropic } from "./support/anthropic.mjs";
 import { isolateClaude } from "./support/claude.mjs";
 import { allBlocks, type Block, blocksOf, documents, isTypeScript, place, problems } from "./support/docs.mjs";
+import { startOpenAi } from "./support/openai.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const TSC = join(dirname(createRequire(import.meta.url).resolve("typescript/package.json")), "bin/tsc");
@@ -28,6 +29,9 @@ declare module "deep-factor-agent" {
 declare const createDeepFactorAgent: typeof import("deep-factor-agent").createDeepFactorAgent;
 declare const tools: import("deep-factor-providers").ToolInput[];
 `;
+
+/** Where documents say that a server is. */
+const THEIR_SERVER = "http://127.0.0.1:8080/v1";
 
 const blocks = allBlocks();
 const code = blocks.filter(isTypeScript);
@@ -95,6 +99,7 @@ describe("documents", () => {
 describe.skipIf(process.platform === "win32")("a reader's program runs to its end", () => {
   it.each(code.filter(isRun).map((block) => [place(block), block] as const))("%s", async (_, block) => {
     const api = await startAnthropic(() => ({ text: "hello" }));
+    const server = await startOpenAi(() => ({ text: "hello" }));
     const claude = isolateClaude({ baseUrl: api.url });
     try {
       const bin = join(claude.home, "bin");
@@ -110,6 +115,8 @@ describe.skipIf(process.platform === "win32")("a reader's program runs to its en
       const env = { ...Object.fromEntries(kept), PATH: [bin, "/usr/bin", "/bin"].join(delimiter) };
       const ended = await new Promise<{ code: unknown; stderr: string }>((resolve) => {
         const script = join("out", `${nameOf(block)}.js`);
+        const written = readFileSync(join(home, script), "utf8");
+        writeFileSync(join(home, script), written.replaceAll(THEIR_SERVER, server.url));
         const child = execFile(process.execPath, [script], { cwd: home, env, timeout: 60_000 }, (error, _, stderr) =>
           resolve({ code: error ? (error.signal ?? error.code) : 0, stderr }),
         );
@@ -119,6 +126,7 @@ describe.skipIf(process.platform === "win32")("a reader's program runs to its en
       expect(ended, `${place(block)}: ${ended.stderr}`).toEqual({ code: 0, stderr: expect.any(String) });
     } finally {
       await api.close();
+      await server.close();
       claude.cleanup();
     }
   });
