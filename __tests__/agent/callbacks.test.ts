@@ -5,8 +5,7 @@ import { API } from "../support/agent-api.mjs";
 import { CALLING_CLAUDES, CLAUDES } from "../support/agent-claude.mjs";
 import { CODEX } from "../support/agent-codex.mjs";
 import type { Turn } from "../support/agent-scenarios.mjs";
-import { withClaude } from "../support/harness.mjs";
-import { createProvider } from "../support/harness.mjs";
+import { createProvider, withClaude } from "../support/harness.mjs";
 
 const look = { name: "look", execute: () => "fine" };
 
@@ -35,6 +34,7 @@ it("a fast result is delivered at once, not held for a slow one", async () => {
       { name: "fast", execute: () => "quick" },
     ],
     onEvent: (event) => {
+      console.log(Date.now() % 1000000, event.type);
       if (event.type === "tool_result" && event.name === "fast") heard();
     },
   });
@@ -44,7 +44,12 @@ it("a fast result is delivered at once, not held for a slow one", async () => {
 it("a task handed to the same provider, which lets one run at a time, does not wait for itself", async () => {
   const limit = { toolCalls: "callbacks" as const };
   // One API, one CLI, and so one queue: who asks first is the parent, whose two calls are answered by one child each.
-  const handoff = (task: string) => ({ type: "tool_use", id: task, name: "mcp__df__handoff", input: { agent: "it", task } });
+  const handoff = (task: string) => ({
+    type: "tool_use",
+    id: task,
+    name: "mcp__df__handoff",
+    input: { agent: "it", task },
+  });
   const { api, options } = await withClaude({
     which: "oldest",
     engine: "print",
@@ -77,7 +82,7 @@ it("says which way calls come, and refuses the impossible by name", async () => 
       expect.objectContaining({ code: "INVALID_OPTION", message: expect.stringContaining(message) }),
     );
   };
-  impossible(api, "openai-compatible");
+  impossible(api, "openai");
   impossible(live, "claude");
   const agents = { it: { provider: api, toolCalls: "callbacks" as const } };
   expect(() => runAgent({ provider: api, prompt: "Go.", builtins: { handoff: { agents } } })).toThrow(
@@ -91,7 +96,11 @@ it("a closed provider and a missing key are told before anything is asked", asyn
   const { createOpenAiCompatibleProvider } = await import("deep-factor-providers");
   const closed = createOpenAiCompatibleProvider({ baseURL: "http://127.0.0.1:9/v1", apiKey: "not-a-key", model: "m" });
   await closed.close();
-  const keyless = createOpenAiCompatibleProvider({ baseURL: "http://127.0.0.1:9/v1", apiKeyEnv: "NO_SUCH_KEY", model: "m" });
+  const keyless = createOpenAiCompatibleProvider({
+    baseURL: "http://127.0.0.1:9/v1",
+    apiKeyEnv: "NO_SUCH_KEY",
+    model: "m",
+  });
   onTestFinished(() => keyless.close());
   const gone = createCodexCliProvider({ cliPath: "/nowhere/codex" });
   onTestFinished(() => gone.close());

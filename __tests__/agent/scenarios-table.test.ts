@@ -8,6 +8,6 @@ const DOCUMENT = new URL("../../docs/agent.md", import.meta.url);
 it("the table of docs/agent.md is that of the tests", () => {
   const table = scenarioTable();
   console.log(table);
-  const [, kept] = /<!-- scenarios -->\n([^]*)\n<!-- end -->/.exec(readFileSync(DOCUMENT, "utf8")) ?? [];
+  const [, kept] = /<!-- scenarios -->\n([\s\S]*)\n<!-- end -->/.exec(readFileSync(DOCUMENT, "utf8")) ?? [];
   expect(kept?.trim()).toBe(table);
 });

@@ -48,7 +48,11 @@ export function callingCli(name, differs = {}) {
     differs,
     async cast(turns) {
       const start = name === "gemini" ? startGeminiTools : startOpenAiTools;
-      const script = turns.map((turn, index) => (/** @type {{ body: any }} */ { body }) => toAnswer(turn, index + 1, body));
+      const script = turns.map(
+        (turn, index) =>
+          (/** @type {{ body: any }} */ { body }) =>
+            toAnswer(turn, index + 1, body),
+      );
       const api = await start(script);
       const cli = await isolateCli(name, api.url);
       const provider = CLIS[name].create(cli.options);

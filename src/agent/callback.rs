@@ -85,7 +85,11 @@ impl Conversation for CalledBack {
         Box::pin(async move {
             let Some((run, calls)) = begun else {
                 let reason = "it takes no tools in the middle of a turn";
-                return Err(Box::new(ProviderError::new(self.id(), Code::CallbacksUnavailable, reason)));
+                return Err(Box::new(ProviderError::new(
+                    self.id(),
+                    Code::CallbacksUnavailable,
+                    reason,
+                )));
             };
             let (sender, receiver) = mpsc::channel(CALLS_WAITING);
             tokio::spawn(hand_over(calls, sender));

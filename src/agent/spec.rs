@@ -181,7 +181,10 @@ impl Who {
             policy: given.permissions,
             limits,
             log: given.log,
-            tool_calls: how.get("toolCalls").and_then(Value::as_str).map_or(ToolCalls::Auto, ToolCalls::from_word),
+            tool_calls: how
+                .get("toolCalls")
+                .and_then(Value::as_str)
+                .map_or(ToolCalls::Auto, ToolCalls::from_word),
             path: given.path,
         })
     }

@@ -85,12 +85,7 @@ impl Book {
 }
 
 /// Ends calls that nobody waits for any more, and answers them.
-pub(super) fn give_up(
-    open: BTreeMap<u32, Pending>,
-    why: &str,
-    ends: &mut Vec<Effect>,
-    answers: &mut Vec<Effect>,
-) {
+pub(super) fn give_up(open: BTreeMap<u32, Pending>, why: &str, ends: &mut Vec<Effect>, answers: &mut Vec<Effect>) {
     for Pending { call, origin, .. } in open.into_values() {
         ends.push(Effect::Abandon(call.id.clone()));
         let answer = Answer::error(&format!("\"{}\" has no result: {why}", call.name));

@@ -125,7 +125,11 @@ impl Book {
                 self.advance(effects)
             }
             Input::TakenBack { id } => {
-                self.give_up(|pending| pending.call.id == id, "the provider has taken the call back", effects);
+                self.give_up(
+                    |pending| pending.call.id == id,
+                    "the provider has taken the call back",
+                    effects,
+                );
                 None
             }
             Input::Spent(spent) => {

@@ -325,7 +325,11 @@ mod tests {
         drop(first);
         let second = child().await.unwrap();
         let mut third = Box::pin(child());
-        assert!(tokio::time::timeout(Duration::from_millis(20), &mut third).await.is_err());
+        assert!(
+            tokio::time::timeout(Duration::from_millis(20), &mut third)
+                .await
+                .is_err()
+        );
         drop(waits);
         third.await.unwrap();
         drop(second);
