@@ -34,7 +34,6 @@ it("a fast result is delivered at once, not held for a slow one", async () => {
       { name: "fast", execute: () => "quick" },
     ],
     onEvent: (event) => {
-      console.log(Date.now() % 1000000, event.type);
       if (event.type === "tool_result" && event.name === "fast") heard();
     },
   });
