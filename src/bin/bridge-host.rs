@@ -149,6 +149,7 @@ async fn run(task: &Task, lines: Lines) -> io::Result<()> {
         tools: task.tools.to_string(),
         call: r#"{"events":true,"partial":false}"#.to_owned(),
         env: None,
+        lent: None,
     };
     let (run, calls) = Engine::start_with_callbacks(&engine, question, options(task));
     let mut host = Host {
