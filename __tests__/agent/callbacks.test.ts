@@ -81,7 +81,7 @@ it("says which way calls come, and refuses the impossible by name", async () => 
       expect.objectContaining({ code: "INVALID_OPTION", message: expect.stringContaining(message) }),
     );
   };
-  impossible(api, "openai-compatible");
+  impossible(api, "openai");
   impossible(live, "claude");
   const agents = { it: { provider: api, toolCalls: "callbacks" as const } };
   expect(() => runAgent({ provider: api, prompt: "Go.", builtins: { handoff: { agents } } })).toThrow(

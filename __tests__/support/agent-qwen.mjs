@@ -4,7 +4,7 @@ import { callingCli } from "./agent-clis.mjs";
 
 export const QWEN = callingCli("qwen", {
   "arguments that do not fit the schema": {
-    why: "qwen checks arguments itself, and answers the model without calling",
+    why: "gemini and qwen check arguments themselves, and answer the model without calling",
     transcript: `
 run: add
 call add {"a":1,"b":2}

@@ -126,7 +126,8 @@ mod tests {
             codex.ends_with(
                 "-c mcp_servers.df.url=\"http://127.0.0.1:4711/mcp\" -c \
                  mcp_servers.df.bearer_token_env_var=\"DEEP_FACTOR_BRIDGE_TOKEN\" -c \
-                 mcp_servers.df.default_tools_approval_mode=\"approve\" -c mcp_servers.df.tool_timeout_sec=86400 -"
+                 mcp_servers.df.default_tools_approval_mode=\"approve\" -c mcp_servers.df.tool_timeout_sec=86400 -c \
+                 mcp_servers.df.startup_timeout_sec=300 -"
             ),
             "{codex}"
         );

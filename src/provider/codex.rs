@@ -82,6 +82,11 @@ pub static CODEX: Provider = Provider {
             &[When::Callbacks],
             &[Lit("-c"), Lit("mcp_servers.df.tool_timeout_sec=86400")],
         ),
+        // A server that is not there after its own limit (10 s) is left out, and the run goes on without the tools.
+        flag(
+            &[When::Callbacks],
+            &[Lit("-c"), Lit("mcp_servers.df.startup_timeout_sec=300")],
+        ),
         // Says that the prompt comes over standard input.
         flag(&[], &[Lit("-")]),
     ],

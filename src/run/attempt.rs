@@ -175,7 +175,11 @@ impl Attempt<'_> {
                 if self.goes_on_for_ever(&event) {
                     stop.cancel();
                 }
-                if !open.as_mut().is_some_and(|open| open.hides(&event)) {
+                let told = match &mut open {
+                    None => Some(event),
+                    Some(open) => open.pass(event),
+                };
+                if let Some(event) = told {
                     fold.push(event, &mut events);
                 }
             }

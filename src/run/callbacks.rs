@@ -137,16 +137,21 @@ impl Open<'_> {
         }
     }
 
-    /// Whether `event` tells of a call that was told already.
-    pub fn hides(&mut self, event: &Event) -> bool {
-        let ours = |name: &str| self.served.declarations.ours(name).is_some();
+    /// What the run tells of `event`: nothing, if it is about a call that was told already. A call of what is no tool keeps the
+    /// name that the caller would have given it.
+    pub fn pass(&mut self, event: Event) -> Option<Event> {
+        let declarations = &self.served.declarations;
         match event {
-            Event::ToolCall { tool_call } if ours(&tool_call.name) => {
-                self.hidden.insert(tool_call.id.clone());
-                true
+            Event::ToolCall { tool_call } if declarations.ours(&tool_call.name).is_some() => {
+                self.hidden.insert(tool_call.id);
+                None
             }
-            Event::ToolResult { tool_call_id, .. } => self.hidden.contains(tool_call_id),
-            _ => false,
+            Event::ToolCall { mut tool_call } => {
+                tool_call.name = declarations.callers_name(&tool_call.name);
+                Some(Event::ToolCall { tool_call })
+            }
+            Event::ToolResult { ref tool_call_id, .. } if self.hidden.contains(tool_call_id) => None,
+            other => Some(other),
         }
     }
 
