@@ -1659,7 +1659,7 @@ export interface RunLogHeader {
 /**
  * Reads a run log again. Nothing is started.
  *
- * @param path a file that the call option `record` has written.
+ * @param path a file that the option `record` of a call or of `runAgent` has written.
  * @throws {ProviderError} `INVALID_OPTION` at once; `NOT_FOUND` and `INVALID_RUN_LOG` (no run log, or of a newer version) when
  * something is asked of it.
  */
@@ -1674,8 +1674,8 @@ export interface RenderRunLogOptions {
 }
 
 /**
- * A run log for people: what `deep-factor-providers log` prints. All that is foreign in it is escaped; control characters and
- * those that change the direction of text are made visible.
+ * A run log, or a stored log of the Claude Code adapter, for people: what `deep-factor-providers log` prints. All that is
+ * foreign in it is escaped; control characters and those that change the direction of text are made visible.
  *
  * @throws {ProviderError} `NOT_FOUND`, `INVALID_RUN_LOG` or `INVALID_OPTION`.
  */

@@ -21,7 +21,7 @@ use crate::event::Event;
 use crate::executor::Answer;
 use crate::process::Vars;
 use crate::run::model::{Model, Question};
-use crate::run::{Ended, Run, record};
+use crate::run::{Ended, Run};
 use crate::runlog::Secrets;
 
 /// A future that gives an exchange, or says why there can be none.
@@ -39,9 +39,7 @@ pub trait Conversation: fmt::Debug + Send + Sync {
     fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>>;
 
     /// What must not get into the log of a run it takes part in; `env` is what its processes inherit.
-    fn secrets(&self, env: &Vars) -> Secrets {
-        record::secrets_of(env)
-    }
+    fn secrets(&self, env: &Vars) -> Secrets;
 
     /// Begins a turn: the model is sent the whole thread, of which it may know the beginning.
     fn begin(&self, question: Question) -> Beginning<'_>;

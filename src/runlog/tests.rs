@@ -192,7 +192,7 @@ fn what_is_no_run_log_is_refused_with_a_reason() {
     );
     assert_eq!(
         refused("{\n \"version\": \"1.0.0\", \"agent_info\": {}, \"execution\": {}\n}"),
-        "it is no run log: it is a normalised log of the Claude Code adapter (youbencha-log.json)"
+        "it is no run log: it is a normalised log of the Claude Code adapter (youbencha-log.json), which can be shown but not replayed"
     );
     assert_eq!(
         refused("{\n}"),
