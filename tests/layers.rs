@@ -127,3 +127,30 @@ fn pure_layers_have_no_effects() {
     }
     assert_eq!(wrong, Vec::<String>::new());
 }
+
+#[test]
+fn the_picture_in_the_docs_has_these_layers() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/architecture.md")).unwrap();
+    let (_, rest) = page.split_once("<!-- layers").unwrap();
+    let (table, _) = rest.split_once("<!-- end -->").unwrap();
+    let row = |line: &str| -> Vec<String> {
+        line.split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let told: Vec<_> = table
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .map(row)
+        .filter(|names| !names.is_empty())
+        .collect();
+    let mut known: Vec<Vec<String>> = Vec::new();
+    for layer in LAYERS {
+        let mut names: Vec<_> = layer.iter().map(|name| (*name).to_owned()).collect();
+        names.sort();
+        known.push(names);
+    }
+    assert_eq!(told, known);
+}

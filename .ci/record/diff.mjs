@@ -68,7 +68,7 @@ function section(title, rows) {
 }
 
 /** @param {Recording} recording */
-const exit = ({ meta: { exit_code, timed_out } }) => (timed_out ? "ended at the time limit" : String(exit_code));
+const exit = ({ meta: { exit_code } }) => (exit_code === null ? "ended by the provider" : String(exit_code));
 
 /**
  * Flags that were taken before and are refused now: left out, or an error where they are needed.

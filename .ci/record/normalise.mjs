@@ -46,5 +46,9 @@ export function normaliser() {
       .replace(HTTP_DATE, "Thu, 01 Jan 2026 00:00:00 GMT")
       .replace(EPOCH_MS, "1767225600000")
       .replace(CLOCKS, "$10")
-      .replace(/\(node:\d+\)/g, "(node:PID)");
+      .replace(/\(node:\d+\)/g, "(node:PID)")
+      .replace(/(\/cc-socks\/)\d+(?=\.sock)/g, "$1PID")
+      .replace(/((?:local|remote)Port: )\d+/g, "$1PORT")
+      // gemini's clock of its own start: told or not, as it comes.
+      .replace(/^\[STARTUP\] .*\n/gm, "");
 }

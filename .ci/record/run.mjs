@@ -38,8 +38,7 @@ import { normaliser } from "./normalise.mjs";
  * @property {string} version of the CLI
  * @property {string[]} argv the last run's
  * @property {string[]} dropped flags of ours that the CLI refused and a further run went without
- * @property {number | null} exit_code negative: the signal; null: it was ended by the provider
- * @property {boolean} timed_out it was ended by the provider, so what it had printed is not kept
+ * @property {number | null} exit_code null: the provider ended it, so what it had printed and asked for is not kept
  * @property {{ method: string, path: string }[]} http requests to the model
  * @property {Verdict} verdict
  */
@@ -62,11 +61,6 @@ const PATIENCE_MS = 45_000;
 /** The same where nobody listens, and a limit for all else. */
 const REFUSED_MS = 120_000;
 const LIMIT_MS = 600_000;
-const SIGNALS = new Map([
-  ["SIGINT", -2],
-  ["SIGKILL", -9],
-  ["SIGTERM", -15],
-]);
 
 /**
  * @param {SetName} set
@@ -239,19 +233,16 @@ function lastRun(tee) {
 function toRecording(name, provider, run, facts, places) {
   const normalise = normaliser();
   const stable = (/** @type {string} */ text) => normalise(text, places);
-  // How far a run came that was ended depends on the moment.
-  const ours = "error" in facts.verdict && /^(?:TIMEOUT|IDLE_TIMEOUT)$/.test(facts.verdict.error.code);
-  const ended = ours || run.end === undefined;
-  const stdout = ended ? "" : stable(run.stdout);
-  const stderr = ended ? "" : stable(run.stderr);
-  const signal = run.end?.signal;
+  // How far a run came that the provider ended depends on the moment. Nobody else sends signals.
+  const end = run.end?.signal === null ? run.end : undefined;
+  const stdout = end ? stable(run.stdout) : "";
+  const stderr = end ? stable(run.stderr) : "";
   const meta = {
     version: facts.version,
     argv: [provider, ...run.argv.map(stable)],
     dropped: facts.dropped,
-    exit_code: ended ? null : signal ? (SIGNALS.get(signal) ?? null) : (run.end?.code ?? null),
-    timed_out: ended,
-    http: ended ? [] : facts.http,
+    exit_code: end?.code ?? null,
+    http: end ? facts.http : [],
     verdict: JSON.parse(stable(JSON.stringify(facts.verdict))),
   };
   return { name, meta, stdout, stderr };

@@ -49,23 +49,19 @@ describe.skipIf(process.platform === "win32").each(readdirSync(FIXTURES))("the r
     );
   });
 
-  // What was ended by its time limit printed nothing that could be played again.
-  it.each(recordings.filter(({ meta }) => !meta.timed_out && meta.exit_code !== null))(
-    "$name",
-    async ({ name, meta }) => {
-      const path = (kind: string) => join(FIXTURES, set, `${name}.${kind}`);
-      const exit = meta.exit_code ?? 0;
-      const end = exit < 0 ? `kill -${-exit} $$` : `exit ${exit}`;
-      const print = `cat > /dev/null\ncat '${path("stdout")}' 2>/dev/null\n[ -f '${path("stderr")}' ] && cat '${path("stderr")}' >&2`;
-      const cliPath = fakes.shell(`${set}-${name}`, `${print}\n${end}`);
-      const one = cases(["stream-json", "json", "text"]).find((one) => one.name === name);
-      const options = { cliPath, retry: false, ...(one?.format && { outputFormat: one.format }), ...one?.options };
-      const model = CREATE[provider]?.(provider === "opencode" ? { ...options, model: "mock/m1" } : options);
-      const bound = one?.tools ? model?.bindTools(one.tools as never) : model;
-      const verdict = await verdictOf(bound, (one?.thread ?? ["Say hello"]) as never);
-      expect(comparable({ verdict })).toEqual(comparable(meta));
-    },
-  );
+  // Of what the provider ended, nothing is kept that could be played again.
+  it.each(recordings.filter(({ meta }) => meta.exit_code !== null))("$name", async ({ name, meta }) => {
+    const path = (kind: string) => join(FIXTURES, set, `${name}.${kind}`);
+    const end = `exit ${meta.exit_code}`;
+    const print = `cat > /dev/null\ncat '${path("stdout")}' 2>/dev/null\n[ -f '${path("stderr")}' ] && cat '${path("stderr")}' >&2`;
+    const cliPath = fakes.shell(`${set}-${name}`, `${print}\n${end}`);
+    const one = cases(["stream-json", "json", "text"]).find((one) => one.name === name);
+    const options = { cliPath, retry: false, ...(one?.format && { outputFormat: one.format }), ...one?.options };
+    const model = CREATE[provider]?.(provider === "opencode" ? { ...options, model: "mock/m1" } : options);
+    const bound = one?.tools ? model?.bindTools(one.tools as never) : model;
+    const verdict = await verdictOf(bound, (one?.thread ?? ["Say hello"]) as never);
+    expect(comparable({ verdict })).toEqual(comparable(meta));
+  });
 });
 
 async function verdictOf(provider: CliProvider | undefined, thread: never): Promise<Meta["verdict"]> {

@@ -50,7 +50,6 @@ describeReal(
         { code: "RATE_LIMITED", category: "rate_limit", retryAfterMs: 7000, shouldRetry: true },
       ],
       ["500", { error: { status: 500, message: "boom" } }, "stream-json", { code: "SERVER_ERROR", exitCode: 244 }],
-      ["500", { error: { status: 500, message: "boom" } }, "json", { code: "SERVER_ERROR", exitCode: 244 }],
       ["500", { error: { status: 500, message: "boom" } }, "text", { code: "SERVER_ERROR", exitCode: 1 }],
       ["503", { error: { status: 503, message: "busy" } }, "stream-json", { category: "server", httpStatus: 503 }],
     ] as const)("tells %s, asking once: %j %s", async (_, answer, outputFormat, error) => {

@@ -44,13 +44,12 @@ describeReal(
       expect(api.requests).toHaveLength(2);
     });
 
-    it.each([
-      [400, "validation"],
-      [403, "authentication"],
-      [404, "not_found"],
-    ] as const)("tells %s, asking once", async (status, category) => {
-      const { api, create } = await withCli("opencode", { script: [{ error: { status, message: "no" } }] });
-      await expect(create({ retry: false }).invoke(["hi"])).rejects.toMatchObject({ category, httpStatus: status });
+    it("tells a model that there is not, asking once", async () => {
+      const { api, create } = await withCli("opencode", { script: [{ error: { status: 404, message: "no" } }] });
+      await expect(create({ retry: false }).invoke(["hi"])).rejects.toMatchObject({
+        category: "not_found",
+        httpStatus: 404,
+      });
       expect(api.requests).toHaveLength(1);
     });
 
@@ -58,7 +57,7 @@ describeReal(
       const { tag, create } = await withCli("opencode", {
         script: () => ({ error: { status: 500, message: "boom" } }),
       });
-      const provider = create({ timeout: 15_000, retry: false });
+      const provider = create({ timeout: 10_000, retry: false });
       await expect(provider.invoke(["hi"])).rejects.toMatchObject({ code: "TIMEOUT", partial: { text: "" } });
       await provider.close();
       expect(tag.left()).toEqual([]);

@@ -2,8 +2,11 @@
  * What is asked of every real CLI beside claude, offline. In flow a CLI's name and what is its own; out flow tests, registered
  * in the file that calls.
  */
-import { readdirSync } from "node:fs";
-import { join, relative } from "node:path";
+import { execFile } from "node:child_process";
+import { mkdirSync, readdirSync, symlinkSync } from "node:fs";
+import { delimiter, dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import type { AIMessageJson } from "deep-factor-providers/native";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -14,6 +17,8 @@ import { createRichSurroundings } from "../support/rich.mjs";
 
 /** The packages are for this machine alone: elsewhere, recordings stand for the CLIs. */
 export const HERE = process.platform === "linux" && process.arch === "x64";
+
+const DOCTOR = fileURLToPath(new URL("../../src/js/cli.mjs", import.meta.url));
 
 /** What the API says an answer has cost. */
 export const USAGE = { input: 20, output: 7, cached: 5, reasoning: 2, thoughts: 3 };
@@ -147,11 +152,11 @@ export function describeReal(name: CliName, expected: Expected, more: () => void
 
     it("is ended at its timeout when the API is silent, with no process left", async () => {
       const { api, tag, create } = await withCli(name, { script: () => ({ hang: true }) });
-      const provider = create({ timeout: 15_000, retry: false });
+      const provider = create({ timeout: 10_000, retry: false });
       await expect(provider.invoke(["hi"])).rejects.toMatchObject({
         code: "TIMEOUT",
         category: "timeout",
-        message: expect.stringMatching(/^no answer within 15000 ms/),
+        message: expect.stringMatching(/^no answer within 10000 ms/),
       });
       await provider.close();
       expect(tag.left()).toEqual([]);
@@ -204,6 +209,25 @@ export function describeReal(name: CliName, expected: Expected, more: () => void
         answering: true,
         timings: `command version${auth} request`,
       });
+    });
+
+    it("is a row of the doctor's table", async () => {
+      const { home, options } = await withCli(name, { script: [] });
+      const bin = join(home, "bin");
+      mkdirSync(bin);
+      symlinkSync(options.cliPath, join(bin, name));
+      // A script needs its interpreter.
+      const PATH = [bin, dirname(process.execPath), "/usr/bin", "/bin"].join(delimiter);
+      const env = { ...process.env, ...options.env, PATH, NO_COLOR: "1" };
+      const doctor = [DOCTOR, "doctor", name, "--level", "version"];
+      const { stdout } = await promisify(execFile)(process.execPath, doctor, { env });
+      expect(stdout.replaceAll(bin, "<bin>").split("\n")).toEqual([
+        expect.stringMatching(/^PROVIDER +STATUS +VERSION +LOGGED IN +PATH$/),
+        expect.stringMatching(new RegExp(`^${name} +ready +${version} +unknown +<bin>/${name}$`)),
+        "",
+        "1 of 1 provider is ready.",
+        "",
+      ]);
     });
 
     more();

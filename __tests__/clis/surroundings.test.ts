@@ -14,9 +14,9 @@ const fakes = createFakes();
 afterAll(() => fakes.cleanup());
 
 describe("private files and folders", () => {
-  it("gemini finds its system prompt and its settings, for the time of the run", async () => {
+  it("gemini finds its system prompt, its policy and its settings, for the time of the run", async () => {
     const print =
-      'cat > /dev/null; printf "%s|" "$GEMINI_SYSTEM_MD"; cat "$GEMINI_SYSTEM_MD"; echo; cat "$GEMINI_CLI_SYSTEM_SETTINGS_PATH"; ls -a';
+      'cat > /dev/null; printf "%s|" "$GEMINI_SYSTEM_MD"; cat "$GEMINI_SYSTEM_MD"; echo; cat .gemini/settings.json; echo; cat "$3"; ls -a; ls -a "$TMPDIR"';
     const cliPath = fakes.shell("gemini-cat", print);
     const provider = createGeminiCliProvider({
       cliPath,
@@ -25,7 +25,15 @@ describe("private files and folders", () => {
       maxRetries: 2,
     });
     const [path, text] = (await provider.invoke(["hi"])).content.split("|");
-    expect(text).toBe('Be brief.\n{"general":{"maxAttempts":3},"tools":{"core":[]}}.\n..');
+    const settings = {
+      general: { maxAttempts: 3 },
+      context: { includeDirectoryTree: false },
+      hooksConfig: { enabled: false },
+      skills: { enabled: false },
+      advanced: { ignoreLocalEnv: true },
+    };
+    const policy = '[[rule]]\ntoolName = "*"\ndecision = "deny"\npriority = 999';
+    expect(text).toBe(`Be brief.\n${JSON.stringify(settings)}\n${policy}\n.\n..\n.gemini\n.\n..`);
     expect(existsSync(path ?? "")).toBe(false);
   });
 

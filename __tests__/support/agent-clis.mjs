@@ -16,7 +16,7 @@ import { CLIS, isolateCli } from "./clis.mjs";
 const OURS = /^(.*_df[/_]+)(.*)$/;
 
 /**
- * An answer of the scripted API. What is no tool of ours is called as if it were one.
+ * An answer of the scripted API.
  * @param {Turn} turn
  * @param {number} number of the turn, for ids
  * @param {any} body the request
@@ -29,7 +29,7 @@ function toAnswer({ text, calls = [], hang }, number, body) {
   });
   const made = calls.map(({ name, args = {} }, index) => {
     const known = declared.find(({ own }) => own.replaceAll("-", "_") === name.replaceAll("-", "_"));
-    const { prefix, own } = known ?? { prefix: declared[0]?.prefix ?? "", own: name };
+    const { prefix, own } = known ?? { prefix: "", own: name };
     const [called = "", namespace] = `${prefix}${own}`.split("/").reverse();
     return { id: `call_${number}_${index}`, name: called, ...(namespace && { namespace }), args };
   });

@@ -433,27 +433,54 @@ export async function play(scenario, backend) {
 }
 
 /**
+ * What of a scenario a transcript has to know.
+ * @typedef {Pick<Scenario, "script" | "wordless">} Told
+ */
+
+/**
  * @param {import("deep-factor-providers").AgentEvent[]} events
  * @param {import("deep-factor-providers").AgentResult<unknown>} result
- * @param {{ wordless?: string | undefined }} [scenario]
+ * @param {Told} scenario
  */
-export function transcript(events, result, { wordless } = {}) {
+function transcript(events, result, scenario) {
   const [first] = events;
-  const lines = linesOf(events, first?.runId ?? "", wordless);
+  const lines = linesOf(events, first?.runId ?? "", scenario);
   if (result.completionReport) lines.push(`report: ${JSON.stringify(result.completionReport)}`);
   if (result.plannerOutput) lines.push(`plan: ${JSON.stringify(result.plannerOutput)}`);
   return `\n${lines.join("\n")}`;
 }
 
 /**
+ * Calls of one turn in the order in which the model makes them: over a callback they arrive in any.
+ * @param {import("deep-factor-providers").AgentEvent[]} events of one run
+ * @param {Turn[]} turns
+ */
+function inOrder(events, turns) {
+  const written = turns.flatMap(({ calls = [] }, turn) =>
+    calls.map(({ name, args = {} }, index) => ({ turn, index, call: `${name} ${JSON.stringify(args)}` })),
+  );
+  const calls = events.flatMap((event) => (event.type === "tool_call" ? [event] : []));
+  /** @param {(typeof calls)[number]} event */
+  const placeOf = ({ toolCall: { name, args } }) =>
+    written.find(({ call }) => call === `${name} ${JSON.stringify(args)}`) ?? { turn: -1, index: 0 };
+  const sorted = calls.toSorted((a, b) => {
+    const [one, other] = [placeOf(a), placeOf(b)];
+    return one.turn === other.turn ? one.index - other.index : calls.indexOf(a) - calls.indexOf(b);
+  });
+  let next = 0;
+  return events.map((event) => (event.type === "tool_call" ? /** @type {typeof event} */ (sorted[next++]) : event));
+}
+
+/**
  * The lines of one run; what belongs to a call stands below it.
  * @param {import("deep-factor-providers").AgentEvent[]} all
  * @param {string} runId
- * @param {string} [wordless]
+ * @param {Told} scenario
  * @returns {string[]}
  */
-function linesOf(all, runId, wordless) {
-  const events = all.filter((event) => event.runId === runId);
+function linesOf(all, runId, scenario) {
+  const own = all.filter((event) => event.runId === runId);
+  const events = inOrder(own, scenario.script[own[0]?.agent ?? "main"] ?? []);
   return events.flatMap((event) => {
     switch (event.type) {
       case "run_started":
@@ -463,7 +490,7 @@ function linesOf(all, runId, wordless) {
       case "tool_call": {
         const { id, name, args } = event.toolCall;
         const below = events.flatMap((about) => ("toolCallId" in about && about.toolCallId === id ? [about] : []));
-        return [`call ${name} ${JSON.stringify(args)}`, ...below.flatMap((about) => aboutCall(about, all, wordless))];
+        return [`call ${name} ${JSON.stringify(args)}`, ...below.flatMap((about) => aboutCall(about, all, scenario))];
       }
       case "run_completed":
         return [`completed: ${event.output}`];
@@ -479,10 +506,10 @@ function linesOf(all, runId, wordless) {
 /**
  * @param {Extract<import("deep-factor-providers").AgentEvent, { toolCallId: string }>} event
  * @param {import("deep-factor-providers").AgentEvent[]} all
- * @param {string} [wordless]
+ * @param {Told} scenario
  * @returns {string[]}
  */
-function aboutCall(event, all, wordless) {
+function aboutCall(event, all, scenario) {
   switch (event.type) {
     case "permission": {
       const reason = event.reason === undefined ? "" : `: ${event.reason}`;
@@ -490,10 +517,10 @@ function aboutCall(event, all, wordless) {
       return [`  ${event.allow ? "allow" : "deny"} by ${event.by}${reason}${args}`];
     }
     case "deferred":
-      return linesOf(all, event.childRunId).map((line) => `  ${event.to} ${line}`);
+      return linesOf(all, event.childRunId, scenario).map((line) => `  ${event.to} ${line}`);
     case "tool_result": {
       const text = typeof event.content === "string" ? event.content : JSON.stringify(event.content);
-      if (event.name === wordless) return [event.isError ? "  !" : "  >"];
+      if (event.name === scenario.wordless) return [event.isError ? "  !" : "  >"];
       return [`  ${event.isError ? "!" : ">"} ${text}`];
     }
   }

@@ -72,7 +72,7 @@ function doctored(recordings: Recording[]): Recording[] {
       };
     },
     "err-429": (recording) => {
-      Object.assign(recording.meta, { timed_out: true, exit_code: null });
+      recording.meta.exit_code = null;
     },
     "err-html": (recording) => {
       recording.name = "err-page";
@@ -95,7 +95,7 @@ describe("the page", () => {
 
 cases whose exit code changed (2)
   err-401  1 -> 0
-  err-429  1 -> ended at the time limit
+  err-429  1 -> ended by the provider
 
 flags of ours that are refused (2)
   --json       needed: every call fails
@@ -143,6 +143,8 @@ it("replaces what changes from run to run, and nothing else", () => {
     '{"id":"01a1ffdf-11f9-7690-9d40-109974728ef5","duration_ms": 12.5,"retry_after_ms":7000,"input_tokens":20}',
     "01A1FFDF 01a1ffdf-11f9-7690-9d40-109974728ef6 01a1ffdf-11f9-7690-9d40-109974728ef5",
     '"ses_dffd26516ffeBi5l6CbsYQ34o2" 1795299322711 2026-11-21T20:55:59.936Z Sat, 21 Nov 2026 22:18:06 GMT (node:4711)',
+    "[STARTUP] Phase 'x' was started but never ended.",
+    "/tmp/dfp-Ab12Cd/tmp/cc-socks/4711.sock localPort: 49722,",
   ].join("\n");
   expect(normalise(text, places)).toBe(
     [
@@ -150,6 +152,7 @@ it("replaces what changes from run to run, and nothing else", () => {
       '{"id":"00000000-0000-4000-8000-000000000001","duration_ms": 0,"retry_after_ms":7000,"input_tokens":20}',
       "01A1FFDF 00000000-0000-4000-8000-000000000002 00000000-0000-4000-8000-000000000001",
       '"ses_00000000000000000000000003" 1767225600000 2026-01-01T00:00:00.000Z Thu, 01 Jan 2026 00:00:00 GMT (node:PID)',
+      "/home/user/tmp/cc-socks/PID.sock localPort: PORT,",
     ].join("\n"),
   );
 });
