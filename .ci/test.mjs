@@ -14,6 +14,7 @@ import { nodeBin, npm, prepare, ROOT, runMain } from "./prepare.mjs";
  * @typedef {object} Check
  * @property {string} name
  * @property {string[]} command
+ * @property {Record<string, string>} [env] beside the environment of all checks
  * @property {(output: string) => Counts | undefined} [count] the tests in it; a check without any counts as one test
  */
 /** @typedef {Counts & { name: string, ms: number, ok: boolean }} Result */
@@ -39,6 +40,7 @@ function listChecks(root) {
   return [
     { name: "cargo fmt", command: ["cargo", "fmt", "--check"] },
     { name: "cargo clippy", command: ["cargo", "clippy", "--all-targets", "--", "-D", "warnings"] },
+    { name: "cargo doc", command: ["cargo", "doc", "--no-deps"], env: { RUSTDOCFLAGS: "-D warnings" } },
     { name: "biome", command: [...nodeBin(root, "@biomejs/biome", "biome"), "ci", "--colors=off"] },
     { name: "dependencies", command: script("test:dependencies") },
     { name: "cargo test", command: ["cargo", "test", "--no-fail-fast"], count: countCargo },
@@ -65,7 +67,11 @@ export async function runChecks(checks, options = {}) {
   for (const [index, check] of checks.entries()) {
     write(`\n${`── ${index + 1}/${checks.length} ${check.name} `.padEnd(WIDTH, "─")}\n`);
     const startedAt = performance.now();
-    const { end, output } = await execute(check.command, { ...options, onText: verbose ? write : () => {} });
+    const { end, output } = await execute(check.command, {
+      ...options,
+      env: check.env,
+      onText: verbose ? write : () => {},
+    });
     const ms = performance.now() - startedAt;
     const result = { name: check.name, ms, ...judge(end, check.count?.(stripVTControlCharacters(output))) };
     results.push(result);
@@ -138,14 +144,14 @@ export function countVitest(output) {
 /**
  * Run one command in a process group of its own, so that all of it can be ended, without stdin and colours.
  * @param {string[]} command
- * @param {RunOptions & { onText: (text: string) => void }} options
+ * @param {RunOptions & { env?: Record<string, string> | undefined, onText: (text: string) => void }} options
  * @returns {Promise<{ end: number | string, output: string }>} `end`: the exit code, or why there is none
  */
-function execute([file = "", ...args], { onText, root = ROOT, timeoutMs = TIMEOUT_MS }) {
+function execute([file = "", ...args], { env: own, onText, root = ROOT, timeoutMs = TIMEOUT_MS }) {
   return new Promise((resolve) => {
     const windows = process.platform === "win32";
     const { FORCE_COLOR, ...inherited } = process.env;
-    const env = { ...inherited, CI: "true", NO_COLOR: "1", CARGO_TERM_COLOR: "never" };
+    const env = { ...inherited, CI: "true", NO_COLOR: "1", CARGO_TERM_COLOR: "never", ...own };
     // `npm test` on a machine without a network may do without further runtimes; continuous integration may not.
     if (inherited.CI) Object.assign(env, { RUNTIMES_REQUIRED: "1" });
     const child = spawn(file, args, {

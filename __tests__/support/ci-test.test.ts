@@ -22,7 +22,7 @@ describe("runChecks", () => {
       { name: "good", command: node("console.log('quiet')") },
       { name: "bad", command: node("console.log('reason'); process.exit(3)") },
       { name: "gone", command: ["no-such-command-here"] },
-      { name: "last", command: node("") },
+      { name: "last", command: node("process.exit(process.env.OWN === 'yes' ? 0 : 1)"), env: { OWN: "yes" } },
     ]);
     expect(text).toBe(
       [

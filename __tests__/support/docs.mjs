@@ -168,6 +168,7 @@ function isAssignment(word, at, all) {
 const NPM = new Set(["install", "i", "ci", "test", "run", "view", "pack", "publish", "add"]);
 /** Cargo's commands that this project is worked on with. */
 const CARGO = new Set([
+  "bench",
   "test",
   "build",
   "check",

@@ -116,6 +116,7 @@ async function converse(provider, second, { tools, question = QUESTION, ask, sig
     const result = await run.result;
     screen.rule();
     screen.note(summary(result, performance.now() - startedAt));
+    screen.note(tokens(result));
     if (result.error) screen.error(result.error);
     return result;
   } finally {
@@ -168,7 +169,7 @@ function summary(result, ms) {
   const { status, steps } = result;
   const calls = result.messages.filter((message) => message.getType() === "tool").length;
   const counts = `${steps} ${steps === 1 ? "step" : "steps"}, ${calls} tool ${calls === 1 ? "call" : "calls"}`;
-  return `${status}: ${counts}, ${(ms / 1000).toFixed(2)} s, ${tokens(result)}`;
+  return `${status}: ${counts}, ${(ms / 1000).toFixed(2)} s`;
 }
 
 /** @param {{ usage: import("deep-factor-providers").TokenUsage, costUsd?: number }} spent */

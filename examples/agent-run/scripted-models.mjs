@@ -99,9 +99,9 @@ function choose(hits, term) {
     const [, file, line, text] = /^(.+?):(\d+): (.*)$/.exec(hit) ?? [];
     return file && text !== undefined ? [{ file, line: Number(line), text }] : [];
   });
-  const defines = (/** @type {Finding} */ { text }) =>
-    /^(?:export |pub |async )*(function|class|const|fn|struct|enum)\b/.test(text);
-  return found.find((one) => defines(one) && one.text.includes(term)) ?? found[0];
+  const name = term.replace(/[^\w\s]/g, "\\$&");
+  const defines = new RegExp(`^(?:export |pub |async )*(?:function|class|const|fn|struct|enum) ${name}\\b`, "i");
+  return found.find(({ text }) => defines.test(text)) ?? found[0];
 }
 
 /**
