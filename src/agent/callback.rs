@@ -14,6 +14,7 @@ use crate::executor::Answer;
 use crate::message::{Content, ToolResult};
 use crate::process::Vars;
 use crate::run::model::{Calls, Model, Question};
+use crate::runlog::Secrets;
 
 /// Calls that may wait for the run to take them.
 const CALLS_WAITING: usize = 16;
@@ -73,6 +74,10 @@ impl Conversation for CalledBack {
 
     fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
         self.0.ready(env)
+    }
+
+    fn secrets(&self, env: &Vars) -> Secrets {
+        self.0.secrets(env)
     }
 
     fn begin(&self, question: Question) -> Beginning<'_> {
