@@ -362,6 +362,34 @@ mod tests {
     }
 
     #[test]
+    fn texts_nobody_hears_are_counted_and_kept_all_the_same() {
+        let call = "\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{}}]}";
+        let events = [
+            delta("Hel"),
+            delta("lo "),
+            message("Hello "),
+            delta("x"),
+            delta(call),
+            message(&format!("x{call}")),
+        ];
+        let both = [true, false].map(|heard| {
+            let (mut fold, mut out) = (Fold::new(HashSet::new()).heard(heard), Vec::new());
+            events.iter().for_each(|event| fold.push(event.clone(), &mut out));
+            fold.push(delta("cut"), &mut out);
+            (fold.finish(&mut out), out)
+        });
+        let [(loud, all), (quiet, few)] = both;
+        assert_eq!(loud.reply, quiet.reply);
+        assert_eq!((all.len() as u64, loud.events), (quiet.events, quiet.events));
+        assert!(matches!(few.as_slice(), [Event::ToolCall { .. }]), "{few:?}");
+        assert_eq!(
+            (loud.text(), quiet.text().as_ref()),
+            (quiet.text(), format!("Hello x{call}cut").as_str())
+        );
+        assert_eq!((quiet.reply.content.as_str(), quiet.reply.messages.len()), ("x", 2));
+    }
+
+    #[test]
     fn a_last_word_alone_becomes_the_message() {
         let outcome = Outcome {
             text: Some("Hi".into()),
