@@ -36,7 +36,8 @@ export function nativeSide(...scripts: Script[]) {
       // A run ends some time after it was told to; whoever doesn't wait for it settles before this is logged.
       await new Promise((resolve) => setImmediate(resolve));
       log.push("ended");
-      return JSON.stringify(this.#result);
+      const { ok } = this.#result as { ok?: object };
+      return JSON.stringify(ok ? { ok: { reply: ok, whole: false } } : this.#result);
     }
     takeLog() {
       return null;
@@ -51,6 +52,7 @@ export function nativeSide(...scripts: Script[]) {
   const native = {
     attach: () => 7,
     killAll: (owner: number) => log.push(["killAll", owner]),
+    claudeCodeFacts: () => '{"ok":{"name":"claude-code","version":"0","config":{},"log":{}}}',
     limits: () => '{"processWide":{"limit":4,"running":0,"waiting":0},"perBinary":{}}',
     checkOptions: (_kind: string, json: string) =>
       json.includes("bad") ? JSON.stringify({ err: { ...FAILURE, code: "INVALID_OPTION" } }) : '{"ok":{}}',

@@ -173,7 +173,7 @@ pub struct Outcome {
     pub subtype: Option<String>,
     /// The provider calls it a failure.
     pub is_error: bool,
-    /// The answer as the provider sums it up.
+    /// The answer as the provider sums it up. Absent where it is long and repeats what was said before (claude's wire).
     pub text: Option<String>,
     /// Why the model stopped, in the provider's words.
     pub stop_reason: Option<String>,

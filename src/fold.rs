@@ -3,11 +3,13 @@
 //! Here tool calls written as text become tool calls: the text of a message streams through as far as it is certain not to
 //! belong to one. The pieces of a message that go out, joined, are that message; `run()` is nothing but this fold.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::event::{AssistantMessage, Event, Failure, Outcome, Reply};
 use crate::message::Usage;
-use crate::toolcall::{Gate, make_unique};
+use crate::prompt::is_js_space;
+use crate::toolcall::{Gate, extract, make_unique};
 
 /// What a run came to, before anybody judges it.
 #[derive(Debug, Default)]
@@ -26,8 +28,32 @@ pub struct Folded {
     pub limit_resets_at: Option<u64>,
     /// How many public events went out.
     pub events: u64,
-    /// The text that went out, of all messages, for a failed run's `partial`.
-    pub text: String,
+    /// The texts that came in. An answer may be long: none is kept a second time.
+    said: Vec<Said>,
+}
+
+/// A text that came in.
+#[derive(Debug)]
+enum Said {
+    /// It is the reply's message at this place.
+    Message(usize),
+    /// It held calls, or no message came of it.
+    Text(String),
+}
+
+impl Folded {
+    /// The text that came in, of all messages: for a failed run's `partial`, and to be counted where nobody told usage.
+    pub fn text(&self) -> Cow<'_, str> {
+        let mut parts = self.said.iter().map(|said| match said {
+            Said::Message(place) => self.reply.messages.get(*place).map_or("", |message| &message.content),
+            Said::Text(text) => text,
+        });
+        match (parts.next(), parts.next()) {
+            (None, _) => Cow::Borrowed(""),
+            (Some(only), None) => Cow::Borrowed(only),
+            (Some(first), Some(second)) => Cow::Owned([first, second].into_iter().chain(parts).collect()),
+        }
+    }
 }
 
 /// The fold's state between events.
@@ -36,6 +62,12 @@ pub struct Fold {
     folded: Folded,
     /// The message being written.
     gate: Option<Gate>,
+    /// Its pieces so far.
+    pieces: String,
+    /// Where the last message is among the reply's, if any text is left of it.
+    last: Option<usize>,
+    /// Somebody hears the texts.
+    heard: bool,
     /// Ids no new call may have: those of the thread, then those given out.
     taken: HashSet<String>,
     /// Calls the CLI itself has answered.
@@ -50,6 +82,9 @@ impl Fold {
         Fold {
             folded: Folded::default(),
             gate: None,
+            pieces: String::new(),
+            last: None,
+            heard: true,
             taken,
             answered: HashSet::new(),
             watching: false,
@@ -63,6 +98,13 @@ impl Fold {
             watching: true,
             ..Fold::new(HashSet::new())
         }
+    }
+
+    /// Texts become events only if somebody hears them; they are counted all the same, and the reply has them.
+    #[must_use]
+    pub fn heard(mut self, heard: bool) -> Self {
+        self.heard = heard;
+        self
     }
 
     /// Takes one event of the decoder; public events go to `out`, in order.
@@ -90,10 +132,14 @@ impl Fold {
             }
             Event::TextDelta { message_id, text } => {
                 let gate = self.gate.get_or_insert_with(Gate::new);
-                self.folded.text.push_str(&text);
-                out.extend(gate.push(&text).map(|text| Event::TextDelta { message_id, text }));
+                self.pieces.push_str(&text);
+                if self.heard {
+                    out.extend(gate.push(&text).map(|text| Event::TextDelta { message_id, text }));
+                } else {
+                    self.folded.events += u64::from(gate.pass(&text));
+                }
             }
-            Event::Message { id, content } => self.message(id, &content, out),
+            Event::Message { id, content } => self.message(id, content, out),
             Event::ToolCall { mut tool_call } => {
                 make_unique(std::slice::from_mut(&mut tool_call), &mut self.taken);
                 self.folded.reply.tool_calls.push(tool_call.clone());
@@ -142,83 +188,108 @@ impl Fold {
     }
 
     /// A message is complete: the rest of its text, the message itself, the calls found in it.
-    fn message(&mut self, id: Option<String>, content: &str, out: &mut Vec<Event>) {
-        let mut pieces = String::new();
-        let gate = self.gate.take().unwrap_or_else(|| {
-            // No pieces of it came: it is one piece itself.
-            self.folded.text.push_str(content);
-            let mut gate = Gate::new();
-            pieces.extend(gate.push(content));
-            gate
-        });
-        let (rest, mut extraction) = gate.finish();
-        pieces.extend(rest);
-        if !pieces.is_empty() {
-            out.push(Event::TextDelta {
-                message_id: id.clone(),
-                text: pieces,
-            });
-        }
-        let found = !extraction.tool_calls.is_empty() || !extraction.invalid.is_empty();
-        let text = if found {
-            extraction.remainder
-        } else {
-            content.to_owned()
+    fn message(&mut self, id: Option<String>, content: String, out: &mut Vec<Event>) {
+        let mut rest = None;
+        // Where no pieces of it came it is one piece itself.
+        let (gate, came) = match self.gate.take() {
+            Some(gate) => (gate, Some(std::mem::take(&mut self.pieces))),
+            None => {
+                let mut gate = Gate::new();
+                rest = gate.push(&content);
+                (gate, None)
+            }
         };
-        let reply = &mut self.folded.reply;
-        extraction.content.clone_into(&mut reply.content);
-        reply.message_id.clone_from(&id);
-        if !text.is_empty() {
-            reply.messages.push(AssistantMessage {
-                id: id.clone(),
-                content: text.clone(),
-            });
-            out.push(Event::Message { id, content: text });
+        let (last, mut calls) = gate.finish();
+        let rest = match (rest, last) {
+            (Some(rest), Some(last)) => Some(rest + &last),
+            (rest, last) => rest.or(last),
+        };
+        if let Some(text) = rest {
+            let message_id = id.clone();
+            self.tell(|| Event::TextDelta { message_id, text }, out);
         }
-        make_unique(&mut extraction.tool_calls, &mut self.taken);
-        reply.tool_calls.extend(extraction.tool_calls.iter().cloned());
+        // What was let through is not kept by the gate; only where something was taken out it is not the message itself.
+        let (text, came) = match calls.is_empty() {
+            true => (content, came),
+            false => {
+                let came = came.unwrap_or(content);
+                (extract(&came).remainder, Some(came))
+            }
+        };
+        let place = self.folded.reply.messages.len();
+        self.folded.said.push(match came {
+            Some(came) if came != text => Said::Text(came),
+            _ if text.is_empty() => Said::Text(String::new()),
+            _ => Said::Message(place),
+        });
+        self.folded.reply.message_id.clone_from(&id);
+        self.last = (!text.is_empty()).then_some(place);
+        if !text.is_empty() {
+            self.tell(
+                || Event::Message {
+                    id: id.clone(),
+                    content: text.clone(),
+                },
+                out,
+            );
+            let content = text;
+            self.folded.reply.messages.push(AssistantMessage { id, content });
+        }
+        let reply = &mut self.folded.reply;
+        make_unique(&mut calls.tool_calls, &mut self.taken);
+        reply.tool_calls.extend(calls.tool_calls.iter().cloned());
         out.extend(
-            extraction
+            calls
                 .tool_calls
                 .into_iter()
                 .map(|tool_call| Event::ToolCall { tool_call }),
         );
-        reply.invalid_tool_calls.extend(extraction.invalid.iter().cloned());
+        reply.invalid_tool_calls.extend(calls.invalid.iter().cloned());
         out.extend(
-            extraction
+            calls
                 .invalid
                 .into_iter()
                 .map(|invalid_tool_call| Event::InvalidToolCall { invalid_tool_call }),
         );
     }
 
-    /// The text so far, for a run that fails.
-    pub fn text(&self) -> &str {
-        &self.folded.text
+    /// A text goes out, if anybody hears it.
+    fn tell(&mut self, event: impl FnOnce() -> Event, out: &mut Vec<Event>) {
+        match self.heard {
+            true => out.push(event()),
+            false => self.folded.events += 1,
+        }
     }
 
     /// No more events will come. Formats that only have a last word get their message from it.
     pub fn finish(mut self, out: &mut Vec<Event>) -> Folded {
-        let outcome = self.folded.outcome.clone().unwrap_or_default();
         if self.folded.reply.messages.is_empty()
             && self.folded.reply.tool_calls.is_empty()
             && self.folded.failure.is_none()
-            && !outcome.is_error
-            && let Some(text) = outcome.text.as_deref().filter(|text| !text.is_empty())
+            && let Some(outcome) = self.folded.outcome.as_ref().filter(|outcome| !outcome.is_error)
+            && let Some(content) = outcome.text.clone().filter(|text| !text.is_empty())
         {
-            let content = text.to_owned();
             self.push(Event::Message { id: None, content }, out);
         }
+        if !self.pieces.is_empty() {
+            self.folded.said.push(Said::Text(std::mem::take(&mut self.pieces)));
+        }
         let reply = &mut self.folded.reply;
+        if let Some(message) = self.last.and_then(|place| reply.messages.get(place)) {
+            reply.content = message.content.trim_matches(is_js_space).to_owned();
+        }
         reply.tool_calls.retain(|call| !self.answered.contains(&call.id));
-        reply.session_id = outcome.session_id.or_else(|| reply.session_id.take());
-        reply.model = outcome.model.or_else(|| reply.model.take());
-        reply.stop_reason = outcome.stop_reason;
+        let Some(outcome) = &self.folded.outcome else {
+            return self.folded;
+        };
+        reply.session_id = outcome.session_id.clone().or_else(|| reply.session_id.take());
+        reply.model = outcome.model.clone().or_else(|| reply.model.take());
+        reply.stop_reason.clone_from(&outcome.stop_reason);
         reply.cost_usd = outcome.cost_usd;
         reply.duration_ms = outcome.duration_ms;
         reply.num_turns = outcome.num_turns;
         if self.folded.usage.is_none() {
-            self.folded.usage = outcome.usage;
+            self.folded.usage.clone_from(&outcome.usage);
         }
         self.folded
     }
@@ -288,6 +359,34 @@ mod tests {
                 .unwrap()
                 .starts_with(r#"{"type":"tool_call","toolCall":{"id":""#)
         );
+    }
+
+    #[test]
+    fn texts_nobody_hears_are_counted_and_kept_all_the_same() {
+        let call = "\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{}}]}";
+        let events = [
+            delta("Hel"),
+            delta("lo "),
+            message("Hello "),
+            delta("x"),
+            delta(call),
+            message(&format!("x{call}")),
+        ];
+        let both = [true, false].map(|heard| {
+            let (mut fold, mut out) = (Fold::new(HashSet::new()).heard(heard), Vec::new());
+            events.iter().for_each(|event| fold.push(event.clone(), &mut out));
+            fold.push(delta("cut"), &mut out);
+            (fold.finish(&mut out), out)
+        });
+        let [(loud, all), (quiet, few)] = both;
+        assert_eq!(loud.reply, quiet.reply);
+        assert_eq!((all.len() as u64, loud.events), (quiet.events, quiet.events));
+        assert!(matches!(few.as_slice(), [Event::ToolCall { .. }]), "{few:?}");
+        assert_eq!(
+            (loud.text(), quiet.text().as_ref()),
+            (quiet.text(), format!("Hello x{call}cut").as_str())
+        );
+        assert_eq!((quiet.reply.content.as_str(), quiet.reply.messages.len()), ("x", 2));
     }
 
     #[test]

@@ -208,7 +208,7 @@ fn with_facts(mut error: ProviderError, facts: &Facts, folded: Folded) -> Provid
     error.stdout_tail = some(facts.stdout_tail);
     error.usage.clone_from(&folded.usage);
     error.partial = Some(Partial {
-        text: folded.text,
+        text: folded.text().into_owned(),
         events: folded.events,
         usage: folded.usage,
     });

@@ -1,5 +1,5 @@
 /** However the host ends, no process and no file of its runs outlives it; and it can end: nothing of ours keeps it alive. */
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -45,6 +45,15 @@ function host(ending: string, steps: Step[], count: number, env: Record<string, 
     temp.cleanup();
   });
   return { child, tag, temp, output: collect(child) };
+}
+
+/** The ids of the shells that watch over the runs of `host`. One that is dead shows no command. */
+function guardians(host: ChildProcess): string[] {
+  const table = execFileSync("ps", ["-axww", "-o", "pid=,ppid=,args="], { encoding: "utf8", maxBuffer: 2 ** 26 });
+  return table.split("\n").flatMap((line) => {
+    const [pid = "", parent] = line.trim().split(/\s+/);
+    return Number(parent) === host.pid && line.includes("deep-factor-guardian") ? [pid] : [];
+  });
 }
 
 function collect(child: ChildProcess) {
@@ -110,6 +119,40 @@ describe.skipIf(process.platform === "win32")("the host is killed", () => {
     child.kill("SIGKILL");
     await once(child, "close");
     await until(() => tag.left().length === 0);
+  });
+
+  it("when one of two runs is over: the other one is ended", async () => {
+    const { child, tag, temp, output } = host("more", [READY, "forever"], 1);
+    await until(() => output.stdout === "ready\n" || child.exitCode !== null);
+    child.stdin?.write(`${JSON.stringify([READY, { claude: { text: "Hi" } }])}\n`);
+    const over = () => /^over (\d+)$/m.exec(output.stdout)?.[1];
+    await until(() => over() !== undefined || child.exitCode !== null);
+    // Reaped, so the guardian has been told to forget it.
+    await until(() => !exists(Number(over())));
+    expect({ guardians: guardians(child).length, folders: temp.entries().length }).toEqual({
+      guardians: 1,
+      folders: 1,
+    });
+    child.kill("SIGKILL");
+    await once(child, "close");
+    await until(() => tag.left().length === 0 && temp.entries().length === 0);
+  });
+
+  it("after its guardian was: the next run gets another, which knows of the earlier ones", async () => {
+    const { child, tag, temp, output } = host("more", [READY, "forever"], 2);
+    await until(() => output.stdout === "ready\n" || child.exitCode !== null);
+    await until(() => guardians(child).length === 1);
+    const [first] = guardians(child);
+    process.kill(Number(first), "SIGKILL");
+    await until(() => guardians(child).length === 0);
+    child.stdin?.write(`${JSON.stringify([READY, "forever"])}\n`);
+    await until(() => output.stdout === "ready\nready\n" || child.exitCode !== null);
+    await until(() => guardians(child).length === 1);
+    expect(guardians(child)).not.toEqual([first]);
+    expect(temp.entries()).toHaveLength(3);
+    child.kill("SIGKILL");
+    await once(child, "close");
+    await until(() => tag.left().length === 0 && temp.entries().length === 0);
   });
 
   it("and its runs see the end of their input, each of its own", async () => {

@@ -4,6 +4,7 @@
  *
  * argv: how to end, the provider's options as JSON, how many runs; PROMPT_BYTES: the size of their prompts. Prints `ready` when every run has shown its first event.
  */
+import { createInterface } from "node:readline";
 import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads";
 import { createClaudeCliProvider } from "deep-factor-providers/native";
 
@@ -55,6 +56,17 @@ switch (ending) {
     // One call, and nothing after it: Node has to end by itself.
     await provider.invoke([prompt]);
     process.stdout.write("answered\n");
+    break;
+  case "more":
+    // Each line is the steps of one more run. Prints `ready` when that is under way, and its process's id when it is over.
+    for await (const steps of createInterface({ input: process.stdin })) {
+      const options = JSON.parse(json);
+      const further = createClaudeCliProvider({ ...options, env: { ...options.env, FAKE_CLI: steps } });
+      for await (const event of further.stream([prompt])) {
+        if (event.type === "session") process.stdout.write("ready\n");
+        if (event.type === "done") process.stdout.write(`over ${event.reply.run?.pid}\n`);
+      }
+    }
     break;
   default:
 }

@@ -92,7 +92,7 @@ pub fn judge(facts: &Facts, folded: Folded) -> Result<Reply, Box<ProviderError>>
     error.message = facts.secrets.out_of_error(&error.message).into_owned();
     error.usage.clone_from(&folded.usage);
     error.partial = Some(Partial {
-        text: folded.text,
+        text: folded.text().into_owned(),
         events: folded.events,
         usage: folded.usage,
     });

@@ -70,14 +70,22 @@ fn environment(json: Option<String>) -> napi::Result<Option<Vars>> {
 
 /// `{"ok": value}` or `{"err": error}` as JSON text.
 fn outcome<T: serde::Serialize>(result: Result<T, Box<ProviderError>>) -> String {
-    let (tag, body) = match &result {
-        Ok(value) => ("ok", serde_json::to_string(value)),
-        Err(error) => ("err", serde_json::to_string(error)),
-    };
-    match body {
-        Ok(body) => format!("{{\"{tag}\":{body}}}"),
-        Err(error) => outcome::<()>(Err(Box::new(internal(&error)))),
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Outcome<'a, T> {
+        Ok(&'a T),
+        Err(&'a ProviderError),
     }
+    let outcome = match &result {
+        Ok(value) => Outcome::Ok(value),
+        Err(error) => Outcome::Err(error),
+    };
+    serde_json::to_string(&outcome).unwrap_or_else(|error| failed(&internal(&error)))
+}
+
+/// `{"err": error}`, of one that is known to be writable.
+fn failed(error: &ProviderError) -> String {
+    serde_json::json!({ "err": error }).to_string()
 }
 
 /// JSON of the façade's own making; if it can't be read, that is a bug and not the user's input.

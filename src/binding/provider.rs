@@ -9,6 +9,7 @@ use napi_derive::napi;
 use super::agent::NativeModel;
 use super::{environment, from_json, outcome};
 use crate::error::ProviderError;
+use crate::event::Reply;
 use crate::health;
 use crate::provider;
 use crate::run::exec::execute_file;
@@ -111,6 +112,13 @@ impl NativeProvider {
     }
 }
 
+/// See [`NativeRun::result`].
+#[derive(serde::Serialize)]
+struct Replied {
+    reply: Box<Reply>,
+    whole: bool,
+}
+
 /// One run.
 #[napi]
 pub struct NativeRun {
@@ -131,11 +139,19 @@ impl NativeRun {
         self.run.next().await
     }
 
-    /// `{"ok": reply}`, `{"err": error}` or `{"cancelled": true}`.
+    /// `{"ok": {"reply": reply, "whole": …}}`, `{"err": error}` or `{"cancelled": true}`. `whole`: the reply's `content` is left
+    /// empty, for it is that of its last message; an answer may be long, and each copy of it would be written and read.
     #[napi]
     pub async fn result(&self) -> String {
         match self.run.result().await {
-            Ended::Replied(reply) => outcome(Ok(reply)),
+            Ended::Replied(mut reply) => {
+                let last = reply.messages.last();
+                let whole = last.is_some_and(|message| message.content == reply.content);
+                if whole {
+                    reply.content = String::new();
+                }
+                outcome(Ok(Replied { reply, whole }))
+            }
             Ended::Failed(error) => outcome::<()>(Err(error)),
             Ended::Cancelled => r#"{"cancelled":true}"#.to_owned(),
         }

@@ -3,7 +3,8 @@
 /**
  * In: the addon, and what one build of LangChain has to offer. Out: everything the package exports.
  *
- * CommonJS, so that the ESM entries share this module (and `ProviderError`) with the CommonJS ones.
+ * CommonJS, so that the ESM entries share this module (and `ProviderError`) with the CommonJS ones. What many a program never
+ * calls (agents, fallback, health, run logs) is read when it is first called: each file costs an import some 0.3 ms.
  *
  * @import { ErrorClassification, FallbackProvider, Limits, ParsedOutput, ProviderErrorInit, ToolCall } from "../../index.js"
  * @import { MessageClasses } from "./thread.cjs"
@@ -12,11 +13,8 @@
  * @typedef {typeof import("./native.cjs")} Native
  */
 
-const { createRunAgent } = require("./agent.cjs");
 const { createClaudeCode } = require("./claude-code.cjs");
 const { ProviderError, fault, guard, providerError, unwrap } = require("./errors.cjs");
-const { createFallbackProvider } = require("./fallback.cjs");
-const { checkHealth } = require("./health.cjs");
 const { takeLogger } = require("./logger.cjs");
 const { aiMessageBuilder, encodeMessages, toAIMessageJson, toolCall } = require("./messages.cjs");
 const {
@@ -29,8 +27,6 @@ const {
   workerEnv,
 } = require("./options.cjs");
 const { createProvider } = require("./provider.cjs");
-const { threadBuilder } = require("./thread.cjs");
-const { renderRunLog, replayRun } = require("./replay.cjs");
 
 /** @type {WeakMap<Native, number>} */
 const owners = new WeakMap();
@@ -48,6 +44,23 @@ function ownerOf(native) {
   owners.set(native, owner);
   process.once("exit", () => native.killAll(owner));
   return owner;
+}
+
+/**
+ * A function that is made when it is first called.
+ *
+ * @template {unknown[]} A
+ * @template R
+ * @param {() => (...args: A) => R} make
+ * @returns {(...args: A) => R}
+ */
+function lazily(make) {
+  /** @type {((...args: A) => R) | undefined} */
+  let made;
+  return (...args) => {
+    made ??= make();
+    return made(...args);
+  };
 }
 
 /**
@@ -123,7 +136,11 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
       return createProvider({ id: engine.id, engine, toMessage, toJsonSchema, log });
     },
 
-    runAgent: createRunAgent({ native, thread: threadBuilder(toMessage, messages), toJsonSchema }),
+    runAgent: lazily(() => {
+      const { createRunAgent } = require("./agent.cjs");
+      const { threadBuilder } = require("./thread.cjs");
+      return createRunAgent({ native, thread: threadBuilder(toMessage, messages), toJsonSchema });
+    }),
 
     /**
      * @param {unknown} [providers]
@@ -132,7 +149,7 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
     checkHealth(providers, options) {
       /** @returns {{ id: string }[]} */
       const builtIn = () => JSON.parse(native.providers());
-      return checkHealth(providers, options, () => builtIn().map(({ id }) => factory(id)()));
+      return require("./health.cjs").checkHealth(providers, options, () => builtIn().map(({ id }) => factory(id)()));
     },
 
     /** @returns {Limits} */
@@ -145,7 +162,8 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
      * @param {unknown} [options]
      * @returns {FallbackProvider<TMessage>}
      */
-    createFallbackProvider: (adapters, options) => createFallbackProvider(native, adapters, options),
+    createFallbackProvider: (adapters, options) =>
+      require("./fallback.cjs").createFallbackProvider(native, adapters, options),
 
     /**
      * @param {unknown} text
@@ -202,13 +220,13 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
      * @param {unknown} path
      * @param {unknown} [options]
      */
-    replayRun: (path, options) => replayRun(native, toMessage, path, options),
+    replayRun: (path, options) => require("./replay.cjs").replayRun(native, toMessage, path, options),
 
     /**
      * @param {unknown} path
      * @param {unknown} [options]
      */
-    renderRunLog: (path, options) => renderRunLog(native, path, options),
+    renderRunLog: (path, options) => require("./replay.cjs").renderRunLog(native, path, options),
 
     /** @param {unknown} text */
     escapeXml(text) {

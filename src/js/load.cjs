@@ -8,8 +8,6 @@
  * @import { Machine } from "./load-error.cjs"
  */
 
-const { explainLoad, PLATFORMS } = require("./load-error.cjs");
-
 /** What package.json's `engines` says: npm only warns of it. */
 const OLDEST_NODE = 20;
 
@@ -23,8 +21,11 @@ function checkNode(version) {
   throw Object.assign(new Error(message), { code: "ERR_UNSUPPORTED_NODE" });
 }
 
-/** @returns {Machine} */
-function thisMachine() {
+/**
+ * @param {readonly string[]} platforms those there are addons for
+ * @returns {Machine}
+ */
+function thisMachine(platforms) {
   const { platform, arch } = process;
   // Not in every version's types: the report would look up names of the network's addresses otherwise, which takes seconds.
   if (process.report) Object.assign(process.report, { excludeNetwork: true });
@@ -32,7 +33,7 @@ function thisMachine() {
     process.report?.getReport?.()
   );
   const glibc = report?.header?.glibcVersionRuntime;
-  const installed = PLATFORMS.filter((name) => {
+  const installed = platforms.filter((name) => {
     try {
       require.resolve(`deep-factor-providers-${name}/package.json`);
       return true;
@@ -54,7 +55,8 @@ function loadNative() {
   try {
     return require("./native.cjs");
   } catch (error) {
-    throw explainLoad(error, thisMachine());
+    const { explainLoad, PLATFORMS } = require("./load-error.cjs");
+    throw explainLoad(error, thisMachine(PLATFORMS));
   }
 }
 

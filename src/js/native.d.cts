@@ -175,7 +175,10 @@ export function providers(): string;
 export class NativeRun {
   /** The next batch of events, a JSON array; `null` when there are no more. Only with `"events": true`. */
   next(): Promise<string | null>;
-  /** `{"ok": Reply}`, `{"err": …}` or `{"cancelled": true}`, once the run has ended. */
+  /**
+   * `{"ok": {"reply": Reply, "whole": boolean}}`, `{"err": …}` or `{"cancelled": true}`, once the run has ended. `whole`: the
+   * reply's `content` is empty here and that of its last message, which is not written twice.
+   */
   result(): Promise<string>;
   /** The records since the last call, a JSON array; `null` if there are none. Only with `"log": true`. */
   takeLog(): string | null;

@@ -11,7 +11,6 @@
  */
 
 const { fault, guard, unwrap } = require("./errors.cjs");
-const { health } = require("./health.cjs");
 const { encodeMessages } = require("./messages.cjs");
 const { describe, readCallOptions, workerEnv } = require("./options.cjs");
 const { runForEvents, runForReply } = require("./run.cjs");
@@ -127,7 +126,7 @@ function createAdapter(shared, tools, onBind) {
       unwrap(await guard(engine.prewarm(workerEnv())));
     },
 
-    health: (options) => health(engine, options),
+    health: (options) => require("./health.cjs").health(engine, options),
 
     close: () => guard(engine.close()),
     [Symbol.asyncDispose]: () => guard(engine.close()),

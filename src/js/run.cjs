@@ -50,7 +50,9 @@ function start(engine, { messages, tools, timeout, record, signal, log }, wants)
       const result = await told(run.result());
       // The caller has turned away: what came of the run, good or bad, is no longer the answer.
       if (signal?.aborted) throw signal.reason;
-      return /** @type {ProviderReply} */ (unwrap(result));
+      const { reply, whole } = /** @type {{ reply: ProviderReply, whole: boolean }} */ (unwrap(result));
+      if (whole) reply.content = reply.messages[reply.messages.length - 1]?.content ?? "";
+      return reply;
     },
     unlisten: () => signal?.removeEventListener("abort", cancel),
   };

@@ -154,7 +154,7 @@ impl Attempt<'_> {
         self.sink.send(&mut events).await;
         let mut fold = match self.request.watching {
             true => Fold::watching(),
-            false => Fold::new(self.request.call_ids.clone()),
+            false => Fold::new(self.request.call_ids.clone()).heard(self.sink.heard()),
         };
         let mut decoded = Vec::new();
         let mut more = true;
@@ -269,7 +269,7 @@ impl Attempt<'_> {
         let mut folded = fold.finish(events);
         let told = folded.usage_told;
         let measured = folded.usage.clone();
-        folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(&self.request.prompt, &folded.text));
+        folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(&self.request.prompt, &folded.text()));
         let provider = &self.engine.provider;
         let facts = Facts {
             provider: self.engine.id(),
@@ -298,7 +298,9 @@ impl Attempt<'_> {
             });
         }
         let reply = Box::new(reply);
-        events.push(Event::Done { reply: reply.clone() });
+        if self.sink.heard() {
+            events.push(Event::Done { reply: reply.clone() });
+        }
         Ok(reply)
     }
 

@@ -64,6 +64,11 @@ impl Sink {
         self
     }
 
+    /// Whether anybody reads the events. The CLI's retries, warnings and limits are told to the log whoever does.
+    pub fn heard(&self) -> bool {
+        self.consumer.is_some() || self.recorder.is_some()
+    }
+
     /// Sends all of `events` in order. Waits while the consumer is slow; one that has gone is no reason to fail.
     pub async fn send(&self, events: &mut Vec<Event>) {
         self.record(events).await;

@@ -115,7 +115,7 @@ pub(super) async fn take(
         from,
         limits: attempt.limits(),
         words,
-        fold: Fold::new(attempt.request.call_ids.clone()),
+        fold: Fold::new(attempt.request.call_ids.clone()).heard(attempt.sink.heard()),
         pending: Vec::new(),
         events: Vec::new(),
         notes: Some(notes),
@@ -251,7 +251,8 @@ impl Turn<'_> {
             stdout_tail: &tail,
             ..no_facts(self.attempt, &flags)
         };
-        let verdict = verdict(&facts, folded, (&self.words, info), &mut self.events);
+        let call = (self.words.as_str(), info, self.attempt.sink.heard());
+        let verdict = verdict(&facts, folded, call, &mut self.events);
         let fields = json!({"turnMs": ms(session.elapsed()), "failed": verdict.is_err()});
         self.attempt.log(Level::Info, "turn over", fields);
         let reply = match verdict {
@@ -321,7 +322,8 @@ impl Turn<'_> {
             stdout_tail: &finished.stdout_tail,
             ..no_facts(self.attempt, &flags)
         };
-        let verdict = verdict(&facts, folded, (&self.words, info), &mut self.events);
+        let call = (self.words.as_str(), info, self.attempt.sink.heard());
+        let verdict = verdict(&facts, folded, call, &mut self.events);
         self.attempt.sink.send(&mut self.events).await;
         let events = Vec::new();
         verdict.map(|reply| {
@@ -356,16 +358,16 @@ fn no_facts<'a>(attempt: &'a Attempt<'_>, flags: &'a [String]) -> Facts<'a> {
     }
 }
 
-/// The reply, or why there is none. What the end adds to the events is in `events`.
+/// The reply, or why there is none. What the end adds to the events is in `events`, the reply only if they are `heard`.
 fn verdict(
     facts: &Facts,
     mut folded: Folded,
-    (words, info): (&str, &RunInfo),
+    (words, info, heard): (&str, &RunInfo, bool),
     events: &mut Vec<Event>,
 ) -> Result<Box<Reply>, Box<ProviderError>> {
     let told = folded.usage_told;
     let measured = folded.usage.clone();
-    folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(words, &folded.text));
+    folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(words, &folded.text()));
     let mut reply = judge(facts, folded)?;
     reply.run = Some(info.clone());
     if !told {
@@ -375,7 +377,9 @@ fn verdict(
         });
     }
     let reply = Box::new(reply);
-    events.push(Event::Done { reply: reply.clone() });
+    if heard {
+        events.push(Event::Done { reply: reply.clone() });
+    }
     Ok(reply)
 }
 

@@ -1,7 +1,7 @@
 //! The text as it arrives: what was looked at, what is held back, what is left of it.
 //!
 //! In: pieces of text, and the scanner's word on what to hold back (`mark`) and what to take out. Out: bytes to look at, one
-//! after the other, and the text that may be shown ([`Input::text`]).
+//! after the other, and the text that may be shown ([`Input::show`]).
 //!
 //! White space is not shown until text follows it; next to a place where something was taken out, and with nothing but such
 //! places between it and the start or the end, it is dropped.
@@ -20,8 +20,10 @@ pub(super) struct Input {
     mark: Option<usize>,
     /// Whether only blanks precede the next byte on its line.
     blank: bool,
-    /// What may be shown, from the beginning.
+    /// What may be shown and was not asked for yet.
     text: String,
+    /// Whether there was anything to be shown before.
+    shown: bool,
     /// White space after it.
     space: String,
     /// Whether something was taken out before, within or after `space`.
@@ -37,6 +39,7 @@ impl Input {
             mark: None,
             blank: true,
             text: String::new(),
+            shown: false,
             space: String::new(),
             touched: false,
         }
@@ -55,12 +58,21 @@ impl Input {
         self.done = 0;
     }
 
-    /// What may be shown, from the beginning of the text.
-    pub(super) fn text(&self) -> &str {
-        &self.text
+    /// What may be shown that was not given before.
+    pub(super) fn show(&mut self) -> String {
+        self.shown |= !self.text.is_empty();
+        std::mem::take(&mut self.text)
     }
 
-    /// The same, now that nothing follows.
+    /// [`show`](Input::show) for who does not want to see it; whether there was anything.
+    pub(super) fn pass(&mut self) -> bool {
+        let any = !self.text.is_empty();
+        self.shown |= any;
+        self.text.clear();
+        any
+    }
+
+    /// What may still be shown, now that nothing follows.
     pub(super) fn finish(mut self) -> String {
         self.keep_up_to(self.buffer.len());
         if !self.touched {
@@ -141,7 +153,7 @@ impl Input {
         let solid = piece.trim_end_matches(is_js_space);
         if !solid.is_empty() {
             // `text` is never white space only, unless the whole text was so far.
-            if self.touched && self.text.is_empty() {
+            if self.touched && self.text.is_empty() && !self.shown {
                 self.text.push_str(solid.trim_start_matches(is_js_space));
             } else {
                 self.text.push_str(&self.space);

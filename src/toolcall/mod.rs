@@ -33,11 +33,33 @@ pub struct Extraction {
     pub remainder: String,
 }
 
+/// What a [`Gate`] has found.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Calls {
+    /// As [`Extraction::tool_calls`].
+    pub tool_calls: Vec<ToolCall>,
+    /// As [`Extraction::invalid`].
+    pub invalid: Vec<InvalidToolCall>,
+}
+
+impl Calls {
+    /// Whether the text is no more than text.
+    pub fn is_empty(&self) -> bool {
+        self.tool_calls.is_empty() && self.invalid.is_empty()
+    }
+}
+
 /// Takes the tool calls out of `text`. Linear in its length; nesting is not limited.
 pub fn extract(text: &str) -> Extraction {
     let mut scanner = Scanner::new();
     scanner.push(text);
-    finish(scanner)
+    let (Calls { tool_calls, invalid }, remainder) = finish(scanner);
+    Extraction {
+        tool_calls,
+        invalid,
+        content: remainder.trim_matches(is_js_space).to_owned(),
+        remainder,
+    }
 }
 
 /// The tool calls in `text`: SPEC-01's `parseToolCalls`.
@@ -54,8 +76,6 @@ pub fn parse_tool_calls(text: &str) -> Vec<ToolCall> {
 #[derive(Debug)]
 pub struct Gate {
     scanner: Scanner,
-    /// How many bytes of the outlet's text have come out.
-    out: usize,
 }
 
 impl Gate {
@@ -63,7 +83,6 @@ impl Gate {
     pub fn new() -> Self {
         Gate {
             scanner: Scanner::new(),
-            out: 0,
         }
     }
 
@@ -71,16 +90,21 @@ impl Gate {
     /// space that may turn out to stand before one.
     pub fn push(&mut self, delta: &str) -> Option<String> {
         self.scanner.push(delta);
-        let text = &self.scanner.input.text()[self.out..];
-        self.out += text.len();
-        (!text.is_empty()).then(|| text.to_owned())
+        let text = self.scanner.input.show();
+        (!text.is_empty()).then_some(text)
     }
 
-    /// The answer is complete: the rest of what may be shown, and all that was found.
-    pub fn finish(self) -> (Option<String>, Extraction) {
-        let extraction = finish(self.scanner);
-        let rest = &extraction.remainder[self.out..];
-        ((!rest.is_empty()).then(|| rest.to_owned()), extraction)
+    /// [`push`](Gate::push) for who does not want to see it; whether there was anything to be shown.
+    pub fn pass(&mut self, delta: &str) -> bool {
+        self.scanner.push(delta);
+        self.scanner.input.pass()
+    }
+
+    /// The answer is complete: the rest of what may be shown, and all that was found. What was shown is not kept here, which
+    /// would be a further copy of an answer that may be long.
+    pub fn finish(self) -> (Option<String>, Calls) {
+        let (calls, rest) = finish(self.scanner);
+        ((!rest.is_empty()).then_some(rest), calls)
     }
 }
 
@@ -90,15 +114,13 @@ impl Default for Gate {
     }
 }
 
-fn finish(mut scanner: Scanner) -> Extraction {
+fn finish(mut scanner: Scanner) -> (Calls, String) {
     scanner.finish();
-    let remainder = scanner.input.finish();
-    Extraction {
+    let calls = Calls {
         tool_calls: scanner.found.tool_calls,
         invalid: scanner.found.invalid,
-        content: remainder.trim_matches(is_js_space).to_owned(),
-        remainder,
-    }
+    };
+    (calls, scanner.input.finish())
 }
 
 /// Makes the ids of `calls` unique, among themselves and against `taken`, to which they are added. An id stays the model's

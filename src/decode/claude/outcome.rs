@@ -4,11 +4,14 @@ use serde_json::value::RawValue;
 
 use super::wire::{Explained, ModelFigures, ResultLine};
 use super::{Claude, Turn};
-use crate::decode::ansi::strip_ansi;
+use crate::decode::ansi::strip_owned;
 use crate::decode::json::{Fields, Members, Text, is_object};
 use crate::decode::notes::Out;
 use crate::decode::usage::read_usage;
 use crate::event::{Event, Failure, Outcome};
+
+/// A longer text of a turn that went well is not read where it repeats what was said, bytes: it would be one more copy.
+const LONG: usize = 64 * 1024;
 
 impl Claude {
     pub(super) fn result(&mut self, json: &str, fields: &mut Fields, out: &mut Out) {
@@ -18,13 +21,18 @@ impl Claude {
         self.generic.close(out);
         let spoke = self.speech.end_turn(out) | self.generic.take_spoke();
         let turn = std::mem::take(&mut self.turn);
-        let text = fields
-            .string("result", line.result)
-            .map(|text| strip_ansi(&text).into_owned());
         let usage = read_usage(fields, line.usage);
+        let subtype = fields.string("subtype", line.subtype);
+        let is_error = fields.read::<bool>("is_error", line.is_error).unwrap_or_default();
+        let failed = is_error || subtype.as_deref().is_some_and(|subtype| subtype != "success");
+        let repeats = spoke && !failed && !turn.disguised && turn.synthetic.is_none();
+        let text = line.result.filter(|text| !(repeats && text.get().len() > LONG));
+        let text = fields
+            .read::<Text>("result", text)
+            .map(|Text(text)| strip_owned(text).into_owned());
         let outcome = Outcome {
-            subtype: fields.string("subtype", line.subtype),
-            is_error: fields.read::<bool>("is_error", line.is_error).unwrap_or_default(),
+            subtype,
+            is_error,
             stop_reason: fields.string("stop_reason", line.stop_reason),
             num_turns: fields.small("num_turns", line.num_turns),
             usage: usage.clone(),
@@ -34,7 +42,6 @@ impl Claude {
             model: turn.model.clone().or_else(|| busiest_model(fields, line.model_usage)),
             text,
         };
-        let failed = outcome.is_error || outcome.subtype.as_deref().is_some_and(|subtype| subtype != "success");
         let failure = (failed || turn.disguised).then(|| failure(&turn, &outcome, &line, fields));
         if failure.is_none() {
             if let Some(overcome) = &turn.failure {

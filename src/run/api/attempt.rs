@@ -281,7 +281,7 @@ impl<'a> Attempt<'a> {
         let told = folded.usage_told;
         let measured = folded.usage.clone();
         let body = String::from_utf8_lossy(&call.body);
-        folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(&body, &folded.text));
+        folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(&body, &folded.text()));
         let settings = &call.engine.settings;
         let facts = Facts {
             id: call.engine.id(),

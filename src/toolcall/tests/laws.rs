@@ -68,8 +68,14 @@ fn through_the_gate(text: &str, cuts: &[prop::sample::Index]) -> (String, Extrac
         out.extend(gate.push(&text[from..end]));
         from = end;
     }
-    let (rest, extraction) = gate.finish();
+    let (rest, Calls { tool_calls, invalid }) = gate.finish();
     out.extend(rest);
+    let extraction = Extraction {
+        tool_calls,
+        invalid,
+        content: out.trim_matches(is_js_space).to_owned(),
+        remainder: out.clone(),
+    };
     (out, extraction)
 }
 
