@@ -35,8 +35,8 @@ pub static GEMINI: Provider = Provider {
         sent: "about 1 KB: our short system prompt, the date, the platform; no tools; without `model`, one more request to \
                choose one",
         not_isolated: "`~/.gemini/GEMINI.md` is sent; a transcript of every run stays in `~/.gemini/tmp`, beside its entries in \
-                       `history` and `projects.json`; an `@path` in a prompt is read; with `cwd`, that folder's GEMINI.md and \
-                       the user's hooks",
+                       `history` and `projects.json`; an `@path` in a prompt is read; a `.gemini/.env` above the temporary \
+                       folder is read (`TMPDIR` names another); with `cwd`, that folder's GEMINI.md and the user's hooks",
         limits: "an answer stopped by safety or length is told as a success; SIGTERM may be ignored, so ending takes \
                  `killGrace`; output of more than 1 MB, the echo of the thread included, may be cut, which is an error; with \
                  `cwd`, its own 10 attempts can't be bounded",
