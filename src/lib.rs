@@ -16,6 +16,7 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | [`message`] | the vocabulary of a thread: messages, tool calls, results, tools, token usage |
+//! | [`time`] | moments as people and programs write them |
 //! | [`error`] | the one error: categories with guidance, stable codes, what is known of the run |
 //! | [`event`] | what happens in a run, in the order it happens |
 //! | [`breaker`] | whether a provider that keeps failing is asked at all |
@@ -46,6 +47,7 @@
 
 // Vocabulary: plain data, no IO.
 pub mod message;
+pub mod time;
 
 pub mod error;
 pub mod event;

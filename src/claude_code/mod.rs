@@ -15,7 +15,6 @@ mod header;
 mod keep;
 mod log;
 mod result;
-mod time;
 mod transcript;
 mod workspace;
 

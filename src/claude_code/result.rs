@@ -6,10 +6,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::time::iso;
 use super::transcript::Denial;
 use crate::error::{Category, Code, ProviderError};
 use crate::message::Usage;
+use crate::time::iso;
 
 /// Something that went wrong, or that should be known (the document's ErrorRecord).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

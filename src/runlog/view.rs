@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use crate::decode::ansi::strip_ansi;
+use crate::time::iso;
 
 /// `text` without terminal sequences, and with what else can't be seen made visible. Line feeds and tabs stay.
 pub(super) fn visible(text: &str) -> String {
@@ -84,22 +85,8 @@ pub(super) fn dollars(amount: f64) -> String {
 
 /// ms since the epoch as `2026-01-31 23:59:59 UTC`.
 pub(super) fn date(ms: u64) -> String {
-    let (days, second) = (ms / 86_400_000, ms / 1_000 % 86_400);
-    // Years that begin in March end with the leap day; 400 of them are 146097 days (the proleptic Gregorian calendar).
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    let iso = iso(ms);
+    format!("{} {} UTC", &iso[..10], &iso[11..19])
 }
 
 /// JSON of any origin. Lone surrogates, which a JavaScript string may hold, are U+FFFD; what can't be read is `null`.

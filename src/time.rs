@@ -1,4 +1,4 @@
-//! Milliseconds since the epoch as ISO 8601, and back as far as a log needs it.
+//! Milliseconds since the epoch as ISO 8601.
 
 const DAY_MS: u64 = 86_400_000;
 

@@ -1,0 +1,188 @@
+//! The command lines of claude, word by word, and what they must never hold.
+
+use super::*;
+use crate::provider::SYSTEM_PROMPT_FILE;
+use crate::provider::claude::CLAUDE;
+
+fn line(options: &str, partial: bool, without: &[&str]) -> CommandLine {
+    let options = Options::parse(&CLAUDE, options).unwrap();
+    let without = without.iter().map(|flag| (*flag).to_owned()).collect();
+    build(&CLAUDE, &options, Mode::Print("PROMPT"), partial, &without).unwrap()
+}
+
+fn argv(line: &CommandLine) -> Vec<String> {
+    line.args
+        .iter()
+        .map(|arg| match arg {
+            Arg::Text(text) if text == CLAUDE.system_prompt => "SYSTEM".to_owned(),
+            Arg::Text(text) => text.clone(),
+            Arg::File(name) => format!("file:{name}"),
+            Arg::FileSetting(key, name) => format!("{key}=file:{name}"),
+        })
+        .collect()
+}
+
+fn set(line: &CommandLine, name: &str) -> Option<String> {
+    line.set_env
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, value)| match value {
+            EnvText::Text(text) => text.clone(),
+            other => format!("{other:?}"),
+        })
+}
+
+/// CLI-FACTS 1.4, the recommended pure pipe.
+#[test]
+fn default_is_the_pure_pipe() {
+    let line = line(r#"{"model":"sonnet"}"#, false, &[]);
+    assert_eq!(
+        argv(&line).join(" "),
+        "-p --output-format stream-json --verbose --model sonnet --safe-mode --setting-sources user --tools  \
+         --strict-mcp-config --no-session-persistence --disable-slash-commands --system-prompt SYSTEM"
+    );
+    assert_eq!(
+        (line.program.as_str(), line.stdin.as_str(), &line.cwd),
+        ("claude", "PROMPT", &Cwd::Private)
+    );
+    assert_eq!(line.wire, Wire::ClaudeStream);
+    assert_eq!(set(&line, "CLAUDE_CODE_MAX_RETRIES").as_deref(), Some("0"));
+    assert_eq!(set(&line, "TERM").as_deref(), Some("dumb"));
+    assert!(line.drop_env.contains(&"CLAUDECODE") && !line.drop_env.contains(&"ANTHROPIC_API_KEY"));
+}
+
+/// The verified recipe of CLI-FACTS 1.7. `--allowedTools` is not needed, for nothing is ever run (1b §7).
+#[test]
+fn live_is_the_recipe_for_sessions() {
+    let options = Options::parse(&CLAUDE, r#"{"engine":"live","model":"sonnet","systemPrompt":"S"}"#).unwrap();
+    let line = build(&CLAUDE, &options, Mode::Live, true, &BTreeSet::new()).unwrap();
+    assert_eq!(
+        argv(&line).join(" "),
+        "-p --input-format stream-json --output-format stream-json --verbose --include-partial-messages --model sonnet \
+         --safe-mode --setting-sources user --tools  --strict-mcp-config --no-session-persistence"
+    );
+    assert_eq!(
+        (line.stdin.as_str(), line.files.as_slice(), &line.cwd),
+        ("", &[][..], &Cwd::Private)
+    );
+    assert_eq!(set(&line, "ENABLE_TOOL_SEARCH").as_deref(), Some("false"));
+}
+
+#[test]
+fn the_specs_own_form_is_exact() {
+    let spec = r#""promptStyle":"arg","outputFormat":"text","noInput":true"#;
+    let line_of = |more: &str| line(&format!("{{{spec}{more}}}"), false, &[]);
+    assert_eq!(argv(&line_of("")), ["-p", "PROMPT", "--no-input"]);
+    assert_eq!(
+        argv(&line_of(r#","model":"sonnet""#)),
+        ["-p", "PROMPT", "--no-input", "--model", "sonnet"]
+    );
+    assert_eq!((line_of("").stdin, line_of("").cwd), (String::new(), Cwd::Inherit));
+}
+
+#[test]
+fn with_built_in_tools_the_cli_is_left_as_it_is() {
+    let line = line(
+        r#"{"disableBuiltInTools":false,"permissionMode":"bypassPermissions"}"#,
+        true,
+        &[],
+    );
+    assert_eq!(
+        argv(&line).join(" "),
+        "-p --output-format stream-json --verbose --include-partial-messages --no-session-persistence \
+         --disable-slash-commands --permission-mode bypassPermissions"
+    );
+    assert_eq!(
+        (line.cwd.clone(), set(&line, "CLAUDE_CODE_DISABLE_ATTACHMENTS")),
+        (Cwd::Inherit, None)
+    );
+}
+
+#[test]
+fn bypass_is_not_passed_on_without_tools_and_other_modes_are() {
+    assert!(
+        !argv(&line(r#"{"permissionMode":"bypassPermissions"}"#, false, &[])).contains(&"--permission-mode".into())
+    );
+    assert!(
+        argv(&line(r#"{"permissionMode":"plan"}"#, false, &[])).ends_with(&["--permission-mode".into(), "plan".into()])
+    );
+}
+
+#[test]
+fn a_custom_system_prompt_travels_in_a_file() {
+    let line = line(r#"{"systemPrompt":"secret plan"}"#, false, &[]);
+    assert!(argv(&line).ends_with(&["--system-prompt-file".into(), format!("file:{SYSTEM_PROMPT_FILE}")]));
+    assert!(!argv(&line).contains(&"SYSTEM".to_owned()));
+    assert_eq!(
+        line.files,
+        [PrivateFile {
+            name: SYSTEM_PROMPT_FILE,
+            content: "secret plan".into()
+        }]
+    );
+    assert!(
+        !argv(&super::tests::line(r#"{"systemPrompt":null}"#, false, &[]))
+            .iter()
+            .any(|a| a.contains("system"))
+    );
+}
+
+#[test]
+fn refused_optional_flags_are_left_out_and_user_args_come_last() {
+    let line = line(
+        r#"{"extraArgs":["--safe-mode"]}"#,
+        false,
+        &["--safe-mode", "--setting-sources"],
+    );
+    let argv = argv(&line);
+    assert_eq!(argv.iter().filter(|arg| *arg == "--safe-mode").count(), 1);
+    assert!(argv.ends_with(&["--safe-mode".into()]) && !argv.contains(&"user".into()));
+    assert!(!line.optional_flags.contains(&"--safe-mode".to_owned()));
+}
+
+#[test]
+fn a_prompt_that_looks_like_a_command_is_guarded() {
+    let options = Options::parse(&CLAUDE, "{}").unwrap();
+    assert_eq!(
+        build(&CLAUDE, &options, Mode::Print("/clear"), false, &BTreeSet::new())
+            .unwrap()
+            .stdin,
+        "\n/clear"
+    );
+}
+
+#[test]
+fn a_prompt_too_long_for_argv_is_refused_with_the_limit() {
+    let options = Options::parse(&CLAUDE, r#"{"promptStyle":"arg"}"#).unwrap();
+    let error = build(
+        &CLAUDE,
+        &options,
+        Mode::Print(&"x".repeat(MAX_ARG_BYTES + 1)),
+        false,
+        &BTreeSet::new(),
+    )
+    .unwrap_err();
+    assert_eq!(error.code, Code::PromptTooLong);
+    assert!(
+        error
+            .message
+            .starts_with("the prompt has 131072 bytes and promptStyle \"arg\" takes 131071")
+    );
+}
+
+#[test]
+fn subscription_drops_keys_and_the_users_env_is_kept_apart() {
+    let line = line(
+        r#"{"auth":"subscription","env":{"CI":null,"CLAUDE_CODE_MAX_RETRIES":"3"}}"#,
+        false,
+        &[],
+    );
+    assert!(line.drop_env.contains(&"ANTHROPIC_API_KEY"));
+    assert_eq!(
+        line.user_env,
+        [
+            ("CI".into(), None),
+            ("CLAUDE_CODE_MAX_RETRIES".into(), Some("3".into()))
+        ]
+    );
+}
