@@ -32,7 +32,7 @@ describe("private files and folders", () => {
       skills: { enabled: false },
       advanced: { ignoreLocalEnv: true },
     };
-    const policy = '[[rule]]\ntoolName = "*"\ndecision = "deny"\npriority = 999';
+    const policy = '[[rule]]\ntoolName = "*"\ndecision = "deny"\npriority = 998';
     expect(text).toBe(`Be brief.\n${JSON.stringify(settings)}\n${policy}\n.\n..\n.gemini\n.\n..`);
     expect(existsSync(path ?? "")).toBe(false);
   });

@@ -12,8 +12,8 @@ import { EXIT_CODES, HELP, NAME, USAGE_CODE, UsageError } from "./cli-text.mjs";
 const COMMANDS = {
   doctor: async () => (await import("./cli-doctor.mjs")).doctor,
   providers: async () => (await import("./cli-doctor.mjs")).providers,
-  log: async () => (await import("./cli-log.mjs")).log,
   run: async () => (await import("./cli-run.mjs")).run,
+  log: async () => (await import("./cli-log.mjs")).log,
 };
 /** 128 and the signal's number, as shells have it. */
 const SIGNALS = /** @type {const} */ ({ SIGINT: 130, SIGTERM: 143, SIGHUP: 129 });
