@@ -8,12 +8,20 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio::sync::mpsc;
 
+use super::sys::arrival;
+
 /// How many messages may wait for a child that does not read.
 const QUEUE: usize = 8;
 
-/// What is written.
+/// What is written, and whether it may be at once or only after the [`arrival`].
 #[derive(Debug)]
-pub(super) enum Feed {
+pub(super) struct Feed {
+    what: What,
+    at_once: bool,
+}
+
+#[derive(Debug)]
+enum What {
     /// Nothing, or nothing more.
     Done,
     /// The rest of the given bytes, then the end.
@@ -23,43 +31,53 @@ pub(super) enum Feed {
 }
 
 impl Feed {
+    pub const NONE: Feed = Feed {
+        what: What::Done,
+        at_once: true,
+    };
+
     /// Writes what fits into the pipe at once, so that the child finds its input there when it first looks: claude
     /// 2.1.197 gives up on a stdin that is silent for 3 s (CLI-FACTS 1.2), and a busy runtime may come late.
-    pub fn bytes(pipe: ChildStdin, bytes: Bytes) -> Feed {
+    pub fn bytes(pipe: ChildStdin, bytes: Bytes, at_once: bool) -> Feed {
         #[cfg(unix)]
         let bytes = {
             use std::os::fd::AsFd;
             let mut bytes = bytes;
-            while !bytes.is_empty() {
+            while at_once && !bytes.is_empty() {
                 // The runtime has made the pipe non-blocking.
                 match rustix::io::write(pipe.as_fd(), &bytes) {
                     Ok(n) => bytes = bytes.slice(n..),
                     Err(rustix::io::Errno::INTR) => {}
                     Err(rustix::io::Errno::AGAIN) => break,
-                    Err(_) => return Feed::Done,
+                    Err(_) => return Feed::NONE,
                 }
             }
             bytes
         };
         if bytes.is_empty() {
-            Feed::Done
+            Feed::NONE
         } else {
-            Feed::Rest(pipe, bytes)
+            let what = What::Rest(pipe, bytes);
+            Feed { what, at_once }
         }
     }
 
     /// Keeps the pipe open for a writer.
-    pub fn open(pipe: ChildStdin) -> (Feed, StdinWriter) {
+    pub fn open(pipe: ChildStdin, at_once: bool) -> (Feed, StdinWriter) {
         let (messages, receiver) = mpsc::channel(QUEUE);
-        (Feed::Open(pipe, receiver), StdinWriter { messages })
+        let what = What::Open(pipe, receiver);
+        (Feed { what, at_once }, StdinWriter { messages })
     }
 
     /// Writes to the end and closes the pipe; dropping the future closes it as well.
     pub async fn run(self) {
-        let written = match self {
-            Feed::Done => Ok(()),
-            Feed::Rest(mut pipe, bytes) => pipe.write_all(&bytes).await,
-            Feed::Open(mut pipe, mut messages) => loop {
+        if !self.at_once {
+            arrival().await;
+        }
+        let written = match self.what {
+            What::Done => Ok(()),
+            What::Rest(mut pipe, bytes) => pipe.write_all(&bytes).await,
+            What::Open(mut pipe, mut messages) => loop {
                 let Some(message) = messages.recv().await else {
                     break Ok(());
                 };

@@ -3,7 +3,8 @@
 //! In: process groups, each as long as its run goes on. Out: one tiny shell beside all of them, which waits for the end of
 //! its input. The host holds the other end, so the input ends when the host does, in whichever way: SIGKILL, an unhandled
 //! SIGINT or SIGTERM, a crash. Then the shell has the groups gone (SIGTERM, the grace, SIGKILL) and removes the runs'
-//! private folders. It is there while any group is, and a thread of its own starts it: no run waits for that.
+//! private folders. It is there while any run is, and a thread of its own starts it, beside the first run's process. That gets its
+//! input only when the shell knows of it: killed earlier, the host leaves a process that finds its input at an end.
 //!
 //! It is needed where the process does not heed the end of its own input: claude in print form has read all of it by the
 //! time it asks the API, and outlives its host until the answer comes (claude 2.1.197 and 2.1.330).
@@ -61,36 +62,46 @@ while [ -n "$groups" ]; do
   now=$((now + 1))
 done"#;
 
-/// A group is guarded until this is dropped.
+/// A run's share in the shell: while there is one, there is a shell, or one that is about to come. It guards the run's group
+/// from [`Guardian::guard`] on until it is dropped.
 #[derive(Debug)]
-pub(super) struct Guardian(i32);
+pub(super) struct Guardian {
+    /// `None` as long as the run has not been started.
+    group: Option<i32>,
+}
 
 impl Guardian {
-    /// Guards `group`. Where no shell can be started the run goes on without. Needs a tokio runtime.
-    pub fn new(group: Pid, grace: Duration, folder: Option<&Path>) -> Guardian {
+    /// Has a thread start the shell, if there is none: before the run's own process, so that both start side by side. Needs
+    /// a tokio runtime.
+    pub fn call() -> Guardian {
+        let mut post = post();
+        post.shares += 1;
+        if post.shell.is_none() {
+            post.summon();
+        }
+        Guardian { group: None }
+    }
+
+    /// Guards `group`. `false`: the shell is still starting, and knows of it when [`arrival`] is over. Where no shell can be
+    /// started the run goes on without.
+    pub fn guard(&mut self, group: Pid, grace: Duration, folder: Option<&Path>) -> bool {
         let group = group.as_raw_nonzero().get();
+        self.group = Some(group);
         let mut post = post();
         post.orders.insert(group, order(group, grace, folder));
-        if !post.tell(group) && !post.starting {
-            post.starting = true;
-            tokio::task::spawn_blocking(Post::start);
+        let told = post.tell(group);
+        if !told {
+            post.summon();
         }
-        Guardian(group)
+        told
     }
 
     /// Ends the guard. Afterwards no shell is left, or about to come, that nothing needs.
     pub async fn dismiss(self) {
         drop(self);
-        loop {
-            let started = STARTED.notified();
-            let coming = {
-                let post = post();
-                post.starting && post.orders.is_empty()
-            };
-            if !coming {
-                return;
-            }
-            started.await;
+        let needed = || post().shares > 0;
+        while !needed() && post().starting {
+            arrival().await;
         }
     }
 }
@@ -98,13 +109,25 @@ impl Guardian {
 impl Drop for Guardian {
     fn drop(&mut self) {
         let mut post = post();
-        post.orders.remove(&self.0);
-        if post.orders.is_empty() {
+        post.shares -= 1;
+        let guarded = self.group.filter(|group| post.orders.remove(group).is_some());
+        if post.shares == 0 {
             post.shell = None;
-        } else if let Some(shell) = &mut post.shell {
+        } else if let (Some(group), Some(shell)) = (guarded, &mut post.shell) {
             // If it can't be told it is gone, and the next run gets another.
-            let _ = shell.write(format!("{}\n", self.0).as_bytes());
+            let _ = shell.write(format!("{group}\n").as_bytes());
         }
+    }
+}
+
+/// Until no shell is about to come: it is there and knows every group, or can't be had.
+pub(super) async fn arrival() {
+    loop {
+        let started = STARTED.notified();
+        if !post().starting {
+            return;
+        }
+        started.await;
     }
 }
 
@@ -128,6 +151,8 @@ struct Post {
     shell: Option<Shell>,
     /// A thread is at it.
     starting: bool,
+    /// How many runs want it.
+    shares: usize,
     /// The line for each group that is guarded.
     orders: HashMap<i32, Vec<u8>>,
 }
@@ -142,6 +167,14 @@ fn post() -> MutexGuard<'static, Post> {
 }
 
 impl Post {
+    /// Has a thread start a shell, if none is at it.
+    fn summon(&mut self) {
+        if !self.starting {
+            self.starting = true;
+            tokio::task::spawn_blocking(Post::start);
+        }
+    }
+
     /// Tells the shell to guard `group`; `false` where there is no shell, or none any more.
     fn tell(&mut self, group: i32) -> bool {
         let (Some(shell), Some(order)) = (&mut self.shell, self.orders.get(&group)) else {
@@ -166,7 +199,7 @@ impl Post {
         });
         match told {
             // All of them may be over by now.
-            Ok(shell) => post.shell = (!post.orders.is_empty()).then_some(shell),
+            Ok(shell) => post.shell = (post.shares > 0).then_some(shell),
             Err(error) => tracing::debug!(%error, "no guardian"),
         }
         STARTED.notify_waiters();

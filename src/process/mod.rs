@@ -183,6 +183,9 @@ pub enum Waiting {
     Thread,
 }
 
+/// A longer grace is no grace; this keeps clocks from overflowing.
+const LONGEST_GRACE: Duration = Duration::from_secs(24 * 3600);
+
 /// A child's ends of its stdio, ours.
 struct Pipes {
     stdin: Option<std::process::ChildStdin>,
@@ -210,6 +213,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
     let missing = || io::Error::from(io::ErrorKind::BrokenPipe);
 
     let wants_stdin = spec.stdin != Stdin::Null;
+    let guardian = spec.guarded.then(sys::Guardian::call);
     // Before the call, for the child may have run for long when a busy system lets it return.
     let mut started = began;
     let (pipes, target, registration) = registry::enter(spec.owner, || {
@@ -218,15 +222,16 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
     })?;
     let pid = target.pid();
     // From here on an early return drops the group, which kills it.
-    let group = sys::Group::new(target, registration, spec.waiting).map_err(failed)?;
+    let mut group = sys::Group::new(target, registration, spec.waiting, guardian).map_err(failed)?;
+    let guarded = group.guard(spec.limits.kill_grace.min(LONGEST_GRACE), spec.folder.as_deref());
     let stdin = pipes.stdin.map(ChildStdin::from_std).transpose().map_err(failed)?;
     let (feed, writer) = match (stdin, spec.stdin) {
-        (Some(pipe), Stdin::Bytes(bytes)) => (Feed::bytes(pipe, bytes), None),
+        (Some(pipe), Stdin::Bytes(bytes)) => (Feed::bytes(pipe, bytes, guarded), None),
         (Some(pipe), Stdin::Open) => {
-            let (feed, writer) = Feed::open(pipe);
+            let (feed, writer) = Feed::open(pipe, guarded);
             (feed, Some(writer))
         }
-        _ => (Feed::Done, None),
+        _ => (Feed::NONE, None),
     };
     let stdout = pipes
         .stdout
@@ -254,9 +259,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
         answer,
         flow: flow.clone(),
         limits: spec.limits,
-        guarded: spec.guarded,
         thorough: spec.thorough,
-        folder: spec.folder,
         cancel,
         closed: closed.clone(),
         queued: spec.permit.as_ref().map_or(Duration::ZERO, limit::Permit::queued),

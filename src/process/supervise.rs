@@ -13,7 +13,6 @@
 //! ```
 
 use std::future::pending;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,20 +22,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::Limits;
 use super::drain::{self, Flow};
 use super::feed::Feed;
 use super::limit::Permit;
 use super::running::{End, Exit, Timings};
 use super::status::Status;
 use super::sys::Group;
+use super::{LONGEST_GRACE, Limits};
 
 /// How long after SIGKILL the answer waits for the exit. A process that survives it sleeps in the kernel, on a dead
 /// network drive for example.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
-/// A longer grace is no grace; this keeps clocks from overflowing.
-const LONGEST_GRACE: Duration = Duration::from_secs(24 * 3600);
-
 /// Everything the task owns.
 pub(super) struct Supervisor {
     pub run_id: String,
@@ -49,9 +45,7 @@ pub(super) struct Supervisor {
     pub answer: oneshot::Sender<Exit>,
     pub flow: Arc<Flow>,
     pub limits: Limits,
-    pub guarded: bool,
     pub thorough: bool,
-    pub folder: Option<PathBuf>,
     pub cancel: CancellationToken,
     pub closed: CancellationToken,
     pub permit: Option<Permit>,
@@ -80,9 +74,7 @@ impl Supervisor {
             answer,
             flow,
             limits,
-            guarded,
             thorough,
-            folder,
             ..
         } = self;
         let Supervisor {
@@ -108,10 +100,6 @@ impl Supervisor {
         };
 
         let watching = async {
-            if guarded {
-                // Here and not where the process is started: it runs by now, is fed and read, and nothing waits for this.
-                group.guard(grace, folder.as_deref());
-            }
             let reason = tokio::select! {
                 biased;
                 status = group.exited() => Ok(status),

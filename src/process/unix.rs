@@ -18,7 +18,7 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, sleep};
 
 use super::fault::{Launch, StartError};
-use super::guardian::Guardian;
+pub(super) use super::guardian::{Guardian, arrival};
 use super::registry::Registration;
 use super::tree::{self, Proc, Table};
 use super::wait::{self, Waiter};
@@ -126,21 +126,29 @@ pub(super) struct Group {
 
 impl Group {
     /// Takes over a started child; from here on it is ended in every case. The child's pipes are the caller's.
-    pub fn new(target: Target, registration: Registration, how: Waiting) -> std::io::Result<Group> {
+    pub fn new(
+        target: Target,
+        registration: Registration,
+        how: Waiting,
+        guardian: Option<Guardian>,
+    ) -> std::io::Result<Group> {
         let mut group = Group {
             target,
             waiter: None,
             known: HashSet::new(),
-            guardian: None,
+            guardian,
             registration: Some(registration),
         };
         group.waiter = Some(Waiter::new(group.target.pid, how)?);
         Ok(group)
     }
 
-    /// Has the group ended, and `folder` removed, should the host be killed.
-    pub fn guard(&mut self, grace: Duration, folder: Option<&Path>) {
-        self.guardian = Some(Guardian::new(self.target.pid, grace, folder));
+    /// Has the group ended, and `folder` removed, should the host be killed. `false`: only when [`arrival`] is over.
+    pub fn guard(&mut self, grace: Duration, folder: Option<&Path>) -> bool {
+        match &mut self.guardian {
+            Some(guardian) => guardian.guard(self.target.pid, grace, folder),
+            None => true,
+        }
     }
 
     /// Resolves when the leader has exited; it is not reaped. Cancel safe.

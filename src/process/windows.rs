@@ -76,6 +76,19 @@ pub(super) fn spawn(launch: &Launch, stdin: bool, _run: &str) -> Result<(Pipes, 
     Ok((pipes, target))
 }
 
+/// Nothing to do here yet: see above of a killed host.
+#[derive(Debug)]
+pub(super) struct Guardian;
+
+impl Guardian {
+    pub fn call() -> Guardian {
+        Guardian
+    }
+}
+
+/// Nobody is about to come.
+pub(super) async fn arrival() {}
+
 /// A started process and everything it started in turn. Dropping it kills whatever is left.
 #[derive(Debug)]
 pub(super) struct Group {
@@ -86,15 +99,22 @@ pub(super) struct Group {
 
 impl Group {
     /// Takes over a started child; from here on it is ended in every case.
-    pub fn new(target: Target, registration: Registration, _how: Waiting) -> io::Result<Group> {
+    pub fn new(
+        target: Target,
+        registration: Registration,
+        _how: Waiting,
+        _guardian: Option<Guardian>,
+    ) -> io::Result<Group> {
         Ok(Group {
             target,
             registration: Some(registration),
         })
     }
 
-    /// Nothing to do here yet: see above of a killed host.
-    pub fn guard(&mut self, _grace: Duration, _folder: Option<&Path>) {}
+    /// As guarded as it can be here.
+    pub fn guard(&mut self, _grace: Duration, _folder: Option<&Path>) -> bool {
+        true
+    }
 
     /// Resolves when the leader has exited. Cancel safe.
     pub async fn exited(&self) -> Status {
