@@ -31,7 +31,7 @@ use crate::retry::Policy;
 
 /// One call of a CLI.
 pub(super) struct CliCall<'a> {
-    pub engine: &'a Engine,
+    pub engine: &'a Arc<Engine>,
     pub request: &'a Request,
     pub base_env: &'a Arc<Vars>,
     pub cancel: &'a CancellationToken,
@@ -64,7 +64,7 @@ impl Call for CliCall<'_> {
 
 /// One process for one call.
 pub(super) struct Attempt<'a> {
-    pub engine: &'a Engine,
+    pub engine: &'a Arc<Engine>,
     pub request: &'a Request,
     pub base_env: &'a Arc<Vars>,
     pub cancel: &'a CancellationToken,

@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
 use super::again::Tried;
@@ -27,6 +28,10 @@ use crate::message::{Message, ToolSpec};
 use crate::process::{Limits, StartError, Tees, Vars};
 use crate::prompt::Encoding;
 use crate::provider::options::{EngineKind, Options, SystemPrompt};
+
+/// How long after a turn that ended with tool calls a spare is started. The thread's next turn comes as soon as the tools are
+/// done, and the half second of processor time that a CLI's start takes is better spent when it has begun.
+const LOOP_PAUSE: Duration = Duration::from_secs(1);
 
 /// The sessions of one provider.
 #[derive(Debug)]
@@ -144,13 +149,16 @@ impl Attempt<'_> {
             match turn::take(self, taken, &terms.setup, (&line, &binary), info).await? {
                 Turned::Replied(mut replied) => {
                     drop(seat);
-                    let others = live.at_work();
+                    let goes_on = !replied.reply.tool_calls.is_empty();
                     if let Some((session, pending)) = replied.session {
                         let known = asked.thread.known_with(&replied.reply, pending);
-                        live.pool.park(session, terms, known, others);
+                        live.pool.park(session, terms, known, live.at_work());
                     }
-                    let start = || self.engine.session(line.clone(), self.base_env).ok();
-                    live.pool.stock(others, self.base_env, start);
+                    if goes_on {
+                        self.restock_later(line);
+                    } else {
+                        self.engine.restock(&line, self.base_env);
+                    }
                     self.sink.send(&mut replied.events).await;
                     return Ok(Tried::Replied(replied.reply));
                 }
@@ -213,6 +221,15 @@ impl Attempt<'_> {
         })
     }
 
+    fn restock_later(&self, line: CommandLine) {
+        let (engine, env) = (Arc::clone(self.engine), Arc::clone(self.base_env));
+        self.engine.runs.spawn(async move {
+            if engine.closing.run_until_cancelled(sleep(LOOP_PAUSE)).await.is_some() {
+                engine.restock(&line, &env);
+            }
+        });
+    }
+
     fn unfit(&self, reason: &str, finished: &Finished) -> Box<ProviderError> {
         let mut error = self.engine.refuse(
             Code::LiveUnsupported,
@@ -247,6 +264,14 @@ impl Engine {
         };
         live.pool.stock(live.at_work(), &env, start);
         failed.map_or(Ok(()), |error| Err(not_started(self, &error)))
+    }
+
+    /// The same after a call. That they can't be started will be the next call's own error.
+    fn restock(&self, line: &CommandLine, env: &Arc<Vars>) {
+        if let Some(live) = &self.live {
+            let start = || self.session(line.clone(), env).ok();
+            live.pool.stock(live.at_work(), env, start);
+        }
     }
 
     /// Pieces of messages are always asked for: a session serves calls that want them and calls that don't.

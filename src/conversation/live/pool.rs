@@ -89,6 +89,8 @@ struct State {
     /// The longest unused first.
     waiting: Vec<Waiting>,
     spares: Vec<Spare>,
+    /// Spares that are being started.
+    coming: usize,
     lapsed: VecDeque<(Terms, Known, Lapse)>,
 }
 
@@ -202,17 +204,25 @@ impl Pool {
     /// Starts spares until there are as many as there should be, as far as there is room beside `at_work` processes.
     pub fn stock(self: &Arc<Self>, at_work: usize, env: &Arc<Vars>, mut start: impl FnMut() -> Option<Session>) {
         loop {
-            let state = self.lock();
-            let full = state.waiting.len() + state.spares.len() + at_work >= self.capacity;
-            if full || state.spares.len() >= self.spares {
+            let mut state = self.lock();
+            let spares = state.spares.len() + state.coming;
+            if state.waiting.len() + spares + at_work >= self.capacity || spares >= self.spares {
                 return;
             }
+            state.coming += 1;
             drop(state);
-            let Some(session) = start() else { return };
-            let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-            let line = self.mind(session, id, SPARE_AGE);
-            let env = Arc::clone(env);
-            self.lock().spares.push(Spare { id, env, line });
+            let spare = start().map(|session| {
+                let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+                let line = self.mind(session, id, SPARE_AGE);
+                let env = Arc::clone(env);
+                Spare { id, env, line }
+            });
+            let mut state = self.lock();
+            state.coming -= 1;
+            match spare {
+                Some(spare) => state.spares.push(spare),
+                None => return,
+            }
         }
     }
 
