@@ -47,6 +47,7 @@
 
 // Vocabulary: plain data, no IO.
 pub mod message;
+pub mod thread;
 pub mod time;
 
 pub mod error;

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use serde::de::{self, Deserializer, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 /// Who speaks in a [`Message`]. LangChain's own type names.
@@ -34,6 +34,12 @@ impl Role {
             Role::Tool => "tool",
             Role::Other(name) => name,
         }
+    }
+}
+
+impl Serialize for Role {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }
 
@@ -86,8 +92,17 @@ impl<'de> Deserialize<'de> for Content {
     }
 }
 
+impl Serialize for Content {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Content::Text(text) => text.serialize(serializer),
+            Content::Blocks(raw) => raw.serialize(serializer),
+        }
+    }
+}
+
 /// One message of a thread, as the façade sends it.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Message {
     /// Who speaks.
     #[serde(rename = "type")]
@@ -96,13 +111,13 @@ pub struct Message {
     #[serde(default)]
     pub content: Content,
     /// Calls the model made in this message (`ai` only).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
     /// Which call this message answers (`tool` only).
-    #[serde(default, deserialize_with = "lossy_string")]
+    #[serde(default, deserialize_with = "lossy_string", skip_serializing_if = "String::is_empty")]
     pub tool_call_id: String,
     /// `true` for a tool message with status "error".
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
 }
 

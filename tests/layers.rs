@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The layers, lowest first. A module may use those of lower layers and of its own.
 const LAYERS: &[&[&str]] = &[
-    &["message", "time"],
+    &["message", "thread", "time"],
     &["error", "event"],
     &[
         "provider", "prompt", "toolcall", "breaker", "retry", "classify", "decode", "declare",

@@ -68,7 +68,7 @@ impl Driver<'_> {
                     self.thread.noted(notes.join("\n\n"));
                 }
                 let question = Question {
-                    messages: self.thread.question(),
+                    messages: self.thread.question().into(),
                     tools: self.tools.clone(),
                     call: json!({
                         "events": true, "partial": true, "log": self.who.log, "record": self.turn_record(),

@@ -145,7 +145,7 @@ async fn run(task: &Task, lines: Lines) -> io::Result<()> {
     let engine = Engine::new(&task.provider, &task.options.to_string(), 1);
     let engine = Arc::new(engine.map_err(|error| io::Error::other(error.message))?);
     let question = Question {
-        messages: task.messages.to_string(),
+        messages: task.messages.to_string().into(),
         tools: task.tools.to_string(),
         call: r#"{"events":true,"partial":false}"#.to_owned(),
         ..Question::default()

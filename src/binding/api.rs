@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use napi::Env;
-use napi::bindgen_prelude::{PromiseRaw, within_runtime_if_available};
+use napi::bindgen_prelude::{PromiseRaw, Utf16String, within_runtime_if_available};
 use napi_derive::napi;
 
 use super::agent::NativeModel;
@@ -12,6 +12,7 @@ use super::{environment, from_json, outcome};
 use crate::health::Check;
 use crate::run::api::ApiEngine;
 use crate::run::model::Model;
+use crate::thread::Thread;
 
 /// Checks an options object: `{"ok": null}`, or `{"err": …}` that names the option.
 #[napi(catch_unwind)]
@@ -48,14 +49,21 @@ impl NativeApiProvider {
     #[napi(catch_unwind)]
     pub fn start(
         &self,
-        messages_json: String,
+        messages_json: Utf16String,
+        texts: Utf16String,
         tools_json: String,
         call_json: String,
         env_json: Option<String>,
     ) -> napi::Result<NativeRun> {
         let env = environment(env_json)?;
         Ok(NativeRun::new(within_runtime_if_available(|| {
-            ApiEngine::start(&self.engine, messages_json, tools_json, call_json, env)
+            ApiEngine::start(
+                &self.engine,
+                Thread::new(messages_json, texts),
+                tools_json,
+                call_json,
+                env,
+            )
         })))
     }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use napi::Env;
-use napi::bindgen_prelude::PromiseRaw;
+use napi::bindgen_prelude::{PromiseRaw, Utf16String};
 use napi_derive::napi;
 
 use super::agent::NativeModel;
-use super::{environment, from_json, outcome};
+use super::{Text, environment, from_json, outcome, text};
 use crate::error::ProviderError;
 use crate::event::Reply;
 use crate::health;
@@ -15,6 +15,7 @@ use crate::provider;
 use crate::run::exec::execute_file;
 use crate::run::model::Model;
 use crate::run::{Ended, Engine, Run};
+use crate::thread::Thread;
 
 /// Checks an options object: `{"ok": null}`, or `{"err": …}` that names the option.
 #[napi(catch_unwind)]
@@ -58,12 +59,13 @@ impl NativeProvider {
         }
     }
 
-    /// Begins a run and returns at once; everything slow happens on the runtime's threads.
+    /// Begins a run of the thread that [`Thread::new`] makes and returns at once; everything slow happens on the runtime's threads.
     /// `env_json` is given where JavaScript's environment is not the process's: in worker threads.
     #[napi(catch_unwind)]
     pub fn start(
         &self,
-        messages_json: String,
+        messages_json: Utf16String,
+        texts: Utf16String,
         tools_json: String,
         call_json: String,
         env_json: Option<String>,
@@ -72,7 +74,7 @@ impl NativeProvider {
         let env = environment(env_json)?;
         Ok(NativeRun {
             run: napi::bindgen_prelude::within_runtime_if_available(|| {
-                Engine::start(&engine, messages_json, tools_json, call_json, env)
+                Engine::start(&engine, Thread::new(messages_json, texts), tools_json, call_json, env)
             }),
         })
     }
@@ -135,15 +137,15 @@ impl NativeRun {
 impl NativeRun {
     /// The next batch of events as a JSON array; `null` when no more will come.
     #[napi]
-    pub async fn next(&self) -> Option<String> {
-        self.run.next().await
+    pub async fn next(&self) -> Option<Text> {
+        self.run.next().await.map(text)
     }
 
     /// `{"ok": {"reply": reply, "whole": …}}`, `{"err": error}` or `{"cancelled": true}`. `whole`: the reply's `content` is left
     /// empty, for it is that of its last message; an answer may be long, and each copy of it would be written and read.
     #[napi]
-    pub async fn result(&self) -> String {
-        match self.run.result().await {
+    pub async fn result(&self) -> Text {
+        text(match self.run.result().await {
             Ended::Replied(mut reply) => {
                 let last = reply.messages.last();
                 let whole = last.is_some_and(|message| message.content == reply.content);
@@ -154,7 +156,7 @@ impl NativeRun {
             }
             Ended::Failed(error) => outcome::<()>(Err(error)),
             Ended::Cancelled => r#"{"cancelled":true}"#.to_owned(),
-        }
+        })
     }
 
     /// What the run has told since the last call, a JSON array of index.d.ts's `LogRecord`; `null` if nothing.

@@ -1,48 +1,56 @@
 //! Pure functions for JavaScript: text in, text out, on the caller's thread.
 
-use napi_derive::napi;
-
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::from_json;
+use napi::bindgen_prelude::Utf16String;
+use napi_derive::napi;
+
+use super::{Text, text};
 use crate::message::Message;
 use crate::provider::options::OutputFormat;
+use crate::thread::{Thread, utf8};
 use crate::{output, prompt, toolcall};
+
+fn read(messages: Utf16String, texts: Utf16String) -> napi::Result<Vec<Message>> {
+    let read = Thread::new(messages, texts).read();
+    read.map_err(|error| napi::Error::from_reason(error.to_string()))
+}
 
 /// The thread as `<thread>` XML (SPEC-01).
 #[napi(catch_unwind)]
-pub fn messages_to_xml(messages_json: String) -> napi::Result<String> {
-    Ok(prompt::messages_to_xml(&from_json::<Vec<Message>>(&messages_json)?))
+pub fn messages_to_xml(messages_json: Utf16String, texts: Utf16String) -> napi::Result<Text> {
+    Ok(text(prompt::messages_to_xml(&read(messages_json, texts)?)))
 }
 
 /// The thread as labelled text (SPEC-01).
 #[napi(catch_unwind)]
-pub fn messages_to_prompt(messages_json: String) -> napi::Result<String> {
-    Ok(prompt::messages_to_prompt(&from_json::<Vec<Message>>(&messages_json)?))
+pub fn messages_to_prompt(messages_json: Utf16String, texts: Utf16String) -> napi::Result<Text> {
+    Ok(text(prompt::messages_to_prompt(&read(messages_json, texts)?)))
 }
 
-/// Tool calls written in `text`, as a JSON array of `{id, name, args}`.
+/// Tool calls written in `answer`, as a JSON array of `{id, name, args}`.
 #[napi(catch_unwind)]
-pub fn parse_tool_calls(text: String) -> napi::Result<String> {
-    serde_json::to_string(&toolcall::parse_tool_calls(&text))
+pub fn parse_tool_calls(answer: Utf16String) -> napi::Result<Text> {
+    serde_json::to_string(&toolcall::parse_tool_calls(&utf8(&answer)))
+        .map(text)
         .map_err(|error| napi::Error::from_reason(error.to_string()))
 }
 
-/// `text` with XML's five characters escaped and what XML 1.0 forbids replaced.
+/// `plain` with XML's five characters escaped and what XML 1.0 forbids replaced.
 #[napi(catch_unwind)]
-pub fn escape_xml(text: String) -> String {
-    prompt::escape_xml(&text)
+pub fn escape_xml(plain: Utf16String) -> Text {
+    text(prompt::escape_xml(&utf8(&plain)))
 }
 
-/// `text` without the sequences only a terminal understands.
+/// `printed` without the sequences only a terminal understands.
 #[napi(catch_unwind)]
-pub fn strip_ansi(text: String) -> String {
-    crate::decode::ansi::strip_ansi(&text).into_owned()
+pub fn strip_ansi(printed: Utf16String) -> Text {
+    text(crate::decode::ansi::strip_ansi(&utf8(&printed)).into_owned())
 }
 
 /// `stdout` understood (`output::Parsed` as JSON); `format` is `text`, `json` or anything else for `stream-json`.
 #[napi(catch_unwind)]
-pub fn parse_cli_output(stdout: String, format: String, provider: Option<String>) -> napi::Result<String> {
+pub fn parse_cli_output(stdout: Utf16String, format: String, provider: Option<String>) -> napi::Result<Text> {
     let format = match format.as_str() {
         "text" => OutputFormat::Text,
         "json" => OutputFormat::Json,
@@ -53,10 +61,12 @@ pub fn parse_cli_output(stdout: String, format: String, provider: Option<String>
         .unwrap_or_default()
         .as_millis();
     let parsed = output::parse(
-        &stdout,
+        &utf8(&stdout),
         format,
         provider.as_deref(),
         u64::try_from(now).unwrap_or_default(),
     );
-    serde_json::to_string(&parsed).map_err(|error| napi::Error::from_reason(error.to_string()))
+    serde_json::to_string(&parsed)
+        .map(text)
+        .map_err(|error| napi::Error::from_reason(error.to_string()))
 }

@@ -250,7 +250,7 @@ impl Look {
         let env = Vars::clone(&self.base);
         let run = Engine::start(
             &self.engine,
-            messages.to_owned(),
+            messages.to_owned().into(),
             "[]".to_owned(),
             call.to_owned(),
             Some(env),

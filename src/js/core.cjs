@@ -16,7 +16,7 @@
 const { createClaudeCode } = require("./claude-code.cjs");
 const { ProviderError, fault, guard, providerError, unwrap } = require("./errors.cjs");
 const { takeLogger } = require("./logger.cjs");
-const { aiMessageBuilder, encodeMessages, toAIMessageJson, toolCall } = require("./messages.cjs");
+const { aiMessageBuilder, packMessages, toAIMessageJson, toolCall } = require("./messages.cjs");
 const {
   describe,
   encodeConfig,
@@ -187,12 +187,14 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
 
     /** @param {unknown} messages */
     messagesToXml(messages) {
-      return native.messagesToXml(encodeMessages(messages));
+      const { json, texts } = packMessages(messages);
+      return native.messagesToXml(json, texts);
     },
 
     /** @param {unknown} messages */
     messagesToPrompt(messages) {
-      return native.messagesToPrompt(encodeMessages(messages));
+      const { json, texts } = packMessages(messages);
+      return native.messagesToPrompt(json, texts);
     },
 
     /**

@@ -7,6 +7,8 @@
  * Messages are told by shape, never by `instanceof`: in one process there may be several copies of LangChain, an ESM and a
  * CommonJS build of each, serialised messages and plain objects.
  *
+ * @typedef {{ json: string, texts: string }} PackedThread
+ *
  * @import { AIMessageJson, InvalidToolCall, ProviderReply, ToolCall } from "../../index.js"
  */
 
@@ -24,23 +26,38 @@ const TYPES = new Map([
 
 /**
  * @param {unknown} messages
+ * @param {string[]} [texts] takes the contents that are text; in the JSON they are their lengths then
  * @returns {string} JSON of the normalised thread
  */
-function encodeMessages(messages) {
+function encodeMessages(messages, texts) {
   if (!Array.isArray(messages)) {
     throw fault("INVALID_MESSAGES", `messages must be an array, such as ["Say hello"], got ${describe(messages)}`);
   }
-  return `[${Array.from(messages, encodeMessage).join(",")}]`;
+  return `[${Array.from(messages, (message, index) => encodeMessage(message, index, texts)).join(",")}]`;
+}
+
+/**
+ * The thread as `src/thread.rs` takes it.
+ *
+ * @param {unknown} messages
+ * @returns {PackedThread}
+ */
+function packMessages(messages) {
+  /** @type {string[]} */
+  const texts = [];
+  const json = encodeMessages(messages, texts);
+  return { json, texts: texts.join("") };
 }
 
 /**
  * @param {unknown} message
  * @param {number} index
+ * @param {string[] | undefined} texts
  */
-function encodeMessage(message, index) {
+function encodeMessage(message, index, texts) {
   const at = `messages[${index}]`;
   try {
-    return encodeFields(readMessage(message, at), at);
+    return encodeFields(readMessage(message, at), at, texts);
   } catch (error) {
     if (ProviderError.isInstance(error)) throw error;
     // A getter or a proxy of the caller's that throws.
@@ -103,9 +120,10 @@ function canonical(type) {
 /**
  * @param {{ type: string, fields: Fields }} message
  * @param {string} at
+ * @param {string[] | undefined} texts
  */
-function encodeFields({ type, fields }, at) {
-  const parts = [`"type":${JSON.stringify(type)}`, `"content":${stringify(fields.content ?? "", `${at}.content`)}`];
+function encodeFields({ type, fields }, at, texts) {
+  const parts = [`"type":${JSON.stringify(type)}`, `"content":${encodeContent(fields.content ?? "", at, texts)}`];
   if (type === "ai") {
     const calls = fields.tool_calls ?? fields.additional_kwargs?.tool_calls ?? [];
     if (!Array.isArray(calls)) {
@@ -121,6 +139,20 @@ function encodeFields({ type, fields }, at) {
     if (fields.status === "error" || fields.is_error === true) parts.push('"is_error":true');
   }
   return `{${parts.join(",")}}`;
+}
+
+/**
+ * @param {unknown} content
+ * @param {string} at
+ * @param {string[] | undefined} texts
+ */
+function encodeContent(content, at, texts) {
+  if (texts === undefined) return stringify(content, `${at}.content`);
+  // A number would be taken for a length.
+  const text = typeof content === "number" ? stringify(content, `${at}.content`) : content;
+  if (typeof text !== "string") return stringify(text, `${at}.content`);
+  texts.push(text);
+  return text.length;
 }
 
 /**
@@ -278,4 +310,4 @@ function known(details) {
   return Object.keys(kept).length > 0 ? kept : undefined;
 }
 
-module.exports = { encodeMessages, aiMessageBuilder, toAIMessageJson, toolCall };
+module.exports = { encodeMessages, packMessages, aiMessageBuilder, toAIMessageJson, toolCall };

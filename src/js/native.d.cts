@@ -6,9 +6,9 @@
  */
 
 /** SPEC-01's `<thread>` of a normalised thread (`messages.cjs`). */
-export function messagesToXml(messagesJson: string): string;
+export function messagesToXml(messagesJson: string, texts: string): string;
 /** SPEC-01's labelled text of a normalised thread. */
-export function messagesToPrompt(messagesJson: string): string;
+export function messagesToPrompt(messagesJson: string, texts: string): string;
 /** JSON array of `{id, name, args}`. */
 export function parseToolCalls(text: string): string;
 /** `text` with XML's five special characters escaped. */
@@ -66,7 +66,7 @@ export class NativeProvider {
    *   "record"?: {"path": absolute, "prompts": boolean}}`
    * @param envJson what the child inherits, where that is not the process's environment (worker threads)
    */
-  start(messagesJson: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;
+  start(messagesJson: string, texts: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;
   /** The provider as an agent talks to it. */
   model(): NativeModel;
   /** Starts the spares there should be: `{"ok": null}` or `{"err": …}`. `envJson` as for `start`. */
@@ -89,7 +89,7 @@ export class NativeApiProvider {
   /** What the provider calls itself. */
   readonly id: string;
   /** As `NativeProvider.start`; `envJson` is where the key and the proxy are looked up. */
-  start(messagesJson: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;
+  start(messagesJson: string, texts: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;
   /** The provider as an agent talks to it. */
   model(): NativeModel;
   /** Starts nothing: `{"ok": null}`, or `{"err": …}` of a closed provider. */

@@ -11,7 +11,7 @@
  */
 
 const { fault, guard, unwrap } = require("./errors.cjs");
-const { encodeMessages } = require("./messages.cjs");
+const { packMessages } = require("./messages.cjs");
 const { describe, readCallOptions, workerEnv } = require("./options.cjs");
 const { runForEvents, runForReply } = require("./run.cjs");
 const { encodeTools } = require("./tools.cjs");
@@ -78,7 +78,7 @@ function createAdapter(shared, tools, onBind) {
    */
   const request = (messages, options, bound) => ({
     ...readCallOptions(options),
-    messages: encodeMessages(messages),
+    thread: packMessages(messages),
     tools: bound,
     log,
   });

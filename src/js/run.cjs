@@ -8,9 +8,10 @@
  *
  * @import { ProviderEvent, ProviderReply } from "../../index.js"
  * @import { Log } from "./logger.cjs"
+ * @import { PackedThread } from "./messages.cjs"
  * @import { NativeProvider } from "./native.cjs"
  *
- * @typedef {{ messages: string, tools: string, timeout?: number | undefined,
+ * @typedef {{ thread: PackedThread, tools: string, timeout?: number | undefined,
  *   record?: { path: string, prompts: boolean } | undefined,
  *   signal?: AbortSignal | undefined, log?: Log | undefined }} Request
  */
@@ -23,11 +24,11 @@ const { workerEnv } = require("./options.cjs");
  * @param {Request} request
  * @param {{ events: boolean, partial: boolean }} wants
  */
-function start(engine, { messages, tools, timeout, record, signal, log }, wants) {
+function start(engine, { thread, tools, timeout, record, signal, log }, wants) {
   // Not throwIfAborted(): signals are told by shape, and older polyfills have no such method.
   if (signal?.aborted) throw signal.reason;
   const call = JSON.stringify({ ...wants, timeout, record, log: log ? true : undefined });
-  const run = engine.start(messages, tools, call, workerEnv());
+  const run = engine.start(thread.json, thread.texts, tools, call, workerEnv());
   const cancel = () => run.cancel();
   signal?.addEventListener("abort", cancel, { once: true });
   /**

@@ -41,6 +41,7 @@ use crate::event::{Event, Reply};
 use crate::process::{Tees, Vars, limit};
 use crate::provider::options::Options;
 use crate::provider::{self, Provider, described};
+use crate::thread::Thread;
 
 /// Events that may wait for a slow consumer; then the process's output waits in its pipe.
 const EVENTS_WAITING: usize = 256;
@@ -131,7 +132,7 @@ impl Engine {
     ///
     /// `env` is what the process inherits; `None` is this process's own, which is read here, on the caller's thread: that
     /// of JavaScript, which alone may change it.
-    pub fn start(engine: &Arc<Engine>, messages: String, tools: String, call: String, env: Option<Vars>) -> Run {
+    pub fn start(engine: &Arc<Engine>, messages: Thread, tools: String, call: String, env: Option<Vars>) -> Run {
         Engine::answer(
             engine,
             Question {

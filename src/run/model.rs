@@ -14,12 +14,13 @@ use crate::process::Vars;
 use crate::process::limit::Lent;
 use crate::provider::options::EngineKind;
 use crate::runlog::Secrets;
+use crate::thread::Thread;
 
 /// One call: a thread, the tools it may call, and what the caller wants of it, each as the JSON the façade makes.
 #[derive(Debug, Clone, Default)]
 pub struct Question {
-    /// The thread: an array of [`crate::message::Message`]s.
-    pub messages: String,
+    /// The thread.
+    pub messages: Thread,
     /// The tools: an array of [`crate::message::ToolSpec`]s.
     pub tools: String,
     /// `{"events", "partial", "timeout"?, "log"?, "record"?}`.

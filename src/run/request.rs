@@ -18,6 +18,7 @@ use crate::process::limit::Lent;
 use crate::prompt::{self, Encoding};
 use crate::provider::options::{self, EngineKind, InputEncoding};
 use crate::runlog::Prompt;
+use crate::thread::Thread;
 
 /// What a call says beside its messages and tools.
 #[derive(Debug, Deserialize)]
@@ -49,13 +50,13 @@ pub(super) struct Given {
 impl Given {
     /// Reads the JSON of one call; `refuse` makes the provider's error, `check_timeout` says what the provider allows.
     pub fn read(
-        (json, tools, call): (&str, &str, &str),
+        (thread, tools, call): (&Thread, &str, &str),
         refuse: impl Fn(Code, String) -> Box<ProviderError>,
         check_timeout: impl Fn(u64) -> Result<(), String>,
     ) -> Result<Given, Box<ProviderError>> {
         let unreadable = |what: &str, error: serde_json::Error| format!("{what} can't be read: {error}");
-        let messages: Vec<Message> =
-            serde_json::from_str(json).map_err(|error| refuse(Code::InvalidMessages, unreadable("messages", error)))?;
+        let unread = |error| refuse(Code::InvalidMessages, unreadable("messages", error));
+        let messages: Vec<Message> = thread.read().map_err(unread)?;
         let tools: Vec<ToolSpec> =
             serde_json::from_str(tools).map_err(|error| refuse(Code::InvalidTool, unreadable("tools", error)))?;
         let call: Call = serde_json::from_str(call)
@@ -75,11 +76,14 @@ impl Given {
         }
         let calls = messages.iter().flat_map(|message| &message.tool_calls);
         let call_ids = calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect();
-        let recorded = call.record.as_ref().map(|wanted| {
+        let record = |wanted: &Wanted| -> Result<Prompt, Box<ProviderError>> {
             let characters = messages.iter().map(|message| message.content.as_text().chars().count());
             let names = tools.iter().map(|tool| tool.name.clone());
-            Prompt::new(json, messages.len(), characters.sum(), names.collect(), wanted.prompts)
-        });
+            let json = thread.to_json(&messages).map_err(unread)?;
+            let (count, length) = (messages.len(), characters.sum());
+            Ok(Prompt::new(&json, count, length, names.collect(), wanted.prompts))
+        };
+        let recorded = call.record.as_ref().map(record).transpose()?;
         Ok(Given {
             messages,
             tools,
@@ -147,7 +151,7 @@ impl Request {
     /// `callbacks`: the tools are to be called by the CLI itself.
     pub fn read(
         engine: &Engine,
-        texts: (&str, &str, &str),
+        texts: (&Thread, &str, &str),
         callbacks: Option<(mpsc::Sender<Called>, BridgeOptions)>,
     ) -> Result<Request, Box<ProviderError>> {
         let Given {

@@ -28,6 +28,7 @@ use crate::error::{Code, ProviderError};
 use crate::process::{Vars, limit};
 use crate::recorder::Recorder;
 use crate::runlog;
+use crate::thread::Thread;
 use attempt::ApiCall;
 
 /// One provider object: its options, its connections, and the runs it has.
@@ -71,7 +72,7 @@ impl ApiEngine {
 
     /// Begins a run. Must be called inside the runtime; returns at once. `env` is where the key and the proxy are looked up;
     /// `None` is this process's environment, read here, on the caller's thread.
-    pub fn start(engine: &Arc<ApiEngine>, messages: String, tools: String, call: String, env: Option<Vars>) -> Run {
+    pub fn start(engine: &Arc<ApiEngine>, messages: Thread, tools: String, call: String, env: Option<Vars>) -> Run {
         ApiEngine::answer(
             engine,
             Question {

@@ -54,7 +54,7 @@ impl Prepared {
     pub fn call(&self, messages: &str, call: &str) -> Run {
         let [messages, tools, call] = [messages, "[]", call].map(str::to_owned);
         let question = Question {
-            messages,
+            messages: messages.into(),
             tools,
             call,
             ..Question::default()
