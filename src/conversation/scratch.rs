@@ -143,7 +143,9 @@ const EMPTY: &str = "empty";
 impl Drop for Scratch {
     fn drop(&mut self) {
         // Taken off the list when it is gone: what is on the list is removed when the owner ends.
-        if !remove(&self.path) {
+        // Mostly the CLI has left nothing in it, and then there is nothing to be looked through.
+        let emptied = std::fs::remove_dir(self.folder()).is_ok() && std::fs::remove_dir(&self.path).is_ok();
+        if !emptied && !remove(&self.path) {
             tracing::debug!(path = %self.path.display(), "a private folder stays until its owner ends");
             return;
         }

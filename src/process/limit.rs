@@ -144,7 +144,10 @@ impl Limiter {
         let turn = async {
             // The sender is only dropped with the ticket, which this future holds.
             let start = granted.await.unwrap_or(asked);
-            sleep_until(start).await;
+            // A timer comes up to a millisecond late, also for a time that has come.
+            if start > Instant::now() {
+                sleep_until(start).await;
+            }
         };
         tokio::select! {
             biased;
