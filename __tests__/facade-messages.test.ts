@@ -15,6 +15,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import errors from "../src/js/errors.cjs";
 import messages from "../src/js/messages.cjs";
+import { unpack } from "./facade-native-side.js";
 
 const encode = (thread: unknown): unknown => JSON.parse(messages.encodeMessages(thread));
 
@@ -46,6 +47,36 @@ const ENCODED = [
   { type: "tool", content: "boom", tool_call_id: "c1", is_error: true },
   { type: "generic", content: "hm" },
 ];
+
+describe("a packed thread", () => {
+  it("is the same thread, its texts beside the JSON", () => {
+    const packed = messages.packMessages([
+      ...LANGCHAIN,
+      ["human", 'a "quoted" 🦀'],
+      { role: "user", content: 12.5 },
+      "\ud83e",
+    ]);
+    expect(packed.texts).toBe('be briefboomhma "quoted" 🦀12.5\ud83e');
+    const texts = ["be brief", null, "", "boom", "hm", 'a "quoted" 🦀', "12.5", "\ud83e"];
+    expect(JSON.parse(packed.json)).toEqual([
+      ...ENCODED.map((message, n) => (texts[n] === null ? message : { ...message, content: texts[n]?.length })),
+      { type: "human", content: 13 },
+      { type: "human", content: 4 },
+      { type: "human", content: 1 },
+    ]);
+  });
+
+  it("whatever it holds", () => {
+    const content = fc.oneof(fc.string({ unit: "binary" }), fc.array(fc.dictionary(fc.string(), fc.jsonValue())));
+    const message = fc.record({ role: fc.constantFrom("user", "assistant", "system"), content });
+    fc.assert(
+      fc.property(fc.array(message), (thread) => {
+        const { json, texts } = messages.packMessages(thread);
+        expect(unpack(json, texts)).toEqual(encode(thread));
+      }),
+    );
+  });
+});
 
 describe("messages by shape", () => {
   it("reads LangChain's classes", () => {

@@ -10,7 +10,20 @@ import coreModule from "../src/js/core.cjs";
 export interface Script {
   batches?: object[][];
   result?: object;
+  /** What the answer's text is, apart from the result; and what its last message says beyond it. */
+  apart?: { text: string; rest: string };
   hangs?: boolean;
+}
+
+/** The thread with its texts where their lengths are. */
+export function unpack(json: string, texts: string) {
+  let at = 0;
+  return JSON.parse(json).map((message: { content: unknown }) => {
+    if (typeof message.content !== "number") return message;
+    const from = at;
+    at += message.content;
+    return { ...message, content: texts.slice(from, at) };
+  });
 }
 
 export function nativeSide(...scripts: Script[]) {
@@ -18,11 +31,13 @@ export function nativeSide(...scripts: Script[]) {
   class NativeRun {
     #batches: object[][];
     #result: object;
+    #apart: Script["apart"];
     #over: Promise<void>;
     #end = () => {};
-    constructor({ batches = [], result = { ok: REPLY }, hangs = false }: Script) {
+    constructor({ batches = [], result = { ok: REPLY }, apart, hangs = false }: Script) {
       this.#batches = [...batches];
       this.#result = result;
+      this.#apart = apart;
       this.#over = hangs ? new Promise((resolve) => (this.#end = resolve)) : Promise.resolve();
     }
     async next() {
@@ -37,7 +52,10 @@ export function nativeSide(...scripts: Script[]) {
       await new Promise((resolve) => setImmediate(resolve));
       log.push("ended");
       const { ok } = this.#result as { ok?: object };
-      return JSON.stringify(ok ? { ok: { reply: ok, whole: false } } : this.#result);
+      return JSON.stringify(ok ? { ok: { reply: ok, rest: this.#apart?.rest } } : this.#result);
+    }
+    takeText() {
+      return this.#apart?.text ?? "";
     }
     takeLog() {
       return null;
@@ -60,16 +78,16 @@ export function nativeSide(...scripts: Script[]) {
       constructor(...given: unknown[]) {
         log.push(["provider", ...given]);
       }
-      start(messages: string, tools: string, call: string) {
-        log.push(["start", JSON.parse(messages), JSON.parse(tools), JSON.parse(call)]);
+      start(messages: string, texts: string, tools: string, call: string) {
+        log.push(["start", unpack(messages, texts), JSON.parse(tools), JSON.parse(call)]);
         return new NativeRun(scripts.shift() ?? {});
       }
       async close() {
         log.push("close");
       }
     },
-    messagesToXml: (json: string) => `xml:${json}`,
-    messagesToPrompt: (json: string) => `text:${json}`,
+    messagesToXml: (json: string, texts: string) => `xml:${JSON.stringify(unpack(json, texts))}`,
+    messagesToPrompt: (json: string, texts: string) => `text:${JSON.stringify(unpack(json, texts))}`,
     parseToolCalls: (text: string) => text,
     escapeXml: (text: string) => `escaped:${text}`,
     stripAnsi: (text: string) => `stripped:${text}`,

@@ -1,6 +1,6 @@
 //! Providers and their runs, as JavaScript holds them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use napi::Env;
 use napi::bindgen_prelude::{PromiseRaw, Utf16String};
@@ -72,11 +72,10 @@ impl NativeProvider {
     ) -> napi::Result<NativeRun> {
         let engine = Arc::clone(&self.engine);
         let env = environment(env_json)?;
-        Ok(NativeRun {
-            run: napi::bindgen_prelude::within_runtime_if_available(|| {
-                Engine::start(&engine, Thread::new(messages_json, texts), tools_json, call_json, env)
-            }),
-        })
+        let thread = Thread::new(messages_json, texts);
+        Ok(NativeRun::new(napi::bindgen_prelude::within_runtime_if_available(
+            || Engine::start(&engine, thread, tools_json, call_json, env),
+        )))
     }
 
     /// The provider as an agent talks to it.
@@ -118,18 +117,42 @@ impl NativeProvider {
 #[derive(serde::Serialize)]
 struct Replied {
     reply: Box<Reply>,
-    whole: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rest: Option<String>,
+}
+
+/// The reply with its text taken out, where its last message begins with it: then `rest` is what that says beyond it.
+fn apart(mut reply: Box<Reply>) -> (Replied, Option<String>) {
+    let text = std::mem::take(&mut reply.content);
+    let last = reply.messages.last_mut();
+    if let Some(message) = last.filter(|message| !text.is_empty() && message.content.starts_with(&text)) {
+        let rest = message.content.split_off(text.len());
+        message.content = String::new();
+        return (
+            Replied {
+                reply,
+                rest: Some(rest),
+            },
+            Some(text),
+        );
+    }
+    reply.content = text;
+    (Replied { reply, rest: None }, None)
 }
 
 /// One run.
 #[napi]
 pub struct NativeRun {
     run: Run,
+    text: Mutex<Option<String>>,
 }
 
 impl NativeRun {
     pub(super) fn new(run: Run) -> Self {
-        NativeRun { run }
+        NativeRun {
+            run,
+            text: Mutex::default(),
+        }
     }
 }
 
@@ -141,22 +164,27 @@ impl NativeRun {
         self.run.next().await.map(text)
     }
 
-    /// `{"ok": {"reply": reply, "whole": …}}`, `{"err": error}` or `{"cancelled": true}`. `whole`: the reply's `content` is left
-    /// empty, for it is that of its last message; an answer may be long, and each copy of it would be written and read.
+    /// `{"ok": {"reply": reply, "rest": …}}`, `{"err": error}` or `{"cancelled": true}`. With `rest`, the reply's `content` and
+    /// that of its last message are left empty: they are what [`NativeRun::take_text`] gives, and that followed by `rest`. An
+    /// answer may be long, and as JSON each copy of it would be written and read.
     #[napi]
     pub async fn result(&self) -> Text {
         text(match self.run.result().await {
-            Ended::Replied(mut reply) => {
-                let last = reply.messages.last();
-                let whole = last.is_some_and(|message| message.content == reply.content);
-                if whole {
-                    reply.content = String::new();
-                }
-                outcome(Ok(Replied { reply, whole }))
+            Ended::Replied(reply) => {
+                let (replied, text) = apart(reply);
+                *self.text.lock().unwrap_or_else(PoisonError::into_inner) = text;
+                outcome(Ok(replied))
             }
             Ended::Failed(error) => outcome::<()>(Err(error)),
             Ended::Cancelled => r#"{"cancelled":true}"#.to_owned(),
         })
+    }
+
+    /// The text of the answer, once, after [`NativeRun::result`].
+    #[napi(catch_unwind)]
+    pub fn take_text(&self) -> Text {
+        let text_of_answer = self.text.lock().unwrap_or_else(PoisonError::into_inner).take();
+        text(text_of_answer.unwrap_or_default())
     }
 
     /// What the run has told since the last call, a JSON array of index.d.ts's `LogRecord`; `null` if nothing.

@@ -176,10 +176,12 @@ export class NativeRun {
   /** The next batch of events, a JSON array; `null` when there are no more. Only with `"events": true`. */
   next(): Promise<string | null>;
   /**
-   * `{"ok": {"reply": Reply, "whole": boolean}}`, `{"err": …}` or `{"cancelled": true}`, once the run has ended. `whole`: the
-   * reply's `content` is empty here and that of its last message, which is not written twice.
+   * `{"ok": {"reply": Reply, "rest"?: string}}`, `{"err": …}` or `{"cancelled": true}`, once the run has ended. With `rest`, the
+   * reply's `content` and that of its last message are empty here: they are what `takeText` gives, and that followed by `rest`.
    */
   result(): Promise<string>;
+  /** The text of the answer, once, after `result`. */
+  takeText(): string;
   /** The records since the last call, a JSON array; `null` if there are none. Only with `"log": true`. */
   takeLog(): string | null;
   /** Ends the run. Does nothing when it is over. */

@@ -51,8 +51,12 @@ function start(engine, { thread, tools, timeout, record, signal, log }, wants) {
       const result = await told(run.result());
       // The caller has turned away: what came of the run, good or bad, is no longer the answer.
       if (signal?.aborted) throw signal.reason;
-      const { reply, whole } = /** @type {{ reply: ProviderReply, whole: boolean }} */ (unwrap(result));
-      if (whole) reply.content = reply.messages[reply.messages.length - 1]?.content ?? "";
+      const { reply, rest } = /** @type {{ reply: ProviderReply, rest?: string }} */ (unwrap(result));
+      const last = reply.messages.at(-1);
+      if (rest !== undefined && last) {
+        reply.content = run.takeText();
+        last.content = reply.content + rest;
+      }
       return reply;
     },
     unlisten: () => signal?.removeEventListener("abort", cancel),
