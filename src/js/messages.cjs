@@ -123,7 +123,7 @@ function canonical(type) {
  * @param {string[] | undefined} texts
  */
 function encodeFields({ type, fields }, at, texts) {
-  const parts = [`"type":${JSON.stringify(type)}`, `"content":${encodeContent(fields.content ?? "", at, texts)}`];
+  let json = `{"type":${JSON.stringify(type)},"content":${encodeContent(fields.content ?? "", at, texts)}`;
   if (type === "ai") {
     const calls = fields.tool_calls ?? fields.additional_kwargs?.tool_calls ?? [];
     if (!Array.isArray(calls)) {
@@ -131,14 +131,14 @@ function encodeFields({ type, fields }, at, texts) {
     }
     if (calls.length > 0) {
       const encoded = calls.map((call, index) => encodeToolCall(call, `${at}.tool_calls[${index}]`));
-      parts.push(`"tool_calls":[${encoded.join(",")}]`);
+      json += `,"tool_calls":[${encoded.join(",")}]`;
     }
   }
   if (type === "tool") {
-    parts.push(`"tool_call_id":${JSON.stringify(readId(fields.tool_call_id, `${at}.tool_call_id`))}`);
-    if (fields.status === "error" || fields.is_error === true) parts.push('"is_error":true');
+    json += `,"tool_call_id":${JSON.stringify(readId(fields.tool_call_id, `${at}.tool_call_id`))}`;
+    if (fields.status === "error" || fields.is_error === true) json += ',"is_error":true';
   }
-  return `{${parts.join(",")}}`;
+  return `${json}}`;
 }
 
 /**
