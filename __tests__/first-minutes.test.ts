@@ -59,7 +59,7 @@ describe("the CLI", () => {
     const { options } = await withClaude({ script: () => unknown });
     expect(await failure(() => create({ ...options, model: "sonet" }).invoke(["hi"]))).toBe(
       "MODEL_NOT_FOUND: There's an issue with the selected model (sonet). It may not exist or you may not have access to it. " +
-        "Run --model to pick a different model. Name a model that exists and that the account may use",
+        "Run --model to pick a different model. Set `model` to one that exists and that the account may use, such as `sonnet`",
     );
   });
 });
@@ -70,7 +70,7 @@ describe("an option", () => {
     [
       "of the wrong type",
       { timeout: "60s" },
-      'INVALID_OPTION: option "timeout" must be a whole number from 0 to 2147483647; given: "60s"',
+      'INVALID_OPTION: option "timeout" must be a whole number of ms from 0 to 2147483647; given: "60s"',
     ],
     [
       "with a value there is not",

@@ -59,7 +59,7 @@ it("every violation at once, in the message and by field", async () => {
   });
   expect(told(error)).toEqual({
     workspaceDir: 'must be an absolute path; given: "relative"',
-    timeout: 'must be a whole number from 0 to 2147483647; given: "10s"',
+    timeout: 'must be a whole number of ms from 0 to 2147483647; given: "10s"',
     env: expect.stringContaining("an object of strings"),
     maxTurns: "there is no such field; allowed: workspaceDir, repoDir, artifactsDir, config, timeout, env",
     promptFile: 'there is no such field: did you mean "prompt_file"?',

@@ -128,7 +128,10 @@ it.each<[unknown, RegExp]>([
   [undefined, /^config must be an object; given: null/],
   [new Map(), /^config must be an object; given: a Map/],
   [{ ...CONFIG, command: undefined }, /^config\.command is missing: it must be a string that is not empty/],
-  [{ ...CONFIG, timeout: Number.NaN }, /^config\.timeout must be a whole number from 0 to 2147483647; given: NaN/],
+  [
+    { ...CONFIG, timeout: Number.NaN },
+    /^config\.timeout must be a whole number of ms from 0 to 2147483647; given: NaN/,
+  ],
   [
     { ...CONFIG, defaultModel: "big" },
     /^config\.defaultModel must be the modelId of one of config\.models \(default\); given: "big"/,

@@ -105,7 +105,7 @@ describe("a time limit for those that wait for ever", () => {
     ["codex", createCodexCliProvider],
     ["opencode", createOpenCodeCliProvider],
   ] as const)("%s", async (_, create) => {
-    const allowed = 'option "timeout" must be a whole number from 1 to 2147483647; given: 0';
+    const allowed = 'option "timeout" must be a whole number of ms from 1 to 2147483647; given: 0';
     expect(() => create({ timeout: 0 })).toThrow(allowed);
     await expect(create({ cliPath: "/nowhere" }).invoke(["hi"], { timeout: 0 })).rejects.toMatchObject({
       code: "INVALID_OPTION",

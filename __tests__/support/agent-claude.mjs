@@ -40,22 +40,6 @@ export const CLAUDES = RUNS.map(([which, engine]) => ({
 export const CALLING_CLAUDES = VERSIONS.map((which) => ({
   name: `claude ${which}, callbacks`,
   way: "callbacks",
-  differs: {
-    "two tools, one after the other": {
-      why: "claude prints what it says beside a call only after it has made the call",
-      transcript: `
-run: add, look
-call add {"a":1,"b":2}
-  allow by default
-  > 3
-says: Let me see.
-call look {}
-  allow by default
-  > {"weather":"fine","birds":2}
-says: 3, and fine.
-completed: 3, and fine.`,
-    },
-  },
   async cast(turns) {
     const script = turns.map((turn, index) => toAnswer(turn, index + 1, "live"));
     const { api, options } = await withClaude({ which, engine: "print", script });

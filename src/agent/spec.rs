@@ -33,7 +33,7 @@ const fn option(name: &'static str, kind: Kind) -> OptionSpec {
 const LIMITS: &[OptionSpec] = &[
     option("maxSteps", Kind::Whole(1, COUNT)),
     option("maxToolCalls", Kind::Whole(0, COUNT)),
-    option("timeoutMs", Kind::Whole(1, MAX_MS)),
+    option("timeoutMs", Kind::Ms(1, MAX_MS)),
     option("maxCostUsd", Kind::Positive),
     option("maxRepeatedCalls", Kind::Whole(1, COUNT)),
 ];

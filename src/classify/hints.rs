@@ -14,6 +14,11 @@ pub(super) const OF_PROVIDER: &[(&str, Code, &str)] = &[
     ),
     (
         "claude",
+        Code::ModelNotFound,
+        "set `model` to one that exists and that the account may use, such as `sonnet`",
+    ),
+    (
+        "claude",
         Code::TokenExpired,
         "run `claude` and log in again with /login",
     ),

@@ -20,11 +20,11 @@ const OPTIONS: &[OptionSpec] = &[OptionSpec {
         },
         OptionSpec {
             name: "windowMs",
-            kind: Kind::Whole(1, MAX_MS),
+            kind: Kind::Ms(1, MAX_MS),
         },
         OptionSpec {
             name: "resetMs",
-            kind: Kind::Whole(1, MAX_MS),
+            kind: Kind::Ms(1, MAX_MS),
         },
     ]),
 }];

@@ -212,7 +212,7 @@ mod tests {
         for (options, expected) in [
             (
                 r#"{"timeout":0}"#,
-                r#"option "timeout" must be a whole number from 1 to 2147483647; given: 0"#,
+                r#"option "timeout" must be a whole number of ms from 1 to 2147483647; given: 0"#,
             ),
             (
                 r#"{"model":"gpt"}"#,

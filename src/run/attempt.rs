@@ -184,6 +184,9 @@ impl Attempt<'_> {
                 }
             }
             self.sink.send(&mut events).await;
+            if let Some(open) = &mut open {
+                open.let_go_on().await;
+            }
         }
         let mut finished = print.finish().await;
         let unreached = open.as_ref().is_some_and(|open| !open.reached());

@@ -4,11 +4,13 @@
 //! made. Each attempt has a bridge of its own, so nothing of a failed one speaks to the next. The calls are told once: as
 //! [`Called`], not as events of the CLI.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
 
 use super::model::Question;
 use super::request::Request;
@@ -22,6 +24,10 @@ use crate::event::Event;
 use crate::process::Hold;
 use crate::provider::callbacks::Callbacks;
 use crate::provider::options::Options;
+
+/// How long a call waits for the CLI's output to speak of it. Output and call come by two ways, and on a busy machine the call
+/// may be the first: what the model said before it would be told after it.
+const ANNOUNCED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A call's tools, to be served over a bridge.
 pub(super) struct Served {
@@ -39,6 +45,45 @@ pub(super) struct Open<'a> {
     hold: Option<Hold>,
     /// Calls of the CLI's events that are told as [`Called`].
     hidden: HashSet<String>,
+    calls: mpsc::Receiver<Called>,
+    queue: Queue,
+}
+
+/// Calls on their way to the caller.
+#[derive(Debug, Default)]
+struct Queue {
+    /// Those that the output has not spoken of, each with the time at which it goes on without.
+    early: VecDeque<(Called, Instant)>,
+    /// How many the output has spoken of, and how many have gone on.
+    announced: usize,
+    gone_on: usize,
+    /// The output did not speak of a call in time: it is waited for no more.
+    unannounced: bool,
+}
+
+impl Queue {
+    fn push(&mut self, call: Called) {
+        self.early.push_back((call, Instant::now() + ANNOUNCED_WITHIN));
+    }
+
+    /// The next call that may go on.
+    fn pop(&mut self) -> Option<Called> {
+        let (_, until) = self.early.front()?;
+        self.unannounced |= self.announced <= self.gone_on && *until <= Instant::now();
+        if self.announced <= self.gone_on && !self.unannounced {
+            return None;
+        }
+        self.gone_on += 1;
+        self.early.pop_front().map(|(call, _)| call)
+    }
+
+    /// When the first may go on whatever the output says. Never, where there is none.
+    async fn patience(&self) {
+        match self.early.front() {
+            Some((_, until)) => sleep_until(*until).await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 impl Engine {
@@ -99,13 +144,16 @@ impl Served {
 
     /// A bridge for one attempt.
     pub async fn open(&self) -> io::Result<Open<'_>> {
-        let bridge = Bridge::start_for(self.declarations.clone(), self.options, self.consumer.clone()).await?;
+        let (consumer, calls) = bridge::called();
+        let bridge = Bridge::start_for(self.declarations.clone(), self.options, consumer).await?;
         Ok(Open {
             served: self,
             traffic: bridge.traffic(),
             bridge,
             hold: None,
             hidden: HashSet::new(),
+            calls,
+            queue: Queue::default(),
         })
     }
 }
@@ -133,7 +181,20 @@ impl Open<'_> {
             tokio::select! {
                 more = print.next(events) => return more,
                 Ok(()) = self.traffic.changed() => {}
+                Some(call) = self.calls.recv() => {
+                    self.queue.push(call);
+                    self.let_go_on().await;
+                }
+                () = self.queue.patience() => self.let_go_on().await,
             }
+        }
+    }
+
+    /// Hands on the calls that the output has spoken of. To be called when what it said before them has been told.
+    pub async fn let_go_on(&mut self) {
+        while let Some(call) = self.queue.pop() {
+            // Where nobody takes it any more it is dropped, and the bridge answers it.
+            let _ = self.served.consumer.send(call).await;
         }
     }
 
@@ -143,7 +204,10 @@ impl Open<'_> {
         let declarations = &self.served.declarations;
         match event {
             Event::ToolCall { tool_call } if declarations.ours(&tool_call.name).is_some() => {
-                self.hidden.insert(tool_call.id);
+                // Some tell of a call twice, when it begins and when it ends.
+                if self.hidden.insert(tool_call.id) {
+                    self.queue.announced += 1;
+                }
                 None
             }
             Event::ToolCall { mut tool_call } => {
@@ -168,5 +232,56 @@ impl Open<'_> {
     /// Ends the bridge.
     pub async fn close(self) {
         self.bridge.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+    use tokio::sync::oneshot;
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn call(id: &str) -> Called {
+        let (reply, _) = oneshot::channel();
+        Called {
+            id: id.to_owned(),
+            name: "add".to_owned(),
+            args: RawValue::from_string("{}".to_owned()).unwrap(),
+            reply,
+        }
+    }
+
+    fn gone(queue: &mut Queue) -> Vec<String> {
+        std::iter::from_fn(|| queue.pop()).map(|call| call.id).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_go_on_when_the_output_has_spoken_of_them() {
+        let mut queue = Queue::default();
+        queue.push(call("a"));
+        queue.push(call("b"));
+        assert_eq!(gone(&mut queue), [""; 0]);
+        queue.announced += 1;
+        assert_eq!(gone(&mut queue), ["a"]);
+        queue.announced += 2;
+        assert_eq!(gone(&mut queue), ["b"]);
+        // Spoken of before it came.
+        queue.push(call("c"));
+        assert_eq!(gone(&mut queue), ["c"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_of_which_the_output_does_not_speak_wait_once() {
+        let mut queue = Queue::default();
+        queue.push(call("a"));
+        advance(ANNOUNCED_WITHIN / 2).await;
+        queue.push(call("b"));
+        assert_eq!(gone(&mut queue), [""; 0]);
+        queue.patience().await;
+        assert_eq!(gone(&mut queue), ["a", "b"]);
+        queue.push(call("c"));
+        assert_eq!(gone(&mut queue), ["c"]);
     }
 }

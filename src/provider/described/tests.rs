@@ -145,7 +145,7 @@ fn every_field_is_refused_by_name_with_what_was_given_and_what_is_allowed() {
         (
             "timeout",
             json!(-1),
-            "config.timeout must be a whole number from 0 to 2147483647; given: -1",
+            "config.timeout must be a whole number of ms from 0 to 2147483647; given: -1",
         ),
         (
             "versionArgs",

@@ -100,7 +100,9 @@ pub fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
         | (Kind::Null, Value::Null)
         | (Kind::List, Value::Array(_))
         | (Kind::Object, Value::Object(_)) => true,
-        (Kind::Whole(least, most), Value::Number(number)) => whole(number).is_some_and(|n| (least..=most).contains(&n)),
+        (Kind::Whole(least, most) | Kind::Ms(least, most), Value::Number(number)) => {
+            whole(number).is_some_and(|n| (least..=most).contains(&n))
+        }
         (Kind::OneOf(words), Value::String(text)) => words.contains(&text.as_str()),
         (Kind::TextList, Value::Array(items)) => items.iter().all(|item| item.as_str().is_some_and(no_nul)),
         (Kind::Env, Value::Object(pairs)) => pairs.iter().all(|(name, value)| {
@@ -155,6 +157,7 @@ pub(in crate::provider) fn allowed(kind: Kind) -> String {
         Kind::Null => "null, for the CLI's own".to_owned(),
         Kind::Flag => "true or false".to_owned(),
         Kind::Whole(least, most) => format!("a whole number from {least} to {most}"),
+        Kind::Ms(least, most) => format!("a whole number of ms from {least} to {most}"),
         Kind::OneOf(words) => {
             format!(
                 "one of {}",

@@ -81,6 +81,8 @@ pub enum Kind {
     Flag,
     /// A whole number in a range, both ends included.
     Whole(u64, u64),
+    /// The same, of milliseconds.
+    Ms(u64, u64),
     /// One of these words.
     OneOf(&'static [&'static str]),
     /// An array of strings.
@@ -134,9 +136,9 @@ pub const MODEL: OptionSpec = option("model", Kind::ArgText);
 /// `cliPath`.
 pub const CLI_PATH: OptionSpec = option("cliPath", Kind::Text);
 /// `timeout`, ms; 0 for none.
-pub const TIMEOUT: OptionSpec = option("timeout", Kind::Whole(0, MAX_MS));
+pub const TIMEOUT: OptionSpec = option("timeout", Kind::Ms(0, MAX_MS));
 /// `timeout` of a CLI that may wait for ever: no 0.
-pub const TIMEOUT_ALWAYS: OptionSpec = option("timeout", Kind::Whole(1, MAX_MS));
+pub const TIMEOUT_ALWAYS: OptionSpec = option("timeout", Kind::Ms(1, MAX_MS));
 /// `model`, with its provider (opencode: `-m m1` alone is an error without a reason, CLI-FACTS 5).
 pub const PROVIDER_MODEL: OptionSpec = option("model", Kind::ProviderModel);
 /// `sandbox` (codex 0.169.0).
@@ -192,9 +194,9 @@ pub const VERBOSE: OptionSpec = option("verbose", Kind::Flag);
 /// `includePartialMessages`.
 pub const INCLUDE_PARTIAL_MESSAGES: OptionSpec = option("includePartialMessages", Kind::Flag);
 /// `idleTimeout`, ms; 0 for none.
-pub const IDLE_TIMEOUT: OptionSpec = option("idleTimeout", Kind::Whole(0, MAX_MS));
+pub const IDLE_TIMEOUT: OptionSpec = option("idleTimeout", Kind::Ms(0, MAX_MS));
 /// `killGrace`, ms.
-pub const KILL_GRACE: OptionSpec = option("killGrace", Kind::Whole(0, 600_000));
+pub const KILL_GRACE: OptionSpec = option("killGrace", Kind::Ms(0, 600_000));
 /// `maxConcurrency`.
 pub const MAX_CONCURRENCY: OptionSpec = option("maxConcurrency", Kind::Whole(1, 1024));
 /// `maxRetries` of the CLI itself (claude clamps it at 15, CLI-FACTS 1.3).
@@ -202,7 +204,7 @@ pub const MAX_RETRIES: OptionSpec = option("maxRetries", Kind::Whole(0, 15));
 /// `engine`.
 pub const ENGINE: OptionSpec = option("engine", Kind::OneOf(&["print", "live", "auto"]));
 /// `keepAlive`, ms an unused session is kept; 0 ends it with its turn.
-pub const KEEP_ALIVE: OptionSpec = option("keepAlive", Kind::Whole(0, MAX_MS));
+pub const KEEP_ALIVE: OptionSpec = option("keepAlive", Kind::Ms(0, MAX_MS));
 /// `spares`: processes started ahead.
 pub const SPARES: OptionSpec = option("spares", Kind::Whole(0, 64));
 
@@ -211,10 +213,10 @@ pub const RETRY: OptionSpec = option(
     "retry",
     Kind::FalseOr(&[
         option("maxAttempts", Kind::Whole(1, 100)),
-        option("baseDelayMs", Kind::Whole(0, MAX_MS)),
-        option("maxDelayMs", Kind::Whole(0, MAX_MS)),
+        option("baseDelayMs", Kind::Ms(0, MAX_MS)),
+        option("maxDelayMs", Kind::Ms(0, MAX_MS)),
         option("jitter", Kind::Share),
-        option("maxElapsedMs", Kind::Whole(0, MAX_MS)),
+        option("maxElapsedMs", Kind::Ms(0, MAX_MS)),
     ]),
 );
 

@@ -24,15 +24,15 @@ fn an_option_is_named_with_what_was_given_and_what_is_allowed() {
     for (json, expected) in [
         (
             r#"{"timeout":"5"}"#,
-            r#"option "timeout" must be a whole number from 0 to 2147483647; given: "5""#,
+            r#"option "timeout" must be a whole number of ms from 0 to 2147483647; given: "5""#,
         ),
         (
             r#"{"timeout":1.5}"#,
-            r#"option "timeout" must be a whole number from 0 to 2147483647; given: 1.5"#,
+            r#"option "timeout" must be a whole number of ms from 0 to 2147483647; given: 1.5"#,
         ),
         (
             r#"{"timeout":{"$given":"NaN"}}"#,
-            r#"option "timeout" must be a whole number from 0 to 2147483647; given: NaN"#,
+            r#"option "timeout" must be a whole number of ms from 0 to 2147483647; given: NaN"#,
         ),
         (
             r#"{"inputEncoding":"yaml"}"#,
