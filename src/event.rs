@@ -131,6 +131,10 @@ pub enum Event {
         /// For people.
         message: String,
     },
+    /// Of the message whose pieces came last none will come: it was broken off and is asked for again, or was none. The
+    /// decoder's word to the fold.
+    #[serde(skip)]
+    Abandoned,
     /// The provider says that (and why) it failed. Never content. The orchestrator turns it into a `ProviderError`.
     #[serde(skip)]
     Failure(Failure),

@@ -62,7 +62,7 @@ pub struct Fold {
     folded: Folded,
     /// The message being written.
     gate: Option<Gate>,
-    /// Its pieces so far.
+    /// Its pieces so far; those of an abandoned one until anything else is said.
     pieces: String,
     /// Where the last message is among the reply's, if any text is left of it.
     last: Option<usize>,
@@ -121,6 +121,7 @@ impl Fold {
                 }];
                 out.push(Event::Message { id, content });
             }
+            Event::Abandoned if self.watching => {}
             Event::TextDelta { .. }
             | Event::ThinkingDelta { .. }
             | Event::ToolCall { .. }
@@ -131,7 +132,10 @@ impl Fold {
                 out.push(event);
             }
             Event::TextDelta { message_id, text } => {
-                let gate = self.gate.get_or_insert_with(Gate::new);
+                let gate = self.gate.get_or_insert_with(|| {
+                    self.pieces.clear();
+                    Gate::new()
+                });
                 self.pieces.push_str(&text);
                 if self.heard {
                     out.extend(gate.push(&text).map(|text| Event::TextDelta { message_id, text }));
@@ -140,6 +144,8 @@ impl Fold {
                 }
             }
             Event::Message { id, content } => self.message(id, content, out),
+            // What is said next has nothing to do with it. Its text is the last that is known, until then.
+            Event::Abandoned => self.gate = None,
             Event::ToolCall { mut tool_call } => {
                 make_unique(std::slice::from_mut(&mut tool_call), &mut self.taken);
                 self.folded.reply.tool_calls.push(tool_call.clone());
@@ -189,39 +195,39 @@ impl Fold {
 
     /// A message is complete: the rest of its text, the message itself, the calls found in it.
     fn message(&mut self, id: Option<String>, content: String, out: &mut Vec<Event>) {
-        let mut rest = None;
-        // Where no pieces of it came it is one piece itself.
-        let (gate, came) = match self.gate.take() {
-            Some(gate) => (gate, Some(std::mem::take(&mut self.pieces))),
+        let pieces = std::mem::take(&mut self.pieces);
+        let mut whole = Gate::new();
+        let (rest, mut calls) = match self.gate.take() {
+            Some(gate) if pieces == content => gate.finish(),
+            // Its pieces said something else. They are out; what counts is the whole one.
+            Some(_) => {
+                whole.pass(&content);
+                (None, whole.finish().1)
+            }
+            // No pieces of it came, so it is one itself.
             None => {
-                let mut gate = Gate::new();
-                rest = gate.push(&content);
-                (gate, None)
+                let first = whole.push(&content);
+                let (last, calls) = whole.finish();
+                let rest = match (first, last) {
+                    (Some(first), Some(last)) => Some(first + &last),
+                    (first, last) => first.or(last),
+                };
+                (rest, calls)
             }
         };
-        let (last, mut calls) = gate.finish();
-        let rest = match (rest, last) {
-            (Some(rest), Some(last)) => Some(rest + &last),
-            (rest, last) => rest.or(last),
-        };
+        drop(pieces);
         if let Some(text) = rest {
             let message_id = id.clone();
             self.tell(|| Event::TextDelta { message_id, text }, out);
         }
-        // What was let through is not kept by the gate; only where something was taken out it is not the message itself.
-        let (text, came) = match calls.is_empty() {
-            true => (content, came),
-            false => {
-                let came = came.unwrap_or(content);
-                (extract(&came).remainder, Some(came))
-            }
-        };
         let place = self.folded.reply.messages.len();
-        self.folded.said.push(match came {
-            Some(came) if came != text => Said::Text(came),
-            _ if text.is_empty() => Said::Text(String::new()),
-            _ => Said::Message(place),
-        });
+        // Only where something was taken out of what came, that is not the message itself.
+        let (text, said) = match calls.is_empty() {
+            true if content.is_empty() => (content, Said::Text(String::new())),
+            true => (content, Said::Message(place)),
+            false => (extract(&content).remainder, Said::Text(content)),
+        };
+        self.folded.said.push(said);
         self.folded.reply.message_id.clone_from(&id);
         self.last = (!text.is_empty()).then_some(place);
         if !text.is_empty() {
@@ -358,6 +364,55 @@ mod tests {
             out.last()
                 .unwrap()
                 .starts_with(r#"{"type":"tool_call","toolCall":{"id":""#)
+        );
+    }
+
+    #[test]
+    fn what_was_broken_off_is_no_part_of_what_is_said_next() {
+        let half = "Let me see.\n\n```json\n{\"tool_calls\": [{\"name\": \"a\", \"args\": {";
+        let call = "Now.\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{\"b\":2}}]}";
+        let reply = |next: Vec<Event>| run([vec![delta(half), Event::Abandoned], next].concat(), &[]).1;
+
+        let folded = reply(vec![delta("Hel"), delta("lo"), message("Hello")]);
+        assert_eq!(
+            (folded.reply.content.as_str(), folded.text().as_ref()),
+            ("Hello", "Hello")
+        );
+        assert!(folded.reply.tool_calls.is_empty() && folded.reply.invalid_tool_calls.is_empty());
+
+        let folded = reply(vec![delta(call), message(call)]);
+        assert_eq!((folded.reply.content.as_str(), folded.text().as_ref()), ("Now.", call));
+        let [only] = folded.reply.tool_calls.as_slice() else {
+            panic!("{:?}", folded.reply.tool_calls)
+        };
+        assert_eq!(only.args.get(), r#"{"b":2}"#);
+
+        assert_eq!(reply(vec![delta("Hel")]).text(), "Hel");
+        assert_eq!(reply(vec![]).text(), half);
+    }
+
+    #[test]
+    fn a_message_that_is_not_what_its_pieces_said_is_taken_whole() {
+        let half = "Let me see.\n```json\n{\"tool_calls\": [{\"name\": \"a\", \"args\": {";
+        let (out, folded) = run(vec![delta(half), message("Hello")], &[]);
+        assert_eq!(
+            out,
+            [
+                r#"{"type":"text_delta","text":"Let me see."}"#,
+                r#"{"type":"message","id":"m1","content":"Hello"}"#
+            ]
+        );
+        assert_eq!(
+            (folded.reply.content.as_str(), folded.text().as_ref()),
+            ("Hello", "Hello")
+        );
+        assert!(folded.reply.tool_calls.is_empty() && folded.reply.invalid_tool_calls.is_empty());
+
+        let call = "Now.\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{}}]}";
+        let (_, folded) = run(vec![delta("Now?"), message(call)], &[]);
+        assert_eq!(
+            (folded.reply.content.as_str(), folded.reply.tool_calls.len()),
+            ("Now.", 1)
         );
     }
 

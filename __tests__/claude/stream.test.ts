@@ -59,6 +59,32 @@ describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
     expect(textOf(events)).toBe("Done.");
   });
 
+  it("takes nothing from a response that broke off and was asked for again", async () => {
+    const call = (x: number) => writeToolCalls([{ name: "t", args: { x }, id: "1" }]);
+    let seen = () => {};
+    const cutWhen = new Promise<void>((resolve) => (seen = resolve));
+    const chunks = ["Let me see.\n", call(1), "\nAnd then", " never sent"];
+    const { api, options } = await withClaude({
+      which,
+      engine,
+      // 2.1.330 asks again in its own retries, 2.1.197 once more without streaming.
+      env: { CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK: undefined },
+      // Three events stand before the pieces: the message, its block, a ping.
+      script: [{ chunks, cutAfter: 3 + 3, cutWhen }, { text: `Now.\n${call(2)}` }],
+    });
+    const events: ProviderEvent[] = [];
+    const provider = createProvider({ ...options, maxRetries: 1, retry: false });
+    for await (const event of provider.stream(["hi"])) {
+      if (textOf([event]).includes("And")) seen();
+      events.push(event);
+    }
+    expect(api.requests).toHaveLength(2);
+    expect(textOf(events)).toMatch(/^Let me see\..*And.*Now\.$/s);
+    const toolCalls = [{ name: "t", args: { x: 2 }, id: "1" }];
+    const reply = { content: "Now.", messages: [{ id: "msg_2", content: "Now." }], toolCalls, invalidToolCalls: [] };
+    expect(events.at(-1)).toMatchObject({ type: "done", reply });
+  });
+
   it("ends the run, and its process, when the loop breaks", async () => {
     const { api, options } = await withClaude({ which, engine, script: [{ chunks: ["one", "two"], hangAfter: 5 }] });
     let pid = 0;

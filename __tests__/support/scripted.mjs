@@ -29,6 +29,7 @@ import { setTimeout as delay } from "node:timers/promises";
  * @property {number} [delayMs] wait before the first byte
  * @property {number} [endAfter] end the response properly after that many stream events: 0 is an empty stream
  * @property {number} [cutAfter] destroy the connection after that many stream events
+ * @property {Promise<unknown>} [cutWhen] what the cut waits for: what was sent last is lost otherwise, now and then
  * @property {number} [hangAfter] fall silent after that many stream events, the connection open
  * @property {boolean} [hang] never answer
  * @property {ScriptedError} [error]
@@ -205,8 +206,10 @@ async function sendAnswer(dialect, response, request, given, number, closing) {
       response.write(frame, (error) => (error ? reject(error) : resolve(undefined))),
     );
   }
-  if (answer.cutAfter !== undefined) response.destroy();
-  else if (answer.hangAfter === undefined) response.end();
+  if (answer.cutAfter !== undefined) {
+    await answer.cutWhen;
+    response.destroy();
+  } else if (answer.hangAfter === undefined) response.end();
 }
 
 /**

@@ -69,7 +69,10 @@ impl Format for Claude {
         };
         match kind.as_ref() {
             _ if line.parent_tool_use_id.is_some() => out.other(kind.as_ref(), json),
-            "stream_event" => self.stream_event(line.event.take().unwrap_or_default(), out),
+            "stream_event" => {
+                let cut = line.abandoned_blocks.is_some();
+                self.stream_event(line.event.take().unwrap_or_default(), cut, out);
+            }
             "assistant" => self.assistant(&mut line, out),
             "user" => self.user(line, json, out),
             "result" => self.result(json, &mut fields, out),
@@ -101,7 +104,8 @@ impl Claude {
         }
     }
 
-    fn stream_event(&mut self, event: StreamEvent, out: &mut Out) {
+    /// `cut`: the CLI says that the response was cut short.
+    fn stream_event(&mut self, event: StreamEvent, cut: bool, out: &mut Out) {
         match word(event.kind).as_deref() {
             Some("content_block_delta") => {
                 let delta = event.delta.unwrap_or_default();
@@ -131,6 +135,7 @@ impl Claude {
                 }
             }
             Some("content_block_stop") => self.speech.block(out),
+            Some("message_stop") if cut => self.speech.cut(out),
             Some("message_stop") => self.speech.close(out),
             _ => {}
         }
@@ -156,7 +161,7 @@ impl Claude {
             None => {}
         }
         if let Some(failure) = qwen_error(&message) {
-            self.speech.discard();
+            self.speech.discard(out);
             self.turn.failure = Some(failure);
             self.turn.disguised = true;
             return;

@@ -113,6 +113,7 @@ fn line(event: &Event) -> String {
             content,
             is_error,
         } => format!("result {tool_call_id} error={is_error} {}", short(content)),
+        Event::Abandoned => "abandoned".to_owned(),
         Event::Failure(failure) => format!(
             "failure {} http={} terminal={} resets={} {}",
             word(&failure.kind),
@@ -214,6 +215,7 @@ fn check_invariants(cli: &str) {
             match event {
                 Event::TextDelta { text, .. } => said.push_str(text),
                 Event::Message { content, .. } => assert_eq!(std::mem::take(&mut said), *content, "{cli}/{name}"),
+                Event::Abandoned => said.clear(),
                 Event::Failure(_) => failures += 1,
                 Event::Outcome(_) => {
                     assert!(failures <= 1, "{cli}/{name}");

@@ -2,7 +2,8 @@
 //!
 //! In: what the decoders read of a message, as pieces (deltas), as whole blocks (snapshots), or as both. Out: a
 //! [`Event::TextDelta`] for every character as soon as it is known, then one [`Event::Message`] when the message is
-//! complete, then its [`Event::ToolCall`]s. The deltas of a message, joined, are its content.
+//! complete, then its [`Event::ToolCall`]s. The deltas of a message, joined, are its content. A message that was begun and never
+//! became one is an [`Event::Abandoned`].
 //!
 //! claude sends one `assistant` line per content block, all with the message's id, and with partial messages each of
 //! them comes after its deltas and before `content_block_stop` (2.1.197, 2.1.330); qwen sends one line with all blocks
@@ -200,6 +201,21 @@ impl Speech {
         open.calls.into_iter().for_each(|call| out.event(call));
     }
 
+    /// The open message was cut short: of what was streamed and is not confirmed no snapshot will come. It is no part of any
+    /// message, for it is asked for again, or the run has failed; a call written into it must not run.
+    pub fn cut(&mut self, out: &mut Out) {
+        if self.open.take_if(|open| open.is_unconfirmed()).is_some() {
+            out.event(Event::Abandoned);
+        } else if let Some(open) = &mut self.open {
+            open.text = None;
+            open.thoughts = 0;
+            while let Some(block) = open.streamed.pop_back() {
+                open.content.replace_range(block, "");
+            }
+            self.close(out);
+        }
+    }
+
     /// A line that follows a message's calls. Closes the message, unless its text is still being streamed: tools may run
     /// while the model goes on speaking.
     pub fn settle(&mut self, out: &mut Out) {
@@ -212,8 +228,10 @@ impl Speech {
     }
 
     /// What was received of the open message turned out to be no message.
-    pub fn discard(&mut self) {
-        self.open = None;
+    pub fn discard(&mut self, out: &mut Out) {
+        if self.open.take().is_some() {
+            out.event(Event::Abandoned);
+        }
         self.spoke = false;
     }
 
@@ -235,12 +253,9 @@ impl Speech {
 
     /// Another message begins. One of which no block was ever confirmed was broken off and is asked for again.
     fn next(&mut self, out: &mut Out) {
-        let abandoned = |open: &mut Open| {
-            let unconfirmed: usize = open.streamed.iter().map(Range::len).sum();
-            open.calls.is_empty() && unconfirmed > 0 && unconfirmed == open.content.len()
-        };
-        if self.open.take_if(abandoned).is_some() {
+        if self.open.take_if(|open| open.is_unconfirmed()).is_some() {
             out.note("a message was broken off and another one begun");
+            out.event(Event::Abandoned);
         }
         self.close(out);
     }
@@ -255,6 +270,12 @@ impl Speech {
 }
 
 impl Open {
+    /// Something of it was streamed, and nothing confirmed.
+    fn is_unconfirmed(&self) -> bool {
+        let unconfirmed: usize = self.streamed.iter().map(Range::len).sum();
+        self.calls.is_empty() && unconfirmed > 0 && unconfirmed == self.content.len()
+    }
+
     /// Adds to the content and tells about it.
     fn say(&mut self, text: &str, out: &mut Out) {
         if !text.is_empty() {

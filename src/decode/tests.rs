@@ -262,8 +262,36 @@ fn a_broken_off_message_is_no_message() {
         + &result("whole");
     assert_eq!(
         stream(&lines),
-        ["text half of", "text whole", "message b whole", "outcome whole"]
+        [
+            "text half of",
+            "Abandoned",
+            "text whole",
+            "message b whole",
+            "outcome whole"
+        ]
     );
+}
+
+#[test]
+fn what_a_cut_response_streamed_is_no_message() {
+    // As 2.1.330 prints it before its `api_retry`.
+    let cut = r#"{"type":"stream_event","event":{"type":"message_stop"},"abandoned_blocks":{"api_message_id":"a","from_block_index":0}}"#;
+    let lines =
+        start("a") + &delta("half of") + cut + "\n" + &start("b") + &delta("whole") + &assistant("b", &text("whole"));
+    assert_eq!(
+        stream(&lines),
+        ["text half of", "Abandoned", "text whole", "message b whole"]
+    );
+
+    let lines = start("a")
+        + &delta("one")
+        + &assistant("a", &text("one"))
+        + &event("content_block_start")
+        + &delta(", half")
+        + cut
+        + "\n"
+        + &result("");
+    assert_eq!(stream(&lines), ["text one", "text , half", "message a one", "outcome "]);
 }
 
 #[test]

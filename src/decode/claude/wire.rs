@@ -27,6 +27,9 @@ pub(super) struct Line<'a> {
     pub parent_tool_use_id: Option<&'a RawValue>,
     /// `assistant`: the code of a failure (claude).
     pub error: Option<&'a RawValue>,
+    /// `stream_event` with a `message_stop`: the response was cut short, and of its blocks from `from_block_index` on no
+    /// `assistant` line came nor will come (claude 2.1.330).
+    pub abandoned_blocks: Option<&'a RawValue>,
 }
 
 /// [`Line`] where a field is not what its name says: in a line of another kind, or in one that is ill-typed.
@@ -39,6 +42,7 @@ struct RawLine<'a> {
     message: Option<&'a RawValue>,
     parent_tool_use_id: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
+    abandoned_blocks: Option<&'a RawValue>,
 }
 
 /// One event of the API's stream.
@@ -137,6 +141,7 @@ impl<'a> Line<'a> {
             message,
             parent_tool_use_id: raw.parent_tool_use_id,
             error: raw.error,
+            abandoned_blocks: raw.abandoned_blocks,
         })
     }
 }
