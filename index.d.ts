@@ -288,7 +288,10 @@ export interface ClaudeCliProviderOptions {
    * without side effects. Default: `true`.
    */
   disableBuiltInTools?: boolean | undefined;
-  /** The CLI's `--verbose`, which `"stream-json"` needs and gets anyway. Default: `false`. */
+  /**
+   * The CLI's `--verbose`, which `"stream-json"` needs and gets anyway. Default: `true` with `"json"`, which otherwise shows only the
+   * last part of an answer that claude gave in several (claude 2.1.197, 2.1.330), `false` with `"text"`.
+   */
   verbose?: boolean | undefined;
   /** Whether the CLI tells its answer piece by piece (`--include-partial-messages`). Default: only for `stream()`. */
   includePartialMessages?: boolean | undefined;

@@ -1,5 +1,5 @@
 /** Every event of a run, and what ends one early. */
-import { createClaudeCliProvider, type ProviderEvent } from "deep-factor-providers";
+import { type ClaudeCliProviderOptions, createClaudeCliProvider, type ProviderEvent } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { createProvider, RUNS, withClaude } from "../support/harness.mjs";
 import { writeToolCalls } from "../support/model.mjs";
@@ -83,6 +83,26 @@ describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
     const toolCalls = [{ name: "t", args: { x: 2 }, id: "1" }];
     const reply = { content: "Now.", messages: [{ id: "msg_2", content: "Now." }], toolCalls, invalidToolCalls: [] };
     expect(events.at(-1)).toMatchObject({ type: "done", reply });
+  });
+
+  it("puts together what the model could not say at once", async () => {
+    const call = writeToolCalls([{ name: "t", args: { text: "0123456789" }, id: "1" }]);
+    const text = `Here.\n${call}`;
+    const parts = [text.slice(0, 3), text.slice(3, -20), text.slice(-20)];
+    const script = parts.map((text, n) => (n < 2 ? { text, stopReason: "max_tokens" } : { text }));
+    const formats: ClaudeCliProviderOptions[] = [{}, { includePartialMessages: true }];
+    if (engine === "print") formats.push({ outputFormat: "json" });
+    for (const format of formats) {
+      const { api, options } = await withClaude({ which, engine, script });
+      const reply = await createProvider({ ...options, ...format }).invoke(["hi"]);
+      expect(api.requests).toHaveLength(3);
+      expect({ format, content: reply.content, calls: reply.tool_calls, invalid: reply.invalid_tool_calls }).toEqual({
+        format,
+        content: "Here.",
+        calls: [{ name: "t", args: { text: "0123456789" }, id: "1" }],
+        invalid: [],
+      });
+    }
   });
 
   it("ends the run, and its process, when the loop breaks", async () => {

@@ -31,6 +31,14 @@ use super::usage::read_usage;
 use super::{Format, Verdict};
 use crate::event::{Event, Failure};
 
+/// How the CLI asks for the rest of an answer that its model was not allowed to end, or that a lost connection has cut, in the
+/// user's name (2.1.330; 2.1.197 asks for it after the model's limit, and does not show it). All of it is one answer, and its
+/// last part no whole one.
+const ASKS_FOR_THE_REST: [&str; 2] = [
+    "Output token limit hit. Resume directly",
+    "Your response above was cut off mid-stream. Resume directly",
+];
+
 /// The model of messages the CLI writes itself.
 const SYNTHETIC: &str = "<synthetic>";
 
@@ -56,6 +64,10 @@ struct Turn {
     synthetic: Option<String>,
     /// When the limit that was hit ends, ms since the epoch.
     resets_at: Option<u64>,
+    /// The CLI is claude, which never gives two messages of the model in a row but for one answer's parts.
+    is_claude: bool,
+    /// Nothing came since an `assistant` line that would part it from the next.
+    spoke_last: bool,
 }
 
 impl Format for Claude {
@@ -67,6 +79,11 @@ impl Format for Claude {
         let Some(kind) = word(line.kind) else {
             return self.generic.object(None, json, out);
         };
+        match kind.as_ref() {
+            "stream_event" | "rate_limit_event" | "assistant" => {}
+            "system" if word(line.subtype).as_deref() == Some("status") => {}
+            _ => self.turn.spoke_last = false,
+        }
         match kind.as_ref() {
             _ if line.parent_tool_use_id.is_some() => out.other(kind.as_ref(), json),
             "stream_event" => {
@@ -136,13 +153,20 @@ impl Claude {
             }
             Some("content_block_stop") => self.speech.block(out),
             Some("message_stop") if cut => self.speech.cut(out),
-            Some("message_stop") => self.speech.close(out),
+            Some("message_stop") => self.speech.stop(out),
+            Some("message_delta") => {
+                let delta = event.delta.unwrap_or_default();
+                if word(delta.stop_reason).as_deref() == Some("max_tokens") {
+                    self.speech.reached_limit(out);
+                }
+            }
             _ => {}
         }
     }
 
     fn assistant(&mut self, line: &mut Line, out: &mut Out) {
         let Some(message) = line.message.take() else { return };
+        let in_a_row = std::mem::take(&mut self.turn.spoke_last);
         if let Some(kind) = word(line.error) {
             self.speech.close(out);
             self.turn.failure = Some(Failure {
@@ -166,7 +190,12 @@ impl Claude {
             self.turn.disguised = true;
             return;
         }
-        self.speech.enter(message.id.as_ref().map(|id| id.0.as_ref()), out);
+        let id = message.id.as_ref().map(|id| id.0.as_ref());
+        if in_a_row && self.turn.is_claude {
+            self.speech.followed_by(id, out);
+        }
+        self.turn.spoke_last = true;
+        self.speech.enter(id, out);
         match message.content {
             Content::Text(text) => self.speech.text(text, out),
             Content::Blocks(blocks) => blocks.into_iter().for_each(|block| self.block(block, out)),
@@ -187,6 +216,10 @@ impl Claude {
     }
 
     fn user(&mut self, line: Line, json: &str, out: &mut Out) {
+        if line.message.as_deref().is_some_and(asks_for_the_rest) {
+            self.speech.goes_on(out);
+            return out.other("user", json);
+        }
         self.speech.settle(out);
         let blocks = match line.message.unwrap_or_default().content {
             Content::Blocks(blocks) => blocks,
@@ -216,12 +249,16 @@ impl Claude {
             return;
         };
         match subtype.as_ref() {
-            "init" => out.event(Event::Session {
-                session_id: fields.string("session_id", line.session_id),
-                model: fields.string("model", line.model),
-                permission_mode: fields.string("permissionMode", line.permission_mode_claude.or(line.permission_mode)),
-                version: fields.string("version", line.claude_code_version.or(line.qwen_code_version)),
-            }),
+            "init" => {
+                self.turn.is_claude = line.claude_code_version.is_some();
+                out.event(Event::Session {
+                    session_id: fields.string("session_id", line.session_id),
+                    model: fields.string("model", line.model),
+                    permission_mode: fields
+                        .string("permissionMode", line.permission_mode_claude.or(line.permission_mode)),
+                    version: fields.string("version", line.claude_code_version.or(line.qwen_code_version)),
+                });
+            }
             "api_retry" => out.event(Event::Retry {
                 by: "cli",
                 attempt: fields.small("attempt", line.attempt).unwrap_or_default(),
@@ -258,6 +295,22 @@ impl Claude {
             utilization: fields.read::<f64>("utilization", info.utilization),
         });
     }
+}
+
+/// Whether a message in the user's name is the CLI's, for the rest of an answer.
+fn asks_for_the_rest(message: &ApiMessage) -> bool {
+    let text = match &message.content {
+        Content::Text(text) => text.as_ref(),
+        Content::Blocks(blocks) => match blocks.as_slice() {
+            [
+                Block {
+                    text: Some(Text(text)), ..
+                },
+            ] => text.as_ref(),
+            _ => "",
+        },
+    };
+    ASKS_FOR_THE_REST.iter().any(|request| text.starts_with(request))
 }
 
 /// All of a message's text, as one string.

@@ -37,6 +37,10 @@ pub(crate) struct Speech {
 struct Open {
     id: Option<String>,
     content: String,
+    /// Where the response that is being received begins in `content`: what is before it was said by those it goes on with.
+    base: usize,
+    /// Its response is over, and it is not.
+    ended: Option<Ended>,
     /// The text blocks in `content` that were streamed and are not confirmed, oldest first.
     streamed: VecDeque<Range<usize>>,
     /// The text block that is being streamed: the last of `streamed`.
@@ -47,6 +51,15 @@ struct Open {
     thoughts: usize,
     /// Calls, and what looked like calls: delivered after the text.
     calls: Vec<Event>,
+}
+
+/// Why a message may go on in another response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// Its response was cut short: it goes on if the CLI says that it asks for the rest.
+    Cut,
+    /// It does, in the response that comes next.
+    GoesOn,
 }
 
 /// See [`Speech::echo`].
@@ -61,8 +74,50 @@ impl Speech {
     /// A message begins in the stream. The one before is complete, or abandoned if nothing of it was confirmed.
     pub fn begin(&mut self, id: Option<String>, out: &mut Out) {
         self.next(out);
+        if let (Some(open), Some(id)) = (&mut self.open, &id) {
+            open.id = Some(id.clone());
+        }
         self.echo = None;
         self.stream_id = id;
+    }
+
+    /// The response ended because the model may say no more at once. What comes next goes on with the message, unless
+    /// something comes between.
+    pub fn reached_limit(&mut self, out: &mut Out) {
+        if let Some(open) = &mut self.open
+            && open.calls.is_empty()
+            && open.streamed.is_empty()
+            && !open.content.is_empty()
+        {
+            open.end_text(out);
+            open.ended = Some(Ended::GoesOn);
+        }
+    }
+
+    /// A response `id` follows in a row, of a CLI that shows two in a row only if they are one answer's parts.
+    pub fn followed_by(&mut self, id: Option<&str>, out: &mut Out) {
+        let open = self.open.as_ref().and_then(|open| open.id.as_deref());
+        if open.is_some() && id.is_some() && open != id {
+            self.reached_limit(out);
+        }
+    }
+
+    /// The CLI says that it asks for the rest of the open message, which is over without that.
+    pub fn goes_on(&mut self, out: &mut Out) {
+        match &mut self.open {
+            Some(open) if open.calls.is_empty() => {
+                open.end_text(out);
+                open.ended = Some(Ended::GoesOn);
+            }
+            _ => self.close(out),
+        }
+    }
+
+    /// The response is over, and with it the message, unless it goes on.
+    pub fn stop(&mut self, out: &mut Out) {
+        if self.open.as_ref().is_none_or(|open| open.ended.is_none()) {
+            self.close(out);
+        }
     }
 
     /// A content block begins or ends in the stream.
@@ -110,7 +165,7 @@ impl Speech {
         });
         if !same {
             self.next(out);
-            self.open = Some(Open::default());
+            self.open.get_or_insert_default();
         }
         if let (Some(open), Some(id)) = (&mut self.open, id) {
             open.id = Some(id.to_owned());
@@ -201,18 +256,12 @@ impl Speech {
         open.calls.into_iter().for_each(|call| out.event(call));
     }
 
-    /// The open message was cut short: of what was streamed and is not confirmed no snapshot will come. It is no part of any
+    /// The response was cut short: of what was streamed and is not confirmed no snapshot will come. It is no part of any
     /// message, for it is asked for again, or the run has failed; a call written into it must not run.
     pub fn cut(&mut self, out: &mut Out) {
-        if self.open.take_if(|open| open.is_unconfirmed()).is_some() {
-            out.event(Event::Abandoned);
-        } else if let Some(open) = &mut self.open {
-            open.text = None;
-            open.thoughts = 0;
-            while let Some(block) = open.streamed.pop_back() {
-                open.content.replace_range(block, "");
-            }
-            self.close(out);
+        self.drop_unconfirmed(out);
+        if let Some(open) = &mut self.open {
+            open.ended = open.ended.or(Some(Ended::Cut));
         }
     }
 
@@ -251,13 +300,42 @@ impl Speech {
         })
     }
 
-    /// Another message begins. One of which no block was ever confirmed was broken off and is asked for again.
+    /// Another response begins, and with it a message, unless the open one goes on. What was streamed and never confirmed was
+    /// broken off and is asked for again.
     fn next(&mut self, out: &mut Out) {
-        if self.open.take_if(|open| open.is_unconfirmed()).is_some() {
+        if self.drop_unconfirmed(out) {
             out.note("a message was broken off and another one begun");
-            out.event(Event::Abandoned);
         }
-        self.close(out);
+        match &mut self.open {
+            Some(open) if open.ended == Some(Ended::GoesOn) => {
+                open.base = open.content.len();
+                open.ended = None;
+                open.thoughts = 0;
+            }
+            _ => self.close(out),
+        }
+    }
+
+    /// Drops what the response streamed if nothing confirms it, and its message if that is all there is. Whether there was any.
+    fn drop_unconfirmed(&mut self, out: &mut Out) -> bool {
+        let Some(open) = &mut self.open else { return false };
+        let unconfirmed: usize = open.streamed.iter().map(Range::len).sum();
+        if unconfirmed == 0 || !open.calls.is_empty() {
+            return false;
+        }
+        open.text = None;
+        open.thinking = None;
+        open.thoughts = 0;
+        while let Some(block) = open.streamed.pop_back() {
+            open.content.replace_range(block, "");
+        }
+        if open.content.is_empty() {
+            self.open = None;
+            out.event(Event::Abandoned);
+        } else if open.content.len() == open.base {
+            open.ended = Some(Ended::GoesOn);
+        }
+        true
     }
 
     /// Whether the entered message is the closed one, and `taken` found the block among what that had streamed.
@@ -270,12 +348,6 @@ impl Speech {
 }
 
 impl Open {
-    /// Something of it was streamed, and nothing confirmed.
-    fn is_unconfirmed(&self) -> bool {
-        let unconfirmed: usize = self.streamed.iter().map(Range::len).sum();
-        self.calls.is_empty() && unconfirmed > 0 && unconfirmed == self.content.len()
-    }
-
     /// Adds to the content and tells about it.
     fn say(&mut self, text: &str, out: &mut Out) {
         if !text.is_empty() {

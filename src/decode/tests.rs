@@ -294,6 +294,89 @@ fn what_a_cut_response_streamed_is_no_message() {
     assert_eq!(stream(&lines), ["text one", "text , half", "message a one", "outcome "]);
 }
 
+/// Text of which claude has asked for the rest, in each way it shows that.
+#[test]
+fn an_answer_in_several_parts_is_one_message() {
+    let init = r#"{"type":"system","subtype":"init","claude_code_version":"2.1.330"}"#.to_owned() + "\n";
+    let asks = |text: &str| {
+        format!(r#"{{"type":"user","message":{{"content":[{{"type":"text","text":"{text}"}}]}},"isSynthetic":true}}"#)
+            + "\n"
+    };
+    let limit = r#"{"type":"stream_event","event":{"type":"message_delta","delta":{"stop_reason":"max_tokens"}}}"#
+        .to_owned()
+        + "\n";
+    let streamed = |id: &str, said: &str| {
+        start(id)
+            + &event("content_block_start")
+            + &delta(said)
+            + &assistant(id, &text(said))
+            + &event("content_block_stop")
+    };
+    let end = || event("message_stop");
+    let asked = asks("Output token limit hit. Resume directly, and so on");
+    let one = ["text One, ", "text two.", "message b One, two.", "outcome two."];
+
+    // 2.1.330 and 2.1.197 with pieces, then without.
+    let lines = streamed("a", "One, ") + &limit + &end() + &asked + &streamed("b", "two.") + &end() + &result("two.");
+    let expected = [
+        "text One, ",
+        "other user",
+        "text two.",
+        "message b One, two.",
+        "outcome two.",
+    ];
+    assert_eq!(stream(&lines), expected);
+    let lines = streamed("a", "One, ") + &limit + &end() + &streamed("b", "two.") + &end() + &result("two.");
+    assert_eq!(stream(&lines), one);
+    let lines = assistant("a", &text("One, ")) + &asked + &assistant("b", &text("two.")) + &result("two.");
+    assert_eq!(stream(&lines), expected);
+    let lines = init.clone() + &assistant("a", &text("One, ")) + &assistant("b", &text("two.")) + &result("two.");
+    assert_eq!(stream(&lines)[1..], one);
+
+    // The connection was lost after the first block; the next attempt is lost, too.
+    let cut = r#"{"type":"stream_event","event":{"type":"message_stop"},"abandoned_blocks":{"api_message_id":"a","from_block_index":1}}"#
+        .to_owned()
+        + "\n";
+    let asked = asks("Your response above was cut off mid-stream. Resume directly from where it stops");
+    let half = start("b") + &event("content_block_start") + &delta("thr");
+    let lines =
+        streamed("a", "One, ") + &cut + &asked + &half + &cut + &asked + &streamed("c", "two.") + &result("two.");
+    assert_eq!(
+        stream(&lines),
+        [
+            "text One, ",
+            "other user",
+            "text thr",
+            "other user",
+            "text two.",
+            "message c One, two.",
+            "outcome two."
+        ]
+    );
+
+    // What parts two messages, and what is no part of an answer.
+    let parted = asks("Something else");
+    let lines = init.clone() + &assistant("a", &text("One.")) + &parted + &assistant("b", &text("Two."));
+    let two = [
+        "text One.",
+        "message a One.",
+        "other user",
+        "text Two.",
+        "message b Two.",
+    ];
+    assert_eq!(stream(&lines)[1..], two);
+    let used = text("One.") + "," + &tool_use("1", "{}");
+    let lines = init + &assistant("a", &used) + &assistant("b", &text("Two."));
+    let two = [
+        "text One.",
+        "message a One.",
+        "call 1 t {}",
+        "text Two.",
+        "message b Two.",
+    ];
+    assert_eq!(stream(&lines)[1..], two);
+}
+
 #[test]
 fn calls_follow_the_text_of_their_message() {
     let lines = assistant("a", &text("one"))

@@ -51,7 +51,7 @@ pub(super) struct StreamEvent<'a> {
     #[serde(borrow, rename = "type")]
     pub kind: Option<&'a RawValue>,
     pub index: Option<Count>,
-    /// `content_block_delta`; that of `message_delta` has none of the fields.
+    /// `content_block_delta`, `message_delta`.
     pub delta: Option<Delta<'a>>,
     /// `message_start`.
     pub message: Option<Box<ApiMessage<'a>>>,
@@ -59,7 +59,7 @@ pub(super) struct StreamEvent<'a> {
     pub content_block: Option<Box<Block<'a>>>,
 }
 
-/// The `delta` of a `content_block_delta`.
+/// The `delta` of a `content_block_delta`, or of a `message_delta`.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Delta<'a> {
     #[serde(borrow, rename = "type")]
@@ -68,6 +68,8 @@ pub(super) struct Delta<'a> {
     pub text: Option<Wtf8<'a>>,
     /// `thinking_delta`.
     pub thinking: Option<Wtf8<'a>>,
+    /// That of a `message_delta`.
+    pub stop_reason: Option<&'a RawValue>,
 }
 
 /// A message of the API.

@@ -498,7 +498,8 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
             None => defaults.output_format,
         },
         no_input: flag("noInput").unwrap_or(false),
-        verbose: flag("verbose").unwrap_or(false),
+        // Of an answer in several parts the bare `json` has only the last one.
+        verbose: flag("verbose").unwrap_or(text("outputFormat").as_deref() == Some("json")),
         partial_messages: flag("includePartialMessages"),
         cwd: text("cwd"),
         env: environment(map, "env"),
