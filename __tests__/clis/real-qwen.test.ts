@@ -71,6 +71,18 @@ describeReal(
       expect([texts.length > 1, texts.join("")]).toEqual([true, "Hello there."]);
     });
 
+    it("asks twice for an answer of more than 8,000 tokens, and tells both, unless it may say more at once", async () => {
+      const script = [{ text: "Half an", stopReason: "length" }, { text: "Half an answer." }];
+      const { api, create } = await withCli("qwen", { script });
+      const twice = await create().invoke(["hi"]);
+      expect(twice.content).toMatch(/^Half anHalf an answer\./);
+      expect(api.requests.map(({ body }) => body.max_tokens)).toEqual([8_000, 64_000]);
+
+      const patient = await withCli("qwen", { script: [HELLO] });
+      await patient.create({ env: { ...patient.options.env, QWEN_CODE_MAX_OUTPUT_TOKENS: "64000" } }).invoke(["hi"]);
+      expect(patient.api.requests.map(({ body }) => body.max_tokens)).toEqual([64_000]);
+    });
+
     it("is asked for another model", async () => {
       const { api, create } = await withCli("qwen", { script: [HELLO] });
       await create({ model: "mock-2" }).invoke(["hi"]);

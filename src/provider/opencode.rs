@@ -33,7 +33,8 @@ pub static OPENCODE: Provider = Provider {
         not_isolated: "its log and locks in `~/.local`; with `ignoreUserConfig: false`, the user's opencode.json and its MCP \
                        servers",
         limits: "always a `timeout`: it retries in silence (73 s on a 500); answers of more than 1 MB (off Linux, of 450 KB) may be cut, which \
-                 is an error; whole messages, no text deltas; providers of a configuration file have to be given in `config`",
+                 is an error; whole messages, no text deltas; an answer stopped by length is a success whose \
+                 `stopReason` is `length`; providers of a configuration file have to be given in `config`",
     },
     defaults: Defaults {
         ignore_user_config: true,
