@@ -705,7 +705,10 @@ export type ProviderEvent =
   | { type: "start"; runId: string; provider: string; pid?: number; attempt: number; queuedMs: number }
   /** The CLI told who it is. */
   | { type: "session"; sessionId?: string; model?: string; permissionMode?: string; version?: string }
-  /** A piece of the answer, verbatim. The pieces of a message, joined, are the message. */
+  /**
+   * A piece of the answer, verbatim. The pieces of a message, joined, are the message; those of a response that broke off, and that
+   * the CLI asked for again, belong to none.
+   */
   | { type: "text_delta"; messageId?: string; text: string }
   /** A piece of the model's reasoning. */
   | { type: "thinking_delta"; messageId?: string; text: string }

@@ -42,7 +42,8 @@ pub enum Event {
         #[serde(skip_serializing_if = "Option::is_none")]
         version: Option<String>,
     },
-    /// A piece of the answer's text, verbatim. The deltas of a message, joined, are the message.
+    /// A piece of the answer's text, verbatim. The deltas of a message, joined, are the message; those before an
+    /// [`Event::Abandoned`] belong to none.
     TextDelta {
         /// The message it belongs to.
         #[serde(skip_serializing_if = "Option::is_none")]
