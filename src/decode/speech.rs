@@ -71,7 +71,8 @@ struct Echo {
 }
 
 impl Speech {
-    /// A message begins in the stream. The one before is complete, or abandoned if nothing of it was confirmed.
+    /// A response begins in the stream. The message before is complete, goes on with it, or is abandoned if nothing of it was
+    /// confirmed.
     pub fn begin(&mut self, id: Option<String>, out: &mut Out) {
         self.next(out);
         if let (Some(open), Some(id)) = (&mut self.open, &id) {

@@ -1,0 +1,264 @@
+//! How claude's and qwen's lines become messages: pieces, snapshots, what broke off, what goes on.
+
+use super::*;
+
+#[test]
+fn deltas_and_their_snapshot_are_one_text() {
+    let deltas = start("a") + &event("content_block_start") + &delta("Hel") + &delta(" ") + &delta("\\nlo");
+    let snapshot = assistant("a", &text("Hel \\nlo"));
+    let want = [
+        "text Hel",
+        "text  ",
+        "text \nlo",
+        "message a Hel \nlo",
+        "outcome Hel \nlo",
+    ];
+    let end = event("content_block_stop") + &event("message_stop");
+    for (name, lines) in [
+        (
+            "claude: the snapshot before the block's end",
+            deltas.clone() + &snapshot + &end,
+        ),
+        (
+            "qwen: between the block's end and the message's",
+            deltas.clone() + &event("content_block_stop") + &snapshot + &event("message_stop"),
+        ),
+        ("after the message's end", deltas.clone() + &end + &snapshot),
+        ("no snapshot", deltas.clone() + &end),
+        ("no end", deltas.clone() + &snapshot),
+        ("neither", deltas.clone()),
+    ] {
+        assert_eq!(stream(&(lines + &result("Hel \\nlo"))), want, "{name}");
+    }
+}
+
+#[test]
+fn a_snapshot_may_say_more_than_its_deltas_or_come_alone() {
+    let lines = start("a")
+        + &delta("Hel")
+        + &assistant("a", &text("Hello"))
+        + &assistant("a", &text(" you"))
+        + &assistant("b", &text("!"));
+    assert_eq!(
+        stream(&lines),
+        [
+            "text Hel",
+            "text lo",
+            "text  you",
+            "message a Hello you",
+            "text !",
+            "message b !"
+        ]
+    );
+}
+
+#[test]
+fn a_snapshot_that_differs_wins_and_is_noted() {
+    let lines = start("a") + &delta("Hlo") + &assistant("a", &text("Hello")) + &assistant("a", &text("."));
+    let (events, decoder) = decode(Wire::ClaudeStream, &[lines.as_bytes()]);
+    assert_eq!(events, ["text Hlo", "text .", "message a Hello."]);
+    assert_eq!(
+        decoder.diagnostics(),
+        ["line 3: the whole message differs from its pieces; the whole one is taken"]
+    );
+}
+
+#[test]
+fn a_broken_off_message_is_no_message() {
+    let lines = start("a")
+        + &delta("half of")
+        + &start("b")
+        + &delta("whole")
+        + &assistant("b", &text("whole"))
+        + &result("whole");
+    assert_eq!(
+        stream(&lines),
+        [
+            "text half of",
+            "Abandoned",
+            "text whole",
+            "message b whole",
+            "outcome whole"
+        ]
+    );
+}
+
+#[test]
+fn what_a_cut_response_streamed_is_no_message() {
+    // As 2.1.330 prints it before its `api_retry`.
+    let cut = r#"{"type":"stream_event","event":{"type":"message_stop"},"abandoned_blocks":{"api_message_id":"a","from_block_index":0}}"#;
+    let lines =
+        start("a") + &delta("half of") + cut + "\n" + &start("b") + &delta("whole") + &assistant("b", &text("whole"));
+    assert_eq!(
+        stream(&lines),
+        ["text half of", "Abandoned", "text whole", "message b whole"]
+    );
+
+    let lines = start("a")
+        + &delta("one")
+        + &assistant("a", &text("one"))
+        + &event("content_block_start")
+        + &delta(", half")
+        + cut
+        + "\n"
+        + &result("");
+    assert_eq!(stream(&lines), ["text one", "text , half", "message a one", "outcome "]);
+}
+
+/// Text of which claude has asked for the rest, in each way it shows that.
+#[test]
+fn an_answer_in_several_parts_is_one_message() {
+    let init = r#"{"type":"system","subtype":"init","claude_code_version":"2.1.330"}"#.to_owned() + "\n";
+    let asks = |text: &str| {
+        format!(r#"{{"type":"user","message":{{"content":[{{"type":"text","text":"{text}"}}]}},"isSynthetic":true}}"#)
+            + "\n"
+    };
+    let limit = r#"{"type":"stream_event","event":{"type":"message_delta","delta":{"stop_reason":"max_tokens"}}}"#
+        .to_owned()
+        + "\n";
+    let streamed = |id: &str, said: &str| {
+        start(id)
+            + &event("content_block_start")
+            + &delta(said)
+            + &assistant(id, &text(said))
+            + &event("content_block_stop")
+    };
+    let end = || event("message_stop");
+    let asked = asks("Output token limit hit. Resume directly, and so on");
+    let one = ["text One, ", "text two.", "message b One, two.", "outcome two."];
+
+    // 2.1.330 and 2.1.197 with pieces, then without.
+    let lines = streamed("a", "One, ") + &limit + &end() + &asked + &streamed("b", "two.") + &end() + &result("two.");
+    let expected = [
+        "text One, ",
+        "other user",
+        "text two.",
+        "message b One, two.",
+        "outcome two.",
+    ];
+    assert_eq!(stream(&lines), expected);
+    let lines = streamed("a", "One, ") + &limit + &end() + &streamed("b", "two.") + &end() + &result("two.");
+    assert_eq!(stream(&lines), one);
+    let lines = assistant("a", &text("One, ")) + &asked + &assistant("b", &text("two.")) + &result("two.");
+    assert_eq!(stream(&lines), expected);
+    let lines = init.clone() + &assistant("a", &text("One, ")) + &assistant("b", &text("two.")) + &result("two.");
+    assert_eq!(stream(&lines)[1..], one);
+
+    // The connection was lost after the first block; the next attempt is lost, too.
+    let cut = r#"{"type":"stream_event","event":{"type":"message_stop"},"abandoned_blocks":{"api_message_id":"a","from_block_index":1}}"#
+        .to_owned()
+        + "\n";
+    let asked = asks("Your response above was cut off mid-stream. Resume directly from where it stops");
+    let half = start("b") + &event("content_block_start") + &delta("thr");
+    let lines =
+        streamed("a", "One, ") + &cut + &asked + &half + &cut + &asked + &streamed("c", "two.") + &result("two.");
+    assert_eq!(
+        stream(&lines),
+        [
+            "text One, ",
+            "other user",
+            "text thr",
+            "other user",
+            "text two.",
+            "message c One, two.",
+            "outcome two."
+        ]
+    );
+
+    // What parts two messages, and what is no part of an answer.
+    let parted = asks("Something else");
+    let lines = init.clone() + &assistant("a", &text("One.")) + &parted + &assistant("b", &text("Two."));
+    let two = [
+        "text One.",
+        "message a One.",
+        "other user",
+        "text Two.",
+        "message b Two.",
+    ];
+    assert_eq!(stream(&lines)[1..], two);
+    let used = text("One.") + "," + &tool_use("1", "{}");
+    let lines = init + &assistant("a", &used) + &assistant("b", &text("Two."));
+    let two = [
+        "text One.",
+        "message a One.",
+        "call 1 t {}",
+        "text Two.",
+        "message b Two.",
+    ];
+    assert_eq!(stream(&lines)[1..], two);
+}
+
+#[test]
+fn calls_follow_the_text_of_their_message() {
+    let lines = assistant("a", &text("one"))
+        + &assistant("a", &tool_use("1", r#"{"z":1.0,"a":"\ud800"}"#))
+        + &assistant("a", &text(" two"))
+        + &assistant(
+            "a",
+            &(tool_use("2", "[]") + "," + r#"{"type":"tool_use","id":"3","name":"t"}"#),
+        )
+        + r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"1","content":"\u001b[1mok","is_error":true}]}}"#
+        + "\n"
+        + &result("");
+    assert_eq!(
+        stream(&lines),
+        [
+            "text one",
+            "text  two",
+            "message a one two",
+            r#"call 1 t {"z":1.0,"a":"\ud800"}"#,
+            "invalid call [] arguments are no object",
+            "call 3 t {}",
+            "result true ok",
+            "outcome "
+        ]
+    );
+}
+
+#[test]
+fn reasoning_once_and_hidden_reasoning_never() {
+    let block = |text: &str| format!(r#"{{"type":"thinking","thinking":"{text}","signature":"s"}}"#);
+    let streamed = start("a") + &thinking_delta(0, "hm") + &thinking_delta(0, "m") + &thinking_delta(1, "aha");
+    let lines = streamed
+        + &assistant("a", &block("hmm"))
+        + &assistant("a", &block("aha"))
+        + &event("message_stop")
+        + &assistant("b", &(block("so") + "," + &block("") + "," + &text("x")));
+    assert_eq!(
+        stream(&lines),
+        [
+            "thinking hm",
+            "thinking m",
+            "thinking aha",
+            "thinking so",
+            "text x",
+            "message b x"
+        ]
+    );
+}
+
+#[test]
+fn characters_and_control_sequences_split_between_deltas() {
+    let lines = start("a")
+        + &delta("a\\ud83e")
+        + &delta("")
+        + &delta("\\udd80b\\u001b[3")
+        + &delta("1mred\\ud83e")
+        + &delta("x\\udd80")
+        + &delta("\\ud83e")
+        + &event("content_block_stop");
+    let want = [
+        "text a",
+        "text 🦀b",
+        "text red",
+        "text \u{FFFD}x\u{FFFD}",
+        "text \u{FFFD}",
+        "message a a🦀bred\u{FFFD}x\u{FFFD}\u{FFFD}",
+    ];
+    assert_eq!(stream(&lines), want);
+    let snapshot = assistant("a", &text("a\\ud83e\\udd80"));
+    assert_eq!(
+        stream(&(start("a") + &delta("a\\ud83e") + &snapshot)),
+        ["text a", "text 🦀", "message a a🦀"]
+    );
+}
