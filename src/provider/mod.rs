@@ -286,7 +286,7 @@ pub enum When {
     Format(OutputFormat),
     /// Text is wanted piece by piece, or `includePartialMessages` says so.
     Partial,
-    /// `verbose` is asked for where the format does not need it anyway.
+    /// `verbose`, given or by default, where the format does not need it anyway.
     Verbose,
     /// A model is chosen.
     Model,

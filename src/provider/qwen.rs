@@ -52,7 +52,8 @@ pub static QWEN: Provider = Provider {
         limits: "its own retries can't be switched off (111 s on a 500): `timeout` bounds them; an answer of more than 8,000 \
                  tokens is asked for twice and told as one text, which \
                  `env: { QWEN_CODE_MAX_OUTPUT_TOKENS: \"64000\" }` prevents where the model may say so much; one stopped by \
-                 that is told as a success; a prompt of 8 MiB; `systemPrompt` is `null` or ours, since the CLI takes it only as an argument, which others can see",
+                 that is told as a success; a prompt of 8 MiB; `systemPrompt` is `null` or ours, since the CLI takes it only as \
+                 an argument, which others can see",
     },
     defaults: Defaults::STANDARD,
     flags: &[

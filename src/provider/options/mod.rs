@@ -4,6 +4,7 @@
 //! is allowed. Nothing is started before this has passed.
 
 mod check;
+mod read;
 
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use serde_json::{Map, Value};
 
 pub(in crate::provider) use check::allowed;
 pub use check::{check, checked, checked_within, describe, environment, exit_code_of, nearest, number, texts, wrong};
+use read::read;
+pub use read::retry;
 
 use super::Provider;
 use super::callbacks::Callbacks;
@@ -189,7 +192,7 @@ pub const PERMISSION_MODE: OptionSpec = option(
 );
 /// `disableBuiltInTools`.
 pub const DISABLE_BUILT_IN_TOOLS: OptionSpec = option("disableBuiltInTools", Kind::Flag);
-/// `verbose`.
+/// `verbose`: by default with `json` only.
 pub const VERBOSE: OptionSpec = option("verbose", Kind::Flag);
 /// `includePartialMessages`.
 pub const INCLUDE_PARTIAL_MESSAGES: OptionSpec = option("includePartialMessages", Kind::Flag);
@@ -426,107 +429,6 @@ pub fn check_timeout(provider: &Provider, ms: u64) -> Result<(), String> {
     match provider.options.iter().find(|spec| spec.name == TIMEOUT.name) {
         Some(spec) => check(spec, &Value::from(ms)),
         None => Ok(()),
-    }
-}
-
-/// The retry policy of a checked object.
-pub fn retry(map: &Map<String, Value>) -> Policy {
-    let default = Policy::default();
-    let fields = match map.get("retry") {
-        None => return default,
-        Some(Value::Object(fields)) => fields,
-        Some(_) => return Policy::NEVER,
-    };
-    let number = |name: &str, default: u64| number(fields, name).unwrap_or(default);
-    Policy {
-        max_attempts: u32::try_from(number("maxAttempts", u64::from(default.max_attempts))).unwrap_or(u32::MAX),
-        base_delay_ms: number("baseDelayMs", default.base_delay_ms),
-        max_delay_ms: number("maxDelayMs", default.max_delay_ms),
-        jitter: match fields.get("jitter") {
-            Some(Value::Bool(false)) => 0.0,
-            Some(share) => share.as_f64().unwrap_or(default.jitter),
-            None => default.jitter,
-        },
-        max_elapsed_ms: match number("maxElapsedMs", default.max_elapsed_ms) {
-            0 => u64::MAX,
-            limit => limit,
-        },
-        own_limits: true,
-    }
-}
-
-/// The checked object as values, defaults filled in.
-fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
-    let defaults = provider.defaults;
-    let own_model = || provider.described.as_ref().map(|own| own.default_model.clone());
-    let text = |name: &str| map.get(name).and_then(Value::as_str).map(str::to_owned);
-    let flag = |name: &str| map.get(name).and_then(Value::as_bool);
-    let number = |name: &str, default: u64| number(map, name).unwrap_or(default);
-    let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
-    let engine = match text("engine").as_deref() {
-        Some("live") => EngineKind::Live,
-        Some("auto") => EngineKind::Auto,
-        _ => EngineKind::Print,
-    };
-    Options {
-        model: text("model").or_else(own_model),
-        cli_path: text("cliPath"),
-        timeout: limit(number("timeout", defaults.timeout_ms)),
-        // A live session that is stuck would be stuck for every call to come.
-        idle_timeout: limit(number(
-            "idleTimeout",
-            if engine == EngineKind::Print { 0 } else { 120_000 },
-        )),
-        kill_grace: Duration::from_millis(number("killGrace", 2_000)),
-        max_buffer: usize::try_from(number("maxBuffer", 10 * 1024 * 1024)).unwrap_or(usize::MAX),
-        max_concurrency: usize::try_from(number("maxConcurrency", 4)).unwrap_or(usize::MAX),
-        max_retries: number("maxRetries", 0),
-        retry: retry(map),
-        input_encoding: match text("inputEncoding").as_deref() {
-            Some("text") => InputEncoding::Text,
-            _ => InputEncoding::Xml,
-        },
-        prompt_style: match text("promptStyle").as_deref() {
-            Some("arg") => PromptStyle::Arg,
-            Some(_) => PromptStyle::Stdin,
-            None => defaults.prompt_style,
-        },
-        output_format: match text("outputFormat").as_deref() {
-            Some("text") => OutputFormat::Text,
-            Some("json") => OutputFormat::Json,
-            Some(_) => OutputFormat::StreamJson,
-            None => defaults.output_format,
-        },
-        no_input: flag("noInput").unwrap_or(false),
-        // Of an answer in several parts the bare `json` has only the last one.
-        verbose: flag("verbose").unwrap_or(text("outputFormat").as_deref() == Some("json")),
-        partial_messages: flag("includePartialMessages"),
-        cwd: text("cwd"),
-        env: environment(map, "env"),
-        auth: match text("auth").as_deref() {
-            Some("subscription") => Auth::Subscription,
-            _ => Auth::Inherit,
-        },
-        extra_args: texts(map, "extraArgs"),
-        system_prompt: match map.get("systemPrompt") {
-            Some(Value::String(text)) => SystemPrompt::Custom(text.clone()),
-            Some(_) => SystemPrompt::Cli,
-            None => SystemPrompt::Default,
-        },
-        permission_mode: text("permissionMode"),
-        built_in_tools: flag("disableBuiltInTools") == Some(false),
-        engine,
-        keep_alive: Duration::from_millis(number("keepAlive", 300_000)),
-        spares: usize::try_from(number("spares", 0)).unwrap_or(usize::MAX),
-        sandbox: text("sandbox"),
-        ignore_user_config: flag("ignoreUserConfig").unwrap_or(defaults.ignore_user_config),
-        auth_type: text("authType"),
-        config: match map.get("config") {
-            Some(Value::Object(config)) => config.clone(),
-            _ => Map::new(),
-        },
-        callbacks: None,
-        workspace: None,
     }
 }
 
