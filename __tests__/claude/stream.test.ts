@@ -1,7 +1,7 @@
 /** Every event of a run, and what ends one early. */
 import { type ClaudeCliProviderOptions, createClaudeCliProvider, type ProviderEvent } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
-import { createProvider, RUNS, withClaude } from "../support/harness.mjs";
+import { createProvider, RUNS, VERSIONS, withClaude } from "../support/harness.mjs";
 import { writeToolCalls } from "../support/model.mjs";
 
 async function collect(events: AsyncIterable<ProviderEvent>): Promise<ProviderEvent[]> {
@@ -115,6 +115,15 @@ describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
     expect(await api.requests[0]?.outcome).toBe("aborted");
     expect(() => process.kill(pid, 0)).toThrow("ESRCH");
   });
+});
+
+it.each(VERSIONS)("shows the last part of an answer only, where claude %s prints no more", async (which) => {
+  const script = [{ text: "One, ", stopReason: "max_tokens" }, { text: "two." }];
+  for (const format of [{ outputFormat: "text" }, { outputFormat: "json", verbose: false }] as const) {
+    const { api, options } = await withClaude({ which, script });
+    expect((await createProvider({ ...options, ...format }).invoke(["hi"])).content).toBe("two.");
+    expect(api.requests).toHaveLength(2);
+  }
 });
 
 it("throws the run's error from the iterator, after its events", async () => {

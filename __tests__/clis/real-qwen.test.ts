@@ -78,8 +78,9 @@ describeReal(
       expect(twice.content).toMatch(/^Half anHalf an answer\./);
       expect(api.requests.map(({ body }) => body.max_tokens)).toEqual([8_000, 64_000]);
 
-      const patient = await withCli("qwen", { script: [HELLO] });
-      await patient.create({ env: { ...patient.options.env, QWEN_CODE_MAX_OUTPUT_TOKENS: "64000" } }).invoke(["hi"]);
+      const patient = await withCli("qwen", { script: script.slice(0, 1) });
+      const env = { ...patient.options.env, QWEN_CODE_MAX_OUTPUT_TOKENS: "64000" };
+      expect((await patient.create({ env }).invoke(["hi"])).content).toBe("Half an");
       expect(patient.api.requests.map(({ body }) => body.max_tokens)).toEqual([64_000]);
     });
 
