@@ -10,8 +10,6 @@ import coreModule from "../src/js/core.cjs";
 export interface Script {
   batches?: object[][];
   result?: object;
-  /** What the answer's text is, apart from the result; and what its last message says beyond it. */
-  apart?: { text: string; rest: string };
   hangs?: boolean;
 }
 
@@ -31,13 +29,12 @@ export function nativeSide(...scripts: Script[]) {
   class NativeRun {
     #batches: object[][];
     #result: object;
-    #apart: Script["apart"];
+    #text = "";
     #over: Promise<void>;
     #end = () => {};
-    constructor({ batches = [], result = { ok: REPLY }, apart, hangs = false }: Script) {
+    constructor({ batches = [], result = { ok: REPLY }, hangs = false }: Script) {
       this.#batches = [...batches];
       this.#result = result;
-      this.#apart = apart;
       this.#over = hangs ? new Promise((resolve) => (this.#end = resolve)) : Promise.resolve();
     }
     async next() {
@@ -51,11 +48,13 @@ export function nativeSide(...scripts: Script[]) {
       // A run ends some time after it was told to; whoever doesn't wait for it settles before this is logged.
       await new Promise((resolve) => setImmediate(resolve));
       log.push("ended");
-      const { ok } = this.#result as { ok?: object };
-      return JSON.stringify(ok ? { ok: { reply: ok, rest: this.#apart?.rest } } : this.#result);
+      const { ok } = this.#result as { ok?: ProviderReply };
+      if (ok === undefined) return JSON.stringify(this.#result);
+      this.#text = ok.content;
+      return JSON.stringify({ ok: { ...ok, content: "", messages: [] } });
     }
     takeText() {
-      return this.#apart?.text ?? "";
+      return this.#text;
     }
     takeLog() {
       return null;

@@ -63,12 +63,6 @@ describe("invoke", () => {
     expect(log).toEqual([started([], ALONE), "ended"]);
   });
 
-  it("takes a text that comes apart from the reply", async () => {
-    const reply = { ...REPLY, content: "", messages: [{ content: "first" }, { content: "" }] };
-    const { provider } = setup({ result: { ok: reply }, apart: { text: "a long one", rest: "\n" } });
-    expect((await provider.invoke(thread)).content).toBe("a long one");
-  });
-
   it("leaves out what is not known, and marks what is estimated", async () => {
     const { provider } = setup({ result: { ok: { ...REPLY, usage: { ...USAGE, estimated: true } } } });
     const message = await provider.invoke(thread);

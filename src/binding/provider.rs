@@ -9,7 +9,6 @@ use napi_derive::napi;
 use super::agent::NativeModel;
 use super::{Text, environment, from_json, outcome, text};
 use crate::error::ProviderError;
-use crate::event::Reply;
 use crate::health;
 use crate::provider;
 use crate::run::exec::execute_file;
@@ -113,38 +112,12 @@ impl NativeProvider {
     }
 }
 
-/// See [`NativeRun::result`].
-#[derive(serde::Serialize)]
-struct Replied {
-    reply: Box<Reply>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rest: Option<String>,
-}
-
-/// The reply with its text taken out, where its last message begins with it: then `rest` is what that says beyond it.
-fn apart(mut reply: Box<Reply>) -> (Replied, Option<String>) {
-    let text = std::mem::take(&mut reply.content);
-    let last = reply.messages.last_mut();
-    if let Some(message) = last.filter(|message| !text.is_empty() && message.content.starts_with(&text)) {
-        let rest = message.content.split_off(text.len());
-        message.content = String::new();
-        return (
-            Replied {
-                reply,
-                rest: Some(rest),
-            },
-            Some(text),
-        );
-    }
-    reply.content = text;
-    (Replied { reply, rest: None }, None)
-}
-
 /// One run.
 #[napi]
 pub struct NativeRun {
     run: Run,
-    text: Mutex<Option<String>>,
+    /// The answer's, until it is taken.
+    text: Mutex<String>,
 }
 
 impl NativeRun {
@@ -164,16 +137,16 @@ impl NativeRun {
         self.run.next().await.map(text)
     }
 
-    /// `{"ok": {"reply": reply, "rest": …}}`, `{"err": error}` or `{"cancelled": true}`. With `rest`, the reply's `content` and
-    /// that of its last message are left empty: they are what [`NativeRun::take_text`] gives, and that followed by `rest`. An
-    /// answer may be long, and as JSON each copy of it would be written and read.
+    /// `{"ok": reply}`, `{"err": error}` or `{"cancelled": true}`. The reply's `content` is empty, for an answer may be long:
+    /// [`NativeRun::take_text`] gives it. So are its `messages`, which the `done` event has.
     #[napi]
     pub async fn result(&self) -> Text {
         text(match self.run.result().await {
-            Ended::Replied(reply) => {
-                let (replied, text) = apart(reply);
-                *self.text.lock().unwrap_or_else(PoisonError::into_inner) = text;
-                outcome(Ok(replied))
+            Ended::Replied(mut reply) => {
+                reply.messages = Vec::new();
+                let answer = std::mem::take(&mut reply.content);
+                *self.text.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+                outcome(Ok(reply))
             }
             Ended::Failed(error) => outcome::<()>(Err(error)),
             Ended::Cancelled => r#"{"cancelled":true}"#.to_owned(),
@@ -183,8 +156,9 @@ impl NativeRun {
     /// The text of the answer, once, after [`NativeRun::result`].
     #[napi(catch_unwind)]
     pub fn take_text(&self) -> Text {
-        let text_of_answer = self.text.lock().unwrap_or_else(PoisonError::into_inner).take();
-        text(text_of_answer.unwrap_or_default())
+        text(std::mem::take(
+            &mut *self.text.lock().unwrap_or_else(PoisonError::into_inner),
+        ))
     }
 
     /// What the run has told since the last call, a JSON array of index.d.ts's `LogRecord`; `null` if nothing.

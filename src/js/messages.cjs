@@ -222,7 +222,7 @@ function isObject(value) {
 /**
  * The fields an `AIMessage` is built from. All of them go through the constructor: LangChain serialises only what did.
  *
- * @param {ProviderReply} reply
+ * @param {Omit<ProviderReply, "messages">} reply
  * @param {string} provider
  */
 function replyFields(reply, provider) {
@@ -276,7 +276,7 @@ function invalidToolCall({ name, args, id, error }) {
 /**
  * The native entry's answer: an `AIMessage` in shape, without LangChain.
  *
- * @param {ProviderReply} reply
+ * @param {Omit<ProviderReply, "messages">} reply
  * @param {string} provider
  * @returns {AIMessageJson}
  */
@@ -288,7 +288,7 @@ function toAIMessageJson(reply, provider) {
 /**
  * @template T
  * @param {new (fields: ReturnType<typeof replyFields>) => T} AIMessage
- * @returns {(reply: ProviderReply, provider: string) => T}
+ * @returns {(reply: Omit<ProviderReply, "messages">, provider: string) => T}
  */
 function aiMessageBuilder(AIMessage) {
   return (reply, provider) => new AIMessage(replyFields(reply, provider));

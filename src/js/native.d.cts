@@ -176,8 +176,8 @@ export class NativeRun {
   /** The next batch of events, a JSON array; `null` when there are no more. Only with `"events": true`. */
   next(): Promise<string | null>;
   /**
-   * `{"ok": {"reply": Reply, "rest"?: string}}`, `{"err": …}` or `{"cancelled": true}`, once the run has ended. With `rest`, the
-   * reply's `content` and that of its last message are empty here: they are what `takeText` gives, and that followed by `rest`.
+   * `{"ok": Reply}`, `{"err": …}` or `{"cancelled": true}`, once the run has ended. The reply's `content` is empty here: `takeText`
+   * gives it. So are its `messages`, which the `done` event has.
    */
   result(): Promise<string>;
   /** The text of the answer, once, after `result`. */

@@ -24,7 +24,7 @@ const { createUpdates } = require("./updates.cjs");
  * @typedef {object} Shared
  * @property {string} id
  * @property {NativeProvider} engine
- * @property {(reply: ProviderReply, provider: string) => TMessage} toMessage
+ * @property {(reply: Omit<ProviderReply, "messages">, provider: string) => TMessage} toMessage
  * @property {ToJsonSchema | null} toJsonSchema
  * @property {Log | undefined} [log] the user's logger
  */

@@ -46,19 +46,14 @@ function start(engine, { thread, tools, timeout, record, signal, log }, wants) {
     next: () => told(run.next()),
     cancel,
     ended: () => told(run.result()),
-    /** @returns {Promise<ProviderReply>} */
-    async reply() {
+    /** The reply but for its text and its messages; throws what the run failed with. */
+    async settled() {
       const result = await told(run.result());
       // The caller has turned away: what came of the run, good or bad, is no longer the answer.
       if (signal?.aborted) throw signal.reason;
-      const { reply, rest } = /** @type {{ reply: ProviderReply, rest?: string }} */ (unwrap(result));
-      const last = reply.messages.at(-1);
-      if (rest !== undefined && last) {
-        reply.content = run.takeText();
-        last.content = reply.content + rest;
-      }
-      return reply;
+      return /** @type {ProviderReply} */ (unwrap(result));
     },
+    text: () => run.takeText(),
     unlisten: () => signal?.removeEventListener("abort", cancel),
   };
 }
@@ -66,12 +61,14 @@ function start(engine, { thread, tools, timeout, record, signal, log }, wants) {
 /**
  * @param {NativeProvider} engine
  * @param {Request} request
- * @returns {Promise<ProviderReply>}
+ * @returns {Promise<Omit<ProviderReply, "messages">>}
  */
 async function runForReply(engine, request) {
   const run = start(engine, request, { events: false, partial: false });
   try {
-    return await run.reply();
+    const reply = await run.settled();
+    reply.content = run.text();
+    return reply;
   } finally {
     run.unlisten();
   }
@@ -105,7 +102,7 @@ function runForEvents(engine, prepare, { partial }) {
       }
       if (left) return;
       open = false;
-      await run.reply();
+      await run.settled();
     } finally {
       run.unlisten();
       if (open) {
