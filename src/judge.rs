@@ -20,7 +20,8 @@ use crate::provider::same_flag;
 pub enum Ending {
     /// It exited by itself.
     Exited,
-    /// It is still there, and its turn is over: a live session. There is no exit code then.
+    /// Its turn is over and it is still there: a live session, or a CLI that did not exit after its last word. There is no exit
+    /// code then.
     TurnOver,
     /// The wall-clock limit passed.
     TimedOut(Duration),

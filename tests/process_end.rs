@@ -319,31 +319,6 @@ async fn daemons_are_found_by_their_environment() {
     scene.all_gone(1).await;
 }
 
-/// A success leaves daemons alone: a CLI may have started an updater on purpose.
-#[tokio::test]
-async fn a_daemon_survives_a_success() {
-    let scene = Scene::new();
-    let daemon = child(
-        &scene,
-        "null",
-        &[json!("setsid"), scene.flag("up"), scene.wait_flag("go")],
-    );
-    let owner = next_owner();
-    let steps = json!([daemon, scene.wait_flag("up")]);
-    let exit = output(Spec {
-        owner,
-        limits: limits(None, 50),
-        ..fake(steps)
-    })
-    .await
-    .exit;
-    assert!(exit.success());
-    reaped(owner).await;
-    assert_eq!(scene.living().len(), 1);
-    std::fs::write(scene.path("go"), "").unwrap();
-    scene.all_gone(1).await;
-}
-
 #[tokio::test]
 async fn a_permit_is_held_until_the_exit() {
     let limiter = limit::Limiter::new(1);
@@ -446,4 +421,105 @@ fn the_end_of_the_runtime_is_the_end_of_its_runs() {
         scene.all_gone(2).await;
         reaped(owner).await;
     });
+}
+
+/// `steps` with an owner that has all it waits for when "whole" has come.
+async fn complete(spec: Spec) -> process::Exit {
+    let mut running = start(spec);
+    until(&mut running, "whole").await;
+    running.set_complete(true);
+    running.exit().await
+}
+
+#[tokio::test]
+async fn complete_output_leaves_the_process_its_grace_and_no_limit_of_time_ends_it() {
+    // Silent for longer than both limits: only the process itself can end this.
+    let spec = Spec {
+        limits: Limits {
+            idle_timeout: Some(Duration::from_millis(4000)),
+            ..limits(Some(4000), 60_000)
+        },
+        ..fake(json!([{"out": "whole"}, {"sleep": 4500}, {"exit": 7}]))
+    };
+    let exit = complete(spec).await;
+    assert_eq!(how(&exit), (End::Exited, Some(7), None));
+}
+
+#[tokio::test]
+async fn a_process_that_does_not_exit_after_complete_output_is_ended_with_all_it_started() {
+    for own in [json!({"out": ""}), ignoring_term()] {
+        let scene = Scene::new();
+        let owner = next_owner();
+        let escapee = child(
+            &scene,
+            "null",
+            &[json!("setsid"), scene.flag("away"), ignoring_term(), json!("forever")],
+        );
+        let steps = json!([
+            own,
+            scene.sign_in(),
+            child(&scene, "inherit", &[ignoring_term(), json!("forever")]),
+            escapee,
+            scene.wait_flag("away"),
+            {"out": "whole"},
+            "forever"
+        ]);
+        let spec = Spec {
+            owner,
+            limits: limits(None, 200),
+            ..fake(steps)
+        };
+        let exit = complete(spec).await;
+        assert_eq!(how(&exit), (End::Lingered, None, None));
+        reaped(owner).await;
+        scene.all_gone(3).await;
+    }
+}
+
+#[tokio::test]
+async fn output_that_goes_on_is_not_complete_any_more() {
+    let scene = Scene::new();
+    let spec = Spec {
+        limits: limits(Some(3000), 300),
+        ..fake(json!([{"out": "whole"}, scene.wait_flag("more"), {"out": "more"}, "forever"]))
+    };
+    let mut running = start(spec);
+    until(&mut running, "whole").await;
+    running.set_complete(true);
+    running.set_complete(false);
+    std::fs::write(scene.path("more"), "").unwrap();
+    assert_eq!(running.exit().await.end, End::Timeout);
+}
+
+/// What a run leaves in a session of its own is found by its mark, whoever its parent was and however the run ended.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_ended_by_itself_leaves_nobody_in_another_session() {
+    let mut runs = tokio::task::JoinSet::new();
+    for n in 0..12 {
+        runs.spawn(async move {
+            let scene = Scene::new();
+            let owner = next_owner();
+            let stays = [json!("setsid"), ignoring_term(), scene.flag("away"), json!("forever")];
+            // Every third has parents that are gone.
+            let leaves = match n % 3 {
+                0 => child(&scene, "null", &[json!("setsid"), child(&scene, "null", &stays)]),
+                _ => child(&scene, "null", &stays),
+            };
+            let count = if n % 3 == 0 { 3 } else { 2 };
+            let spec = Spec {
+                owner,
+                limits: limits(None, 100),
+                ..fake(json!([scene.sign_in(), leaves, scene.wait_flag("away"), {"exit": n % 2}]))
+            };
+            let tracker = spec.tracker.clone();
+            assert_eq!(how(&output(spec).await.exit), (End::Exited, Some(n % 2), None));
+            tracker.close();
+            tracker.wait().await;
+            assert_eq!((scene.pids().len(), scene.living()), (count, vec![]));
+        });
+    }
+    while let Some(run) = runs.join_next().await {
+        run.unwrap();
+    }
 }

@@ -270,3 +270,32 @@ async fn timings_tell_the_story() {
     assert!(timings.exit >= Duration::from_millis(60) && timings.settled >= timings.exit.max(first));
     assert_eq!(output(fake(json!([]))).await.exit.timings.first_byte, None);
 }
+
+/// The exit and the last bytes become known in one moment: the bytes decide.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn more_than_the_limit_is_never_a_success_however_soon_the_process_exits() {
+    const LIMIT: usize = 5_000;
+    let mut runs = tokio::task::JoinSet::new();
+    for worker in 0..8 {
+        runs.spawn(async move {
+            for n in 0..250 {
+                let more = [0, 1, 70_000][(worker + n) % 3];
+                let waiting = if n % 2 == 0 { Waiting::Auto } else { Waiting::Thread };
+                let spec = Spec {
+                    limits: Limits {
+                        max_stdout: LIMIT,
+                        ..limits(None, 2000)
+                    },
+                    waiting,
+                    ..fake(json!([{"out": "x".repeat(LIMIT + more)}]))
+                };
+                let done = output(spec).await;
+                let end = if more == 0 { End::Exited } else { End::OutputLimit };
+                assert_eq!((done.exit.end, done.stdout.len()), (end, LIMIT), "{more} over");
+            }
+        });
+    }
+    while let Some(run) = runs.join_next().await {
+        run.unwrap();
+    }
+}

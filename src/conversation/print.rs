@@ -17,7 +17,9 @@ use crate::command::{Arg, CommandLine, Cwd, EnvText};
 use crate::decode::Decoder;
 use crate::event::Event;
 use crate::process::limit::Permit;
-use crate::process::{self, EnvPlan, Exit, Limits, Output, Running, Spec, StartError, Stdin, Tees, Vars, Waiting};
+use crate::process::{
+    self, End, EnvPlan, Exit, InUse, Limits, Output, Running, Spec, StartError, Stdin, Tees, Vars, Waiting,
+};
 
 /// How much of the end of standard output an error carries, bytes.
 pub(super) const TAIL_BYTES: usize = 2_048;
@@ -31,8 +33,10 @@ pub struct Print {
     running: Running,
     decoder: Decoder,
     tail: VecDeque<u8>,
-    /// Held for its drop: the folder goes when the run does.
-    _scratch: Option<Scratch>,
+    /// How many bytes of standard output were decoded.
+    decoded_bytes: u64,
+    /// That number when the output was complete.
+    complete_at: Option<u64>,
 }
 
 /// What is left when the process is no more.
@@ -131,8 +135,6 @@ pub struct Surroundings {
     pub tracker: TaskTracker,
     /// Who gets copies of what it prints.
     pub tees: Tees,
-    /// Whether nothing it started may outlive it, wherever it went.
-    pub thorough: bool,
 }
 
 /// Why no process came to be.
@@ -169,9 +171,14 @@ fn spec(line: CommandLine, stdin: Stdin, surroundings: Surroundings) -> Result<(
         folder: scratch.as_ref().map(Scratch::path),
         tracker: surroundings.tracker,
         tees: surroundings.tees,
-        thorough: surroundings.thorough,
+        in_use: None,
     };
     Ok((spec, scratch))
+}
+
+/// The folder goes when the process has exited.
+fn in_use(scratch: Option<Scratch>) -> Option<InUse> {
+    scratch.map(|scratch| Arc::new(scratch) as InUse)
 }
 
 /// Starts the process `line` describes with `stdin`, in the private folder it needs.
@@ -196,7 +203,8 @@ pub async fn output(
     cancel: &CancellationToken,
 ) -> Result<Output, NotStarted> {
     let stdin = Stdin::Bytes(std::mem::take(&mut line.stdin).into());
-    let (spec, _scratch) = spec(line, stdin, surroundings)?;
+    let (mut spec, scratch) = spec(line, stdin, surroundings)?;
+    spec.in_use = in_use(scratch);
     process::output(spec, cancel.clone()).await.map_err(NotStarted::Process)
 }
 
@@ -212,12 +220,14 @@ impl Print {
     ) -> Result<Print, NotStarted> {
         let decoder = Decoder::new(line.wire).keeping(surroundings.limits.max_stdout.min(MAX_PLAIN));
         let stdin = Stdin::Bytes(std::mem::take(&mut line.stdin).into());
-        let (running, scratch) = launch(line, stdin, surroundings, cancel)?;
+        let (mut spec, scratch) = spec(line, stdin, surroundings)?;
+        spec.in_use = in_use(scratch);
         Ok(Print {
-            running,
+            running: process::start(spec, cancel.clone()).map_err(NotStarted::Process)?,
             decoder,
             tail: VecDeque::new(),
-            _scratch: scratch,
+            decoded_bytes: 0,
+            complete_at: None,
         })
     }
 
@@ -231,6 +241,13 @@ impl Print {
         match self.running.next().await {
             Some(bytes) => {
                 self.decoder.push(&bytes, events);
+                self.decoded_bytes += bytes.len() as u64;
+                // From then on the process is not waited for longer than its grace: some don't exit by themselves.
+                self.complete_at = match self.decoder.is_complete() {
+                    true => self.complete_at.or(Some(self.decoded_bytes)),
+                    false => None,
+                };
+                self.running.set_complete(self.complete_at.is_some());
                 self.tail.extend(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]);
                 self.tail.drain(..self.tail.len().saturating_sub(TAIL_BYTES));
                 true
@@ -245,8 +262,19 @@ impl Print {
     /// Waits for the exit, after [`Print::next`] has said `false`.
     pub async fn finish(self) -> Finished {
         let tail: Vec<u8> = self.tail.into();
+        let mut exit = self.running.exit().await;
+        // A limit of time that passed when all had come already, only not been decoded yet, has cut nothing off.
+        let whole = self.complete_at.is_some_and(|at| at <= exit.stdout_bytes_at_end);
+        if whole && matches!(exit.end, End::Timeout | End::IdleTimeout) {
+            exit = Exit {
+                end: End::Lingered,
+                code: None,
+                signal: None,
+                ..exit
+            };
+        }
         Finished {
-            exit: self.running.exit().await,
+            exit,
             plain: self.decoder.plain_text(),
             cut_short: self.decoder.cut_short(),
             diagnostics: self.decoder.diagnostics().to_vec(),

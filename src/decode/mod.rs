@@ -8,6 +8,7 @@
 pub mod ansi;
 mod claude;
 mod codex;
+mod completion;
 mod failure;
 mod gemini;
 mod generic;
@@ -30,6 +31,7 @@ use serde_json::value::RawValue;
 use self::ansi::strip_ansi;
 use self::claude::Claude;
 use self::codex::Codex;
+use self::completion::DocumentEnd;
 use self::gemini::Gemini;
 use self::generic::Answers;
 use self::lines::{Line, Lines};
@@ -106,6 +108,7 @@ trait Format: std::fmt::Debug + Send {
 /// [`Event::Failure`] before it.
 #[derive(Debug)]
 pub struct Decoder {
+    wire: Wire,
     framing: Framing,
     lines: Lines,
     reader: Reader,
@@ -113,6 +116,8 @@ pub struct Decoder {
     raw: Vec<u8>,
     /// How much of it is kept.
     raw_limit: usize,
+    complete: bool,
+    document: DocumentEnd,
 }
 
 /// The part of a [`Decoder`] that lines go into.
@@ -148,6 +153,7 @@ impl Decoder {
             Wire::Text => None,
         };
         Decoder {
+            wire,
             framing,
             lines: Lines::with_limit(limit),
             reader: Reader {
@@ -158,6 +164,8 @@ impl Decoder {
             },
             raw: Vec::new(),
             raw_limit: usize::MAX,
+            complete: false,
+            document: DocumentEnd::default(),
         }
     }
 
@@ -173,7 +181,11 @@ impl Decoder {
     pub fn push(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
         if matches!(self.framing, Framing::Lines | Framing::LinesOrDocuments) {
             let reader = &mut self.reader;
+            let before = events.len();
             self.lines.push(bytes, |line| reader.line(line, events));
+            if self.wire.has_last_event() {
+                self.complete = completion::after(self.complete, &events[before..]);
+            }
             if self.reader.saw_json {
                 self.raw = Vec::new();
                 return;
@@ -183,6 +195,18 @@ impl Decoder {
             return;
         }
         self.raw.extend_from_slice(bytes);
+        if self.wire.has_last_event() {
+            self.complete = match self.document.push(bytes) {
+                true => holds_outcome(self.wire, &self.raw),
+                false => self.complete && !self.document.goes_on(),
+            };
+        }
+    }
+
+    /// Whether all has come that there is to come of a run, as far as what was pushed tells: the process may exit at any moment
+    /// now. Never where a format has no last event.
+    pub fn is_complete(&self) -> bool {
+        self.complete
     }
 
     /// The output is over: reads what is left, completes what is open.
@@ -243,6 +267,14 @@ impl Decoder {
         }
         Some(strip_ansi(&text_of(&self.raw)).into_owned())
     }
+}
+
+/// Whether `output`, taken for whole, has a last word.
+fn holds_outcome(wire: Wire, output: &[u8]) -> bool {
+    let (mut decoder, mut events) = (Decoder::new(wire), Vec::new());
+    decoder.raw.extend_from_slice(output);
+    decoder.finish(&mut events);
+    completion::after(false, &events)
 }
 
 /// Output as text: invalid UTF-8 is U+FFFD, a byte order mark is dropped.

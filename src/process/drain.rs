@@ -43,7 +43,7 @@ pub(super) struct Flow {
     first_byte: OnceLock<Duration>,
     stderr: Mutex<HeadTail>,
     tees: Tees,
-    /// Set by the supervisor when the leader has exited.
+    /// Set by the supervisor when the leader has exited, or is waited for no longer.
     pub exited: CancellationToken,
     /// Set by the reader of stdout when there was more than allowed.
     pub over_limit: CancellationToken,

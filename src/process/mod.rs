@@ -10,7 +10,7 @@
 //! - **Feed and drain** at the same time; a slow consumer bounds memory and loses nothing, and deadlines go on.
 //! - **Settle** on the exit of the process, plus at most [`Limits::drain`] of waiting for data. A grandchild that
 //!   holds the pipes delays nothing; a process that closes its stdout is still waited for.
-//! - **End** by timeout, silence, cancellation, too much output, [`Closer::close`] or dropping: stdin is closed, the
+//! - **End** by timeout, silence, cancellation, too much output, an exit that does not follow complete output, [`Closer::close`] or dropping: stdin is closed, the
 //!   group gets SIGTERM, then after [`Limits::kill_grace`] SIGKILL. Descendants that left the group are found by the
 //!   table of processes and, on Linux, by [`RUN_VARIABLE`] in their environment.
 //! - **Afterwards**, also after a success, a background task has the rest of the group gone within the grace. The
@@ -57,7 +57,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -107,9 +107,8 @@ pub struct Spec {
     pub tracker: TaskTracker,
     /// Who gets copies of what it prints.
     pub tees: Tees,
-    /// Whether descendants that left the group are ended after a run that ended by itself, too: a CLI that worked in the
-    /// user's folder may have left something that still does. On macOS only those are found that a look has seen.
-    pub thorough: bool,
+    /// What the process needs as long as it may be there: it is dropped when the process is known to have exited.
+    pub in_use: Option<InUse>,
 }
 
 impl Spec {
@@ -129,10 +128,13 @@ impl Spec {
             folder: None,
             tracker: TaskTracker::new(),
             tees: Tees::default(),
-            thorough: false,
+            in_use: None,
         }
     }
 }
+
+/// Something that has to outlive a process, such as a folder that is removed when it is dropped.
+pub type InUse = Arc<dyn std::any::Any + Send + Sync>;
 
 /// The standard input of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -248,6 +250,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
     let (answer, exit) = oneshot::channel();
     let flow = Arc::new(drain::Flow::new(started, spec.tees));
     let closed = CancellationToken::new();
+    let (complete, completed) = watch::channel(false);
     let supervisor = supervise::Supervisor {
         run_id: run_id.clone(),
         pid,
@@ -259,9 +262,10 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
         answer,
         flow: flow.clone(),
         limits: spec.limits,
-        thorough: spec.thorough,
         cancel,
         closed: closed.clone(),
+        completed,
+        in_use: spec.in_use,
         queued: spec.permit.as_ref().map_or(Duration::ZERO, limit::Permit::queued),
         permit: spec.permit,
         started,
@@ -276,6 +280,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
         flow,
         exit,
         closer: Closer(closed.clone()),
+        complete,
         _end_on_drop: closed.drop_guard(),
     })
 }

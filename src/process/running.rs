@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::drain::Flow;
@@ -17,13 +17,17 @@ use super::feed::StdinWriter;
 pub enum End {
     /// The process ended by itself, with whatever status.
     Exited,
+    /// Its output was complete ([`Running::set_complete`]), and it did not exit within [`super::Limits::kill_grace`]. It is
+    /// ended in the background: how says nothing about the run, so [`Exit`] has neither code nor signal.
+    Lingered,
     /// [`super::Limits::timeout`] passed.
     Timeout,
     /// [`super::Limits::idle_timeout`] passed without a byte.
     IdleTimeout,
     /// The run's cancellation token was cancelled.
     Cancelled,
-    /// There were more than [`super::Limits::max_stdout`] bytes.
+    /// There were more than [`super::Limits::max_stdout`] bytes, also if the process has exited by itself: what was read of its
+    /// output is cut.
     OutputLimit,
     /// [`Closer::close`], or [`Running`] was dropped.
     Closed,
@@ -63,6 +67,8 @@ pub struct Exit {
     pub stderr_bytes: u64,
     /// How much stdout there was, also what was over the limit or not taken.
     pub stdout_bytes: u64,
+    /// How much of it had been read when the end began: when the process exited, or when it was decided to end it.
+    pub stdout_bytes_at_end: u64,
     /// When things happened.
     pub timings: Timings,
 }
@@ -84,6 +90,7 @@ pub struct Running {
     pub(super) flow: Arc<Flow>,
     pub(super) exit: oneshot::Receiver<Exit>,
     pub(super) closer: Closer,
+    pub(super) complete: watch::Sender<bool>,
     pub(super) _end_on_drop: DropGuard,
 }
 
@@ -125,6 +132,13 @@ impl Running {
         Hold(Arc::clone(&self.flow))
     }
 
+    /// Says whether stdout holds all that the owner waits for. While it does, no limit of time ends the run: the process has
+    /// [`super::Limits::kill_grace`] to exit by itself, and is then ended ([`End::Lingered`]).
+    pub fn set_complete(&self, complete: bool) {
+        self.complete
+            .send_if_modified(|was| std::mem::replace(was, complete) != complete);
+    }
+
     /// A handle that can end the run from elsewhere.
     pub fn closer(&self) -> Closer {
         self.closer.clone()
@@ -149,6 +163,7 @@ impl Running {
                     stderr,
                     stderr_bytes,
                     stdout_bytes: self.flow.stdout_bytes(),
+                    stdout_bytes_at_end: self.flow.stdout_bytes(),
                     timings: Timings::default(),
                 }
             }

@@ -3,13 +3,14 @@
 //! In: a started [`Group`], its pipes, the limits. Out: chunks, one [`Exit`], and later an empty process group.
 //!
 //! ```text
-//! watch    exited │ cancelled │ closed │ over limit │ timeout │ idle
+//! watch    exited │ cancelled │ closed │ over limit │ timeout │ idle │ complete and still there after the grace
 //!            │    └─ close stdin ─ TERM ─ grace ─ KILL ─┐
 //! answer   leader exited ─ output read, or patience over ─ (if it was ended: cleared) ─ Exit
 //! clear    leader exited ─ output read, or patience over ─ TERM what is left ─ grace ─ KILL ─ reap
 //!
 //! A process that exits by itself is answered for at once, and cleared up after in the background. One that was ended is
-//! cleared up after first: who ends a run finds nothing of it when told that it is over.
+//! cleared up after first: who ends a run finds nothing of it when told that it is over. One whose output is complete and
+//! that does not exit is answered for when its grace is over, and ended in the background.
 //! ```
 
 use std::future::pending;
@@ -18,8 +19,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::process::{ChildStderr, ChildStdout};
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::drain::{self, Flow};
@@ -28,11 +29,15 @@ use super::limit::Permit;
 use super::running::{End, Exit, Timings};
 use super::status::Status;
 use super::sys::Group;
-use super::{LONGEST_GRACE, Limits};
+use super::{InUse, LONGEST_GRACE, Limits};
 
 /// How long after SIGKILL the answer waits for the exit. A process that survives it sleeps in the kernel, on a dead
 /// network drive for example.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
+/// How long after a run that ended by itself it is looked what it left. Nobody waits for that, and a run that follows at once
+/// finds the guardian still there.
+const LINGER: Duration = Duration::from_millis(20);
+
 /// Everything the task owns.
 pub(super) struct Supervisor {
     pub run_id: String,
@@ -45,9 +50,10 @@ pub(super) struct Supervisor {
     pub answer: oneshot::Sender<Exit>,
     pub flow: Arc<Flow>,
     pub limits: Limits,
-    pub thorough: bool,
     pub cancel: CancellationToken,
     pub closed: CancellationToken,
+    pub completed: watch::Receiver<bool>,
+    pub in_use: Option<InUse>,
     pub permit: Option<Permit>,
     pub started: Instant,
     pub queued: Duration,
@@ -59,6 +65,7 @@ struct Seen {
     end: End,
     status: Status,
     exit: Duration,
+    stdout_bytes: u64,
 }
 
 impl Supervisor {
@@ -74,12 +81,13 @@ impl Supervisor {
             answer,
             flow,
             limits,
-            thorough,
             ..
         } = self;
         let Supervisor {
             cancel,
             closed,
+            completed,
+            in_use,
             permit,
             started,
             queued,
@@ -89,6 +97,7 @@ impl Supervisor {
         let grace = limits.kill_grace.min(LONGEST_GRACE);
         let no_input = CancellationToken::new();
         let drained = CancellationToken::new();
+        let cleared = CancellationToken::new();
         let (report, reported) = oneshot::channel();
 
         let feeding = async {
@@ -106,29 +115,49 @@ impl Supervisor {
                 () = cancel.cancelled() => Err(End::Cancelled),
                 () = closed.cancelled() => Err(End::Closed),
                 () = flow.over_limit.cancelled() => Err(End::OutputLimit),
-                () = after(started, limits.timeout) => Err(End::Timeout),
-                () = idle(&flow, limits.idle_timeout) => Err(End::IdleTimeout),
+                () = lingering(completed.clone(), grace) => Err(End::Lingered),
+                () = while_incomplete(completed.clone(), || after(started, limits.timeout)) => Err(End::Timeout),
+                () = while_incomplete(completed.clone(), || idle(&flow, limits.idle_timeout)) => Err(End::IdleTimeout),
             };
             no_input.cancel();
             let kill_at = Instant::now() + grace;
-            let (end, status) = match reason {
-                Ok(status) => (End::Exited, status),
-                Err(end) => (end, end_leader(&mut group, kill_at).await),
+            let stdout_bytes = flow.stdout_bytes();
+            let seen = |end, status| Seen {
+                end,
+                status,
+                exit: started.elapsed(),
+                stdout_bytes,
             };
-            flow.exited.cancel();
-            drop(permit);
-            let exit = started.elapsed();
-            let seen = Seen { end, status, exit };
             // Nobody listens if the answer was given up, which only the end of the runtime does.
-            if end == End::Exited {
-                let _ = report.send(seen);
-                // Others in the group may be writing the last of the answer. That they are late changes nothing here.
-                let _ = timeout(limits.drain, drained.cancelled()).await;
-                group.clear(thorough, Instant::now() + grace).await;
-            } else {
-                group.clear(true, kill_at).await;
-                let _ = report.send(seen);
+            match reason {
+                Ok(status) => {
+                    flow.exited.cancel();
+                    drop((permit, in_use));
+                    let _ = report.send(seen(End::Exited, status));
+                    // Others in the group may be writing the last of the answer. That they are late changes nothing here.
+                    let _ = timeout(limits.drain, drained.cancelled()).await;
+                    sleep(LINGER).await;
+                    group.clear(true, Instant::now() + grace).await;
+                }
+                Err(End::Lingered) => {
+                    flow.exited.cancel();
+                    let _ = report.send(seen(End::Lingered, Status::UNKNOWN));
+                    end_leader(&mut group, kill_at).await;
+                    drop(permit);
+                    group.clear(false, kill_at).await;
+                    drop(in_use);
+                }
+                Err(end) => {
+                    let status = end_leader(&mut group, kill_at).await;
+                    flow.exited.cancel();
+                    drop(permit);
+                    let seen = seen(end, status);
+                    group.clear(false, kill_at).await;
+                    drop(in_use);
+                    let _ = report.send(seen);
+                }
             }
+            cleared.cancel();
         };
 
         let answering = async {
@@ -138,9 +167,20 @@ impl Supervisor {
                 drain::stderr(stderr, &flow, limits.drain)
             );
             drained.cancel();
-            let Ok(Seen { end, status, exit }) = reported.await else {
+            let Ok(Seen {
+                mut end,
+                status,
+                exit,
+                stdout_bytes,
+            }) = reported.await
+            else {
                 return;
             };
+            // An exit can be seen before the last of the output is read, so the bytes decide and not what was seen first.
+            if matches!(end, End::Exited | End::Lingered) && flow.over_limit.is_cancelled() {
+                end = End::OutputLimit;
+                cleared.cancelled().await;
+            }
             let (stderr, stderr_bytes) = flow.stderr();
             let timings = Timings {
                 queued,
@@ -158,6 +198,7 @@ impl Supervisor {
                 stderr,
                 stderr_bytes,
                 stdout_bytes: flow.stdout_bytes(),
+                stdout_bytes_at_end: stdout_bytes,
                 timings,
             };
             // The owner may have dropped the run, which is what ended it then.
@@ -185,6 +226,34 @@ async fn after(started: Instant, limit: Option<Duration>) {
         Some(deadline) => sleep_until(deadline).await,
         None => pending().await,
     }
+}
+
+/// Resolves when the output has been complete for `grace`. What comes later may make it incomplete again.
+async fn lingering(mut completed: watch::Receiver<bool>, grace: Duration) {
+    while becomes(&mut completed, true).await {
+        tokio::select! {
+            goes_on = becomes(&mut completed, false) => if !goes_on { break },
+            () = sleep(grace) => return,
+        }
+    }
+    pending().await
+}
+
+/// Resolves when `limit` does, which counts only while the output is not complete.
+async fn while_incomplete<F: Future<Output = ()>>(mut completed: watch::Receiver<bool>, limit: impl Fn() -> F) {
+    while becomes(&mut completed, false).await {
+        tokio::select! {
+            biased;
+            goes_on = becomes(&mut completed, true) => if !goes_on { break },
+            () = limit() => return,
+        }
+    }
+    pending().await
+}
+
+/// Waits until it is `value`; `false` where the run's owner is gone, which ends the run.
+async fn becomes(completed: &mut watch::Receiver<bool>, value: bool) -> bool {
+    completed.wait_for(|complete| *complete == value).await.is_ok()
 }
 
 async fn idle(flow: &Flow, limit: Option<Duration>) {

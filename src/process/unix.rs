@@ -48,10 +48,6 @@ impl Target {
     }
 }
 
-/// How long after a run that ended by itself it is looked what it left. Nobody waits for that, and a run that follows at once
-/// finds the guardian still there.
-const LINGER: Duration = Duration::from_millis(20);
-
 /// Starts the process in a group of its own, its stdio being pipes (stdin optionally the null device).
 pub(super) fn spawn(launch: &Launch, stdin: bool, run: &str) -> Result<(Pipes, Target), StartError> {
     let mut command = Command::new(&launch.file);
@@ -172,12 +168,10 @@ impl Group {
         self.signal(Signal::KILL);
     }
 
-    /// After the leader's exit: has the rest of the group, and with `strays` everything else of the run, gone by
-    /// `kill_at` plus what a kill takes, then reaps the leader.
-    pub async fn clear(mut self, strays: bool, kill_at: Instant) {
-        if !strays {
-            sleep(LINGER).await;
-        }
+    /// After the leader's exit: has everything else of the run gone by `kill_at` plus what a kill takes, then reaps the
+    /// leader. Where a look shows no marks it is spared after a run that ended `by_itself` and left nobody that can be seen.
+    pub async fn clear(mut self, by_itself: bool, kill_at: Instant) {
+        let strays = cfg!(target_os = "linux") || !by_itself || !self.known.is_empty() || self.signalable();
         let mut pause = Duration::from_millis(5);
         let mut asked = false;
         while self.someone_lives(strays).await {

@@ -142,10 +142,10 @@ impl Group {
         self.target.terminate();
     }
 
-    /// After the leader's exit: terminates what is left of the job at `kill_at`, or at once where the run was ended
-    /// (`strays`), for its owner waits for this.
-    pub async fn clear(mut self, strays: bool, kill_at: Instant) {
-        if !strays {
+    /// After the leader's exit: terminates what is left of the job at `kill_at`, or at once unless it exited `by_itself`: its
+    /// owner waits for this then.
+    pub async fn clear(mut self, by_itself: bool, kill_at: Instant) {
+        if by_itself {
             sleep_until(kill_at).await;
         }
         self.finish();

@@ -86,7 +86,6 @@ impl Engine {
             permit: None,
             tracker: self.runs.clone(),
             tees: Tees::default(),
-            thorough: false,
         };
         let output = print::output(self.question(args, without)?, surroundings, cancel).await;
         output.map_err(|error| not_started(self, &error))

@@ -130,7 +130,6 @@ impl Attempt<'_> {
             permit: Some(permit),
             tracker: self.engine.runs.clone(),
             tees: self.request.tees.clone(),
-            thorough: self.request.watching,
         };
         let stop = self.cancel.child_token();
         let mut print = match Print::start(line, surroundings, &stop) {
@@ -314,6 +313,7 @@ impl Attempt<'_> {
         info.exit_ms = Some(ms(exit.timings.exit));
         let (level, why) = match exit.end {
             End::Exited => (Level::Info, "exited"),
+            End::Lingered => (Level::Info, "lingered"),
             End::Cancelled | End::Closed => (Level::Info, "cancelled"),
             End::Timeout => (Level::Warn, "timeout"),
             End::IdleTimeout => (Level::Warn, "idleTimeout"),
@@ -368,6 +368,7 @@ pub(super) fn ending(end: End, limits: Limits) -> Ending {
         End::IdleTimeout => Ending::Idle(limits.idle_timeout.unwrap_or_default()),
         End::OutputLimit => Ending::TooMuch(limits.max_stdout),
         End::Exited | End::Cancelled | End::Closed => Ending::Exited,
+        End::Lingered => Ending::TurnOver,
     }
 }
 

@@ -292,7 +292,6 @@ impl Engine {
             permit: None,
             tracker: self.runs.clone(),
             tees: Tees::default(),
-            thorough: false,
         };
         Session::start(line, surroundings, &self.closing)
     }

@@ -1,0 +1,151 @@
+//! Whether the output so far holds all that its reader waits for, before the process has exited.
+//!
+//! In: bytes, and the events that came of them. Out: yes or no. Only wire formats with a definite last event have one:
+//! `result` of claude, qwen and gemini, `turn.completed` and `turn.failed` of codex, `step_finish` of opencode with a reason
+//! that ends a run, the one document of the `json` formats. Of the others only the exit says that nothing more comes.
+
+use super::Wire;
+use crate::event::Event;
+
+/// How often the end of a document is looked at closer: each time all of the output is read.
+const MAX_LOOKS: u32 = 8;
+
+impl Wire {
+    /// Whether an [`Event::Outcome`] of it is the last word of a run.
+    pub(super) fn has_last_event(self) -> bool {
+        match self {
+            Wire::ClaudeStream
+            | Wire::ClaudeJson
+            | Wire::CodexJson
+            | Wire::GeminiStream
+            | Wire::GeminiJson
+            | Wire::OpencodeJson => true,
+            Wire::Text | Wire::GenericStream | Wire::GenericJson => false,
+        }
+    }
+}
+
+/// What the newest `events` make of an output that was `complete` before them.
+pub(super) fn after(complete: bool, events: &[Event]) -> bool {
+    events.iter().fold(complete, |complete, event| match event {
+        Event::Outcome(_) => true,
+        // One more turn has begun: claude takes them for work that went on in the background.
+        Event::Session { .. }
+        | Event::TextDelta { .. }
+        | Event::ThinkingDelta { .. }
+        | Event::Message { .. }
+        | Event::ToolCall { .. }
+        | Event::InvalidToolCall { .. }
+        | Event::ToolResult { .. }
+        | Event::Retry { .. } => false,
+        _ => complete,
+    })
+}
+
+/// Finds the end of a JSON document in output that comes in pieces, every byte looked at once.
+#[derive(Debug, Default)]
+pub(super) struct DocumentEnd {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    /// Something that opens no document has come on this line.
+    noise: bool,
+    /// The last that came, blanks aside, closed a document.
+    closed: bool,
+    looks: u32,
+}
+
+impl DocumentEnd {
+    /// Takes the next bytes. `true`: the output ends with what may be a whole document, and it is worth a look.
+    pub fn push(&mut self, bytes: &[u8]) -> bool {
+        let mut closes = false;
+        for &byte in bytes {
+            let blank = byte.is_ascii_whitespace();
+            if !blank {
+                closes = false;
+                self.closed = false;
+            }
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.in_string => self.escaped = true,
+                b'"' if self.depth > 0 => self.in_string = !self.in_string,
+                _ if self.in_string => {}
+                b'{' | b'[' if self.depth > 0 || !self.noise => self.depth += 1,
+                b'}' | b']' if self.depth > 0 => {
+                    self.depth -= 1;
+                    closes = self.depth == 0;
+                    self.closed = closes;
+                }
+                b'\n' | b'\r' => self.noise = false,
+                _ if self.depth == 0 && !blank => self.noise = true,
+                _ => {}
+            }
+        }
+        if closes {
+            self.looks += 1;
+        }
+        closes && self.looks <= MAX_LOOKS
+    }
+
+    /// Whether something came behind the document whose end was seen.
+    pub fn goes_on(&self) -> bool {
+        !self.closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::Decoder;
+
+    /// How many bytes of `text` make the output complete; `None` if it never is.
+    fn complete_at(wire: Wire, text: &str, size: usize) -> Option<usize> {
+        let (mut decoder, mut events, mut at) = (Decoder::new(wire), Vec::new(), 0);
+        let mut found = None;
+        for piece in text.as_bytes().chunks(size) {
+            decoder.push(piece, &mut events);
+            at += piece.len();
+            match decoder.is_complete() {
+                true => found = found.or(Some(at)),
+                false => found = None,
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn a_document_is_complete_with_its_last_bracket() {
+        let one = r#"{"type":"result","subtype":"success","is_error":false,"result":"a } \" ] {","num_turns":1}"#;
+        let many = format!("[{{\"type\":\"system\"}},\n{one}]");
+        let noisy = format!("warning: [x] {{\n[not json]\n{one}\n");
+        for (text, end) in [(one, one.len()), (&many, many.len()), (&noisy, noisy.len() - 1)] {
+            assert_eq!(complete_at(Wire::ClaudeJson, text, 1), Some(end), "{text}");
+            assert_eq!(
+                complete_at(Wire::ClaudeJson, text, usize::MAX),
+                Some(text.len()),
+                "{text}"
+            );
+        }
+        assert_eq!(complete_at(Wire::ClaudeJson, &one[..one.len() - 1], 1), None);
+        assert_eq!(complete_at(Wire::ClaudeJson, &format!("{one}\nand more"), 1), None);
+        assert_eq!(complete_at(Wire::GenericJson, one, 1), None, "it may print one more");
+        assert_eq!(complete_at(Wire::Text, one, 1), None);
+    }
+
+    #[test]
+    fn a_turn_that_begins_after_the_last_makes_a_stream_incomplete() {
+        let result =
+            "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"a\",\"num_turns\":1}\n";
+        let init = "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"s\"}\n";
+        let noise = "{\"type\":\"system\",\"subtype\":\"background_tasks_changed\"}\nnoise\n";
+        for (text, end) in [
+            (format!("{init}{result}"), Some(init.len() + result.len())),
+            (format!("{init}{result}{noise}"), Some(init.len() + result.len())),
+            (format!("{result}{init}"), None),
+            (format!("{result}{init}{result}"), Some(2 * result.len() + init.len())),
+            (result.trim_end().to_owned(), None),
+        ] {
+            assert_eq!(complete_at(Wire::ClaudeStream, &text, 1), end, "{text}");
+        }
+    }
+}
