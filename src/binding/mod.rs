@@ -8,6 +8,7 @@ pub mod claude_code;
 pub mod errors;
 pub mod provider;
 pub mod runlog;
+pub mod runtime;
 pub mod text;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,8 +26,14 @@ static NEXT_OWNER: AtomicU32 = AtomicU32::new(1);
 
 /// Called once per environment when the façade loads: the number that names its processes from then on. When the
 /// environment goes (a worker's `terminate()` included), they go.
+///
+/// # Errors
+/// The system has no threads for the addon's runtime: nothing else may be called then.
 #[napi(catch_unwind)]
 pub fn attach(env: Env) -> napi::Result<u32> {
+    if let Some(reason) = runtime::refusal() {
+        return Err(napi::Error::from_reason(reason));
+    }
     let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
     env.add_env_cleanup_hook(owner, kill_all)?;
     Ok(owner)

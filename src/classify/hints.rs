@@ -222,6 +222,13 @@ pub fn general(code: Code) -> &'static str {
     }
 }
 
+/// The advice where nothing can be written to the folder for temporary files.
+pub const NO_TEMPORARY_FOLDER: &str = if cfg!(windows) {
+    "set TEMP to a folder that exists and may be written to, and see that its disk is not full"
+} else {
+    "set TMPDIR to a folder that exists and may be written to, and see that its disk is not full"
+};
+
 /// The advice for [`Code::Timeout`] and [`Code::IdleTimeout`] with the option's name and the limit that passed, in ms. For
 /// other codes, the general advice.
 pub fn time_limit(code: Code, limit_ms: u64) -> String {

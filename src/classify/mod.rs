@@ -21,7 +21,7 @@ mod tests;
 
 pub use clean::redact;
 pub use flags::unsupported_flag;
-pub use hints::{general as general_hint, hint, time_limit as time_limit_hint};
+pub use hints::{NO_TEMPORARY_FOLDER, general as general_hint, hint, time_limit as time_limit_hint};
 pub use retry_after::{DEFAULT_MS as DEFAULT_RETRY_AFTER_MS, RetryAfter, retry_after, retry_after_in};
 pub use user::{UserRule, UserRuleError};
 

@@ -142,13 +142,21 @@ pub struct Surroundings {
 pub enum NotStarted {
     /// The process module's reason.
     Process(StartError),
-    /// The private folder could not be made.
-    Scratch(io::Error),
+    /// The private folder could not be made in the folder for temporary files.
+    Scratch {
+        /// That folder.
+        folder: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
 }
 
 /// What to start for `line` with `stdin`, and the folder it needs, which must outlive the process.
 fn spec(line: CommandLine, stdin: Stdin, surroundings: Surroundings) -> Result<(Spec, Option<Scratch>), NotStarted> {
-    let scratch = Scratch::for_line(&line, surroundings.owner).map_err(NotStarted::Scratch)?;
+    let scratch = Scratch::for_line(&line, surroundings.owner).map_err(|source| NotStarted::Scratch {
+        folder: std::env::temp_dir(),
+        source,
+    })?;
     let env = environment(&line, surroundings.base_env, scratch.as_ref());
     let cwd = cwd(&line, scratch.as_ref());
     let file = |name: &str| scratch.as_ref().map_or_else(PathBuf::new, |scratch| scratch.file(name));

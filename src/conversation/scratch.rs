@@ -102,16 +102,17 @@ impl Scratch {
             return Err(io::Error::other("the environment that asked for it has ended"));
         }
         // Until all is there, an error takes it away again.
-        let dir = tempfile::Builder::new().prefix("deep-factor-").tempdir()?;
-        std::fs::create_dir(dir.path().join(EMPTY))?;
+        let dir = private_folder()?;
+        let folder = folder_builder();
+        folder.create(dir.path().join(EMPTY))?;
         for name in further {
-            std::fs::create_dir(dir.path().join(name))?;
+            folder.create(dir.path().join(name))?;
         }
         for file in &line.files {
             let path = dir.path().join(file.name);
             // A file's name may lead into the folder the CLI runs in.
             if let Some(parent) = path.parent() {
-                std::fs::create_dir_all(parent)?;
+                folder_builder().recursive(true).create(parent)?;
             }
             write_private(&path, &file.content)?;
         }
@@ -151,6 +152,40 @@ impl Drop for Scratch {
         }
         locked(&self.owner).live.remove(&self.path);
     }
+}
+
+/// A new folder that nobody else can look into or change, whatever the umask is: with a folder of mode 0777 anybody could put
+/// another system prompt in the place of the run's.
+fn private_folder() -> io::Result<tempfile::TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("deep-factor-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    let dir = builder.tempdir()?;
+    #[cfg(unix)]
+    make_private(dir.path())?;
+    Ok(dir)
+}
+
+/// Sees that the folder at `path` is one of ours, no link, and of mode 0700.
+#[cfg(unix)]
+fn make_private(path: &Path) -> io::Result<()> {
+    use rustix::fs::{Mode, OFlags, fchmod, fstat, open};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = open(path, flags, Mode::empty())?;
+    if fstat(&folder)?.st_uid != rustix::process::geteuid().as_raw() {
+        let why = "the folder that was made there belongs to somebody else now";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(fchmod(&folder, Mode::RWXU)?)
+}
+
+/// Makes folders for their owner alone.
+fn folder_builder() -> std::fs::DirBuilder {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
 }
 
 fn write_private(path: &Path, content: &str) -> io::Result<()> {

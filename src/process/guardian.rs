@@ -3,7 +3,8 @@
 //! In: process groups, each as long as its run goes on. Out: one tiny shell beside all of them, which waits for the end of
 //! its input. The host holds the other end, so the input ends when the host does, in whichever way: SIGKILL, an unhandled
 //! SIGINT or SIGTERM, a crash. Then the shell has the groups gone (SIGTERM, the grace, SIGKILL) and removes the runs'
-//! private folders. It is there while any run is, and a thread of its own starts it, beside the first run's process. That gets its
+//! private folders; on Linux it looks for processes with the host's mark in their environment as well, which have left their group
+//! for a session of their own. It is there while any run is, and a thread of its own starts it, beside the first run's process. That gets its
 //! input only when the shell knows of it: killed earlier, the host leaves a process that finds its input at an end.
 //!
 //! It is needed where the process does not heed the end of its own input: claude in print form has read all of it by the
@@ -25,10 +26,23 @@ use std::time::Duration;
 use rustix::process::Pid;
 use tokio::sync::Notify;
 
+use super::host_mark;
+
 /// Reads lines: `group tenths folder/` to guard a group, with the grace in tenths of a second and a folder to remove, which
-/// may be missing; `group` alone to forget it.
+/// may be missing; `group` alone to forget it. Its argument is what marks every process of the host's runs ([`host_mark`]).
 const SCRIPT: &str = r#"trap '' HUP INT TERM
+mark=$1
 groups=
+# Sends a signal to all with the mark, but not to members of the groups: many a CLI takes being asked twice for "at once".
+escapees() {
+  cd /proc || return
+  for path in $(grep -lsF -e "$mark" [0-9]*/environ); do
+    read -r stat <"${path%/*}/stat" || continue
+    set -- "$1" ${stat##*) }
+    case " $all " in *" $4 "*) continue ;; esac
+    kill -s "$1" -- "${path%/*}" && found=1
+  done
+}
 while read -r group tenths folder; do
   if [ -n "$tenths" ]; then
     groups="$groups $group"
@@ -40,12 +54,18 @@ while read -r group tenths folder; do
     unset "tenths_$group" "folder_$group"
   fi
 done
+longest=0
 for group in $groups; do
+  eval "tenths=\$tenths_$group"
+  [ "$tenths" -le "$longest" ] || longest=$tenths
   kill -s TERM -- "-$group" && kill -s CONT -- "-$group"
 done
+all=$groups
+escapees TERM
 now=0
-while [ -n "$groups" ]; do
+while :; do
   left=
+  found=
   for group in $groups; do
     eval "tenths=\$tenths_$group folder=\$folder_$group"
     if kill -s 0 -- "-$group"; then
@@ -58,7 +78,10 @@ while [ -n "$groups" ]; do
     [ -z "$folder" ] || rm -rf -- "$folder"
   done
   groups=$left
-  [ -z "$groups" ] || sleep 0.1
+  if [ "$now" -lt "$longest" ]; then escapees 0; else escapees KILL; fi
+  # What is there so long after SIGKILL sleeps in the kernel.
+  [ -n "$groups$found" ] && [ "$now" -lt $((longest + 50)) ] || break
+  sleep 0.1
   now=$((now + 1))
 done"#;
 
@@ -190,7 +213,7 @@ impl Post {
 
     /// Starts a shell and tells it everything. Blocks, as starting a process does.
     fn start() {
-        let shell = Shell::start();
+        let shell = Shell::start(&host_mark());
         let mut post = post();
         post.starting = false;
         let told = shell.and_then(|mut shell| {
@@ -214,10 +237,10 @@ struct Shell {
 }
 
 impl Shell {
-    fn start() -> io::Result<Shell> {
+    fn start(mark: &str) -> io::Result<Shell> {
         use std::os::unix::process::CommandExt;
         let mut child = Command::new("/bin/sh")
-            .args(["-c", SCRIPT, "deep-factor-guardian"])
+            .args(["-c", SCRIPT, "deep-factor-guardian", mark])
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .current_dir("/")
@@ -277,9 +300,23 @@ mod tests {
         for name in ["kept", " blank \\n ' \" "] {
             std::fs::create_dir(folder(name)).unwrap();
         }
-        let mut shell = Shell::start().unwrap();
+        // In a group that it is not told of, as after `setsid`: only the mark tells whose it is.
+        let mark = format!("{}=test-{}-", super::super::RUN_VARIABLE, std::process::id());
+        let marked = |value: &str, ignores: &str| {
+            let mut cat = Command::new("/bin/sh");
+            cat.args(["-c", &format!("trap '' {ignores}; echo; exec cat")]);
+            cat.env(super::super::RUN_VARIABLE, value);
+            cat.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut cat = cat.spawn().unwrap();
+            io::Read::read_exact(cat.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+            cat
+        };
+        let own = format!("test-{}-", std::process::id());
+        let mut escapees = [marked(&format!("{own}1"), "INT"), marked(&format!("{own}22"), "TERM")];
+        let mut others = marked(&format!("other-{own}1"), "INT");
+        let mut shell = Shell::start(&mark).unwrap();
         let ids: Vec<i32> = cats.iter().map(|cat| cat.id().cast_signed()).collect();
-        let grace = Duration::from_secs(2);
+        let grace = Duration::from_millis(200);
         shell.write(&order(ids[0], grace, Some(&folder("kept")))).unwrap();
         shell
             .write(&order(ids[1], grace, Some(&folder(" blank \\n ' \" "))))
@@ -300,6 +337,17 @@ mod tests {
             .map(|cat| std::os::unix::process::ExitStatusExt::signal(&cat.wait().unwrap()))
             .collect();
         assert_eq!(signals, [Some(15), Some(15)]);
+        if cfg!(target_os = "linux") {
+            let signals = escapees
+                .each_mut()
+                .map(|cat| std::os::unix::process::ExitStatusExt::signal(&cat.wait().unwrap()));
+            assert_eq!(signals, [Some(15), Some(9)]);
+        }
+        assert!(running(others.id()), "the mark is another host's");
+        for cat in escapees.iter_mut().chain([&mut others]) {
+            let _ = cat.kill();
+            cat.wait().unwrap();
+        }
         assert!(running(cats[0].id()), "it was told to forget this one");
         cats[0].kill().unwrap();
         cats[0].wait().unwrap();

@@ -325,12 +325,17 @@ fn set(vars: &mut Vars, name: &str, value: OsString) {
     vars.push((name.into(), value));
 }
 
+/// Of this process, and unlike every other's: seeded by the system, differently in every process.
+static HOST: LazyLock<u64> = LazyLock::new(|| std::hash::RandomState::new().build_hasher().finish());
+
+/// What the environment of every process of every run of this host holds, and that of no other process.
+#[cfg(unix)]
+fn host_mark() -> String {
+    format!("{RUN_VARIABLE}={:016x}-", *HOST)
+}
+
 /// Unique on this machine: other hosts mark their runs as well, and must not find ours.
 fn next_run_id() -> String {
-    static HOST: LazyLock<u64> = LazyLock::new(|| {
-        // Seeded by the system, differently in every process.
-        std::hash::RandomState::new().build_hasher().finish()
-    });
     static COUNT: AtomicU64 = AtomicU64::new(1);
     format!("{:016x}-{}", *HOST, COUNT.fetch_add(1, Ordering::Relaxed))
 }

@@ -394,13 +394,22 @@ fn no_bridge(engine: &Engine, error: &std::io::Error) -> Box<ProviderError> {
 
 pub(super) fn not_started(engine: &Engine, error: &NotStarted) -> Box<ProviderError> {
     let id = engine.id();
-    let (code, reason) = match error {
+    let (code, reason, hint) = match error {
         // A closed owner means that the environment ends, and this call with it.
-        NotStarted::Process(error) => (error.code(), format!("the CLI can't be started: {error}")),
-        NotStarted::Scratch(error) => (
-            Code::SpawnFailed,
-            format!("no private folder can be made for the CLI: {error}"),
-        ),
+        NotStarted::Process(error) => {
+            let reason = format!("the CLI can't be started: {error}");
+            (error.code(), reason, classify::hint(id, error.code()))
+        }
+        NotStarted::Scratch { folder, source } => {
+            // tempfile adds the name it has tried, which is made up.
+            let why = source.to_string();
+            let why = why.split(" at path ").next().unwrap_or_default();
+            let reason = format!(
+                "no private folder for the CLI can be made in {}, the folder for temporary files: {why}",
+                folder.display()
+            );
+            (Code::SpawnFailed, reason, classify::NO_TEMPORARY_FOLDER)
+        }
     };
-    Box::new(ProviderError::new(id, code, reason).with_hint(classify::hint(id, code)))
+    Box::new(ProviderError::new(id, code, reason).with_hint(hint))
 }
