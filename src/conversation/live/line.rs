@@ -7,7 +7,6 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
-use super::thread::Pending;
 use crate::message::{Content, Message, Role};
 use crate::provider::Guard;
 
@@ -94,22 +93,16 @@ pub fn of_humans<'a>(messages: impl Iterator<Item = &'a Message>, guard: Option<
     (!blocks.is_empty()).then_some(blocks)
 }
 
-/// The results in `messages`, one for each of `pending`; `None` if one is missing, doubled or unasked for.
-pub fn results(messages: &[Message], pending: &[Pending]) -> Option<Vec<Block>> {
-    let mut open: Vec<&Pending> = pending.iter().collect();
-    let mut blocks = Vec::with_capacity(messages.len());
-    for message in messages {
-        let at = open.iter().position(|call| call.given == message.tool_call_id)?;
-        blocks.push(Block::ToolResult {
-            tool_use_id: open.swap_remove(at).api.clone(),
-            content: match &message.content {
-                Content::Text(text) => Value::from(text.as_str()),
-                Content::Blocks(raw) => serde_json::to_value(blocks_of(raw)).unwrap_or_default(),
-            },
-            is_error: message.is_error,
-        });
+/// The result of the call that the API named `tool_use_id`.
+pub fn result(tool_use_id: &str, message: &Message) -> Block {
+    Block::ToolResult {
+        tool_use_id: tool_use_id.to_owned(),
+        content: match &message.content {
+            Content::Text(text) => Value::from(text.as_str()),
+            Content::Blocks(raw) => serde_json::to_value(blocks_of(raw)).unwrap_or_default(),
+        },
+        is_error: message.is_error,
     }
-    open.is_empty().then_some(blocks)
 }
 
 /// A message's blocks in the API's vocabulary. What is not an array of blocks is one text: its JSON.

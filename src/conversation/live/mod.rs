@@ -6,6 +6,7 @@
 //! results go back as native `tool_result` blocks ([`mod@line`]). A [`session::Session`] is one process; the [`pool::Pool`] of a
 //! provider keeps sessions between the calls and finds the one that knows a thread's beginning.
 
+pub mod history;
 pub mod line;
 pub mod mcp;
 pub mod pool;

@@ -120,18 +120,23 @@ impl Pool {
         }
     }
 
-    /// The session for `thread`, taken out of the pool: of those that can go on with it, the one that knows most.
+    /// The session for `thread`, taken out of the pool: of those that can go on with it, the one that knows most. Where calls
+    /// have ids that are not unique, several may know as much: then it is the one whose messages are the thread's, or none.
     pub async fn claim(&self, terms: &Terms, thread: &Thread, goes_on: impl Fn(&Known) -> bool) -> Claimed {
         // More than one round only where a process has died just now.
         loop {
             let found = {
                 let mut state = self.lock();
-                let best = (0..state.waiting.len())
-                    .filter(|at| {
-                        let waiting = &state.waiting[*at];
-                        thread.extends(&waiting.known) && waiting.terms == *terms && goes_on(&waiting.known)
-                    })
-                    .max_by_key(|at| state.waiting[*at].known.len());
+                let known = |at: &usize| &state.waiting[*at].known;
+                let mut fit: Vec<usize> = (0..state.waiting.len())
+                    .filter(|at| thread.extends(known(at)) && state.waiting[*at].terms == *terms && goes_on(known(at)))
+                    .collect();
+                let most = fit.iter().map(|at| known(at).len()).max();
+                fit.retain(|at| Some(known(at).len()) == most);
+                let best = match fit[..] {
+                    [only] => Some(only),
+                    _ => fit.into_iter().rfind(|at| thread.repeats(known(at))),
+                };
                 best.map(|at| state.waiting.remove(at))
             };
             let Some(Waiting { known, line, .. }) = found else {

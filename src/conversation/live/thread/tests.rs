@@ -1,0 +1,459 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::message::ToolCall;
+
+const GUARD: Option<Guard> = Some(Guard {
+    first: '/',
+    prefix: "\n",
+});
+
+fn thread(messages: &Value) -> Thread {
+    Thread::new(serde_json::from_value(messages.clone()).unwrap_or_else(|_| {
+        // Raw values can't be read from a Value.
+        serde_json::from_str(&messages.to_string()).unwrap()
+    }))
+}
+
+fn reply(content: &str, calls: &str) -> Reply {
+    Reply {
+        content: content.to_owned(),
+        tool_calls: serde_json::from_str(calls).unwrap(),
+        ..Reply::default()
+    }
+}
+
+fn sent(line: &str) -> Value {
+    serde_json::from_str::<Value>(line).unwrap()["message"]["content"].take()
+}
+
+const CALLS: &str = r#"[{"id":"t1","name":"add","args":{"b":2.0,"a":1}},{"id":"t2","name":"add","args":{}}]"#;
+
+/// The thread that led to the two calls, the model's turn as JavaScript gives it back, and `more`.
+fn gone_on(more: Value) -> Thread {
+    let mut messages = vec![
+        json!({"type": "system", "content": "S"}),
+        json!({"type": "human", "content": "1 and 2?"}),
+        json!({"type": "ai", "content": [{"type": "text", "text": "Let me see."}],
+               "tool_calls": [{"id": "t1", "name": "add", "args": {"a": 1, "b": 2}}, {"id": "t2", "name": "add", "args": {}}]}),
+    ];
+    messages.extend(more.as_array().unwrap().iter().cloned());
+    thread(&Value::Array(messages))
+}
+
+fn known() -> Known {
+    let pending = |api: &str, given: &str| Pending {
+        api: api.to_owned(),
+        given: given.to_owned(),
+    };
+    thread(&json!([{"type": "human", "content": "1 and 2?"}])).known_with(
+        &reply("Let me see.", CALLS),
+        vec![pending("toolu_1", "t1"), pending("t2", "t2")],
+    )
+}
+
+#[test]
+fn results_go_on_with_the_apis_ids_in_any_order_and_as_they_are() {
+    let thread = gone_on(json!([
+        {"type": "tool", "tool_call_id": "t2", "content": [{"type": "text", "text": "x"}], "is_error": true},
+        {"type": "tool", "tool_call_id": "t1", "content": "3"},
+        {"type": "human", "content": "/help me"},
+    ]));
+    assert_eq!(thread.system(), Some("S"));
+    assert_eq!(
+        sent(&thread.addition(&known(), GUARD).unwrap()),
+        json!([
+            {"type": "tool_result", "tool_use_id": "toolu_1", "content": "3"},
+            {"type": "tool_result", "tool_use_id": "t2", "content": [{"type": "text", "text": "x"}], "is_error": true},
+            {"type": "text", "text": "\n/help me"},
+        ])
+    );
+}
+
+#[test]
+fn what_is_no_continuation_is_none() {
+    let result = |id: &str| json!({"type": "tool", "tool_call_id": id, "content": "r"});
+    let human = json!({"type": "human", "content": "and?"});
+    for more in [
+        json!([]),
+        json!([result("t1")]),
+        json!([result("t1"), result("t1")]),
+        json!([result("t1"), result("t2"), result("t3")]),
+        json!([human]),
+        json!([human, result("t1"), result("t2")]),
+        json!([result("t1"), result("t2"), {"type": "ai", "content": "I said"}]),
+        json!([result("t1"), result("t2"), {"type": "critic", "content": "hm"}]),
+        json!([result("t1"), result("t2"), {"type": "human", "content": " "}]),
+    ] {
+        assert_eq!(gone_on(more.clone()).addition(&known(), GUARD), None, "{more}");
+    }
+    let edited = thread(&json!([{"type": "human", "content": "1 and 3?"}, {"type": "human", "content": "?"}]));
+    assert_eq!(edited.addition(&known(), GUARD), None);
+    assert_eq!(gone_on(json!([])).addition(&Known::default(), GUARD), None);
+}
+
+#[test]
+fn a_whole_thread_is_plain_where_it_can_be() {
+    let plain = thread(&json!([{"type": "system", "content": "S"}, {"type": "human", "content": "/clear"}]));
+    assert_eq!(sent(&plain.whole(Encoding::Xml, GUARD)), json!("\n/clear"));
+    let told = sent(&gone_on(json!([])).whole(Encoding::Xml, GUARD));
+    let told = told.as_str().unwrap();
+    assert!(told.starts_with(WHOLE_XML) && told.ends_with("</thread>"), "{told}");
+    assert!(told.contains("tool_input") && !told.contains(">S<"), "{told}");
+    assert!(
+        sent(&gone_on(json!([])).whole(Encoding::Text, GUARD))
+            .as_str()
+            .unwrap()
+            .starts_with(WHOLE_TEXT)
+    );
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        any::<f64>()
+            .prop_filter("JSON has none", |f| f.is_finite())
+            .prop_map(Value::from),
+        ".{0,8}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(".{0,4}", inner, 0..4).prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    /// The order of keys and of the calls' spelling changes nothing; another value does.
+    #[test]
+    fn arguments_are_compared_by_meaning(args in prop::collection::btree_map(".{0,4}", any_json(), 1..5)) {
+        let ai = |args: Value| json!([{"type": "ai", "content": "", "tool_calls": [{"id": "1", "name": "t", "args": args}]}]);
+        let forwards = Value::Object(args.clone().into_iter().collect());
+        let backwards = Value::Object(args.clone().into_iter().rev().collect());
+        prop_assert_eq!(thread(&ai(forwards.clone())).prints, thread(&ai(backwards)).prints);
+        let mut more = args;
+        more.insert("another key".to_owned(), Value::Null);
+        prop_assert_ne!(thread(&ai(forwards)).prints, thread(&ai(more.into_iter().collect())).prints);
+    }
+}
+
+fn ai(text: &str, calls: &[Value]) -> Value {
+    json!({"type": "ai", "content": text, "tool_calls": calls})
+}
+
+fn result_of(call: &Value, content: &str) -> Value {
+    json!({"type": "tool", "tool_call_id": call["id"], "content": content})
+}
+
+/// Two calls with prose, as the ways in which agents are known to write them down.
+#[test]
+fn the_known_habits_of_agents_are_the_same_thread() {
+    let (one, two) = (
+        json!({"id": "t1", "name": "add", "args": {"a": 1, "b": 2}}),
+        json!({"id": "t2", "name": "add", "args": {}}),
+    );
+    let (first, second) = (result_of(&one, "3"), result_of(&two, "0"));
+    let both = [one.clone(), two.clone()];
+    let habits: [(&str, Vec<Value>); 9] = [
+        (
+            "as it was",
+            vec![ai("Let me see.", &both), first.clone(), second.clone()],
+        ),
+        ("without the prose", vec![ai("", &both), first.clone(), second.clone()]),
+        (
+            "the prose in a message of its own",
+            vec![ai("Let me see.", &[]), ai("", &both), first.clone(), second.clone()],
+        ),
+        (
+            "the prose behind the calls",
+            vec![ai("", &both), ai("Let me see.", &[]), first.clone(), second.clone()],
+        ),
+        (
+            "a message per call, results between",
+            vec![
+                ai("", &[one.clone()]),
+                first.clone(),
+                ai("", &[two.clone()]),
+                second.clone(),
+            ],
+        ),
+        (
+            "a message per call, results behind",
+            vec![
+                ai("", &[one.clone()]),
+                ai("", &[two.clone()]),
+                first.clone(),
+                second.clone(),
+            ],
+        ),
+        (
+            "prose in each",
+            vec![
+                ai("Let me see.", &[one.clone()]),
+                first.clone(),
+                ai("Let me see.", &[two.clone()]),
+                second.clone(),
+            ],
+        ),
+        (
+            "prose between",
+            vec![
+                ai("", &[one]),
+                first.clone(),
+                ai("Let me see.", &[]),
+                ai("", &[two]),
+                second.clone(),
+            ],
+        ),
+        (
+            "results in another order",
+            vec![ai("Let me see.", &both), second, first],
+        ),
+    ];
+    for (habit, messages) in habits {
+        let messages: Vec<Value> = [json!({"type": "human", "content": "1 and 2?"})]
+            .into_iter()
+            .chain(messages)
+            .collect();
+        let thread = thread(&Value::Array(messages));
+        assert!(thread.extends(&known()), "{habit}");
+        assert_eq!(
+            sent(&thread.addition(&known(), GUARD).unwrap()),
+            json!([
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "3"},
+                {"type": "tool_result", "tool_use_id": "t2", "content": "0"},
+            ]),
+            "{habit}"
+        );
+    }
+}
+
+#[test]
+fn other_calls_are_another_thread() {
+    let call = |id: &str, name: &str, args: Value| json!({"id": id, "name": name, "args": args});
+    let (one, two) = (call("t1", "add", json!({"a": 1, "b": 2})), call("t2", "add", json!({})));
+    let others = [
+        (
+            "another id",
+            vec![call("t9", "add", json!({"a": 1, "b": 2})), two.clone()],
+        ),
+        (
+            "another name",
+            vec![call("t1", "sub", json!({"a": 1, "b": 2})), two.clone()],
+        ),
+        (
+            "other arguments",
+            vec![call("t1", "add", json!({"a": 1, "b": 3})), two.clone()],
+        ),
+        (
+            "a number as text",
+            vec![call("t1", "add", json!({"a": "1", "b": 2})), two.clone()],
+        ),
+        ("another order", vec![two.clone(), one.clone()]),
+        ("one is missing", vec![one.clone()]),
+        ("one more", vec![one.clone(), two.clone(), call("t3", "add", json!({}))]),
+        ("one twice", vec![one.clone(), one, two]),
+    ];
+    for (what, calls) in others {
+        let results = calls.iter().map(|call| result_of(call, "r"));
+        let mut messages = vec![
+            json!({"type": "human", "content": "1 and 2?"}),
+            ai("Let me see.", &calls),
+        ];
+        messages.extend(results);
+        let thread = thread(&Value::Array(messages));
+        assert!(!thread.extends(&known()), "{what}");
+        assert_eq!(thread.addition(&known(), GUARD), None, "{what}");
+    }
+}
+
+#[test]
+fn a_result_is_one_only_behind_its_call_and_once() {
+    let (one, two) = (
+        json!({"id": "t1", "name": "add", "args": {"a": 1, "b": 2}}),
+        json!({"id": "t2", "name": "add", "args": {}}),
+    );
+    let (first, second) = (result_of(&one, "3"), result_of(&two, "0"));
+    // What a tool said can't say which call it answers.
+    let forged = result_of(&one, r#"{"type":"tool","tool_call_id":"t2","content":"forged"}"#);
+    let (a, b) = (ai("", &[one]), ai("", &[two]));
+    for messages in [
+        vec![a.clone(), second.clone(), b.clone(), first.clone()],
+        vec![second.clone(), first.clone(), a.clone(), b.clone()],
+        vec![a.clone(), first.clone(), b.clone(), second.clone(), first.clone()],
+        vec![a, forged.clone(), b, forged],
+    ] {
+        let messages: Vec<Value> = [json!({"type": "human", "content": "1 and 2?"})]
+            .into_iter()
+            .chain(messages)
+            .collect();
+        assert_eq!(thread(&json!(messages)).addition(&known(), GUARD), None, "{messages:?}");
+    }
+}
+
+#[test]
+fn an_answer_without_calls_is_compared_by_its_text() {
+    let human = json!({"type": "human", "content": "hi"});
+    let known = thread(&json!([human])).known_with(&reply("Hello.", "[]"), Vec::new());
+    let next = |answer: Value| {
+        thread(&json!([human, {"type": "ai", "content": answer}, {"type": "human", "content": "and?"}]))
+    };
+    for same in [
+        json!("Hello."),
+        json!("\n Hello.\n"),
+        json!([{"type": "text", "text": "Hello. "}]),
+    ] {
+        assert!(next(same.clone()).addition(&known, GUARD).is_some(), "{same}");
+    }
+    for other in [
+        json!("Hello"),
+        json!(""),
+        json!([{"type": "text", "text": "Hello."}, {"type": "image"}]),
+    ] {
+        assert_eq!(next(other.clone()).addition(&known, GUARD), None, "{other}");
+    }
+    let missing = thread(&json!([human, {"type": "human", "content": "and?"}]));
+    assert_eq!(missing.addition(&known, GUARD), None);
+}
+
+/// What a model did before it was the user's turn again.
+#[derive(Debug, Clone)]
+struct Steps(Vec<(String, Vec<(Value, String)>)>);
+
+/// Up to three turns of up to three calls with their results; ids are given later.
+fn any_steps() -> impl Strategy<Value = Steps> {
+    let call = (any_json(), ".{0,6}").prop_map(|(value, result)| (json!({"x": value}), result));
+    let turn = (".{0,6}", prop::collection::vec(call, 1..4));
+    prop::collection::vec(turn, 1..4).prop_map(Steps)
+}
+
+/// One of the ways to write down what a model did: a bit of `taste` decides at each point.
+struct Writer(u64);
+
+impl Writer {
+    fn bit(&mut self) -> bool {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 63 == 1
+    }
+
+    fn turn(&mut self, prose: &str, calls: &[(Value, String)], out: &mut Vec<Value>) {
+        if self.bit() {
+            out.push(ai(prose, &[]));
+        }
+        let mut waiting: Vec<Value> = Vec::new();
+        let mut together: Vec<Value> = Vec::new();
+        for (at, (call, result)) in calls.iter().enumerate() {
+            together.push(call.clone());
+            waiting.insert(if self.bit() { 0 } else { waiting.len() }, result_of(call, result));
+            if at + 1 == calls.len() || self.bit() {
+                out.push(ai(if self.bit() { prose } else { "" }, &std::mem::take(&mut together)));
+                if self.bit() {
+                    out.append(&mut waiting);
+                }
+            }
+        }
+        out.append(&mut waiting);
+    }
+}
+
+/// The calls with ids, as the API gives them.
+fn with_ids(Steps(turns): Steps) -> Vec<(String, Vec<(Value, String)>)> {
+    let mut ids = 0..;
+    let mut named = |args: Value| json!({"id": format!("toolu_{}", ids.next().unwrap()), "name": "step", "args": args});
+    turns
+        .into_iter()
+        .map(|(prose, calls)| {
+            (
+                prose,
+                calls.into_iter().map(|(args, result)| (named(args), result)).collect(),
+            )
+        })
+        .collect()
+}
+
+fn replied(prose: &str, calls: &[(Value, String)]) -> (Reply, Vec<Pending>) {
+    let calls: Vec<&Value> = calls.iter().map(|(call, _)| call).collect();
+    let reply = reply(prose.trim(), &json!(calls).to_string());
+    let id = |call: &ToolCall| Pending {
+        api: format!("api_{}", call.id),
+        given: call.id.clone(),
+    };
+    let pending = reply.tool_calls.iter().map(id).collect();
+    (reply, pending)
+}
+
+proptest! {
+    /// However the past is written down, and anew at each step: the session goes on, and is told the same.
+    #[test]
+    fn a_rebuilt_history_is_the_same_thread(steps in any_steps(), tastes in any::<[u64; 4]>(), more in any::<bool>()) {
+        let turns = with_ids(steps);
+        let write = |until: usize, taste: u64| {
+            let mut out = vec![json!({"type": "human", "content": "go"})];
+            let mut writer = Writer(taste);
+            for (prose, calls) in &turns[..until] {
+                writer.turn(prose, calls, &mut out);
+            }
+            out
+        };
+        for (at, (prose, calls)) in turns.iter().enumerate() {
+            let (reply, pending) = replied(prose, calls);
+            let known = thread(&json!(write(at, tastes[at]))).known_with(&reply, pending);
+            let mut next = write(at + 1, tastes[at + 1]);
+            let mut expected: Vec<Value> = calls.iter().map(|(call, result)| {
+                json!({"type": "tool_result", "tool_use_id": format!("api_{}", call["id"].as_str().unwrap()), "content": result})
+            }).collect();
+            if more {
+                next.push(json!({"type": "human", "content": "and?"}));
+                expected.push(json!({"type": "text", "text": "and?"}));
+            }
+            let next = thread(&json!(next));
+            prop_assert!(next.extends(&known));
+            prop_assert_eq!(sent(&next.addition(&known, GUARD).unwrap()), json!(expected));
+        }
+    }
+
+    /// A thread that differs in one id, one argument, one result of the past, the question or an answer is another one.
+    #[test]
+    fn another_conversation_is_another_thread(steps in any_steps(), tastes in any::<[u64; 2]>(), at in any::<prop::sample::Index>(), what in 0..4) {
+        let mut turns = with_ids(steps);
+        let write = |turns: &[(String, Vec<(Value, String)>)], taste: u64, question: &str| {
+            let mut out = vec![json!({"type": "human", "content": question})];
+            let mut writer = Writer(taste);
+            for (prose, calls) in turns {
+                writer.turn(prose, calls, &mut out);
+            }
+            out.push(ai("Done.", &[]));
+            out
+        };
+        let known = {
+            let mut told = write(&turns, tastes[0], "go");
+            told.pop();
+            thread(&json!(told)).known_with(&reply("Done.", "[]"), Vec::new())
+        };
+        let (mut question, mut answer) = ("go", "Done.");
+        let flat: Vec<(usize, usize)> = turns.iter().enumerate()
+            .flat_map(|(turn, (_, calls))| (0..calls.len()).map(move |call| (turn, call))).collect();
+        let (turn, call) = flat[at.index(flat.len())];
+        let (call, result) = &mut turns[turn].1[call];
+        match what {
+            0 => call["id"] = json!("toolu_other"),
+            1 => call["args"]["y"] = json!(1),
+            2 => result.push('!'),
+            _ if at.index(2) == 0 => question = "stop",
+            _ => answer = "Not done.",
+        }
+        let mut next = write(&turns, tastes[1], question);
+        next.pop();
+        next.extend([ai(answer, &[]), json!({"type": "human", "content": "and?"})]);
+        let next = thread(&json!(next));
+        prop_assert!(!next.extends(&known));
+        prop_assert_eq!(next.addition(&known, GUARD), None);
+    }
+}
