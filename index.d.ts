@@ -274,7 +274,7 @@ export interface ClaudeCliProviderOptions {
   env?: Readonly<Record<string, string | undefined>> | undefined;
   /**
    * Whose account is used. `"inherit"`: as in the user's terminal. `"subscription"`: the CLI's login, API keys in the
-   * environment, which would win over it and be billed, being dropped. Default: `"inherit"`.
+   * environment and in `env`, which would win over it and be billed, being dropped. Default: `"inherit"`.
    */
   auth?: "inherit" | "subscription" | undefined;
   /** Further arguments for the CLI, as they are. One that it refuses is an error. Default: none. */
@@ -1733,7 +1733,7 @@ export interface ClaudeCodeAdapterOptions {
   cliPath?: string | undefined;
   /** Merged over Node's own environment; `undefined` removes a variable. A context's `env` wins over it. */
   env?: Record<string, string | undefined> | undefined;
-  /** `"subscription"` drops API keys from the environment, which beat a login. Default: `"inherit"`. */
+  /** `"subscription"` drops API keys, which beat a login, from the environment and from every `env`. Default: `"inherit"`. */
   auth?: "inherit" | "subscription" | undefined;
   /** From SIGTERM to SIGKILL, ms. Default: 2000. */
   killGrace?: number | undefined;
@@ -1872,7 +1872,7 @@ export interface RunLog {
   version: "1.0.0";
   /** `version` is the CLI's, or `"unknown"`. */
   agent_info: { name: "claude-code"; version: string; adapter_version: string; agent_name?: string };
-  /** `name` is the model that answered, or `"unknown"`; `requested` the config's. */
+  /** `name` is the model that answered, the config's if the run ended before, or `"unknown"`; `requested` the config's. */
   model_info: { name: string; provider: "anthropic"; requested?: string };
   execution: {
     started_at: string;

@@ -390,10 +390,20 @@ fn fitting(name: &str, value: String, provider: &Provider) -> Result<String, Box
     Err(Box::new(error.with_hint("shorten `systemPrompt` or `config`")))
 }
 
-/// What the user sets: for a CLI of their own, and for this provider object, which wins.
+/// What the user sets: for a CLI of their own, and for this provider object, which wins. With `auth: "subscription"` no key
+/// is among it, for `env: { ...process.env }` has the same keys as the environment they are dropped from.
 fn user_env(provider: &Provider, options: &Options) -> Vec<(String, Option<String>)> {
     let own = provider.described.iter().flat_map(|own| own.env.iter());
-    own.chain(&options.env).cloned().collect()
+    let is_key = |name: &str| {
+        provider.key_env.iter().any(|key| match cfg!(windows) {
+            true => key.eq_ignore_ascii_case(name),
+            false => *key == name,
+        })
+    };
+    own.chain(&options.env)
+        .filter(|(name, value)| value.is_none() || options.auth == Auth::Inherit || !is_key(name))
+        .cloned()
+        .collect()
 }
 
 #[cfg(test)]

@@ -213,7 +213,16 @@ describe.each(VERSIONS)("claude, %s", (which) => {
     expect(result).toMatchObject({ status: "failed", exitCode: 1, errors: [{ code, context: { category } }] });
     expect(log.errors).toEqual(result.errors);
     expect(log.messages).toHaveLength(1);
-    expect(log.model_info.name).toBe("unknown");
+    expect(log.model_info).toEqual({ name: "sonnet", provider: "anthropic", requested: "sonnet" });
+  });
+
+  it("is run on the login's account with auth subscription, whoever hands it a key", async () => {
+    const options = { auth: "subscription" } as const;
+    const { api, run } = await withAdapter({ which, script: [], options });
+    // The isolated home has no login: there are the keys of the adapter's env and of the context's, and none is used.
+    const { result } = await run({ prompt: "x" }, { env: { ANTHROPIC_API_KEY: "sk-ant-of-the-context" } });
+    expect(result).toMatchObject({ status: "failed", errors: [{ code: "CLAUDE_AUTH_FAILED" }] });
+    expect(api.requests).toEqual([]);
   });
 });
 

@@ -62,7 +62,9 @@ describe("a CLI that prints plain text", () => {
     });
     await createClaudeCliProvider({ cliPath: cli.path, env: { DFP_NEW: "2", DFP_KEEP: undefined } }).invoke(hello);
     await createClaudeCliProvider({ cliPath: cli.path, auth: "subscription" }).invoke(hello);
-    const [inherited, subscription] = cli.calls();
+    const env = { ...process.env, CLAUDE_CODE_USE_BEDROCK: "1" };
+    await createClaudeCliProvider({ cliPath: cli.path, auth: "subscription", env }).invoke(hello);
+    const [inherited, subscription, spread] = cli.calls();
     expect(inherited?.env).toMatchObject({
       TERM: "dumb",
       NO_COLOR: "1",
@@ -71,8 +73,10 @@ describe("a CLI that prints plain text", () => {
       DFP_NEW: "2",
     });
     for (const name of ["CLAUDECODE", "NODE_OPTIONS", "DFP_KEEP"]) expect(inherited?.env).not.toHaveProperty(name);
-    expect(subscription?.env).toHaveProperty("DFP_KEEP", "1");
-    expect(subscription?.env).not.toHaveProperty("ANTHROPIC_API_KEY");
+    for (const call of [subscription, spread]) {
+      expect(call?.env).toHaveProperty("DFP_KEEP", "1");
+      for (const key of ["ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_BEDROCK"]) expect(call?.env).not.toHaveProperty(key);
+    }
   });
 
   it("is asked again, once, without a flag it is too old for, and that is remembered", async () => {

@@ -83,9 +83,9 @@ describe.each(VERSIONS)("claude %s", (which) => {
     const sent = told(api.requests[1]?.body).at(-1) ?? [];
     expect(sent[0]).toBe("user");
     expect(sent.slice(1)).toEqual([
-      { type: "tool_result", tool_use_id: "c", content: long },
       { type: "tool_result", tool_use_id: "a", content: "it broke", is_error: true },
       { type: "tool_result", tool_use_id: "b", content: [{ type: "text", text: "see" }, image] },
+      { type: "tool_result", tool_use_id: "c", content: long },
       { type: "text", text: "\n/help me" },
     ]);
     const third = await ask(model, [...thread, second.message, new HumanMessage("and now?")]);

@@ -173,7 +173,8 @@ fn log(given: Given, context: &Map<String, Value>, node: &str) -> RunLog {
             agent_name: configured("agent_name"),
         },
         model_info: ModelInfo {
-            name: or_unknown(read.model),
+            // A run that ended before any model is named was for the configured one.
+            name: or_unknown(read.model.or_else(|| configured("model"))),
             provider: "anthropic",
             requested: configured("model"),
         },

@@ -173,11 +173,12 @@ fn a_prompt_too_long_for_argv_is_refused_with_the_limit() {
 #[test]
 fn subscription_drops_keys_and_the_users_env_is_kept_apart() {
     let line = line(
-        r#"{"auth":"subscription","env":{"CI":null,"CLAUDE_CODE_MAX_RETRIES":"3"}}"#,
+        r#"{"auth":"subscription","env":{"CI":null,"CLAUDE_CODE_MAX_RETRIES":"3","ANTHROPIC_API_KEY":"sk","ANTHROPIC_AUTH_TOKEN":"t"}}"#,
         false,
         &[],
     );
     assert!(line.drop_env.contains(&"ANTHROPIC_API_KEY"));
+    assert!(line.drop_env.contains(&"ANTHROPIC_AUTH_TOKEN"));
     assert_eq!(
         line.user_env,
         [

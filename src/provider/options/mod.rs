@@ -354,20 +354,6 @@ fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), S
                 .to_owned(),
         );
     }
-    if text("auth") == Some("subscription") {
-        let key = map.get("env").and_then(Value::as_object).and_then(|env| {
-            provider
-                .key_env
-                .iter()
-                .find(|name| env.get(**name).is_some_and(|value| !value.is_null()))
-        });
-        if let Some(key) = key {
-            return Err(format!(
-                "options \"auth\" and \"env\" contradict each other: auth \"subscription\" is for runs without an API key, \
-                 and env sets {key}"
-            ));
-        }
-    }
     let (idle, timeout) = (
         map.get("idleTimeout").and_then(Value::as_u64),
         map.get("timeout").and_then(Value::as_u64),
