@@ -169,6 +169,8 @@ pub struct Failure {
     pub terminal_reason: Option<String>,
     /// When it may be tried again, ms since the epoch, if a structured field says so.
     pub resets_at: Option<u64>,
+    /// Which limit of the account's plan refused the request, in the provider's word (claude: `five_hour`, `overage`).
+    pub limit_type: Option<String>,
 }
 
 /// The provider's last word: figures that only the end of a run knows.
@@ -194,6 +196,8 @@ pub struct Outcome {
     pub session_id: Option<String>,
     /// The model that answered.
     pub model: Option<String>,
+    /// It has an answer that fits a schema, beside the text (claude's `structured_output`, qwen's `structured_result`).
+    pub structured: bool,
 }
 
 /// One message of the model in a [`Reply`].

@@ -4,16 +4,22 @@
 //! no error. Of claude that is subtype "success", `is_error` false and at least one turn (CLI-FACTS 1.1); of codex
 //! `turn.completed`; of gemini `result` with status "success"; of opencode a last `step_finish` with a reason that ends a run.
 //! qwen tells an API's error with exit 0 and "success": its decoder makes a failure of it. Output that is no JSON at all,
-//! with exit 0, is taken as text.
+//! with exit 0, is taken as text; JSON that is no answer never is, nor is the beginning of a stream or an object. In the format
+//! `text` an answer's end can't be told from a cut, so there the exit code decides alone.
 
 use std::time::Duration;
 
+use serde::de::IgnoredAny;
+
 use crate::classify::{self, Evidence, UserRule, classify};
-use crate::decode::Wire;
+use crate::decode::{Plain, Wire, plain};
 use crate::error::{Code, Partial, ProviderError, clip};
 use crate::event::{Outcome, Reply};
 use crate::fold::Folded;
 use crate::provider::same_flag;
+
+/// The flag of claude and qwen that asks for an answer by a schema.
+const JSON_SCHEMA: &str = "--json-schema";
 
 /// Why the process is no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +46,8 @@ pub struct Facts<'a> {
     pub versions: &'a [&'a str],
     /// What standard error says where a run is no success, whatever else it says.
     pub fatal_stderr: &'a [&'a str],
+    /// What all of standard output is in text form where a run is no success.
+    pub fatal_stdout: &'a [&'a str],
     /// The flags it was given.
     pub flags: &'a [String],
     /// Error rules of the user's own.
@@ -101,43 +109,90 @@ fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
         let reason = "the CLI ended with exit code 0 and printed nothing";
         return Some(advised(facts, Code::EmptyResponse, reason));
     }
-    if facts.plain.is_some() {
-        return None;
+    if let Some(text) = facts.plain {
+        return failure_of_plain(facts, folded, text);
     }
     match &folded.outcome {
         Some(outcome) if outcome.num_turns == Some(0) => Some(intercepted(facts, outcome)),
         Some(outcome) if outcome.is_error || outcome.subtype.as_deref().is_some_and(|subtype| subtype != "success") => {
             Some(classified(facts, folded))
         }
-        Some(_) => None,
+        Some(outcome) => unstructured(facts, folded, outcome.structured),
         None if !facts.wire.tells_its_end() && !facts.cut_short => {
             let silent = folded.reply.content.is_empty() && folded.reply.tool_calls.is_empty();
             let reason = "the CLI ended with exit code 0 and its output holds no answer";
             silent.then(|| advised(facts, Code::EmptyResponse, reason))
         }
-        None => {
-            let reason = "the CLI's output ends before its result: it was cut short";
-            Some(advised(facts, Code::MalformedResponse, reason))
-        }
+        None => Some(cut_short(facts)),
     }
 }
 
-fn classified(facts: &Facts, folded: &Folded) -> ProviderError {
-    let mut found = classify(&Evidence {
+/// The answer in `text`, all that was printed where `wire` was to be; `None` where it is none ([`judge`] says why).
+pub fn text_answer<'a>(wire: Wire, fatal_stdout: &[&str], text: &'a str) -> Option<&'a str> {
+    let text = text.trim_end();
+    let fatal = wire == Wire::Text && fatal_stdout.contains(&text.trim());
+    (!text.is_empty() && !fatal && plain(wire, text) == Plain::Text).then_some(text)
+}
+
+/// Why output without an event, of a run that ended well, is no answer; `None` if it is one.
+fn failure_of_plain(facts: &Facts, folded: &Folded, text: &str) -> Option<ProviderError> {
+    match plain(facts.wire, text) {
+        Plain::Text if text_answer(facts.wire, facts.fatal_stdout, text).is_none() => Some(classified(facts, folded)),
+        Plain::Text => unstructured(facts, folded, serde_json::from_str::<IgnoredAny>(text).is_ok()),
+        Plain::Json(Some(failure)) => {
+            let found = classify(&Evidence {
+                failure: Some(&failure),
+                ..evidence(facts, folded)
+            });
+            Some(found.into_error(facts.provider))
+        }
+        Plain::Json(None) => {
+            let reason = "the CLI ended with exit code 0 and printed JSON that is no answer";
+            Some(advised(facts, Code::MalformedResponse, reason))
+        }
+        Plain::Cut => Some(cut_short(facts)),
+    }
+}
+
+/// A run that was to answer by a schema and did not: the CLI calls it a success all the same (claude 2.1.197 and 2.1.330,
+/// recordings jsonschema-plain). Where it calls tools, its answer is still to come.
+fn unstructured(facts: &Facts, folded: &Folded, structured: bool) -> Option<ProviderError> {
+    let asked = matches!(facts.wire, Wire::ClaudeStream | Wire::ClaudeJson | Wire::Text)
+        && facts.flags.iter().any(|flag| flag == JSON_SCHEMA);
+    if !asked || structured || !folded.reply.tool_calls.is_empty() {
+        return None;
+    }
+    let said = clip(folded.reply.content.trim(), 120);
+    let reason = format!("the answer has no output that fits the schema of `{JSON_SCHEMA}`: {said}");
+    Some(advised(facts, Code::MalformedResponse, reason))
+}
+
+fn cut_short(facts: &Facts) -> ProviderError {
+    let reason = "the CLI's output ends before its result: it was cut short";
+    advised(facts, Code::MalformedResponse, reason)
+}
+
+fn evidence<'a>(facts: &'a Facts, folded: &'a Folded) -> Evidence<'a> {
+    // With exit code 0 standard output is an answer, and answers are no error channel.
+    let is_error = |text: &&str| facts.exit_code != Some(0) || facts.fatal_stdout.contains(&text.trim());
+    Evidence {
         provider: facts.provider,
         failure: folded.failure.as_ref(),
         outcome: folded.outcome.as_ref(),
         exit_code: facts.exit_code,
         signal: facts.signal,
         http_status: None,
-        // With exit code 0 standard output is an answer, and answers are no error channel.
-        stdout_text: facts.plain.filter(|_| facts.exit_code != Some(0)),
+        stdout_text: facts.plain.filter(is_error),
         stderr_text: Some(facts.stderr),
         resets_at: folded.limit_resets_at,
         user_rules: facts.user_rules,
         local_offset_min: None,
         now_ms: facts.now_ms,
-    });
+    }
+}
+
+fn classified(facts: &Facts, folded: &Folded) -> ProviderError {
+    let mut found = classify(&evidence(facts, folded));
     if found.code == Code::UnsupportedFlag
         && let Some(refused) = classify::unsupported_flag(facts.provider, facts.stderr)
         && let Some(ours) = facts.flags.iter().find(|flag| same_flag(flag, &refused))
@@ -215,3 +270,6 @@ fn with_facts(mut error: ProviderError, facts: &Facts, folded: Folded) -> Provid
     });
     error
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,10 +8,11 @@ use std::collections::HashSet;
 use serde::Serialize;
 
 use crate::classify::{self, Evidence, classify};
-use crate::decode::{Decoder, Wire};
+use crate::decode::{Decoder, Plain, Wire, plain};
 use crate::error::{Category, Code};
-use crate::event::{AssistantMessage, Event, Outcome};
+use crate::event::{AssistantMessage, Event, Failure, Outcome};
 use crate::fold::{Fold, Folded};
+use crate::judge::text_answer;
 use crate::message::{ToolCall, Usage};
 use crate::provider::options::OutputFormat;
 use crate::provider::{self, Provider};
@@ -87,14 +88,30 @@ pub struct LineError {
 /// `format`. `now_ms`, ms since the epoch, is what relative times count from.
 pub fn parse(stdout: &str, format: OutputFormat, provider: Option<&str>, now_ms: u64) -> Parsed {
     let known = provider.and_then(provider::find);
-    let mut decoder = Decoder::new(wire(known, format));
+    let wire = wire(known, format);
+    let fatal_stdout = known.map_or(&[][..], |provider| provider.fatal_stdout);
+    let mut decoder = Decoder::new(wire);
     let mut fold = Fold::new(HashSet::new());
     let (mut decoded, mut public) = (Vec::new(), Vec::new());
     decoder.push(stdout.as_bytes(), &mut decoded);
     decoder.finish(&mut decoded);
-    if let Some(plain) = decoder.plain_text() {
-        let content = plain.trim_end().to_owned();
-        decoded.push(Event::Message { id: None, content });
+    if let Some(text) = decoder.plain_text() {
+        match plain(wire, &text) {
+            Plain::Text if text_answer(wire, fatal_stdout, &text).is_none() => {
+                let message = text;
+                decoded.push(Event::Failure(Failure {
+                    message,
+                    ..Failure::default()
+                }));
+            }
+            Plain::Text => {
+                let content = text.trim_end().to_owned();
+                decoded.push(Event::Message { id: None, content });
+            }
+            Plain::Json(Some(failure)) => decoded.push(Event::Failure(*failure)),
+            Plain::Json(None) => decoded.push(malformed("the output is JSON, and no answer")),
+            Plain::Cut => decoded.push(malformed("the output ends before its result: it was cut short")),
+        }
     }
     for event in decoded {
         fold.push(event, &mut public);
@@ -122,6 +139,14 @@ pub fn parse(stdout: &str, format: OutputFormat, provider: Option<&str>, now_ms:
             })
             .collect(),
     }
+}
+
+fn malformed(reason: &str) -> Event {
+    Event::Failure(Failure {
+        kind: Some("malformed_response".to_owned()),
+        message: reason.to_owned(),
+        ..Failure::default()
+    })
 }
 
 /// The provider's own wire for `format`; where it has but one JSON format, that for both names of one.

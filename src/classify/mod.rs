@@ -306,6 +306,7 @@ impl<'a> Case<'a> {
             no_turns: outcome.is_some_and(|o| o.num_turns == Some(0)),
             exit,
             signal: self.evidence.signal.map(str::to_owned),
+            plan_limit: failure.is_some_and(|f| f.limit_type.is_some()),
             is: None,
             text: spaced(
                 &self

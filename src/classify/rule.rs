@@ -32,6 +32,9 @@ pub enum When {
     Signal(&'static str),
     /// Any signal.
     AnySignal,
+    /// A limit of the account's plan refused the request, as a field says which (claude: `rate_limit_event` with status
+    /// `rejected` and a `rateLimitType`; a passing limit has no type).
+    PlanLimit,
     /// No error channel said a word.
     Silent,
     /// What earlier tables said: for the table that makes a verdict finer.
@@ -144,6 +147,8 @@ pub struct Facts {
     pub exit: Option<i32>,
     /// Signal.
     pub signal: Option<String>,
+    /// A limit of the plan refused the request.
+    pub plan_limit: bool,
     /// What has been found so far.
     pub is: Option<Code>,
     /// The error channels, [`spaced`].
@@ -209,6 +214,7 @@ fn holds(when: &When, compiled: &Compiled, facts: &Facts) -> bool {
         When::Exit(code) => facts.exit == Some(*code),
         When::Signal(signal) => facts.signal.as_deref() == Some(*signal),
         When::AnySignal => facts.signal.is_some(),
+        When::PlanLimit => facts.plan_limit,
         When::Silent => facts.text.trim().is_empty(),
         When::Is(code) => facts.is == Some(*code),
         When::Text(source) => compiled

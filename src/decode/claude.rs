@@ -64,6 +64,8 @@ struct Turn {
     synthetic: Option<String>,
     /// When the limit that was hit ends, ms since the epoch.
     resets_at: Option<u64>,
+    /// Which limit of the plan that is.
+    limit_type: Option<String>,
     /// The CLI is claude, which never gives two messages of the model in a row but for one answer's parts.
     is_claude: bool,
     /// Nothing came since an `assistant` line that would part it from the next.
@@ -285,13 +287,15 @@ impl Claude {
         let status = fields.string("status", info.status).unwrap_or_default();
         let seconds = fields.count("resetsAt", info.resets_at);
         let resets_at = seconds.map(|seconds| seconds.saturating_mul(1000));
+        let limit_type = fields.string("rateLimitType", info.limit_type);
         if status == "rejected" {
             self.turn.resets_at = resets_at;
+            self.turn.limit_type.clone_from(&limit_type);
         }
         out.event(Event::RateLimit {
             status,
             resets_at,
-            limit_type: fields.string("rateLimitType", info.limit_type),
+            limit_type,
             utilization: fields.read::<f64>("utilization", info.utilization),
         });
     }

@@ -14,10 +14,12 @@ use crate::fold::Fold;
 use crate::message::Usage;
 
 /// One recorded run.
-struct Recording {
-    name: String,
-    wire: Wire,
-    stdout: Vec<u8>,
+pub(crate) struct Recording {
+    pub name: String,
+    pub wire: Wire,
+    pub argv: Vec<String>,
+    pub exit_code: Option<i32>,
+    pub stdout: Vec<u8>,
 }
 
 fn fixtures() -> PathBuf {
@@ -35,9 +37,9 @@ fn wire_of(cli: &str, argv: &[String]) -> Option<Wire> {
         ("claude" | "claude-2.1.330", Some("stream-json")) => Some(Wire::ClaudeStream),
         ("claude" | "claude-2.1.330", Some("json")) => Some(Wire::ClaudeJson),
         ("claude" | "claude-2.1.330", _) => (has("-p") || has("--print")).then_some(Wire::Text),
-        ("qwen", Some("stream-json")) => Some(Wire::ClaudeStream),
-        ("qwen", Some("json")) => Some(Wire::ClaudeJson),
-        ("qwen", _) => Some(Wire::Text),
+        ("qwen" | "qwen-0.24.4", Some("stream-json")) => Some(Wire::ClaudeStream),
+        ("qwen" | "qwen-0.24.4", Some("json")) => Some(Wire::ClaudeJson),
+        ("qwen" | "qwen-0.24.4", _) => Some(Wire::Text),
         ("codex", _) => has("exec").then_some(if has("--json") { Wire::CodexJson } else { Wire::Text }),
         ("gemini", Some("stream-json")) => Some(Wire::GeminiStream),
         ("gemini", Some("json")) => Some(Wire::GeminiJson),
@@ -48,10 +50,12 @@ fn wire_of(cli: &str, argv: &[String]) -> Option<Wire> {
     }
 }
 
-fn recordings(cli: &str) -> Vec<Recording> {
+/// The recorded runs of `cli` that printed anything.
+pub(crate) fn recordings(cli: &str) -> Vec<Recording> {
     #[derive(serde::Deserialize)]
     struct Meta {
         argv: Vec<String>,
+        exit_code: Option<i32>,
     }
     let folder = fixtures().join("recordings").join(cli);
     let mut names: Vec<String> = std::fs::read_dir(&folder)
@@ -62,15 +66,21 @@ fn recordings(cli: &str) -> Vec<Recording> {
     let read = |name: String| {
         let stdout = std::fs::read(folder.join(format!("{name}.stdout"))).unwrap();
         let meta = std::fs::read_to_string(folder.join(format!("{name}.meta.json"))).unwrap();
-        let Meta { argv } = serde_json::from_str(&meta).unwrap();
+        let Meta { argv, exit_code } = serde_json::from_str(&meta).unwrap();
         let wire = wire_of(cli, &argv).filter(|_| !stdout.is_empty())?;
-        Some(Recording { name, wire, stdout })
+        Some(Recording {
+            name,
+            wire,
+            argv,
+            exit_code,
+            stdout,
+        })
     };
     names.into_iter().filter_map(read).collect()
 }
 
 /// Everything a decoder tells about `pieces`.
-fn decode<'a>(wire: Wire, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Event>, Decoder) {
+pub(crate) fn decode<'a>(wire: Wire, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Event>, Decoder) {
     let mut decoder = Decoder::new(wire);
     let mut events = Vec::new();
     for piece in pieces {
@@ -190,7 +200,7 @@ fn short(text: &str) -> String {
 
 fn check(cli: &str) {
     let mut text = String::new();
-    for Recording { name, wire, stdout } in recordings(cli) {
+    for Recording { name, wire, stdout, .. } in recordings(cli) {
         let (events, decoder) = decode(wire, [stdout.as_slice()]);
         write!(text, "{name} ({wire:?})\n{}", snapshot(&events, &decoder)).unwrap();
     }
@@ -208,7 +218,7 @@ fn check(cli: &str) {
 
 /// The deltas of every message, joined, are the message; and a turn has at most one failure.
 fn check_invariants(cli: &str) {
-    for Recording { name, wire, stdout } in recordings(cli) {
+    for Recording { name, wire, stdout, .. } in recordings(cli) {
         let (events, _) = decode(wire, [stdout.as_slice()]);
         let (mut said, mut failures) = (String::new(), 0);
         for event in &events {
@@ -231,7 +241,7 @@ fn check_invariants(cli: &str) {
 
 /// The same events however the pipe cuts the bytes.
 fn check_chunking(cli: &str) {
-    for Recording { name, wire, stdout } in recordings(cli) {
+    for Recording { name, wire, stdout, .. } in recordings(cli) {
         let (events, decoder) = decode(wire, [stdout.as_slice()]);
         let whole = format!("{events:?} {}", snapshot(&events, &decoder));
         for size in [1, 7, 4096] {
@@ -256,7 +266,7 @@ fn check_replay(cli: &str) {
         let said = (reply.content, reply.messages, reply.thinking, reply.message_id);
         (format!("{said:?} {:?}", reply.tool_calls), told)
     };
-    for Recording { name, wire, stdout } in recordings(cli) {
+    for Recording { name, wire, stdout, .. } in recordings(cli) {
         let (reply, recorded) = fold(decode(wire, [stdout.as_slice()]).0);
         let (replayed, again) = fold(recorded.clone());
         assert_eq!(replayed, reply, "{cli}/{name}");
@@ -293,6 +303,7 @@ recorded! {
     claude "claude";
     claude_2_1_330 "claude-2.1.330";
     qwen "qwen";
+    qwen_0_24_4 "qwen-0.24.4";
     codex "codex";
     gemini "gemini";
     opencode "opencode";

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use crate::message::wtf8_to_string;
 
 /// Finds no more than this many texts that begin like a document and are none: each of them costs a scan.
-const MAX_FALSE_STARTS: usize = 64;
+pub(crate) const MAX_FALSE_STARTS: usize = 64;
 
 /// A JSON string as WTF-8: UTF-8 that may hold lone surrogates, which JavaScript's strings can.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -16,11 +16,12 @@ pub(crate) mod json;
 pub mod lines;
 pub(crate) mod notes;
 mod opencode;
+mod plain;
 pub(crate) mod speech;
 pub(crate) mod usage;
 
 #[cfg(test)]
-mod golden;
+pub(crate) mod golden;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +39,7 @@ use self::lines::{Line, Lines};
 pub use self::notes::ParseError;
 use self::notes::{Notes, Out};
 use self::opencode::Opencode;
+pub use self::plain::{Plain, plain};
 use crate::event::Event;
 
 /// How a CLI writes its output.
@@ -260,7 +262,7 @@ impl Decoder {
     }
 
     /// Everything that was printed, when it is [`Wire::Text`] or a JSON format of which nothing was seen: line ends as they
-    /// were, control sequences gone. Whether it is the answer or the reason of a failure the exit code tells.
+    /// were, control sequences gone. Whether it is the answer or the reason of a failure the exit code tells, and [`plain`].
     pub fn plain_text(&self) -> Option<String> {
         if self.reader.saw_json || self.raw.trim_ascii().is_empty() {
             return None;

@@ -105,6 +105,7 @@ pub static CODEX: Provider = Provider {
     prompt_limit: Some(PromptLimit::Chars(1_048_576)),
     stop_on: &[],
     fatal_stderr: &[],
+    fatal_stdout: &[],
     checks: Checks {
         version: &["--version"],
         // Exit code 1 and "Not logged in" on standard error (CLI-FACTS 2).

@@ -339,6 +339,7 @@ static FORM: Provider = Provider {
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],
+    fatal_stdout: &[],
     checks: Checks::VERSION_ONLY,
     described: None,
 };

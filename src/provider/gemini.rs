@@ -114,6 +114,7 @@ pub static GEMINI: Provider = Provider {
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],
+    fatal_stdout: &[],
     checks: Checks::VERSION_ONLY,
     described: None,
 };

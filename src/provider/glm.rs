@@ -32,6 +32,7 @@ pub static GLM: Provider = Provider {
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],
+    fatal_stdout: &[],
     checks: Checks::VERSION_ONLY,
     described: None,
 };

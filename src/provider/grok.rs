@@ -30,6 +30,7 @@ pub static GROK: Provider = Provider {
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],
+    fatal_stdout: &[],
     checks: Checks::VERSION_ONLY,
     described: None,
 };

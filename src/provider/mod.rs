@@ -60,6 +60,9 @@ pub struct Provider {
     pub stop_on: &'static [&'static str],
     /// What standard error says where a run is no success, whatever its exit code and its output are.
     pub fatal_stderr: &'static [&'static str],
+    /// What all of standard output is in text form where a run is no success, whatever its exit code is. An answer of just
+    /// these words can't be told from it.
+    pub fatal_stdout: &'static [&'static str],
     /// How its health is asked for.
     pub checks: Checks,
     /// What the user said of a CLI of their own.

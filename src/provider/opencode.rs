@@ -88,6 +88,7 @@ pub static OPENCODE: Provider = Provider {
     prompt_limit: None,
     stop_on: &["unknown"],
     fatal_stderr: &["not found. Falling back to default agent"],
+    fatal_stdout: &[],
     checks: Checks::VERSION_ONLY,
     described: None,
 };

@@ -134,6 +134,7 @@ pub static QWEN: Provider = Provider {
     prompt_limit: Some(PromptLimit::Bytes(8 * 1024 * 1024)),
     stop_on: &[],
     fatal_stderr: &[],
+    fatal_stdout: &[],
     checks: Checks::VERSION_ONLY,
     described: None,
 };

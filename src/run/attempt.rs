@@ -21,7 +21,7 @@ use crate::decode::Wire;
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, Reply, RunInfo};
 use crate::fold::Fold;
-use crate::judge::{Ending, Facts, judge};
+use crate::judge::{Ending, Facts, judge, text_answer};
 use crate::message::Usage;
 use crate::process::limit::{self, Permit, Rules};
 use crate::process::{End, Exit, Limits, StartError, Vars};
@@ -257,8 +257,11 @@ impl Attempt<'_> {
             diagnostics,
             stdout_tail,
         } = finished;
+        let provider = &self.engine.provider;
         if exit.success()
-            && let Some(text) = plain.as_deref().map(str::trim_end).filter(|text| !text.is_empty())
+            && let Some(text) = plain
+                .as_deref()
+                .and_then(|text| text_answer(wire, provider.fatal_stdout, text))
         {
             fold.push(
                 Event::Message {
@@ -272,12 +275,12 @@ impl Attempt<'_> {
         let told = folded.usage_told;
         let measured = folded.usage.clone();
         folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(&self.request.prompt, &folded.text()));
-        let provider = &self.engine.provider;
         let facts = Facts {
             provider: self.engine.id(),
             versions: provider.about.versions,
             flags,
             fatal_stderr: provider.fatal_stderr,
+            fatal_stdout: provider.fatal_stdout,
             user_rules: provider.described.as_ref().map_or(&[], |own| &own.error_rules),
             unreached,
             wire,

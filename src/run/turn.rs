@@ -342,6 +342,7 @@ fn no_facts<'a>(attempt: &'a Attempt<'_>, flags: &'a [String]) -> Facts<'a> {
         provider: attempt.engine.id(),
         versions: provider.about.versions,
         fatal_stderr: provider.fatal_stderr,
+        fatal_stdout: provider.fatal_stdout,
         flags,
         user_rules: &[],
         unreached: false,

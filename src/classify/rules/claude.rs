@@ -23,6 +23,8 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("max_output_tokens")], Code::MaxTokens, "Claude's response exceeded the 64000 output token maximum"),
     // `assistant.error` and `api_error`.
     Rule::new(&[Kind("usage_limit_reached")], Code::UsageLimit, "You've hit your 5-hour limit · resets 12:15am (UTC)"),
+    Rule::new(&[Kind("rate_limit"), PlanLimit], Code::UsageLimit, "You're out of usage credits · resets 2:41pm (UTC)"),
+    Rule::new(&[Status(429), PlanLimit], Code::UsageLimit, "You're out of usage credits · resets 2:41pm (UTC)"),
     Rule::new(&[Kind("rate_limit"), Text(PLAN)], Code::UsageLimit, "You've hit your session limit · resets 10:37pm (UTC)"),
     Rule::new(&[Kind("rate_limit")], Code::RateLimited, "API Error: Request rejected (429) · rate limit."),
     Rule::new(&[Kind("overloaded")], Code::Overloaded, "API Error: 529 Overloaded"),
@@ -86,9 +88,11 @@ const RULES: &[Rule] = &[
     Rule::new(&[Subtype("error_during_execution")], Code::ServerError, "something broke").weak(),
 ];
 
-/// `session`, `5-hour`, `weekly`, `Opus`: whatever the plan calls its window.
-const PLAN: &str =
-    "<hit your (?:[\\w-]+ ){1,3}limit>|<limit reached\\|\\d|<usage limit reached>|<limit reached ∙ resets>";
+/// What claude says of a plan that is used up, as 2.1.330 lists it itself; `session`, `5-hour`, `Opus`, `org's monthly spend`:
+/// whatever the plan calls its window.
+const PLAN: &str = "<(?:hit|reached) your (?:[\\w-]+(?:'s)? ){1,4}limit>|<limit reached\\|\\d|<usage limit reached>|<limit reached ∙ resets>\
+|<out of (?:usage credits|extra usage)>|<org is out of usage>|<seat type doesn't include (?:extra )?usage>\
+|<usage allocation has been disabled>|<usage limit is set to \\$0>|<requires usage credits>";
 const NO_LOGIN: &str = "<not logged in>|<please run /login>";
 const REFUSED: &str = "<unable to respond to this request>|<can't help with this>|<safeguards (?:flagged|stopped)>|<usage policy>|<legal/aup>";
 const CUT: &str = "<connection to the api was lost>|<ECONNRESET>|<socket hang up>";

@@ -56,6 +56,8 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("internal_server_error")], Code::ServerError, "boom"),
     Rule::new(&[Kind("invalid_argument")], Code::InvalidRequest, "Request contains an invalid argument"),
     Rule::new(&[Kind("invalid_request_error")], Code::InvalidRequest, "bad param"),
+    // Told by this package, of output that is no answer.
+    Rule::new(&[Kind("malformed_response")], Code::MalformedResponse, "the output ends before its result: it was cut short"),
     // A shell's and an operating system's exit codes.
     Rule::new(&[Exit(127), Text("env: .*no such file")], Code::InterpreterNotFound, "/usr/bin/env: 'node': No such file or directory"),
     Rule::new(&[Exit(127)], Code::CliNotFound, "sh: 1: ax-glm: not found"),

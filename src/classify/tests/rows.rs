@@ -29,6 +29,7 @@ fn facts_of(rule: &Rule) -> Facts {
             When::Subtype(word) => facts.subtype = Some(word.to_owned()),
             When::Stop(word) => facts.stop = Some(word.to_owned()),
             When::NoTurns => facts.no_turns = true,
+            When::PlanLimit => facts.plan_limit = true,
             When::Exit(code) => facts.exit = Some(code),
             When::Signal(signal) => facts.signal = Some(signal.to_owned()),
             When::AnySignal => facts.signal = Some("SIGUSR1".to_owned()),

@@ -41,6 +41,7 @@ impl Claude {
             session_id: fields.string("session_id", line.session_id),
             model: turn.model.clone().or_else(|| busiest_model(fields, line.model_usage)),
             text,
+            structured: line.structured_output.or(line.structured_result).is_some(),
         };
         let failure = (failed || turn.disguised).then(|| failure(&turn, &outcome, &line, fields));
         if failure.is_none() {
@@ -107,6 +108,7 @@ fn failure(turn: &Turn, outcome: &Outcome, line: &ResultLine, fields: &mut Field
             .or(said.http_status),
         terminal_reason: fields.string("terminal_reason", line.terminal_reason),
         resets_at: turn.resets_at,
+        limit_type: turn.limit_type.clone(),
     }
 }
 

@@ -270,6 +270,10 @@ pub(super) struct ResultLine<'a> {
     pub api_error_status: Option<&'a RawValue>,
     pub api_error: Option<&'a RawValue>,
     pub api_error_type: Option<&'a RawValue>,
+    /// The answer that fits `--json-schema` (claude 2.1.197, 2.1.330).
+    pub structured_output: Option<&'a RawValue>,
+    /// The same in qwen (0.24.4).
+    pub structured_result: Option<&'a RawValue>,
     /// Instead of `result` where the subtype is no success (claude).
     pub errors: Option<&'a RawValue>,
     /// The same in qwen: `{message}`.

@@ -1,0 +1,85 @@
+//! A plan that is used up, a passing limit, and a service without capacity: three things that are told apart.
+
+use super::super::{Context, Evidence, classify, classify_text};
+use crate::error::{Category, Code};
+use crate::event::Failure;
+
+/// 2026-11-22T12:41:00Z.
+const NOW: u64 = 1_795_351_260_000;
+
+/// What 2.1.330 lists itself as the beginnings of what it says of a plan that is used up, and the reset in fields.
+#[test]
+fn a_used_up_plan_is_quota_in_every_form() {
+    for text in [
+        "You're out of usage credits · resets 2:41pm (UTC)",
+        "You’ve hit your org's monthly spend limit · contact your admin",
+        "You've hit your channel's monthly usage limit",
+        "You've hit your monthly spend limit · /usage-credits to raise it",
+        "You've reached your Fable 5 limit",
+        "You're out of extra usage · resets 2:41pm (UTC)",
+        "Your org is out of usage · add funds to continue",
+        "Your seat type doesn't include usage credits",
+        "Your seat type doesn't include extra usage",
+        "Your usage allocation has been disabled by your admin",
+        "Your group's usage limit is set to $0",
+        "Opus 4.8 requires usage credits. Run /usage-credits to continue",
+    ] {
+        let failure = Failure {
+            kind: Some("rate_limit".to_owned()),
+            message: text.to_owned(),
+            http_status: Some(429),
+            ..Failure::default()
+        };
+        let fields = Evidence {
+            provider: "claude",
+            exit_code: Some(1),
+            now_ms: NOW,
+            ..Evidence::default()
+        };
+        let as_text = Evidence {
+            stdout_text: Some(text),
+            ..fields
+        };
+        let as_json = Evidence {
+            failure: Some(&failure),
+            ..fields
+        };
+        for evidence in [as_text, as_json] {
+            let found = classify(&evidence);
+            assert_eq!(
+                (found.code, found.category),
+                (Code::UsageLimit, Category::Quota),
+                "{text}"
+            );
+        }
+        let found = classify_text(text, &Context::default(), NOW);
+        assert_eq!(found.category, Category::Quota, "{text}");
+    }
+}
+
+#[test]
+fn a_limit_with_a_type_is_the_plans_whatever_is_said_of_it() {
+    let failure = |limit_type: Option<&str>| Failure {
+        kind: Some("rate_limit".to_owned()),
+        message: "API Error: Server is temporarily limiting requests (not your usage limit) · rate limited".to_owned(),
+        http_status: Some(429),
+        resets_at: limit_type.map(|_| NOW + 7_200_000),
+        limit_type: limit_type.map(str::to_owned),
+        ..Failure::default()
+    };
+    let verdict = |failure: &Failure| {
+        let found = classify(&Evidence {
+            provider: "claude",
+            failure: Some(failure),
+            exit_code: Some(1),
+            now_ms: NOW,
+            ..Evidence::default()
+        });
+        (found.code, found.resets_at, found.retry_after_ms)
+    };
+    assert_eq!(
+        verdict(&failure(Some("overage"))),
+        (Code::UsageLimit, Some(NOW + 7_200_000), Some(7_200_000))
+    );
+    assert_eq!(verdict(&failure(None)), (Code::RateLimited, None, Some(1000)));
+}

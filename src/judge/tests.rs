@@ -1,0 +1,242 @@
+//! Verdicts on real recordings, whole and cut anywhere.
+
+use std::collections::HashSet;
+
+use super::*;
+use crate::decode::Decoder;
+use crate::decode::golden::{Recording, decode, recordings};
+use crate::event::Event;
+use crate::fold::Fold;
+use crate::provider;
+
+/// How often a long recording is cut, about; a short one is cut after each byte.
+const CUTS: usize = 200;
+
+/// What a run comes to that ends by itself with exit code 0 after it printed `stdout`, as `run::attempt` has it.
+fn verdict(provider: &str, wire: Wire, flags: &[String], stdout: &[u8]) -> (Result<Reply, Box<ProviderError>>, usize) {
+    let (events, decoder) = decode(wire, [stdout]);
+    let outcomes = events.iter().filter(|event| matches!(event, Event::Outcome(_))).count();
+    (
+        judged(provider, (wire, flags), Some(0), (events, &decoder), stdout),
+        outcomes,
+    )
+}
+
+fn judged(
+    id: &str,
+    (wire, flags): (Wire, &[String]),
+    exit_code: Option<i32>,
+    (events, decoder): (Vec<Event>, &Decoder),
+    stdout: &[u8],
+) -> Result<Reply, Box<ProviderError>> {
+    let provider = provider::find(id).unwrap();
+    let (mut fold, mut out) = (Fold::new(HashSet::new()), Vec::new());
+    for event in events {
+        fold.push(event, &mut out);
+    }
+    let text = decoder.plain_text();
+    if exit_code == Some(0)
+        && let Some(text) = text
+            .as_deref()
+            .and_then(|text| text_answer(wire, provider.fatal_stdout, text))
+    {
+        let content = text.to_owned();
+        fold.push(Event::Message { id: None, content }, &mut out);
+    }
+    let facts = Facts {
+        provider: id,
+        versions: &[],
+        fatal_stderr: provider.fatal_stderr,
+        fatal_stdout: provider.fatal_stdout,
+        flags,
+        user_rules: &[],
+        unreached: false,
+        wire,
+        ending: Ending::Exited,
+        exit_code,
+        signal: None,
+        stderr: "",
+        plain: text.as_deref(),
+        cut_short: decoder.cut_short(),
+        diagnostics: decoder.diagnostics(),
+        stdout_tail: &String::from_utf8_lossy(stdout),
+        now_ms: 1_795_294_800_000,
+    };
+    judge(&facts, fold.finish(&mut out))
+}
+
+/// Where `stdout` is cut: after every byte, or about each line's end and evenly in between.
+fn cuts(stdout: &[u8]) -> Vec<usize> {
+    let step = match std::env::var_os("EVERY_BYTE") {
+        Some(_) => 1,
+        None => stdout.len().div_ceil(CUTS).max(1),
+    };
+    let even = (0..stdout.len()).step_by(step);
+    let ends = memchr::memchr_iter(b'\n', stdout).flat_map(|at| [at.saturating_sub(1), at, at + 1, at + 2]);
+    let mut cuts: Vec<usize> = even.chain(ends).filter(|cut| *cut < stdout.len()).collect();
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts
+}
+
+/// Every prefix of a run that went well is a failure, unless it has the final event whole.
+fn check_prefixes(cli: &str) {
+    let id = cli.split('-').next().unwrap();
+    let mut checked = 0;
+    for Recording {
+        name,
+        wire,
+        argv,
+        exit_code,
+        stdout,
+    } in recordings(cli)
+    {
+        let flags: Vec<String> = argv.into_iter().filter(|arg| arg.starts_with("--")).collect();
+        // A session has a final event for each of its turns.
+        let session = flags.iter().any(|flag| flag == "--input-format");
+        if wire == Wire::Text || exit_code != Some(0) || session {
+            continue;
+        }
+        let (whole, turns) = verdict(id, wire, &flags, &stdout);
+        if whole.is_err() {
+            continue;
+        }
+        checked += 1;
+        for cut in cuts(&stdout) {
+            let (verdict, so_far) = verdict(id, wire, &flags, &stdout[..cut]);
+            if so_far < turns
+                && let Ok(reply) = verdict
+            {
+                panic!("{cli}/{name}, {cut} of {} bytes: {:?}", stdout.len(), reply.content);
+            }
+        }
+    }
+    assert!(checked >= 3, "{cli}: {checked}");
+}
+
+macro_rules! prefixes {
+    ($($name:ident $cli:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            check_prefixes($cli);
+        }
+    )*};
+}
+
+mod no_prefix_of_a_stream_is_an_answer {
+    use super::check_prefixes;
+
+    prefixes! {
+        claude "claude";
+        claude_2_1_330 "claude-2.1.330";
+        codex "codex";
+        gemini "gemini";
+        qwen "qwen";
+        qwen_0_24_4 "qwen-0.24.4";
+        opencode "opencode";
+    }
+}
+
+/// Code and message of a run that ends with exit code 0.
+fn failure(id: &str, wire: Wire, flags: &[&str], stdout: &str) -> Option<(Code, String)> {
+    let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    let error = verdict(id, wire, &flags, stdout.as_bytes()).0.err()?;
+    Some((error.code, error.message))
+}
+
+#[test]
+fn json_that_is_no_answer_is_a_failure() {
+    for (wire, stdout, code, reason) in [
+        (
+            Wire::ClaudeStream,
+            r#"{"error":{"type":"authentication_error","message":"invalid x-api-key"}}"#,
+            Code::InvalidApiKey,
+            "invalid x-api-key",
+        ),
+        (
+            Wire::ClaudeJson,
+            "{\"a\":1}\n",
+            Code::MalformedResponse,
+            "the CLI ended with exit code 0 and printed JSON",
+        ),
+        (
+            Wire::GeminiJson,
+            "Loaded.\n{\n  \"session_id\": \"s\",\n",
+            Code::MalformedResponse,
+            "the CLI's output ends before its result",
+        ),
+        (
+            Wire::GenericStream,
+            r#"{"error":{"code":"insufficient_quota","message":"no more"}}"#,
+            Code::QuotaExceeded,
+            "no more",
+        ),
+    ] {
+        let (is, message) = failure("claude", wire, &[], stdout).unwrap();
+        assert_eq!(is, code, "{stdout}");
+        assert!(message.starts_with(reason), "{stdout}: {message}");
+    }
+}
+
+#[test]
+fn a_text_in_place_of_json_is_still_an_answer() {
+    for text in ["Hello.", "[1] says so", "In short:\n{\"a\": 1}"] {
+        let (verdict, _) = verdict("claude", Wire::ClaudeStream, &[], text.as_bytes());
+        assert_eq!(verdict.unwrap().content, text);
+    }
+}
+
+#[test]
+fn an_interrupted_run_in_text_form_is_no_answer() {
+    for cli in ["claude", "claude-2.1.330"] {
+        let all = recordings(cli);
+        let recording = all
+            .iter()
+            .find(|recording| recording.name == "signal-SIGINT-text")
+            .unwrap();
+        assert_eq!(
+            (recording.exit_code, recording.stdout.as_slice()),
+            (Some(0), &b"Execution error"[..])
+        );
+        let error = verdict("claude", Wire::Text, &[], &recording.stdout).0.unwrap_err();
+        assert_eq!(error.code, Code::Crashed);
+        assert!(
+            error.message.starts_with("interrupted in the middle of the answer"),
+            "{}",
+            error.message
+        );
+        assert_eq!(error.partial.unwrap().text, "");
+    }
+    let (answer, _) = verdict("claude", Wire::Text, &[], b"Execution error: none.\n");
+    assert_eq!(answer.unwrap().content, "Execution error: none.");
+}
+
+#[test]
+fn an_answer_without_the_structure_that_was_asked_for_is_a_failure() {
+    for cli in ["claude", "claude-2.1.330", "qwen-0.24.4"] {
+        let mut seen = Vec::new();
+        for recording in recordings(cli) {
+            if recording.exit_code != Some(0) || !recording.argv.iter().any(|arg| arg == "--json-schema") {
+                continue;
+            }
+            let id = cli.split('-').next().unwrap();
+            let (verdict, _) = verdict(id, recording.wire, &recording.argv, &recording.stdout);
+            seen.push((recording.name, verdict.map_err(|error| (error.code, error.message))));
+        }
+        for (name, verdict) in seen {
+            let good = name.contains("ok") || name.contains("text");
+            assert_eq!(verdict.is_ok(), good, "{cli}/{name}");
+            if let Err((code, message)) = verdict {
+                assert_eq!(code, Code::MalformedResponse, "{cli}/{name}");
+                assert!(
+                    message.starts_with("the answer has no output that fits the schema of `--json-schema`: "),
+                    "{message}"
+                );
+            }
+        }
+    }
+    assert_eq!(
+        failure("claude", Wire::Text, &["--json-schema"], "still text").map(|(code, _)| code),
+        Some(Code::MalformedResponse)
+    );
+}
