@@ -233,6 +233,8 @@ export interface ProviderResponseMetadata {
   duration_ms?: number;
   /** Turns the CLI took. */
   num_turns?: number;
+  /** Calls of tools of its own that the CLI did not permit (claude, qwen). */
+  permission_denials?: { tool_name: string; tool_use_id: string; tool_input: unknown }[];
   /** `true` where the CLI told no token counts and they are a quarter of the characters; otherwise left out. */
   usage_estimated?: true;
   /** Output of the CLI that was no event. */
@@ -670,7 +672,7 @@ export function checkHealth(
 export type InvokeUpdate =
   /** A message of the model, whole: trimmed, not empty, tool calls taken out. */
   | { type: "assistant_message"; content: string }
-  /** The model calls a tool. */
+  /** The model calls a tool that is the caller's to run. Calls that the CLI runs itself are no updates. */
   | { type: "tool_call"; toolCall: ToolCall }
   /** Tokens used so far. */
   | { type: "usage"; usage: UpdateUsage; rawStopReason?: string }
@@ -714,9 +716,9 @@ export type ProviderEvent =
   | { type: "thinking_delta"; messageId?: string; text: string }
   /** A message of the model, whole and verbatim. */
   | { type: "message"; id?: string; content: string }
-  /** The model calls a tool. */
+  /** The model calls a tool. It is the caller's to run unless a `tool_result` follows: `reply.toolCalls` has those that are. */
   | { type: "tool_call"; toolCall: ToolCall }
-  /** Text that looks like a tool call and can't be read as one. */
+  /** What was meant as a tool call and can't be read as one: in a text, or a native one with arguments that are no JSON. */
   | { type: "invalid_tool_call"; invalidToolCall: InvalidToolCall }
   /** The CLI ran a tool of its own, and this came back. A call with a result is not the caller's to run. */
   | { type: "tool_result"; toolCallId: string; content: string; isError: boolean }
@@ -775,6 +777,8 @@ export interface ProviderReply {
   durationMs?: number;
   /** Turns the CLI took. */
   numTurns?: number;
+  /** Calls of tools of its own that the CLI did not permit (claude, qwen). */
+  permissionDenials?: PermissionDenial[];
   /** Output that was no event. */
   diagnostics?: string[];
   /** Only from a {@link FallbackProvider}: who gave it, and why others did not. */

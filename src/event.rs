@@ -198,6 +198,27 @@ pub struct Outcome {
     pub model: Option<String>,
     /// It has an answer that fits a schema, beside the text (claude's `structured_output`, qwen's `structured_result`).
     pub structured: bool,
+    /// Calls that the CLI did not permit.
+    pub permission_denials: Vec<PermissionDenial>,
+}
+
+/// A call of a tool that the CLI did not permit (claude's and qwen's `permission_denials`).
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PermissionDenial {
+    /// The tool, as the CLI calls it.
+    pub tool_name: String,
+    /// The call's id.
+    pub tool_use_id: String,
+    /// The call's arguments, as raw text.
+    pub tool_input: Box<RawValue>,
+}
+
+impl PartialEq for PermissionDenial {
+    fn eq(&self, other: &Self) -> bool {
+        let fields = |denial: &PermissionDenial| (denial.tool_name.clone(), denial.tool_use_id.clone());
+        fields(self) == fields(other) && self.tool_input.get() == other.tool_input.get()
+    }
 }
 
 /// One message of the model in a [`Reply`].
@@ -283,6 +304,9 @@ pub struct Reply {
     /// Turns the provider took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_turns: Option<u32>,
+    /// Calls that the CLI did not permit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub permission_denials: Vec<PermissionDenial>,
     /// Output lines that were no events: kept, not fatal.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub diagnostics: Vec<String>,

@@ -4,10 +4,10 @@
 //! belong to one. The pieces of a message that go out, joined, are that message; `run()` is nothing but this fold.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::event::{AssistantMessage, Event, Failure, Outcome, Reply};
-use crate::message::Usage;
+use crate::message::{ToolCall, Usage};
 use crate::prompt::is_js_space;
 use crate::toolcall::{Gate, extract, make_unique};
 
@@ -70,6 +70,8 @@ pub struct Fold {
     heard: bool,
     /// Ids no new call may have: those of the thread, then those given out.
     taken: HashSet<String>,
+    /// Native calls without a result, by the provider's id: their names, and the ids they were given.
+    native: HashMap<String, (String, String)>,
     /// Calls the CLI itself has answered.
     answered: HashSet<String>,
     /// Nothing is looked for in texts and only the last one is kept: the CLI works for itself, for hours maybe.
@@ -86,6 +88,7 @@ impl Fold {
             last: None,
             heard: true,
             taken,
+            native: HashMap::new(),
             answered: HashSet::new(),
             watching: false,
         }
@@ -146,10 +149,29 @@ impl Fold {
             Event::Message { id, content } => self.message(id, content, out),
             // What is said next has nothing to do with it. Its text is the last that is known, until then.
             Event::Abandoned => self.gate = None,
+            // Printed twice, when it begins and when it ends, it is one call.
+            Event::ToolCall { tool_call } if self.is_known(&tool_call) => {}
             Event::ToolCall { mut tool_call } => {
+                let id = tool_call.id.clone();
                 make_unique(std::slice::from_mut(&mut tool_call), &mut self.taken);
+                self.native.insert(id, (tool_call.name.clone(), tool_call.id.clone()));
                 self.folded.reply.tool_calls.push(tool_call.clone());
                 out.push(Event::ToolCall { tool_call });
+            }
+            // The result of a call has the id that the call was given.
+            Event::ToolResult {
+                tool_call_id,
+                content,
+                is_error,
+            } => {
+                let given = self.native.remove(&tool_call_id);
+                let tool_call_id = given.map_or(tool_call_id, |(_, id)| id);
+                self.answered.insert(tool_call_id.clone());
+                out.push(Event::ToolResult {
+                    tool_call_id,
+                    content,
+                    is_error,
+                });
             }
             Event::Failure(failure) => self.folded.failure = Some(failure),
             Event::Outcome(outcome) => self.folded.outcome = Some(*outcome),
@@ -161,6 +183,12 @@ impl Fold {
             }
         }
         self.folded.events += (out.len() - before) as u64;
+    }
+
+    /// Whether a native call came before, and has no result yet.
+    fn is_known(&self, call: &ToolCall) -> bool {
+        let known = self.native.get(&call.id).filter(|_| !call.id.is_empty());
+        known.is_some_and(|(name, _)| *name == call.name)
     }
 
     /// Keeps what the reply needs of events that pass through.
@@ -179,9 +207,7 @@ impl Fold {
                 reply.cli_version.clone_from(version);
             }
             Event::ThinkingDelta { text, .. } => reply.thinking.push_str(text),
-            Event::ToolResult { tool_call_id, .. } => {
-                self.answered.insert(tool_call_id.clone());
-            }
+            Event::InvalidToolCall { invalid_tool_call } => reply.invalid_tool_calls.push(invalid_tool_call.clone()),
             Event::Usage { usage, .. } => {
                 self.folded.usage = Some(usage.clone());
                 self.folded.usage_told = true;
@@ -286,6 +312,7 @@ impl Fold {
         reply.cost_usd = outcome.cost_usd;
         reply.duration_ms = outcome.duration_ms;
         reply.num_turns = outcome.num_turns;
+        reply.permission_denials.clone_from(&outcome.permission_denials);
         if self.folded.usage.is_none() {
             self.folded.usage.clone_from(&outcome.usage);
         }

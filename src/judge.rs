@@ -183,6 +183,11 @@ fn evidence<'a>(facts: &'a Facts, folded: &'a Folded) -> Evidence<'a> {
         signal: facts.signal,
         http_status: None,
         stdout_text: facts.plain.filter(is_error),
+        answer_text: folded
+            .outcome
+            .as_ref()
+            .and_then(|outcome| outcome.text.as_deref())
+            .or(Some(folded.reply.content.as_str())),
         stderr_text: Some(facts.stderr),
         resets_at: folded.limit_resets_at,
         user_rules: facts.user_rules,

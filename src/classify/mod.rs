@@ -29,8 +29,11 @@ use channel::Said;
 use rule::{Facts, Pass, Rule, Table, snake, spaced};
 use rules::common;
 
-use crate::error::{Category, Code, ProviderError};
+use crate::error::{Category, Code, ProviderError, clip};
 use crate::event::{Failure, Outcome};
+
+/// How much of a printed answer a reason quotes, characters.
+const MAX_ANSWER: usize = 200;
 
 /// What a failed run left behind. All but the provider may be missing.
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,6 +52,8 @@ pub struct Evidence<'a> {
     pub http_status: Option<u16>,
     /// Standard output, only where it is an error channel (claude, text form, exit code 1).
     pub stdout_text: Option<&'a str>,
+    /// What the run printed as an answer all the same. No rule looks at it: it is named where nothing else gives a reason.
+    pub answer_text: Option<&'a str>,
     /// Standard error, whole or its head and tail.
     pub stderr_text: Option<&'a str>,
     /// When a limit ends, ms since the epoch, from a field of another event (claude: `rate_limit_event`).
@@ -366,7 +371,13 @@ impl<'a> Case<'a> {
             (Some(signal), ..) => format!("ended by {signal}"),
             (_, _, Some(status)) => format!("HTTP status {status}"),
             (_, Some(0), _) if code == Code::EmptyResponse => "ended well, but said nothing".to_owned(),
-            (_, Some(exit), _) => format!("exited with code {exit} and said nothing"),
+            (_, Some(exit), _) => match self.evidence.answer_text.map(str::trim) {
+                Some(answer) if !answer.is_empty() => {
+                    let answer = clip(&clean::reason(answer), MAX_ANSWER);
+                    format!("exited with code {exit} after it printed a result: {answer}")
+                }
+                _ => format!("exited with code {exit} and said nothing"),
+            },
             _ => "failed and gave no reason".to_owned(),
         }
     }

@@ -1,7 +1,7 @@
 //! What becomes of a decoder's events.
 
 use super::*;
-use crate::message::ToolCall;
+use crate::message::{InvalidToolCall, ToolCall};
 
 fn run(events: Vec<Event>, taken: &[&str]) -> (Vec<String>, Folded) {
     let mut fold = Fold::new(taken.iter().map(|id| (*id).to_owned()).collect());
@@ -187,6 +187,86 @@ fn calls_the_cli_answered_are_not_the_callers() {
             .collect::<Vec<_>>(),
         ["t2"]
     );
+}
+
+fn native(id: &str, name: &str, args: &str) -> Event {
+    Event::ToolCall {
+        tool_call: ToolCall {
+            id: id.into(),
+            name: name.into(),
+            args: serde_json::value::RawValue::from_string(args.into()).unwrap(),
+        },
+    }
+}
+
+/// A native call that can't be read was lost on its way into the reply: nobody, the model least of all, heard of it.
+#[test]
+fn a_native_call_that_can_t_be_read_is_in_the_reply() {
+    let invalid = InvalidToolCall {
+        id: Some("c1".into()),
+        name: Some("get".into()),
+        args: "{\"a\":".into(),
+        error: "arguments are no JSON".into(),
+    };
+    let event = Event::InvalidToolCall {
+        invalid_tool_call: invalid.clone(),
+    };
+    let (out, folded) = run(vec![event, native("c2", "get", "{}")], &[]);
+    assert_eq!(
+        out,
+        [
+            r#"{"type":"invalid_tool_call","invalidToolCall":{"id":"c1","name":"get","args":"{\"a\":","error":"arguments are no JSON"}}"#,
+            r#"{"type":"tool_call","toolCall":{"id":"c2","name":"get","args":{}}}"#,
+        ]
+    );
+    assert_eq!(folded.reply.invalid_tool_calls, [invalid]);
+    assert_eq!(folded.reply.tool_calls.len(), 1);
+}
+
+#[test]
+fn a_native_id_printed_twice_is_one_call() {
+    let ids = |folded: &Folded| {
+        let ids = folded
+            .reply
+            .tool_calls
+            .iter()
+            .map(|call| format!("{} {}", call.id, call.name));
+        ids.collect::<Vec<_>>()
+    };
+    let twice = || vec![native("c1", "get", "{}"), native("c1", "get", "{}")];
+    assert_eq!(ids(&run(twice(), &[]).1), ["c1 get"]);
+    // The thread has a call of this id: the new one gets another, and stays one.
+    let (out, folded) = run(twice(), &["c1"]);
+    assert_eq!((out.len(), folded.reply.tool_calls.len()), (1, 1));
+    assert_ne!(folded.reply.tool_calls[0].id, "c1");
+    // Another tool under the same id, and calls without one, are calls of their own.
+    let others = vec![
+        native("c1", "get", "{}"),
+        native("c1", "put", "{}"),
+        native("", "get", "{}"),
+        native("", "get", "{}"),
+    ];
+    assert_eq!(run(others, &[]).1.reply.tool_calls.len(), 4);
+}
+
+/// The result names the provider's id, the call in the reply has one of its own where the thread had that already.
+#[test]
+fn a_call_the_cli_answered_is_known_by_the_id_it_was_given() {
+    let result = || Event::ToolResult {
+        tool_call_id: "c1".into(),
+        content: "ok".into(),
+        is_error: false,
+    };
+    let (out, folded) = run(vec![native("c1", "Bash", "{}"), result()], &["c1"]);
+    let given = |json: &str| -> serde_json::Value { serde_json::from_str(json).unwrap() };
+    assert_eq!(folded.reply.tool_calls, []);
+    assert_eq!(given(&out[0])["toolCall"]["id"], given(&out[1])["toolCallId"]);
+    // A CLI that counts its calls anew in every step.
+    let (_, folded) = run(
+        vec![native("c1", "Bash", "{}"), result(), native("c1", "Bash", "{}")],
+        &[],
+    );
+    assert_eq!(folded.reply.tool_calls.len(), 1);
 }
 
 #[test]

@@ -250,6 +250,11 @@ function replyFields(reply, provider) {
       cost_usd: reply.costUsd,
       duration_ms: reply.durationMs,
       num_turns: reply.numTurns,
+      permission_denials: reply.permissionDenials?.map(({ toolName, toolUseId, toolInput }) => ({
+        tool_name: toolName,
+        tool_use_id: toolUseId,
+        tool_input: toolInput,
+      })),
       usage_estimated: usage.estimated,
       diagnostics: reply.diagnostics,
       cli_version: reply.cliVersion,

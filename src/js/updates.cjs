@@ -3,15 +3,17 @@
 /**
  * In: the events of a run. Out: the updates of `invokeWithUpdates`: whole messages, tool calls, token counts and the end.
  *
- * @import { InvokeUpdate, ProviderEvent, ProviderReply, TokenUsage, UpdateUsage } from "../../index.js"
+ * @import { InvokeUpdate, ProviderEvent, ProviderReply, TokenUsage, ToolCall, UpdateUsage } from "../../index.js"
  */
 
 const { toolCall } = require("./messages.cjs");
 
 /** Maps one run, event by event. A message's event holds its text with the tool calls taken out. */
 function createUpdates() {
-  /** @type {Set<string>} */
+  /** @type {Set<string>} calls that were given */
   const calls = new Set();
+  /** @type {Map<string, ToolCall>} calls that the CLI may still answer itself: then they are not the caller's */
+  const held = new Map();
   /** @type {Set<string>} */
   const delivered = new Set();
 
@@ -40,6 +42,14 @@ function createUpdates() {
     return updates;
   }
 
+  /** @returns {InvokeUpdate[]} the calls that nobody has answered */
+  function release() {
+    const updates = Array.from(held.values(), (call) => ({ type: /** @type {const} */ ("tool_call"), toolCall: call }));
+    for (const id of held.keys()) calls.add(id);
+    held.clear();
+    return updates;
+  }
+
   return {
     /**
      * @param {ProviderEvent} event
@@ -51,13 +61,16 @@ function createUpdates() {
           return message(event.content);
         case "tool_call": {
           const { id, name, args } = event.toolCall;
-          calls.add(id);
-          return [{ type: "tool_call", toolCall: { name, id, args } }];
+          held.set(id, { name, id, args });
+          return [];
         }
+        case "tool_result":
+          held.delete(event.toolCallId);
+          return [];
         case "usage":
-          return [{ type: "usage", ...figures(event.usage, event.rawStopReason) }];
+          return [...release(), { type: "usage", ...figures(event.usage, event.rawStopReason) }];
         case "done":
-          return done(event.reply);
+          return [...release(), ...done(event.reply)];
         default:
           return [];
       }

@@ -240,3 +240,22 @@ fn an_answer_without_the_structure_that_was_asked_for_is_a_failure() {
         Some(Code::MalformedResponse)
     );
 }
+
+/// `exited with code 1 and said nothing`, though the answer was there.
+#[test]
+fn a_result_of_a_run_that_failed_is_quoted() {
+    let stdout =
+        r#"{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":"HTTP 429 means: slow down."}"#;
+    for wire in [Wire::ClaudeJson, Wire::ClaudeStream] {
+        let (events, decoder) = decode(wire, [stdout.as_bytes()]);
+        let error = judged("claude", (wire, &[]), Some(1), (events, &decoder), stdout.as_bytes()).unwrap_err();
+        assert_eq!(error.code, Code::Unknown);
+        assert!(
+            error
+                .message
+                .starts_with("exited with code 1 after it printed a result: HTTP 429 means: slow down"),
+            "{}",
+            error.message
+        );
+    }
+}

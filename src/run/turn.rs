@@ -207,8 +207,11 @@ impl Turn<'_> {
             Event::ToolCall { tool_call } => Some(tool_call.id.clone()),
             _ => None,
         };
+        let before = self.events.len();
         self.fold.push(event, &mut self.events);
-        if let (Some(api), Some(Event::ToolCall { tool_call })) = (api, self.events.last()) {
+        // None, where it was printed before.
+        let new = self.events.get(before..).and_then(<[Event]>::last);
+        if let (Some(api), Some(Event::ToolCall { tool_call })) = (api, new) {
             let given = tool_call.id.clone();
             self.pending.push(Pending { api, given });
         }

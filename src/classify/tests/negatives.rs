@@ -45,15 +45,19 @@ fn an_answer_about_errors_is_none() {
     let evidence = Evidence {
         provider: "claude",
         outcome: Some(&outcome),
+        answer_text: Some(answer),
         exit_code: Some(1),
         now_ms: NOW,
         ..Evidence::default()
     };
     let found = classify(&evidence);
-    assert_eq!(
-        (found.code, found.reason.as_str()),
-        (Code::Unknown, "exited with code 1 and said nothing")
-    );
+    let reason = format!("exited with code 1 after it printed a result: {answer}");
+    assert_eq!((found.code, found.reason), (Code::Unknown, reason));
+    let silent = classify(&Evidence {
+        answer_text: None,
+        ..evidence
+    });
+    assert_eq!(silent.reason, "exited with code 1 and said nothing");
 }
 
 /// Standard error carries warnings, logs and an echo of the prompt beside the reason.

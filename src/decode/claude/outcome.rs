@@ -2,13 +2,13 @@
 
 use serde_json::value::RawValue;
 
-use super::wire::{Explained, ModelFigures, ResultLine};
+use super::wire::{Denial, Explained, ModelFigures, ResultLine};
 use super::{Claude, Turn};
 use crate::decode::ansi::strip_owned;
 use crate::decode::json::{Fields, Members, Text, is_object};
 use crate::decode::notes::Out;
 use crate::decode::usage::read_usage;
-use crate::event::{Event, Failure, Outcome};
+use crate::event::{Event, Failure, Outcome, PermissionDenial};
 
 /// A longer text of a turn that went well is not read where it repeats what was said, bytes: it would be one more copy.
 const LONG: usize = 64 * 1024;
@@ -41,6 +41,7 @@ impl Claude {
             session_id: fields.string("session_id", line.session_id),
             model: turn.model.clone().or_else(|| busiest_model(fields, line.model_usage)),
             text,
+            permission_denials: denials(fields, line.permission_denials),
             structured: line.structured_output.or(line.structured_result).is_some(),
         };
         let failure = (failed || turn.disguised).then(|| failure(&turn, &outcome, &line, fields));
@@ -110,6 +111,20 @@ fn failure(turn: &Turn, outcome: &Outcome, line: &ResultLine, fields: &mut Field
         resets_at: turn.resets_at,
         limit_type: turn.limit_type.clone(),
     }
+}
+
+/// The calls that were not permitted; what can't be read as one is left out.
+fn denials(fields: &mut Fields, raw: Option<&RawValue>) -> Vec<PermissionDenial> {
+    let listed: Vec<&RawValue> = fields.read("permission_denials", raw).unwrap_or_default();
+    let read = |raw| fields.read::<Denial>("permission_denials", Some(raw));
+    let denials = listed.into_iter().filter_map(read);
+    denials
+        .map(|denial| PermissionDenial {
+            tool_name: denial.tool_name.into_string(),
+            tool_use_id: denial.tool_use_id.into_string(),
+            tool_input: denial.tool_input.map(RawValue::to_owned).unwrap_or_default(),
+        })
+        .collect()
 }
 
 /// The model in `modelUsage` that wrote most: the others did side jobs. 2.1.197 adds the context's size to the name

@@ -270,6 +270,7 @@ pub(super) struct ResultLine<'a> {
     pub api_error_status: Option<&'a RawValue>,
     pub api_error: Option<&'a RawValue>,
     pub api_error_type: Option<&'a RawValue>,
+    pub permission_denials: Option<&'a RawValue>,
     /// The answer that fits `--json-schema` (claude 2.1.197, 2.1.330).
     pub structured_output: Option<&'a RawValue>,
     /// The same in qwen (0.24.4).
@@ -292,4 +293,14 @@ pub(super) struct Explained<'a> {
 pub(super) struct ModelFigures<'a> {
     #[serde(borrow, rename = "outputTokens")]
     pub output_tokens: Option<&'a RawValue>,
+}
+
+/// A call that was not permitted.
+#[derive(Debug, Deserialize)]
+pub(super) struct Denial<'a> {
+    #[serde(borrow, default)]
+    pub tool_name: Text<'a>,
+    #[serde(default)]
+    pub tool_use_id: Text<'a>,
+    pub tool_input: Option<&'a RawValue>,
 }
