@@ -126,6 +126,10 @@ export interface InvokeOptions {
  * One message of a thread, told by its shape: of LangChain 0.3 or 1.x (any copy of it), serialised by LangChain, OpenAI-style,
  * a pair of role and content, or a bare string (the user's). `user`, `assistant` and `developer` are `human`, `ai` and
  * `system`; a type that nobody knows is kept by its name.
+ *
+ * Blocks of text are text, joined as LangChain's `text` joins them; what an `ai` message thought is left out. Images and files (of
+ * LangChain, OpenAI, Anthropic, the AI SDK, Google and MCP; base64, a URL, `Uint8Array` or `ArrayBuffer`) go over natively where the
+ * provider takes them, and are refused with `UNSUPPORTED_CONTENT` elsewhere (docs/providers.md): they never become text.
  */
 export type MessageInput =
   | string
@@ -149,7 +153,7 @@ export interface PlainMessage {
   readonly type?: string | undefined;
   /** Who speaks, in OpenAI's words or LangChain's. */
   readonly role?: string | undefined;
-  /** Text, or any JSON value (content blocks). */
+  /** Text, or content blocks; any other JSON value is its JSON text. */
   readonly content?: unknown;
   /** Calls the model made: `{ id, name, args }`, or OpenAI's `{ id, function: { name, arguments } }`. */
   readonly tool_calls?: readonly object[] | null | undefined;
@@ -883,6 +887,8 @@ export type ProviderErrorCode =
   | "PROMPT_INTERCEPTED"
   /** The messages can't be read. */
   | "INVALID_MESSAGES"
+  /** A message holds an image, a file or another block that the provider can't take; nothing was started. Falls back. */
+  | "UNSUPPORTED_CONTENT"
   /** A tool can't be bound. */
   | "INVALID_TOOL"
   /** The model's safeguards refused. */
@@ -1143,16 +1149,17 @@ export function limits(): Limits;
 
 /**
  * A thread as SPEC-01's `<thread>` XML, well-formed whatever the messages hold. A single message that already is a `<thread>`
- * comes back byte for byte.
+ * comes back byte for byte. Content blocks are their JSON, as SPEC-01 has it.
  *
- * @throws {ProviderError} `INVALID_MESSAGES`, naming the message and the field.
+ * @throws {ProviderError} `INVALID_MESSAGES`, naming the message and the field; `UNSUPPORTED_CONTENT` for bytes, which JSON has no
+ * word for.
  */
 export function messagesToXml(messages: readonly MessageInput[]): string;
 
 /**
- * A thread as SPEC-01's labelled text: `[System]`, `[User]`, `[Assistant]`, `[Tool Result]`.
+ * A thread as SPEC-01's labelled text: `[System]`, `[User]`, `[Assistant]`, `[Tool Result]`. Content blocks are their JSON.
  *
- * @throws {ProviderError} `INVALID_MESSAGES`, naming the message and the field.
+ * @throws {ProviderError} `INVALID_MESSAGES`, naming the message and the field; `UNSUPPORTED_CONTENT` for bytes.
  */
 export function messagesToPrompt(messages: readonly MessageInput[]): string;
 

@@ -8,7 +8,7 @@ import native from "../src/js/native.cjs";
 
 interface Codes {
   categories: { category: string; shouldRetry: boolean; shouldFallback: boolean }[];
-  codes: { code: string; category: string }[];
+  codes: { code: string; category: string; shouldFallback: boolean }[];
 }
 const { categories, codes }: Codes = JSON.parse(native.errorCodes());
 
@@ -28,11 +28,22 @@ describe("the codes of the native side", () => {
   });
 
   it("have the categories the façade gives them", () => {
-    for (const code of ["INVALID_MESSAGES", "INVALID_TOOL", "INVALID_OPTION", "CLOSED", "INTERNAL"] as const) {
+    const ours = ["INVALID_MESSAGES", "INVALID_TOOL", "UNSUPPORTED_CONTENT", "INVALID_OPTION", "CLOSED", "INTERNAL"];
+    for (const code of ours as never[]) {
       const { category, shouldRetry, shouldFallback } = errors.fault(code, "why") as never as ProviderError;
-      const known = codes.find((it) => it.code === code)?.category;
-      expect({ category, shouldRetry, shouldFallback }).toEqual(categories.find((it) => it.category === known));
+      const known = codes.find((it) => it.code === code);
+      expect({ category, shouldRetry, shouldFallback }).toEqual({
+        ...categories.find((it) => it.category === known?.category),
+        shouldFallback: known?.shouldFallback,
+      });
     }
+  });
+
+  it("fall back as their category does, but for what only one provider can't take", () => {
+    const own = codes.filter(
+      (it) => it.shouldFallback !== categories.find(({ category }) => category === it.category)?.shouldFallback,
+    );
+    expect(own).toEqual([{ code: "UNSUPPORTED_CONTENT", category: "validation", shouldFallback: true }]);
   });
 
   it("are in docs/errors.md", () => {

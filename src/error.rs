@@ -134,6 +134,13 @@ macro_rules! codes {
     };
 }
 
+impl Code {
+    /// Whether another provider may do better: what its category says, but for what only this provider can't take.
+    pub fn should_fallback(self) -> bool {
+        self == Code::UnsupportedContent || self.category().should_fallback()
+    }
+}
+
 codes! {
     CreditExhausted = "CREDIT_EXHAUSTED", Quota, "The account's credit is used up.";
     UsageLimit = "USAGE_LIMIT", Quota, "A session, weekly or plan limit is reached; it resets at a known time.";
@@ -152,6 +159,7 @@ codes! {
     EmptyPrompt = "EMPTY_PROMPT", Validation, "There is nothing to send.";
     PromptIntercepted = "PROMPT_INTERCEPTED", Validation, "The CLI took the prompt for a command of its own.";
     InvalidMessages = "INVALID_MESSAGES", Validation, "The messages can't be read.";
+    UnsupportedContent = "UNSUPPORTED_CONTENT", Validation, "A message holds an image, a file or another block that the provider can't take; nothing was started.";
     InvalidTool = "INVALID_TOOL", Validation, "A tool can't be bound.";
     Refusal = "REFUSAL", Validation, "The model's safeguards refused.";
     MaxTokens = "MAX_TOKENS", Validation, "The answer hit the output limit.";
@@ -300,7 +308,7 @@ impl ProviderError {
             message: clip(&reason.into(), Self::MESSAGE_LIMIT),
             provider: provider.to_owned(),
             should_retry: category.should_retry(),
-            should_fallback: category.should_fallback(),
+            should_fallback: code.should_fallback(),
             hint: None,
             retry_after_ms: None,
             resets_at: None,

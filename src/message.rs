@@ -3,10 +3,13 @@
 //! In: the JSON the façade makes of the caller's messages (any LangChain version, or plain objects). Out: the types every
 //! other layer speaks. Tool arguments stay raw JSON text, so key order and number spelling survive the whole way.
 
+pub mod content;
+
 use std::fmt;
 
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// Who speaks in a [`Message`]. LangChain's own type names.
@@ -283,6 +286,44 @@ pub(crate) fn wtf8_to_string(bytes: Vec<u8>) -> String {
             String::from_utf8_lossy(&bytes).into_owned()
         }
     }
+}
+
+/// JSON of any origin. Lone surrogates, which a JavaScript string may hold, are U+FFFD; what can't be read is `null`.
+pub(crate) fn json_value(text: &str) -> Value {
+    serde_json::from_str(text)
+        .or_else(|_| serde_json::from_str(&mended(text)))
+        .unwrap_or_default()
+}
+
+/// JSON text with U+FFFD for the escapes of lone surrogates.
+fn mended(json: &str) -> String {
+    let unit = |at: usize| {
+        let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut whole = String::with_capacity(json.len());
+    let mut at = 0;
+    while let Some(next) = json[at..].find('\\').map(|found| at + found) {
+        whole.push_str(&json[at..next]);
+        at = next;
+        let length = match (unit(at), unit(at + 6)) {
+            (Some(0xD800..0xDC00), Some(0xDC00..0xE000)) => 12,
+            (Some(0xD800..0xE000), _) => {
+                whole.push('\u{FFFD}');
+                at += 6;
+                continue;
+            }
+            (Some(_), _) => 6,
+            // An escape of two characters; JSON has no other.
+            (None, _) => 2,
+        };
+        let end = (at + length).min(json.len());
+        let Some(escape) = json.get(at..end) else { break };
+        whole.push_str(escape);
+        at = end;
+    }
+    whole.push_str(json.get(at..).unwrap_or_default());
+    whole
 }
 
 #[cfg(test)]

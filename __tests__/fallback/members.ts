@@ -14,9 +14,12 @@ import nativeSide from "../../src/js/native.cjs";
 import { createFakes } from "../support/fake.mjs";
 
 export const GUIDANCE = new Map<string, { category: string; shouldRetry: boolean; shouldFallback: boolean }>(
-  JSON.parse(nativeSide.errorCodes()).codes.map(({ code, category }: { code: string; category: string }) => [
-    code,
-    JSON.parse(nativeSide.errorCodes()).categories.find((it: { category: string }) => it.category === category),
+  JSON.parse(nativeSide.errorCodes()).codes.map((own: { code: string; category: string; shouldFallback: boolean }) => [
+    own.code,
+    {
+      ...JSON.parse(nativeSide.errorCodes()).categories.find(({ category }: typeof own) => category === own.category),
+      shouldFallback: own.shouldFallback,
+    },
   ]),
 );
 

@@ -6,7 +6,7 @@
 
 pub mod answer;
 mod calls;
-mod content;
+pub mod content;
 pub mod failure;
 pub mod request;
 pub mod secret;

@@ -123,11 +123,11 @@ fn thread(messages: &[Message], tools: &Tools) -> Vec<Body> {
         match message.role {
             Role::System => {
                 body.set("role", &"system");
-                body.set("content", &content::text(&message.content, "\n\n"));
+                body.set("content", &content::text(&message.content, &message.role));
             }
             Role::Ai => {
                 body.set("role", &"assistant");
-                let text = content::text(&message.content, "");
+                let text = content::text(&message.content, &message.role);
                 let calls: Vec<Body> = message
                     .tool_calls
                     .iter()
@@ -162,7 +162,7 @@ fn thread(messages: &[Message], tools: &Tools) -> Vec<Body> {
             // A name of the caller's own (`critic`) is none of the API's roles: whoever it is, it speaks to the model.
             Role::Human | Role::Other(_) => {
                 body.set("role", &"user");
-                match content::parts(&message.content) {
+                match content::parts(&message.content, &message.role) {
                     Parts::Text(text) => body.set("content", &text),
                     Parts::Blocks(blocks) => body.set("content", &blocks),
                 }
@@ -186,7 +186,7 @@ fn tool_call(id: &str, call: &ToolCall, tools: &Tools) -> Body {
 
 /// The result of a tool. The API has no field that says that it failed: the text does.
 fn result(message: &Message) -> String {
-    let text = content::text(&message.content, "\n");
+    let text = content::text(&message.content, &message.role);
     let says_so = || clip(text.trim_start(), 6).to_lowercase().starts_with("error");
     if message.is_error && !says_so() {
         format!("Error: {text}")

@@ -10,7 +10,7 @@ use crate::breaker::{Admission, Breaker, Outcome, Ticket};
 use crate::error::{Category, Code};
 use crate::provider::{elsewhere, fallback};
 
-/// Every category with its guidance and every code with its category, as JSON: what index.d.ts is checked against.
+/// Every category with its guidance and every code with its category and its own word on falling back, as JSON: what index.d.ts is checked against.
 #[napi(catch_unwind)]
 pub fn error_codes() -> String {
     let categories = Category::ALL.map(|category| {
@@ -20,9 +20,13 @@ pub fn error_codes() -> String {
             "shouldFallback": category.should_fallback(),
         })
     });
-    let codes = Code::ALL
-        .iter()
-        .map(|code| json!({"code": code.as_str(), "category": code.category().as_str()}));
+    let codes = Code::ALL.iter().map(|code| {
+        json!({
+            "code": code.as_str(),
+            "category": code.category().as_str(),
+            "shouldFallback": code.should_fallback(),
+        })
+    });
     json!({"categories": categories, "codes": codes.collect::<Vec<_>>()}).to_string()
 }
 

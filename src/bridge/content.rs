@@ -1,13 +1,14 @@
 //! A tool's result as MCP content.
 //!
 //! In: text, or content blocks in anybody's vocabulary: MCP's own, LangChain's two, OpenAI's, Anthropic's. Out: MCP blocks;
-//! what has no place there goes over as the JSON text it is.
+//! of what has no place there, the model is told that it was there.
 
 use rmcp::model::ContentBlock;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
-use crate::message::Content;
+use crate::message::content::{self, Kind, Part, Source};
+use crate::message::{Content, Role};
 
 /// What a client makes of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,43 +49,49 @@ pub(super) fn blocks(content: &Content, reader: Reader) -> Vec<ContentBlock> {
 }
 
 fn of_raw(raw: &RawValue) -> Vec<ContentBlock> {
-    match serde_json::from_str::<Value>(raw.get()) {
-        Ok(Value::Array(items)) => items.into_iter().map(block).collect(),
-        _ => vec![ContentBlock::text(raw.get())],
+    let items = match serde_json::from_str::<Vec<&RawValue>>(raw.get()) {
+        Ok(items) if !items.is_empty() => items,
+        _ => vec![raw],
+    };
+    // MCP's own blocks of what stands elsewhere are nobody else's.
+    let own = |item: &&RawValue| {
+        serde_json::from_str::<ContentBlock>(item.get())
+            .ok()
+            .filter(is_resource)
+    };
+    if !items.iter().any(|item| own(item).is_some()) {
+        return content::parts(raw, &Role::Tool).into_iter().map(block).collect();
     }
+    let blocks = items.iter().flat_map(|item| match own(item) {
+        Some(own) => vec![own],
+        None => content::parts(item, &Role::Tool).into_iter().map(block).collect(),
+    });
+    blocks.collect()
 }
 
-fn block(item: Value) -> ContentBlock {
-    let read = match &item {
-        Value::String(text) => Some(ContentBlock::text(text)),
-        Value::Object(map) => match map.get("type").and_then(Value::as_str) {
-            Some("text") => map.get("text").and_then(Value::as_str).map(ContentBlock::text),
-            Some("image") => media(map).map(|(data, mime)| ContentBlock::image(data, mime)),
-            Some("audio") => media(map).map(|(data, mime)| ContentBlock::audio(data, mime)),
-            Some("image_url") => image_url(map),
-            Some("resource" | "resource_link") => serde_json::from_value(item.clone()).ok(),
-            _ => None,
+fn is_resource(block: &ContentBlock) -> bool {
+    matches!(block, ContentBlock::Resource(_) | ContentBlock::ResourceLink(_))
+}
+
+/// A block as MCP has it. The call waits for its result, so what MCP can't hold is named: it is never told as text.
+fn block(part: Part) -> ContentBlock {
+    let what = match part {
+        Part::Text(text) => return ContentBlock::text(text),
+        Part::Media(media) => match (media.kind, &media.source, &media.mime) {
+            (Kind::Image, Source::Base64(data), Some(mime)) => {
+                return ContentBlock::image(data.as_str(), mime.as_str());
+            }
+            (Kind::Audio, Source::Base64(data), Some(mime)) => {
+                return ContentBlock::audio(data.as_str(), mime.as_str());
+            }
+            _ => media.name(),
         },
-        _ => None,
+        Part::Unknown(what) => what,
+        Part::Omitted | Part::Call(_) => return ContentBlock::text(""),
     };
-    read.unwrap_or_else(|| ContentBlock::text(item.to_string()))
-}
-
-/// The data of a block and their type: in the block itself (MCP, LangChain), or in its `source` (Anthropic).
-fn media(map: &Map<String, Value>) -> Option<(&str, &str)> {
-    let holder = map.get("source").and_then(Value::as_object).unwrap_or(map);
-    let text = |names: &[&str]| names.iter().find_map(|name| holder.get(*name).and_then(Value::as_str));
-    Some((text(&["data"])?, text(&["mimeType", "mime_type", "media_type"])?))
-}
-
-/// OpenAI's form, with the data in the URL.
-fn image_url(map: &Map<String, Value>) -> Option<ContentBlock> {
-    let url = match map.get("image_url")? {
-        Value::Object(inner) => inner.get("url")?,
-        plain => plain,
-    };
-    let (mime, data) = url.as_str()?.strip_prefix("data:")?.split_once(";base64,")?;
-    Some(ContentBlock::image(data, mime))
+    ContentBlock::text(format!(
+        "[The tool returned {what} here, which can't be handed on: results hold text, images and audio.]"
+    ))
 }
 
 #[cfg(test)]
@@ -103,7 +110,12 @@ mod tests {
         let image = json!({"type": "image", "data": "QUJD", "mimeType": "image/png"});
         let resource =
             json!({"type": "resource", "resource": {"uri": "x://y", "mimeType": "text/plain", "text": "hi"}});
-        let odd = json!({"type": "thinking", "b": 1.0, "a": [null]});
+        let left_out = |what: &str| {
+            let text = format!(
+                "[The tool returned {what} here, which can't be handed on: results hold text, images and audio.]"
+            );
+            json!({"type": "text", "text": text})
+        };
         assert_eq!(
             of(json!([
                 "plain",
@@ -115,7 +127,8 @@ mod tests {
                 {"type": "image_url", "image_url": "https://example.test/a.png"},
                 {"type": "audio", "data": "QUJD", "mimeType": "audio/wav"},
                 resource,
-                odd,
+                {"type": "unheard_of", "data": "QUJD"},
+                {"type": "file", "mime_type": "application/pdf", "data": "QUJD"},
                 7,
             ])),
             json!([
@@ -125,10 +138,11 @@ mod tests {
                 image,
                 image,
                 image,
-                {"type": "text", "text": r#"{"type":"image_url","image_url":"https://example.test/a.png"}"#},
+                left_out("an image"),
                 {"type": "audio", "data": "QUJD", "mimeType": "audio/wav"},
                 resource,
-                {"type": "text", "text": odd.to_string()},
+                left_out("a block of the unknown type \"unheard_of\""),
+                left_out("a document (application/pdf)"),
                 {"type": "text", "text": "7"},
             ])
         );

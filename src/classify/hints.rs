@@ -180,6 +180,9 @@ pub fn general(code: Code) -> &'static str {
         Code::EmptyPrompt => "send a message with text in it",
         Code::PromptIntercepted => "do not begin the prompt with \"/\"",
         Code::InvalidMessages => "pass LangChain messages, or objects with `role` and `content`",
+        Code::UnsupportedContent => {
+            "send it to claude with `engine: \"live\"`, or to an API that takes it; or send text"
+        }
         Code::InvalidTool => "give each tool a unique name and a zod or JSON schema",
         Code::Refusal => "rephrase the request, or use another model",
         Code::MaxTokens => "ask for less at once, or raise the model's output limit",

@@ -12,11 +12,15 @@
  */
 
 const { ProviderError, fault } = require("./errors.cjs");
+const { asBytes, markBytes } = require("./messages.cjs");
 const { describe } = require("./options.cjs");
 const { encodeTools } = require("./tools.cjs");
 
 /** What a model understands as content; an array of anything else is data. */
-const BLOCKS = new Set(["text", "image", "image_url", "audio", "file", "document"]);
+const BLOCKS = new Set([
+  ...["text", "input_text", "image", "image_url", "input_image", "audio", "input_audio", "video", "file", "input_file"],
+  ...["document", "media", "resource", "resource_link", "image-data", "image-url", "file-data", "file-url"],
+]);
 
 /**
  * @param {unknown} tools
@@ -108,19 +112,54 @@ function reasonOf(error) {
 function encodeResult(result) {
   if (isToolMessage(result)) {
     const { content, status } = result;
-    return JSON.stringify({ content: asContent(content), isError: status === "error" });
+    return JSON.stringify({ content: asContent(content), isError: status === "error" }, markBytes);
   }
-  return JSON.stringify({ content: asContent(result), isError: false });
+  if (isMcpResult(result)) {
+    return JSON.stringify({ content: result.content, isError: result.isError === true }, markBytes);
+  }
+  return JSON.stringify({ content: asContent(result), isError: false }, markBytes);
 }
 
 /** @param {unknown} result */
 function asContent(result) {
   if (typeof result === "string") return result;
   if (result === undefined) return "";
-  if (Array.isArray(result) && result.length > 0 && result.every(isBlock)) return result;
-  const json = JSON.stringify(result);
+  if (isBlocks(result)) return result;
+  const json = JSON.stringify(result, refuseBytes);
   if (json === undefined) throw new TypeError(`its result can't be written as JSON: it is ${describe(result)}`);
   return json;
+}
+
+/**
+ * @this {any}
+ * @param {string} key
+ * @param {unknown} value
+ */
+function refuseBytes(key, value) {
+  if (asBytes(this[key]) === undefined) return value;
+  const why = 'bytes belong into a block, such as { type: "image", data, mimeType }';
+  throw new TypeError(`its result can't be written as JSON: it holds ${describe(this[key])}; ${why}`);
+}
+
+/**
+ * @param {unknown} result
+ * @returns {result is unknown[]}
+ */
+function isBlocks(result) {
+  return Array.isArray(result) && result.length > 0 && result.every(isBlock);
+}
+
+/**
+ * What an MCP client gives for a call.
+ *
+ * @param {unknown} result
+ * @returns {result is { content: unknown[], isError?: unknown }}
+ */
+function isMcpResult(result) {
+  if (typeof result !== "object" || result === null || !("content" in result)) return false;
+  const { content, ...rest } = /** @type {Record<string, unknown>} */ (result);
+  const known = ["isError", "structuredContent", "_meta"];
+  return isBlocks(content) && Object.keys(rest).every((key) => known.includes(key));
 }
 
 /** @param {unknown} item */

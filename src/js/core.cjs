@@ -187,13 +187,13 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
 
     /** @param {unknown} messages */
     messagesToXml(messages) {
-      const { json, texts } = packMessages(messages);
+      const { json, texts } = packMessages(messages, { pure: true });
       return native.messagesToXml(json, texts);
     },
 
     /** @param {unknown} messages */
     messagesToPrompt(messages) {
-      const { json, texts } = packMessages(messages);
+      const { json, texts } = packMessages(messages, { pure: true });
       return native.messagesToPrompt(json, texts);
     },
 

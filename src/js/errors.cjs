@@ -133,6 +133,7 @@ function clip(text, limit = MESSAGE_LIMIT) {
 const CATEGORIES = /** @type {const} */ ({
   INVALID_MESSAGES: "validation",
   INVALID_TOOL: "validation",
+  UNSUPPORTED_CONTENT: "validation",
   INVALID_OPTION: "configuration",
   CALLBACK_FAILED: "configuration",
   CLOSED: "configuration",
@@ -149,14 +150,15 @@ const CATEGORIES = /** @type {const} */ ({
 function fault(code, message, cause) {
   const category = CATEGORIES[code];
   return new ProviderError(
-    // CLI-ADAPTER-PROTOCOL, "Error Categories": of these three only `unknown` may do better elsewhere.
+    // CLI-ADAPTER-PROTOCOL, "Error Categories": of these three only `unknown` may do better elsewhere. Content is refused
+    // by the one who can't take it (`src/error.rs`).
     {
       code,
       category,
       message: clip(message),
       provider: "",
       shouldRetry: false,
-      shouldFallback: category === "unknown",
+      shouldFallback: category === "unknown" || code === "UNSUPPORTED_CONTENT",
     },
     cause === undefined ? undefined : { cause },
   );

@@ -115,7 +115,8 @@ function bind(adapter, identity) {
       if (ticket !== undefined && breaker !== null) {
         const now = Date.now();
         if (error.category === "quota") breaker.usedUp(ticket, now, error.resetsAt?.getTime());
-        else if (error.shouldFallback) breaker.failed(ticket, now);
+        // A request that is refused for what it is says nothing about the provider, even where another may take it.
+        else if (error.shouldFallback && error.category !== "validation") breaker.failed(ticket, now);
         else breaker.passed(ticket, now);
       }
       return { provider: name, index, error, asked: true };

@@ -25,39 +25,48 @@ const TYPES = new Map([
 ]);
 
 /**
+ * Where a thread is written to.
+ *
+ * @typedef {object} Target
+ * @property {string[]} [texts] takes the contents that are text; in the JSON they are their lengths then
+ * @property {boolean} [pure] the thread becomes a string, for which there is no provider: bytes are refused at once
+ */
+
+/**
  * @param {unknown} messages
- * @param {string[]} [texts] takes the contents that are text; in the JSON they are their lengths then
+ * @param {Target} [target]
  * @returns {string} JSON of the normalised thread
  */
-function encodeMessages(messages, texts) {
+function encodeMessages(messages, target = {}) {
   if (!Array.isArray(messages)) {
     throw fault("INVALID_MESSAGES", `messages must be an array, such as ["Say hello"], got ${describe(messages)}`);
   }
-  return `[${Array.from(messages, (message, index) => encodeMessage(message, index, texts)).join(",")}]`;
+  return `[${Array.from(messages, (message, index) => encodeMessage(message, index, target)).join(",")}]`;
 }
 
 /**
  * The thread as `src/thread.rs` takes it.
  *
  * @param {unknown} messages
+ * @param {{ pure?: boolean }} [how]
  * @returns {PackedThread}
  */
-function packMessages(messages) {
+function packMessages(messages, how) {
   /** @type {string[]} */
   const texts = [];
-  const json = encodeMessages(messages, texts);
+  const json = encodeMessages(messages, { ...how, texts });
   return { json, texts: texts.join("") };
 }
 
 /**
  * @param {unknown} message
  * @param {number} index
- * @param {string[] | undefined} texts
+ * @param {Target} target
  */
-function encodeMessage(message, index, texts) {
+function encodeMessage(message, index, target) {
   const at = `messages[${index}]`;
   try {
-    return encodeFields(readMessage(message, at), at, texts);
+    return encodeFields(readMessage(message, at), at, target);
   } catch (error) {
     if (ProviderError.isInstance(error)) throw error;
     // A getter or a proxy of the caller's that throws.
@@ -120,10 +129,10 @@ function canonical(type) {
 /**
  * @param {{ type: string, fields: Fields }} message
  * @param {string} at
- * @param {string[] | undefined} texts
+ * @param {Target} target
  */
-function encodeFields({ type, fields }, at, texts) {
-  let json = `{"type":${JSON.stringify(type)},"content":${encodeContent(fields.content ?? "", at, texts)}`;
+function encodeFields({ type, fields }, at, target) {
+  let json = `{"type":${JSON.stringify(type)},"content":${encodeContent(fields.content ?? "", at, target)}`;
   if (type === "ai") {
     const calls = fields.tool_calls ?? fields.additional_kwargs?.tool_calls ?? [];
     if (!Array.isArray(calls)) {
@@ -144,13 +153,14 @@ function encodeFields({ type, fields }, at, texts) {
 /**
  * @param {unknown} content
  * @param {string} at
- * @param {string[] | undefined} texts
+ * @param {Target} target
  */
-function encodeContent(content, at, texts) {
-  if (texts === undefined) return stringify(content, `${at}.content`);
+function encodeContent(content, at, { texts, pure }) {
+  const json = () => stringify(content, `${at}.content`, pure ? refuseBytes(`${at}.content`) : markBytes);
+  if (texts === undefined) return json();
   // A number would be taken for a length.
-  const text = typeof content === "number" ? stringify(content, `${at}.content`) : content;
-  if (typeof text !== "string") return stringify(text, `${at}.content`);
+  const text = typeof content === "number" ? json() : content;
+  if (typeof text !== "string") return json();
   texts.push(text);
   return text.length;
 }
@@ -185,15 +195,60 @@ function readId(id, at) {
 }
 
 /**
+ * @typedef {(this: any, key: string, value: unknown) => unknown} Replacer what `JSON.stringify` takes
+ */
+
+/**
+ * Bytes have no form in JSON, and would be written as an object of numbers. The native side gets them as base64 under a name
+ * of their own, so that they are never taken for text (`src/message/content.rs`).
+ *
+ * @type {Replacer}
+ */
+function markBytes(key, value) {
+  // `value` is what a toJSON (Buffer has one) has made of it.
+  const bytes = asBytes(this[key]);
+  if (bytes === undefined) return value;
+  return bytes === null ? { $blob: true } : { $bytes: bytes.toString("base64") };
+}
+
+/**
+ * @param {string} at
+ * @returns {Replacer}
+ */
+function refuseBytes(at) {
+  return function (key, value) {
+    if (asBytes(this[key]) === undefined) return value;
+    throw fault("UNSUPPORTED_CONTENT", `${at} holds bytes (${describe(this[key])}), which are no text`);
+  };
+}
+
+/**
+ * @param {unknown} value
+ * @returns {Buffer | null | undefined} `null` for a Blob, which can't be read at once; `undefined` for what is no bytes
+ */
+function asBytes(value) {
+  if (typeof value !== "object" || value === null) return undefined;
+  if (ArrayBuffer.isView(value)) return Buffer.from(value.buffer, value.byteOffset, value.byteLength);
+  // By name: a buffer of another realm is one, too.
+  const tag = Object.prototype.toString.call(value);
+  if (tag === "[object ArrayBuffer]" || tag === "[object SharedArrayBuffer]") {
+    return Buffer.from(/** @type {ArrayBuffer} */ (value));
+  }
+  return tag === "[object Blob]" || tag === "[object File]" ? null : undefined;
+}
+
+/**
  * @param {unknown} value
  * @param {string} at
+ * @param {Replacer} [replacer]
  * @returns {string}
  */
-function stringify(value, at) {
+function stringify(value, at, replacer) {
   try {
-    const json = JSON.stringify(value);
+    const json = JSON.stringify(value, replacer);
     if (json !== undefined) return json;
   } catch (error) {
+    if (ProviderError.isInstance(error)) throw error;
     // Circular, a BigInt, or a toJSON that throws. Node's message goes on for several lines: the first says it.
     const reason = (error instanceof Error ? error.message : String(error)).split("\n", 1)[0];
     throw fault("INVALID_MESSAGES", `${at} can't be written as JSON: ${reason}`, error);
@@ -315,4 +370,4 @@ function known(details) {
   return Object.keys(kept).length > 0 ? kept : undefined;
 }
 
-module.exports = { encodeMessages, packMessages, aiMessageBuilder, toAIMessageJson, toolCall };
+module.exports = { asBytes, encodeMessages, markBytes, packMessages, aiMessageBuilder, toAIMessageJson, toolCall };

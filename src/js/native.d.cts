@@ -20,7 +20,7 @@ export function stripAnsi(text: string): string;
 export function parseCliOutput(stdout: string, format: "text" | "json" | "stream-json", provider?: string): string;
 /** `{"ok": error}`, whatever the text; `{"err": …}` if the context is ill-typed. */
 export function classifyError(text: string, contextJson: string, nowMs: number): string;
-/** JSON `{"categories": [{category, shouldRetry, shouldFallback}], "codes": [{code, category}]}`: all there are. */
+/** JSON `{"categories": [{category, shouldRetry, shouldFallback}], "codes": [{code, category, shouldFallback}]}`: all there are. */
 export function errorCodes(): string;
 /** `{"ok": whether members have breakers}` or `{"err": …}`. */
 export function checkFallbackOptions(optionsJson: string): string;

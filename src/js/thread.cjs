@@ -35,7 +35,7 @@ function threadBuilder(toMessage, classes) {
   return {
     given({ systemPrompt, messages, encoded }) {
       /** @type {Plain[]} */
-      const normal = JSON.parse(encoded);
+      const normal = JSON.parse(encoded, reviveBytes);
       // A message that is one already stays that very object.
       const thread = normal.map((plain, index) =>
         isMessage(messages[index], classes) ? messages[index] : build(plain),
@@ -50,6 +50,17 @@ function threadBuilder(toMessage, classes) {
       return classes ? new classes.ToolMessage(fields) : { type, ...fields };
     },
   };
+}
+
+/**
+ * Bytes as `messages.cjs` writes them.
+ *
+ * @param {string} _
+ * @param {any} value
+ */
+function reviveBytes(_, value) {
+  const isBytes = typeof value === "object" && typeof value?.$bytes === "string" && Object.keys(value).length === 1;
+  return isBytes ? new Uint8Array(Buffer.from(value.$bytes, "base64")) : value;
 }
 
 /**

@@ -15,6 +15,7 @@ use super::{
     var_when,
 };
 use crate::decode::Wire;
+use crate::message::content::{Accepts, Dialect, Kind, Takes};
 use Word::Lit;
 
 const MCP_FILE: &str = "mcp.json";
@@ -192,6 +193,11 @@ pub static CLAUDE: Provider = Provider {
         first: '/',
         prefix: "\n",
     }),
+    live_content: Accepts {
+        users: BLOCKS,
+        results: BLOCKS,
+        others: Takes::TEXT,
+    },
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],
@@ -206,6 +212,13 @@ pub static CLAUDE: Provider = Provider {
         }),
     },
     described: None,
+};
+
+/// What the Messages API takes in a user's turn and in a tool's result; a live session hands it over as it is.
+const BLOCKS: Takes = Takes {
+    kinds: &[Kind::Image, Kind::Document],
+    types: &["image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"],
+    dialect: Some(Dialect::Anthropic),
 };
 
 const OPTIONS: &[OptionSpec] = &[

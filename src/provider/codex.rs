@@ -14,6 +14,7 @@ use super::{
     STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, flag, optional, system_prompt, var_when,
 };
 use crate::decode::Wire;
+use crate::message::content::Accepts;
 use Word::Lit;
 
 /// The codex CLI.
@@ -102,6 +103,7 @@ pub static CODEX: Provider = Provider {
     options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
+    live_content: Accepts::TEXT,
     prompt_limit: Some(PromptLimit::Chars(1_048_576)),
     stop_on: &[],
     fatal_stderr: &[],

@@ -12,6 +12,7 @@ use super::{About, Checks, Defaults, Provider, When, Word, flag};
 use crate::classify::{UserRule, UserRuleError};
 use crate::decode::Wire;
 use crate::error::{Category, Code, ProviderError, clip};
+use crate::message::content::Accepts;
 
 /// What the user said of a CLI of their own.
 #[derive(Debug, Clone)]
@@ -336,6 +337,7 @@ static FORM: Provider = Provider {
     ],
     system_prompt: "",
     guard: None,
+    live_content: Accepts::TEXT,
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

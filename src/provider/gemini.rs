@@ -20,6 +20,7 @@ use super::{
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
+use crate::message::content::Accepts;
 use Word::Lit;
 
 /// In the folder it runs in: the settings of its "workspace".
@@ -111,6 +112,7 @@ pub static GEMINI: Provider = Provider {
     options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
+    live_content: Accepts::TEXT,
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

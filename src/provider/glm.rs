@@ -6,6 +6,7 @@
 use super::options::{self, OptionSpec, OutputFormat, PromptStyle};
 use super::{About, Checks, Defaults, Flag, Provider, When, Word, flag};
 use crate::decode::Wire;
+use crate::message::content::Accepts;
 use Word::Lit;
 use std::borrow::Cow;
 
@@ -29,6 +30,7 @@ pub static GLM: Provider = Provider {
     options: OPTIONS,
     system_prompt: "",
     guard: None,
+    live_content: Accepts::TEXT,
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

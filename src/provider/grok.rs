@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use super::options::OutputFormat;
 use super::{About, Checks, Provider, glm};
 use crate::decode::Wire;
+use crate::message::content::Accepts;
 
 /// The ax-grok CLI.
 pub static GROK: Provider = Provider {
@@ -27,6 +28,7 @@ pub static GROK: Provider = Provider {
     options: glm::OPTIONS,
     system_prompt: "",
     guard: None,
+    live_content: Accepts::TEXT,
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

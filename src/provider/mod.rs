@@ -22,6 +22,7 @@ mod tests;
 use std::borrow::Cow;
 
 use crate::decode::Wire;
+use crate::message::content::Accepts;
 use described::Described;
 use options::{OptionSpec, Options, OutputFormat, PromptStyle};
 
@@ -54,6 +55,8 @@ pub struct Provider {
     pub system_prompt: &'static str,
     /// Put before a prompt that begins with this character, which the CLI would take for a command of its own.
     pub guard: Option<Guard>,
+    /// What its live sessions take beside text. A prompt is text, so print takes none.
+    pub live_content: Accepts,
     /// The longest prompt it takes; it would cut a longer one, or refuse it late.
     pub prompt_limit: Option<PromptLimit>,
     /// Kinds of failure after which the CLI would go on for ever: its process is ended there.

@@ -18,6 +18,7 @@ use super::{
     About, Checks, Defaults, EnvValue, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
+use crate::message::content::Accepts;
 use Word::Lit;
 
 /// The agent that is ours.
@@ -85,6 +86,7 @@ pub static OPENCODE: Provider = Provider {
     options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
+    live_content: Accepts::TEXT,
     prompt_limit: None,
     stop_on: &["unknown"],
     fatal_stderr: &["not found. Falling back to default agent"],

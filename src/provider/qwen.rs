@@ -16,6 +16,7 @@ use super::{
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
+use crate::message::content::Accepts;
 use Word::Lit;
 
 const MCP_FILE: &str = "mcp.json";
@@ -131,6 +132,7 @@ pub static QWEN: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     // What is longer is cut, with a warning (recording qwen/stdin-12MiB).
+    live_content: Accepts::TEXT,
     prompt_limit: Some(PromptLimit::Bytes(8 * 1024 * 1024)),
     stop_on: &[],
     fatal_stderr: &[],

@@ -101,6 +101,9 @@ impl Attempt<'_> {
 
     /// What becomes known of the run on the way is in `info`, also if it fails.
     pub(super) async fn print(&self, info: &mut RunInfo) -> Result<Tried, Box<ProviderError>> {
+        if let Some(refused) = &self.request.unprintable {
+            return Err(refused.clone());
+        }
         let mut open = match &self.request.served {
             None => None,
             Some(served) => Some(served.open().await.map_err(|error| no_bridge(self.engine, &error))?),

@@ -82,6 +82,8 @@ pub(super) struct Asked {
     thread: Thread,
     setup: Arc<Setup>,
     encoding: Encoding,
+    /// Why the whole of it can't be told to a session that knows nothing of it.
+    untellable: Option<Box<ProviderError>>,
 }
 
 impl Asked {
@@ -101,7 +103,13 @@ impl Asked {
             setup: Arc::new(Setup::new(system, append, tools)),
             thread,
             encoding,
+            untellable: None,
         }
+    }
+
+    /// The same, of which the whole can't be told for this reason.
+    pub fn or_refused(self, untellable: Option<Box<ProviderError>>) -> Asked {
+        Asked { untellable, ..self }
     }
 }
 
@@ -113,6 +121,13 @@ pub(super) struct Taken {
     pub from: Origin,
     /// What there is to say about it.
     pub notes: Vec<Event>,
+}
+
+/// What a look for a session comes to.
+enum Taking {
+    Taken(Box<Taken>),
+    /// None knows the thread, and none can be told it.
+    Refused(Box<ProviderError>),
 }
 
 impl Attempt<'_> {
@@ -142,7 +157,8 @@ impl Attempt<'_> {
         let mut waiting_ones = true;
         let (reason, finished) = loop {
             let taken = match self.take(live, asked, &terms, &line, waiting_ones).await {
-                Ok(taken) => taken,
+                Ok(Taking::Taken(taken)) => *taken,
+                Ok(Taking::Refused(refused)) => return Err(refused),
                 Err(NotStarted::Process(StartError::Cancelled)) => return Ok(Tried::Cancelled),
                 Err(error) => return Err(not_started(self.engine, &error)),
             };
@@ -186,15 +202,24 @@ impl Attempt<'_> {
         terms: &Terms,
         line: &CommandLine,
         waiting_ones: bool,
-    ) -> Result<Taken, NotStarted> {
+    ) -> Result<Taking, NotStarted> {
         let guard = self.engine.provider.guard;
         let thread = &asked.thread;
+        let goes_on = |known: &Known| thread.addition(known, guard).is_some();
+        if let Some(refused) = &asked.untellable
+            && !(waiting_ones && live.pool.knows(terms, thread, goes_on))
+        {
+            return Ok(Taking::Refused(refused.clone()));
+        }
         let claimed = if waiting_ones {
-            let goes_on = |known: &Known| thread.addition(known, guard).is_some();
             live.pool.claim(terms, thread, goes_on).await
         } else {
             Claimed::Nothing
         };
+        // The one that knew it has died just now.
+        if let (Some(refused), Claimed::Spare(_) | Claimed::Nothing) = (&asked.untellable, &claimed) {
+            return Ok(Taking::Refused(refused.clone()));
+        }
         let whole = || thread.whole(asked.encoding, guard);
         let (session, words, from) = match claimed {
             Claimed::Continued(session, known) => {
@@ -209,7 +234,7 @@ impl Attempt<'_> {
             }
         };
         let lapse = (from != Origin::Continued).then(|| live.pool.lapse(terms, thread));
-        Ok(Taken {
+        Ok(Taking::Taken(Box::new(Taken {
             session,
             words,
             from,
@@ -218,7 +243,7 @@ impl Attempt<'_> {
                 .map(|why| lapsed(why, &self.engine.options))
                 .into_iter()
                 .collect(),
-        })
+        })))
     }
 
     fn restock_later(&self, line: CommandLine) {

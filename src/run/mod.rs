@@ -8,6 +8,7 @@ pub mod api;
 pub mod ask;
 mod attempt;
 mod callbacks;
+mod content;
 pub mod exec;
 mod learnt;
 mod live;

@@ -5,13 +5,14 @@ use std::collections::HashSet;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-use super::Engine;
 use super::callbacks::Served;
 use super::live::Asked;
 use super::record::Wanted;
+use super::{Engine, content};
 use crate::bridge::{BridgeOptions, Called};
 use crate::declare::mcp::Declarations;
 use crate::error::{Code, ProviderError};
+use crate::message::content::Accepts;
 use crate::message::{Message, Role, ToolSpec};
 use crate::process::Tees;
 use crate::process::limit::Lent;
@@ -48,15 +49,17 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// Reads the JSON of one call; `refuse` makes the provider's error, `check_timeout` says what the provider allows.
+    /// Reads the JSON of one call; `accepts` is what the provider `who` takes beside text, `refuse` makes its error,
+    /// `check_timeout` says what it allows.
     pub fn read(
         (thread, tools, call): (&Thread, &str, &str),
+        (who, accepts): (&str, &Accepts),
         refuse: impl Fn(Code, String) -> Box<ProviderError>,
         check_timeout: impl Fn(u64) -> Result<(), String>,
     ) -> Result<Given, Box<ProviderError>> {
         let unreadable = |what: &str, error: serde_json::Error| format!("{what} can't be read: {error}");
         let unread = |error| refuse(Code::InvalidMessages, unreadable("messages", error));
-        let messages: Vec<Message> = thread.read().map_err(unread)?;
+        let mut messages: Vec<Message> = thread.read().map_err(unread)?;
         let tools: Vec<ToolSpec> =
             serde_json::from_str(tools).map_err(|error| refuse(Code::InvalidTool, unreadable("tools", error)))?;
         let call: Call = serde_json::from_str(call)
@@ -67,6 +70,12 @@ impl Given {
             let reason = format!("the call's option \"timeout\" must be {allowed}; given: {ms}");
             return Err(refuse(Code::InvalidOption, reason));
         }
+        // The log has the thread as it was given.
+        let json = match &call.record {
+            Some(_) => thread.to_json(&messages).map_err(unread)?,
+            None => String::new(),
+        };
+        content::settle(&mut messages, accepts, &refuse, who)?;
         let says_something = |message: &Message| {
             !message.content.as_text().trim().is_empty() || !message.tool_calls.is_empty() || message.role == Role::Tool
         };
@@ -76,14 +85,13 @@ impl Given {
         }
         let calls = messages.iter().flat_map(|message| &message.tool_calls);
         let call_ids = calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect();
-        let record = |wanted: &Wanted| -> Result<Prompt, Box<ProviderError>> {
+        let record = |wanted: &Wanted| {
             let characters = messages.iter().map(|message| message.content.as_text().chars().count());
             let names = tools.iter().map(|tool| tool.name.clone());
-            let json = thread.to_json(&messages).map_err(unread)?;
             let (count, length) = (messages.len(), characters.sum());
-            Ok(Prompt::new(&json, count, length, names.collect(), wanted.prompts))
+            Prompt::new(&json, count, length, names.collect(), wanted.prompts)
         };
-        let recorded = call.record.as_ref().map(record).transpose()?;
+        let recorded = call.record.as_ref().map(record);
         Ok(Given {
             messages,
             tools,
@@ -98,6 +106,8 @@ impl Given {
 pub(super) struct Request {
     /// Empty where no print run can come of it.
     pub prompt: String,
+    /// Why it can't be a prompt, where a live session could take it.
+    pub unprintable: Option<Box<ProviderError>>,
     /// The same for a live session.
     pub live: Option<Asked>,
     /// The tools, where the CLI calls them itself.
@@ -131,6 +141,7 @@ impl Request {
     pub fn watched(prompt: String, tees: Tees) -> Request {
         Request {
             prompt,
+            unprintable: None,
             live: None,
             call_ids: HashSet::new(),
             call: Call {
@@ -162,6 +173,11 @@ impl Request {
             recorded,
         } = Given::read(
             texts,
+            match callbacks {
+                // The thread is printed there.
+                Some(_) => (engine.id(), &Accepts::TEXT),
+                None => (engine.id(), engine.accepts()),
+            },
             |code, reason| engine.refuse(code, reason),
             |ms| options::check_timeout(&engine.provider, ms),
         )?;
@@ -172,6 +188,7 @@ impl Request {
         if let Some(callbacks) = callbacks {
             return Ok(Request {
                 prompt: prompt::render(&messages, &[], encoding),
+                unprintable: None,
                 live: None,
                 served: Some(Served::new(engine, Declarations::new(&tools), callbacks)?),
                 call_ids,
@@ -182,16 +199,21 @@ impl Request {
                 lent: None,
             });
         }
+        let unprintable = engine.unprintable(&messages);
         let prompt = match engine.options.engine {
-            EngineKind::Live => String::new(),
-            EngineKind::Print | EngineKind::Auto => prompt::render(&messages, &tools, encoding),
+            EngineKind::Print | EngineKind::Auto if unprintable.is_none() => {
+                prompt::render(&messages, &tools, encoding)
+            }
+            _ => String::new(),
         };
+        let untellable = engine.untellable(&messages);
         Ok(Request {
             prompt,
+            unprintable,
             live: engine
                 .live
                 .as_ref()
-                .map(|_| Asked::new(messages, &tools, encoding, &engine.options)),
+                .map(|_| Asked::new(messages, &tools, encoding, &engine.options).or_refused(untellable)),
             served: None,
             call_ids,
             call,

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use crate::decode::ansi::strip_ansi;
+pub(super) use crate::message::json_value as json;
 use crate::time::iso;
 
 /// `text` without terminal sequences, and with what else can't be seen made visible. Line feeds and tabs stay.
@@ -87,44 +88,6 @@ pub(super) fn dollars(amount: f64) -> String {
 pub(super) fn date(ms: u64) -> String {
     let iso = iso(ms);
     format!("{} {} UTC", &iso[..10], &iso[11..19])
-}
-
-/// JSON of any origin. Lone surrogates, which a JavaScript string may hold, are U+FFFD; what can't be read is `null`.
-pub(super) fn json(text: &str) -> Value {
-    serde_json::from_str(text)
-        .or_else(|_| serde_json::from_str(&mended(text)))
-        .unwrap_or_default()
-}
-
-/// JSON text with U+FFFD for the escapes of lone surrogates.
-fn mended(json: &str) -> String {
-    let unit = |at: usize| {
-        let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
-        u16::from_str_radix(digits, 16).ok()
-    };
-    let mut whole = String::with_capacity(json.len());
-    let mut at = 0;
-    while let Some(next) = json[at..].find('\\').map(|found| at + found) {
-        whole.push_str(&json[at..next]);
-        at = next;
-        let length = match (unit(at), unit(at + 6)) {
-            (Some(0xD800..0xDC00), Some(0xDC00..0xE000)) => 12,
-            (Some(0xD800..0xE000), _) => {
-                whole.push('\u{FFFD}');
-                at += 6;
-                continue;
-            }
-            (Some(_), _) => 6,
-            // An escape of two characters; JSON has no other.
-            (None, _) => 2,
-        };
-        let end = (at + length).min(json.len());
-        let Some(escape) = json.get(at..end) else { break };
-        whole.push_str(escape);
-        at = end;
-    }
-    whole.push_str(json.get(at..).unwrap_or_default());
-    whole
 }
 
 /// A text.

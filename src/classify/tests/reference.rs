@@ -62,7 +62,15 @@ fn codes() -> String {
         )
         .unwrap();
         for code in Code::ALL.iter().filter(|code| code.category() == category) {
-            let row = [code.description(), &example(*code), &cell(general(*code))].join(" | ");
+            let own = match (code.should_fallback(), category.should_fallback()) {
+                (true, false) => " Falls back.",
+                (false, true) => " Does not fall back.",
+                _ => "",
+            };
+            let meaning = format!("{}{own}", code.description());
+            let row = [&meaning, &example(*code), &cell(general(*code))]
+                .map(String::as_str)
+                .join(" | ");
             writeln!(table, "| `{}` | {row} |", code.as_str()).unwrap();
         }
         table.push('\n');

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
+use crate::message::content::{self, Dialect, Kind, Media, Part, Source};
 use crate::message::{Content, Message, Role};
 use crate::provider::Guard;
 
@@ -78,7 +79,7 @@ pub fn of_humans<'a>(messages: impl Iterator<Item = &'a Message>, guard: Option<
         }
         match &message.content {
             Content::Text(text) => blocks.push(Block::text(text)),
-            Content::Blocks(raw) => blocks.extend(blocks_of(raw)),
+            Content::Blocks(raw) => blocks.extend(blocks_of(raw, &message.role)),
         }
     }
     blocks.retain(|block| !matches!(block, Block::Text { text } if text.trim().is_empty()));
@@ -99,74 +100,47 @@ pub fn result(tool_use_id: &str, message: &Message) -> Block {
         tool_use_id: tool_use_id.to_owned(),
         content: match &message.content {
             Content::Text(text) => Value::from(text.as_str()),
-            Content::Blocks(raw) => serde_json::to_value(blocks_of(raw)).unwrap_or_default(),
+            Content::Blocks(raw) => serde_json::to_value(blocks_of(raw, &message.role)).unwrap_or_default(),
         },
         is_error: message.is_error,
     }
 }
 
-/// A message's blocks in the API's vocabulary. What is not an array of blocks is one text: its JSON.
-fn blocks_of(raw: &RawValue) -> Vec<Block> {
-    match serde_json::from_str::<Value>(raw.get()) {
-        Ok(Value::Array(items)) => items.into_iter().map(block).collect(),
-        _ => vec![Block::text(raw.get())],
-    }
+/// A message's blocks in the API's vocabulary. What has no place there has been refused before (`run::content`).
+fn blocks_of(raw: &RawValue, role: &Role) -> Vec<Block> {
+    let parts = content::parts(raw, role).into_iter();
+    let blocks = parts.filter_map(|part| match part {
+        Part::Text(text) => Some(Block::text(text)),
+        Part::Media(media) => block(*media),
+        Part::Omitted | Part::Call(_) | Part::Unknown(_) => None,
+    });
+    blocks.collect()
 }
 
-fn block(item: Value) -> Block {
-    let read = match &item {
-        Value::String(text) => Some(Block::text(text)),
-        Value::Object(map) => match map.get("type").and_then(Value::as_str) {
-            Some("text") => map.get("text").and_then(Value::as_str).map(Block::text),
-            Some("image" | "document" | "file") => media(map),
-            Some("image_url") => image_url(map),
-            Some("search_result") => Some(Block::Other(item.clone())),
-            _ => None,
-        },
-        _ => None,
+/// An image, a document or a search result, as the API has it.
+fn block(media: Media) -> Option<Block> {
+    let kind = match media.kind {
+        Kind::Image => "image",
+        Kind::Document => "document",
+        Kind::SearchResult => return Some(Block::Other(media.block)),
+        Kind::Audio | Kind::Video => return None,
     };
-    read.unwrap_or_else(|| Block::text(item.to_string()))
-}
-
-/// An image or document: the API's own form, LangChain's two (`source_type` and `mime_type`; `mimeType`), or none of them.
-fn media(map: &Map<String, Value>) -> Option<Block> {
-    let text = |names: &[&str]| names.iter().find_map(|name| map.get(*name).and_then(Value::as_str));
-    let kind = match text(&["type"])? {
-        "image" => "image",
-        _ => "document",
-    };
-    let source = match (map.get("source"), text(&["data"]), text(&["url"])) {
-        (Some(source @ Value::Object(_)), ..) => source.clone(),
-        (_, Some(data), _) => json!({"type": "base64", "media_type": text(&["mime_type", "mimeType"])?, "data": data}),
-        (_, _, Some(url)) => url_source(url),
-        _ => return None,
+    let source = match (media.dialect, media.block.get("source"), media.source) {
+        (Dialect::Anthropic, Some(source), _) => source.clone(),
+        (.., Source::Base64(data)) => json!({"type": "base64", "media_type": media.mime?, "data": data}),
+        (.., Source::Url(url)) => json!({"type": "url", "url": url}),
+        (.., Source::Text(text)) => json!({"type": "text", "media_type": "text/plain", "data": text}),
+        (.., Source::Own | Source::Unreadable) => return None,
     };
     let mut block = Map::new();
     block.insert("type".to_owned(), Value::from(kind));
     block.insert("source".to_owned(), source);
     for name in ["title", "context", "citations"] {
-        if let Some(value) = map.get(name).filter(|_| kind == "document") {
+        if let Some(value) = media.block.get(name).filter(|_| kind == "document") {
             block.insert(name.to_owned(), value.clone());
         }
     }
     Some(Block::Other(Value::Object(block)))
-}
-
-/// OpenAI's form: `image_url` is a URL or `{url}`.
-fn image_url(map: &Map<String, Value>) -> Option<Block> {
-    let url = match map.get("image_url")? {
-        Value::String(url) => url,
-        other => other.get("url")?.as_str()?,
-    };
-    Some(Block::Other(json!({"type": "image", "source": url_source(url)})))
-}
-
-fn url_source(url: &str) -> Value {
-    let data = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
-    match data {
-        Some((media_type, data)) => json!({"type": "base64", "media_type": media_type, "data": data}),
-        None => json!({"type": "url", "url": url}),
-    }
 }
 
 #[cfg(test)]
@@ -175,7 +149,7 @@ mod tests {
 
     fn blocks(json: &Value) -> Value {
         let raw = RawValue::from_string(json.to_string()).unwrap();
-        serde_json::to_value(blocks_of(&raw)).unwrap()
+        serde_json::to_value(blocks_of(&raw, &Role::Human)).unwrap()
     }
 
     #[test]
@@ -198,16 +172,34 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_has_no_word_for_is_text() {
+    fn texts_are_text_and_what_the_api_has_no_word_for_never_is() {
         assert_eq!(
-            blocks(&json!(["a", {"type": "text", "text": "b"}, {"type": "input_audio", "x": 1}, 7, {"type": "image"}])),
-            json!([
-                {"type": "text", "text": "a"}, {"type": "text", "text": "b"},
-                {"type": "text", "text": "{\"type\":\"input_audio\",\"x\":1}"}, {"type": "text", "text": "7"},
-                {"type": "text", "text": "{\"type\":\"image\"}"},
-            ])
+            blocks(&json!([
+                "a", {"type": "input_text", "text": "b"},
+                {"type": "input_audio", "input_audio": {"data": "AAAA"}}, {"type": "image"}, {"type": "unheard_of"}
+            ])),
+            json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])
         );
         assert_eq!(blocks(&json!({"a": 1})), json!([{"type": "text", "text": "{\"a\":1}"}]));
+    }
+
+    #[test]
+    fn documents_keep_what_the_api_knows_of_them() {
+        let pdf = json!({"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="});
+        for document in [
+            json!({"type": "document", "source": pdf, "title": "T"}),
+            json!({"type": "file", "source_type": "base64", "mime_type": "application/pdf", "data": "JVBERi0=", "title": "T"}),
+            json!({"type": "file", "mediaType": "application/pdf", "data": {"$bytes": "JVBERi0="}, "title": "T"}),
+            json!({"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBERi0="}, "title": "T"}),
+        ] {
+            assert_eq!(
+                blocks(&json!([document])),
+                json!([{"type": "document", "source": pdf, "title": "T"}]),
+                "{document}"
+            );
+        }
+        let result = json!({"type": "search_result", "source": "s", "title": "t", "content": []});
+        assert_eq!(blocks(&json!([result])), json!([result]));
     }
 
     #[test]

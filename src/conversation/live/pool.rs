@@ -152,6 +152,14 @@ impl Pool {
         }
     }
 
+    /// Whether there is a session that can go on with `thread`.
+    pub fn knows(&self, terms: &Terms, thread: &Thread, goes_on: impl Fn(&Known) -> bool) -> bool {
+        self.lock()
+            .waiting
+            .iter()
+            .any(|waiting| thread.extends(&waiting.known) && waiting.terms == *terms && goes_on(&waiting.known))
+    }
+
     /// A spare that inherited `env`; others end.
     async fn claim_spare(&self, env: &Arc<Vars>) -> Option<Box<Session>> {
         loop {

@@ -19,6 +19,7 @@ use super::request::Given;
 use super::sink::Sink;
 use super::{Ended, Run, again, record};
 use crate::api::PROVIDER;
+use crate::api::content::ACCEPTS;
 use crate::api::request::Request;
 use crate::api::secret::{Secret, Secrets};
 use crate::api::settings::{Key, Settings};
@@ -111,6 +112,7 @@ impl ApiEngine {
                 }
                 let given = Given::read(
                     (&messages, &tools, &call),
+                    (engine.id(), &ACCEPTS),
                     |code, reason| engine.refuse(code, reason),
                     Settings::check_timeout,
                 );

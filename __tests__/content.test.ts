@@ -1,0 +1,230 @@
+/** What is no text: sent natively, or refused before anything starts. It is never told as text. */
+import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
+import {
+  createFallbackProvider,
+  limits,
+  messagesToPrompt,
+  messagesToXml,
+  type ProviderError,
+  runAgent,
+} from "deep-factor-providers";
+import { describe, expect, it } from "vitest";
+import { withApi } from "./api/setup.js";
+import { caught } from "./fallback/members.js";
+import { createProvider, VERSIONS, withClaude } from "./support/harness.mjs";
+import { ask, told } from "./support/live.mjs";
+import { readPrompt } from "./support/model.mjs";
+
+/** 3 MB that begin as a JPEG does. */
+const PHOTO = Buffer.alloc(3_000_000, 0x41);
+PHOTO.set([0xff, 0xd8, 0xff, 0xe0]);
+const BASE64 = PHOTO.toString("base64");
+const jpeg = { type: "image", source_type: "base64", mime_type: "image/jpeg", data: BASE64 };
+const see = { type: "text", text: "What is on it?" };
+
+/** Every way of writing an image that people use. */
+const written = (bytes: Buffer, mime: string) => {
+  const data = bytes.toString("base64");
+  return {
+    LangChain: { type: "image", source_type: "base64", mime_type: mime, data },
+    "LangChain 1": { type: "image", mimeType: mime, data },
+    OpenAI: { type: "image_url", image_url: { url: `data:${mime};base64,${data}` } },
+    Anthropic: { type: "image", source: { type: "base64", media_type: mime, data } },
+    "the AI SDK": { type: "image", image: new Uint8Array(bytes) },
+    "a Buffer": { type: "file", data: bytes, mediaType: mime },
+  };
+};
+const PHOTOS = written(PHOTO, "image/jpeg");
+/** One that the CLI can read. */
+const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+const PIXELS = written(Buffer.from(PIXEL, "base64"), "image/png");
+
+const TEXT_ONLY = { code: "UNSUPPORTED_CONTENT", category: "validation", shouldRetry: false, shouldFallback: true };
+const texts = [
+  new HumanMessage({ content: [see, { type: "text", text: " Say & mean." }] }),
+  new AIMessage({
+    content: [
+      { type: "thinking", thinking: "hm", signature: "s" },
+      { type: "text", text: "I look it up." },
+      { type: "tool_use", id: "c1", name: "look", input: { at: 1 } },
+    ] as never,
+    tool_calls: [{ id: "c1", name: "look", args: { at: 1 } }],
+  }),
+  new ToolMessage({ tool_call_id: "c1", content: [{ type: "text", text: "a cat" }] }),
+];
+
+describe.each(VERSIONS)("claude %s", (which) => {
+  it.each(Object.entries(PHOTOS))("in print: a photo as %s writes it starts nothing", async (_, photo) => {
+    const { api, options } = await withClaude({ which, engine: "print", script: () => ({ text: "never" }) });
+    const before = limits().processes;
+    const error = await caught(createProvider(options).invoke([new HumanMessage({ content: [see, photo] as never })]));
+    expect(error).toMatchObject({ ...TEXT_ONLY, provider: "claude", attempts: 0 });
+    expect(error.message).toBe(
+      "messages[0].content[1] is an image (image/jpeg), which claude can't take: it takes text only. Send it to claude with " +
+        '`engine: "live"`, or to an API that takes it; or send text',
+    );
+    expect([api.requests.length, limits().processes]).toEqual([0, before]);
+  });
+
+  it.each(Object.entries(PIXELS))("live: an image as %s writes it is an image", async (_, image) => {
+    const { api, options } = await withClaude({ which, engine: "live", script: () => ({ text: "A dot." }) });
+    const { reply } = await ask(createProvider(options), [new HumanMessage({ content: [see, image] as never })]);
+    expect(reply.content).toBe("A dot.");
+    expect(told(api.requests[0]?.body)).toEqual([
+      ["user", see, { type: "image", source: { type: "base64", media_type: "image/png", data: PIXEL } }],
+    ]);
+  });
+
+  it("live: a history with a photo goes on in its session, and is refused without one", async () => {
+    const { api, options } = await withClaude({ which, engine: "live", script: () => ({ text: "ok" }) });
+    const model = createProvider(options);
+    const first = await ask(model, [new HumanMessage({ content: [see, jpeg] })]);
+    const thread = [new HumanMessage({ content: [see, jpeg] }), first.message, new HumanMessage("And now?")];
+    const second = await ask(model, thread);
+    expect([second.pid, second.run?.continued]).toEqual([first.pid, true]);
+
+    const before = limits().processes;
+    const stranger = createProvider(options);
+    const error = await caught(stranger.invoke(thread));
+    expect(error).toMatchObject(TEXT_ONLY);
+    expect(error.message).toMatch(
+      /^messages\[0\]\.content\[1\] is an image \(image\/jpeg\), and claude takes that only/,
+    );
+    const withTool = [
+      new HumanMessage("go"),
+      new AIMessage({ content: "", tool_calls: [{ id: "c", name: "look", args: {} }] }),
+      new ToolMessage({ tool_call_id: "c", content: [jpeg] as never }),
+    ];
+    expect(await caught(stranger.invoke(withTool))).toMatchObject(TEXT_ONLY);
+    expect([api.requests.length, limits().processes]).toEqual([2, before]);
+  });
+
+  it("print: blocks of text are text, and what the model thought is not sent", async () => {
+    const { api, options } = await withClaude({ which, engine: "print", script: () => ({ text: "A cat." }) });
+    await createProvider(options).invoke(texts);
+    const { text: prompt } = readPrompt(api.requests[0]?.body);
+    expect(prompt).toContain('<event type="human" id="0" iteration="0">What is on it? Say &amp; mean.</event>');
+    expect(prompt).toContain('<event type="ai" id="1" iteration="0">I look it up.</event>');
+    expect(prompt).toContain(">a cat</event>");
+    for (const word of ["thinking", "tool_use", '"type"', "&quot;type"]) expect(prompt).not.toContain(word);
+  });
+
+  it("live: blocks of text are text", async () => {
+    const { api, options } = await withClaude({ which, engine: "live", script: () => ({ text: "ok" }) });
+    await ask(createProvider(options), [new HumanMessage({ content: [see, { type: "text", text: " Say." }] })]);
+    expect(told(api.requests[0]?.body)).toEqual([["user", { type: "text", text: "What is on it? Say." }]]);
+  });
+});
+
+describe("an OpenAI-compatible API", () => {
+  const pdf = { type: "file", source_type: "base64", mime_type: "application/pdf", data: "JVBERi0=" };
+  const tool = [
+    new HumanMessage("go"),
+    new AIMessage({ content: "", tool_calls: [{ id: "c", name: "look", args: {} }] }),
+    new ToolMessage({ tool_call_id: "c", content: [jpeg] as never }),
+  ];
+
+  it("takes images of the user, however they are written", async () => {
+    const { api, provider } = await withApi({ script: () => ({ text: "A cat." }) });
+    for (const photo of Object.values(PHOTOS)) {
+      await provider.invoke([new HumanMessage({ content: [see, photo] as never })]);
+      expect(api.requests.at(-1)?.body.messages).toEqual([
+        { role: "user", content: [see, { type: "image_url", image_url: { url: `data:image/jpeg;base64,${BASE64}` } }] },
+      ]);
+    }
+  });
+
+  it.each<[string, unknown[], string]>([
+    [
+      "a PDF",
+      [new HumanMessage({ content: [see, pdf] as never })],
+      "messages[0].content[1] is a document (application/pdf)",
+    ],
+    ["an image of a tool", tool, "messages[2].content[0] is an image (image/jpeg)"],
+    [
+      "an image for the system",
+      [new SystemMessage({ content: [jpeg] as never }), "hi"],
+      "messages[0].content[0] is an image (image/jpeg)",
+    ],
+    [
+      "what nobody knows",
+      [{ role: "user", content: [{ type: "hologram", data: BASE64 }] }],
+      'messages[0].content[0] is a block of the unknown type "hologram"',
+    ],
+  ])("refuses %s before any request", async (_, thread, reason) => {
+    const { api, provider } = await withApi({ script: () => ({ text: "never" }) });
+    const error = await caught(provider.invoke(thread as never));
+    expect(error).toMatchObject({ ...TEXT_ONLY, attempts: 0 });
+    expect(error.message).toContain(
+      `${reason}, which openai can't take: it takes text and images of the user and text only of tools.`,
+    );
+    expect(api.requests).toEqual([]);
+  });
+});
+
+it("a fallback goes on to the member that can take it, and no breaker counts that", async () => {
+  const { api: cli, options } = await withClaude({
+    which: "newest",
+    engine: "print",
+    script: () => ({ text: "never" }),
+  });
+  const { api, provider } = await withApi({ script: () => ({ text: "A cat." }) });
+  const model = createFallbackProvider([createProvider(options), provider], { breaker: { failureThreshold: 1 } });
+  for (let n = 0; n < 3; n++) {
+    const message = await model.invoke([new HumanMessage({ content: [see, jpeg] })]);
+    expect(message.content).toBe("A cat.");
+    expect(message.response_metadata.fallback).toMatchObject({ index: 1, skipped: [{ code: "UNSUPPORTED_CONTENT" }] });
+  }
+  expect([cli.requests.length, api.requests.length]).toEqual([0, 3]);
+});
+
+describe("an agent's run", () => {
+  const photograph = (result: unknown) => ({ name: "photograph", description: "Takes a photo", execute: () => result });
+  const script = [{ calls: [{ id: "c1", name: "photograph", args: {} }] }, { text: "I could not see it." }];
+
+  it.each<[string, unknown]>([
+    ["blocks", [jpeg]],
+    ["an MCP result", { content: [{ type: "image", data: BASE64, mimeType: "image/jpeg" }], isError: false }],
+  ])("fails by name where a tool gives an image as %s to an API", async (_, result) => {
+    const { api, provider } = await withApi({ script });
+    const { status, error } = await runAgent({ provider, prompt: "go", tools: [photograph(result)] }).result;
+    expect(status).toBe("failed");
+    expect((error as ProviderError).code).toBe("UNSUPPORTED_CONTENT");
+    expect(api.requests).toHaveLength(1);
+  });
+
+  it("tells the model that bytes are no result", async () => {
+    const { api, provider } = await withApi({ script });
+    const run = await runAgent({ provider, prompt: "go", tools: [photograph({ photo: PHOTO })] }).result;
+    expect(run.status).toBe("completed");
+    expect(api.requests[1]?.body.messages.at(-1)).toEqual({
+      role: "tool",
+      tool_call_id: "c1",
+      content:
+        "Error: its result can't be written as JSON: it holds a Buffer; bytes belong into a block, such as " +
+        '{ type: "image", data, mimeType }',
+    });
+  });
+
+  it("gives its thread back as it was", async () => {
+    const { provider } = await withApi({ script: [{ text: "A cat." }] });
+    const bytes = new Uint8Array([1, 2, 255]);
+    const messages = [{ role: "user", content: [see, { type: "image", image: bytes, mediaType: "image/png" }] }];
+    const run = await runAgent({ provider, messages: messages as never, tools: [] }).result;
+    expect(run.messages[0]?.content).toEqual([see, { type: "image", image: bytes, mediaType: "image/png" }]);
+  });
+});
+
+describe("the pure functions", () => {
+  it("write blocks as SPEC-01 does, and refuse bytes, which JSON has no word for", () => {
+    const thread = [new HumanMessage({ content: [see] })];
+    expect(messagesToPrompt(thread)).toBe(`[User]\n${JSON.stringify([see])}`);
+    for (const image of [new Uint8Array(2), Buffer.alloc(2), new ArrayBuffer(2), new Blob(["ab"])]) {
+      for (const write of [messagesToXml, messagesToPrompt]) {
+        expect(() => write([{ role: "user", content: [{ type: "image", image }] }] as never)).toThrow(
+          expect.objectContaining({ code: "UNSUPPORTED_CONTENT", message: expect.stringContaining("holds bytes") }),
+        );
+      }
+    }
+  });
+});
