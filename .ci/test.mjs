@@ -1,9 +1,14 @@
 // @ts-check
 /**
- * `npm test`: every check of the project, one after the other.
+ * `npm test`: the checks of the project, one after the other.
  *
- * In flows the working tree; out flow a heading, a verdict and a time per check, the output of those that failed, and at the end
- * a table and the line `N passed, N failed`. A failing check doesn't keep the next from running. `--verbose` streams all output.
+ * In flows the working tree; out flow a heading, a verdict and a time per check, the output of those that failed with the
+ * command that repeats each alone, and at the end a table and the line `N passed, N failed`. A failing check doesn't keep the
+ * next from running.
+ *
+ * `--all` adds what guards a release: the tests against the optimised addon and with every version of the real CLIs, the
+ * documentation build, the benches at their smallest, the package in all package managers, and the other runtimes.
+ * `--verbose` streams all output.
  */
 import { spawn } from "node:child_process";
 import { stripVTControlCharacters } from "node:util";
@@ -14,6 +19,7 @@ import { nodeBin, npm, prepare, ROOT, runMain } from "./prepare.mjs";
  * @typedef {object} Check
  * @property {string} name
  * @property {string[]} command
+ * @property {string} [repeat] how a person runs it alone; default: `command`, which then has to be readable
  * @property {Record<string, string>} [env] beside the environment of all checks
  * @property {(output: string) => Counts | undefined} [count] the tests in it; a check without any counts as one test
  */
@@ -32,25 +38,33 @@ const WIDTH = 80;
 /**
  * The checks, the cheap ones first.
  * @param {string} root
+ * @param {{ all?: boolean }} [options] `all`: those that guard a release too
  * @returns {Check[]}
  */
-function listChecks(root) {
-  /** @type {(script: string) => string[]} */
-  const script = (name) => npm(["run", name], process.env);
+export function listChecks(root, { all = false } = {}) {
+  /** @type {(script: string) => { command: string[], repeat: string }} */
+  const script = (name) => ({ command: npm(["run", name], process.env), repeat: `npm run ${name}` });
+  /** @type {(name: string, bin: string, ...args: string[]) => { command: string[], repeat: string }} */
+  const bin = (name, bin, ...args) => ({
+    command: [...nodeBin(root, name, bin), ...args],
+    repeat: ["npx", bin, ...args].join(" "),
+  });
+  /** @type {(check: Check) => Check[]} */
+  const release = (check) => (all ? [check] : []);
   return [
     { name: "cargo fmt", command: ["cargo", "fmt", "--check"] },
     { name: "cargo clippy", command: ["cargo", "clippy", "--all-targets", "--", "-D", "warnings"] },
-    { name: "cargo doc", command: ["cargo", "doc", "--no-deps"], env: { RUSTDOCFLAGS: "-D warnings" } },
-    { name: "biome", command: [...nodeBin(root, "@biomejs/biome", "biome"), "ci", "--colors=off"] },
-    { name: "dependencies", command: script("test:dependencies") },
+    ...release({ name: "cargo doc", command: ["cargo", "doc", "--no-deps"], env: { RUSTDOCFLAGS: "-D warnings" } }),
+    { name: "biome", ...bin("@biomejs/biome", "biome", "ci", "--colors=off") },
+    { name: "dependencies", ...script("test:dependencies") },
     { name: "cargo test", command: ["cargo", "test", "--no-fail-fast"], count: countCargo },
-    { name: "build", command: script("build") },
-    { name: "tsc", command: [...nodeBin(root, "typescript", "tsc"), "-p", "tsconfig.json"] },
-    { name: "vitest", command: [...nodeBin(root, "vitest", "vitest"), "run"], count: countVitest },
-    { name: "types", command: script("test:types"), count: countVitest },
-    { name: "bench", command: script("bench:smoke") },
-    { name: "package", command: script("test:package") },
-    { name: "runtimes", command: script("test:runtimes") },
+    // What cargo has just compiled for its own tests is most of the unoptimised addon.
+    { name: "build", ...script(all ? "build" : "build:debug") },
+    { name: "tsc", ...bin("typescript", "tsc", "-p", "tsconfig.json") },
+    { name: "vitest", ...bin("vitest", "vitest", "run"), env: all ? { TEST_ALL: "1" } : {}, count: countVitest },
+    ...release({ name: "bench", ...script("bench:smoke") }),
+    ...release({ name: "package", ...script("test:package") }),
+    ...release({ name: "runtimes", ...script("test:runtimes") }),
   ];
 }
 
@@ -77,8 +91,20 @@ export async function runChecks(checks, options = {}) {
     results.push(result);
     if (!result.ok && !verbose && output) write(output.endsWith("\n") ? output : `${output}\n`);
     write(`${result.ok ? "ok" : `FAILED (${end === 0 ? "failed tests" : end})`} in ${seconds(ms)}\n`);
+    if (!result.ok) write(`again, alone: ${howToRepeat(check)}\n`);
   }
   return results;
+}
+
+/**
+ * The command line that runs a check alone, for a POSIX shell.
+ * @param {Check} check
+ */
+function howToRepeat({ command, repeat = command.join(" "), env = {} }) {
+  const variables = Object.entries(env).map(([name, value]) =>
+    /[^\w.-]/.test(value) ? `${name}='${value}'` : `${name}=${value}`,
+  );
+  return [...variables, repeat].join(" ");
 }
 
 /**
@@ -208,7 +234,8 @@ function seconds(ms) {
 await runMain(import.meta.url, async () => {
   // The build is one of the checks, so that it is reported like the others.
   await prepare({ build: false });
-  const results = await runChecks(listChecks(ROOT), { verbose: process.argv.includes("--verbose") });
+  const has = (/** @type {string} */ flag) => process.argv.includes(flag);
+  const results = await runChecks(listChecks(ROOT, { all: has("--all") }), { verbose: has("--verbose") });
   process.stdout.write(formatSummary(results));
   process.exitCode = results.every(({ ok }) => ok) ? 0 : 1;
 });

@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { tmpdir } from "node:os";
 import { afterEach, describe, expect, it } from "vitest";
-import { createFakes, type Fakes } from "./fake.mjs";
+import { createFakes, type Fakes } from "../support/fake.mjs";
 
 let fakes: Fakes | undefined;
 

@@ -1,6 +1,6 @@
 import { request as httpRequest } from "node:http";
 import { afterEach, describe, expect, it } from "vitest";
-import { type AnthropicServer, type Script, startAnthropic } from "./anthropic.mjs";
+import { type AnthropicServer, type Script, startAnthropic } from "../support/anthropic.mjs";
 
 const servers: AnthropicServer[] = [];
 

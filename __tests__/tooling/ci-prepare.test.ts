@@ -16,7 +16,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { isBuildStale, isInstallStale, type PrepareOptions, prepare } from "../../.ci/prepare.mjs";
-import { createFakes, type Fakes } from "./fake.mjs";
+import { createFakes, type Fakes } from "../support/fake.mjs";
 
 const ADDON = `deep-factor-providers.${process.platform}-${process.arch}-test.node`;
 const LOCK = {
@@ -218,7 +218,7 @@ describe("isBuildStale", () => {
 });
 
 describe.skipIf(process.platform === "win32")(".ci/run", () => {
-  it("runs `npm test` at the root, from any folder, as CI and without stdin", () => {
+  it("runs every check at the root, from any folder, as CI and without stdin", () => {
     const script = fileURLToPath(new URL("../../.ci/run", import.meta.url));
     write(".ci/run", readFileSync(script, "utf8"));
     fakes.shell("npm", 'echo "$PWD $CI $*"; exec /bin/cat');
@@ -233,7 +233,7 @@ describe.skipIf(process.platform === "win32")(".ci/run", () => {
       encoding: "utf8",
     });
     closeSync(stdin);
-    expect(output).toMatch(/^.*dfp-prepare-\w+ true test\n$/);
+    expect(output).toMatch(/^.*dfp-prepare-\w+ true test -- --all\n$/);
     expect(statSync(script).mode & 0o111).toBe(0o111);
   });
 });

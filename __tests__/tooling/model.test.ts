@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { readPrompt, writeToolCalls } from "./model.mjs";
+import { readPrompt, writeToolCalls } from "../support/model.mjs";
 
 const TOOLS = [
   { name: "count", description: 'counts [words] in "files" \\', parameters: { type: "object", properties: { a: {} } } },

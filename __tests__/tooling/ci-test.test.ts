@@ -1,5 +1,6 @@
+import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { type Check, countCargo, countVitest, formatSummary, runChecks } from "../../.ci/test.mjs";
+import { type Check, countCargo, countVitest, formatSummary, listChecks, runChecks } from "../../.ci/test.mjs";
 
 const node = (source: string) => [process.execPath, "-e", source];
 
@@ -17,18 +18,24 @@ async function run(checks: Check[], options: { verbose?: boolean; timeoutMs?: nu
 const rule = (title: string) => `\n${`── ${title} `.padEnd(80, "─")}\n`;
 
 describe("runChecks", () => {
-  it("goes on after a failure, and shows only what failed", async () => {
+  it("goes on after a failure, shows only what failed and how to run it alone", async () => {
     const { results, text } = await run([
       { name: "good", command: node("console.log('quiet')") },
-      { name: "bad", command: node("console.log('reason'); process.exit(3)") },
-      { name: "gone", command: ["no-such-command-here"] },
+      {
+        name: "bad",
+        command: node("console.log('reason'); process.exit(3)"),
+        repeat: "npm run bad",
+        env: { ALL: "1", FLAGS: "-D warnings" },
+      },
+      { name: "gone", command: ["no-such-command-here", "--flag"] },
       { name: "last", command: node("process.exit(process.env.OWN === 'yes' ? 0 : 1)"), env: { OWN: "yes" } },
     ]);
     expect(text).toBe(
       [
         `${rule("1/4 good")}ok in T s\n`,
-        `${rule("2/4 bad")}reason\nFAILED (3) in T s\n`,
+        `${rule("2/4 bad")}reason\nFAILED (3) in T s\nagain, alone: ALL=1 FLAGS='-D warnings' npm run bad\n`,
         `${rule("3/4 gone")}FAILED (cannot be started: spawn no-such-command-here ENOENT) in T s\n`,
+        "again, alone: no-such-command-here --flag\n",
         `${rule("4/4 last")}ok in T s\n`,
       ].join(""),
     );
@@ -72,9 +79,36 @@ describe("runChecks", () => {
   }, async () => {
     const grandchild =
       "require('child_process').spawn(process.execPath, ['-e', 'setTimeout(() => {}, 60000)'], { stdio: 'inherit' })";
-    const { results, text } = await run([{ name: "slow", command: node(grandchild) }], { timeoutMs: 300 });
-    expect(text).toBe(`${rule("1/1 slow")}FAILED (still running after T s) in T s\n`);
+    const slow = { name: "slow", command: node(grandchild), repeat: "npm run slow" };
+    const { results, text } = await run([slow], { timeoutMs: 300 });
+    expect(text).toBe(`${rule("1/1 slow")}FAILED (still running after T s) in T s\nagain, alone: npm run slow\n`);
     expect(results[0]).toMatchObject({ ok: false, failed: 1 });
+  });
+});
+
+describe("listChecks", () => {
+  const root = fileURLToPath(new URL("../..", import.meta.url));
+  const names = (all: boolean) => listChecks(root, { all }).map(({ name }) => name);
+
+  it("adds with --all what guards a release, and takes nothing away", () => {
+    const daily = names(false);
+    expect(daily).toEqual([
+      "cargo fmt",
+      "cargo clippy",
+      "biome",
+      "dependencies",
+      "cargo test",
+      "build",
+      "tsc",
+      "vitest",
+    ]);
+    expect(names(true).filter((name) => daily.includes(name))).toEqual(daily);
+    expect(names(true).filter((name) => !daily.includes(name))).toEqual(["cargo doc", "bench", "package", "runtimes"]);
+  });
+
+  it("builds the optimised addon only with --all", () => {
+    const build = (all: boolean) => listChecks(root, { all }).find(({ name }) => name === "build")?.repeat;
+    expect([build(false), build(true)]).toEqual(["npm run build:debug", "npm run build"]);
   });
 });
 

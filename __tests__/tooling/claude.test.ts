@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { type AnthropicServer, type Script, startAnthropic } from "./anthropic.mjs";
+import { type AnthropicServer, type Script, startAnthropic } from "../support/anthropic.mjs";
 import {
   CANARY,
   createRichProject,
@@ -11,7 +11,7 @@ import {
   PURE_PIPE_ENV,
   runClaude,
   type Which,
-} from "./claude.mjs";
+} from "../support/claude.mjs";
 
 const cleanups: (() => unknown)[] = [];
 
