@@ -543,12 +543,17 @@ export function createCliProvider(config: CliProviderConfig, options?: CliProvid
 export interface FallbackProviderOptions {
   /** When a member that keeps failing is left alone for a while; `false` for never. Default: as {@link BreakerOptions} says. */
   breaker?: false | BreakerOptions | undefined;
+  /**
+   * Whether the next member is asked after a rate limit, too, once the attempts of the one that has it are used up or the wait is
+   * longer than its `retry` allows. `false`: it ends the search, as its `shouldFallback` says. Default: `true`.
+   */
+  fallbackOnRateLimit?: boolean | undefined;
 }
 
 /**
  * A member's circuit breaker. Closed: it is asked. Open: it is passed over. Half open, once its time is over: one call goes
- * to it, and closes the breaker or opens it again. A used-up quota opens it at once, until `resetsAt`. Only failures with
- * `shouldFallback` count; aborts, and requests that are refused for what they are, don't.
+ * to it, and closes the breaker or opens it again. A used-up quota opens it at once, until `resetsAt`. Only failures
+ * after which the next member is asked count; aborts, and requests that are refused for what they are, don't.
  */
 export interface BreakerOptions {
   /** So many failures in a row open it; 1 to 1000. Default: 5. */

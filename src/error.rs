@@ -146,7 +146,7 @@ codes! {
     UsageLimit = "USAGE_LIMIT", Quota, "A session, weekly or plan limit is reached; it resets at a known time.";
     QuotaExceeded = "QUOTA_EXCEEDED", Quota, "The API says that a quota is exceeded.";
     RateLimited = "RATE_LIMITED", RateLimit, "Too many requests just now.";
-    Overloaded = "OVERLOADED", RateLimit, "The service has no capacity just now.";
+    Overloaded = "OVERLOADED", Server, "The service has no capacity just now.";
     NotLoggedIn = "NOT_LOGGED_IN", Authentication, "The CLI has no login and no key.";
     TokenExpired = "TOKEN_EXPIRED", Authentication, "The login is expired or revoked.";
     InvalidApiKey = "INVALID_API_KEY", Authentication, "The API key is refused.";

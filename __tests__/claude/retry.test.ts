@@ -27,6 +27,7 @@ const fails = (status: number, kind: string, text: string, ...before: object[]) 
   code: 1,
 });
 const OVERLOADED = fails(529, "server_error", "API Error: 529 Overloaded");
+const LIMITED = fails(429, "rate_limit", "API Error: Request rejected (429) · rate limit.");
 const BROKEN = fails(500, "server_error", "API Error: 500 boom");
 
 /** Waits of a millisecond, so that only the rules are tested and not the clock. */
@@ -118,9 +119,9 @@ describe("a call that failed for a passing reason", () => {
   });
 
   it("is not waited for longer than maxElapsedMs allows", async () => {
-    const { cli, provider } = setup([OVERLOADED], { retry: { ...FAST, maxElapsedMs: 900 } });
+    const { cli, provider } = setup([LIMITED], { retry: { ...FAST, maxElapsedMs: 900 } });
     const error = await failure(provider.invoke(["hi"]));
-    expect(error).toMatchObject({ code: "OVERLOADED", attempts: 1, retryAfterMs: 1000 });
+    expect(error).toMatchObject({ code: "RATE_LIMITED", attempts: 1, retryAfterMs: 1000 });
     expect(cli.calls()).toHaveLength(1);
   });
 

@@ -34,11 +34,25 @@ describe("invoke", () => {
     });
   });
 
-  it.each([...GUIDANCE])("%s: as its category says", async (code, { shouldFallback }) => {
+  it.each([...GUIDANCE])("%s: as its category says", async (code, { category, shouldFallback }) => {
     const error = failure(code as ProviderErrorCode, "why");
     const provider = createFallbackProvider([plain("a", error), plain("b", hi)]);
-    if (shouldFallback) expect(toldBy(await provider.invoke(thread)).index).toBe(1);
+    if (shouldFallback || category === "rate_limit") expect(toldBy(await provider.invoke(thread)).index).toBe(1);
     else expect(await caught(provider.invoke(thread))).toBe(error);
+  });
+
+  it("stops at a rate limit where it is told to", async () => {
+    const error = failure("RATE_LIMITED", "slow down", { attempts: 3 });
+    const members = () => [plain("a", error), plain("b", hi)] as const;
+    const [a, b] = members();
+    expect(await caught(createFallbackProvider([a, b], { fallbackOnRateLimit: false }).invoke(thread))).toBe(error);
+    expect(b.calls).toEqual([]);
+    const message = await createFallbackProvider(members()).invoke(thread);
+    expect(toldBy(message)).toEqual({
+      provider: "b",
+      index: 1,
+      skipped: [{ provider: "a", code: "RATE_LIMITED", message: "slow down" }],
+    });
   });
 
   it("gives one error that lists all, when all have failed", async () => {

@@ -29,6 +29,9 @@ const { FALLBACK, verdict } = require("./verdict.cjs");
 function createFallbackProvider(native, adapters, options) {
   const json = encodeOptions(options);
   const guarded = unwrap(native.checkFallbackOptions(json)) === true;
+  const { fallbackOnRateLimit = true } = /** @type {{ fallbackOnRateLimit?: boolean }} */ (JSON.parse(json));
+  /** A member rejects with a rate limit once its own attempts are used up, or the wait is too long. @param {ProviderError} error */
+  const movesOn = (error) => error.shouldFallback || (fallbackOnRateLimit && error.category === "rate_limit");
   if (!Array.isArray(adapters) || adapters.length === 0) {
     const given = Array.isArray(adapters) ? "an empty one" : describe(adapters);
     throw fault("INVALID_OPTION", `adapters must be an array of at least one model adapter, got ${given}`);
@@ -37,7 +40,7 @@ function createFallbackProvider(native, adapters, options) {
     if (typeof adapter !== "object" || adapter === null || typeof adapter.invoke !== "function") {
       throw fault("INVALID_OPTION", `adapters[${index}] must have an invoke function, got ${describe(adapter)}`);
     }
-    return createMember(adapter, index, guarded ? new native.NativeBreaker(json) : null);
+    return createMember(adapter, index, { breaker: guarded ? new native.NativeBreaker(json) : null, movesOn });
   });
   return createAdapter(members, { closed: false });
 }
@@ -187,7 +190,7 @@ function createCourse(members, signal) {
       }
       const failure = member.failed(ticket, error);
       skipped.push(failure);
-      if (!failure.error.shouldFallback || !mayGoOn) throw verdict(skipped, false);
+      if (!failure.movesOn || !mayGoOn) throw verdict(skipped, false);
     },
 
     /** Members passed over since this was asked last. */

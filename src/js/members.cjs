@@ -18,12 +18,14 @@
  * @typedef {object} Health what all adapters that `bindTools` made of one member share
  * @property {NativeBreaker | null} breaker
  * @property {ProviderError | undefined} last how it failed last
+ * @property {(error: ProviderError) => boolean} movesOn whether another member may do better
  *
  * @typedef {object} Failure why a member did not answer
  * @property {string} provider
  * @property {number} index
  * @property {ProviderError} error
  * @property {boolean} asked whether it was asked at all
+ * @property {boolean} movesOn whether another member may do better
  *
  * @typedef {object} Member
  * @property {string} name
@@ -60,11 +62,11 @@ let runs = 0;
 /**
  * @param {Adapter} adapter
  * @param {number} index
- * @param {NativeBreaker | null} breaker
+ * @param {Pick<Health, "breaker" | "movesOn">} rules
  * @returns {Member}
  */
-function createMember(adapter, index, breaker) {
-  return bind(adapter, { owner: adapter, name: nameOf(adapter), index, health: { breaker, last: undefined } });
+function createMember(adapter, index, rules) {
+  return bind(adapter, { owner: adapter, name: nameOf(adapter), index, health: { ...rules, last: undefined } });
 }
 
 /**
@@ -98,7 +100,7 @@ function bind(adapter, identity) {
       const admission = JSON.parse(breaker.admit(now));
       if ("ticket" in admission) return admission;
       const error = notAsked(name, health.last, admission.wait, now);
-      return { failure: { provider: name, index, error, asked: false } };
+      return { failure: { provider: name, index, error, asked: false, movesOn: true } };
     },
 
     succeeded(ticket) {
@@ -116,10 +118,10 @@ function bind(adapter, identity) {
         const now = Date.now();
         if (error.category === "quota") breaker.usedUp(ticket, now, error.resetsAt?.getTime());
         // A request that is refused for what it is says nothing about the provider, even where another may take it.
-        else if (error.shouldFallback && error.category !== "validation") breaker.failed(ticket, now);
+        else if (health.movesOn(error) && error.category !== "validation") breaker.failed(ticket, now);
         else breaker.passed(ticket, now);
       }
-      return { provider: name, index, error, asked: true };
+      return { provider: name, index, error, asked: true, movesOn: health.movesOn(error) };
     },
 
     invoke,

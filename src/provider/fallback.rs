@@ -11,23 +11,29 @@ use crate::error::ProviderError;
 /// `fallback`: what the provider made of several calls itself.
 pub const ID: &str = "fallback";
 
-const OPTIONS: &[OptionSpec] = &[OptionSpec {
-    name: "breaker",
-    kind: Kind::FalseOr(&[
-        OptionSpec {
-            name: "failureThreshold",
-            kind: Kind::Whole(1, 1_000),
-        },
-        OptionSpec {
-            name: "windowMs",
-            kind: Kind::Ms(1, MAX_MS),
-        },
-        OptionSpec {
-            name: "resetMs",
-            kind: Kind::Ms(1, MAX_MS),
-        },
-    ]),
-}];
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "fallbackOnRateLimit",
+        kind: Kind::Flag,
+    },
+    OptionSpec {
+        name: "breaker",
+        kind: Kind::FalseOr(&[
+            OptionSpec {
+                name: "failureThreshold",
+                kind: Kind::Whole(1, 1_000),
+            },
+            OptionSpec {
+                name: "windowMs",
+                kind: Kind::Ms(1, MAX_MS),
+            },
+            OptionSpec {
+                name: "resetMs",
+                kind: Kind::Ms(1, MAX_MS),
+            },
+        ]),
+    },
+];
 
 /// The settings of the breakers; `None` for no breakers.
 ///
@@ -74,6 +80,10 @@ mod tests {
             (
                 r#"{"breaker":{"failureThreshold":0}}"#,
                 "option \"breaker.failureThreshold\" must be a whole number from 1 to 1000; given: 0",
+            ),
+            (
+                r#"{"fallbackOnRateLimit":"yes"}"#,
+                "option \"fallbackOnRateLimit\" must be true or false; given: \"yes\"",
             ),
             (
                 r#"{"breakers":{}}"#,
