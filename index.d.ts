@@ -80,8 +80,8 @@ export interface CliProvider<TMessage = AIMessage> {
    * changes, so two agents may share one provider. The original remembers the last tools too, as SPEC-01 has it:
    * `provider.bindTools(tools)` and then `provider.invoke(messages)` uses them.
    *
-   * @throws {ProviderError} `INVALID_TOOL`, naming the tool: no name, a name twice, or a schema that is not JSON Schema and
-   * can't be turned into it.
+   * @throws {ProviderError} `INVALID_TOOL`, naming the tool: no name, a name twice, arguments where none are looked for, or a schema
+   * that is not JSON Schema and can't be turned into it.
    */
   bindTools(tools: readonly ToolInput[]): CliProvider<TMessage>;
 
@@ -187,10 +187,17 @@ export interface PlainTool {
   readonly name: string;
   /** What it does, for the model. Default: nothing. */
   readonly description?: string | undefined;
-  /** Its arguments, as JSON Schema or zod. Default: an object without properties. */
+  /**
+   * Its arguments, as JSON Schema, zod 3 or zod 4 (mini, too), or the AI SDK's `jsonSchema()`. Default: an object without properties.
+   * The model is told the side that it writes: what has a default may be missing, and what JSON Schema has no word for is open.
+   */
   readonly schema?: unknown;
   /** OpenAI's name of `schema`, read where that is missing. */
   readonly parameters?: unknown;
+  /** The name that MCP and the AI SDK have for it, read where those are missing. */
+  readonly inputSchema?: unknown;
+  /** Anthropic's name, read last. */
+  readonly input_schema?: unknown;
 }
 
 /** A call of a tool that the model asks for. */
@@ -1276,7 +1283,7 @@ export type AgentTool = PlainTool &
   (
     | {
         /**
-         * Runs it. `args` are what the schema says, so they may be declared as such: `({ path }: { path: string }) => …` (a type,
+         * Runs it. `args` are what the schema says (of zod: what it makes of them, with its defaults), so they may be declared as such: `({ path }: { path: string }) => …` (a type,
          * not an interface).
          */
         execute(args: Record<string, unknown>, context: ToolContext): unknown;

@@ -1,8 +1,9 @@
 /** What is no text: sent natively, or refused before anything starts. It is never told as text. */
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import {
+  type CliProvider,
   createFallbackProvider,
-  limits,
+  type MessageInput,
   messagesToPrompt,
   messagesToXml,
   type ProviderError,
@@ -10,7 +11,7 @@ import {
 } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { withApi } from "./api/setup.js";
-import { caught } from "./fallback/members.js";
+import { caught, collect } from "./fallback/members.js";
 import { createProvider, VERSIONS, withClaude } from "./support/harness.mjs";
 import { ask, told } from "./support/live.mjs";
 import { readPrompt } from "./support/model.mjs";
@@ -53,17 +54,24 @@ const texts = [
   new ToolMessage({ tool_call_id: "c1", content: [{ type: "text", text: "a cat" }] }),
 ];
 
+/** What it says, and what was told before: `start` names a process. */
+async function refusal(model: CliProvider, thread: MessageInput[]) {
+  const { events, error } = await collect(model.stream(thread));
+  return { events, error: error as ProviderError };
+}
+
 describe.each(VERSIONS)("claude %s", (which) => {
   it.each(Object.entries(PHOTOS))("in print: a photo as %s writes it starts nothing", async (_, photo) => {
     const { api, options } = await withClaude({ which, engine: "print", script: () => ({ text: "never" }) });
-    const before = limits().processes;
-    const error = await caught(createProvider(options).invoke([new HumanMessage({ content: [see, photo] as never })]));
+    const thread = [new HumanMessage({ content: [see, photo] as never })];
+    const { events, error } = await refusal(createProvider(options), thread);
+    expect(events).toEqual([]);
     expect(error).toMatchObject({ ...TEXT_ONLY, provider: "claude", attempts: 0 });
     expect(error.message).toBe(
       "messages[0].content[1] is an image (image/jpeg), which claude can't take: it takes text only. Send it to claude with " +
         '`engine: "live"`, or to an API that takes it; or send text',
     );
-    expect([api.requests.length, limits().processes]).toEqual([0, before]);
+    expect(api.requests).toEqual([]);
   });
 
   it.each(Object.entries(PIXELS))("live: an image as %s writes it is an image", async (_, image) => {
@@ -83,9 +91,9 @@ describe.each(VERSIONS)("claude %s", (which) => {
     const second = await ask(model, thread);
     expect([second.pid, second.run?.continued]).toEqual([first.pid, true]);
 
-    const before = limits().processes;
     const stranger = createProvider(options);
-    const error = await caught(stranger.invoke(thread));
+    const { events, error } = await refusal(stranger, thread);
+    expect(events).toEqual([]);
     expect(error).toMatchObject(TEXT_ONLY);
     expect(error.message).toMatch(
       /^messages\[0\]\.content\[1\] is an image \(image\/jpeg\), and claude takes that only/,
@@ -95,8 +103,8 @@ describe.each(VERSIONS)("claude %s", (which) => {
       new AIMessage({ content: "", tool_calls: [{ id: "c", name: "look", args: {} }] }),
       new ToolMessage({ tool_call_id: "c", content: [jpeg] as never }),
     ];
-    expect(await caught(stranger.invoke(withTool))).toMatchObject(TEXT_ONLY);
-    expect([api.requests.length, limits().processes]).toEqual([2, before]);
+    expect(await refusal(stranger, withTool)).toMatchObject({ events: [], error: TEXT_ONLY });
+    expect(api.requests).toHaveLength(2);
   });
 
   it("print: blocks of text are text, and what the model thought is not sent", async () => {

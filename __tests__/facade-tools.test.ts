@@ -6,7 +6,9 @@ import * as jsonSchema from "@langchain/core/utils/json_schema";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import * as mini from "zod/mini";
 import { z as z3 } from "zod3";
+import { z as z34 } from "zod3/v4";
 import tools from "../src/js/tools.cjs";
 
 type Convert = (schema: object) => unknown;
@@ -96,9 +98,138 @@ describe("tools", () => {
   });
 });
 
+/** The AI SDK's `jsonSchema(SCHEMA)`: an object with symbols and a getter. */
+const aiSdk = {
+  [Symbol.for("vercel.ai.schema")]: true,
+  get jsonSchema() {
+    return SCHEMA;
+  },
+  validate: undefined,
+};
+
+describe("a schema by another name", () => {
+  it.each<[string, object]>([
+    ["MCP's", { inputSchema: SCHEMA }],
+    ["the AI SDK's", { inputSchema: aiSdk, execute: func }],
+    ["an older AI SDK's", { parameters: aiSdk }],
+    ["Anthropic's", { input_schema: SCHEMA }],
+    ["Bedrock's", { inputSchema: { json: SCHEMA } }],
+    ["zod's", { inputSchema: four }],
+  ])("%s is read", (_, given) => {
+    const [{ schema }] = encode([{ ...about, ...given }]);
+    const { $schema: _dialect, ...rest } = schema;
+    expect(rest).toEqual(SCHEMA);
+  });
+
+  it("is not needed", () => {
+    const output = { outputSchema: SCHEMA, annotations: { readOnlyHint: true }, metadata: {}, execute: func };
+    expect(encode([{ ...about, ...output }])).toEqual([{ ...about, schema: { type: "object", properties: {} } }]);
+  });
+});
+
+/** zod 4 with methods, mini without, and the 4 that zod 3.25 brings. */
+// biome-ignore lint/suspicious/noExplicitAny: three modules of different types
+describe.each<[string, any]>([
+  ["zod 4", z],
+  ["zod 4 mini", mini],
+  ["zod 3.25's 4", z34],
+])("%s as agents write it", (_, zod) => {
+  const converted = (schema: object) => {
+    const { $schema, ...rest } = encode([{ ...about, schema }])[0].schema;
+    expect($schema).toBe(DRAFT_2020);
+    return rest;
+  };
+  const defaulted = zod.number().default?.(5) ?? zod._default?.(zod.number(), 5);
+
+  it("tells the side that is written", () => {
+    const schema = zod.object({
+      n: zod.pipe(zod.transform(Number), zod.number()),
+      text: zod.pipe(zod.string(), zod.transform(Number)),
+      days: defaulted,
+      maybe: zod.optional(zod.string()),
+    });
+    const { required, ...rest } = converted(schema);
+    expect(rest).toEqual({
+      type: "object",
+      properties: {
+        n: { type: "number" },
+        text: { type: "string" },
+        days: { type: "number", default: 5 },
+        maybe: { type: "string" },
+      },
+      additionalProperties: false,
+    });
+    // Whether what is transformed may be missing, the versions see differently; a default may.
+    expect(required.filter((name: string) => name !== "n")).toEqual(["text"]);
+  });
+
+  it("leaves open what JSON Schema has no word for", () => {
+    const schema = zod.object({ at: zod.date(), big: zod.bigint(), map: zod.map(zod.string(), zod.number()) });
+    expect(converted(schema)).toEqual({
+      type: "object",
+      properties: { at: {}, big: {}, map: {} },
+      required: ["at", "big", "map"],
+      additionalProperties: false,
+    });
+  });
+
+  it("takes a schema that holds itself", () => {
+    const tree = zod.object({
+      name: zod.string(),
+      get children() {
+        return zod.array(tree);
+      },
+    });
+    expect(converted(tree)).toEqual({
+      type: "object",
+      properties: { name: { type: "string" }, children: { type: "array", items: { $ref: "#" } } },
+      required: ["name", "children"],
+      additionalProperties: false,
+    });
+  });
+
+  it("closes objects as LangChain does, but for what says that it is open, and the parts of a whole", () => {
+    const [a, b] = [zod.object({ a: zod.string() }), zod.object({ b: zod.string() })];
+    const { properties, ...rest } = converted(
+      zod.object({ open: zod.looseObject({}), list: zod.array(a), any: zod.union([a, b]) }),
+    );
+    expect(rest.additionalProperties).toBe(false);
+    expect(properties.open.additionalProperties).toEqual({});
+    expect(properties.list.items.additionalProperties).toBe(false);
+    expect(properties.any.anyOf.map((it: { additionalProperties?: unknown }) => it.additionalProperties)).toEqual([
+      false,
+      false,
+    ]);
+    const both = encode([{ ...about, schema: zod.object({ both: zod.intersection(a, b), a }) }])[0].schema;
+    const validator = new jsonSchema.Validator(both);
+    expect(validator.validate({ both: { a: "", b: "" }, a: { a: "" } }).valid).toBe(true);
+    expect(validator.validate({ both: { a: "" }, a: { a: "" } }).valid).toBe(false);
+  });
+});
+
+it("zod 4's preprocess is what comes out of it", () => {
+  for (const convert of [langchain, null]) {
+    const schema = z.object({ n: z.preprocess((given) => Number(given), z.number().min(1)) });
+    expect(encode([{ ...about, schema }], convert)[0].schema.properties).toEqual({ n: { type: "number", minimum: 1 } });
+  }
+});
+
+it("JSON Schema that zod has made is JSON Schema", () => {
+  const schema = z.toJSONSchema(z.object({ at: z.date() }), { unrepresentable: "any" });
+  expect(encode([{ ...about, schema }])[0].schema).toEqual(JSON.parse(JSON.stringify(schema)));
+});
+
+it("zod 3's defaults may be missing, too", () => {
+  const schema = z3.object({ n: z3.preprocess(Number, z3.number()), days: z3.number().default(5), at: z3.date() });
+  expect(encode([{ ...about, schema }])[0].schema).toMatchObject({
+    properties: { n: { type: "number" }, days: { type: "number", default: 5 } },
+    required: ["n", "at"],
+  });
+});
+
 describe("tools that can't be bound", () => {
   const circular: Record<string, unknown> = {};
-  circular.self = circular;
+  circular.properties = circular;
 
   it.each<[string, unknown, string]>([
     ["no array", about, "tools must be an array, got an object"],
@@ -136,9 +267,26 @@ describe("tools that can't be bound", () => {
       'tools[0] ("a") has a schema that can\'t be written as JSON Schema: Converting circular structure to JSON',
     ],
     [
-      "a schema zod can't write",
-      [about, { name: "a", schema: z.object({ d: z.date() }) }],
-      'tools[1] ("a") has a schema that can\'t be written as JSON Schema: Date cannot be represented in JSON Schema',
+      "arguments where nobody looks for them",
+      [about, { name: "a", args: { city: "string" } }],
+      'tools[1] ("a") has its arguments in "args", where they are not looked for: name it schema, parameters, inputSchema, ' +
+        "input_schema",
+    ],
+    [
+      "zod under a name that nobody knows",
+      [{ name: "a", takes: four }],
+      'tools[0] ("a") has its arguments in "takes", where they are not looked for: name it schema, parameters, inputSchema, ' +
+        "input_schema",
+    ],
+    [
+      "a schema that somebody has wrapped",
+      [{ name: "a", inputSchema: { wrapped: { deep: SCHEMA }, kind: 1 } }],
+      'tools[0] ("a") has a schema of an unknown shape (wrapped, kind): give it zod or JSON Schema',
+    ],
+    [
+      "a schema that will come",
+      [{ name: "a", inputSchema: { jsonSchema: Promise.resolve(SCHEMA) } }],
+      'tools[0] ("a") has a schema of an unknown shape (jsonSchema): give it zod or JSON Schema',
     ],
     [
       "a validator nobody can write",

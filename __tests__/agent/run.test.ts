@@ -41,6 +41,64 @@ function tokensOf(messages: object[]) {
   return used.reduce((all, tokens) => all + tokens, 0);
 }
 
+describe("arguments", () => {
+  const tree: z.ZodType = z.object({
+    name: z.string(),
+    get children() {
+      return z.array(tree).default([]);
+    },
+  });
+  const schema = z.object({
+    days: z.number().default(5),
+    city: z.preprocess((given) => String(given).trim(), z.string().min(2)),
+    at: z.coerce.date().optional(),
+    tree: tree.optional(),
+  });
+  const wrapped = {
+    jsonSchema: z.toJSONSchema(schema, { io: "input", unrepresentable: "any" }),
+    validate: async (args: unknown) => {
+      const { success, data, error } = schema.safeParse(args);
+      return success ? { success, value: data } : { success, error };
+    },
+  };
+  const args = { city: " Bonn ", at: "2026-01-02", tree: { name: "r", children: [{ name: "l" }] } };
+  const parsed = {
+    days: 5,
+    city: "Bonn",
+    at: new Date("2026-01-02"),
+    tree: { name: "r", children: [{ name: "l", children: [] }] },
+  };
+
+  it.each<[string, (seen: (given: unknown) => string) => object]>([
+    ["zod under `schema`", (execute) => ({ schema, execute })],
+    ["zod under `inputSchema`", (execute) => ({ inputSchema: schema, execute })],
+    ["the AI SDK's wrapper", (execute) => ({ inputSchema: wrapped, execute })],
+    ["a LangChain tool", (execute) => tool(execute as never, { name: "weather", description: "", schema })],
+  ])("of %s may leave out what has a default, and are what the schema makes of them", async (_, make) => {
+    const seen: unknown[] = [];
+    const { api, provider } = await claude([
+      { calls: [{ name: "weather", args }] },
+      { calls: [{ name: "weather", args: { days: "many", city: "Bonn" } }] },
+      { calls: [{ name: "weather", args: { city: " B " } }] },
+      { text: "Fine." },
+    ]);
+    const execute = (given: unknown) => {
+      seen.push(given);
+      return "sunny";
+    };
+    const weather = Object.assign(make(execute), { name: "weather" }) as AgentTool;
+    const run = runAgent({ provider, prompt: "go", tools: [weather] });
+    const results = (await eventsOf(run)).filter((event) => event.type === "tool_result");
+    expect(seen).toEqual([parsed]);
+    expect(results.map(({ isError }) => isError)).toEqual([false, true, true]);
+    expect(String(results[1]?.content)).toContain('the arguments of "weather" do not fit its schema: /days:');
+    expect(String(results[2]?.content)).toContain(">=2 characters");
+    expect((await run.result).status).toBe("completed");
+    const [first] = api.requests;
+    expect(JSON.stringify(first?.body)).toContain("days");
+  });
+});
+
 describe("a result", () => {
   it("is there without anybody iterating, with the thread in the caller's own messages", async () => {
     const { provider } = await claude([

@@ -14,7 +14,7 @@
 const { ProviderError, fault } = require("./errors.cjs");
 const { asBytes, markBytes } = require("./messages.cjs");
 const { describe } = require("./options.cjs");
-const { encodeTools } = require("./tools.cjs");
+const { argumentsParser, encodeTools } = require("./tools.cjs");
 
 /** What a model understands as content; an array of anything else is data. */
 const BLOCKS = new Set([
@@ -65,7 +65,15 @@ function runOf(tool, at) {
   const it = /** @type {{ execute?: unknown, invoke?: unknown }} */ (tool);
   // As methods: a LangChain tool needs its `this`.
   if (typeof it.execute === "function") {
-    return (args, context) => /** @type {{ execute: Run }} */ (it).execute(args, context);
+    const parse = argumentsParser(/** @type {object} */ (tool));
+    /** @type {Run} */
+    const execute = (args, context) => /** @type {{ execute: Run }} */ (it).execute(args, context);
+    if (parse === undefined) return execute;
+    return async (args, context) => {
+      const parsed = await parse(args);
+      if ("issues" in parsed) throw new TypeError(`the arguments do not fit: ${parsed.issues}`);
+      return await execute(parsed.value, context);
+    };
   }
   if (typeof it.invoke === "function") {
     return (args, { signal }) =>

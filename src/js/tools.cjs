@@ -5,13 +5,14 @@
  * side, the schema being JSON Schema. Made once per `bindTools`, so what was bound can't change afterwards.
  */
 
+const { createRequire } = require("node:module");
 const { ProviderError, fault } = require("./errors.cjs");
 const { describe } = require("./options.cjs");
 
 /**
  * Turns a zod schema into JSON Schema; `undefined` where it can't.
  *
- * @typedef {(schema: object) => unknown} ToJsonSchema
+ * @typedef {(schema: object, params?: object) => unknown} ToJsonSchema
  */
 
 /**
@@ -59,7 +60,7 @@ function encodeTool(tool, at, toJsonSchema) {
       throw fault("INVALID_TOOL", `${where} has a description that is not a string: ${describe(description)}`);
     }
     /** @type {string | undefined} */
-    const schema = JSON.stringify(toSchema(it.schema ?? it.parameters, where, toJsonSchema));
+    const schema = JSON.stringify(toSchema(schemaOf(it, where), where, toJsonSchema));
     if (schema === undefined) throw fault("INVALID_TOOL", `${where} has a schema that is nothing in JSON`);
     return {
       name,
@@ -87,12 +88,55 @@ function toSchema(schema, where, toJsonSchema) {
     if (typeof schema === "object") return checkedJsonSchema(schema, where);
     throw fault("INVALID_TOOL", `${where} has a schema that is neither zod nor JSON Schema: a function`);
   }
-  const converted = toJsonSchema?.(schema) ?? ownJsonSchema(schema);
+  const converted = "_zod" in schema ? zod4Schema(schema, toJsonSchema) : otherSchema(schema, toJsonSchema);
   if (typeof converted === "object" && converted !== null && converted !== schema) return converted;
   throw fault(
     "INVALID_TOOL",
     `${where} has a schema that can't be turned into JSON Schema: give it JSON Schema instead`,
   );
+}
+
+/** Where a tool has its schema: here and in LangChain; OpenAI; MCP and the AI SDK; Anthropic. */
+const SCHEMAS = ["schema", "parameters", "inputSchema", "input_schema"];
+/** What else a library might call it. */
+const SUSPECTS =
+  /^(json_?)?(args?|arguments|params|inputs?|properties)(_?schema)?$|^(args|params|json|tool)_?schema$|^(tool_?spec|function_?declarations?)$/i;
+
+/**
+ * @param {Record<string, unknown>} tool
+ * @param {string} where
+ * @returns {unknown} `undefined` for a tool that has none
+ */
+function schemaOf(tool, where) {
+  const name = SCHEMAS.find((key) => tool[key] !== undefined && tool[key] !== null);
+  if (name !== undefined) return unwrapSchema(tool[name]);
+  // Without a schema a tool is told as one without arguments, which shall not happen to one that has them elsewhere.
+  const elsewhere = Object.keys(tool).find((key) => {
+    const value = tool[key];
+    if (typeof value !== "object" || value === null) return false;
+    return SUSPECTS.test(key) || isValidator(value);
+  });
+  if (elsewhere === undefined) return undefined;
+  throw fault(
+    "INVALID_TOOL",
+    `${where} has its arguments in "${elsewhere}", where they are not looked for: name it ${SCHEMAS.join(", ")}`,
+  );
+}
+
+/**
+ * What the AI SDK's `jsonSchema()` and Bedrock put around a schema.
+ *
+ * @param {unknown} schema
+ */
+function unwrapSchema(schema) {
+  if (typeof schema !== "object" || schema === null) return schema;
+  const { jsonSchema, json } = /** @type {{ jsonSchema?: unknown, json?: unknown }} */ (schema);
+  // A promise of one can't be waited for: what it is then has no words of a schema, and is refused.
+  if (typeof jsonSchema === "object" && jsonSchema !== null && !isValidator(schema) && !("then" in jsonSchema)) {
+    return jsonSchema;
+  }
+  if (typeof json === "object" && json !== null && Object.keys(schema).length === 1) return json;
+  return schema;
 }
 
 /** Words of JSON Schema of which at least one stands at the top of any schema; those with `$` or `x-` count as well. */
@@ -116,7 +160,8 @@ const KEYWORDS = new Set([
 ]);
 
 /**
- * Two mistakes that would reach the model as a schema which allows anything: fields where a schema belongs, as zod or as words.
+ * What would reach the model as a schema which allows anything: fields where a schema belongs, as zod or as words, and whatever
+ * some library puts around a schema.
  *
  * @param {object} schema
  * @param {string} where
@@ -127,7 +172,9 @@ function checkedJsonSchema(schema, where) {
   const names = entries.map(([name]) => name);
   const shown = `${names.slice(0, 3).join(", ")}${names.length > 3 ? ", …" : ""}`;
   const isShape = entries.every(([, value]) => typeof value === "object" && value !== null && isValidator(value));
-  if (!isShape && !entries.every(([, value]) => isField(value))) return schema;
+  if (!isShape && !entries.every(([, value]) => isField(value))) {
+    throw fault("INVALID_TOOL", `${where} has a schema of an unknown shape (${shown}): give it zod or JSON Schema`);
+  }
   throw fault(
     "INVALID_TOOL",
     isShape
@@ -154,20 +201,136 @@ function isField(value) {
  * @param {object} schema
  */
 function isValidator(schema) {
-  return "_zod" in schema || "~standard" in schema || ("_def" in schema && "parse" in schema);
+  // What zod's own toJSONSchema gives is JSON Schema that can also validate.
+  const isStandard = "~standard" in schema && !Object.hasOwn(schema, "$schema");
+  return "_zod" in schema || isStandard || ("_def" in schema && "parse" in schema);
 }
 
 /**
- * What a schema says of itself: zod 4's method, or Standard JSON Schema.
+ * What zod is asked for: the side that is written, on which a default need not be there, and `{}` for what JSON Schema has no
+ * word for, such as a date.
+ */
+const INPUT_SIDE = { io: "input", unrepresentable: "any" };
+
+/**
+ * Closes objects, as LangChain does: models keep to such a schema better, and some APIs ask for it. The parts of an intersection
+ * don't know each other's fields, so a schema that has one is left as it is.
+ *
+ * @param {unknown} schema JSON Schema that zod has made
+ */
+function closeObjects(schema) {
+  if (JSON.stringify(schema).includes('"allOf"')) return schema;
+  /** @param {any} node */
+  const close = (node) => {
+    if (typeof node !== "object" || node === null) return;
+    if (node.type === "object" && node.properties && !("additionalProperties" in node)) {
+      node.additionalProperties = false;
+    }
+    for (const inner of [...Object.values(node.properties ?? {}), node.items]) close(inner);
+    for (const inner of [...(node.anyOf ?? []), ...(node.oneOf ?? [])]) close(inner);
+  };
+  close(schema);
+  return schema;
+}
+
+/**
+ * zod 4: by its own converter. LangChain's looks into both sides of a schema first, which ends nowhere for one that holds
+ * itself, and takes the result of a `preprocess` for what is written.
  *
  * @param {object} schema
+ * @param {ToJsonSchema | null} toJsonSchema
  * @returns {unknown}
  */
-function ownJsonSchema(schema) {
-  const own = /** @type {{ toJSONSchema?: unknown, "~standard"?: { jsonSchema?: { input?: unknown } } }} */ (schema);
-  if (typeof own.toJSONSchema === "function") return own.toJSONSchema({ io: "input" });
+function zod4Schema(schema, toJsonSchema) {
+  const { toJSONSchema } = /** @type {{ toJSONSchema?: unknown }} */ (schema);
+  if (typeof toJSONSchema === "function") return closeObjects(toJSONSchema.call(schema, INPUT_SIDE));
+  // zod 4.0, 3.25 and mini: a schema has no method, and the function is in a module of its zod.
+  const convert = zodConverter();
+  if (convert !== undefined) return closeObjects(convert(schema, INPUT_SIDE));
+  return toJsonSchema?.(schema, INPUT_SIDE);
+}
+
+/** @type {{ found: ((schema: object, params: object) => unknown) | undefined } | undefined} */
+let zodCore;
+
+/** `toJSONSchema` of the zod that LangChain brings, or of one that stands beside this package. */
+function zodConverter() {
+  zodCore ??= { found: findZodConverter() };
+  return zodCore.found;
+}
+
+function findZodConverter() {
+  for (const from of ["@langchain/core/messages", undefined]) {
+    try {
+      const near = from === undefined ? __filename : require.resolve(from);
+      const { toJSONSchema } = createRequire(near)("zod/v4/core");
+      if (typeof toJSONSchema === "function") return toJSONSchema;
+    } catch {
+      // Not there, or bundled.
+    }
+  }
+  return undefined;
+}
+
+/**
+ * zod 3, and whatever says its JSON Schema itself (Standard JSON Schema).
+ *
+ * @param {object} schema
+ * @param {ToJsonSchema | null} toJsonSchema
+ * @returns {unknown}
+ */
+function otherSchema(schema, toJsonSchema) {
+  const converted = toJsonSchema?.(schema);
+  if (converted !== undefined && converted !== null) return converted;
+  const own = /** @type {{ "~standard"?: { jsonSchema?: { input?: unknown } } }} */ (schema);
   const standard = own["~standard"]?.jsonSchema;
   return typeof standard?.input === "function" ? standard.input({ target: "draft-07" }) : undefined;
+}
+
+/**
+ * What checks a tool's arguments, and makes of them what the tool was written for: defaults filled in, strings turned into
+ * dates. JSON Schema does neither.
+ *
+ * @param {object} tool
+ * @returns {((args: unknown) => Promise<{ value: unknown } | { issues: string }>) | undefined} `undefined` where the schema only checks
+ */
+function argumentsParser(tool) {
+  const it = /** @type {Record<string, unknown>} */ (tool);
+  const name = SCHEMAS.find((key) => it[key] !== undefined && it[key] !== null);
+  const schema = name === undefined ? undefined : /** @type {any} */ (it[name]);
+  const validate = schema?.["~standard"]?.validate;
+  if (typeof validate === "function") {
+    return async (args) => {
+      const result = await validate.call(schema["~standard"], args);
+      return result.issues === undefined ? { value: result.value } : { issues: inWords(result.issues) };
+    };
+  }
+  if (typeof schema?.safeParseAsync === "function") {
+    return async (args) => {
+      const result = await schema.safeParseAsync(args);
+      return result.success ? { value: result.data } : { issues: inWords(result.error.issues) };
+    };
+  }
+  // The AI SDK's.
+  if (typeof schema?.validate === "function" && typeof schema.jsonSchema === "object") {
+    return async (args) => {
+      const result = await schema.validate(args);
+      return result.success ? { value: result.value } : { issues: String(result.error?.message ?? result.error) };
+    };
+  }
+  return undefined;
+}
+
+/**
+ * @param {readonly { message: string, path?: readonly (PropertyKey | { key: PropertyKey })[] }[]} issues
+ * @returns {string} as the native side tells mistakes: `/days: must be a number`
+ */
+function inWords(issues) {
+  const words = issues.slice(0, 5).map(({ message, path = [] }) => {
+    const place = path.map((step) => `/${String(typeof step === "object" ? step.key : step)}`).join("");
+    return place === "" ? message : `${place}: ${message}`;
+  });
+  return words.join("; ");
 }
 
 /**
@@ -181,4 +344,4 @@ function zod3Converter(convertToOpenAIFunction) {
     "_zod" in schema ? undefined : convertToOpenAIFunction({ name: "tool", description: "", schema }).parameters;
 }
 
-module.exports = { encodeTools, zod3Converter };
+module.exports = { argumentsParser, encodeTools, zod3Converter };
