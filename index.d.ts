@@ -310,7 +310,7 @@ export interface ClaudeCliProviderOptions {
   includePartialMessages?: boolean | undefined;
   /** How long the CLI may print nothing, in ms, before it fails with `IDLE_TIMEOUT`. Default: no limit; 120000 when live. */
   idleTimeout?: number | undefined;
-  /** How long the CLI has to end by itself when told to, in ms, before it is killed. Default: 2000. */
+  /** How long the CLI has to end by itself when told to, in ms, before it is killed; and to exit after its last event. Default: 2000. */
   killGrace?: number | undefined;
   /** How many runs of this provider may be under way; further ones wait. When live, also how many processes there are. Default: 4. */
   maxConcurrency?: number | undefined;
@@ -380,7 +380,7 @@ export interface CliProviderOptions {
   extraArgs?: readonly string[] | undefined;
   /** How long the CLI may print nothing, in ms, before it fails with `IDLE_TIMEOUT`. Default: no limit. */
   idleTimeout?: number | undefined;
-  /** How long the CLI has to end by itself when told to, in ms, before it is killed. Default: 2000. */
+  /** How long the CLI has to end by itself when told to, in ms, before it is killed; and to exit after its last event. Default: 2000. */
   killGrace?: number | undefined;
   /** How many runs of this provider may be under way; further ones wait. Default: 4. */
   maxConcurrency?: number | undefined;
@@ -1758,7 +1758,7 @@ export interface ClaudeCodeAdapterOptions {
   env?: Record<string, string | undefined> | undefined;
   /** `"subscription"` drops API keys, which beat a login, from the environment and from every `env`. Default: `"inherit"`. */
   auth?: "inherit" | "subscription" | undefined;
-  /** From SIGTERM to SIGKILL, ms. Default: 2000. */
+  /** From SIGTERM to SIGKILL, and from the CLI's last event to its exit, ms. Default: 2000. */
   killGrace?: number | undefined;
   /** How many runs of one CLI there may be at a time; others wait. Default: 4. */
   maxConcurrency?: number | undefined;

@@ -103,16 +103,15 @@ impl Scratch {
         }
         // Until all is there, an error takes it away again.
         let dir = private_folder()?;
-        let folder = folder_builder();
-        folder.create(dir.path().join(EMPTY))?;
+        make_folder(&dir.path().join(EMPTY))?;
         for name in further {
-            folder.create(dir.path().join(name))?;
+            make_folder(&dir.path().join(name))?;
         }
         for file in &line.files {
             let path = dir.path().join(file.name);
             // A file's name may lead into the folder the CLI runs in.
             if let Some(parent) = path.parent() {
-                folder_builder().recursive(true).create(parent)?;
+                make_folder(parent)?;
             }
             write_private(&path, &file.content)?;
         }
@@ -180,12 +179,25 @@ fn make_private(path: &Path) -> io::Result<()> {
     Ok(fchmod(&folder, Mode::RWXU)?)
 }
 
-/// Makes folders for their owner alone.
-fn folder_builder() -> std::fs::DirBuilder {
-    let mut builder = std::fs::DirBuilder::new();
+/// A folder inside of a private one, and those above it.
+fn make_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent() {
+        make_folder(parent)?;
+    }
+    std::fs::create_dir(path)?;
+    set_mode(path, 0o700)
+}
+
+/// Sets what the umask has taken from the mode of what lies in a private folder, where nobody else can put a link.
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
+    #[cfg(not(unix))]
+    let _ = (path, mode);
+    Ok(())
 }
 
 fn write_private(path: &Path, content: &str) -> io::Result<()> {
@@ -193,7 +205,8 @@ fn write_private(path: &Path, content: &str) -> io::Result<()> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    io::Write::write_all(&mut options.open(path)?, content.as_bytes())
+    io::Write::write_all(&mut options.open(path)?, content.as_bytes())?;
+    set_mode(path, 0o600)
 }
 
 #[cfg(test)]

@@ -50,34 +50,32 @@ pub(super) struct DocumentEnd {
     escaped: bool,
     /// Something that opens no document has come on this line.
     noise: bool,
-    /// The last that came, blanks aside, closed a document.
+    /// No document has begun since the last one was closed.
     closed: bool,
     looks: u32,
 }
 
 impl DocumentEnd {
-    /// Takes the next bytes. `true`: the output ends with what may be a whole document, and it is worth a look.
+    /// Takes the next bytes. `true`: what may be a whole document has come, no other has begun, and it is worth a look.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         let mut closes = false;
         for &byte in bytes {
-            let blank = byte.is_ascii_whitespace();
-            if !blank {
-                closes = false;
-                self.closed = false;
-            }
             match byte {
                 _ if self.escaped => self.escaped = false,
                 b'\\' if self.in_string => self.escaped = true,
                 b'"' if self.depth > 0 => self.in_string = !self.in_string,
                 _ if self.in_string => {}
-                b'{' | b'[' if self.depth > 0 || !self.noise => self.depth += 1,
+                b'{' | b'[' if self.depth > 0 || !self.noise => {
+                    self.depth += 1;
+                    (closes, self.closed) = (false, false);
+                }
                 b'}' | b']' if self.depth > 0 => {
                     self.depth -= 1;
                     closes = self.depth == 0;
                     self.closed = closes;
                 }
                 b'\n' | b'\r' => self.noise = false,
-                _ if self.depth == 0 && !blank => self.noise = true,
+                _ if self.depth == 0 && !byte.is_ascii_whitespace() => self.noise = true,
                 _ => {}
             }
         }
@@ -87,7 +85,7 @@ impl DocumentEnd {
         closes && self.looks <= MAX_LOOKS
     }
 
-    /// Whether something came behind the document whose end was seen.
+    /// Whether a further document has begun.
     pub fn goes_on(&self) -> bool {
         !self.closed
     }
@@ -127,7 +125,11 @@ mod tests {
             );
         }
         assert_eq!(complete_at(Wire::ClaudeJson, &one[..one.len() - 1], 1), None);
-        assert_eq!(complete_at(Wire::ClaudeJson, &format!("{one}\nand more"), 1), None);
+        assert_eq!(
+            complete_at(Wire::ClaudeJson, &format!("{one}\nbye [\n"), 1),
+            Some(one.len())
+        );
+        assert_eq!(complete_at(Wire::ClaudeJson, &format!("{one}\n{{\"type\":"), 1), None);
         assert_eq!(complete_at(Wire::GenericJson, one, 1), None, "it may print one more");
         assert_eq!(complete_at(Wire::Text, one, 1), None);
     }

@@ -1,0 +1,97 @@
+/** The private folders of runs: their owner's alone whatever the umask is, and an error in words where none can be made. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { lstatSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { fileURLToPath } from "node:url";
+import { beforeAll, describe, expect, it } from "vitest";
+import { createTag, createTemp, fakeCli, fakeOptions, type Step } from "../support/processes.mjs";
+
+beforeAll(() => void fakeCli(), 600_000);
+
+const HOST = fileURLToPath(new URL("private-host.mjs", import.meta.url));
+
+function host(umask: string, factory: string, options: object, env: Record<string, string>) {
+  const child = spawn(process.execPath, [HOST, umask, factory, JSON.stringify(options)], {
+    env: { ...process.env, ...env },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const answer = Promise.all([text(child.stdout), once(child, "close")]).then(([json]) => JSON.parse(json));
+  return { child, answer };
+}
+
+/** Everything in a folder, with its mode. */
+function modes(folder: string, under = ""): Record<string, string> {
+  const found: Record<string, string> = {};
+  for (const name of readdirSync(join(folder, under))) {
+    const path = join(under, name);
+    const stat = lstatSync(join(folder, path));
+    const kind = stat.isDirectory() ? "folder" : "file";
+    found[path.replace(/deep-factor-\w+/, "deep-factor")] = `${kind} ${(stat.mode & 0o7777).toString(8)}`;
+    if (stat.isDirectory()) Object.assign(found, modes(folder, path));
+  }
+  return found;
+}
+
+const hasFiles = (found: Record<string, string>) => Object.values(found).some((entry) => entry.startsWith("file"));
+
+describe.skipIf(process.platform === "win32").each(["0", "22", "77", "177"])("with umask %s", (umask) => {
+  it.each<[factory: string, options: object]>([
+    ["createClaudeCliProvider", { systemPrompt: "a private text" }],
+    ["createCodexCliProvider", { systemPrompt: "a private text" }],
+    ["createGeminiCliProvider", { systemPrompt: "a private text" }],
+    ["createQwenCliProvider", {}],
+    ["createOpenCodeCliProvider", { systemPrompt: "a private text" }],
+  ])("the folders of %s have mode 700 and its files 600", async (factory, more) => {
+    const [tag, temp, flags] = [createTag(), createTemp(), createTemp()];
+    const steps: Step[] = [
+      { writeFile: { path: join(flags.path, "up"), text: "" } },
+      { waitFile: join(flags.path, "go") },
+      { err: "no answer\n" },
+      { exit: 3 },
+    ];
+    const options = { ...fakeOptions(tag, steps), ...more };
+    const { answer } = host(umask, factory, options, { TMPDIR: temp.path });
+    await expect.poll(() => flags.entries(), { timeout: 30_000 }).toEqual(["up"]);
+    const found = modes(temp.path);
+    writeFileSync(join(flags.path, "go"), "");
+    expect(await answer).toMatchObject({ message: expect.stringContaining("no answer") });
+    expect(found["deep-factor"]).toBe("folder 700");
+    expect(new Set(Object.values(found))).toEqual(new Set(["folder 700", ...(hasFiles(found) ? ["file 600"] : [])]));
+    expect(temp.entries()).toEqual([]);
+    temp.cleanup();
+    flags.cleanup();
+  });
+});
+
+describe.skipIf(process.platform === "win32")("the folder for temporary files", () => {
+  const parents = {
+    missing: () => {},
+    file: (path: string) => writeFileSync(path, ""),
+    "read-only": (path: string) => mkdirSync(path, 0o500),
+  };
+  it.each<[keyof typeof parents, string]>([
+    ["missing", "No such file or directory"],
+    ["file", "Not a directory"],
+    // Nothing is read-only to root.
+    ...(process.getuid?.() === 0 ? [] : [["read-only", "Permission denied"] as ["read-only", string]]),
+  ])("%s: the error names it and TMPDIR", async (kind, why) => {
+    const temp = createTemp();
+    const folder = join(temp.path, kind);
+    parents[kind](folder);
+    const options = fakeOptions(createTag(), [{ claude: { text: "Hi" } }]);
+    const { answer } = host("22", "createClaudeCliProvider", options, { TMPDIR: folder });
+    const hint = "set TMPDIR to a folder that exists and may be written to, and see that its disk is not full";
+    const error = await answer;
+    expect(error).toEqual({
+      code: "SPAWN_FAILED",
+      category: "configuration",
+      message: expect.stringMatching(/^no private folder for the CLI can be made in /),
+      hint,
+    });
+    expect(error.message).toContain(`${folder}, the folder for temporary files: ${why}`);
+    expect(error.message).toMatch(/\. Set TMPDIR to /);
+    temp.cleanup();
+  });
+});
