@@ -25,12 +25,15 @@
  * @property {AbortSignal | undefined} signal
  */
 
-const { isRegExp } = require("node:util/types");
 const { readTools } = require("./agent-tools.cjs");
+const { builtin } = require("./builtin.cjs");
 const { fault } = require("./errors.cjs");
 const { encodeMessages } = require("./messages.cjs");
 const { describe, encodeOptions, readCallOptions, requireString } = require("./options.cjs");
 const { sharedOf } = require("./provider.cjs");
+
+/** @type {typeof import("node:util/types")} */
+const { isRegExp } = builtin("node:util/types");
 
 const AGENT = ["provider", "systemPrompt", "tools", "permissions", "limits", "toolCalls"];
 const RUN = [...AGENT, "prompt", "messages", "builtins", "onEvent", "signal", "record"];

@@ -52,4 +52,4 @@ export const {
   replayRun,
   runLogSchema,
   stripAnsi,
-} = core.createCore({ native: loader.loadNative(), ...(await loadLangChain()) });
+} = core.createCore({ native: loader.loadNative(import.meta.url), ...(await loadLangChain()) });

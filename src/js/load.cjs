@@ -8,6 +8,8 @@
  * @import { Machine } from "./load-error.cjs"
  */
 
+const { requireAddon } = require("./addon.cjs");
+
 /** What package.json's `engines` says: npm only warns of it. */
 const OLDEST_NODE = 20;
 
@@ -48,13 +50,15 @@ function thisMachine(platforms) {
  * A function and not the module's own doing, because Node 20 lets nobody catch what a CommonJS module throws while an ES module
  * imports it.
  *
+ * @param {string} [url] `import.meta.url` of an ES module that asks
  * @returns {typeof import("./native.cjs")}
  */
-function loadNative() {
+function loadNative(url) {
   checkNode(process.versions.node);
   try {
-    return require("./native.cjs");
+    return requireAddon(url);
   } catch (error) {
+    if (error instanceof Error && "bundled" in error) throw error;
     const { explainLoad, PLATFORMS } = require("./load-error.cjs");
     throw explainLoad(error, thisMachine(PLATFORMS));
   }

@@ -31,4 +31,4 @@ export const {
   replayRun,
   runLogSchema,
   stripAnsi,
-} = plain.plainCore();
+} = plain.plainCore(import.meta.url);

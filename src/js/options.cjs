@@ -10,8 +10,11 @@
  * @import { InvokeOptions } from "../../index.js"
  */
 
-const { resolve } = require("node:path");
+const { builtin } = require("./builtin.cjs");
 const { fault } = require("./errors.cjs");
+
+/** @type {typeof import("node:path")} */
+const { resolve } = builtin("node:path");
 
 /** The longest delay a timer takes: 2^31 - 1 ms, 24.8 days. */
 const MAX_TIMEOUT = 2 ** 31 - 1;
@@ -255,7 +258,8 @@ function readCallOptions(options) {
  */
 function workerEnv() {
   // Not at the top: reading that module is a tenth of what importing this package takes.
-  const { isMainThread } = require("node:worker_threads");
+  /** @type {typeof import("node:worker_threads")} */
+  const { isMainThread } = builtin("node:worker_threads");
   return isMainThread ? undefined : JSON.stringify(process.env);
 }
 

@@ -8,9 +8,13 @@ const { loadNative } = require("./load.cjs");
 /** @type {ReturnType<typeof createCore> | undefined} */
 let plain;
 
-/** Made when asked for, for the reason given in load.cjs. */
-function plainCore() {
-  plain ??= createCore({ native: loadNative(), AIMessage: null, toJsonSchema: null });
+/**
+ * Made when asked for, for the reason given in load.cjs.
+ *
+ * @param {string} [url] `import.meta.url` of an ES module that asks
+ */
+function plainCore(url) {
+  plain ??= createCore({ native: loadNative(url), AIMessage: null, toJsonSchema: null });
   return plain;
 }
 

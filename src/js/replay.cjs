@@ -10,10 +10,13 @@
  *   error?: import("../../index.js").ProviderErrorInit }} Opened
  */
 
-const { resolve } = require("node:path");
 const { publicEvent } = require("./agent.cjs");
 const { clip, fault, guard, providerError, unwrap } = require("./errors.cjs");
+const { builtin } = require("./builtin.cjs");
 const { describe } = require("./options.cjs");
+
+/** @type {typeof import("node:path")} */
+const { resolve } = builtin("node:path");
 
 const FORMATS = ["text", "html", "json"];
 
