@@ -104,9 +104,11 @@ export interface CliProvider<TMessage = AIMessage> {
   /**
    * Ends what is running, for every adapter of this provider. Resolves when no process of it is left. May be called again;
    * any other call afterwards rejects with code `CLOSED`. A provider that is idle need not be closed: it does not keep Node
-   * alive, and only a live one keeps processes, for `keepAlive`.
+   * alive, and only a live one keeps processes, for `keepAlive`. With `drain`, what runs or waits comes to its end first.
+   *
+   * @throws {ProviderError} `INVALID_OPTION` for an option that there is not.
    */
-  close(): Promise<void>;
+  close(options?: CloseOptions): Promise<void>;
 
   /** {@link CliProvider.close}, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>;
@@ -1120,6 +1122,15 @@ export function classifyError(text: string, context?: ErrorContext): ErrorClassi
 
 // ---------------------------------------------------------------------------------------------------- limits and records
 
+/** Options of `close`. */
+export interface CloseOptions {
+  /**
+   * Lets the calls that run or wait end by themselves before everything is ended; further calls are refused with `CLOSED` from
+   * now on, also the next turn of a `runAgent`. `close()` without it, called meanwhile, ends them. Default: false.
+   */
+  drain?: boolean | undefined;
+}
+
 /** How many runs there are, of all providers of this process, worker threads included. */
 export interface Limits {
   /** All together. `limit` is 4, or the highest `maxConcurrency` that a provider was created with. */
@@ -1149,8 +1160,9 @@ export interface LogRecord {
 }
 
 /**
- * Gets every record: a function, or an object with a method per level (`console` is one). Called along with the events of a
- * run, and where nobody takes events, before the call settles. What it throws is dropped.
+ * Gets every record, as soon as there is one: a function, or an object with a method per level (`console`, winston's loggers).
+ * pino's and bunyan's are called as they want it, `logger.info({ provider, runId, cliPid, fields }, message)`. What it throws is
+ * dropped.
  */
 export type Logger = ((record: LogRecord) => void) | Record<LogLevel, (record: LogRecord) => void>;
 
@@ -1618,7 +1630,7 @@ export interface RecordOptions {
   readonly path: string;
   /**
    * The thread's messages too. By default the log holds of the prompt how long it is, its SHA-256 and the tools' names. Secrets
-   * (API keys and tokens by their shape, values of environment variables with secret names) are `[REDACTED]` either way.
+   * (API keys and tokens by their shape, values of environment variables with secret names) are `[redacted]` either way.
    */
   readonly prompts?: boolean | undefined;
 }

@@ -164,10 +164,10 @@ describe.skipIf(process.platform === "win32")("a recorded run", () => {
     expect(message.content).toContain(KEY);
     const text = readFileSync(file, "utf8");
     for (const secret of [KEY, "mellon-mellon", "a plan"]) expect(text).not.toContain(secret);
-    expect((await replayRun(file).reply).content).toBe("Done. The key was [REDACTED], the word [REDACTED].");
+    expect((await replayRun(file).reply).content).toBe("Done. The key was [redacted], the word [redacted].");
     const whole = join(fakes.dir, "whole.jsonl");
     await provider.invoke([`a plan with ${KEY} in it`], { record: { path: whole, prompts: true } });
-    expect(lines(whole)[0].prompt.thread).toEqual([{ type: "human", content: "a plan with [REDACTED] in it" }]);
+    expect(lines(whole)[0].prompt.thread).toEqual([{ type: "human", content: "a plan with [redacted] in it" }]);
   });
 
   it("that failed fails again in the same way", async () => {
@@ -394,7 +394,7 @@ describe.skipIf(process.platform === "win32")("log, the command", () => {
     const shown = await run(["log", "show", file]);
     expect([shown.code, shown.stderr]).toEqual([0, ""]);
     const [first, second, third, ...rest] = shown.stdout.split("\n");
-    expect(first).toMatch(/^claude {2}run-\d+-1 {2}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/);
+    expect(first).toMatch(/^claude {2}run-[0-9A-Z]{26} {2}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/);
     expect(second).toMatch(/^replied in .+ · 1,200 tokens in, 345 out · \$0\.0421 · 1 tool call · 1 error$/);
     expect(third).toMatch(/^model: claude-fake, recorded by: deep-factor-providers .+, platform: /);
     const kinds = rest.filter((text) => text.startsWith("+")).map((text) => text.split(/ +/)[1]);
@@ -412,7 +412,7 @@ describe.skipIf(process.platform === "win32")("log, the command", () => {
       title: "Bash",
       facts: [],
       args: '{\n  "command": "ls"\n}',
-      result: { content: "a\nMY_API_KEY=[REDACTED]\n</script><b>", isError: true },
+      result: { content: "a\nMY_API_KEY=[redacted]\n</script><b>", isError: true },
     });
     const page = join(fakes.dir, "page.html");
     expect(await run(["log", "html", file, "-o", page])).toEqual({ code: 0, stdout: "", stderr: "" });

@@ -20,6 +20,7 @@
 //! | [`error`] | the one error: categories with guidance, stable codes, what is known of the run |
 //! | [`event`] | what happens in a run, in the order it happens |
 //! | [`breaker`] | whether a provider that keeps failing is asked at all |
+//! | [`redact`] | secrets, taken out of everything that leaves |
 //! | [`retry`] | when to try again, and how long to wait before |
 //! | [`classify`] | why a run failed, from its error channels, exit and status |
 //! | [`declare`] | the caller's tools as an API lets them be declared |
@@ -60,6 +61,7 @@ pub mod declare;
 pub mod decode;
 pub mod prompt;
 pub mod provider;
+pub mod redact;
 pub mod retry;
 pub mod toolcall;
 

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 
-use crate::classify::{self, Evidence, classify};
+use crate::classify::{Evidence, classify};
 use crate::decode::{Decoder, Plain, Wire, plain};
 use crate::error::{Category, Code};
 use crate::event::{AssistantMessage, Event, Failure, Outcome};
@@ -16,6 +16,7 @@ use crate::judge::text_answer;
 use crate::message::{ToolCall, Usage};
 use crate::provider::options::OutputFormat;
 use crate::provider::{self, Provider};
+use crate::redact::{Channel, Redactor};
 
 /// A standard output, understood.
 #[derive(Debug, Clone, Serialize)]
@@ -188,7 +189,7 @@ fn failure(folded: &Folded, provider: &str, now_ms: u64) -> Option<ParsedError> 
     Some(ParsedError {
         category: found.category,
         code: found.code,
-        message: classify::redact(&found.reason),
+        message: Redactor::default().redact(Channel::Error, &found.reason).into_owned(),
         hint: found.hint,
         should_retry: found.category.should_retry(),
         should_fallback: found.category.should_fallback(),

@@ -16,8 +16,9 @@ use serde::Serialize;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
+use crate::redact::Redactor;
 use crate::runlog::deltas::Lines;
-use crate::runlog::{BEGINNING, End, Header, Secrets, Stamp, end_line, header_line};
+use crate::runlog::{BEGINNING, End, Header, Stamp, end_line, header_line};
 
 /// Bytes that may wait for the disk. A longer line waits alone.
 const ROOM: usize = 16 * 1024 * 1024;
@@ -43,6 +44,12 @@ pub enum Refused {
     /// A folder, a pipe, a socket.
     #[error("{0:?} is no file")]
     NoFile(PathBuf),
+    /// A name that leads elsewhere: whoever made it would choose what is written to.
+    #[error("{0:?} is a symbolic link: name the file itself")]
+    Link(PathBuf),
+    /// A log of somebody else's, who reads what is added to it.
+    #[error("{0:?} belongs to another user: name a file of your own")]
+    NotOwned(PathBuf),
     /// What the operating system says.
     #[error("{0:?} can't be opened: {1}")]
     Io(PathBuf, io::Error),
@@ -92,16 +99,17 @@ impl Fault {
 impl Recorder {
     /// Begins the log of a run: its header is written when this returns, or the log has failed.
     ///
-    /// The file is made, for its owner alone (0600), or appended to if it is a run log. A device is written to as it is.
+    /// The file is made, for its owner alone (0600), or appended to if it is a run log of this user's, which others can't read
+    /// from then on. Links are not followed. A device is written to as it is.
     ///
     /// # Errors
     /// [`Refused`], before anything was written.
-    pub async fn begin(path: &Path, header: &Header, secrets: Secrets) -> Result<Recorder, Refused> {
+    pub async fn begin(path: &Path, header: &Header, redactor: Redactor) -> Result<Recorder, Refused> {
         let owned = path.to_owned();
         let opened = tokio::task::spawn_blocking(move || open(&owned)).await;
         let file = opened.unwrap_or_else(|panic| Err(Refused::Io(path.to_owned(), io::Error::other(panic))))?;
-        let line = header_line(header, &secrets).map_err(|error| Refused::Io(path.to_owned(), error.into()))?;
-        let recorder = Recorder::over(file, header.run_id.clone(), secrets)
+        let line = header_line(header, &redactor).map_err(|error| Refused::Io(path.to_owned(), error.into()))?;
+        let recorder = Recorder::over(file, header.run_id.clone(), redactor)
             .map_err(|error| Refused::Io(path.to_owned(), error))?;
         recorder.enqueue(line).await;
         recorder.settle().await;
@@ -115,14 +123,14 @@ impl Recorder {
         fault.set(reason);
         Recorder {
             started: Instant::now(),
-            lines: Mutex::new(Lines::new(String::new(), Secrets::default())),
+            lines: Mutex::new(Lines::new(String::new(), Redactor::default())),
             queue,
             room: Arc::new(Semaphore::new(ROOM)),
             fault: Arc::new(fault),
         }
     }
 
-    fn over(file: impl Write + Send + 'static, run_id: String, secrets: Secrets) -> io::Result<Recorder> {
+    fn over(file: impl Write + Send + 'static, run_id: String, redactor: Redactor) -> io::Result<Recorder> {
         let (queue, jobs) = mpsc::channel(LINES);
         let fault = Arc::new(Fault::default());
         let of_thread = Arc::clone(&fault);
@@ -131,7 +139,7 @@ impl Recorder {
             .spawn(move || write(file, jobs, &of_thread))?;
         Ok(Recorder {
             started: Instant::now(),
-            lines: Mutex::new(Lines::new(run_id, secrets)),
+            lines: Mutex::new(Lines::new(run_id, redactor)),
             queue,
             room: Arc::new(Semaphore::new(ROOM)),
             fault,
@@ -169,7 +177,7 @@ impl Recorder {
         let mut ready = Vec::new();
         lines.flush(&mut ready);
         if let Some(end) = end {
-            match end_line(lines.run(), self.stamp(), end, lines.secrets()) {
+            match end_line(lines.run(), self.stamp(), end, lines.redactor()) {
                 Ok(line) => ready.push(line),
                 Err(error) => self.fault.set(format!("the run's end can't be written: {error}")),
             }
@@ -277,23 +285,39 @@ fn open(path: &Path) -> Result<File, Refused> {
     }
     let io = |error| Refused::Io(path.to_owned(), error);
     // Before it is opened: a pipe would wait for its reader.
-    if let Ok(found) = path.metadata()
-        && !found.is_file()
-        && !is_device(&found)
-    {
-        return Err(Refused::NoFile(path.to_owned()));
+    let device = match path.metadata() {
+        Ok(found) if is_device(&found) => true,
+        Ok(found) if !found.is_file() => return Err(Refused::NoFile(path.to_owned())),
+        _ => false,
+    };
+    let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
+    // /dev/stdout is one.
+    if is_link && !device {
+        return Err(Refused::Link(path.to_owned()));
     }
     let mut options = OpenOptions::new();
-    options.append(true).create(true).read(true);
+    options.append(true).create(!device).read(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+        if !device {
+            // Also one that was put there since.
+            let no_link = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits());
+            options.custom_flags(no_link.unwrap_or_default());
+        }
+    }
     let mut file = match options.open(path) {
         // A log is no reason to want to read a file that may only be written.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => options.read(false).open(path).map_err(io)?,
         opened => opened.map_err(io)?,
     };
     let found = file.metadata().map_err(io)?;
-    if !found.is_file() || found.len() == 0 {
+    if !found.is_file() {
+        return Ok(file);
+    }
+    if found.len() == 0 {
+        make_private(path, &file, &found)?;
         return Ok(file);
     }
     let mut beginning = Vec::new();
@@ -301,6 +325,7 @@ fn open(path: &Path) -> Result<File, Refused> {
     if read.is_err() || beginning != BEGINNING {
         return Err(Refused::NotOurs(path.to_owned()));
     }
+    make_private(path, &file, &found)?;
     // A line that a crash has torn must not swallow the next.
     let mut last = [0];
     file.seek(SeekFrom::End(-1))
@@ -310,6 +335,27 @@ fn open(path: &Path) -> Result<File, Refused> {
         file.write_all(b"\n").map_err(io)?;
     }
     Ok(file)
+}
+
+/// Makes the file its owner's alone, who is this process's user.
+#[cfg(unix)]
+fn make_private(path: &Path, file: &File, found: &std::fs::Metadata) -> Result<(), Refused> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(Refused::NotOwned(path.to_owned()));
+    }
+    if found.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    let private = std::fs::Permissions::from_mode(found.mode() & 0o700);
+    file.set_permissions(private)
+        .map_err(|error| Refused::Io(path.to_owned(), error))
+}
+
+/// Who may read it is what its folder says.
+#[cfg(not(unix))]
+fn make_private(_: &Path, _: &File, _: &std::fs::Metadata) -> Result<(), Refused> {
+    Ok(())
 }
 
 #[cfg(unix)]

@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["message", "thread", "time"],
     &["error", "event"],
     &[
-        "provider", "prompt", "toolcall", "breaker", "retry", "classify", "decode", "declare",
+        "provider", "prompt", "toolcall", "breaker", "redact", "retry", "classify", "decode", "declare",
     ],
     &["api", "command", "executor", "fold", "judge", "output", "runlog"],
     &["process", "recorder", "replay"],

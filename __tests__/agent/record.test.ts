@@ -69,7 +69,7 @@ it("holds the run, its turns and the agents it hands tasks to, to be replayed an
   expect(headers.map(({ parentRunId }) => parentRunId)).toEqual([undefined, runId, runId, runId, child, runId]);
   expect(headers[3]?.runId).toBe(child);
 
-  const clean = (event: AgentEvent) => JSON.parse(JSON.stringify(event).replace(KEY, "[REDACTED]"));
+  const clean = (event: AgentEvent) => JSON.parse(JSON.stringify(event).replace(KEY, "[redacted]"));
   expect(await all(replayRun(record))).toEqual(without(events, runId).map(clean));
   expect(await all(replayRun(record, { runId: child }))).toEqual(without(events, child));
   expect(await replayRun(record).reply.catch((error) => error)).toMatchObject({ code: "RUN_LOG_INCOMPLETE" });

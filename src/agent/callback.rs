@@ -13,8 +13,8 @@ use crate::error::{Code, ProviderError};
 use crate::executor::Answer;
 use crate::message::{Content, ToolResult};
 use crate::process::Vars;
+use crate::redact::Redactor;
 use crate::run::model::{Calls, Model, Question};
-use crate::runlog::Secrets;
 
 /// Calls that may wait for the run to take them.
 const CALLS_WAITING: usize = 16;
@@ -76,8 +76,8 @@ impl Conversation for CalledBack {
         self.0.ready(env)
     }
 
-    fn secrets(&self, env: &Vars) -> Secrets {
-        self.0.secrets(env)
+    fn redactor(&self, env: &Vars) -> Redactor {
+        self.0.redactor(env)
     }
 
     fn begin(&self, question: Question) -> Beginning<'_> {

@@ -20,9 +20,9 @@ use crate::error::{Code, ProviderError};
 use crate::event::Event;
 use crate::executor::Answer;
 use crate::process::Vars;
+use crate::redact::Redactor;
 use crate::run::model::{Model, Question};
 use crate::run::{Ended, Run};
-use crate::runlog::Secrets;
 
 /// A future that gives an exchange, or says why there can be none.
 pub type Beginning<'a> = Pin<Box<dyn Future<Output = Result<Exchange, Box<ProviderError>>> + Send + 'a>>;
@@ -38,8 +38,8 @@ pub trait Conversation: fmt::Debug + Send + Sync {
     /// What a turn would fail with.
     fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>>;
 
-    /// What must not get into the log of a run it takes part in; `env` is what its processes inherit.
-    fn secrets(&self, env: &Vars) -> Secrets;
+    /// What takes secrets out of the log and the errors of a run it takes part in; `env` is what its processes inherit.
+    fn redactor(&self, env: &Vars) -> Redactor;
 
     /// Begins a turn: the model is sent the whole thread, of which it may know the beginning.
     fn begin(&self, question: Question) -> Beginning<'_>;
@@ -58,8 +58,8 @@ impl Conversation for TurnBased {
         self.0.ready(env)
     }
 
-    fn secrets(&self, env: &Vars) -> Secrets {
-        self.0.secrets(env)
+    fn redactor(&self, env: &Vars) -> Redactor {
+        self.0.redactor(env)
     }
 
     fn begin(&self, question: Question) -> Beginning<'_> {

@@ -21,7 +21,6 @@ use super::conversation::{Called, Conversation, Exchange, News};
 use super::event::{AgentEvent, AgentResult, Kind};
 use super::host::Host;
 use super::news::{self, OwnCalls};
-use super::next_run_id;
 use super::perform::warning;
 use super::spec::{Spec, Who};
 use super::thread::Thread;
@@ -32,7 +31,7 @@ use crate::message::{Message, ToolCall, ToolSpec};
 use crate::process::Vars;
 use crate::process::limit::Lent;
 use crate::recorder::Recorder;
-use crate::run::Ended;
+use crate::run::{Ended, id};
 use crate::toolcall::make_unique;
 
 /// What all runs of one `runAgent` share.
@@ -64,7 +63,7 @@ impl Lineage {
     pub fn root() -> Lineage {
         Lineage {
             who: 0,
-            run_id: next_run_id(),
+            run_id: id::next("agent"),
             parent: None,
             depth: 0,
             lent: None,
@@ -76,7 +75,7 @@ impl Lineage {
     pub fn child(&self, who: usize, lent: Option<Lent>) -> Lineage {
         Lineage {
             who,
-            run_id: next_run_id(),
+            run_id: id::next("agent"),
             parent: Some(self.run_id.clone()),
             depth: self.depth + 1,
             lent: lent.or_else(|| self.lent.clone()),
@@ -191,6 +190,11 @@ impl<'a> Driver<'a> {
         if self.lineage.depth == 0 && matches!(first, Input::Started) {
             self.look_at_targets().await;
         }
+        // Looking at the others has taken time.
+        let first = match self.cancel.is_cancelled() {
+            true => Input::Cancelled,
+            false => first,
+        };
         let mut state = self.feed(State::Idle(Box::new(rules)), first).await;
         loop {
             if let Some(mut outcome) = self.outcome.take() {

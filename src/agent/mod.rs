@@ -20,7 +20,7 @@ mod spec;
 mod thread;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use serde_json::value::RawValue;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
@@ -61,11 +61,16 @@ impl Agent {
     }
 
     /// Begins the run. Must be called inside the runtime; returns at once. `models` are those of the spec's agents, in their
-    /// order; `env` as for [`crate::run::Engine::start`].
+    /// order; `env` as for [`crate::run::Engine::start`]. One that is `cancelled` before it begins asks nobody.
     ///
     /// # Errors
     /// `INTERNAL`: there are not as many models as agents.
-    pub fn start(self, models: Vec<Arc<dyn Conversation>>, env: Option<Vars>) -> Result<AgentRun, Box<ProviderError>> {
+    pub fn start(
+        self,
+        models: Vec<Arc<dyn Conversation>>,
+        env: Option<Vars>,
+        cancelled: bool,
+    ) -> Result<AgentRun, Box<ProviderError>> {
         if models.len() != self.spec.agents.len() {
             let reason = format!("{} agents, but {} models", self.spec.agents.len(), models.len());
             return Err(Box::new(ProviderError::new("", Code::Internal, reason)));
@@ -73,6 +78,9 @@ impl Agent {
         let env = Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()));
         let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
         let cancel = CancellationToken::new();
+        if cancelled {
+            cancel.cancel();
+        }
         let host = Arc::new(Host::default());
         let messages = self.spec.messages.clone();
         let shared = Arc::new(Shared {
@@ -163,12 +171,6 @@ impl Drop for AgentRun {
     fn drop(&mut self) {
         self.cancel.cancel();
     }
-}
-
-/// Unique within this process.
-fn next_run_id() -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(1);
-    format!("agent-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 #[cfg(test)]

@@ -63,6 +63,8 @@ impl Driver<'_> {
                     stop.cancel();
                 }
             }
+            // Of a run that was told to end nobody asks anything; the driver hears of it next.
+            Effect::NextTurn { .. } if self.cancel.is_cancelled() => {}
             Effect::NextTurn { notes } => {
                 if !notes.is_empty() {
                     self.thread.noted(notes.join("\n\n"));

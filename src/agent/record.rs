@@ -13,7 +13,7 @@ use super::event::{AgentEvent, Kind};
 use super::perform::warning;
 use crate::error::{Code, ProviderError};
 use crate::message::Message;
-use crate::run::record::{Wanted, secrets_of};
+use crate::run::record::{Wanted, redactor_of};
 use crate::runlog::Prompt;
 
 /// The code of the warning that a run is no longer recorded.
@@ -43,9 +43,9 @@ impl Driver<'_> {
         };
         // What an agent was told, another may be told by it.
         let env = &self.shared.env;
-        let of_models = self.shared.models.iter().map(|model| model.secrets(env));
-        let secrets = of_models.fold(secrets_of(env), |all, of_model| all.and(of_model));
-        let begun = wanted.begin(self.model.id(), run_id, Some(prompt), secrets).await;
+        let of_models = self.shared.models.iter().map(|model| model.redactor(env));
+        let redactor = of_models.fold(redactor_of(env), |all, of_model| all.and(&of_model));
+        let begun = wanted.begin(self.model.id(), run_id, Some(prompt), redactor).await;
         let recorder = begun.map_err(|refused| {
             let reason = format!("option \"record\": {refused}");
             Box::new(ProviderError::new(self.model.id(), Code::InvalidOption, reason))

@@ -12,7 +12,6 @@ use serde_json::value::RawValue;
 
 use super::calls::Calls;
 use super::failure;
-use super::secret::{Secrets, Veil};
 use super::sse::Events;
 use crate::declare::Tools;
 use crate::decode::json::{Fields, Wtf8, is_array, is_string, word};
@@ -21,6 +20,7 @@ use crate::decode::speech::Speech;
 use crate::decode::usage::read_usage;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::Usage;
+use crate::redact::{Channel, Redactor, StreamRedactor};
 
 /// A chunk, or a whole answer.
 #[derive(Debug, Deserialize)]
@@ -102,7 +102,7 @@ pub struct Answer {
 #[derive(Debug)]
 struct Reader {
     tools: Tools,
-    secrets: Secrets,
+    redactor: Redactor,
     notes: Notes,
     voice: Voice,
     calls: Calls,
@@ -123,24 +123,24 @@ struct Voice {
     speech: Speech,
     /// Something was said, be it reasoning.
     spoke: bool,
-    text: Veil,
-    thinking: Veil,
+    text: StreamRedactor,
+    thinking: StreamRedactor,
     refusal: String,
 }
 
 impl Answer {
-    /// A decoder of the answer to a request with these tools. `secrets` are taken out of whatever comes.
-    pub fn new(tools: Tools, secrets: Secrets) -> Answer {
+    /// A decoder of the answer to a request with these tools. What `redactor` knows is taken out of whatever comes.
+    pub fn new(tools: Tools, redactor: Redactor) -> Answer {
         Answer {
             form: Form::Unknown(Vec::new()),
             reader: Reader {
                 tools,
                 voice: Voice {
-                    text: Veil::new(&secrets),
-                    thinking: Veil::new(&secrets),
+                    text: StreamRedactor::new(redactor.clone(), Channel::Answer),
+                    thinking: StreamRedactor::new(redactor.clone(), Channel::Answer),
                     ..Voice::default()
                 },
-                secrets,
+                redactor,
                 notes: Notes::default(),
                 calls: Calls::default(),
                 read: false,
@@ -207,9 +207,9 @@ impl Answer {
             Form::Whole(bytes) => {
                 let text = String::from_utf8_lossy(&bytes);
                 let text = text.trim_start_matches('\u{FEFF}').trim();
-                let text = reader.secrets.out_of_answer(text).into_owned();
+                let text = reader.redactor.redact(Channel::Answer, text).into_owned();
                 if !reader.chunk(&text, events) || (!reader.read && reader.failure.is_none()) {
-                    let text = reader.secrets.out_of_error(&text).into_owned();
+                    let text = reader.redactor.redact_values(&text).into_owned();
                     return if whole { Body::Foreign { text } } else { Body::Cut };
                 }
             }
@@ -230,7 +230,7 @@ impl Reader {
             self.done = true;
             return;
         }
-        let data = self.secrets.out_of_answer(data).into_owned();
+        let data = self.redactor.redact(Channel::Answer, data).into_owned();
         if !self.chunk(&data, events) {
             self.notes.add(None, "no JSON object", &data);
         }
@@ -246,7 +246,7 @@ impl Reader {
             .into_iter()
             .any(|raw| word(raw).as_deref() == Some("error"));
         if chunk.error.is_some() || says_error {
-            self.failure = Some(failure::told(json, None, &self.secrets));
+            self.failure = Some(failure::told(json, None, &self.redactor));
             return true;
         }
         let mut fields = Fields::default();
@@ -309,7 +309,7 @@ impl Reader {
         if failure.is_none() {
             let calls = std::mem::take(&mut self.calls);
             calls
-                .finish(&self.tools, &self.secrets)
+                .finish(&self.tools, &self.redactor)
                 .into_iter()
                 .for_each(|call| out.event(call));
         }
@@ -341,7 +341,7 @@ impl Reader {
     fn foreign(&self) -> Body {
         let text = self.notes.texts().join("\n");
         Body::Foreign {
-            text: self.secrets.out_of_error(&text).into_owned(),
+            text: self.redactor.redact_values(&text).into_owned(),
         }
     }
 }
@@ -354,7 +354,7 @@ impl Voice {
         let piece = reasoning.filter(|raw| is_string(raw)).find(|raw| raw.get() != "\"\"");
         if let Some(piece) = fields.read::<Wtf8>("reasoning", piece) {
             self.spoke = true;
-            let piece = Wtf8(self.thinking.push(piece.0));
+            let piece = Wtf8(self.thinking.push_wtf8(piece.0));
             self.speech.thinking_delta(None, piece, out);
         }
         match words.content {
@@ -373,7 +373,7 @@ impl Voice {
     fn say(&mut self, raw: Option<&RawValue>, fields: &mut Fields, out: &mut Out) {
         if let Some(piece) = fields.read::<Wtf8>("content", raw).filter(|piece| !piece.0.is_empty()) {
             self.spoke = true;
-            let piece = Wtf8(self.text.push(piece.0));
+            let piece = Wtf8(self.text.push_wtf8(piece.0));
             self.speech.text_delta(piece, out);
         }
     }
@@ -387,10 +387,11 @@ impl Voice {
     fn end(&mut self, out: &mut Out) {
         let (thinking, text) = (self.thinking.finish(), self.text.finish());
         if !thinking.is_empty() {
-            self.speech.thinking_delta(None, Wtf8(thinking.into()), out);
+            self.speech
+                .thinking_delta(None, Wtf8(thinking.into_bytes().into()), out);
         }
         if !text.is_empty() {
-            self.speech.text_delta(Wtf8(text.into()), out);
+            self.speech.text_delta(Wtf8(text.into_bytes().into()), out);
         }
     }
 }

@@ -11,12 +11,12 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use super::secret::Secrets;
 use crate::declare::Tools;
 use crate::decode::json::{Fields, Wtf8, is_object};
 use crate::decode::speech::{invalid_call, tool_call};
 use crate::event::Event;
 use crate::message::wtf8_to_string;
+use crate::redact::{Channel, Redactor};
 
 #[derive(Debug, Deserialize)]
 struct Element<'a> {
@@ -128,7 +128,7 @@ impl Calls {
     }
 
     /// The calls, under the caller's names and without secrets, which may have been cut apart.
-    pub fn finish(self, tools: &Tools, secrets: &Secrets) -> Vec<Event> {
+    pub fn finish(self, tools: &Tools, redactor: &Redactor) -> Vec<Event> {
         let event = |(number, open): (usize, Open)| {
             let id = match open.id {
                 id if id.is_empty() => format!("call_{number}"),
@@ -136,7 +136,7 @@ impl Calls {
             };
             let name = tools.callers_name(&open.name).map_or(open.name.clone(), str::to_owned);
             let args = wtf8_to_string(joined(open.args));
-            let args = secrets.out_of_answer(&args);
+            let args = redactor.redact(Channel::Answer, &args);
             let args = match args.trim() {
                 "" | "null" => "{}",
                 args => args,
@@ -198,7 +198,7 @@ mod tests {
             calls.take(&mut Fields::default(), Some(serde_json::from_str(&piece).unwrap()));
         }
         let told = calls
-            .finish(&tools, &Secrets::default())
+            .finish(&tools, &Redactor::default())
             .into_iter()
             .map(|event| match event {
                 Event::ToolCall { tool_call: call } => format!("{} {} {}", call.id, call.name, call.args),

@@ -5,17 +5,16 @@
 
 use serde_json::Value;
 
-use super::secret::Secrets;
-use crate::classify::redact;
 use crate::error::clip;
 use crate::event::Failure;
+use crate::redact::Redactor;
 
 /// How much of a body is looked at, and kept for people, characters.
 const SHOWN: usize = 4096;
 
 /// A failure told as JSON by an answer with this status; none for one that came within a stream.
-pub fn told(json: &str, status: Option<u16>, secrets: &Secrets) -> Failure {
-    let json = secrets.out_of_error(json);
+pub fn told(json: &str, status: Option<u16>, redactor: &Redactor) -> Failure {
+    let json = redactor.redact_values(json);
     let value: Option<Value> = serde_json::from_str(&json).ok();
     let body = value.as_ref().map_or(Value::Null, one_object);
     let error = body.get("error").unwrap_or(&body);
@@ -54,10 +53,10 @@ fn one_object(value: &Value) -> Value {
 }
 
 /// A failure told by an answer with an error's status.
-pub fn refused(status: u16, reason: &str, body: &str, secrets: &Secrets) -> Failure {
+pub fn refused(status: u16, reason: &str, body: &str, redactor: &Redactor) -> Failure {
     let body = body.trim_start_matches('\u{FEFF}').trim();
     if body.starts_with(['{', '[']) && serde_json::from_str::<Value>(body).is_ok() {
-        return told(body, Some(status), secrets);
+        return told(body, Some(status), redactor);
     }
     let named = match reason {
         "" => format!("HTTP status {status}"),
@@ -72,7 +71,7 @@ pub fn refused(status: u16, reason: &str, body: &str, secrets: &Secrets) -> Fail
         text => format!("{named}: {}", clip(text, SHOWN)),
     };
     Failure {
-        message: secrets.out_of_error(&message).into_owned(),
+        message: redactor.redact_values(&message).into_owned(),
         http_status: Some(status),
         ..Failure::default()
     }
@@ -88,9 +87,9 @@ pub fn title(page: &str) -> Option<String> {
 }
 
 /// What a person may see of a body: its end is where servers say least, so its beginning.
-pub fn shown(body: &str, secrets: &Secrets) -> Option<String> {
-    let body = secrets.out_of_error(body.trim());
-    (!body.is_empty()).then(|| redact(&clip(&body, SHOWN)))
+pub fn shown(body: &str, redactor: &Redactor) -> Option<String> {
+    let body = body.trim();
+    (!body.is_empty()).then(|| clip(&redactor.redact_error(&clip(body, 2 * SHOWN)), SHOWN))
 }
 
 #[cfg(test)]
@@ -98,8 +97,8 @@ mod tests {
     use super::*;
 
     fn read(body: &str) -> (String, Option<String>, Option<u16>) {
-        let secrets = Secrets::new(["very-secret-word"].into_iter());
-        let failure = refused(400, "Bad Request", body, &secrets);
+        let redactor = Redactor::new([], ["very-secret-word"]);
+        let failure = refused(400, "Bad Request", body, &redactor);
         (failure.message, failure.kind, failure.http_status)
     }
 
@@ -150,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_status_is_told_within_a_stream() {
-        let failure = told(r#"{"error":{"message":"x","code":502}}"#, None, &Secrets::default());
+        let failure = told(r#"{"error":{"message":"x","code":502}}"#, None, &Redactor::default());
         assert_eq!((failure.http_status, failure.message.as_str()), (Some(502), "x"));
     }
 }

@@ -9,7 +9,6 @@ mod calls;
 pub mod content;
 pub mod failure;
 pub mod request;
-pub mod secret;
 pub mod settings;
 pub mod sse;
 pub mod verdict;

@@ -10,9 +10,9 @@ use http::uri::{Authority, Scheme, Uri};
 use serde_json::{Map, Value};
 
 use super::PROVIDER;
-use super::secret::{Secret, Secrets};
 use crate::error::{Code, ProviderError};
 use crate::provider::options::{self, Kind, OptionSpec};
+use crate::redact::{Redactor, Secret};
 use crate::retry::Policy;
 
 /// Where requests go without `baseURL`.
@@ -146,15 +146,15 @@ impl Settings {
         format!("{}{base}", origin(&self.chat))
     }
 
-    /// Everything that no error and no record may hold: the key, and headers that may be one.
-    pub fn secrets(&self, key: Option<&Secret>) -> Secrets {
+    /// What knows everything that no error and no record may hold: the key, and headers that may be one.
+    pub fn redactor(&self, key: Option<&Secret>) -> Redactor {
         let sensitive = self.headers.iter().filter(|(_, value)| value.is_sensitive());
         let headers = sensitive.filter_map(|(_, value)| value.to_str().ok());
         // `Bearer abc`: the words count, too.
         let words = headers.flat_map(|value| std::iter::once(value).chain(value.split_whitespace()));
         let query = self.chat.query().into_iter().flat_map(|query| query.split('&'));
         let values = query.filter_map(|pair| pair.split_once('=')).map(|(_, value)| value);
-        Secrets::new(key.map(Secret::reveal).into_iter().chain(words).chain(values))
+        Redactor::new([], key.map(Secret::reveal).into_iter().chain(words).chain(values))
     }
 }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::PROVIDER;
 use super::answer::Body;
 use super::failure;
-use super::secret::Secrets;
 use crate::classify::{self, Evidence, RetryAfter, classify};
 use crate::error::{Category, Code, Partial, ProviderError, clip};
 use crate::event::{Failure, Reply};
 use crate::fold::Folded;
+use crate::redact::{Channel, Redactor};
 
 /// Why a request is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,8 +69,8 @@ pub struct Facts<'a> {
     pub origin: &'a str,
     /// Why it is over.
     pub ending: &'a Ending,
-    /// What may not be told.
-    pub secrets: &'a Secrets,
+    /// What takes out what may not be told.
+    pub redactor: &'a Redactor,
     /// What was odd about the answer.
     pub diagnostics: &'a [String],
     /// Now, ms since the epoch.
@@ -89,7 +89,7 @@ pub fn judge(facts: &Facts, folded: Folded) -> Result<Reply, Box<ProviderError>>
     };
     facts.id.clone_into(&mut error.provider);
     // Whatever the words come from: the server, the system, a library.
-    error.message = facts.secrets.out_of_error(&error.message).into_owned();
+    error.message = facts.redactor.redact_values(&error.message).into_owned();
     error.usage.clone_from(&folded.usage);
     error.partial = Some(Partial {
         text: folded.text().into_owned(),
@@ -119,7 +119,7 @@ fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
         } if (300..400).contains(status) => {
             let reason = format!(
                 "{origin} answers with a redirect ({status}) to {}",
-                facts.secrets.out_of_error(to)
+                facts.redactor.redact_values(to)
             );
             with_hint(
                 Code::NotFound,
@@ -134,10 +134,10 @@ fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
             retry_after,
             ..
         } => {
-            let failure = failure::refused(*status, reason, body, facts.secrets);
+            let failure = failure::refused(*status, reason, body, facts.redactor);
             let mut error = classified(facts, folded, &failure);
             error.http_status = Some(*status);
-            error.stdout_tail = failure::shown(body, facts.secrets);
+            error.stdout_tail = failure::shown(body, facts.redactor);
             wait(&mut error, retry_after.as_deref(), facts.now_ms);
             error
         }
@@ -187,11 +187,14 @@ fn foreign(facts: &Facts, text: &str) -> ProviderError {
         _ if text.trim().is_empty() => "an event stream without events".to_owned(),
         Some(title) => format!("a web page, \"{title}\""),
         None if text.starts_with('<') => "a web page".to_owned(),
-        None => format!("something else: {}", clip(text, 120)),
+        None => format!(
+            "something else: {}",
+            clip(&facts.redactor.redact(Channel::Error, &clip(text, 480)), 120)
+        ),
     };
     let reason = format!("the server's answer is no chat completion but {what}");
-    let mut error = advised(Code::MalformedResponse, facts.secrets.out_of_error(&reason));
-    error.stdout_tail = failure::shown(text, facts.secrets);
+    let mut error = advised(Code::MalformedResponse, facts.redactor.redact_values(&reason));
+    error.stdout_tail = failure::shown(text, facts.redactor);
     error
 }
 

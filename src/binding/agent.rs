@@ -53,16 +53,17 @@ impl NativeAgent {
         outcome(conversation(&model.model, (way, &path)).map(|model| models.push(model)))
     }
 
-    /// Begins the run, once, and returns at once. `env_json` as for `NativeProvider.start`.
+    /// Begins the run, once, and returns at once. `env_json` as for `NativeProvider.start`; one that is `cancelled` already asks
+    /// nobody.
     #[napi(catch_unwind)]
-    pub fn start(&self, env_json: Option<String>) -> napi::Result<NativeAgentRun> {
+    pub fn start(&self, env_json: Option<String>, cancelled: bool) -> napi::Result<NativeAgentRun> {
         let env = environment(env_json)?;
         let models = std::mem::take(&mut *self.models.lock().unwrap_or_else(PoisonError::into_inner));
         let mut agent = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(Some(agent)) = agent.as_mut().map(Option::take) else {
             return Err(napi::Error::from_reason("it can't be run, or was run before"));
         };
-        let run = napi::bindgen_prelude::within_runtime_if_available(|| agent.start(models, env));
+        let run = napi::bindgen_prelude::within_runtime_if_available(|| agent.start(models, env, cancelled));
         match run {
             Ok(run) => Ok(NativeAgentRun { run }),
             Err(error) => Err(napi::Error::from_reason(error.message.clone())),

@@ -92,6 +92,12 @@ impl NativeApiProvider {
         })))
     }
 
+    /// Refuses further calls, and waits until those that run or wait have ended by themselves.
+    #[napi]
+    pub async fn drain(&self) {
+        self.engine.drain().await;
+    }
+
     /// Ends all runs and waits for the last of them.
     #[napi]
     pub async fn close(&self) {

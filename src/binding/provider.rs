@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use napi::Env;
 use napi::bindgen_prelude::{PromiseRaw, Utf16String};
 use napi_derive::napi;
+use tokio_util::sync::CancellationToken;
 
 use super::agent::NativeModel;
 use super::{Text, environment, from_json, outcome, text};
@@ -105,6 +106,12 @@ impl NativeProvider {
         })
     }
 
+    /// Refuses further calls, and waits until those that run or wait have ended by themselves.
+    #[napi]
+    pub async fn drain(&self) {
+        self.engine.drain().await;
+    }
+
     /// Ends all runs and waits for the last of their processes.
     #[napi]
     pub async fn close(&self) {
@@ -118,6 +125,7 @@ pub struct NativeRun {
     run: Run,
     /// The answer's, until it is taken.
     text: Mutex<String>,
+    unwatched: CancellationToken,
 }
 
 impl NativeRun {
@@ -125,6 +133,7 @@ impl NativeRun {
         NativeRun {
             run,
             text: Mutex::default(),
+            unwatched: CancellationToken::new(),
         }
     }
 }
@@ -159,6 +168,28 @@ impl NativeRun {
         text(std::mem::take(
             &mut *self.text.lock().unwrap_or_else(PoisonError::into_inner),
         ))
+    }
+
+    /// Resolves when nobody needs to wait for whoever takes the events: the run has failed, was told to end, or its time is up;
+    /// `unwatch` ends the waiting.
+    #[napi]
+    pub async fn lost(&self) {
+        tokio::select! {
+            () = self.run.lost() => {}
+            () = self.unwatched.cancelled() => {}
+        }
+    }
+
+    /// Resolves what `lost` has promised.
+    #[napi(catch_unwind)]
+    pub fn unwatch(&self) {
+        self.unwatched.cancel();
+    }
+
+    /// The next records as soon as there are any, a JSON array of index.d.ts's `LogRecord`; `null` when the run is over.
+    #[napi]
+    pub async fn next_log(&self) -> Option<String> {
+        self.run.next_log().await
     }
 
     /// What the run has told since the last call, a JSON array of index.d.ts's `LogRecord`; `null` if nothing.

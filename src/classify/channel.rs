@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-use super::clean;
 use super::rule::snake;
+use crate::redact::{one_line, plain};
 
 /// Lines that are no error, whichever CLI prints them.
 const NOISE: &str = r"(?ix) ^\s+at\s+\S.*$      # stack frames
@@ -98,7 +98,7 @@ impl Said {
 
 /// Reads a channel that also carries noise: standard error.
 pub fn stderr(text: &str) -> Said {
-    let text = clean::plain(&bounded(text));
+    let text = plain(&bounded(text));
     let Some(patterns) = PATTERNS.as_ref() else {
         return said(text);
     };
@@ -114,7 +114,7 @@ pub fn stderr(text: &str) -> Said {
 
 /// Reads a channel that is nothing but the failure's own words.
 pub fn message(text: &str) -> Said {
-    said(clean::plain(&bounded(text)))
+    said(plain(&bounded(text)))
 }
 
 fn said(text: String) -> Said {
@@ -127,7 +127,7 @@ fn said(text: String) -> Said {
     };
     let (kinds, status) = body.map_or((Vec::new(), None), |b| (b.kinds, b.status));
     Said {
-        reason: clean::reason(&shown),
+        reason: one_line(&shown),
         text,
         kinds,
         status,

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::clean;
+use crate::redact::plain;
 
 /// A sentence of an option parser, its first group the flag, the CLIs that are built with that parser, and what a
 /// bare word is to be put behind. Only the flag's first word is taken: what follows may be a prompt.
@@ -39,7 +39,7 @@ static PATTERNS: LazyLock<Vec<Option<Regex>>> = LazyLock::new(|| {
 /// `--no-input` is refused as `--input`, so compare with both spellings. `None` if no flag was refused, or the CLI does
 /// not say which (`opencode` answers with its help text alone). A provider whose parser is not known is asked for all.
 pub fn unsupported_flag(provider: &str, stderr: &str) -> Option<String> {
-    let text = clean::plain(stderr);
+    let text = plain(stderr);
     let known = SENTENCES.iter().any(|(_, of, _)| of.contains(&provider));
     SENTENCES
         .iter()

@@ -6,7 +6,6 @@
 //! signals that mean something, then words, and words only of error channels. Pure: the time now is passed in.
 
 mod channel;
-mod clean;
 mod flags;
 mod hints;
 mod moment;
@@ -19,7 +18,6 @@ mod user;
 #[cfg(test)]
 mod tests;
 
-pub use clean::redact;
 pub use flags::unsupported_flag;
 pub use hints::{NO_TEMPORARY_FOLDER, general as general_hint, hint, time_limit as time_limit_hint};
 pub use retry_after::{DEFAULT_MS as DEFAULT_RETRY_AFTER_MS, RetryAfter, retry_after, retry_after_in};
@@ -31,6 +29,7 @@ use rules::common;
 
 use crate::error::{Category, Code, ProviderError, clip};
 use crate::event::{Failure, Outcome};
+use crate::redact::one_line;
 
 /// How much of a printed answer a reason quotes, characters.
 const MAX_ANSWER: usize = 200;
@@ -373,7 +372,7 @@ impl<'a> Case<'a> {
             (_, Some(0), _) if code == Code::EmptyResponse => "ended well, but said nothing".to_owned(),
             (_, Some(exit), _) => match self.evidence.answer_text.map(str::trim) {
                 Some(answer) if !answer.is_empty() => {
-                    let answer = clip(&clean::reason(answer), MAX_ANSWER);
+                    let answer = clip(&one_line(answer), MAX_ANSWER);
                     format!("exited with code {exit} after it printed a result: {answer}")
                 }
                 _ => format!("exited with code {exit} and said nothing"),

@@ -11,6 +11,7 @@ use super::transcript::{self, Call, Denial, Message, Transcript, UNKNOWN};
 use crate::classify::{self, Evidence};
 use crate::error::{Code, ProviderError};
 use crate::message::Usage;
+use crate::redact::{Channel, Redactor};
 
 /// The version of the log's shape.
 pub const LOG_VERSION: &str = "1.0.0";
@@ -272,7 +273,10 @@ fn errors(given: &Given, read: &Transcript) -> Vec<ErrorRecord> {
         });
         errors.push(match given.status {
             Status::Timeout => record("CLAUDE_TIMEOUT", "it took too long and was ended".to_owned()),
-            _ => record(document_code(found.code), classify::redact(&found.reason)),
+            _ => record(
+                document_code(found.code),
+                Redactor::default().redact(Channel::Error, &found.reason).into_owned(),
+            ),
         });
     }
     let told = errors

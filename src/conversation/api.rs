@@ -16,10 +16,10 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use reqwest::redirect::Policy;
 use rustls_platform_verifier::BuilderVerifierExt;
 
-use crate::api::secret::Secret;
 use crate::api::settings::Settings;
 use crate::api::verdict::{Ending, Trouble};
 use crate::process::Vars;
+use crate::redact::{Channel, Redactor, Secret};
 
 /// How long a connection may take, name, proxy and TLS included.
 const CONNECT: Duration = Duration::from_secs(30);
@@ -286,7 +286,11 @@ fn innermost(error: &reqwest::Error) -> String {
     let last = causes(error).skip(1).last();
     last.map_or_else(
         || "the request can't be made".to_owned(),
-        |cause| crate::classify::redact(&cause.to_string()),
+        |cause| {
+            Redactor::default()
+                .redact(Channel::Error, &cause.to_string())
+                .into_owned()
+        },
     )
 }
 

@@ -8,16 +8,18 @@ use crate::decode::ansi::strip_ansi;
 use crate::error::clip;
 use crate::process::{End, Output};
 use crate::provider::{LoginAnswer, LoginCheck};
+use crate::redact::{Redactor, plain};
 
 /// What a command that did not answer did instead.
-pub(super) fn said(output: &Output) -> String {
+pub(super) fn said(output: &Output, redactor: &Redactor) -> String {
     let exit = &output.exit;
     match (exit.end, exit.code, &exit.signal) {
         (End::Timeout, ..) => format!("was not over after {} s and was ended", COMMAND_LIMIT.as_secs()),
         (End::OutputLimit, ..) => "printed too much".to_owned(),
         (_, Some(0), _) => "says something else".to_owned(),
         (_, Some(code), _) => {
-            let words = strip_ansi(&exit.stderr)
+            let words = redactor
+                .redact_error(&plain(&exit.stderr))
                 .trim()
                 .lines()
                 .next()

@@ -181,7 +181,11 @@ impl Look {
             .then(|| text(&output))
             .and_then(|text| version(&text));
         let Some(found) = found else {
-            let message = format!("`{}` {}", self.command(&args), said(&output));
+            let message = format!(
+                "`{}` {}",
+                self.command(&args),
+                said(&output, &self.engine.redactor(&self.base))
+            );
             report.problems.push(Finding::VersionUnknown.problem(message, BY_HAND));
             return true;
         };
@@ -218,7 +222,11 @@ impl Look {
                 report.problems.push(Problem::of(&error));
             }
             Login::Unknown => {
-                let message = format!("`{}` {}", self.command(check.args), said(&output));
+                let message = format!(
+                    "`{}` {}",
+                    self.command(check.args),
+                    said(&output, &self.engine.redactor(&self.base))
+                );
                 report.problems.push(Finding::LoginUnknown.problem(message, BY_HAND));
             }
         }

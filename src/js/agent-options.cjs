@@ -23,6 +23,7 @@
  * @property {string | undefined} systemPrompt
  * @property {((event: object) => unknown) | undefined} onEvent
  * @property {AbortSignal | undefined} signal
+ * @property {number | undefined} timeoutMs the run's own limit of time
  */
 
 const { readTools } = require("./agent-tools.cjs");
@@ -39,6 +40,15 @@ const AGENT = ["provider", "systemPrompt", "tools", "permissions", "limits", "to
 const RUN = [...AGENT, "prompt", "messages", "builtins", "onEvent", "signal", "record"];
 const TARGET = [...AGENT, "description"];
 const PERMISSIONS = ["allow", "deny", "ask"];
+
+/**
+ * @param {unknown} limits the native side has the last word on them
+ * @returns {number | undefined} ms
+ */
+function timeLimit(limits) {
+  const { timeoutMs } = /** @type {{ timeoutMs?: unknown }} */ (limits ?? {});
+  return typeof timeoutMs === "number" && timeoutMs > 0 && timeoutMs < 2 ** 31 ? timeoutMs : undefined;
+}
 
 /**
  * @param {unknown} options
@@ -60,6 +70,7 @@ function readAgentOptions(options, toJsonSchema) {
       builtins,
     )},"handoff":${encodeOptions(rest)},"record":${JSON.stringify(record ?? null)}}`,
     agents: all.map(({ who }) => who),
+    timeoutMs: timeLimit(given.limits),
     messages,
     encoded,
     systemPrompt: root.systemPrompt,

@@ -20,7 +20,9 @@
 const { readAgentOptions } = require("./agent-options.cjs");
 const { reasonOf, runTool } = require("./agent-tools.cjs");
 const { fault, guard, isProviderError, providerError, unwrap } = require("./errors.cjs");
+const { unlessOver } = require("./life.cjs");
 const { describe, workerEnv } = require("./options.cjs");
+const { onAbort } = require("./signals.cjs");
 
 /**
  * @template TMessage
@@ -35,7 +37,7 @@ function createRunAgent({ native, thread, toJsonSchema }) {
     const agent = new native.NativeAgent(prepared.spec);
     unwrap(agent.check());
     for (const { shared } of prepared.agents) unwrap(agent.addModel(shared.engine.model()));
-    return follow(agent.start(workerEnv()), prepared, thread);
+    return follow(agent.start(workerEnv(), prepared.signal?.aborted === true), prepared, thread);
   };
 }
 
@@ -51,8 +53,8 @@ function follow(run, prepared, thread) {
   const requests = createRequests(run, prepared.agents);
   const listener = createListener(onEvent, () => run.cancel());
   const cancel = () => run.cancel();
-  if (signal?.aborted) cancel();
-  signal?.addEventListener("abort", cancel, { once: true });
+  const unlisten = onAbort(signal, cancel);
+  const began = Date.now();
 
   const go = async () => {
     for (let batch = await guard(run.next()); batch !== null; batch = await guard(run.next())) {
@@ -70,16 +72,30 @@ function follow(run, prepared, thread) {
 
   const settle = async () => {
     const result = await go().catch((error) => failed(error, thread.given(prepared)));
-    signal?.removeEventListener("abort", cancel);
     requests.end();
     events.end();
-    const thrown = await listener.settled();
+    const thrown = await listener.settled(result.status === "completed", limit(prepared, began));
+    unlisten();
     if (thrown === undefined) return result;
     const error = fault("CALLBACK_FAILED", `onEvent threw: ${reasonOf(thrown.reason)}`, thrown.reason);
     return { ...result, status: "failed", error };
   };
 
   return { result: settle(), [Symbol.asyncIterator]: events.iterate };
+}
+
+/**
+ * What ends a run from outside: the caller's signal, the end of a provider, the run's own time.
+ *
+ * @param {Prepared} prepared
+ * @param {number} began ms since the epoch
+ */
+function limit({ signal, agents, timeoutMs }, began) {
+  const time = new AbortController();
+  const left = timeoutMs === undefined ? undefined : Math.max(0, began + timeoutMs - Date.now());
+  const timer = left === undefined ? undefined : setTimeout(() => time.abort(), left);
+  const ends = agents.map(({ shared }) => shared.life.signal);
+  return { signals: [signal, time.signal, ...ends], done: () => clearTimeout(timer) };
 }
 
 /**
@@ -163,8 +179,18 @@ function createListener(onEvent, cancel) {
         stop(reason);
       }
     },
-    async settled() {
-      await Promise.all(open);
+    /**
+     * What it has thrown. It is waited for where the run is completed, until `ended` aborts: what ends a run ends this, too.
+     *
+     * @param {boolean} completed
+     * @param {{ signals: (AbortSignal | undefined)[], done: () => void }} ended
+     */
+    async settled(completed, { signals, done }) {
+      // What has failed already is known by then.
+      await new Promise((resolve) => setImmediate(resolve));
+      const all = completed && !thrown ? Promise.all(open) : undefined;
+      await unlessOver(all, signals).catch(() => {});
+      done();
       return thrown;
     },
   };

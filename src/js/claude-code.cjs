@@ -10,6 +10,7 @@
 
 const { fault, guard, unwrap } = require("./errors.cjs");
 const { describe, encodeOptions, readCallOptions, workerEnv } = require("./options.cjs");
+const { onAbort } = require("./signals.cjs");
 
 /**
  * @param {unknown} context
@@ -69,13 +70,13 @@ function createClaudeCode(native, owner) {
       if (signal?.aborted) throw signal.reason;
       const run = this.#native.execute(json, workerEnv());
       const cancel = () => run.cancel();
-      signal?.addEventListener("abort", cancel, { once: true });
+      const unlisten = onAbort(signal, cancel);
       try {
         const answer = await guard(run.result());
         if (signal?.aborted) throw signal.reason;
         return /** @type {AgentExecutionResult} */ (unwrap(answer));
       } finally {
-        signal?.removeEventListener("abort", cancel);
+        unlisten();
       }
     }
 

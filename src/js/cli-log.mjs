@@ -2,7 +2,9 @@
  * `log show` and `log html`. In: the words behind the command. Out: a run log as text, data or a page, and an exit code.
  */
 
-import { writeFile } from "node:fs/promises";
+import { randomBytes } from "node:crypto";
+import { lstat, open, rename, rm, writeFile } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
 import { EXIT_CODES, isColourful, UsageError } from "./cli-text.mjs";
 import { parseWords } from "./cli-words.mjs";
 import native from "./native.cjs";
@@ -44,18 +46,64 @@ async function show(words) {
 
 /** @param {string[]} words */
 async function html(words) {
-  const { values, positionals } = parseWords(words, { output: { type: "string", short: "o" } });
+  const { values, positionals } = parseWords(words, {
+    output: { type: "string", short: "o" },
+    force: { type: "boolean" },
+  });
   const page = await replay.renderRunLog(native, theFile(positionals), { format: "html" });
   if (values.output === undefined || values.output === "-") process.stdout.write(page);
   else {
     try {
-      // As private as the log it is made of.
-      await writeFile(values.output, page, { mode: 0o600 });
+      await writePage(values.output, page, values.force ?? false);
     } catch (error) {
+      if (error instanceof UsageError) throw error;
       throw new UsageError(`the page can't be written: ${error instanceof Error ? error.message : error}`);
     }
   }
   return 0;
+}
+
+/** What every page of ours says of itself (src/runlog/html). */
+const MARK = '<meta name="generator" content="deep-factor-providers">';
+
+/**
+ * Writes a page whole or not at all, as private as the log it is made of. A file that is there and no page of ours is left alone
+ * unless `force` says otherwise; a link is never followed.
+ *
+ * @param {string} path
+ * @param {string} page
+ * @param {boolean} force
+ */
+async function writePage(path, page, force) {
+  const found = await lstat(path).catch((error) => {
+    if (error.code === "ENOENT") return undefined;
+    throw error;
+  });
+  // A terminal, /dev/null.
+  if (found?.isCharacterDevice()) return await writeFile(path, page);
+  if (found?.isDirectory()) throw new UsageError(`the page can't be written: ${path} is a folder`);
+  if (found && !force && !(found.isFile() && (await isPage(path)))) {
+    throw new UsageError(`${path} exists and is no page of ours: it is left alone. Name another file, or add --force`);
+  }
+  const fresh = join(dirname(path), `.${basename(path)}.${randomBytes(6).toString("hex")}`);
+  try {
+    await writeFile(fresh, page, { mode: 0o600, flag: "wx" });
+    await rename(fresh, path);
+  } catch (error) {
+    await rm(fresh, { force: true });
+    throw error;
+  }
+}
+
+/** @param {string} path */
+async function isPage(path) {
+  const file = await open(path, "r");
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(1024), 0, 1024, 0);
+    return buffer.subarray(0, bytesRead).includes(MARK);
+  } finally {
+    await file.close();
+  }
 }
 
 /** @param {string[]} positionals */

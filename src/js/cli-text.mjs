@@ -91,12 +91,13 @@ ${exitCodeLines()}
   log: `Shows what happened in a run that was recorded: messages, tool calls with their durations, tokens, cost, errors.
 
 Usage: ${NAME} log show <file> [--full | --json]
-       ${NAME} log html <file> [-o <page.html>]
+       ${NAME} log html <file> [-o <page.html> [--force]]
 
 Options:
   --full               show: long arguments, results and prompts whole
   --json               show: the timeline as JSON
   -o, --output <file>  html: where the page goes; default: standard output
+  --force              html: replace a file that is no page of ours
   -h, --help           this text
 
 Exit codes: 0 shown, 2 wrong command line, 6 no run log (or of a newer version), 10 no such file.

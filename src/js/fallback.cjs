@@ -8,12 +8,14 @@
  * all is its circuit breaker's (`src/breaker.rs`). Here is only the order of asking; how a member is asked is in `members.cjs`.
  *
  * @import { FallbackMetadata, FallbackProvider, InvokeUpdate, ProviderEvent } from "../../index.js"
+ * @import { Life } from "./life.cjs"
  * @import { Failure, Member } from "./members.cjs"
  *
  * @typedef {typeof import("./native.cjs")} Native
  */
 
 const { fault, unwrap } = require("./errors.cjs");
+const { createLife, readCloseOptions, unlessOver } = require("./life.cjs");
 const { createMember, isOutput } = require("./members.cjs");
 const { describe, encodeOptions, readCallOptions } = require("./options.cjs");
 const { leavable } = require("./run.cjs");
@@ -42,13 +44,13 @@ function createFallbackProvider(native, adapters, options) {
     }
     return createMember(adapter, index, { breaker: guarded ? new native.NativeBreaker(json) : null, movesOn });
   });
-  return createAdapter(members, { closed: false });
+  return createAdapter(members, { closed: false, ...createLife() });
 }
 
 /**
  * @template TMessage
  * @param {readonly Member[]} members
- * @param {{ closed: boolean }} life what all adapters of one provider share
+ * @param {{ closed: boolean } & Life} life what all adapters of one provider share
  * @returns {FallbackProvider<TMessage>}
  */
 function createAdapter(members, life) {
@@ -61,40 +63,9 @@ function createAdapter(members, life) {
   return {
     id: FALLBACK,
 
-    async invoke(messages, options) {
-      const { signal } = prepare(options);
-      const ask = createCourse(members, signal);
-      for (let member = ask.next(); ; member = ask.next()) {
-        try {
-          const message = await member.invoke(messages, options, signal);
-          return /** @type {TMessage} */ (annotate(message, ask.answered(member)));
-        } catch (error) {
-          ask.failed(member, error, true);
-        }
-      }
-    },
+    invoke: (messages, options) => life.track(invoke(messages, options)),
 
-    async invokeWithUpdates(messages, onUpdate, options) {
-      const { signal } = prepare(options);
-      if (typeof onUpdate !== "function") {
-        throw fault("INVALID_OPTION", `onUpdate must be a function, got ${describe(onUpdate)}`);
-      }
-      const ask = createCourse(members, signal);
-      for (let member = ask.next(); ; member = ask.next()) {
-        const relay = createRelay(onUpdate);
-        try {
-          const message = await member.invokeWithUpdates(messages, relay.push, options, signal);
-          await relay.flush();
-          return /** @type {TMessage} */ (annotate(message, ask.answered(member)));
-        } catch (error) {
-          if (relay.refused) {
-            ask.left(member);
-            throw relay.refused.reason;
-          }
-          ask.failed(member, error, !relay.delivered);
-        }
-      }
-    },
+    invokeWithUpdates: (messages, onUpdate, options) => life.track(invokeWithUpdates(messages, onUpdate, options)),
 
     stream: (messages, options) => createStream(members, () => prepare(options), messages, options),
 
@@ -106,12 +77,63 @@ function createAdapter(members, life) {
     },
 
     close,
-    [Symbol.asyncDispose]: close,
+    [Symbol.asyncDispose]: () => close(),
   };
 
-  async function close() {
+  /**
+   * @param {readonly unknown[]} messages
+   * @param {unknown} options
+   * @returns {Promise<TMessage>}
+   */
+  async function invoke(messages, options) {
+    const { signal } = prepare(options);
+    const ask = createCourse(members, signal);
+    for (let member = ask.next(); ; member = ask.next()) {
+      try {
+        const message = await member.invoke(messages, options, signal);
+        return /** @type {TMessage} */ (annotate(message, ask.answered(member)));
+      } catch (error) {
+        ask.failed(member, error, true);
+      }
+    }
+  }
+
+  /**
+   * @param {readonly unknown[]} messages
+   * @param {(update: InvokeUpdate) => unknown} onUpdate
+   * @param {unknown} options
+   * @returns {Promise<TMessage>}
+   */
+  async function invokeWithUpdates(messages, onUpdate, options) {
+    const { signal } = prepare(options);
+    if (typeof onUpdate !== "function") {
+      throw fault("INVALID_OPTION", `onUpdate must be a function, got ${describe(onUpdate)}`);
+    }
+    const ask = createCourse(members, signal);
+    for (let member = ask.next(); ; member = ask.next()) {
+      const relay = createRelay(onUpdate, [signal, life.signal]);
+      try {
+        const message = await member.invokeWithUpdates(messages, relay.push, options, signal);
+        await relay.flush();
+        return /** @type {TMessage} */ (annotate(message, ask.answered(member)));
+      } catch (error) {
+        if (relay.refused) {
+          ask.left(member);
+          throw relay.refused.reason;
+        }
+        ask.failed(member, error, !relay.delivered);
+      }
+    }
+  }
+
+  /** @param {unknown} [options] */
+  async function close(options) {
+    const { drain } = readCloseOptions(options);
     life.closed = true;
-    const results = await Promise.allSettled(members.map((member) => member.close()));
+    // The members go on meanwhile: a call may need the next of them.
+    if (drain) await life.drained();
+    life.close();
+    const results = await Promise.allSettled(members.map((member) => member.close(drain ? { drain } : undefined)));
     for (const result of results) if (result.status === "rejected") throw result.reason;
   }
 }
@@ -216,8 +238,9 @@ function isAbort(error) {
  * first output, so that nothing at all was told of a member that failed without any.
  *
  * @param {(update: InvokeUpdate) => unknown} onUpdate
+ * @param {readonly (AbortSignal | undefined)[]} signals what ends the waiting for it
  */
-function createRelay(onUpdate) {
+function createRelay(onUpdate, signals) {
   /** @type {InvokeUpdate[]} */
   let held = [];
   /** @type {Promise<void>} */
@@ -253,7 +276,7 @@ function createRelay(onUpdate) {
   async function deliver(updates) {
     for (const update of updates) {
       try {
-        await onUpdate(update);
+        await unlessOver(onUpdate(update), signals);
       } catch (reason) {
         relay.refused = { reason };
         throw reason;

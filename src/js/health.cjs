@@ -12,6 +12,7 @@
 
 const { fault, guard, unwrap } = require("./errors.cjs");
 const { describe, readCallOptions, workerEnv } = require("./options.cjs");
+const { onAbort } = require("./signals.cjs");
 
 const LEVELS = /** @type {const} */ (["command", "version", "auth", "request"]);
 
@@ -43,13 +44,13 @@ async function health(engine, options) {
   if (signal?.aborted) throw signal.reason;
   const look = engine.health(JSON.stringify(level), workerEnv());
   const cancel = () => look.cancel();
-  signal?.addEventListener("abort", cancel, { once: true });
+  const unlisten = onAbort(signal, cancel);
   try {
     const answer = await guard(look.result());
     if (signal?.aborted) throw signal.reason;
     return /** @type {HealthReport} */ (unwrap(answer));
   } finally {
-    signal?.removeEventListener("abort", cancel);
+    unlisten();
   }
 }
 

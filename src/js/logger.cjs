@@ -43,7 +43,29 @@ function toFunction(logger) {
   if (typeof logger !== "object" || logger === null) return undefined;
   const methods = /** @type {Record<LogLevel, unknown>} */ (logger);
   if (!LEVELS.every((level) => typeof methods[level] === "function")) return undefined;
+  if (takesMessageLast(logger)) return guarded((record) => tellLast(logger, record));
   return guarded((record) => /** @type {Record<LogLevel, Log>} */ (logger)[record.level](record));
+}
+
+/**
+ * Whether a logger is called as pino and bunyan are: fields first, then the message. They add level and time themselves, and
+ * write keys that they are given again twice.
+ *
+ * @param {object} logger
+ */
+function takesMessageLast(logger) {
+  const { child, bindings, addSerializers } = /** @type {Record<string, unknown>} */ (logger);
+  return typeof child === "function" && (typeof bindings === "function" || typeof addSerializers === "function");
+}
+
+/**
+ * @param {object} logger
+ * @param {LogRecord} record
+ */
+function tellLast(logger, { level, message, provider, runId, pid, fields }) {
+  // `pid` is the logger's own word for this process.
+  const given = { provider, runId, ...(pid === undefined ? {} : { cliPid: pid }), fields };
+  return /** @type {Record<LogLevel, (fields: object, message: string) => unknown>} */ (logger)[level](given, message);
 }
 
 /**

@@ -13,7 +13,7 @@
  * @property {(messages: readonly unknown[], onUpdate: (update: InvokeUpdate) => unknown, options?: unknown) => unknown} [invokeWithUpdates]
  * @property {(messages: readonly unknown[], options?: unknown) => AsyncIterable<ProviderEvent>} [stream]
  * @property {(tools: readonly ToolInput[]) => Adapter} [bindTools]
- * @property {() => unknown} [close]
+ * @property {(options?: unknown) => unknown} [close]
  *
  * @typedef {object} Health what all adapters that `bindTools` made of one member share
  * @property {NativeBreaker | null} breaker
@@ -39,11 +39,12 @@
  * @property {(messages: readonly unknown[], options: unknown, signal: AbortSignal | undefined) => { events: AsyncIterable<ProviderEvent>, leave: () => void }} stream
  *   `leave` lets an event that is waited for be the end
  * @property {(tools: readonly ToolInput[]) => Member} bindTools
- * @property {() => Promise<void>} close
+ * @property {(options?: unknown) => Promise<void>} close
  */
 
 const { clip, isProviderError, providerError } = require("./errors.cjs");
 const { eventsOf } = require("./answers.cjs");
+const { onAbort } = require("./signals.cjs");
 const { createUpdates } = require("./updates.cjs");
 
 const OUTPUT = new Set(["text_delta", "thinking_delta", "message", "tool_call", "invalid_tool_call", "tool_result"]);
@@ -166,9 +167,9 @@ function bind(adapter, identity) {
 
     bindTools: (tools) => bind(adapter.bindTools?.(tools) ?? adapter, identity),
 
-    async close() {
+    async close(options) {
       const { close, [Symbol.asyncDispose]: dispose } = /** @type {Partial<AsyncDisposable> & Adapter} */ (owner);
-      await (close ?? dispose)?.call(owner);
+      await (close ? close.call(owner, options) : dispose?.call(owner));
     },
   };
 }
@@ -193,11 +194,11 @@ async function unlessAborted(answer, signal) {
   const aborted = new Promise((_, reject) => {
     stop = () => reject(signal.reason);
   });
-  signal.addEventListener("abort", stop, { once: true });
+  const unlisten = onAbort(signal, stop);
   try {
     return await /** @type {Promise<T>} */ (Promise.race([answer, aborted]));
   } finally {
-    signal.removeEventListener("abort", stop);
+    unlisten();
   }
 }
 

@@ -78,6 +78,8 @@ export class NativeProvider {
   health(levelJson: string, envJson?: string): NativeHealth;
   /** Ends what is running and refuses what comes. Resolves when no process is left. */
   close(): Promise<void>;
+  /** Refuses further calls, and waits until those that run or wait have ended by themselves. */
+  drain(): Promise<void>;
 }
 
 /** `{"ok": null}` or `{"err": …}`. */
@@ -98,6 +100,8 @@ export class NativeApiProvider {
   health(levelJson: string, envJson?: string): NativeHealth;
   /** Ends what is running and refuses what comes. */
   close(): Promise<void>;
+  /** Refuses further calls, and waits until those that run or wait have ended by themselves. */
+  drain(): Promise<void>;
 }
 
 /** Whatever an agent can talk to. */
@@ -111,8 +115,8 @@ export class NativeAgent {
   check(): string;
   /** The model of the spec's next agent: `{"ok": null}`, or `{"err": …}` if it can't be called as the agent wants it. */
   addModel(model: NativeModel): string;
-  /** Begins the run, once. `envJson` as for a provider's `start`. */
-  start(envJson?: string): NativeAgentRun;
+  /** Begins the run, once. `envJson` as for a provider's `start`; one that is `cancelled` already asks nobody. */
+  start(envJson: string | undefined, cancelled: boolean): NativeAgentRun;
 }
 
 /** An agent's run under way. */
@@ -184,6 +188,12 @@ export class NativeRun {
   takeText(): string;
   /** The records since the last call, a JSON array; `null` if there are none. Only with `"log": true`. */
   takeLog(): string | null;
+  /** The next records as soon as there are any, a JSON array of `LogRecord`; `null` when the run is over. */
+  nextLog(): Promise<string | null>;
+  /** Resolves when nobody needs to wait for whoever takes the events: the run has failed, was told to end, or its time is up. */
+  lost(): Promise<void>;
+  /** Resolves what `lost` has promised. */
+  unwatch(): void;
   /** Ends the run. Does nothing when it is over. */
   cancel(): void;
 }

@@ -6,14 +6,16 @@
  *
  * @import { CliProvider, ProviderReply } from "../../index.js"
  * @import { Log } from "./logger.cjs"
+ * @import { Life } from "./life.cjs"
  * @import { NativeProvider } from "./native.cjs"
  * @import { ToJsonSchema } from "./tools.cjs"
  */
 
 const { fault, guard, unwrap } = require("./errors.cjs");
 const { packMessages } = require("./messages.cjs");
+const { createLife, readCloseOptions } = require("./life.cjs");
 const { describe, readCallOptions, workerEnv } = require("./options.cjs");
-const { runForEvents, runForReply } = require("./run.cjs");
+const { runForEvents, runForReply, runWithListener } = require("./run.cjs");
 const { encodeTools } = require("./tools.cjs");
 const { createUpdates } = require("./updates.cjs");
 
@@ -27,6 +29,7 @@ const { createUpdates } = require("./updates.cjs");
  * @property {(reply: Omit<ProviderReply, "messages">, provider: string) => TMessage} toMessage
  * @property {ToJsonSchema | null} toJsonSchema
  * @property {Log | undefined} [log] the user's logger
+ * @property {Life} life
  */
 
 /**
@@ -46,10 +49,11 @@ function sharedOf(value) {
 
 /**
  * @template TMessage
- * @param {Shared<TMessage>} shared
+ * @param {Omit<Shared<TMessage>, "life">} parts
  * @returns {CliProvider<TMessage>}
  */
-function createProvider(shared) {
+function createProvider(parts) {
+  const shared = { ...parts, life: createLife() };
   let bound = "[]";
   // SPEC-01: `provider.bindTools(t); provider.invoke(m)` uses t. Only this first adapter remembers.
   return createAdapter(
@@ -69,7 +73,7 @@ function createProvider(shared) {
  * @returns {CliProvider<TMessage>}
  */
 function createAdapter(shared, tools, onBind) {
-  const { id, engine, toMessage, toJsonSchema, log } = shared;
+  const { id, engine, toMessage, toJsonSchema, log, life } = shared;
 
   /**
    * @param {unknown} messages
@@ -99,10 +103,12 @@ function createAdapter(shared, tools, onBind) {
       const bound = tools();
       /** @type {ProviderReply | undefined} */
       let reply;
-      for await (const event of runForEvents(engine, () => request(messages, options, bound), { partial: false })) {
-        for (const update of updates.push(event)) await onUpdate(update);
+      /** @param {import("../../index.js").ProviderEvent} event */
+      function* answers(event) {
+        for (const update of updates.push(event)) yield onUpdate(update);
         if (event.type === "done") reply = event.reply;
       }
+      await life.track(runWithListener(engine, request(messages, options, bound), answers, life.signal));
       if (reply === undefined) throw fault("INTERNAL", "the run succeeded without a reply");
       return toMessage(reply, id);
     },
@@ -128,9 +134,20 @@ function createAdapter(shared, tools, onBind) {
 
     health: (options) => require("./health.cjs").health(engine, options),
 
-    close: () => guard(engine.close()),
-    [Symbol.asyncDispose]: () => guard(engine.close()),
+    close,
+    [Symbol.asyncDispose]: () => close(),
   };
+
+  /** @param {import("../../index.js").CloseOptions} [options] */
+  async function close(options) {
+    if (readCloseOptions(options).drain) {
+      await guard(engine.drain());
+      await life.drained();
+    }
+    life.close();
+    await guard(engine.close());
+  }
+
   adapters.set(adapter, shared);
   return adapter;
 }

@@ -16,8 +16,10 @@
  *   signal?: AbortSignal | undefined, log?: Log | undefined }} Request
  */
 
-const { guard, unwrap } = require("./errors.cjs");
+const { guard, providerError, unwrap } = require("./errors.cjs");
+const { unlessOver } = require("./life.cjs");
 const { workerEnv } = require("./options.cjs");
+const { onAbort } = require("./signals.cjs");
 
 /**
  * @param {NativeProvider} engine
@@ -30,14 +32,17 @@ function start(engine, { thread, tools, timeout, record, signal, log }, wants) {
   const call = JSON.stringify({ ...wants, timeout, record, log: log ? true : undefined });
   const run = engine.start(thread.json, thread.texts, tools, call, workerEnv());
   const cancel = () => run.cancel();
-  signal?.addEventListener("abort", cancel, { once: true });
+  const unlisten = onAbort(signal, cancel);
+  const logged = log === undefined ? Promise.resolve() : follow(run, log);
+  /** @type {Promise<void> | undefined} */
+  let lost;
   /**
    * @template T
    * @param {Promise<T>} promise
    */
   const told = async (promise) => {
     const value = await guard(promise);
-    // Records ride along with what is awaited anyway: nothing of theirs keeps Node alive or waits.
+    // What goes on in the same tick is told before it.
     const records = log && run.takeLog();
     if (records) for (const record of JSON.parse(records)) log(record);
     return value;
@@ -45,17 +50,55 @@ function start(engine, { thread, tools, timeout, record, signal, log }, wants) {
   return {
     next: () => told(run.next()),
     cancel,
-    ended: () => told(run.result()),
+    /** @returns {Promise<void>} when nobody needs to wait for the caller's own function any more */
+    lost() {
+      lost ??= guard(run.lost());
+      return lost;
+    },
+    async ended() {
+      const result = await told(run.result());
+      await logged;
+      return result;
+    },
     /** The reply but for its text and its messages; throws what the run failed with. */
     async settled() {
       const result = await told(run.result());
+      await logged;
       // The caller has turned away: what came of the run, good or bad, is no longer the answer.
       if (signal?.aborted) throw signal.reason;
       return /** @type {ProviderReply} */ (unwrap(result));
     },
     text: () => run.takeText(),
-    unlisten: () => signal?.removeEventListener("abort", cancel),
+    unlisten() {
+      run.unwatch();
+      unlisten();
+    },
   };
+}
+
+/** The error of a call whose answer was there in time, and whose caller took it too late. */
+function late() {
+  return providerError({
+    category: "timeout",
+    code: "TIMEOUT",
+    message: "onUpdate had not settled when the call's `timeout` had passed: its result is ignored from now on",
+    provider: "",
+    shouldRetry: false,
+    shouldFallback: false,
+    attempts: 1,
+  });
+}
+
+/**
+ * Tells `log` of every record as soon as there is one. Resolves with the run.
+ *
+ * @param {import("./native.cjs").NativeRun} run
+ * @param {Log} log
+ */
+async function follow(run, log) {
+  for (let records = await guard(run.nextLog()); records !== null; records = await guard(run.nextLog())) {
+    for (const record of JSON.parse(records)) log(record);
+  }
 }
 
 /**
@@ -119,6 +162,43 @@ function runForEvents(engine, prepare, { partial }) {
 }
 
 /**
+ * The events of one run, each handed to a function that is waited for: not beyond an abort, the run's timeout or the provider's
+ * end. What it answers afterwards is ignored.
+ *
+ * @param {NativeProvider} engine
+ * @param {Request} request
+ * @param {(event: ProviderEvent) => Iterable<unknown>} answers what the caller's function answers to an event, one by one
+ * @param {AbortSignal} closing aborts when the provider is closed
+ */
+async function runWithListener(engine, request, answers, closing) {
+  const run = start(engine, request, { events: true, partial: false });
+  let open = true;
+  try {
+    let stuck = false;
+    for (let batch = await run.next(); batch !== null && !stuck; batch = await run.next()) {
+      for (const event of JSON.parse(batch)) {
+        if (request.signal?.aborted || stuck) break;
+        for (const answer of answers(event)) {
+          stuck = !(await unlessOver(answer, [request.signal, closing], run.lost));
+          if (stuck) break;
+        }
+      }
+      if (stuck) break;
+    }
+    if (stuck) run.cancel();
+    open = false;
+    await run.settled();
+    if (stuck) throw late();
+  } finally {
+    run.unlisten();
+    if (open) {
+      run.cancel();
+      await run.ended();
+    }
+  }
+}
+
+/**
  * `generator`, told at once when its consumer leaves: by itself it queues a `return` behind a `next` that is under way, which
  * `leave` is to bring back.
  *
@@ -147,4 +227,4 @@ function leavable(generator, leave) {
   };
 }
 
-module.exports = { leavable, runForReply, runForEvents };
+module.exports = { leavable, runForReply, runForEvents, runWithListener };

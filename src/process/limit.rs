@@ -293,6 +293,15 @@ pub struct Permit {
 }
 
 impl Permit {
+    /// A place that was taken elsewhere, to be held as long as one of a queue's.
+    pub fn taken(place: OwnedSemaphorePermit) -> Permit {
+        Permit {
+            _ticket: None,
+            _lent: Some(place),
+            queued: Duration::ZERO,
+        }
+    }
+
     /// How long it was waited for.
     pub fn queued(&self) -> Duration {
         self.queued

@@ -16,7 +16,7 @@ fn header(id: &str) -> Header {
 }
 
 async fn begin(path: &Path, id: &str) -> Result<Recorder, Refused> {
-    Recorder::begin(path, &header(id), Secrets::default()).await
+    Recorder::begin(path, &header(id), Redactor::default()).await
 }
 
 fn message(text: &str) -> serde_json::Value {
@@ -68,6 +68,47 @@ async fn a_new_file_is_its_owners_alone() {
     let path = folder.path().join("run.jsonl");
     begin(&path, "a").await.unwrap();
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_log_that_others_could_read_is_its_owners_alone_before_more_is_written() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    for content in [None, Some("")] {
+        if let Some(content) = content {
+            std::fs::write(&path, content).unwrap();
+        } else {
+            begin(&path, "a").await.unwrap();
+        }
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        begin(&path, "b").await.unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    // What is left alone keeps its mode.
+    std::fs::write(&path, "mine").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    begin(&path, "c").await.unwrap_err();
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o644);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn links_are_not_followed_but_to_a_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let (target, link) = (folder.path().join("target"), folder.path().join("run.jsonl"));
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    let refused = begin(&link, "a").await.unwrap_err().to_string();
+    assert_eq!(refused, format!("{link:?} is a symbolic link: name the file itself"));
+    assert!(!target.exists());
+    begin(&target, "a").await.unwrap();
+    let whole = std::fs::read(&target).unwrap();
+    assert!(matches!(begin(&link, "b").await.unwrap_err(), Refused::Link(_)));
+    assert_eq!(std::fs::read(&target).unwrap(), whole);
+    let device = folder.path().join("device");
+    std::os::unix::fs::symlink("/dev/null", &device).unwrap();
+    assert_eq!(begin(&device, "a").await.unwrap().failure(), None);
 }
 
 #[tokio::test]
@@ -164,7 +205,7 @@ impl Write for Slow {
 #[tokio::test]
 async fn a_slow_disk_makes_the_run_wait_and_loses_nothing() {
     let disk = Slow::default();
-    let recorder = Arc::new(Recorder::over(disk.clone(), "a".to_owned(), Secrets::default()).unwrap());
+    let recorder = Arc::new(Recorder::over(disk.clone(), "a".to_owned(), Redactor::default()).unwrap());
     let big = "x".repeat(ROOM / 4);
     let writer = Arc::clone(&recorder);
     let task = tokio::spawn(async move {
@@ -189,7 +230,7 @@ async fn a_slow_disk_makes_the_run_wait_and_loses_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_hangs_is_given_up() {
     let disk = Slow::default();
-    let recorder = Recorder::over(disk.clone(), "a".to_owned(), Secrets::default()).unwrap();
+    let recorder = Recorder::over(disk.clone(), "a".to_owned(), Redactor::default()).unwrap();
     recorder.event(&message("1")).await;
     let began = tokio::time::Instant::now();
     recorder.settle().await;

@@ -42,10 +42,20 @@ pub(super) async fn drive(call: &impl Call, cancel: &CancellationToken, sink: &S
     let mut reasons = Vec::new();
     let mut number = 1;
     loop {
+        if cancel.is_cancelled() {
+            return cancelled(call);
+        }
+        sink.log.ends_at(None);
         match call.attempt(number, &began).await {
-            Tried::Replied(reply) => return Ended::Replied(reply),
+            Tried::Replied(mut reply) => {
+                if !reply.diagnostics.is_empty() {
+                    sink.redactor().clean_reply(&mut reply);
+                }
+                return Ended::Replied(reply);
+            }
             Tried::Cancelled => return cancelled(call),
-            Tried::Failed(error) => {
+            Tried::Failed(mut error) => {
+                sink.redactor().clean_error(&mut error);
                 reasons.push(AttemptFailure {
                     attempt: number,
                     code: error.code,

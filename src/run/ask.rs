@@ -27,9 +27,10 @@ impl Engine {
         self.closing.child_token()
     }
 
-    /// The error of whoever asks a closed provider; `None` for an open one.
+    /// The error of whoever asks a provider that was closed, or is about to be; `None` for an open one.
     pub fn refusal(&self) -> Option<Box<ProviderError>> {
-        self.closing.is_cancelled().then(|| Box::new(closed(self)))
+        let refuses = self.closing.is_cancelled() || self.draining.is_cancelled();
+        refuses.then(|| Box::new(closed(self)))
     }
 
     /// The file a request would execute.

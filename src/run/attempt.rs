@@ -44,7 +44,7 @@ impl Call for CliCall<'_> {
     }
 
     fn closed(&self) -> Option<Box<ProviderError>> {
-        self.engine.refusal()
+        self.engine.closed()
     }
 
     async fn attempt(&self, number: u32, began: &OnceLock<Instant>) -> Tried {
@@ -135,6 +135,8 @@ impl Attempt<'_> {
             tees: self.request.tees.clone(),
         };
         let stop = self.cancel.child_token();
+        let deadline = limits.timeout.map(|limit| tokio::time::Instant::now() + limit);
+        self.sink.log.ends_at(deadline);
         let mut print = match Print::start(line, surroundings, &stop) {
             Ok(print) => print,
             Err(NotStarted::Process(StartError::Cancelled)) => return Ok(Tried::Cancelled),

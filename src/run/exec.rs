@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::record::redactor_of;
 use crate::classify::{self, Evidence};
 use crate::error::{Code, ProviderError};
 use crate::process::{self, End, EnvPlan, Limits, Output, Spec, StartError, Vars};
 use crate::provider::options::{self, OptionSpec};
+use crate::redact::Redactor;
 
 /// The options of `execFileAsync`: `timeout` (ms, 0 or nothing for no limit), `maxBuffer` (bytes of standard output,
 /// default 1 MiB as in Node), `cwd` and `env`.
@@ -41,13 +43,14 @@ pub async fn execute_file(
             .unwrap_or(usize::MAX),
         ..Limits::default()
     };
+    let own_env = options::environment(&given, "env");
     let spec = Spec {
         args: args.into_iter().map(Into::into).collect(),
         env: EnvPlan {
-            base: Some(base),
-            user: options::environment(&given, "env")
-                .into_iter()
-                .map(|(name, value)| (name.into(), value.map(Into::into)))
+            base: Some(Arc::clone(&base)),
+            user: own_env
+                .iter()
+                .map(|(name, value)| (name.into(), value.as_ref().map(Into::into)))
                 .collect(),
             ..EnvPlan::default()
         },
@@ -63,6 +66,10 @@ pub async fn execute_file(
         Err(error) => not_started(&name, &error),
     };
     error.attempts = 1;
+    let own = own_env
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)));
+    redactor_of(&base).and(&Redactor::new(own, [])).clean_error(&mut error);
     Err(Box::new(error))
 }
 

@@ -25,6 +25,7 @@ use crate::conversation::print::{Finished, NotStarted, Surroundings};
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, RunInfo};
 use crate::message::{Message, ToolSpec};
+use crate::process::limit::Permit;
 use crate::process::{Limits, StartError, Tees, Vars};
 use crate::prompt::Encoding;
 use crate::provider::options::{EngineKind, Options, SystemPrompt};
@@ -228,8 +229,8 @@ impl Attempt<'_> {
             }
             Claimed::Spare(session) => (*session, whole(), Origin::Spare),
             Claimed::Nothing => {
-                live.pool.make_room(live.at_work().saturating_sub(1));
-                let session = self.engine.session(line.clone(), self.base_env)?;
+                let place = self.place(live).await?;
+                let session = self.engine.session(line.clone(), self.base_env, place)?;
                 (session, whole(), Origin::Fresh)
             }
         };
@@ -244,6 +245,19 @@ impl Attempt<'_> {
                 .into_iter()
                 .collect(),
         })))
+    }
+
+    /// The place of a process to be started. A run that another waits for goes on without: the other one's may never be free.
+    async fn place(&self, live: &Live) -> Result<Option<Permit>, NotStarted> {
+        if self.request.lent.is_some() {
+            live.pool.make_room(live.at_work().saturating_sub(1));
+            return Ok(None);
+        }
+        let place = live.pool.place(|| live.at_work());
+        match self.cancel.run_until_cancelled(place).await {
+            Some(place) => Ok(place.map(Permit::taken)),
+            None => Err(NotStarted::Process(StartError::Cancelled)),
+        }
     }
 
     fn restock_later(&self, line: CommandLine) {
@@ -271,16 +285,16 @@ impl Attempt<'_> {
 impl Engine {
     /// Starts the spares there should be, if there should be any. `env` is what they inherit.
     pub async fn prewarm(&self, env: Vars) -> Result<(), Box<ProviderError>> {
-        if self.closing.is_cancelled() {
-            return Err(Box::new(super::closed(self)));
-        }
+        // `close` waits for what holds a token: a process that is being started just now is not overlooked.
+        let _starting = self.runs.token();
+        self.refusal().map_or(Ok(()), Err)?;
         let Some(live) = self.live.as_ref().filter(|live| live.pool.wants_spares()) else {
             return Ok(());
         };
         let env = Arc::new(env);
         let (line, _) = self.live_line(&env)?;
         let mut failed = None;
-        let start = || match self.session(line.clone(), &env) {
+        let start = |place| match self.session(line.clone(), &env, Some(Permit::taken(place))) {
             Ok(session) => Some(session),
             Err(error) => {
                 failed = Some(error);
@@ -294,7 +308,7 @@ impl Engine {
     /// The same after a call. That they can't be started will be the next call's own error.
     fn restock(&self, line: &CommandLine, env: &Arc<Vars>) {
         if let Some(live) = &self.live {
-            let start = || self.session(line.clone(), env).ok();
+            let start = |place| self.session(line.clone(), env, Some(Permit::taken(place))).ok();
             live.pool.stock(live.at_work(), env, start);
         }
     }
@@ -304,8 +318,9 @@ impl Engine {
         self.line(Mode::Live, &self.options, true, base_env)
     }
 
-    /// A process that is told nothing yet. Its turns have the limits; it has none but the provider's end.
-    fn session(&self, line: CommandLine, base_env: &Arc<Vars>) -> Result<Session, NotStarted> {
+    /// A process that is told nothing yet, and its place among those of the provider. Its turns have the limits; it has none but
+    /// the provider's end.
+    fn session(&self, line: CommandLine, base_env: &Arc<Vars>, place: Option<Permit>) -> Result<Session, NotStarted> {
         let surroundings = Surroundings {
             base_env: Arc::clone(base_env),
             limits: Limits {
@@ -314,7 +329,7 @@ impl Engine {
                 ..Limits::default()
             },
             owner: self.owner,
-            permit: None,
+            permit: place,
             tracker: self.runs.clone(),
             tees: Tees::default(),
         };

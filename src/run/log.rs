@@ -4,13 +4,17 @@
 //! nor anything the model said gets in here: fields hold numbers, codes, and words of ours.
 
 use std::borrow::Cow;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::now_ms;
+use super::sink::RunRedactor;
 use crate::event::Event;
+use crate::redact::Channel;
 
 /// How much it matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -43,6 +47,10 @@ pub(super) struct Log {
     provider: Cow<'static, str>,
     run_id: String,
     state: Mutex<State>,
+    redactor: OnceLock<RunRedactor>,
+    /// A record was added.
+    added: Notify,
+    deadline: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +68,9 @@ impl Log {
             provider,
             run_id,
             state: Mutex::default(),
+            redactor: OnceLock::new(),
+            added: Notify::new(),
+            deadline: Mutex::default(),
         }
     }
 
@@ -72,6 +83,30 @@ impl Log {
         self.locked().wanted = true;
     }
 
+    /// What takes secrets out of fields that a CLI or a server has worded: ids, file names.
+    pub fn redact_with(&self, redactor: RunRedactor) {
+        let _ = self.redactor.set(redactor);
+    }
+
+    /// When the attempt that goes on has used up its time; `None` where it may take as long as it likes.
+    pub fn ends_at(&self, deadline: Option<Instant>) {
+        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
+    }
+
+    /// Waits until the attempt's time is up: for ever, where it has no limit.
+    pub async fn time_up(&self) {
+        let deadline = *self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
+        match deadline {
+            Some(deadline) => tokio::time::sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits until there may be records to take.
+    pub async fn added(&self) {
+        self.added.notified().await;
+    }
+
     /// Which process the next records are about.
     pub fn about(&self, pid: Option<u32>) {
         self.locked().pid = pid;
@@ -79,10 +114,13 @@ impl Log {
 
     /// Adds a record. `fields` is an object; its nulls are left out.
     pub fn say(&self, level: Level, message: &'static str, fields: Value) {
-        let fields: Map<String, Value> = match fields {
+        let mut fields: Map<String, Value> = match fields {
             Value::Object(fields) => fields.into_iter().filter(|(_, value)| !value.is_null()).collect(),
             _ => Map::new(),
         };
+        if self.locked().wanted {
+            fields.values_mut().for_each(|value| self.clean(value));
+        }
         let mut state = self.locked();
         let pid = state.pid;
         trace(level, message, &self.provider, &self.run_id, pid, &fields);
@@ -96,6 +134,20 @@ impl Log {
                 pid,
                 fields,
             });
+            drop(state);
+            self.added.notify_one();
+        }
+    }
+
+    fn clean(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Some(redactor) = self.redactor.get() {
+                    *text = redactor.redact(Channel::Record, text).into_owned();
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.clean(item)),
+            _ => {}
         }
     }
 

@@ -10,6 +10,7 @@ mod attempt;
 mod callbacks;
 mod content;
 pub mod exec;
+pub(crate) mod id;
 mod learnt;
 mod live;
 mod log;
@@ -21,9 +22,9 @@ mod turn;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -54,6 +55,10 @@ pub struct Engine {
     options: Options,
     owner: u64,
     closing: CancellationToken,
+    /// No further call begins; those that have go on.
+    draining: CancellationToken,
+    /// Those that go on or wait.
+    calls: TaskTracker,
     runs: TaskTracker,
     /// The sessions between calls, if there are any.
     live: Option<Live>,
@@ -77,6 +82,9 @@ pub struct Run {
     events: AsyncMutex<Option<mpsc::Receiver<Event>>>,
     task: AsyncMutex<Option<JoinHandle<Ended>>>,
     log: Arc<Log>,
+    over: CancellationToken,
+    /// It is over, and has a reply.
+    replied: Arc<AtomicBool>,
 }
 
 impl Engine {
@@ -125,6 +133,8 @@ impl Engine {
             options,
             owner,
             closing: CancellationToken::new(),
+            draining: CancellationToken::new(),
+            calls: TaskTracker::new(),
             runs,
         }
     }
@@ -172,13 +182,20 @@ impl Engine {
         let base_env: Arc<Vars> = Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()));
         let cancel = engine.closing.child_token();
         let (task_engine, task_cancel) = (Arc::clone(engine), cancel.clone());
+        // Decided now: what was begun before `drain` is not refused by it.
+        let (refused, call) = (engine.refusal(), engine.calls.token());
         Run::begin(
             engine.provider.id.clone(),
             cancel,
             &engine.runs,
             |log, consumer| async move {
-                if let Some(closed) = task_engine.refusal() {
+                let _call = call;
+                let closed = task_engine.closed();
+                if let Some(closed) = refused.or(closed) {
                     return Ended::Failed(closed);
+                }
+                if task_cancel.is_cancelled() {
+                    return Ended::Cancelled;
                 }
                 let request = match read(&task_engine) {
                     Ok(request) => request,
@@ -189,7 +206,11 @@ impl Engine {
                     Err(error) => return Ended::Failed(error),
                 };
                 let acts = task_engine.options.built_in_tools;
-                let sink = Sink::of_call(&request.call, consumer, acts, log, recorder);
+                let (of_engine, of_env) = (Arc::clone(&task_engine), Arc::clone(&base_env));
+                let redactor = sink::lazy(move || of_engine.redactor(&of_env));
+                let sink = Sink::of_call(&request.call, consumer, acts, log, recorder)
+                    .redacting(redactor)
+                    .ending_with(&task_cancel);
                 let call = CliCall {
                     engine: &task_engine,
                     request: &request,
@@ -204,11 +225,23 @@ impl Engine {
         )
     }
 
+    /// Lets the calls that run or wait come to their ends, and refuses further ones with `CLOSED`. [`Engine::close`] ends it.
+    pub async fn drain(&self) {
+        self.draining.cancel();
+        self.calls.close();
+        self.calls.wait().await;
+    }
+
     /// Ends all runs and waits until their processes are no more. Later calls fail with `CLOSED`.
     pub async fn close(&self) {
         self.closing.cancel();
         self.runs.close();
         self.runs.wait().await;
+    }
+
+    /// The error of a call whose provider was closed meanwhile.
+    fn closed(&self) -> Option<Box<ProviderError>> {
+        self.closing.is_cancelled().then(|| Box::new(closed(self)))
     }
 
     fn refuse(&self, code: Code, reason: impl Into<String>) -> Box<ProviderError> {
@@ -233,9 +266,23 @@ impl Run {
         F: Future<Output = Ended> + Send + 'static,
     {
         let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
-        let log = Arc::new(Log::new(provider, next_run_id()));
-        let task = runs.spawn(work(Arc::clone(&log), sender));
+        let log = Arc::new(Log::new(provider, id::next("run")));
+        let (over, replied) = (CancellationToken::new(), Arc::new(AtomicBool::new(false)));
+        let (work, of_run, of_reply) = (
+            work(Arc::clone(&log), sender),
+            over.clone().drop_guard(),
+            Arc::clone(&replied),
+        );
+        let task = runs.spawn(async move {
+            // Also if it panics.
+            let _of_run = of_run;
+            let ended = work.await;
+            of_reply.store(matches!(ended, Ended::Replied(_)), Ordering::Relaxed);
+            ended
+        });
         Run {
+            over,
+            replied,
             cancel,
             events: AsyncMutex::new(Some(receiver)),
             task: AsyncMutex::new(Some(task)),
@@ -289,6 +336,35 @@ impl Run {
         }
     }
 
+    /// Waits until nobody needs to wait for the run's consumer any more: it has failed, was told to end, or its time is up.
+    pub async fn lost(&self) {
+        self.over.cancelled().await;
+        if self.replied.load(Ordering::Relaxed) {
+            tokio::select! {
+                () = self.cancel.cancelled() => {}
+                () = self.log.time_up() => {}
+            }
+        }
+    }
+
+    /// The next records, for the user's logger, as soon as there are any: a JSON array; `None` when the run is over and all
+    /// are taken.
+    pub async fn next_log(&self) -> Option<String> {
+        loop {
+            let is_over = self.over.is_cancelled();
+            if let Some(records) = self.log.take() {
+                return Some(records);
+            }
+            if is_over {
+                return None;
+            }
+            tokio::select! {
+                () = self.log.added() => {}
+                () = self.over.cancelled() => {}
+            }
+        }
+    }
+
     /// What the run has told since the last call, for the user's logger: a JSON array; `None` if nothing.
     pub fn take_log(&self) -> Option<String> {
         self.log.take()
@@ -312,10 +388,4 @@ fn now_ms() -> u64 {
 
 fn millis(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Unique within this process.
-fn next_run_id() -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(1);
-    format!("run-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }

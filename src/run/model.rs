@@ -13,7 +13,7 @@ use crate::error::ProviderError;
 use crate::process::Vars;
 use crate::process::limit::Lent;
 use crate::provider::options::EngineKind;
-use crate::runlog::Secrets;
+use crate::redact::Redactor;
 use crate::thread::Thread;
 
 /// One call: a thread, the tools it may call, and what the caller wants of it, each as the JSON the façade makes.
@@ -56,8 +56,8 @@ pub trait Model: Debug + Send + Sync {
         Ok(())
     }
 
-    /// What must not get into the log of a run it takes part in; `env` is what its processes inherit.
-    fn secrets(&self, env: &Vars) -> Secrets;
+    /// What takes secrets out of the log and the errors of a run it takes part in; `env` is what its processes inherit.
+    fn redactor(&self, env: &Vars) -> Redactor;
 
     /// Begins to answer. Must be called inside the runtime; returns at once.
     fn begin(self: Arc<Self>, question: Question) -> Run;
@@ -85,8 +85,8 @@ impl Model for Engine {
         self.file(env).map(|_| ())
     }
 
-    fn secrets(&self, env: &Vars) -> Secrets {
-        Engine::secrets(self, env)
+    fn redactor(&self, env: &Vars) -> Redactor {
+        Engine::redactor(self, env)
     }
 
     fn begin(self: Arc<Self>, question: Question) -> Run {
@@ -126,6 +126,8 @@ impl Run {
             cancel,
             events: tokio::sync::Mutex::new(Some(receiver)),
             task: tokio::sync::Mutex::new(Some(task)),
+            over: CancellationToken::new(),
+            replied: Arc::default(),
             log: Arc::new(super::log::Log::new("fake".into(), "run-fake".to_owned())),
         }
     }

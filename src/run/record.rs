@@ -10,7 +10,8 @@ use super::{Ended, Engine, now_ms};
 use crate::error::{Code, ProviderError};
 use crate::process::Vars;
 use crate::recorder::{Recorder, Refused};
-use crate::runlog::{End, Header, Prompt, Secrets};
+use crate::redact::Redactor;
+use crate::runlog::{End, Header, Prompt};
 
 /// The call option `record`.
 #[derive(Debug, Clone, Deserialize)]
@@ -37,7 +38,7 @@ impl Wanted {
         provider: &str,
         run_id: &str,
         prompt: Option<Prompt>,
-        secrets: Secrets,
+        redactor: Redactor,
     ) -> Result<Recorder, Refused> {
         let header = Header {
             run_id: run_id.to_owned(),
@@ -46,7 +47,7 @@ impl Wanted {
             started_at: now_ms(),
             prompt,
         };
-        match Recorder::begin(&self.path, &header, secrets).await {
+        match Recorder::begin(&self.path, &header, redactor).await {
             Err(refused) if self.parent_run_id.is_some() => Ok(Recorder::failed(refused.to_string())),
             begun => begun,
         }
@@ -68,20 +69,20 @@ impl Engine {
             return Ok(None);
         };
         let recorded = request.recorded.clone();
-        let begun = wanted.begin(self.id(), run_id, recorded, self.secrets(base_env)).await;
+        let begun = wanted.begin(self.id(), run_id, recorded, self.redactor(base_env)).await;
         begun
             .map(Some)
             .map_err(|refused| self.refuse(Code::InvalidOption, unusable(&refused)))
     }
 
-    /// The secrets of the environment this provider's processes get.
-    pub(super) fn secrets(&self, base_env: &Vars) -> Secrets {
+    /// What knows the secrets of the environment this provider's processes get.
+    pub(crate) fn redactor(&self, base_env: &Vars) -> Redactor {
         let own = self
             .options
             .env
             .iter()
             .filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)));
-        Secrets::new(readable(base_env).chain(own), [])
+        Redactor::new(readable(base_env).chain(own), [])
     }
 }
 
@@ -90,9 +91,9 @@ pub(super) fn unusable(refused: &Refused) -> String {
     format!("the call's option \"record\": {refused}")
 }
 
-/// The secrets of an environment.
-pub(crate) fn secrets_of(env: &Vars) -> Secrets {
-    Secrets::new(readable(env), [])
+/// What knows the secrets of an environment.
+pub(crate) fn redactor_of(env: &Vars) -> Redactor {
+    Redactor::new(readable(env), [])
 }
 
 fn readable(env: &Vars) -> impl Iterator<Item = (&str, &str)> {

@@ -1,15 +1,26 @@
 //! Where a run's events and records go, its log first, and whether any of them was output: what was given can't be taken back by a further attempt.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio_util::sync::CancellationToken;
 
 use super::log::Log;
 use super::request::Call;
 use crate::event::Event;
 use crate::recorder::Recorder;
+use crate::redact::Redactor;
 use crate::runlog::End;
+
+/// Takes the run's secrets out of what leaves it. Made when it is first needed: most runs say nothing that has to be looked at.
+pub(super) type RunRedactor = Arc<LazyLock<Redactor, Box<dyn FnOnce() -> Redactor + Send>>>;
+
+/// A redactor that `make` makes.
+pub(super) fn lazy(make: impl FnOnce() -> Redactor + Send + 'static) -> RunRedactor {
+    Arc::new(LazyLock::new(Box::new(make)))
+}
 
 /// Where a run's events go.
 pub(super) struct Sink {
@@ -24,6 +35,9 @@ pub(super) struct Sink {
     recorder: Option<Recorder>,
     /// Pieces of messages are for the log alone.
     whole_only: bool,
+    redactor: RunRedactor,
+    /// The run was told to end.
+    cancel: CancellationToken,
 }
 
 impl Sink {
@@ -41,6 +55,8 @@ impl Sink {
             log,
             whole_only: recorder.is_some() && !pieces,
             recorder,
+            redactor: lazy(Redactor::default),
+            cancel: CancellationToken::new(),
         }
     }
 
@@ -58,6 +74,39 @@ impl Sink {
         Sink::new(call.events.then_some(consumer), tools_act, log, recorder, call.partial)
     }
 
+    /// The same, with the run's secrets taken out of what it tells of itself: news, errors, records.
+    pub fn redacting(mut self, redactor: RunRedactor) -> Sink {
+        self.log.redact_with(Arc::clone(&redactor));
+        self.redactor = redactor;
+        self
+    }
+
+    /// The same for a run that `cancel` ends: nobody waits for its consumer then.
+    pub fn ending_with(mut self, cancel: &CancellationToken) -> Sink {
+        self.cancel = cancel.clone();
+        self
+    }
+
+    /// Hands `event` to the consumer. One that takes nothing is waited for until the run is told to end or its time is up: a
+    /// consumer that is stuck must not hold what ends it.
+    async fn hand(&self, consumer: &mpsc::Sender<Event>, event: Event) {
+        let event = match consumer.try_send(event) {
+            Ok(()) | Err(TrySendError::Closed(_)) => return,
+            Err(TrySendError::Full(event)) => event,
+        };
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => {}
+            _ = consumer.send(event) => {}
+            () = self.log.time_up() => {}
+        }
+    }
+
+    /// What takes the run's secrets out.
+    pub fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
     /// The same for who always speaks in pieces, also where the consumer did not ask for them.
     pub fn in_pieces(mut self, call: &Call) -> Sink {
         self.whole_only = !call.partial;
@@ -72,7 +121,10 @@ impl Sink {
     /// Sends all of `events` in order. Waits while the consumer is slow; one that has gone is no reason to fail.
     pub async fn send(&self, events: &mut Vec<Event>) {
         self.record(events).await;
-        for event in events.drain(..) {
+        for mut event in events.drain(..) {
+            if Redactor::concerns(&event) {
+                self.redactor.clean_event(&mut event);
+            }
             self.log.event(&event);
             if self.whole_only && matches!(event, Event::TextDelta { .. } | Event::ThinkingDelta { .. }) {
                 continue;
@@ -83,7 +135,7 @@ impl Sink {
                 self.final_word.store(true, Ordering::Relaxed);
             }
             if let Some(consumer) = &self.consumer {
-                let _ = consumer.send(event).await;
+                self.hand(consumer, event).await;
             }
         }
     }
@@ -203,9 +255,7 @@ mod tests {
             started_at: 1,
             prompt: None,
         };
-        let recorder = Recorder::begin(&path, &header, crate::runlog::Secrets::default())
-            .await
-            .unwrap();
+        let recorder = Recorder::begin(&path, &header, Redactor::default()).await.unwrap();
         let (sender, mut receiver) = mpsc::channel(2);
         let log = Arc::new(Log::new("claude".into(), "r".to_owned()));
         let sink = Sink::new(Some(sender), false, log, Some(recorder), false);

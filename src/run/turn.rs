@@ -162,6 +162,7 @@ impl Turn<'_> {
     async fn drive(&mut self, session: &mut Session, info: &mut RunInfo) -> Over {
         let began = Instant::now();
         let deadline = self.limits.timeout.map(|limit| began + limit);
+        self.attempt.sink.log.ends_at(deadline);
         let mut heard = began;
         let mut decoded = Vec::new();
         loop {

@@ -5,29 +5,27 @@
 //! waits for the next ones, as long as it may. Nothing else waits.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::secrets::{REDACTED, Secrets};
 use super::{Stamp, event_line};
 use crate::message::Lossy;
+use crate::redact::{Channel, REDACTED, Redactor};
 
 /// Pieces that wait hold no more than this together, in bytes: longer than any key.
 const MOST_HELD: usize = 16 * 1024;
-
-/// What went out before stays in mind so far, in bytes, for what it began.
-const CONTEXT: usize = 64;
 
 /// The lines of one run, with what waits.
 #[derive(Debug)]
 pub struct Lines {
     run: String,
-    secrets: Secrets,
+    redactor: Redactor,
     /// The kind of the pieces that come.
     kind: String,
     held: Vec<Piece>,
-    /// The end of what went out of the same kind.
+    /// The last character that went out of the same kind: a key begins where a word begins.
     context: String,
 }
 
@@ -49,19 +47,19 @@ struct Seen<'a> {
 
 impl Lines {
     /// Of the run `run`.
-    pub fn new(run: String, secrets: Secrets) -> Lines {
+    pub fn new(run: String, redactor: Redactor) -> Lines {
         Lines {
             run,
-            secrets,
+            redactor,
             kind: String::new(),
             held: Vec::new(),
             context: String::new(),
         }
     }
 
-    /// What the run holds secret.
-    pub fn secrets(&self) -> &Secrets {
-        &self.secrets
+    /// What takes the run's secrets out.
+    pub fn redactor(&self) -> &Redactor {
+        &self.redactor
     }
 
     /// The run's id.
@@ -74,7 +72,11 @@ impl Lines {
         let Some((kind, text)) = delta(&json) else {
             self.flush(out);
             self.context.clear();
-            out.push(event_line(&self.run, stamp, &self.secrets.redact_json(&json)));
+            out.push(event_line(
+                &self.run,
+                stamp,
+                &self.redactor.redact_json(Channel::Record, &json),
+            ));
             return;
         };
         if kind != self.kind {
@@ -84,8 +86,20 @@ impl Lines {
         }
         self.held.push(Piece { stamp, json, text });
         let joined = self.joined();
-        if joined.len() > MOST_HELD || self.secrets.begun(&joined).is_none() {
-            self.flush(out);
+        if joined.len() > MOST_HELD {
+            return self.flush(out);
+        }
+        // Whole pieces only, and none that a secret goes on behind.
+        let so_far = self.redactor.so_far(Channel::Record, &joined);
+        let mut ends = Vec::with_capacity(self.held.len());
+        let mut end = self.context.len();
+        for piece in &self.held {
+            end += piece.text.len();
+            ends.push(end);
+        }
+        let ready = ends.iter().rposition(|end| so_far.parts_at(*end));
+        if let Some(last) = ready {
+            self.release(last + 1, &joined, &so_far.spans, out);
         }
     }
 
@@ -95,9 +109,14 @@ impl Lines {
             return;
         }
         let joined = self.joined();
-        let spans = self.secrets.spans(&joined);
+        let spans = self.redactor.spans(Channel::Record, &joined);
+        self.release(self.held.len(), &joined, &spans, out);
+    }
+
+    /// Lets the first `count` pieces go, of which `joined` is the text with what is in mind, and `spans` its secrets.
+    fn release(&mut self, count: usize, joined: &str, spans: &[Range<usize>], out: &mut Vec<String>) {
         let mut start = self.context.len();
-        for piece in self.held.drain(..) {
+        for piece in self.held.drain(..count) {
             let end = start + piece.text.len();
             let mut text = String::new();
             let mut from = start;
@@ -110,7 +129,7 @@ impl Lines {
                 from = span.end.min(end);
             }
             text.push_str(&joined[from..end]);
-            let json = self.secrets.redact_json(&piece.json);
+            let json = self.redactor.redact_json(Channel::Record, &piece.json);
             let json = if text == piece.text {
                 json
             } else {
@@ -119,11 +138,7 @@ impl Lines {
             out.push(event_line(&self.run, piece.stamp, &json));
             start = end;
         }
-        let mut keep = joined.len().saturating_sub(CONTEXT);
-        while !joined.is_char_boundary(keep) {
-            keep += 1;
-        }
-        self.context = joined[keep..].to_owned();
+        self.context = joined[..start].chars().next_back().into_iter().collect();
     }
 
     fn joined(&self) -> String {
@@ -158,8 +173,8 @@ mod tests {
     use super::*;
 
     /// What becomes of `pieces`: after each of them the texts that went out, then those at the end.
-    fn told(pieces: &[&str], secrets: Secrets) -> Vec<Vec<String>> {
-        let mut lines = Lines::new("r".to_owned(), secrets);
+    fn told(pieces: &[&str], redactor: Redactor) -> Vec<Vec<String>> {
+        let mut lines = Lines::new("r".to_owned(), redactor);
         let text = |line: String| {
             serde_json::from_str::<Value>(&line).unwrap()["event"]["text"]
                 .as_str()
@@ -185,38 +200,38 @@ mod tests {
 
     #[test]
     fn pieces_that_begin_nothing_go_at_once() {
-        let steps = told(&["Hello", " is", " sk", " \n"], Secrets::default());
-        assert_eq!(steps, [vec!["Hello"], vec![" is"], vec![" sk"], vec![" \n"], vec![]]);
+        let steps = told(&["Hello", " is", " sk", " \n"], Redactor::default());
+        assert_eq!(steps, [vec!["Hello"], vec![" is"], vec![], vec![" sk", " \n"], vec![]]);
     }
 
     #[test]
     fn a_key_in_pieces_goes() {
-        let steps = told(&["use sk-a", "nt-api03-", "abcd", " now"], Secrets::default());
+        let steps = told(&["use sk-a", "nt-api03-", "abcd", " now"], Redactor::default());
         assert_eq!(
             steps,
-            [vec![], vec![], vec![], vec!["use [REDACTED]", "", "", " now"], vec![]]
+            [vec![], vec![], vec![], vec!["use [redacted]", "", "", " now"], vec![]]
         );
         // The cut is inside of what tells a key.
-        let steps = told(&["use s", "k-ant-api03-", "abcd", "."], Secrets::default());
+        let steps = told(&["use s", "k-ant-api03-", "abcd", "."], Redactor::default());
         assert_eq!(
             steps,
-            [vec!["use s"], vec![], vec![], vec!["[REDACTED]", "", "."], vec![]]
+            [vec![], vec![], vec![], vec!["use [redacted]", "", "", "."], vec![]]
         );
-        let secrets = Secrets::new([("MY_KEY", "correct horse battery")], []);
-        let steps = told(&["say corr", "ect horse bat", "tery, please"], secrets);
-        assert_eq!(steps, [vec![], vec![], vec!["say [REDACTED]", "", ", please"], vec![]]);
+        let redactor = Redactor::new([("MY_KEY", "correct horse battery")], []);
+        let steps = told(&["say corr", "ect horse bat", "tery, please"], redactor);
+        assert_eq!(steps, [vec![], vec![], vec!["say [redacted]", "", ", please"], vec![]]);
     }
 
     #[test]
     fn what_only_looked_like_one_comes_as_it_was() {
-        let steps = told(&["sk-", "i resort"], Secrets::default());
+        let steps = told(&["sk-", "i resort"], Redactor::default());
         assert_eq!(steps, [vec![], vec!["sk-", "i resort"], vec![]]);
-        assert_eq!(told(&["eyJ"], Secrets::default()), [vec![], vec!["eyJ"]]);
+        assert_eq!(told(&["eyJ"], Redactor::default()), [vec![], vec!["eyJ"]]);
     }
 
     #[test]
     fn any_other_event_ends_the_waiting() {
-        let mut lines = Lines::new("r".to_owned(), Secrets::default());
+        let mut lines = Lines::new("r".to_owned(), Redactor::default());
         let mut out = Vec::new();
         let stamp = Stamp { at: 7, t: 3 };
         lines.push(stamp, r#"{"type":"text_delta","text":"sk-ant-"}"#.to_owned(), &mut out);
@@ -248,11 +263,11 @@ mod tests {
                 pieces.push(piece);
                 rest = more;
             }
-            let steps = told(&pieces, Secrets::default());
+            let steps = told(&pieces, Redactor::default());
             proptest::prop_assert_eq!(steps.iter().flatten().count(), pieces.len());
             let all: String = steps.concat().concat();
             proptest::prop_assert!(!all.contains("0123456789") && !all.contains("api03"), "{}", all);
-            proptest::prop_assert!(all.ends_with("[REDACTED] and after"), "{}", all);
+            proptest::prop_assert!(all.ends_with("[redacted] and after"), "{}", all);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The run log: a file of JSON lines that holds what happened in one run, or in several.
 //!
 //! ```text
-//! events ─secrets─▶ lines ─recorder─▶ file ─read─▶ Recording ─┬─▶ the same events again (replay)
+//! events ─redact─▶ lines ─recorder─▶ file ─read─▶ Recording ─┬─▶ the same events again (replay)
 //!                                                             └─timeline─▶ text, HTML, JSON
 //! ```
 //!
@@ -14,7 +14,6 @@ pub mod html;
 pub mod normalised;
 pub mod read;
 mod scribe;
-pub mod secrets;
 pub mod text;
 pub mod timeline;
 mod view;
@@ -23,7 +22,7 @@ use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-pub use secrets::Secrets;
+use crate::redact::{Channel, Redactor};
 
 /// `format` of every header line.
 pub const FORMAT: &str = "deep-factor-run";
@@ -95,7 +94,7 @@ pub struct Stamp {
 }
 
 /// The line that opens a run, without its line feed.
-pub fn header_line(header: &Header, secrets: &Secrets) -> Result<String, serde_json::Error> {
+pub fn header_line(header: &Header, redactor: &Redactor) -> Result<String, serde_json::Error> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Whole<'a> {
@@ -113,7 +112,7 @@ pub fn header_line(header: &Header, secrets: &Secrets) -> Result<String, serde_j
         package_version: env!("CARGO_PKG_VERSION"),
         platform: platform(),
     };
-    serde_json::to_string(&whole).map(|line| secrets.redact_json(&line).into_owned())
+    serde_json::to_string(&whole).map(|line| redactor.redact_json(Channel::Record, &line).into_owned())
 }
 
 /// The line of an event of `run`, whose JSON has been redacted.
@@ -122,9 +121,9 @@ pub fn event_line(run: &str, stamp: Stamp, event: &str) -> String {
 }
 
 /// The line of a run's end. Runs whose last event says it (`done`) have none.
-pub fn end_line(run: &str, stamp: Stamp, end: &End, secrets: &Secrets) -> Result<String, serde_json::Error> {
+pub fn end_line(run: &str, stamp: Stamp, end: &End, redactor: &Redactor) -> Result<String, serde_json::Error> {
     let end = serde_json::to_string(end)?;
-    Ok(line(run, stamp, "end", &secrets.redact_json(&end)))
+    Ok(line(run, stamp, "end", &redactor.redact_json(Channel::Record, &end)))
 }
 
 fn line(run: &str, Stamp { at, t }: Stamp, key: &str, json: &str) -> String {

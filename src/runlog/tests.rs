@@ -15,12 +15,12 @@ fn header_of(id: &str, prompt: Option<Prompt>) -> String {
         started_at: 1_700_000_000_000,
         prompt,
     };
-    header_line(&header, &Secrets::default()).unwrap()
+    header_line(&header, &Redactor::default()).unwrap()
 }
 
 /// The file of one run with `events`, and its end if there is one.
 fn file(events: &[String], end: Option<&End>) -> String {
-    let secrets = Secrets::default();
+    let secrets = Redactor::default();
     let mut lines = Lines::new("run-1".to_owned(), secrets.clone());
     let mut out = vec![header_of("run-1", None)];
     for (t, event) in events.iter().enumerate() {
@@ -156,7 +156,7 @@ fn runs_share_a_file() {
         line("b", "2"),
         line("a", "3"),
         line("c", "whose?"),
-        end_line("a", Stamp { at: 1, t: 2 }, &End::Cancelled, &Secrets::default()).unwrap(),
+        end_line("a", Stamp { at: 1, t: 2 }, &End::Cancelled, &Redactor::default()).unwrap(),
         torn.to_owned(),
         // The next process, with an id given out again.
         header_of("a", None),

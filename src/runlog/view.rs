@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::decode::ansi::strip_ansi;
 pub(super) use crate::message::json_value as json;
+use crate::redact::is_invisible;
 use crate::time::iso;
 
 /// `text` without terminal sequences, and with what else can't be seen made visible. Line feeds and tabs stay.
@@ -36,9 +37,9 @@ pub(super) fn one_line(text: &str) -> String {
 
 /// Controls, and what changes the direction of text or has no width. Joiners stay: words and emoji need them.
 fn is_hidden(char: char) -> bool {
-    matches!(char,
-        '\u{80}'..='\u{9F}' | '\u{AD}' | '\u{61C}' | '\u{200B}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}'
-        | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}')
+    // Joiners belong to emoji and to Persian words.
+    let joins = matches!(char, '\u{200C}' | '\u{200D}');
+    is_invisible(char) && !joins || matches!(char, '\u{80}'..='\u{9F}' | '\u{2028}' | '\u{2029}')
 }
 
 /// 812 → `812 ms`, 2310 → `2.3 s`, 65000 → `1 min 05 s`.

@@ -17,6 +17,7 @@ use deep_factor_providers::output;
 use deep_factor_providers::prompt;
 use deep_factor_providers::provider::options::{Options, OutputFormat};
 use deep_factor_providers::provider::{self, Provider, described};
+use deep_factor_providers::redact::{Channel, Redactor};
 use deep_factor_providers::toolcall::{self, Gate};
 
 /// One thing to fuzz.
@@ -243,8 +244,9 @@ fn classify(data: &[u8]) {
     let offset = [None, Some(0), Some(-720), Some(840), Some(i32::MAX), Some(i32::MIN)][choice % 6];
     let _wait = classify::retry_after_in(&text, NOW_MS, offset);
     let _early = classify::retry_after_in(&text, 0, offset);
-    let redacted = classify::redact(&text);
-    assert_eq!(classify::redact(&redacted), redacted);
+    let redactor = Redactor::default();
+    let redacted = redactor.redact(Channel::Error, &text);
+    assert_eq!(redactor.redact(Channel::Error, &redacted), redacted);
     let _flag = classify::unsupported_flag(context.provider, &text);
 }
 

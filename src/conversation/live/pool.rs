@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
 
 use super::session::Session;
@@ -99,6 +99,10 @@ struct State {
 pub struct Pool {
     /// How many processes there may be, those at work included.
     capacity: usize,
+    /// One for each of them, given back when the process is no more.
+    places: Arc<Semaphore>,
+    /// A session has come into the pool.
+    grown: Notify,
     keep_alive: Duration,
     spares: usize,
     tracker: TaskTracker,
@@ -112,6 +116,8 @@ impl Pool {
     pub fn new(capacity: usize, keep_alive: Duration, spares: usize, tracker: TaskTracker) -> Pool {
         Pool {
             capacity: capacity.max(1),
+            places: Arc::new(Semaphore::new(capacity.clamp(1, Semaphore::MAX_PERMITS))),
+            grown: Notify::new(),
             keep_alive,
             spares,
             tracker,
@@ -199,6 +205,23 @@ impl Pool {
         }
     }
 
+    /// The place of a process that is to be started, with as many at work as `at_work` says, it included. Sessions that wait end
+    /// to make room for it; their places are free when their processes are gone, which is waited for.
+    pub async fn place(&self, at_work: impl Fn() -> usize) -> Option<OwnedSemaphorePermit> {
+        loop {
+            let grown = self.grown.notified();
+            tokio::pin!(grown);
+            // From now on: what comes into the pool behind the look at it takes room as well.
+            grown.as_mut().enable();
+            self.make_room(at_work().saturating_sub(1));
+            tokio::select! {
+                biased;
+                place = Arc::clone(&self.places).acquire_owned() => return place.ok(),
+                () = grown => {}
+            }
+        }
+    }
+
     /// Keeps `session`, which knows `known`, for the thread's next call; `at_work` others are at work.
     pub fn park(self: &Arc<Self>, session: Session, terms: Terms, known: Known, at_work: usize) {
         if self.keep_alive.is_zero() || self.capacity <= at_work {
@@ -212,19 +235,28 @@ impl Pool {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let line = self.mind(session, id, self.keep_alive);
         self.lock().waiting.push(Waiting { id, terms, known, line });
+        self.grown.notify_waiters();
     }
 
     /// Starts spares until there are as many as there should be, as far as there is room beside `at_work` processes.
-    pub fn stock(self: &Arc<Self>, at_work: usize, env: &Arc<Vars>, mut start: impl FnMut() -> Option<Session>) {
+    pub fn stock(
+        self: &Arc<Self>,
+        at_work: usize,
+        env: &Arc<Vars>,
+        mut start: impl FnMut(OwnedSemaphorePermit) -> Option<Session>,
+    ) {
         loop {
             let mut state = self.lock();
             let spares = state.spares.len() + state.coming;
             if state.waiting.len() + spares + at_work >= self.capacity || spares >= self.spares {
                 return;
             }
+            let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+                return;
+            };
             state.coming += 1;
             drop(state);
-            let spare = start().map(|session| {
+            let spare = start(place).map(|session| {
                 let id = self.next_id.fetch_add(1, Ordering::Relaxed);
                 let line = self.mind(session, id, SPARE_AGE);
                 let env = Arc::clone(env);
@@ -236,6 +268,8 @@ impl Pool {
                 Some(spare) => state.spares.push(spare),
                 None => return,
             }
+            drop(state);
+            self.grown.notify_waiters();
         }
     }
 

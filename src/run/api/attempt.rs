@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::ApiEngine;
 use crate::api::answer::{Answer, Body};
-use crate::api::secret::{Secret, Secrets};
 use crate::api::settings;
 use crate::api::verdict::{Ending, Facts, judge};
 use crate::conversation::api::Client;
@@ -22,6 +21,7 @@ use crate::event::{Event, Reply, RunInfo};
 use crate::fold::Fold;
 use crate::message::Usage;
 use crate::process::limit::{self, Lent, Rules};
+use crate::redact::{Redactor, Secret};
 use crate::retry::Policy;
 use crate::run::again::{Call, Tried};
 use crate::run::log::Level;
@@ -36,7 +36,8 @@ pub(super) struct ApiCall<'a> {
     pub engine: &'a ApiEngine,
     pub client: &'a Client,
     pub key: Option<&'a Secret>,
-    pub secrets: Secrets,
+    /// Knows the request's own secrets.
+    pub redactor: Redactor,
     pub body: Bytes,
     pub tools: Tools,
     pub call_ids: HashSet<String>,
@@ -54,7 +55,7 @@ impl Call for ApiCall<'_> {
     }
 
     fn closed(&self) -> Option<Box<ProviderError>> {
-        self.engine.refusal()
+        self.engine.closed()
     }
 
     async fn attempt(&self, number: u32, began: &OnceLock<Instant>) -> Tried {
@@ -123,7 +124,7 @@ impl<'a> Attempt<'a> {
             began: now,
             timeout: call.timeout.map_or(call.engine.settings.timeout, limit),
             heard: now,
-            answer: Answer::new(call.tools.clone(), call.secrets.clone()),
+            answer: Answer::new(call.tools.clone(), call.redactor.clone()),
             fold: Fold::new(call.call_ids.clone()),
             events: Vec::new(),
             info: RunInfo {
@@ -161,6 +162,7 @@ impl<'a> Attempt<'a> {
 
     async fn go(&mut self) -> Result<Ending, Stop> {
         (self.began, self.heard) = (Clock::now(), Clock::now());
+        self.call.sink.log.ends_at(self.timeout.map(|limit| self.began + limit));
         let call = self.call;
         let settings = &call.engine.settings;
         let mut exchange = match self
@@ -177,7 +179,7 @@ impl<'a> Attempt<'a> {
         };
         self.status = Some(exchange.status());
         let id = exchange.request_id();
-        self.request_id = id.map(|id| call.secrets.out_of_error(id).into_owned());
+        self.request_id = id.map(|id| call.redactor.redact_values(id).into_owned());
         self.heard = Clock::now();
         let mut decoded = Vec::new();
         while !self.answer.over() {
@@ -287,7 +289,7 @@ impl<'a> Attempt<'a> {
             id: call.engine.id(),
             origin: &settings::origin(&settings.chat),
             ending: &ending,
-            secrets: &call.secrets,
+            redactor: &call.redactor,
             diagnostics: answer.diagnostics(),
             now_ms: now_ms(),
         };

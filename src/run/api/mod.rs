@@ -16,19 +16,18 @@ use tokio_util::task::TaskTracker;
 
 use super::model::{Model, Question};
 use super::request::Given;
-use super::sink::Sink;
+use super::sink::{self, Sink};
 use super::{Ended, Run, again, record};
 use crate::api::PROVIDER;
 use crate::api::content::ACCEPTS;
 use crate::api::request::Request;
-use crate::api::secret::{Secret, Secrets};
 use crate::api::settings::{Key, Settings};
 use crate::classify;
 use crate::conversation::api::{Client, Route};
 use crate::error::{Code, ProviderError};
 use crate::process::{Vars, limit};
 use crate::recorder::Recorder;
-use crate::runlog;
+use crate::redact::{self, Redactor, Secret};
 use crate::thread::Thread;
 use attempt::ApiCall;
 
@@ -37,6 +36,10 @@ use attempt::ApiCall;
 pub struct ApiEngine {
     settings: Settings,
     closing: CancellationToken,
+    /// No further call begins; those that have go on.
+    draining: CancellationToken,
+    /// Those that go on or wait.
+    calls: TaskTracker,
     runs: TaskTracker,
     /// Made with the first call.
     client: Mutex<Option<Client>>,
@@ -48,6 +51,35 @@ struct Surroundings {
     key: Result<Option<Secret>, Box<ProviderError>>,
     /// `None` where there is a client for certain.
     route: Option<Route>,
+    /// Variables with names of secrets, and their values.
+    secrets: Arc<Vec<(String, String)>>,
+}
+
+impl Surroundings {
+    /// What knows the secrets of a call: the request's own and the environment's.
+    fn redactor(&self, settings: &Settings) -> Redactor {
+        let of_env = self.secrets.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let key = self.key.as_ref().ok().and_then(Option::as_ref);
+        Redactor::new(of_env, []).and(&settings.redactor(key))
+    }
+}
+
+/// The variables of `env` (of this process) that have names of secrets.
+fn secrets_of(env: Option<&Vars>) -> Vec<(String, String)> {
+    let readable = |(name, value): (&OsString, &OsString)| {
+        let name = name.to_str().filter(|name| redact::is_secret_name(name))?;
+        Some((name.to_owned(), value.to_str()?.to_owned()))
+    };
+    match env {
+        Some(vars) => vars
+            .iter()
+            .map(|(name, value)| (name, value))
+            .filter_map(readable)
+            .collect(),
+        None => std::env::vars_os()
+            .filter_map(|(name, value)| readable((&name, &value)))
+            .collect(),
+    }
 }
 
 impl ApiEngine {
@@ -61,6 +93,8 @@ impl ApiEngine {
         Ok(ApiEngine {
             settings,
             closing: CancellationToken::new(),
+            draining: CancellationToken::new(),
+            calls: TaskTracker::new(),
             runs: TaskTracker::new(),
             client: Mutex::new(None),
         })
@@ -102,13 +136,19 @@ impl ApiEngine {
         let cancel = engine.closing.child_token();
         let (engine, task_cancel) = (Arc::clone(engine), cancel.clone());
         let runs = engine.runs.clone();
+        // Decided now: what was begun before `drain` is not refused by it.
+        let (refused, going_on) = (engine.refusal(), engine.calls.token());
         Run::begin(
             Cow::Owned(engine.id().to_owned()),
             cancel,
             &runs,
             |log, consumer| async move {
-                if let Some(closed) = engine.refusal() {
+                let _going_on = going_on;
+                if let Some(closed) = refused.or_else(|| engine.closed()) {
                     return Ended::Failed(closed);
+                }
+                if task_cancel.is_cancelled() {
+                    return Ended::Cancelled;
                 }
                 let given = Given::read(
                     (&messages, &tools, &call),
@@ -120,22 +160,27 @@ impl ApiEngine {
                     Ok(given) => given,
                     Err(error) => return Ended::Failed(error),
                 };
+                let (of_engine, of_env) = (Arc::clone(&engine), surroundings.clone());
+                let redactor = sink::lazy(move || of_env.redactor(&of_engine.settings));
                 let (key, client) = match engine.connect(surroundings).await {
                     Ok(found) => found,
                     Err(error) => return Ended::Failed(error),
                 };
-                let secrets = engine.settings.secrets(key.as_ref());
-                let recorder = match engine.recorder(&given, log.run_id(), &secrets).await {
+                let of_request = engine.settings.redactor(key.as_ref());
+                let recorder = match engine.recorder(&given, log.run_id(), &redactor).await {
                     Ok(recorder) => recorder,
                     Err(error) => return Ended::Failed(error),
                 };
                 drop((messages, tools, call));
                 let request = Request::new(&engine.settings, &given.messages, &given.tools);
-                let sink = Sink::of_call(&given.call, consumer, false, log, recorder).in_pieces(&given.call);
+                let sink = Sink::of_call(&given.call, consumer, false, log, recorder)
+                    .in_pieces(&given.call)
+                    .redacting(redactor)
+                    .ending_with(&task_cancel);
                 let call = ApiCall {
                     engine: &engine,
                     client: &client,
-                    secrets,
+                    redactor: of_request,
                     key: key.as_ref(),
                     body: Bytes::from(request.body),
                     tools: request.tools,
@@ -152,6 +197,13 @@ impl ApiEngine {
         )
     }
 
+    /// Lets the calls that run or wait come to their ends, and refuses further ones with `CLOSED`. [`ApiEngine::close`] ends it.
+    pub async fn drain(&self) {
+        self.draining.cancel();
+        self.calls.close();
+        self.calls.wait().await;
+    }
+
     /// Ends all runs and waits for them; unused connections are closed. Later calls fail with `CLOSED`.
     pub async fn close(&self) {
         self.closing.cancel();
@@ -165,8 +217,14 @@ impl ApiEngine {
         self.closing.child_token()
     }
 
-    /// The error of whoever asks a closed provider; `None` for an open one.
+    /// The error of whoever asks a provider that was closed, or is about to be; `None` for an open one.
     pub fn refusal(&self) -> Option<Box<ProviderError>> {
+        let refuses = self.closing.is_cancelled() || self.draining.is_cancelled();
+        refuses.then(|| self.refuse(Code::Closed, "the provider was closed"))
+    }
+
+    /// The error of a call whose provider was closed meanwhile.
+    fn closed(&self) -> Option<Box<ProviderError>> {
         let closed = self.closing.is_cancelled();
         closed.then(|| self.refuse(Code::Closed, "the provider was closed"))
     }
@@ -181,6 +239,7 @@ impl ApiEngine {
         Surroundings {
             key: self.key(env),
             route: (!known).then(|| Route::find(&self.settings.chat, env)),
+            secrets: Arc::new(secrets_of(env)),
         }
     }
 
@@ -215,13 +274,14 @@ impl ApiEngine {
         &self,
         given: &Given,
         run_id: &str,
-        secrets: &Secrets,
+        redactor: &Redactor,
     ) -> Result<Option<Recorder>, Box<ProviderError>> {
         let Some(wanted) = &given.call.record else {
             return Ok(None);
         };
-        let secrets = runlog::Secrets::new([], secrets.texts());
-        let begun = wanted.begin(self.id(), run_id, given.recorded.clone(), secrets).await;
+        let begun = wanted
+            .begin(self.id(), run_id, given.recorded.clone(), redactor.clone())
+            .await;
         begun
             .map(Some)
             .map_err(|refused| self.refuse(Code::InvalidOption, record::unusable(&refused)))
@@ -271,10 +331,9 @@ impl Model for ApiEngine {
         self.key(Some(env)).map(|_| ())
     }
 
-    fn secrets(&self, env: &Vars) -> runlog::Secrets {
+    fn redactor(&self, env: &Vars) -> Redactor {
         let key = self.key(Some(env)).ok().flatten();
-        let known = self.settings.secrets(key.as_ref());
-        record::secrets_of(env).and(runlog::Secrets::new([], known.texts()))
+        record::redactor_of(env).and(&self.settings.redactor(key.as_ref()))
     }
 
     fn begin(self: Arc<Self>, question: Question) -> Run {

@@ -80,15 +80,16 @@ impl Prepared {
             id: engine.id(),
             origin: &settings::origin(&settings.models),
             ending: &ending,
-            secrets: &settings.secrets(key.as_ref()),
+            redactor: &settings.redactor(key.as_ref()),
             diagnostics: &[],
             now_ms: now_ms(),
         };
-        let error = match judge(&facts, Folded::default()) {
+        let mut error = match judge(&facts, Folded::default()) {
             Err(error) => error,
             // A refusal is never a success.
             Ok(_) => engine.refuse(Code::Internal, "the look came to nothing"),
         };
+        self.surroundings.redactor(settings).clean_error(&mut error);
         match ending {
             Ending::Refused { .. } => Probe::Answered(error),
             _ => Probe::Nothing(error),

@@ -1,0 +1,53 @@
+"use strict";
+
+/**
+ * In: the caller's `AbortSignal`, and what is to happen when it aborts. Out: that, with one listener for each signal however many
+ * calls use it: Node warns of a leak from the eleventh on.
+ */
+
+/**
+ * @typedef {{ callbacks: Set<{ callback: () => void }>, fire: () => void }} Shared
+ * @type {WeakMap<AbortSignal, Shared>}
+ */
+const listened = new WeakMap();
+
+/**
+ * Calls `callback` once, when `signal` aborts. One that has aborted already calls nobody.
+ *
+ * @param {AbortSignal | undefined} signal
+ * @param {() => void} callback never throws
+ * @returns {() => void} ends it
+ */
+function onAbort(signal, callback) {
+  if (signal === undefined) return () => {};
+  const { callbacks, fire } = listened.get(signal) ?? listen(signal);
+  const entry = { callback };
+  callbacks.add(entry);
+  return () => {
+    if (!callbacks.delete(entry) || callbacks.size > 0) return;
+    signal.removeEventListener("abort", fire);
+    listened.delete(signal);
+  };
+}
+
+/**
+ * @param {AbortSignal} signal
+ * @returns {Shared}
+ */
+function listen(signal) {
+  /** @type {Shared} */
+  const shared = {
+    callbacks: new Set(),
+    fire() {
+      listened.delete(signal);
+      const entries = [...shared.callbacks];
+      shared.callbacks.clear();
+      for (const { callback } of entries) callback();
+    },
+  };
+  signal.addEventListener("abort", shared.fire, { once: true });
+  listened.set(signal, shared);
+  return shared;
+}
+
+module.exports = { onAbort };

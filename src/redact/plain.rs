@@ -1,0 +1,28 @@
+//! Foreign text made fit to show: no escape sequences, no control characters, nothing that can't be seen.
+
+use super::{Channel, Redactor};
+use crate::decode::ansi::strip_ansi;
+use crate::error::{ProviderError, clip};
+
+/// The text without escape sequences, control characters and what can't be seen; lines stay lines.
+pub fn plain(text: &str) -> String {
+    strip_ansi(text)
+        .chars()
+        .filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || is_invisible(*c)))
+        .collect()
+}
+
+/// One line for people: plain, white space collapsed, secrets of known shapes redacted, at most
+/// [`ProviderError::MESSAGE_LIMIT`] characters.
+pub fn one_line(text: &str) -> String {
+    let line = plain(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = Redactor::default().redact(Channel::Error, &line).into_owned();
+    clip(&line, ProviderError::MESSAGE_LIMIT)
+}
+
+/// What takes no room or changes the direction of what follows: it hides in a text and changes how that reads.
+pub fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}

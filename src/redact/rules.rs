@@ -1,0 +1,406 @@
+//! What secrets look like.
+//!
+//! A rule is a pattern, where it holds, and texts that it is made for. `begun` needs no table of its own: what a match begins
+//! with is derived from the pattern ([`super::beginnings`]).
+//!
+//! Patterns end where their last run of characters ends, so that what comes later changes nothing about a match that is over;
+//! only [`Ends::AtOnce`] may stop before. Word boundaries are ASCII's: Unicode's make the search slow.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::{Regex, RegexSet};
+
+use super::beginnings::beginning;
+use super::{Channel, REDACTED};
+
+/// Where a rule holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holds {
+    Everywhere,
+    /// In text that tells of a failure: elsewhere it would take out too much.
+    InErrors,
+}
+
+/// When a match is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// With the first character that does not belong to it.
+    WithRun,
+    /// With its own last character.
+    AtOnce,
+}
+
+/// A kind of secret. A group, if there is one, is what is secret of it.
+pub(super) struct Rule {
+    pub pattern: &'static str,
+    pub holds: Holds,
+    pub ends: Ends,
+    /// Whether what was found is one.
+    pub is_secret: fn(&str) -> bool,
+    /// Texts, and what is left of them.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "what a rule is made for stands beside it; tests read it")
+    )]
+    pub examples: &'static [(&'static str, &'static str)],
+}
+
+const fn rule(pattern: &'static str, examples: &'static [(&'static str, &'static str)]) -> Rule {
+    Rule {
+        pattern,
+        holds: Holds::Everywhere,
+        ends: Ends::WithRun,
+        is_secret: always,
+        examples,
+    }
+}
+
+const fn in_errors(pattern: &'static str, examples: &'static [(&'static str, &'static str)]) -> Rule {
+    Rule {
+        holds: Holds::InErrors,
+        ..rule(pattern, examples)
+    }
+}
+
+impl Rule {
+    const fn only(self, is_secret: fn(&str) -> bool) -> Rule {
+        Rule { is_secret, ..self }
+    }
+}
+
+/// The table.
+pub(super) const RULES: &[Rule] = &[
+    // OpenAI, Anthropic, OpenRouter, z.ai; Stripe.
+    rule(
+        r"(?-u:\b)sk-(?:(?:ant|proj|or|svcacct|admin|live|test)-[A-Za-z0-9_-]{4,}|[A-Za-z0-9_-]{16,})",
+        &[
+            ("(sk-ant-api03-AbC_d-9), and", "([redacted]), and"),
+            ("sk-0123456789abcdef0123\n", "[redacted]\n"),
+            ("sk- and a task-management-for-everyone", "sk- and a task-management-for-everyone"),
+        ],
+    ),
+    in_errors(
+        r"(?-u:\b)sk-[A-Za-z0-9_\-*.]{4,}",
+        &[
+            ("Incorrect API key provided: sk-fake.", "Incorrect API key provided: [redacted]"),
+            ("key sk-ab***yz refused", "key [redacted] refused"),
+        ],
+    ),
+    rule(
+        r"(?-u:\b)[sr]k_(?:live|test)_[A-Za-z0-9]{8,}",
+        &[("(sk_live_0123456789)", "([redacted])")],
+    ),
+    in_errors(
+        r"(?-u:\b)sess-[A-Za-z0-9]{8,}",
+        &[("session sess-0123456789 is over", "session [redacted] is over")],
+    ),
+    // GitHub, GitLab, npm, Hugging Face.
+    rule(
+        r"(?-u:\b)gh[pousr]_[A-Za-z0-9]{8,}",
+        &[("(ghp_0123456789abcdefghij)", "([redacted])")],
+    ),
+    rule(
+        r"(?-u:\b)github_pat_[A-Za-z0-9_]{8,}",
+        &[("(github_pat_11ABCDEFG0_abc)", "([redacted])")],
+    ),
+    rule(
+        r"(?-u:\b)glpat-[A-Za-z0-9_-]{8,}",
+        &[("(glpat-abcdefghij_0123456789)", "([redacted])")],
+    ),
+    rule(
+        r"(?-u:\b)npm_[A-Za-z0-9]{30,}",
+        &[
+            ("(npm_0123456789abcdefghij0123456789abcdef)", "([redacted])"),
+            ("npm_config_registry and npm_lifecycle", "npm_config_registry and npm_lifecycle"),
+        ],
+    ),
+    rule(
+        r"(?-u:\b)hf_[A-Za-z0-9]{20,}",
+        &[("(hf_0123456789abcdefghijkl)", "([redacted])")],
+    ),
+    // Amazon, Google, Slack, xAI.
+    rule(
+        r"(?-u:\b)(?:AKIA|ASIA)[A-Z0-9]{12,}",
+        &[("(AKIAIOSFODNN7EXAMPLE)", "([redacted])")],
+    ),
+    rule(
+        r"(?-u:\b)AIza[A-Za-z0-9_-]{30,}",
+        &[("(AIzaSyA-1234567890abcdefghijklmnopqrst)", "([redacted])")],
+    ),
+    in_errors(
+        r"(?-u:\b)AIza[A-Za-z0-9_-]{8,}",
+        &[("key AIzaSyA1234567890abcdef refused", "key [redacted] refused")],
+    ),
+    rule(
+        r"(?-u:\b)ya29\.[A-Za-z0-9_-]{16,}",
+        &[("(ya29.a0AfH6SMB0123456789)", "([redacted])")],
+    ),
+    in_errors(
+        r"(?-u:\b)ya29\.[A-Za-z0-9_-]{8,}",
+        &[("(ya29.a0AfH6SM)", "([redacted])")],
+    ),
+    rule(
+        r"(?-u:\b)xox[a-z]-[A-Za-z0-9-]{8,}",
+        &[("(xoxb-1234567890-abc)", "([redacted])")],
+    ),
+    rule(
+        r"(?-u:\b)xai-[A-Za-z0-9]{16,}",
+        &[("(xai-0123456789abcdef01)", "([redacted])")],
+    ),
+    in_errors(
+        r"(?-u:\b)xai-[A-Za-z0-9_-]{4,}",
+        &[("xai-abcdef0123 refused", "[redacted] refused")],
+    ),
+    // JSON web tokens.
+    rule(
+        r"(?-u:\b)eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]*",
+        &[
+            ("(eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl)", "([redacted])"),
+            ("eyJust a word", "eyJust a word"),
+        ],
+    ),
+    in_errors(
+        r"(?-u:\b)eyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]+)*",
+        &[("eyJhbGciOi.eyJzdWIiOi.c2lnbmF0 expired", "[redacted] expired")],
+    ),
+    // Headers of HTTP.
+    rule(
+        r"(?i)(?-u:\b)bearer[ \t]+([A-Za-z0-9._~+/=-]{8,})",
+        &[
+            ("Authorization: Bearer abc.DEF-123", "Authorization: Bearer [redacted]"),
+            ("Bearer responsibilities are many", "Bearer responsibilities are many"),
+            ("the bearer certificates.", "the bearer certificates."),
+        ],
+    )
+    .only(is_no_word),
+    rule(
+        r#"(?i)(?-u:\b)authorization["']?[ \t]*[:=][ \t]*["']?basic[ \t]+([A-Za-z0-9+/=]{8,})"#,
+        &[("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic [redacted]")],
+    ),
+    in_errors(
+        r#"(?i)(?-u:\b)(?:bearer|basic)[ \t]+([^\s"',;&<>\[\]]{6,})"#,
+        &[("Bearer zzzz9$ refused", "Bearer [redacted] refused")],
+    )
+    .only(is_no_plain_word),
+    in_errors(
+        r#"(?ix)
+        (?-u:\b)(?:api[_-]?key|x-api-key|access[_-]?token|refresh[_-]?token|auth[_-]?token|client[_-]?secret|password|secret
+            |authorization)
+        ["']?\ *[:=]\ *["']?(?:bearer\ +|basic\ +)?
+        ([^\s"',;&<>\[\]]{6,})"#,
+        &[
+            (
+                "header Authorization: Bearer abc.def-123456",
+                "header Authorization: Bearer [redacted]",
+            ),
+            ("x-api-key=qwerty123, next", "x-api-key=[redacted], next"),
+            (r#"{"api_key":"hunter2hunter2"}"#, r#"{"api_key":"[redacted]"}"#),
+            ("api_key: invalid", "api_key: invalid"),
+        ],
+    )
+    .only(is_no_plain_word),
+    // Keys in PEM form, whole or cut short.
+    Rule {
+        ends: Ends::AtOnce,
+        ..rule(
+            r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\z)",
+            &[
+                (
+                    "a -----BEGIN OPENSSH PRIVATE KEY-----\nabc\n-----END OPENSSH PRIVATE KEY----- b",
+                    "a [redacted] b",
+                ),
+                ("a -----BEGIN PRIVATE KEY-----\nabc", "a [redacted]"),
+            ],
+        )
+    },
+    // Passwords in addresses.
+    Rule {
+        ends: Ends::AtOnce,
+        ..rule(
+            r"://[^\s:/@]*:([^\s/@]+)@",
+            &[
+                ("https://me:hunter2@example.com/x", "https://me:[redacted]@example.com/x"),
+                ("https://example.com:8080/a@b", "https://example.com:8080/a@b"),
+            ],
+        )
+    },
+    Rule {
+        ends: Ends::AtOnce,
+        ..in_errors(
+            r"://([^\s:/@]+:[^\s/@]+)@",
+            &[("https://me:pa55@host/v1", "https://[redacted]@host/v1")],
+        )
+    },
+    // What `env` prints and `.env` files hold.
+    rule(
+        r#"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)["']?[ \t]*[=:][ \t]*["']?([^\s"',;]{6,})"#,
+        &[
+            ("export API_KEY=\"abcdef\"", "export API_KEY=\"[redacted]\""),
+            ("DB_PASSWORD: hunter22\nnext", "DB_PASSWORD: [redacted]\nnext"),
+            (r#"{"MY_TOKEN": "abcdef"}"#, r#"{"MY_TOKEN": "[redacted]"}"#),
+            (
+                "API_KEY=$OTHER TOKEN=<your-token> MAX_OUTPUT_TOKEN=128000 API_KEY=[redacted]",
+                "API_KEY=$OTHER TOKEN=<your-token> MAX_OUTPUT_TOKEN=128000 API_KEY=[redacted]",
+            ),
+        ],
+    )
+    .only(is_value),
+    // Whatever else is long and of letters and digits.
+    in_errors(
+        r"[A-Za-z0-9_+=-]{32,}",
+        &[
+            (
+                "token 0123456789abcdef0123456789abcdef01234567 bad",
+                "token [redacted] bad",
+            ),
+            (
+                "session a67338ec-86e1-4722-a738-d9c669df5219",
+                "session a67338ec-86e1-4722-a738-d9c669df5219",
+            ),
+            (
+                "Request ID: req_011CSHoEeqs5C35K2UUqR7FyAbCdEf",
+                "Request ID: req_011CSHoEeqs5C35K2UUqR7FyAbCdEf",
+            ),
+            (
+                "model claude-opus-4-8-20260101-preview-of-all",
+                "model claude-opus-4-8-20260101-preview-of-all",
+            ),
+        ],
+    )
+    .only(is_token),
+];
+
+/// Ids that a vendor's support asks for: no secrets though they are long. The last are our runs'.
+const IDS: [&str; 9] = [
+    "req_", "msg_", "ses_", "toolu_", "err_", "call_", "resp_", "run-", "agent-",
+];
+
+/// A rule, compiled.
+struct Compiled {
+    rule: &'static Rule,
+    whole: Regex,
+    /// A match or its beginning, at the end of a text.
+    begun: Regex,
+}
+
+/// The rules of a channel.
+struct Table {
+    any: Option<RegexSet>,
+    rules: Vec<Compiled>,
+}
+
+impl Table {
+    fn of(holds: impl Fn(Holds) -> bool) -> Table {
+        let compile = |rule: &'static Rule| {
+            Some(Compiled {
+                rule,
+                whole: Regex::new(rule.pattern).ok()?,
+                begun: Regex::new(&format!(r"(?:{})\z", beginning(rule.pattern)?)).ok()?,
+            })
+        };
+        let rules = RULES.iter().filter(|rule| holds(rule.holds));
+        let rules: Vec<_> = rules.filter_map(compile).collect();
+        Table {
+            any: RegexSet::new(rules.iter().map(|compiled| compiled.rule.pattern)).ok(),
+            rules,
+        }
+    }
+
+    fn for_channel(channel: Channel) -> Option<&'static Table> {
+        static RECORDS: LazyLock<Table> = LazyLock::new(|| Table::of(|holds| holds == Holds::Everywhere));
+        static ERRORS: LazyLock<Table> = LazyLock::new(|| Table::of(|_| true));
+        match channel {
+            Channel::Error => Some(&ERRORS),
+            Channel::Record => Some(&RECORDS),
+            Channel::Answer => None,
+        }
+    }
+}
+
+/// How many rules of the channel there are that work.
+#[cfg(test)]
+pub(super) fn compiled(channel: Channel) -> usize {
+    Table::for_channel(channel).map_or(0, |table| table.rules.len())
+}
+
+/// Calls `found` with the range of each match in `text`, and with that of the secret in it, if it has one. One pass finds which
+/// rules match at all; most texts match none.
+pub(super) fn matches(channel: Channel, text: &str, mut found: impl FnMut(Range<usize>, Option<Range<usize>>)) {
+    let Some(table) = Table::for_channel(channel) else {
+        return;
+    };
+    let matching: Vec<usize> = match &table.any {
+        Some(any) => any.matches(text).into_iter().collect(),
+        None => (0..table.rules.len()).collect(),
+    };
+    for Compiled { rule, whole, .. } in matching.into_iter().filter_map(|at| table.rules.get(at)) {
+        for captures in whole.captures_iter(text) {
+            let Some(whole) = captures.get(0) else { continue };
+            let secret = captures.get(1).unwrap_or(whole);
+            let is_secret = secret.as_str() != REDACTED && (rule.is_secret)(secret.as_str());
+            found(whole.range(), is_secret.then(|| secret.range()));
+        }
+    }
+}
+
+/// Where at the end of `text` something begins that may turn out, or go on, to be a secret; its length if nowhere.
+pub(super) fn begun(channel: Channel, text: &str) -> usize {
+    let Some(table) = Table::for_channel(channel) else {
+        return text.len();
+    };
+    let begins = |compiled: &Compiled| {
+        // What is over by itself is behind us.
+        let over = match compiled.rule.ends {
+            Ends::WithRun => 0,
+            Ends::AtOnce => {
+                let last = compiled.whole.find_iter(text).last();
+                last.map_or(0, |last| if is_over(&last) { last.end() } else { last.start() })
+            }
+        };
+        let found = compiled.begun.find_at(text, over);
+        found.map_or(text.len(), |found| found.start())
+    };
+    table.rules.iter().map(begins).min().unwrap_or(text.len())
+}
+
+/// Whether what ended itself did so by its last characters, and not because the text is over.
+fn is_over(found: &regex::Match<'_>) -> bool {
+    let text = found.as_str();
+    text.ends_with('@') || text.ends_with("-----") && text.contains("-----END ")
+}
+
+fn always(_: &str) -> bool {
+    true
+}
+
+/// `Bearer of good news` is no token, nor is `bearer responsibilities.`.
+fn is_no_word(token: &str) -> bool {
+    let token = token.trim_end_matches(['.', '-', '=', '/']);
+    token.len() >= 20 || token.bytes().any(|byte| !byte.is_ascii_lowercase())
+}
+
+/// `API key: invalid` names no key.
+fn is_no_plain_word(value: &str) -> bool {
+    !value.chars().all(|c| c.is_ascii_lowercase() || c == '.')
+}
+
+/// `API_KEY=$KEY`, `TOKEN: <yours>` and `MAX_TOKEN=128000` say nothing.
+fn is_value(value: &str) -> bool {
+    !value.starts_with(['$', '<', '[', '{', '(', '*'])
+        && !value.starts_with("process.env")
+        && !value.starts_with("os.environ")
+        && value.bytes().any(|byte| !byte.is_ascii_digit())
+}
+
+/// A long run is a token if a piece of it between joints is long, and has both letters and digits: `claude-opus-4-8-20260101`
+/// and a UUID have short pieces.
+fn is_token(run: &str) -> bool {
+    let is_id = IDS.iter().any(|prefix| run.starts_with(prefix));
+    !is_id
+        && run.split(['-', '_']).any(|piece| {
+            piece.len() >= 24
+                && piece.bytes().any(|b| b.is_ascii_digit())
+                && piece.bytes().any(|b| b.is_ascii_alphabetic())
+        })
+}

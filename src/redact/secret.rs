@@ -1,0 +1,27 @@
+//! A key, held so that it can't be printed.
+
+use std::fmt;
+
+use super::REDACTED;
+
+/// A text that `Debug` doesn't show.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Holds `text`.
+    pub fn new(text: impl Into<String>) -> Secret {
+        Secret(text.into())
+    }
+
+    /// The text: for the request's header alone.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(REDACTED)
+    }
+}

@@ -1,0 +1,216 @@
+//! Values that are known to be secret, in the forms that programs print them in: as they are, escaped in JSON or in an address,
+//! in base64.
+
+use std::fmt;
+use std::ops::Range;
+
+use aho_corasick::{AhoCorasick, Anchored, Input, MatchKind};
+
+/// No value shorter than this is one: `EMPTY`, `none`.
+const SHORTEST: usize = 6;
+
+/// How much of a value must be left at a cut for it to be taken out, in bytes.
+const SHORTEST_REST: usize = 6;
+
+/// A text that ends in this much of a value, in bytes, ends in a secret, cut or not.
+const MOST: usize = 16;
+
+/// Lines of a value that has several are secret alone from this many bytes on: keys in PEM form are printed with other breaks.
+const SHORTEST_LINE: usize = 24;
+
+/// The values of one run.
+#[derive(Clone, Default)]
+pub(super) struct Values {
+    /// As they are.
+    plain: Vec<String>,
+    /// All forms, and the length in bytes of the value each is of.
+    forms: Vec<(String, usize)>,
+    search: Option<AhoCorasick>,
+}
+
+impl fmt::Debug for Values {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} values", self.plain.len())
+    }
+}
+
+impl Values {
+    pub fn new<'a>(values: impl Iterator<Item = &'a str>) -> Values {
+        let mut plain: Vec<String> = values
+            .map(str::trim)
+            .filter(|value| value.len() >= SHORTEST)
+            .map(str::to_owned)
+            .collect();
+        plain.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        plain.dedup();
+        let mut forms: Vec<(String, usize)> = Vec::new();
+        for value in &plain {
+            let mut add = |form: String| {
+                if form.len() >= SHORTEST && !forms.iter().any(|(known, _)| *known == form) {
+                    forms.push((form, value.len()));
+                }
+            };
+            add(value.clone());
+            let lines = value
+                .lines()
+                .map(str::trim)
+                .filter(|line| line.len() >= SHORTEST_LINE && !line.starts_with("---"));
+            lines.for_each(|line| add(line.to_owned()));
+            let escaped = json(value);
+            add(json(&escaped));
+            add(escaped);
+            add(in_address(value, false));
+            add(in_address(value, true));
+            for behind in 0..3 {
+                add(base64(value.as_bytes(), behind));
+                add(base64(value.as_bytes(), behind).replace('+', "-").replace('/', "_"));
+            }
+        }
+        let search = AhoCorasick::builder()
+            .match_kind(MatchKind::Standard)
+            .build(forms.iter().map(|(form, _)| form));
+        Values {
+            search: search.ok().filter(|_| !forms.is_empty()),
+            plain,
+            forms,
+        }
+    }
+
+    pub fn plain(&self) -> &[String] {
+        &self.plain
+    }
+
+    /// Whether no value has `shortest` bytes.
+    pub fn is_empty(&self, shortest: usize) -> bool {
+        self.plain.first().is_none_or(|longest| longest.len() < shortest)
+    }
+
+    fn forms(&self, shortest: usize) -> impl Iterator<Item = &str> {
+        let long = self.forms.iter().filter(move |(_, length)| *length >= shortest);
+        long.map(|(form, _)| form.as_str())
+    }
+
+    /// Where in `text` values of at least `shortest` bytes stand.
+    pub fn spans(&self, text: &str, shortest: usize) -> impl Iterator<Item = Range<usize>> {
+        let input = Input::new(text.as_bytes()).anchored(Anchored::No);
+        let found = self
+            .search
+            .iter()
+            .flat_map(move |search| search.find_overlapping_iter(input.clone()));
+        found
+            .filter(move |found| self.forms[found.pattern().as_usize()].1 >= shortest)
+            .map(|found| found.range())
+    }
+
+    /// Where at the end of `text` a value begins that is not whole yet, or may be a longer one; its length if nowhere.
+    pub fn begun(&self, text: &str, shortest: usize) -> usize {
+        let longest = |form: &str| beginning_at_end(text, form).map_or(text.len(), |length| text.len() - length);
+        self.forms(shortest).map(longest).min().unwrap_or(text.len())
+    }
+
+    /// The end of `text`, if it is most of a value.
+    pub fn most_at_end(&self, text: &str, shortest: usize) -> Option<Range<usize>> {
+        let from = self.begun(text, shortest.max(MOST));
+        (text.len() - from >= MOST).then_some(from..text.len())
+    }
+
+    /// What is left of values where `text` was cut: at its ends, and before and behind the ellipses that stand for what is
+    /// missing.
+    pub fn at_cuts(&self, text: &str) -> Vec<Range<usize>> {
+        let mut found = Vec::new();
+        if self.forms.is_empty() {
+            return found;
+        }
+        let marks: Vec<usize> = text.match_indices('…').map(|(at, _)| at).collect();
+        let ends = marks.iter().copied().chain([text.len()]);
+        for end in ends {
+            let end = text[..end].trim_end().len();
+            let beginnings = self
+                .forms
+                .iter()
+                .filter_map(|(form, _)| beginning_at_end(&text[..end], form));
+            if let Some(length) = beginnings.max().filter(|length| *length >= SHORTEST_REST) {
+                found.push(end - length..end);
+            }
+        }
+        let starts = marks.iter().map(|at| at + '…'.len_utf8()).chain([0]);
+        for start in starts {
+            let start = text.len() - text[start..].trim_start().len();
+            let ends = self
+                .forms
+                .iter()
+                .filter_map(|(form, _)| end_at_start(&text[start..], form));
+            if let Some(length) = ends.max().filter(|length| *length >= SHORTEST_REST) {
+                found.push(start..start + length);
+            }
+        }
+        found
+    }
+}
+
+/// The length of the longest beginning of `form`, or all of it, that `text` ends with.
+fn beginning_at_end(text: &str, form: &str) -> Option<usize> {
+    let (text, form) = (text.as_bytes(), form.as_bytes());
+    let window = &text[text.len() - form.len().min(text.len())..];
+    let first = *form.first()?;
+    memchr::memchr_iter(first, window)
+        .map(|at| window.len() - at)
+        .find(|length| form.starts_with(&window[window.len() - length..]))
+}
+
+/// The length of the longest end of `form` that `text` begins with.
+fn end_at_start(text: &str, form: &str) -> Option<usize> {
+    let (text, form) = (text.as_bytes(), form.as_bytes());
+    let first = *text.first()?;
+    memchr::memchr_iter(first, form)
+        .map(|at| form.len() - at)
+        .find(|length| text.starts_with(&form[form.len() - length..]))
+}
+
+/// As in a string of JSON, without the quotes.
+fn json(text: &str) -> String {
+    let quoted = serde_json::Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// As in an address: everything but unreserved characters (RFC 3986, 2.3) as `%XX`.
+fn in_address(text: &str, lower: bool) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
+            byte if lower => encoded.push_str(&format!("%{byte:02x}")),
+            byte => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+/// What of `bytes` stands in base64 (RFC 4648) whatever is around them, where `behind` (0 to 2) bytes come before: characters
+/// that hold bits of other bytes are left out.
+fn base64(bytes: &[u8], behind: usize) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bits = 8 * bytes.len();
+    let mut at = (6 - 8 * behind % 6) % 6;
+    let mut encoded = String::new();
+    while at + 6 <= bits {
+        let pair = u16::from(bytes[at / 8]) << 8 | u16::from(bytes.get(at / 8 + 1).copied().unwrap_or_default());
+        let sextet = pair >> (10 - at % 8) & 0x3F;
+        encoded.push(char::from(ALPHABET[usize::from(sextet)]));
+        at += 6;
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_in_all_three_places() {
+        // "Zm9vYmFy" is "foobar"; "eGZvb2Jhcg==" is "xfoobar", "eHhmb29iYXI=" is "xxfoobar".
+        assert_eq!(base64(b"foobar", 0), "Zm9vYmFy");
+        assert_eq!(base64(b"foobar", 1), "Zvb2Jhc");
+        assert_eq!(base64(b"foobar", 2), "mb29iYX");
+    }
+}
