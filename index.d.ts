@@ -262,6 +262,31 @@ export interface ProviderResponseMetadata {
 
 // ---------------------------------------------------------------------------------------------------------- the claude CLI
 
+/**
+ * Which text of an answer is a tool call, in print form, where the model is told of tools in words. Native calls are calls with
+ * each of them; a live session, an API and a run with callbacks have no others. See docs/tool-calls.md.
+ *
+ * - `"marked"` (default): with tools bound, a block that ends the message, if every id in it begins with the random mark that the
+ *   prompt asks for, and every name is a bound tool's. What else looks like calls is text; where it may have been meant as calls,
+ *   there is a `warning` event `TOOL_CALLS_AS_TEXT`, which `response_metadata.diagnostics` has as well.
+ * - `"lenient"`: whatever {@link parseToolCalls} finds, as SPEC-01 has it, also without bound tools. A model that quotes a block
+ *   of calls makes them.
+ * - `"off"`: none. Bound tools are not told to the model in print form (a `warning` event `TOOLS_NOT_CALLABLE`).
+ */
+export type TextToolCalls = "marked" | "lenient" | "off";
+
+/**
+ * What becomes, in print form with `inputEncoding: "xml"`, of a thread whose only message is a user's, and whose text is one whole
+ * `<thread>` document (`<event …>` elements with text, nothing before or behind).
+ *
+ * - `"pass"` (default): `invoke`, `invokeWithUpdates` and `stream` send it byte for byte, as SPEC-01 has it for agents that
+ *   write threads themselves.
+ * - `"escape"`: it is a text like any other. To be set by whoever hands a person's text to an adapter as the only message.
+ *
+ * `runAgent`, the command line and the live engine always take it for a text.
+ */
+export type ThreadDocuments = "pass" | "escape";
+
 /** Options of {@link createClaudeCliProvider}. */
 export interface ClaudeCliProviderOptions {
   /** The model, `"sonnet"` or a full name (`--model`). Default: the CLI's own. */
@@ -272,8 +297,12 @@ export interface ClaudeCliProviderOptions {
   timeout?: number | undefined;
   /** How many bytes the CLI may print in one run; beyond, it fails with `OUTPUT_LIMIT`. Default: 10485760 (10 MiB). */
   maxBuffer?: number | undefined;
-  /** How the thread is written: SPEC-01's `<thread>` XML or its labelled text. Default: `"xml"`. */
+  /** How the thread is written: SPEC-01's `<thread>` XML or its labelled text. Default: `"xml"`. See docs/tool-calls.md. */
   inputEncoding?: "xml" | "text" | undefined;
+  /** Whether a lone user message that is one whole `<thread>` document goes out as it is. See {@link ThreadDocuments}. */
+  threadDocuments?: ThreadDocuments | undefined;
+  /** Which text of an answer is a tool call, where calls are written as text. See {@link TextToolCalls}. */
+  textToolCalls?: TextToolCalls | undefined;
   /**
    * How the prompt reaches the CLI. `"arg"` is SPEC-01's argument of `-p`: visible in `ps`, and limited by the system (128 KiB
    * on Linux; a longer one fails with `PROMPT_TOO_LONG`). Default: `"stdin"`.
@@ -372,8 +401,12 @@ export interface CliProviderOptions {
   timeout?: number | undefined;
   /** How many bytes the CLI may print in one run; beyond, it fails with `OUTPUT_LIMIT`. Default: 10485760 (10 MiB). */
   maxBuffer?: number | undefined;
-  /** How the thread is written: SPEC-01's `<thread>` XML or its labelled text. Default: `"xml"`. */
+  /** How the thread is written: SPEC-01's `<thread>` XML or its labelled text. Default: `"xml"`. See docs/tool-calls.md. */
   inputEncoding?: "xml" | "text" | undefined;
+  /** Whether a lone user message that is one whole `<thread>` document goes out as it is. See {@link ThreadDocuments}. */
+  threadDocuments?: ThreadDocuments | undefined;
+  /** Which text of an answer is a tool call, where calls are written as text. See {@link TextToolCalls}. */
+  textToolCalls?: TextToolCalls | undefined;
   /** The working folder. Default: an empty private one; with the CLI's own tools on, the process's own. */
   cwd?: string | undefined;
   /** Environment variables, merged over the process's own; `undefined` takes one away. */
@@ -1172,8 +1205,9 @@ export function limits(): Limits;
 // ---------------------------------------------------------------------------------------------------------------- functions
 
 /**
- * A thread as SPEC-01's `<thread>` XML, well-formed whatever the messages hold. A single message that already is a `<thread>`
- * comes back byte for byte. Content blocks are their JSON, as SPEC-01 has it.
+ * A thread as SPEC-01's `<thread>` XML, well-formed whatever the messages hold. A single message that begins with `<thread>`
+ * comes back byte for byte, whatever follows; an adapter asks for more ({@link ThreadDocuments}). Content blocks are their JSON, as
+ * SPEC-01 has it.
  *
  * @throws {ProviderError} `INVALID_MESSAGES`, naming the message and the field; `UNSUPPORTED_CONTENT` for bytes, which JSON has no
  * word for.
@@ -1181,7 +1215,9 @@ export function limits(): Limits;
 export function messagesToXml(messages: readonly MessageInput[]): string;
 
 /**
- * A thread as SPEC-01's labelled text: `[System]`, `[User]`, `[Assistant]`, `[Tool Result]`. Content blocks are their JSON.
+ * A thread as SPEC-01's labelled text: `[System]`, `[User]`, `[Assistant]`, `[Tool Result]`. Content blocks are their JSON. It has
+ * no calls, and a text in it can look like further turns; what an adapter sends with `inputEncoding: "text"` is unambiguous
+ * (docs/tool-calls.md).
  *
  * @throws {ProviderError} `INVALID_MESSAGES`, naming the message and the field; `UNSUPPORTED_CONTENT` for bytes.
  */
@@ -1235,14 +1271,15 @@ export interface ParsedOutputError {
 
 /**
  * Reads what a CLI has printed on standard output. Never throws for what the text is: JSON that is none, cut or foreign lines
- * are `diagnostics`.
+ * are `diagnostics`. Which tools were bound is not known here: calls in text are what {@link parseToolCalls} finds.
  *
  * @throws {ProviderError} `INVALID_OPTION` if `stdout` is no string or `options` are wrong.
  */
 export function parseCliOutput(stdout: string, options: ParseCliOutputOptions): ParsedOutput;
 
 /**
- * The tool calls a model wrote into its text as JSON, `[]` if there are none. Ids that are missing become `call_0`, `call_1`, ….
+ * The tool calls a model wrote into its text as JSON, `[]` if there are none, quoted ones included: SPEC-01's. Ids that are
+ * missing become `call_0`, `call_1`, ….
  *
  * @throws {ProviderError} `INVALID_OPTION` if `text` is no string.
  */

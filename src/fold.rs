@@ -1,6 +1,6 @@
 //! A decoder's events in, public events and one [`Reply`] out.
 //!
-//! Here tool calls written as text become tool calls: the text of a message streams through as far as it is certain not to
+//! Here tool calls written as text become tool calls, where the call allows any ([`TextCalls`]): the text of a message streams through as far as it is certain not to
 //! belong to one. The pieces of a message that go out, joined, are that message; `run()` is nothing but this fold.
 
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use crate::event::{AssistantMessage, Event, Failure, Outcome, Reply};
 use crate::message::{ToolCall, Usage};
 use crate::prompt::is_js_space;
-use crate::toolcall::{Gate, extract, make_unique};
+use crate::toolcall::{Gate, TextCalls, make_unique};
 
 /// What a run came to, before anybody judges it.
 #[derive(Debug, Default)]
@@ -60,6 +60,8 @@ impl Folded {
 #[derive(Debug)]
 pub struct Fold {
     folded: Folded,
+    /// Which text is a call.
+    text_calls: TextCalls,
     /// The message being written.
     gate: Option<Gate>,
     /// Its pieces so far; those of an abandoned one until anything else is said.
@@ -79,10 +81,11 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// `taken`: the call ids of the thread so far.
-    pub fn new(taken: HashSet<String>) -> Self {
+    /// `taken`: the call ids of the thread so far. `text_calls`: which text is a call.
+    pub fn new(taken: HashSet<String>, text_calls: TextCalls) -> Self {
         Fold {
             folded: Folded::default(),
+            text_calls,
             gate: None,
             pieces: String::new(),
             last: None,
@@ -99,7 +102,7 @@ impl Fold {
     pub fn watching() -> Self {
         Fold {
             watching: true,
-            ..Fold::new(HashSet::new())
+            ..Fold::new(HashSet::new(), TextCalls::Off)
         }
     }
 
@@ -137,7 +140,7 @@ impl Fold {
             Event::TextDelta { message_id, text } => {
                 let gate = self.gate.get_or_insert_with(|| {
                     self.pieces.clear();
-                    Gate::new()
+                    Gate::new(&self.text_calls)
                 });
                 self.pieces.push_str(&text);
                 if self.heard {
@@ -227,7 +230,7 @@ impl Fold {
         let mut first = None;
         // Where no pieces of it came it is one itself.
         let gate = self.gate.take().filter(|_| !differs).unwrap_or_else(|| {
-            let mut whole = Gate::new();
+            let mut whole = Gate::new(&self.text_calls);
             first = whole.push(&content);
             whole
         });
@@ -243,7 +246,7 @@ impl Fold {
         let (text, said) = match calls.is_empty() {
             true if content.is_empty() => (content, Said::Text(String::new())),
             true => (content, Said::Message(place)),
-            false => (extract(&content).remainder, Said::Text(content)),
+            false => (self.text_calls.remainder(&content), Said::Text(content)),
         };
         self.folded.said.push(said);
         self.folded.reply.message_id.clone_from(&id);
@@ -260,6 +263,11 @@ impl Fold {
             self.folded.reply.messages.push(AssistantMessage { id, content });
         }
         let reply = &mut self.folded.reply;
+        if let Some(message) = calls.ignored {
+            reply.diagnostics.push(message.clone());
+            let code = "TOOL_CALLS_AS_TEXT".to_owned();
+            out.push(Event::Warning { code, message });
+        }
         make_unique(&mut calls.tool_calls, &mut self.taken);
         reply.tool_calls.extend(calls.tool_calls.iter().cloned());
         out.extend(

@@ -89,7 +89,7 @@ pub fn judge(facts: &Facts, folded: Folded) -> Result<Reply, Box<ProviderError>>
             None if facts.unreached => unreached(facts),
             None => {
                 let mut reply = folded.reply;
-                reply.diagnostics = facts.diagnostics.to_vec();
+                reply.diagnostics.extend_from_slice(facts.diagnostics);
                 return Ok(reply);
             }
             Some(error) => error,

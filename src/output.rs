@@ -17,6 +17,7 @@ use crate::message::{ToolCall, Usage};
 use crate::provider::options::OutputFormat;
 use crate::provider::{self, Provider};
 use crate::redact::{Channel, Redactor};
+use crate::toolcall::TextCalls;
 
 /// A standard output, understood.
 #[derive(Debug, Clone, Serialize)]
@@ -92,7 +93,7 @@ pub fn parse(stdout: &str, format: OutputFormat, provider: Option<&str>, now_ms:
     let wire = wire(known, format);
     let fatal_stdout = known.map_or(&[][..], |provider| provider.fatal_stdout);
     let mut decoder = Decoder::new(wire);
-    let mut fold = Fold::new(HashSet::new());
+    let mut fold = Fold::new(HashSet::new(), TextCalls::Lenient);
     let (mut decoded, mut public) = (Vec::new(), Vec::new());
     decoder.push(stdout.as_bytes(), &mut decoded);
     decoder.finish(&mut decoded);

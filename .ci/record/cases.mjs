@@ -24,6 +24,9 @@ const QUESTION = { role: "user", content: "Say hello" };
 const ADD = { name: "add", description: "Adds two numbers", schema: { type: "object" } };
 const CALL = { name: "add", args: { a: 17, b: 25 }, id: "call_1" };
 
+/** A marked prompt is another one in each run; recordings are compared. */
+const SAME_EACH_TIME = { textToolCalls: "lenient" };
+
 /** @type {[name: string, error: { status: number, message: string, type?: string, headers?: Record<string, string> }][]} */
 const ERRORS = [
   ["400", { status: 400, message: "Unsupported parameter: 'x'" }],
@@ -53,11 +56,13 @@ export function cases(formats) {
       name: "tool-call",
       answer: { text: `Let me add.\n\n${writeToolCalls([CALL])}`, usage: USAGE },
       tools: [ADD],
+      options: SAME_EACH_TIME,
     },
     {
       name: "tool-result",
       answer: { text: "It is 42.", usage: USAGE },
       tools: [ADD],
+      options: SAME_EACH_TIME,
       thread: [QUESTION, called, { role: "tool", tool_call_id: "call_1", content: "42" }],
     },
     ...ERRORS.map(([name, error]) => ({ name: `err-${name}`, answer: { error } })),

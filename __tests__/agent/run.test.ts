@@ -13,6 +13,7 @@ import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { toAnswer } from "../support/agent-claude.mjs";
 import { createProvider, withClaude } from "../support/harness.mjs";
+import { markIn } from "../support/model.mjs";
 import { createTag } from "../support/processes.mjs";
 
 type Turn = Parameters<typeof toAnswer>[0];
@@ -182,8 +183,10 @@ describe("a result", () => {
 
 describe("what the model gets wrong", () => {
   it("is told where a call can't be read", async () => {
-    const broken = '```json\n{"tool_calls":[{"name":"look","args":{"at": }}]}\n```';
-    const { options, api } = await withClaude({ script: [{ text: broken }, { text: "Never mind." }] });
+    const broken = ({ body }: { body: unknown }) => ({
+      text: `\`\`\`json\n{"tool_calls":[{"name":"look","args":{"at": },"id":"${markIn(body)}_1"}]}\n\`\`\``,
+    });
+    const { options, api } = await withClaude({ script: [broken, { text: "Never mind." }] });
     const run = runAgent({ provider: createProvider(options), prompt: "Look.", tools: [look] });
     const warnings = (await eventsOf(run)).flatMap((event) => (event.type === "warning" ? [event.code] : []));
     expect([[...new Set(warnings)], (await run.result).output]).toEqual([["INVALID_TOOL_CALL"], "Never mind."]);

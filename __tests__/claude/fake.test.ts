@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, realpathSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { HumanMessage } from "@langchain/core/messages";
-import { createClaudeCliProvider, execFileAsync } from "deep-factor-providers";
+import { type ClaudeCliProviderOptions, createClaudeCliProvider, execFileAsync } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
 
@@ -38,7 +38,8 @@ describe("a CLI that prints plain text", () => {
 
   it("is called exactly as SPEC-01 says in SPEC-01's form", async () => {
     const cli = fakes().cli("claude", { stdout: '```json\n{"tool_calls":[{"name":"t","args":{"a":1}}]}\n```' });
-    const form = { promptStyle: "arg", outputFormat: "text", noInput: true } as const;
+    const spec = { promptStyle: "arg", outputFormat: "text", noInput: true, textToolCalls: "lenient" };
+    const form = spec as ClaudeCliProviderOptions;
     const reply = await createClaudeCliProvider({ ...form, cliPath: cli.path, model: "sonnet" }).invoke(hello);
     await createClaudeCliProvider({ ...form, cliPath: cli.path, inputEncoding: "text" }).invoke(hello);
     expect(reply.tool_calls).toEqual([{ name: "t", args: { a: 1 }, id: "call_0" }]);

@@ -10,7 +10,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { CANARY, createRichProject } from "../support/claude.mjs";
 import { createProvider, RUNS, withClaude } from "../support/harness.mjs";
-import { readPrompt, writeToolCalls } from "../support/model.mjs";
+import { calling, markIn, readPrompt, writeToolCalls } from "../support/model.mjs";
 
 const add = tool(async ({ a, b }: { a: number; b: number }) => String(a + b), {
   name: "add",
@@ -80,9 +80,8 @@ describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
       script: [
         (request) => {
           const [definition] = readPrompt(request.body).tools;
-          return {
-            text: `Let me add.\n\n${writeToolCalls([{ name: definition?.name ?? "?", args: { a: 17, b: 25 }, id: "call_1" }])}`,
-          };
+          const call = { name: definition?.name ?? "?", args: { a: 17, b: 25 }, id: "call_1" };
+          return { text: `Let me add.\n\n${writeToolCalls([call], markIn(request.body))}` };
         },
         (request) => ({
           text: `It is ${readPrompt(request.body).events.find((event) => event.type === "tool_output")?.text}.`,
@@ -140,8 +139,8 @@ describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
   );
 
   inPrint("gives the same reply whatever the CLI prints", async () => {
-    const answer = `Two.\n\n${writeToolCalls([{ name: "add", args: { b: 2, a: 1 }, id: "x" }])}`;
-    const { options } = await withClaude({ which, engine, script: () => ({ text: answer }) });
+    const script = calling("Two.", [{ name: "add", args: { b: 2, a: 1 }, id: "x" }]);
+    const { options } = await withClaude({ which, engine, script });
     const formats = [
       { outputFormat: "stream-json" },
       { outputFormat: "json" },
@@ -157,7 +156,7 @@ describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
     const replies = await Promise.all(formats.map(ask));
     for (const reply of replies) {
       expect(reply.content).toBe("Two.");
-      expect(JSON.stringify(reply.tool_calls)).toBe('[{"name":"add","args":{"b":2,"a":1},"id":"x"}]');
+      expect(JSON.stringify(reply.tool_calls)).toBe('[{"name":"add","args":{"b":2,"a":1},"id":"call_x"}]');
     }
     for (const measured of [0, 1, 3, 4]) {
       expect(replies[measured]?.usage_metadata).toEqual(replies[0]?.usage_metadata);

@@ -3,7 +3,7 @@ import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { createClaudeCliProvider, type InvokeUpdate } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { createProvider, RUNS, withClaude } from "../support/harness.mjs";
-import { writeToolCalls } from "../support/model.mjs";
+import { calling, markIn, writeToolCalls } from "../support/model.mjs";
 
 const usage = { input_tokens: 11, cache_creation_input_tokens: 3, cache_read_input_tokens: 5, output_tokens: 7 };
 const counted = { inputTokens: 19, outputTokens: 7, totalTokens: 26, cacheReadTokens: 5, cacheWriteTokens: 3 };
@@ -11,9 +11,9 @@ const lookup = { name: "lookup", description: "Looks a word up", schema: { type:
 
 /** The model calls the tool its own way, or in its text where it was told to. */
 const CALL = {
-  print: {
-    text: `I look it up.\n${writeToolCalls([{ name: "lookup", args: { word: "crab" }, id: "call_1" }])}`,
-    usage,
+  print: (request: { body: unknown }) => {
+    const call = { name: "lookup", args: { word: "crab" }, id: "call_1" };
+    return { text: `I look it up.\n${writeToolCalls([call], markIn(request.body))}`, usage };
   },
   live: {
     content: [
@@ -71,16 +71,14 @@ describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
 });
 
 it("makes a repeated call id unique within the thread", async () => {
-  const call = writeToolCalls([{ name: "lookup", args: {}, id: "call_1" }]);
-  const { options } = await withClaude({ script: [{ text: call }] });
+  const { options } = await withClaude({ script: [calling("", [{ name: "lookup", args: {}, id: "call_1" }])] });
   const thread = [
     new HumanMessage("x"),
     new AIMessage({ content: "", tool_calls: [{ name: "lookup", args: {}, id: "call_1" }] }),
     new ToolMessage({ tool_call_id: "call_1", content: "r" }),
   ];
-  const reply = await createClaudeCliProvider(options).invoke(thread);
-  expect(reply.tool_calls).toHaveLength(1);
-  expect(reply.tool_calls?.[0]?.id).not.toBe("call_1");
+  const reply = await createClaudeCliProvider(options).bindTools([lookup]).invoke(thread);
+  expect(reply.tool_calls).toEqual([{ name: "lookup", args: {}, id: "call_1_2" }]);
 });
 
 it("rejects with the error that onUpdate throws, and the process is gone", async () => {

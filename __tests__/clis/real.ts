@@ -12,7 +12,7 @@ import type { AIMessageJson } from "deep-factor-providers/native";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { CLIS, type CliName } from "../support/clis.mjs";
 import { withCli } from "../support/harness.mjs";
-import { readPrompt, writeToolCalls } from "../support/model.mjs";
+import { calling, readPrompt } from "../support/model.mjs";
 import { createRichSurroundings } from "../support/rich.mjs";
 
 /** The packages are for this machine alone: elsewhere, recordings stand for the CLIs. */
@@ -110,7 +110,7 @@ export function describeReal(name: CliName, expected: Expected, more: () => void
     it("carries a tool loop of two steps", async () => {
       const { api, create } = await withCli(name, {
         script: [
-          { text: `Let me add.\n\n${writeToolCalls([{ name: "add", args: { a: 17, b: 25 }, id: "call_1" }])}` },
+          calling("Let me add.", [{ name: "add", args: { a: 17, b: 25 }, id: "call_1" }]),
           (request: { body: unknown }) => {
             const { events } = promptOf(request.body);
             return { text: `It is ${events.find(({ type }) => type === "tool_output")?.text}.` };

@@ -28,9 +28,9 @@ const CLIS = {
 
 type Format = "text" | "json" | "stream-json";
 /** `codex/err-401-json` is codex's; the formats of gemini and qwen are asked for, the others have one. */
-function provide(recording: string, cliPath: string, outputFormat?: Format) {
+function provide(recording: string, cliPath: string, outputFormat?: Format, more: object = {}) {
   const id = recording.split("/")[0] as keyof typeof CLIS;
-  return CLIS[id]({ cliPath, ...(outputFormat ? ({ outputFormat } as object) : {}) });
+  return CLIS[id]({ cliPath, ...(outputFormat ? ({ outputFormat } as object) : {}), ...more });
 }
 
 const HELLO = {
@@ -262,7 +262,9 @@ describe("a tool loop by words", () => {
     ["gemini/success-json", "Hello from the mock."],
   ])("%s", async (recording, was) => {
     const cli = fake([answer(recording, was, call), answer(recording, was, "It is 42.")]);
-    const provider = provide(recording, cli.path, recording.startsWith("gemini") ? "json" : undefined).bindTools([add]);
+    const provider = provide(recording, cli.path, recording.startsWith("gemini") ? "json" : undefined, {
+      textToolCalls: "lenient",
+    }).bindTools([add]);
     const question = { role: "user", content: "What is 17 + 25?" };
     const first = await provider.invoke([question]);
     expect([first.content, first.tool_calls]).toEqual([

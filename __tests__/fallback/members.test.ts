@@ -41,7 +41,7 @@ describe("bindTools", () => {
     const fakes = createFakes();
     onTestFinished(fakes.cleanup);
     const fake = fakes.cli("claude", { stdout: spoken(text) + result({ is_error: false, result: text }) });
-    const claude = createClaudeCliProvider({ cliPath: fake.path });
+    const claude = createClaudeCliProvider({ cliPath: fake.path, textToolCalls: "lenient" });
     const adapter = createFallbackProvider([plain("a", lost()), claude]).bindTools([{ name: "add" }]);
     expect((await adapter.invoke(thread)).tool_calls).toEqual(call.tool_calls);
     expect(fake.calls()[0]?.stdin).toContain('"add"');

@@ -1,7 +1,7 @@
 // @ts-check
 /** The claude CLI as a backend of the agent's scenarios: how its model is made to answer so. */
 import { createProvider, RUNS, VERSIONS, withClaude } from "./harness.mjs";
-import { writeToolCalls } from "./model.mjs";
+import { calling } from "./model.mjs";
 
 /** @typedef {import("./agent-scenarios.mjs").Turn} Turn */
 
@@ -10,14 +10,13 @@ import { writeToolCalls } from "./model.mjs";
  * @param {Turn} turn
  * @param {number} number of the turn, for ids
  * @param {"print" | "live"} engine
- * @returns {import("./anthropic.mjs").Answer}
+ * @returns {import("./anthropic.mjs").Answer | ((request: { body: any }) => import("./anthropic.mjs").Answer)}
  */
 export function toAnswer({ text, calls = [], hang }, number, engine) {
   if (hang) return { hang };
   const named = calls.map(({ name, args = {} }, index) => ({ id: `toolu_${number}_${index}`, name, args }));
   if (engine === "print") {
-    const written = named.length > 0 ? [writeToolCalls(named)] : [];
-    return { text: [...(text === undefined ? [] : [text]), ...written].join("\n\n") };
+    return named.length > 0 ? calling(text ?? "", named) : { text: text ?? "" };
   }
   const said = text === undefined ? [] : [{ type: "text", text }];
   const uses = named.map(({ id, name, args }) => ({ type: "tool_use", id, name: `mcp__df__${name}`, input: args }));

@@ -3,7 +3,8 @@
  * A model that keeps to the tool protocol of SPEC-01, for the scripted API.
  *
  * In flows a Messages API request whose prompt a provider has written: tool definitions under `[Available Tools]` and the thread
- * as `<event>` elements. Out flows what a model would read in it (`readPrompt`) and would write back (`writeToolCalls`).
+ * as `<event>` elements. Out flows what a model would read in it (`readPrompt`) and would write back (`writeToolCalls`), with
+ * ids as the prompt asks for them (`markIn`).
  * Nothing is known here that is not in the request.
  */
 
@@ -36,12 +37,43 @@ export function readPrompt(body) {
   return { text, tools: readTools(text), events: readEvents(text) };
 }
 
+/** @typedef {{ name: string, args: Record<string, unknown>, id: string }} Call */
+
 /**
  * Tool calls as the protocol's fenced JSON block.
- * @param {{ name: string, args: Record<string, unknown>, id: string }[]} calls
+ * @param {Call[]} calls
+ * @param {string | undefined} [mark] what ids have to begin with (`markIn`); without one they stay as they are
  */
-export function writeToolCalls(calls) {
-  return `\`\`\`json\n${JSON.stringify({ tool_calls: calls }, null, 2)}\n\`\`\``;
+export function writeToolCalls(calls, mark) {
+  const marked = mark === undefined ? calls : calls.map((call) => ({ ...call, id: markId(call.id, mark) }));
+  return `\`\`\`json\n${JSON.stringify({ tool_calls: marked }, null, 2)}\n\`\`\``;
+}
+
+/**
+ * What a request asks the ids of calls to begin with: the example of its instruction has it.
+ * @param {any} body a parsed request to any API
+ * @returns {string | undefined} `call_k7f3q9x2ab`; `undefined` where it asks for no such thing
+ */
+export function markIn(body) {
+  return /"id\\": \\"(call_[a-z\d]{10})_1\\"/.exec(JSON.stringify(body))?.[1];
+}
+
+/**
+ * An answer of a scripted API: a text, and calls behind it as the request asks for them.
+ * @param {string} text
+ * @param {Call[]} calls
+ * @returns {(request: { body: any }) => { text: string }}
+ */
+export function calling(text, calls) {
+  return ({ body }) => ({ text: [text, writeToolCalls(calls, markIn(body))].filter(Boolean).join("\n\n") });
+}
+
+/**
+ * @param {string} id
+ * @param {string} mark
+ */
+function markId(id, mark) {
+  return `${mark}_${id.replace(/^call_/, "")}`;
 }
 
 /**

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { readPrompt, writeToolCalls } from "../support/model.mjs";
+import { calling, markIn, readPrompt, writeToolCalls } from "../support/model.mjs";
 
 const TOOLS = [
   { name: "count", description: 'counts [words] in "files" \\', parameters: { type: "object", properties: { a: {} } } },
@@ -48,5 +48,18 @@ describe("writeToolCalls", () => {
     const calls = [{ name: "count", args: { a: 1 }, id: "call_1" }];
     const [, json] = /^```json\n([\s\S]*)\n```$/.exec(writeToolCalls(calls)) ?? [];
     expect(JSON.parse(json ?? "")).toEqual({ tool_calls: calls });
+  });
+
+  it("writes ids as the request asks for them", () => {
+    const prompt = 'like this: {\n      "id": "call_k7f3q9x2ab_1"\n}';
+    const body = { messages: [{ role: "user", content: [{ type: "text", text: prompt }] }] };
+    expect([markIn(body), markIn({ messages: [{ content: '"id": "call_1"' }] })]).toEqual([
+      "call_k7f3q9x2ab",
+      undefined,
+    ]);
+    const calls = ["call_1", "x"].map((id) => ({ name: "count", args: {}, id }));
+    const [, json] = /^Hm\.\n\n```json\n([\s\S]*)\n```$/.exec(calling("Hm.", calls)({ body }).text) ?? [];
+    const ids = ["call_k7f3q9x2ab_1", "call_k7f3q9x2ab_x"].map((id) => ({ name: "count", args: {}, id }));
+    expect(JSON.parse(json ?? "")).toEqual({ tool_calls: ids });
   });
 });

@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startAnthropic } from "../../__tests__/support/anthropic.mjs";
 import { isolateClaude } from "../../__tests__/support/claude.mjs";
-import { writeToolCalls } from "../../__tests__/support/model.mjs";
+import { markIn, writeToolCalls } from "../../__tests__/support/model.mjs";
 
 export const SYSTEM = "Take ten steps.";
 export const QUESTION = "Go.";
@@ -26,12 +26,14 @@ export const taken = (n) => `Step ${n} is taken.`;
  * A model that calls the tool in all but its last answer.
  * @param {Speech} speech
  * @param {number} steps
- * @returns {(request: unknown, n: number) => Answer}
+ * @returns {(request: { body: any }, n: number) => Answer}
  */
 function stepping(speech, steps) {
-  return (_, n) => {
+  return ({ body }, n) => {
     if (n >= steps - 1) return { text: "Arrived." };
-    if (speech === "written") return { text: writeToolCalls([{ name: TOOL.name, args: { n }, id: `call_${n}` }]) };
+    if (speech === "written") {
+      return { text: writeToolCalls([{ name: TOOL.name, args: { n }, id: `call_${n}` }], markIn(body)) };
+    }
     return { content: [{ type: "tool_use", id: `toolu_${n}`, name: `mcp__df__${TOOL.name}`, input: { n } }] };
   };
 }

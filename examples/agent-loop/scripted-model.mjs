@@ -3,7 +3,7 @@
  * What the scripted API answers to the small agent. In flows the request the CLI has sent; out flows a call of the offered tool
  * for every sum in the question, then a sentence with the results that have come back, or a plan if one is asked for.
  */
-import { readPrompt, writeToolCalls } from "../../__tests__/support/model.mjs";
+import { markIn, readPrompt, writeToolCalls } from "../../__tests__/support/model.mjs";
 
 export const OPERATORS = /** @type {const} */ (["+", "-", "*", "/"]);
 
@@ -32,7 +32,8 @@ export function scriptedModel({ body }) {
   }
   const [tool] = tools;
   if (!tool || sums.length === 0) return { text: "I can only calculate; give me a sum such as 17 + 25." };
-  return { text: writeToolCalls(sums.map((args, index) => ({ name: tool.name, args, id: `call_${index + 1}` }))) };
+  const calls = sums.map((args, index) => ({ name: tool.name, args, id: `call_${index + 1}` }));
+  return { text: writeToolCalls(calls, markIn(body)) };
 }
 
 /**

@@ -5,7 +5,7 @@
  * come back in the next request. Tools and results are read in the prompt, or where the API has its own words for them
  * (engine live), and the call is written the same way. Every name and number in it is read from the request.
  */
-import { readPrompt, writeToolCalls } from "../../__tests__/support/model.mjs";
+import { markIn, readPrompt, writeToolCalls } from "../../__tests__/support/model.mjs";
 
 /**
  * @param {{ body: any }} request
@@ -21,7 +21,7 @@ export function scriptedModel({ body }) {
   if (!file) return { text: "Name a file of this repository, such as README.md, and I will count its words." };
   if (!tool || !parameter) return { text: `I was given no tool to look into ${file} with.` };
   const call = { name: tool.name, args: { [parameter]: file }, id: `call_${steps}` };
-  if (!native) return { text: writeToolCalls([call]) };
+  if (!native) return { text: writeToolCalls([call], markIn(body)) };
   return { content: [{ type: "tool_use", id: call.id, name: call.name, input: call.args }] };
 }
 

@@ -73,7 +73,7 @@ impl Driver<'_> {
                     messages: self.thread.question().into(),
                     tools: self.tools.clone(),
                     call: json!({
-                        "events": true, "partial": true, "log": self.who.log, "record": self.turn_record(),
+                        "events": true, "partial": true, "log": self.who.log, "record": self.turn_record(), "unknown_tools": true,
                     })
                     .to_string(),
                     env: Some(self.shared.env.as_ref().clone()),

@@ -12,6 +12,7 @@ use super::{Decoder, Wire};
 use crate::event::Event;
 use crate::fold::Fold;
 use crate::message::Usage;
+use crate::toolcall::TextCalls;
 
 /// One recorded run.
 pub(crate) struct Recording {
@@ -52,13 +53,42 @@ fn wire_of(cli: &str, argv: &[String]) -> Option<Wire> {
 
 /// The recorded runs of `cli` that printed anything.
 pub(crate) fn recordings(cli: &str) -> Vec<Recording> {
+    recordings_in(&fixtures().join("recordings").join(cli), cli)
+}
+
+/// What the models of all recordings have said, message by message.
+pub(crate) fn answers() -> Vec<String> {
+    let folders = |set: &str| {
+        let mut folders: Vec<PathBuf> = std::fs::read_dir(fixtures().join(set))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        folders.sort_unstable();
+        folders
+    };
+    let mut answers = Vec::new();
+    for folder in folders("recordings").into_iter().chain(folders("drift")) {
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        let cli = name.split('-').next().unwrap();
+        for Recording { wire, stdout, .. } in recordings_in(&folder, cli) {
+            let (events, decoder) = decode(wire, [stdout.as_slice()]);
+            answers.extend(decoder.plain_text());
+            answers.extend(events.into_iter().filter_map(|event| match event {
+                Event::Message { content, .. } => Some(content),
+                _ => None,
+            }));
+        }
+    }
+    answers
+}
+
+fn recordings_in(folder: &Path, cli: &str) -> Vec<Recording> {
     #[derive(serde::Deserialize)]
     struct Meta {
         argv: Vec<String>,
         exit_code: Option<i32>,
     }
-    let folder = fixtures().join("recordings").join(cli);
-    let mut names: Vec<String> = std::fs::read_dir(&folder)
+    let mut names: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
         .filter_map(|entry| Some(entry.unwrap().file_name().to_str()?.strip_suffix(".stdout")?.to_owned()))
         .collect();
@@ -258,7 +288,7 @@ fn check_chunking(cli: &str) {
 /// What a run log holds of a run, its public events, folds to the reply that it holds in `done`.
 fn check_replay(cli: &str) {
     let fold = |events: Vec<Event>| {
-        let (mut fold, mut told) = (Fold::new(HashSet::new()), Vec::new());
+        let (mut fold, mut told) = (Fold::new(HashSet::new(), TextCalls::Lenient), Vec::new());
         for event in events {
             fold.push(event, &mut told);
         }

@@ -4,7 +4,7 @@ use super::*;
 use crate::message::{InvalidToolCall, ToolCall};
 
 fn run(events: Vec<Event>, taken: &[&str]) -> (Vec<String>, Folded) {
-    let mut fold = Fold::new(taken.iter().map(|id| (*id).to_owned()).collect());
+    let mut fold = Fold::new(taken.iter().map(|id| (*id).to_owned()).collect(), TextCalls::Lenient);
     let mut out = Vec::new();
     for event in events {
         fold.push(event, &mut out);
@@ -126,7 +126,7 @@ fn texts_nobody_hears_are_counted_and_kept_all_the_same() {
         message(&format!("x{call}")),
     ];
     let both = [true, false].map(|heard| {
-        let (mut fold, mut out) = (Fold::new(HashSet::new()).heard(heard), Vec::new());
+        let (mut fold, mut out) = (Fold::new(HashSet::new(), TextCalls::Lenient).heard(heard), Vec::new());
         events.iter().for_each(|event| fold.push(event.clone(), &mut out));
         fold.push(delta("cut"), &mut out);
         (fold.finish(&mut out), out)

@@ -67,7 +67,8 @@ function create(id, values) {
   const ms = timeout === undefined ? undefined : Number(timeout);
   // Records hold no words of the CLI's; the events of a stream do.
   const logger = (/** @type {LogRecord} */ record) => progress(record, values.stream === true);
-  const options = { model, timeout: ms, systemPrompt, logger };
+  // A prompt of the command line is a user's text, whatever it looks like.
+  const options = { model, timeout: ms, systemPrompt, logger, threadDocuments: "escape" };
   try {
     return factoryOf(id)(/** @type {{}} */ (options));
   } catch (error) {

@@ -85,6 +85,7 @@ function createAdapter(shared, tools, onBind) {
     thread: packMessages(messages),
     tools: bound,
     log,
+    documents: true,
   });
 
   /** @type {CliProvider<TMessage>} */

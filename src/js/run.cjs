@@ -13,7 +13,8 @@
  *
  * @typedef {{ thread: PackedThread, tools: string, timeout?: number | undefined,
  *   record?: { path: string, prompts: boolean } | undefined,
- *   signal?: AbortSignal | undefined, log?: Log | undefined }} Request
+ *   signal?: AbortSignal | undefined, log?: Log | undefined,
+ *   documents?: boolean | undefined }} Request `documents`: a lone user message may be a whole thread document
  */
 
 const { guard, providerError, unwrap } = require("./errors.cjs");
@@ -26,10 +27,10 @@ const { onAbort } = require("./signals.cjs");
  * @param {Request} request
  * @param {{ events: boolean, partial: boolean }} wants
  */
-function start(engine, { thread, tools, timeout, record, signal, log }, wants) {
+function start(engine, { thread, tools, timeout, record, signal, log, documents }, wants) {
   // Not throwIfAborted(): signals are told by shape, and older polyfills have no such method.
   if (signal?.aborted) throw signal.reason;
-  const call = JSON.stringify({ ...wants, timeout, record, log: log ? true : undefined });
+  const call = JSON.stringify({ ...wants, timeout, record, documents, log: log ? true : undefined });
   const run = engine.start(thread.json, thread.texts, tools, call, workerEnv());
   const cancel = () => run.cancel();
   const unlisten = onAbort(signal, cancel);

@@ -8,6 +8,7 @@ use crate::decode::golden::{Recording, decode, recordings};
 use crate::event::Event;
 use crate::fold::Fold;
 use crate::provider;
+use crate::toolcall::TextCalls;
 
 /// How often a long recording is cut, about; a short one is cut after each byte.
 const CUTS: usize = 200;
@@ -30,7 +31,7 @@ fn judged(
     stdout: &[u8],
 ) -> Result<Reply, Box<ProviderError>> {
     let provider = provider::find(id).unwrap();
-    let (mut fold, mut out) = (Fold::new(HashSet::new()), Vec::new());
+    let (mut fold, mut out) = (Fold::new(HashSet::new(), TextCalls::Lenient), Vec::new());
     for event in events {
         fold.push(event, &mut out);
     }

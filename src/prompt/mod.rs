@@ -4,7 +4,9 @@
 //! labelled text (`text`), with the tool instruction (`tools`) in front of it. Everything is appended to a single
 //! buffer; no message is copied on the way.
 
+mod document;
 pub mod json;
+mod labelled;
 pub mod scan;
 mod text;
 mod tools;
@@ -14,7 +16,9 @@ pub use text::messages_to_prompt;
 pub use tools::{TOOL_CALL_FORMAT, tool_instruction};
 pub use xml::{escape_xml, messages_to_xml};
 
-use crate::message::{Message, ToolSpec};
+pub use document::is_thread_document;
+
+use crate::message::{Content, Message, Role, ToolSpec};
 
 /// How the messages are written (`inputEncoding`, SPEC-01).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,13 +30,36 @@ pub enum Encoding {
     Text,
 }
 
+/// How a prompt is written.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Style<'a> {
+    /// How the messages are written.
+    pub encoding: Encoding,
+    /// What the ids of calls in the answer have to begin with.
+    pub mark: Option<&'a str>,
+    /// A lone user message that is one whole thread document stays as it is, with [`Encoding::Xml`].
+    pub documents: bool,
+}
+
 /// The whole prompt: the tool instruction, if there are tools, then the messages.
-pub fn render(messages: &[Message], tools: &[ToolSpec], encoding: Encoding) -> String {
+///
+/// Unlike [`messages_to_xml`] and [`messages_to_prompt`], which are SPEC-01's to the letter, it lets no message be taken for
+/// several: text that merely begins as a thread is escaped, and so are lines that look like labels.
+pub fn render(messages: &[Message], tools: &[ToolSpec], style: Style) -> String {
     let mut out = String::with_capacity(tools::capacity(tools) + capacity(messages));
-    tools::write(&mut out, tools);
-    match encoding {
-        Encoding::Xml => xml::write(&mut out, messages),
-        Encoding::Text => text::write(&mut out, messages),
+    tools::write(&mut out, tools, style.mark);
+    match style.encoding {
+        Encoding::Xml => match messages {
+            [
+                Message {
+                    role: Role::Human,
+                    content: Content::Text(text),
+                    ..
+                },
+            ] if style.documents && is_thread_document(text) => out.push_str(text),
+            _ => xml::write_events(&mut out, messages),
+        },
+        Encoding::Text => labelled::write(&mut out, messages),
     }
     out
 }

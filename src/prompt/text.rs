@@ -1,6 +1,7 @@
 //! A thread as labelled plain text: SPEC-01's `messagesToPrompt`.
 //!
-//! In: messages. Out: `[Label]\ncontent` for each of them, a blank line between. Tool calls are not part of this form.
+//! In: messages. Out: `[Label]\ncontent` for each of them, a blank line between. Tool calls are not part of this form, and a
+//! content can look like further messages: no prompt is written so (see `labelled`).
 
 use crate::message::{Message, Role};
 
@@ -11,8 +12,7 @@ pub fn messages_to_prompt(messages: &[Message]) -> String {
     out
 }
 
-/// Appends what [`messages_to_prompt`] returns.
-pub(super) fn write(out: &mut String, messages: &[Message]) {
+fn write(out: &mut String, messages: &[Message]) {
     for (index, message) in messages.iter().enumerate() {
         if index > 0 {
             out.push_str("\n\n");

@@ -23,15 +23,16 @@ pub const TOOL_CALL_FORMAT: &str = r#"When you need to call a tool, respond with
 
 If you do not need to call any tools, respond with plain text (no JSON block)."#;
 
-/// The instruction for `tools`; empty if there are none. The schemas keep their key order and the spelling of numbers.
-pub fn tool_instruction(tools: &[ToolSpec]) -> String {
+/// The instruction for `tools`; empty if there are none. The schemas keep their key order and the spelling of numbers. With
+/// a `mark`, the format's example has it in its id, and a sentence says what it is for.
+pub fn tool_instruction(tools: &[ToolSpec], mark: Option<&str>) -> String {
     let mut out = String::with_capacity(capacity(tools));
-    write(&mut out, tools);
+    write(&mut out, tools, mark);
     out
 }
 
 /// Appends what [`tool_instruction`] returns.
-pub(super) fn write(out: &mut String, tools: &[ToolSpec]) {
+pub(super) fn write(out: &mut String, tools: &[ToolSpec], mark: Option<&str>) {
     if tools.is_empty() {
         return;
     }
@@ -49,8 +50,25 @@ pub(super) fn write(out: &mut String, tools: &[ToolSpec]) {
         out.push_str("\n  }");
     }
     out.push_str("\n]\n\n");
-    out.push_str(TOOL_CALL_FORMAT);
+    match mark {
+        None => out.push_str(TOOL_CALL_FORMAT),
+        Some(mark) => push_marked_format(out, mark),
+    }
     out.push_str("\n\n");
+}
+
+/// [`TOOL_CALL_FORMAT`] with `mark` in it, and what it asks for behind the example.
+fn push_marked_format(out: &mut String, mark: &str) {
+    let format = TOOL_CALL_FORMAT.replacen("call_1", &format!("{mark}_1"), 1);
+    let (example, otherwise) = format.rsplit_once("\n\n").unwrap_or((&format, ""));
+    out.push_str(example);
+    out.push_str("\n\nEvery id must begin with \"");
+    out.push_str(mark);
+    out.push_str(
+        "_\", also where earlier calls of the conversation have other ids, and the block must be the last thing in your \
+         message: any other block is treated as plain text.\n\n",
+    );
+    out.push_str(otherwise);
 }
 
 /// Bytes the instruction probably needs.
@@ -66,6 +84,6 @@ pub(super) fn capacity(tools: &[ToolSpec]) -> usize {
     if tools.is_empty() {
         0
     } else {
-        defs + TOOL_CALL_FORMAT.len() + 32
+        defs + TOOL_CALL_FORMAT.len() + 256
     }
 }

@@ -39,6 +39,11 @@ pub(super) fn write(out: &mut String, messages: &[Message]) {
         out.push_str(text);
         return;
     }
+    write_events(out, messages);
+}
+
+/// Appends `messages` as a thread, whatever they hold.
+pub(super) fn write_events(out: &mut String, messages: &[Message]) {
     let mut events = Events { out, next_id: 0 };
     let mut names: HashMap<&str, &str> = HashMap::new();
     events.out.push_str("<thread>\n");

@@ -227,6 +227,8 @@ const OPTIONS: &[OptionSpec] = &[
     options::TIMEOUT,
     options::MAX_BUFFER,
     options::INPUT_ENCODING,
+    options::THREAD_DOCUMENTS,
+    options::TEXT_TOOL_CALLS,
     options::PROMPT_STYLE,
     options::OUTPUT_FORMAT,
     options::NO_INPUT,

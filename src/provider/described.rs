@@ -327,6 +327,8 @@ static FORM: Provider = Provider {
         options::TIMEOUT,
         options::MAX_BUFFER,
         options::INPUT_ENCODING,
+        options::THREAD_DOCUMENTS,
+        options::TEXT_TOOL_CALLS,
         options::CWD,
         options::ENV,
         options::EXTRA_ARGS,

@@ -156,6 +156,8 @@ const OPTIONS: &[OptionSpec] = &[
     options::TIMEOUT,
     options::MAX_BUFFER,
     options::INPUT_ENCODING,
+    options::THREAD_DOCUMENTS,
+    options::TEXT_TOOL_CALLS,
     options::OUTPUT_FORMAT,
     options::CWD,
     options::ENV,

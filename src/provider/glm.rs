@@ -60,6 +60,8 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     options::TIMEOUT,
     options::MAX_BUFFER,
     options::INPUT_ENCODING,
+    options::THREAD_DOCUMENTS,
+    options::TEXT_TOOL_CALLS,
     options::CWD,
     options::ENV,
     options::EXTRA_ARGS,

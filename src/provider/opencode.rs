@@ -123,6 +123,8 @@ const OPTIONS: &[OptionSpec] = &[
     options::TIMEOUT_ALWAYS,
     options::MAX_BUFFER,
     options::INPUT_ENCODING,
+    options::THREAD_DOCUMENTS,
+    options::TEXT_TOOL_CALLS,
     options::CWD,
     options::ENV,
     options::EXTRA_ARGS,

@@ -154,11 +154,18 @@ impl Attempt<'_> {
             attempt: self.number,
             queued_ms: ms(queued),
         }];
+        if self.request.uncallable {
+            let message =
+                "tools are bound, but with `textToolCalls: \"off\"` the model is not told of them in print form"
+                    .to_owned();
+            let code = "TOOLS_NOT_CALLABLE".to_owned();
+            events.push(Event::Warning { code, message });
+        }
         // At once: a CLI may be silent for long.
         self.sink.send(&mut events).await;
         let mut fold = match self.request.watching {
             true => Fold::watching(),
-            false => Fold::new(self.request.call_ids.clone()).heard(self.sink.heard()),
+            false => Fold::new(self.request.call_ids.clone(), self.request.text_calls.clone()).heard(self.sink.heard()),
         };
         let mut decoded = Vec::new();
         let mut more = true;

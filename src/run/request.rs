@@ -1,6 +1,7 @@
 //! One call as JavaScript sends it, read, checked and rendered.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -16,10 +17,11 @@ use crate::message::content::Accepts;
 use crate::message::{Message, Role, ToolSpec};
 use crate::process::Tees;
 use crate::process::limit::Lent;
-use crate::prompt::{self, Encoding};
-use crate::provider::options::{self, EngineKind, InputEncoding};
+use crate::prompt::{self, Encoding, Style};
+use crate::provider::options::{self, EngineKind, InputEncoding, TextToolCalls};
 use crate::runlog::Prompt;
 use crate::thread::Thread;
+use crate::toolcall::{Mark, Marked, TextCalls};
 
 /// What a call says beside its messages and tools.
 #[derive(Debug, Deserialize)]
@@ -35,6 +37,12 @@ pub(super) struct Call {
     pub log: bool,
     /// Where the run is recorded.
     pub record: Option<Wanted>,
+    /// The caller of the adapter: a lone user message may be a whole thread. A user's text never is.
+    #[serde(default)]
+    pub documents: bool,
+    /// The model is to be told of tools that there are not, so calls of them are wanted as well.
+    #[serde(default)]
+    pub unknown_tools: bool,
 }
 
 /// One call, read and checked.
@@ -114,6 +122,10 @@ pub(super) struct Request {
     pub served: Option<Served>,
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
+    /// Which text of a print run's answer is a call.
+    pub text_calls: TextCalls,
+    /// Tools are bound that the model can't call in print form.
+    pub uncallable: bool,
     pub call: Call,
     /// The thread as its run log has it, if there is to be one.
     pub recorded: Option<Prompt>,
@@ -144,12 +156,16 @@ impl Request {
             unprintable: None,
             live: None,
             call_ids: HashSet::new(),
+            text_calls: TextCalls::Off,
+            uncallable: false,
             call: Call {
                 events: true,
                 partial: false,
                 timeout: None,
                 log: false,
                 record: None,
+                documents: false,
+                unknown_tools: false,
             },
             served: None,
             recorded: None,
@@ -185,13 +201,21 @@ impl Request {
             InputEncoding::Xml => Encoding::Xml,
             InputEncoding::Text => Encoding::Text,
         };
+        let style = Style {
+            encoding,
+            mark: None,
+            documents: call.documents && engine.options.thread_documents,
+        };
         if let Some(callbacks) = callbacks {
             return Ok(Request {
-                prompt: prompt::render(&messages, &[], encoding),
+                prompt: prompt::render(&messages, &[], style),
                 unprintable: None,
                 live: None,
                 served: Some(Served::new(engine, Declarations::new(&tools), callbacks)?),
                 call_ids,
+                // They are native.
+                text_calls: TextCalls::Off,
+                uncallable: false,
                 call,
                 recorded,
                 watching: false,
@@ -199,12 +223,33 @@ impl Request {
                 lent: None,
             });
         }
+        let form = engine.options.text_tool_calls;
+        let mark = match form {
+            TextToolCalls::Marked if !tools.is_empty() => Some(fresh_mark(engine)?),
+            _ => None,
+        };
+        let described: &[ToolSpec] = match form {
+            TextToolCalls::Off => &[],
+            TextToolCalls::Marked | TextToolCalls::Lenient => &tools,
+        };
+        let style = Style {
+            mark: mark.as_ref().map(Mark::as_str),
+            ..style
+        };
         let unprintable = engine.unprintable(&messages);
         let prompt = match engine.options.engine {
             EngineKind::Print | EngineKind::Auto if unprintable.is_none() => {
-                prompt::render(&messages, &tools, encoding)
+                prompt::render(&messages, described, style)
             }
             _ => String::new(),
+        };
+        let text_calls = match (form, mark) {
+            (TextToolCalls::Lenient, _) => TextCalls::Lenient,
+            (_, None) => TextCalls::Off,
+            (_, Some(mark)) => {
+                let names = tools.iter().map(|tool| tool.name.clone());
+                TextCalls::Marked(Arc::new(Marked::new(mark, names, call.unknown_tools)))
+            }
         };
         let untellable = engine.untellable(&messages);
         Ok(Request {
@@ -216,6 +261,8 @@ impl Request {
                 .map(|_| Asked::new(messages, &tools, encoding, &engine.options).or_refused(untellable)),
             served: None,
             call_ids,
+            text_calls,
+            uncallable: form == TextToolCalls::Off && !tools.is_empty(),
             call,
             recorded,
             watching: false,
@@ -223,4 +270,13 @@ impl Request {
             lent: None,
         })
     }
+}
+
+/// A mark that nobody can guess. One for all attempts of a call.
+fn fresh_mark(engine: &Engine) -> Result<Mark, Box<ProviderError>> {
+    let random = getrandom::u64().map_err(|error| {
+        let reason = format!("the system gives no random bytes, which mark the tool calls of an answer: {error}");
+        engine.refuse(Code::Internal, reason)
+    })?;
+    Ok(Mark::new(random))
 }

@@ -28,6 +28,7 @@ use crate::fold::{Fold, Folded};
 use crate::judge::{Ending, Facts, judge};
 use crate::message::Usage;
 use crate::process::{End, Limits};
+use crate::toolcall::TextCalls;
 
 /// How long the CLI may take to answer the handshake: half a second on an idle machine.
 const HANDSHAKE: Duration = Duration::from_secs(30);
@@ -115,7 +116,7 @@ pub(super) async fn take(
         from,
         limits: attempt.limits(),
         words,
-        fold: Fold::new(attempt.request.call_ids.clone()).heard(attempt.sink.heard()),
+        fold: Fold::new(attempt.request.call_ids.clone(), TextCalls::Off).heard(attempt.sink.heard()),
         pending: Vec::new(),
         events: Vec::new(),
         notes: Some(notes),
@@ -273,7 +274,7 @@ impl Turn<'_> {
         let session = if pending.len() == reply.tool_calls.len() {
             Some((session, pending))
         } else {
-            // The model wrote a call into its text: no result of it can be given back natively.
+            // A call that the session does not wait for: no result of it can be given back natively.
             session.end();
             None
         };

@@ -3,21 +3,49 @@
 //! In: an answer, whole ([`extract`]) or in pieces ([`Gate`]). Out: the calls, what was meant as calls and can't be read, and
 //! the text that is left.
 //!
-//! A call is an object with a non-empty `tool_calls` array at its top level (SPEC-01), in a code block of any kind or none at
-//! all, however many of them. SPEC-01's own search finds only the first block, only if it says `json`, and breaks off at a
-//! fence within an argument.
+//! Which text is a call, [`TextCalls`] says. `Lenient` takes every object with a non-empty `tool_calls` array at its top level
+//! (SPEC-01), in a code block of any kind or none at all, however many of them; SPEC-01's own search finds only the first
+//! block, only if it says `json`, and breaks off at a fence within an argument. `Marked` takes only what nobody but the model
+//! can have written ([`marked`]).
 
 mod fence;
+mod hold;
 mod input;
+mod marked;
 mod object;
 mod read;
 mod scanner;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::message::{InvalidToolCall, ToolCall};
 use crate::prompt::is_js_space;
+use hold::Hold;
+pub use marked::{Mark, Marked};
 use scanner::Scanner;
+
+/// Which text of an answer is a call.
+#[derive(Debug, Clone, Default)]
+pub enum TextCalls {
+    /// None: calls are native, no tools are bound, or the caller wants it so.
+    #[default]
+    Off,
+    /// Blocks in the form the prompt asked for, with its mark.
+    Marked(Arc<Marked>),
+    /// Whatever SPEC-01's `parseToolCalls` finds.
+    Lenient,
+}
+
+impl TextCalls {
+    /// `text` without the calls in it and their code fences.
+    pub fn remainder(&self, text: &str) -> String {
+        let mut gate = Gate::new(self);
+        let mut left = gate.push(text).unwrap_or_default();
+        left.extend(gate.finish().0);
+        left
+    }
+}
 
 /// What an answer holds.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -40,6 +68,8 @@ pub struct Calls {
     pub tool_calls: Vec<ToolCall>,
     /// As [`Extraction::invalid`].
     pub invalid: Vec<InvalidToolCall>,
+    /// Why what looks like calls at the end of the answer is text, where it may have been meant as calls.
+    pub ignored: Option<String>,
 }
 
 impl Calls {
@@ -49,11 +79,16 @@ impl Calls {
     }
 }
 
-/// Takes the tool calls out of `text`. Linear in its length; nesting is not limited.
+/// Takes the tool calls out of `text`, leniently. Linear in its length; nesting is not limited.
 pub fn extract(text: &str) -> Extraction {
     let mut scanner = Scanner::new();
     scanner.push(text);
-    let (Calls { tool_calls, invalid }, remainder) = finish(scanner);
+    let (
+        Calls {
+            tool_calls, invalid, ..
+        },
+        remainder,
+    ) = finish(scanner);
     Extraction {
         tool_calls,
         invalid,
@@ -72,45 +107,66 @@ pub fn parse_tool_calls(text: &str) -> Vec<ToolCall> {
 
 /// Lets an answer through while it is arriving, as far as it is certain to be no tool call.
 ///
-/// However the text is cut into deltas: all that comes out, joined, is [`Extraction::remainder`] of the whole.
+/// However the text is cut into deltas: all that comes out, joined, is [`TextCalls::remainder`] of the whole.
 #[derive(Debug)]
-pub struct Gate {
-    scanner: Scanner,
+pub struct Gate(Way);
+
+#[derive(Debug)]
+enum Way {
+    /// All of it is text.
+    Open,
+    Marked(Hold),
+    Lenient(Box<Scanner>),
 }
 
 impl Gate {
     /// A gate for one answer.
-    pub fn new() -> Self {
-        Gate {
-            scanner: Scanner::new(),
-        }
+    pub fn new(calls: &TextCalls) -> Self {
+        Gate(match calls {
+            TextCalls::Off => Way::Open,
+            TextCalls::Marked(rules) => Way::Marked(Hold::new(Arc::clone(rules))),
+            TextCalls::Lenient => Way::Lenient(Box::new(Scanner::new())),
+        })
     }
 
     /// Takes the next piece of the answer and gives what may be shown, verbatim: text that is no part of a call, nor of white
     /// space that may turn out to stand before one.
     pub fn push(&mut self, delta: &str) -> Option<String> {
-        self.scanner.push(delta);
-        let text = self.scanner.input.show();
+        let text = match &mut self.0 {
+            Way::Open => delta.to_owned(),
+            Way::Marked(hold) => hold.push(delta),
+            Way::Lenient(scanner) => {
+                scanner.push(delta);
+                scanner.input.show()
+            }
+        };
         (!text.is_empty()).then_some(text)
     }
 
     /// [`push`](Gate::push) for who does not want to see it; whether there was anything to be shown.
     pub fn pass(&mut self, delta: &str) -> bool {
-        self.scanner.push(delta);
-        self.scanner.input.pass()
+        match &mut self.0 {
+            Way::Open => !delta.is_empty(),
+            Way::Marked(hold) => !hold.push(delta).is_empty(),
+            Way::Lenient(scanner) => {
+                scanner.push(delta);
+                scanner.input.pass()
+            }
+        }
     }
 
     /// The answer is complete: the rest of what may be shown, and all that was found. What was shown is not kept here, which
     /// would be a further copy of an answer that may be long.
     pub fn finish(self) -> (Option<String>, Calls) {
-        let (calls, rest) = finish(self.scanner);
+        let (rest, calls) = match self.0 {
+            Way::Open => (String::new(), Calls::default()),
+            Way::Marked(hold) => hold.finish(),
+            Way::Lenient(scanner) => {
+                let (calls, rest) = finish(*scanner);
+                (rest, calls)
+            }
+        };
         ((!rest.is_empty()).then_some(rest), calls)
-    }
-}
-
-impl Default for Gate {
-    fn default() -> Self {
-        Gate::new()
     }
 }
 
@@ -119,6 +175,7 @@ fn finish(mut scanner: Scanner) -> (Calls, String) {
     let calls = Calls {
         tool_calls: scanner.found.tool_calls,
         invalid: scanner.found.invalid,
+        ignored: None,
     };
     (calls, scanner.input.finish())
 }

@@ -4,6 +4,7 @@
 //! (cargo-fuzz: libFuzzer, guided by coverage). A target is a name, seeds and a function; one more is one more row.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use deep_factor_providers::classify::{self, Context, UserRule};
 use deep_factor_providers::command::{self, Mode};
@@ -18,7 +19,7 @@ use deep_factor_providers::prompt;
 use deep_factor_providers::provider::options::{Options, OutputFormat};
 use deep_factor_providers::provider::{self, Provider, described};
 use deep_factor_providers::redact::{Channel, Redactor};
-use deep_factor_providers::toolcall::{self, Gate};
+use deep_factor_providers::toolcall::{self, Gate, Mark, Marked, TextCalls};
 
 /// One thing to fuzz.
 pub struct Target {
@@ -172,7 +173,7 @@ fn decode(data: &[u8]) {
 }
 
 fn fold(events: Vec<Event>) {
-    let (mut fold, mut public) = (Fold::new(HashSet::new()), Vec::new());
+    let (mut fold, mut public) = (Fold::new(HashSet::new(), TextCalls::Lenient), Vec::new());
     for event in events {
         fold.push(event, &mut public);
     }
@@ -195,7 +196,7 @@ fn toolcall(data: &[u8]) {
     let text = text(data);
     let whole = toolcall::extract(&text);
     assert!(whole.remainder.len() <= text.len());
-    let (mut gate, mut shown, mut rest) = (Gate::new(), String::new(), text.as_str());
+    let (mut gate, mut shown, mut rest) = (Gate::new(&TextCalls::Lenient), String::new(), text.as_str());
     while let Some((at, next)) = rest.char_indices().nth(choice % 5) {
         let (piece, tail) = rest.split_at(at + next.len_utf8());
         shown.push_str(&gate.push(piece).unwrap_or_default());
@@ -206,10 +207,29 @@ fn toolcall(data: &[u8]) {
     shown.push_str(&last.unwrap_or_default());
     assert_eq!(shown, whole.remainder);
     assert_eq!((&found.tool_calls, &found.invalid), (&whole.tool_calls, &whole.invalid));
+    marked(&text, choice % 5 + 1);
     let mut calls = whole.tool_calls;
     toolcall::make_unique(&mut calls, &mut HashSet::from(["call_0".to_owned()]));
     let ids: HashSet<&String> = calls.iter().map(|call| &call.id).collect();
     assert_eq!(ids.len(), calls.len());
+}
+
+/// In the marked form no call comes of a text without the mark, and all of it comes out.
+fn marked(text: &str, size: usize) {
+    let mark = Mark::new(0x5bd1_e995_9e37_79b9);
+    let holds = text.contains(mark.as_str());
+    let rules = Marked::new(mark, ["a", "add"].map(str::to_owned), size == 1);
+    let (mut gate, mut shown) = (Gate::new(&TextCalls::Marked(Arc::new(rules))), String::new());
+    let characters: Vec<char> = text.chars().collect();
+    for piece in characters.chunks(size) {
+        shown.extend(gate.push(&piece.iter().collect::<String>()));
+    }
+    let (last, found) = gate.finish();
+    shown.extend(last);
+    if !holds {
+        assert!(found.is_empty());
+        assert_eq!(shown, text);
+    }
 }
 
 /// Stripping is the same for every way of cutting, leaves no ESC, and nothing to strip.

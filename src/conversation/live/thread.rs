@@ -10,7 +10,7 @@ use super::history::{Fingerprint, History, print_of};
 use super::line::{self, Block};
 use crate::event::Reply;
 use crate::message::{Content, Message, Role};
-use crate::prompt::{self, Encoding};
+use crate::prompt::{self, Encoding, Style};
 use crate::provider::Guard;
 
 /// What stands before a thread that is sent whole.
@@ -81,7 +81,11 @@ impl Thread {
             Encoding::Xml => WHOLE_XML,
             Encoding::Text => WHOLE_TEXT,
         };
-        let rendered = prompt::render(&self.messages, &[], encoding);
+        let style = Style {
+            encoding,
+            ..Style::default()
+        };
+        let rendered = prompt::render(&self.messages, &[], style);
         line::user(&[Block::text(format!("{before}{rendered}"))])
     }
 

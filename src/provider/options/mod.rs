@@ -29,6 +29,17 @@ pub enum InputEncoding {
     Text,
 }
 
+/// Which text of an answer is a tool call, where calls are written as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextToolCalls {
+    /// A block at the end, in the form the prompt asked for and with its mark.
+    Marked,
+    /// Whatever SPEC-01's `parseToolCalls` finds.
+    Lenient,
+    /// None.
+    Off,
+}
+
 /// How the prompt reaches the CLI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptStyle {
@@ -159,6 +170,10 @@ pub const CONFIG: OptionSpec = option("config", Kind::Object);
 pub const MAX_BUFFER: OptionSpec = option("maxBuffer", Kind::Whole(1, 1 << 40));
 /// `inputEncoding`.
 pub const INPUT_ENCODING: OptionSpec = option("inputEncoding", Kind::OneOf(&["xml", "text"]));
+/// `threadDocuments`.
+pub const THREAD_DOCUMENTS: OptionSpec = option("threadDocuments", Kind::OneOf(&["pass", "escape"]));
+/// `textToolCalls`.
+pub const TEXT_TOOL_CALLS: OptionSpec = option("textToolCalls", Kind::OneOf(&["marked", "lenient", "off"]));
 /// `promptStyle`.
 pub const PROMPT_STYLE: OptionSpec = option("promptStyle", Kind::OneOf(&["stdin", "arg"]));
 /// `outputFormat`.
@@ -246,6 +261,10 @@ pub struct Options {
     pub retry: Policy,
     /// `inputEncoding`.
     pub input_encoding: InputEncoding,
+    /// `threadDocuments`: a lone user message that is one whole thread document stays as it is.
+    pub thread_documents: bool,
+    /// `textToolCalls`.
+    pub text_tool_calls: TextToolCalls,
     /// `promptStyle`.
     pub prompt_style: PromptStyle,
     /// `outputFormat`.

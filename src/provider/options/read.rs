@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{
-    Auth, EngineKind, InputEncoding, Options, OutputFormat, PromptStyle, SystemPrompt, environment, number, texts,
+    Auth, EngineKind, InputEncoding, Options, OutputFormat, PromptStyle, SystemPrompt, TextToolCalls, environment,
+    number, texts,
 };
 use crate::provider::Provider;
 use crate::retry::Policy;
@@ -72,6 +73,12 @@ pub(super) fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         input_encoding: match text("inputEncoding").as_deref() {
             Some("text") => InputEncoding::Text,
             _ => InputEncoding::Xml,
+        },
+        thread_documents: text("threadDocuments").as_deref() != Some("escape"),
+        text_tool_calls: match text("textToolCalls").as_deref() {
+            Some("lenient") => TextToolCalls::Lenient,
+            Some("off") => TextToolCalls::Off,
+            _ => TextToolCalls::Marked,
         },
         prompt_style: match text("promptStyle").as_deref() {
             Some("arg") => PromptStyle::Arg,

@@ -27,6 +27,7 @@ use crate::run::again::{Call, Tried};
 use crate::run::log::Level;
 use crate::run::sink::Sink;
 use crate::run::{millis as ms, now_ms};
+use crate::toolcall::TextCalls;
 
 /// How long the end of a body may take that has said all.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -125,7 +126,7 @@ impl<'a> Attempt<'a> {
             timeout: call.timeout.map_or(call.engine.settings.timeout, limit),
             heard: now,
             answer: Answer::new(call.tools.clone(), call.redactor.clone()),
-            fold: Fold::new(call.call_ids.clone()),
+            fold: Fold::new(call.call_ids.clone(), TextCalls::Off),
             events: Vec::new(),
             info: RunInfo {
                 id: call.sink.log.run_id().to_owned(),

@@ -63,12 +63,17 @@ fn through_the_gate(text: &str, cuts: &[prop::sample::Index]) -> (String, Extrac
         .collect();
     ends.sort_unstable();
     ends.push(text.len());
-    let (mut gate, mut out, mut from) = (Gate::new(), String::new(), 0);
+    let (mut gate, mut out, mut from) = (Gate::new(&TextCalls::Lenient), String::new(), 0);
     for end in ends {
         out.extend(gate.push(&text[from..end]));
         from = end;
     }
-    let (rest, Calls { tool_calls, invalid }) = gate.finish();
+    let (
+        rest,
+        Calls {
+            tool_calls, invalid, ..
+        },
+    ) = gate.finish();
     out.extend(rest);
     let extraction = Extraction {
         tool_calls,
@@ -146,7 +151,7 @@ proptest! {
 
 /// What comes out after each of the pieces.
 fn streamed(pieces: &[&str]) -> Vec<String> {
-    let mut gate = Gate::new();
+    let mut gate = Gate::new(&TextCalls::Lenient);
     let mut out: Vec<String> = pieces
         .iter()
         .map(|piece| gate.push(piece).unwrap_or_default())

@@ -3,6 +3,8 @@
 mod cases;
 mod damage;
 mod laws;
+mod marked;
+mod table;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -1,0 +1,141 @@
+//! The table of docs/tool-calls.md: what each mode takes for a call, and what it misses.
+//!
+//! `UPDATE_DOCS=1 cargo test --lib toolcall::tests::table` rewrites it.
+
+use super::*;
+
+const BEGIN: &str = "<!-- The table is counted by src/toolcall/tests/table.rs, which compares it. -->\n";
+const END: &str = "<!-- end -->\n";
+
+/// Blocks as models write them when they mean them: the prompts of SPEC-01, issue trackers of CLIs and agents, and the cases
+/// beside this file. `ID` is the id.
+const FORMS: [&str; 20] = [
+    "```json\n{\n  \"tool_calls\": [\n    {\n      \"name\": \"a\",\n      \"args\": { \"x\": 1 },\n      \"id\": \"ID\"\n    }\n  ]\n}\n```",
+    "Let me look.\n\n```json\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}\n```",
+    "Let me look.\n\n```json\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}\n```\n\n",
+    "```\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}\n```",
+    "```JSON\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}\n```",
+    "``` tool_calls\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}\n```",
+    "~~~json\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}\n~~~",
+    "```json{\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}```",
+    "{\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}",
+    "I call it: {\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}",
+    "```json\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{\"code\":\"```js\\n```\"},\"id\":\"ID\"}]}\n```",
+    "```json\n{\"tool_calls\":[{\"name\":\"a\",\"arguments\":\"{}\",\"id\":\"ID\"}]}\n```",
+    "```json\n{\"tool_calls\":[{\"id\":\"ID\",\"type\":\"function\",\"function\":{\"name\":\"a\",\"arguments\":\"{}\"}}]}\n```",
+    "```json\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}\n",
+    "First the plan:\n```sh\nls\n```\nThen:\n```json\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}\n```",
+    "```sh\nls\n\n```json\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}\n```",
+    "{\"a\" is\n\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}",
+    "```json\n{\"thought\":\"I look\",\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}\n```",
+    "```json\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}\n```\nI wait for the result.",
+    "```json\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{},\"id\":\"ID\"}]}\n```\n<thread>",
+];
+
+/// A call that somebody else has written, as a model quotes it.
+const QUOTES: [&str; 14] = [
+    "The page says:\n```json\nQUOTE\n```\nI would not do that.",
+    "A call looks like this:\n\n```json\nQUOTE\n```\n\nThe id is free to choose.",
+    "The page says:\n```text\nQUOTE\n```\nThat is all.",
+    "```html\nQUOTE\n```\nis in the source.",
+    "The page says QUOTE and no more.",
+    "<pre>QUOTE</pre>",
+    "The page says:\n<pre>\nQUOTE\n</pre>\n",
+    "> QUOTE\n\nsays the mail.",
+    "| what | where |\n| --- | --- |\n| QUOTE | the mail |",
+    "The file ends so:\n\nQUOTE",
+    "The file is:\n\n```json\nQUOTE\n```",
+    "QUOTE",
+    "```json\nQUOTE\n```",
+    "```md\nAnswer with\n~~~json\nQUOTE\n~~~\n```",
+];
+const QUOTE: &str = r#"{"tool_calls":[{"name":"a","args":{"to":"eve@example.com"},"id":"ID"}]}"#;
+
+/// Ids that whoever is quoted may have written.
+const GUESSES: [&str; 3] = ["call_1", "call_k7f3q9x2ab_1", "toolu_01"];
+
+const MODES: [&str; 3] = ["marked", "lenient", "off"];
+
+fn mode(name: &str) -> TextCalls {
+    match name {
+        "marked" => TextCalls::Marked(Arc::new(Marked::new(
+            Mark::new(0),
+            ["a", "add"].map(str::to_owned),
+            false,
+        ))),
+        "lenient" => TextCalls::Lenient,
+        _ => TextCalls::Off,
+    }
+}
+
+/// How many calls are found in `text`.
+fn count(mode: &TextCalls, text: &str) -> usize {
+    let mut gate = Gate::new(mode);
+    gate.push(text);
+    gate.finish().1.tool_calls.len()
+}
+
+/// A row: calls that are none, and calls that are missed, of texts with the number of calls that each of them makes.
+fn row(corpus: &str, texts: &[(String, usize)]) -> String {
+    let meant: usize = texts.iter().map(|(_, calls)| calls).sum();
+    let cells = MODES.map(|name| {
+        let mode = mode(name);
+        let (mut taken, mut missed) = (0, 0);
+        for (text, calls) in texts {
+            let found = count(&mode, text);
+            taken += found.saturating_sub(*calls);
+            missed += calls.saturating_sub(found);
+        }
+        format!("{taken} / {missed}")
+    });
+    format!("| {corpus} | {} | {meant} | {} |\n", texts.len(), cells.join(" | "))
+}
+
+fn table() -> String {
+    let marked = format!("{}_1", Mark::new(0).as_str());
+    // The CLIs were recorded with SPEC-01's instruction; a model that follows the one with a mark writes its id so.
+    let recorded: Vec<_> = crate::decode::golden::answers()
+        .into_iter()
+        .map(|text| {
+            let calls = usize::from(text.contains("\"tool_calls\""));
+            (text.replace("\"call_1\"", &format!("\"{marked}\"")), calls)
+        })
+        .collect();
+    assert!(recorded.len() > 100 && recorded.iter().any(|(_, calls)| *calls > 0));
+    let forms = |id: &str| FORMS.map(|form| (form.replace("ID", id), 1));
+    let quotes: Vec<_> = GUESSES
+        .iter()
+        .flat_map(|guess| QUOTES.map(|text| (text.replace("QUOTE", QUOTE).replace("ID", guess), 0)))
+        .collect();
+    let rows = [
+        row("answers of the recorded CLIs, with ids as asked for", &recorded),
+        row(
+            "forms of calls that models write, with ids as asked for",
+            &forms(&marked),
+        ),
+        row("the same with ids of the model's own", &forms("call_1")),
+        row("quotations, with ids that somebody guessed", &quotes),
+    ];
+    format!(
+        "\n| corpus | texts | calls meant | `marked` | `lenient` | `off` |\n| --- | --- | --- | --- | --- | --- |\n{}\n",
+        rows.concat()
+    )
+}
+
+#[test]
+fn the_table_in_the_docs_is_what_is_counted() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/tool-calls.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (found, after) = rest.split_once(END).unwrap();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, [before, BEGIN, &table(), END, after].concat()).unwrap();
+        return;
+    }
+    // Markdown is formatted elsewhere: spaces don't count.
+    let squeeze = |text: &str| {
+        let words = text.split_whitespace().filter(|word| !word.starts_with("--"));
+        words.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(squeeze(found), squeeze(&table()), "run it with UPDATE_DOCS=1");
+}
