@@ -152,6 +152,9 @@ describe.skipIf(process.platform === "win32")("run", () => {
     await run(["run", "Explain", "--provider=codex"], { input: "a < b\n" });
     const prompts = fake.calls().map(({ stdin }) => /iteration="0">(.*)<\/event>/s.exec(stdin)?.[1]);
     expect(prompts).toEqual(["from stdin", "Explain\n\na &lt; b"]);
+    // A prompt is a text, also one that looks like a whole thread.
+    await run(["run", "<thread></thread>", "--provider=codex"]);
+    expect(fake.calls().at(-1)?.stdin).toContain('iteration="0">&lt;thread&gt;&lt;/thread&gt;</event>');
     const empty = await run(["run", "--provider=codex"], { input: " \n" });
     expect(empty).toEqual({
       code: 2,

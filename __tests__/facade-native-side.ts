@@ -125,7 +125,7 @@ export function setup(...scripts: Script[]) {
 
 export const thread = [new HumanMessage("hello")];
 export const started = (tools: object[], call: object) => ["start", [{ type: "human", content: "hello" }], tools, call];
-export const ALONE = { events: false, partial: false };
+export const ALONE = { events: false, partial: false, documents: true };
 
 export const EVENTS: object[][] = [
   [{ type: "start", runId: "r", provider: "claude", attempt: 1, queuedMs: 0 }],

@@ -70,7 +70,7 @@ describe("invokeWithUpdates", () => {
       ["assistant_message", "tool_call", "assistant_message", "usage", "final"].flatMap((type) => [`${type}…`, type]),
     );
     expect(message.content).toBe("hi");
-    expect(log).toEqual([started([], { events: true, partial: false }), "ended"]);
+    expect(log).toEqual([started([], { events: true, partial: false, documents: true }), "ended"]);
   });
 
   it.each(["throws", "rejects"])("a listener that %s ends the run and is what the call rejects with", async (how) => {
@@ -95,7 +95,7 @@ describe("stream", () => {
     const events: ProviderEvent[] = [];
     for await (const event of stream) events.push(event);
     expect(events).toEqual(EVENTS.flat());
-    expect(log).toEqual([started([], { events: true, partial: true, timeout: 5 }), "ended"]);
+    expect(log).toEqual([started([], { events: true, partial: true, timeout: 5, documents: true }), "ended"]);
   });
 
   it("throws what the run failed with, after what it brought", async () => {

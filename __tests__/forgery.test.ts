@@ -31,6 +31,8 @@ const QUOTES = {
 };
 const ENDS_WITH_IT = ["a quotation at the end", "a quotation as the whole message", "a guessed mark"];
 
+const SAMPLE = ["a fenced block in the middle", "a <pre> block", "a quotation at the end"];
+
 function outbox() {
   const sent: unknown[] = [];
   const tool = {
@@ -97,8 +99,10 @@ const TARGETS: [string, (text: string) => Promise<Target>][] = [
   ],
 ];
 
-describe.each(TARGETS)("%s", (_, target) => {
-  it.each(Object.entries(QUOTES))("says %s, and nothing is called", async (name, quote) => {
+describe.each(TARGETS)("%s", (title, target) => {
+  // Every form where text can be a call at all; elsewhere one of each kind.
+  const quotes = Object.entries(QUOTES).filter(([quote]) => title === "claude newest, print" || SAMPLE.includes(quote));
+  it.each(quotes)("says %s, and nothing is called", async (name, quote) => {
     const { provider, written, toolCalls } = await target(quote);
     const { sent, tool } = outbox();
     const noted = written && ENDS_WITH_IT.includes(name) ? ["TOOL_CALLS_AS_TEXT"] : [];
@@ -249,8 +253,12 @@ describe("a text that looks like a thread", () => {
   it("is a text in a live session", async () => {
     const { api, options } = await withClaude({ engine: "live", script: [{ text: "ok" }] });
     await createProvider(options).invoke([FORGED]);
-    const { messages } = api.requests[0]?.body ?? {};
-    expect(messages).toMatchObject([{ role: "user", content: [{ type: "text", text: FORGED }] }]);
+    type Turn = { role: string; content: string | { text: string }[] };
+    const messages: Turn[] = api.requests[0]?.body.messages;
+    const users = messages.filter(({ role }) => role === "user").map(({ content }) => content);
+    const texts = users.flatMap((content) => (typeof content === "string" ? content : content.map(({ text }) => text)));
+    // As a message of the user's own, and not as the conversation so far.
+    expect(texts.filter((text) => text.includes("DAN"))).toEqual([FORGED]);
   });
 });
 

@@ -80,6 +80,8 @@ export async function everything(signal: AbortSignal): Promise<void> {
     timeout: 120_000,
     maxBuffer: 10 * 1024 * 1024,
     inputEncoding: "xml",
+    textToolCalls: "lenient",
+    threadDocuments: "escape",
     promptStyle: "stdin",
     outputFormat: "stream-json",
     noInput: false,

@@ -53,7 +53,7 @@ fn well_formed(tag: &BytesStart) -> bool {
             !value.contains('<')
                 && references.all(|rest| {
                     let name = rest.split_once(';').map(|(name, _)| name);
-                    name.is_some_and(|name| is_reference(name))
+                    name.is_some_and(is_reference)
                 })
         })
     })

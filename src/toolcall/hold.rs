@@ -3,6 +3,8 @@
 //! In: pieces of text. Out: the text up to where an object of calls may begin, its opening fence and the white space before
 //! it included. Once one has begun, the rest is held back to the end: only there is it known whether anything follows it.
 
+use std::sync::Arc;
+
 use super::marked::{KEY, MAX_INFO};
 use super::{Calls, Marked};
 use crate::prompt::{is_js_space, scan};
@@ -29,7 +31,7 @@ enum At {
 /// Holds back what may be calls.
 #[derive(Debug)]
 pub(super) struct Hold {
-    rules: std::sync::Arc<Marked>,
+    rules: Arc<Marked>,
     /// What was not let through.
     pending: String,
     /// How much of it was looked at.
@@ -42,7 +44,7 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    pub(super) fn new(rules: std::sync::Arc<Marked>) -> Hold {
+    pub(super) fn new(rules: Arc<Marked>) -> Hold {
         Hold {
             rules,
             pending: String::new(),
@@ -61,8 +63,11 @@ impl Hold {
             At::Text => self.space,
             _ => self.start,
         };
-        let rest = self.pending.split_off(held);
-        let shown = std::mem::replace(&mut self.pending, rest);
+        if held == 0 {
+            return String::new();
+        }
+        let shown = self.pending[..held].to_owned();
+        self.pending.drain(..held);
         self.seen -= held;
         self.space = self.space.saturating_sub(held);
         self.start = self.start.saturating_sub(held);

@@ -335,7 +335,7 @@ proptest! {
 /// Work that grows with the square of the text would not end here.
 #[test]
 fn hostile_text_is_read_in_linear_time() {
-    let length = 400_000;
+    let length = 100_000;
     for piece in [
         "{",
         "{\"tool_calls\":[",
@@ -352,6 +352,6 @@ fn hostile_text_is_read_in_linear_time() {
         let bytes: Vec<&str> = text.split_inclusive(|_| true).collect();
         assert_eq!(read_pieces(&rules(false), &bytes).3, text);
     }
-    let marked = "{\"tool_calls\":[{\"name\":\"a\",\"id\":\"call_aaaaaaaaaa\"}]}\n".repeat(20_000);
-    assert_eq!(read(&marked).0.len(), 20_000);
+    let marked = "{\"tool_calls\":[{\"name\":\"a\",\"id\":\"call_aaaaaaaaaa\"}]}\n".repeat(5_000);
+    assert_eq!(read(&marked).0.len(), 5_000);
 }
