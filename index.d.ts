@@ -289,7 +289,7 @@ export type ThreadDocuments = "pass" | "escape";
 
 /** Options of {@link createClaudeCliProvider}. */
 export interface ClaudeCliProviderOptions {
-  /** The model, `"sonnet"` or a full name (`--model`). Default: the CLI's own. */
+  /** The model, `"sonnet"` or a full name (`--model`). Default, and `""`: the CLI's own. */
   model?: string | undefined;
   /** The CLI: a command found in `PATH`, or a path. Default: `"claude"`. */
   cliPath?: string | undefined;
@@ -393,7 +393,7 @@ export function createClaudeCliProvider(options?: ClaudeCliProviderOptions): Cli
 
 /** What every CLI but claude takes, a CLI of one's own included. docs/providers.md says what each one does with it. */
 export interface CliProviderOptions {
-  /** The model, as the CLI names it. Default: the CLI's own. */
+  /** The model, as the CLI names it. Default, and `""`: the CLI's own. */
   model?: string | undefined;
   /** The CLI: a command found in `PATH`, or a path. Default: the provider's command. */
   cliPath?: string | undefined;
@@ -435,6 +435,10 @@ export interface CodexCliProviderOptions extends CliProviderOptions {
   sandbox?: "read-only" | "workspace-write" | "danger-full-access" | undefined;
   /** Leaves `~/.codex/config.toml` out, with its MCP servers and model providers; the login stays. Default: `false`. */
   ignoreUserConfig?: boolean | undefined;
+  /** Accepted without effect, for agents that pass what they gave codex themselves: its output is always read as JSON lines. */
+  outputFormat?: "jsonl" | undefined;
+  /** Accepted without effect: codex never asks for a Git repository here. */
+  skipGitRepoCheck?: boolean | undefined;
 }
 
 /**
@@ -509,8 +513,8 @@ export function createGrokCliProvider(options?: GrokCliProviderOptions): CliProv
 
 /** Options of {@link createOpenCodeCliProvider}. `timeout` can't be 0: opencode retries for ever, in silence. */
 export interface OpenCodeCliProviderOptions extends CliProviderOptions {
-  /** The model behind its provider's name: `"openai/gpt-5.5"`. Only that provider is enabled then. Default: the CLI's own. */
-  model?: `${string}/${string}` | undefined;
+  /** The model behind its provider's name: `"openai/gpt-5.5"`. Only that provider is enabled then. Default, and `""`: the CLI's own. */
+  model?: `${string}/${string}` | "" | undefined;
   /** The system prompt, in place of the short one that says what a thread is; `null` keeps the CLI's own. */
   systemPrompt?: string | null | undefined;
   /** Whether the CLI's own tools and project files are off. Default: `true`. */
@@ -544,10 +548,10 @@ export interface CliProviderConfig {
   readonly outputFormat: "text" | "json" | "stream-json";
   /** How it gets the prompt: over standard input, or as its last argument (visible in `ps`, 128 KiB at most on Linux). */
   readonly promptStyle: "stdin" | "arg";
-  /** The models the option `model` may name; `[]` for any. */
-  readonly models: readonly { readonly modelId: string; readonly name: string }[];
-  /** The model where `model` is not given: one of `models`, if there are any. */
-  readonly defaultModel: string;
+  /** The models the option `model` may name. Default, and `[]`: any. */
+  readonly models?: readonly { readonly modelId: string; readonly name: string }[];
+  /** The model where `model` is not given: one of `models`, if there are any. Without either the CLI is told no model. */
+  readonly defaultModel?: string;
   /** How many tokens an answer may have. For those who choose between providers: the CLI is not told. */
   readonly maxTokens: number;
   /** How long one run may take, ms; 0 for no limit. The option `timeout` wins. */
@@ -729,6 +733,12 @@ export type InvokeUpdate =
   | { type: "usage"; usage: UpdateUsage; rawStopReason?: string }
   /** The end: last update, once. `content` is that of an `assistant_message` told before; without text there is none. */
   | { type: "final"; content?: string; usage?: UpdateUsage; rawStopReason?: string };
+
+/** The agent's name of {@link InvokeUpdate}. */
+export type ModelInvocationUpdate = InvokeUpdate;
+
+/** The agent's name of {@link ToolCall}, as a `tool_call` update has it. */
+export type ModelInvocationToolCall = ToolCall;
 
 /** Token counts of an update. They mean the same as those of `usage_metadata`. */
 export interface UpdateUsage {

@@ -94,6 +94,18 @@ qwen      not installed  –                       –          –
     expect([code, stderr]).toEqual([1, ""]);
   });
 
+  it.each([
+    [["claude"], "0 of 1 provider is ready."],
+    [["gemini"], "1 of 1 provider is ready."],
+    [["claude", "qwen"], "0 of 2 providers are ready."],
+    [["claude", "gemini"], "1 of 2 providers is ready."],
+  ])("counts %s in words: %s", async (names, sum) => {
+    const { fakes, run } = setup();
+    fakes.cli("gemini", [{ stdout: "0.61.0" }]);
+    const { stdout } = await run(["doctor", ...names, "--level", "command"]);
+    expect(stdout.trimEnd().split("\n").at(-1)).toBe(sum);
+  });
+
   it("knows whether it answers", async () => {
     const { fakes, run } = setup();
     fakes.cli("codex", [{ stdout: "codex-cli 0.169.0" }, { code: 0 }, replay("codex/err-500-json")]);

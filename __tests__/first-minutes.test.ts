@@ -80,7 +80,7 @@ describe("an option", () => {
     [
       "that would be a flag",
       { model: "--help" },
-      'INVALID_OPTION: option "model" must be a string that is not empty and does not begin with "-"; given: "--help"',
+      'INVALID_OPTION: option "model" must be a string that does not begin with "-"; given: "--help"',
     ],
   ])("%s", async (_, options, says) => {
     expect(await failure(() => create(options))).toBe(says);

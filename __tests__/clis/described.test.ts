@@ -51,6 +51,20 @@ it.runIf(process.platform !== "win32")("README's section works as it stands", as
   expect([out, err]).toEqual([block("text"), ""]);
 });
 
+it("needs no models: the CLI is told none, unless one is asked for", async () => {
+  const cli = fakes.cli("own-models", [{ stdout: '{"type":"content","content":"Hi"}\n{"type":"turn.completed"}\n' }]);
+  const { models: _, defaultModel: __, ...rest } = CONFIG;
+  const argv = async (config: CliProviderConfig, options: object) => {
+    await createCliProvider({ ...config, command: cli.path, modelArgs: ["--model"] }, options).invoke(["hi"]);
+    return cli.calls().at(-1)?.argv;
+  };
+  for (const config of [rest, { ...rest, models: [] }, { ...rest, models: [], defaultModel: "" }]) {
+    expect(await argv(config, {})).toEqual(["--print"]);
+    expect(await argv(config, { model: "" })).toEqual(["--print"]);
+    expect(await argv(config, { model: "big" })).toEqual(["--print", "--model", "big"]);
+  }
+});
+
 describe("its formats", () => {
   it.each([
     [
@@ -87,7 +101,7 @@ it("gets its arguments, its model, its environment and its prompt", async () => 
     promptStyle: "arg",
     outputFormat: "json",
     modelArgs: ["--model={model}"],
-    models: [...CONFIG.models, { modelId: "big", name: "Big" }],
+    models: [...(CONFIG.models ?? []), { modelId: "big", name: "Big" }],
     env: { MINE: "1", LANG: undefined },
   } as const;
   const provider = createCliProvider(config, {

@@ -13,6 +13,7 @@ import {
   type CliProvider,
   classifyError,
   createClaudeCliProvider,
+  createCodexCliProvider,
   createFallbackProvider,
   createOpenAiCompatibleProvider,
   escapeXml,
@@ -31,6 +32,14 @@ import * as native from "deep-factor-providers/native";
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 declare function assertType<_T extends true>(): void;
+
+// What the agent calls them, and what its terminal passes to codex.
+assertType<Equal<api.ModelInvocationUpdate, api.InvokeUpdate>>();
+assertType<Equal<api.ModelInvocationToolCall, api.ToolCall>>();
+assertType<Equal<native.ModelInvocationToolCall, api.ToolCall>>();
+export const codex = () => createCodexCliProvider({ outputFormat: "jsonl", skipGitRepoCheck: true, model: "" });
+// @ts-expect-error its output is always JSON lines
+export const wrong = () => createCodexCliProvider({ outputFormat: "text" });
 
 // SPEC-01, "ModelAdapter Interface", literally.
 export interface ModelAdapter {

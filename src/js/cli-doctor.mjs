@@ -88,7 +88,8 @@ function formatReports(reports, paint) {
     return { cells, colours: [/** @type {const} */ ("bold"), colour], under };
   });
   const ready = reports.filter(isReady).length;
-  const [noun, verb] = [reports.length === 1 ? "provider" : "providers", ready === 1 ? "is" : "are"];
+  const one = reports.length === 1;
+  const [noun, verb] = [one ? "provider" : "providers", one || ready === 1 ? "is" : "are"];
   const sum = `${ready} of ${reports.length} ${noun} ${verb} ready.`;
   return `${table(head, rows, paint)}\n\n${paint(ready > 0 ? "green" : "red", sum)}`;
 }

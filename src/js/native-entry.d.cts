@@ -76,6 +76,8 @@ export type {
   LogLevel,
   LogRecord,
   MessageInput,
+  ModelInvocationToolCall,
+  ModelInvocationUpdate,
   OpenAiCompatibleProviderOptions,
   OpenCodeCliProviderOptions,
   ParseCliOutputOptions,

@@ -134,6 +134,16 @@ const OPTIONS: &[OptionSpec] = &[
     options::DISABLE_BUILT_IN_TOOLS,
     options::SANDBOX,
     options::IGNORE_USER_CONFIG,
+    // What agents pass that start codex themselves. It is always so, and they change nothing: output is read as JSON lines, and
+    // the private folder that codex runs in is no repository.
+    OptionSpec {
+        name: "outputFormat",
+        kind: options::Kind::OneOf(&["jsonl"]),
+    },
+    OptionSpec {
+        name: "skipGitRepoCheck",
+        kind: options::Kind::Flag,
+    },
     options::IDLE_TIMEOUT,
     options::KILL_GRACE,
     options::MAX_CONCURRENCY,
@@ -160,6 +170,21 @@ mod tests {
         assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("PROMPT", &Cwd::Private));
         assert_eq!(line.files(), [("system-prompt.txt", STANDARD_SYSTEM_PROMPT)]);
         assert_eq!(line.0.wire, Wire::CodexJson);
+    }
+
+    #[test]
+    fn what_is_always_so_may_be_said() {
+        let said = line(&CODEX, r#"{"outputFormat":"jsonl","skipGitRepoCheck":true,"model":""}"#);
+        assert_eq!(said.argv(), line(&CODEX, "{}").argv());
+        assert_eq!(line(&CODEX, r#"{"skipGitRepoCheck":false}"#).argv(), said.argv());
+        let error = crate::provider::options::Options::parse(&CODEX, r#"{"outputFormat":"text"}"#).unwrap_err();
+        assert_eq!(
+            (error.code, error.message.as_str()),
+            (
+                Code::InvalidOption,
+                "option \"outputFormat\" must be one of \"jsonl\"; given: \"text\""
+            )
+        );
     }
 
     #[test]

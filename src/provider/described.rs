@@ -23,8 +23,8 @@ pub struct Described {
     model_args: Vec<String>,
     /// `models`: their ids; none means that any will do.
     models: Vec<String>,
-    /// `defaultModel`.
-    pub default_model: String,
+    /// `defaultModel`; without one the CLI is not told any, unless the option `model` names it.
+    pub default_model: Option<String>,
     /// `maxTokens`: how long an answer may be. For those who choose between providers; no CLI is told.
     pub max_tokens: u64,
     /// `env`, in the order given; `None` removes.
@@ -69,21 +69,21 @@ const fn field(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }
 }
 
-/// The document's fields, all of which must be there.
+/// The document's fields that must be there.
 const REQUIRED: &[OptionSpec] = &[
     field("providerId", Kind::Text),
     field("command", Kind::Text),
     field("defaultArgs", Kind::TextList),
     field("outputFormat", Kind::OneOf(&["text", "json", "stream-json"])),
     field("promptStyle", Kind::OneOf(&["stdin", "arg"])),
-    field("models", Kind::List),
-    field("defaultModel", Kind::ArgText),
     field("maxTokens", Kind::Whole(1, 1 << 53)),
     options::TIMEOUT,
 ];
 
-/// Ours.
+/// Those without which any model will do, and ours.
 const OPTIONAL: &[OptionSpec] = &[
+    field("models", Kind::List),
+    field("defaultModel", Kind::Model),
     options::ENV,
     field("errorRules", Kind::List),
     field("versionArgs", Kind::TextList),
@@ -120,13 +120,16 @@ fn read(value: &Value) -> Result<Provider, String> {
         ));
     }
     let models = models(map)?;
-    let default_model = text("defaultModel").to_owned();
-    if !models.is_empty() && !models.contains(&default_model) {
+    let default_model = Some(text("defaultModel").to_owned()).filter(|model| !model.trim().is_empty());
+    if !models.is_empty() && !default_model.as_ref().is_some_and(|model| models.contains(model)) {
         let allowed = format!(
             "the modelId of one of config.models ({})",
             clip(&models.join(", "), 120)
         );
-        return Err(wrong("defaultModel", &allowed, &map["defaultModel"]));
+        return Err(match map.get("defaultModel") {
+            Some(given) => wrong("defaultModel", &allowed, given),
+            None => format!("config.defaultModel is missing: it must be {allowed}"),
+        });
     }
     let described = Described {
         default_args: options::texts(map, "defaultArgs"),

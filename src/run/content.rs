@@ -77,6 +77,9 @@ impl Engine {
              and a history is sent as text",
             self.id()
         );
-        Some(self.refuse(Code::UnsupportedContent, reason))
+        // The general advice is to ask this very engine.
+        let hint = "send it to an API that takes it, or leave it out of the history";
+        let error = ProviderError::new(self.id(), Code::UnsupportedContent, reason);
+        Some(Box::new(error.with_hint(hint)))
     }
 }

@@ -72,12 +72,44 @@ fn its_environment_goes_below_the_users() {
 }
 
 #[test]
+fn without_models_any_will_do_and_none_need_be_named() {
+    let mut config = with("modelArgs", json!(["--model"]));
+    config
+        .as_object_mut()
+        .unwrap()
+        .retain(|name, _| name != "models" && name != "defaultModel");
+    for models in [None, Some(json!([]))] {
+        for default_model in [None, Some(json!(""))] {
+            let mut config = config.clone();
+            for (name, value) in [("models", &models), ("defaultModel", &default_model)] {
+                if let Some(value) = value {
+                    config[name] = value.clone();
+                }
+            }
+            let provider = provider(&config.to_string()).unwrap();
+            assert_eq!(line(&provider, "{}").argv(), "--print", "{config}");
+            assert_eq!(line(&provider, r#"{"model":""}"#).argv(), "--print");
+            assert_eq!(line(&provider, r#"{"model":"big"}"#).argv(), "--print --model big");
+        }
+    }
+    // Of several, one has to be named.
+    let mut config = document();
+    config.as_object_mut().unwrap().remove("defaultModel");
+    assert_eq!(
+        refusal(&config),
+        "config.defaultModel is missing: it must be the modelId of one of config.models (default)"
+    );
+}
+
+#[test]
 fn a_model_that_is_none_of_its_models_is_refused() {
     let provider = provider(&document().to_string()).unwrap();
     assert_eq!(
         Options::parse(&provider, r#"{"model":"big"}"#).unwrap_err().message,
         "option \"model\" must be one of the config's models (default); given: \"big\""
     );
+    let none = Options::parse(&provider, r#"{"model":""}"#).unwrap();
+    assert_eq!(none.model.as_deref(), Some("default"));
 }
 
 #[test]

@@ -91,6 +91,8 @@ pub fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
     let ok = match (spec.kind, value) {
         (Kind::Text, Value::String(text)) => !text.is_empty() && no_nul(text),
         (Kind::ArgText, Value::String(text)) => !text.trim().is_empty() && !text.starts_with('-') && no_nul(text),
+        (Kind::Model | Kind::ProviderModel, Value::String(text)) if text.trim().is_empty() => true,
+        (Kind::Model, Value::String(text)) => !text.starts_with('-') && no_nul(text),
         (Kind::ProviderModel, Value::String(text)) => {
             let parts = text.split_once('/');
             !text.starts_with('-') && no_nul(text) && parts.is_some_and(|(of, name)| !of.is_empty() && !name.is_empty())
@@ -153,6 +155,7 @@ pub(in crate::provider) fn allowed(kind: Kind) -> String {
     match kind {
         Kind::Text => "a string that is not empty".to_owned(),
         Kind::ArgText => "a string that is not empty and does not begin with \"-\"".to_owned(),
+        Kind::Model => "a string that does not begin with \"-\"".to_owned(),
         Kind::NullableText => "a string, or null for the CLI's own".to_owned(),
         Kind::Null => "null, for the CLI's own".to_owned(),
         Kind::Flag => "true or false".to_owned(),

@@ -87,6 +87,8 @@ pub enum Kind {
     Text,
     /// A word that goes to argv behind a flag: a string that does not begin with "-".
     ArgText,
+    /// A model's name, which goes to argv behind a flag: a string that does not begin with "-". A blank one is none.
+    Model,
     /// Any string, or null.
     NullableText,
     /// Only null.
@@ -103,7 +105,7 @@ pub enum Kind {
     TextList,
     /// An array.
     List,
-    /// A model behind its provider's name, `openai/gpt-5`.
+    /// A model behind its provider's name, `openai/gpt-5`. A blank one is none.
     ProviderModel,
     /// An object of any JSON.
     Object,
@@ -146,7 +148,7 @@ const fn option(name: &'static str, kind: Kind) -> OptionSpec {
 }
 
 /// `model`.
-pub const MODEL: OptionSpec = option("model", Kind::ArgText);
+pub const MODEL: OptionSpec = option("model", Kind::Model);
 /// `cliPath`.
 pub const CLI_PATH: OptionSpec = option("cliPath", Kind::Text);
 /// `timeout`, ms; 0 for none.
@@ -355,7 +357,10 @@ impl Options {
 fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
     check_engine(map)?;
     let text = |name: &str| map.get(name).and_then(Value::as_str);
-    if let (Some(own), Some(model)) = (&provider.described, text("model")) {
+    if let (Some(own), Some(model)) = (
+        &provider.described,
+        text("model").filter(|model| !model.trim().is_empty()),
+    ) {
         own.check_model(model)?;
     }
     let yes = |name: &str| map.get(name) == Some(&Value::Bool(true));

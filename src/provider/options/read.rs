@@ -40,7 +40,7 @@ pub fn retry(map: &Map<String, Value>) -> Policy {
 /// The checked object as values, defaults filled in.
 pub(super) fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
     let defaults = provider.defaults;
-    let own_model = || provider.described.as_ref().map(|own| own.default_model.clone());
+    let own_model = || provider.described.as_ref().and_then(|own| own.default_model.clone());
     let text = |name: &str| map.get(name).and_then(Value::as_str).map(str::to_owned);
     let flag = |name: &str| map.get(name).and_then(Value::as_bool);
     let number = |name: &str, default: u64| number(map, name).unwrap_or(default);
@@ -57,7 +57,9 @@ pub(super) fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         None => defaults.output_format,
     };
     Options {
-        model: text("model").or_else(own_model),
+        model: text("model")
+            .filter(|model| !model.trim().is_empty())
+            .or_else(own_model),
         cli_path: text("cliPath"),
         timeout: limit(number("timeout", defaults.timeout_ms)),
         // A live session that is stuck would be stuck for every call to come.

@@ -40,7 +40,7 @@ fn an_option_is_named_with_what_was_given_and_what_is_allowed() {
         ),
         (
             r#"{"model":"--x"}"#,
-            r#"option "model" must be a string that is not empty and does not begin with "-"; given: "--x""#,
+            r#"option "model" must be a string that does not begin with "-"; given: "--x""#,
         ),
         (
             r#"{"time_out":1}"#,
