@@ -2,6 +2,7 @@
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import {
   type CliProvider,
+  createClaudeCliProvider,
   createFallbackProvider,
   type MessageInput,
   messagesToPrompt,
@@ -9,9 +10,10 @@ import {
   type ProviderError,
   runAgent,
 } from "deep-factor-providers";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { withApi } from "./api/setup.js";
 import { caught, collect } from "./fallback/members.js";
+import { createFakes } from "./support/fake.mjs";
 import { createProvider, VERSIONS, withClaude } from "./support/harness.mjs";
 import { ask, told } from "./support/live.mjs";
 import { readPrompt } from "./support/model.mjs";
@@ -122,6 +124,24 @@ describe.each(VERSIONS)("claude %s", (which) => {
     await ask(createProvider(options), [new HumanMessage({ content: [see, { type: "text", text: " Say." }] })]);
     expect(told(api.requests[0]?.body)).toEqual([["user", { type: "text", text: "What is on it? Say." }]]);
   });
+});
+
+it("engine auto: a CLI that has no live sessions is not asked in print form", async () => {
+  const fakes = createFakes();
+  onTestFinished(fakes.cleanup);
+  const fake = fakes.cli("claude", [{ readStdin: false, stderr: "error: unknown option '--input-format'\n", code: 1 }]);
+  const model = createClaudeCliProvider({ cliPath: fake.path, engine: "auto" });
+  const thread = [new HumanMessage({ content: [see, jpeg] })];
+  for (let n = 0; n < 2; n++) {
+    const error = await caught(model.invoke(thread));
+    expect(error).toMatchObject(TEXT_ONLY);
+    expect(error.message).toMatch(
+      /^messages\[0\]\.content\[1\] is an image \(image\/jpeg\), which claude's print engine can't take/,
+    );
+  }
+  // The one look for a live session; the second call knows.
+  expect(fake.calls()).toHaveLength(1);
+  await model.close();
 });
 
 describe("an OpenAI-compatible API", () => {
