@@ -121,6 +121,19 @@ describe.skipIf(process.platform === "win32")("the host is killed", () => {
     await until(() => tag.left().length === 0);
   });
 
+  it.skipIf(process.platform !== "linux").each(["heeds SIGTERM", "ignores it"])(
+    "what is in a session of its own, has lost its parent and %s",
+    async (how) => {
+      const away: Step[] = [...(how === "ignores it" ? [IGNORES_TERM] : []), "setsid", READY, "forever"];
+      const parent: Step = { spawn: { steps: ["setsid", { spawn: { steps: away } }], wait: true } };
+      const { child, tag } = host("stay", [parent, "forever"], 2);
+      await once(child.stdout as NonNullable<typeof child.stdout>, "data");
+      child.kill("SIGKILL");
+      await once(child, "close");
+      await until(() => tag.left().length === 0);
+    },
+  );
+
   it("when one of two runs is over: the other one is ended", async () => {
     const { child, tag, temp, output } = host("more", [READY, "forever"], 1);
     await until(() => output.stdout === "ready\n" || child.exitCode !== null);
