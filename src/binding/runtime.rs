@@ -24,9 +24,11 @@ pub fn refusal() -> Option<String> {
 
 /// Called for each Node environment before napi starts its runtime, and not while the system's loader holds its locks: threads
 /// can be waited for here.
-#[napi(module_exports)]
+#[napi(module_exports, catch_unwind)]
 pub fn prepare(_exports: Object, _env: Env) -> napi::Result<()> {
-    REFUSAL.get_or_init(|| match build() {
+    // napi catches no panic of this one function, whatever its attribute says.
+    let built = || std::panic::catch_unwind(build).unwrap_or_else(|_| Err(io::Error::other("tokio gave up")));
+    REFUSAL.get_or_init(|| match built() {
         Ok(runtime) => {
             create_custom_tokio_runtime(runtime);
             None
