@@ -70,7 +70,7 @@ impl Category {
     pub fn description(self) -> &'static str {
         match self {
             Category::Quota => "A session, weekly, plan or credit limit is used up.",
-            Category::RateLimit => "Too many requests just now, or no capacity for them.",
+            Category::RateLimit => "Too many requests just now.",
             Category::Authentication => "There is no login or key, or it is refused.",
             Category::Validation => "What was asked is refused, or can't be asked so.",
             Category::Network => "There is no connection, or it broke.",

@@ -161,6 +161,9 @@ pub enum Event {
 pub struct Failure {
     /// The provider's own machine-readable word (claude: `assistant.error`, `rate_limit`; gemini: `error.type`).
     pub kind: Option<String>,
+    /// Further such words, where it has several (a body's `code`, `type`, `status` and `details[].reason`): any of them may be
+    /// the one that is known.
+    pub more_kinds: Vec<String>,
     /// The reason in the provider's words.
     pub message: String,
     /// HTTP status of the API's answer.

@@ -28,7 +28,14 @@ pub fn told(json: &str, status: Option<u16>, redactor: &Redactor) -> Failure {
         error => text(error, &["message", "detail", "msg"]).or_else(|| text(&body, &["message", "detail"])),
     };
     // `code` is finer than `type`, where both are words.
-    let kind = text(error, &["code", "type"]).or_else(|| text(&body, &["code", "type"]));
+    let words = [error, &body]
+        .into_iter()
+        .flat_map(|value| ["code", "type", "status"].map(|name| value.get(name)));
+    let details = error.get("details").and_then(Value::as_array).into_iter().flatten();
+    let words = words.chain(details.map(|detail| detail.get("reason")));
+    let mut words = words.flatten().filter_map(Value::as_str).map(str::to_owned);
+    let kind = words.next();
+    let more_kinds: Vec<String> = words.filter(|word| Some(word) != kind.as_ref()).collect();
     let number = |name: &str| error.get(name).or_else(|| body.get(name)).and_then(Value::as_u64);
     let told = ["code", "status"].into_iter().find_map(number);
     let told = told.filter(|status| (400..600).contains(status));
@@ -40,6 +47,7 @@ pub fn told(json: &str, status: Option<u16>, redactor: &Redactor) -> Failure {
             _ => clip(&json, SHOWN),
         },
         kind,
+        more_kinds,
         ..Failure::default()
     }
 }
@@ -125,7 +133,7 @@ mod tests {
             (
                 r#"[{"error":{"code":400,"message":"API key not valid","status":"INVALID_ARGUMENT"}}]"#,
                 "API key not valid",
-                None,
+                Some("INVALID_ARGUMENT"),
             ),
             (r#"{"error":{"code":"overloaded"}}"#, "overloaded", Some("overloaded")),
             (r#"{"x":1}"#, r#"{"x":1}"#, None),
@@ -145,6 +153,14 @@ mod tests {
                 "{body}"
             );
         }
+    }
+
+    #[test]
+    fn every_word_of_a_body_is_kept() {
+        let body = r#"{"error":{"code":400,"message":"No.","status":"INVALID_ARGUMENT","type":"t","details":[{"reason":"API_KEY_INVALID"}]}}"#;
+        let failure = refused(400, "Bad Request", body, &Secrets::default());
+        assert_eq!(failure.kind.as_deref(), Some("t"));
+        assert_eq!(failure.more_kinds, ["INVALID_ARGUMENT", "API_KEY_INVALID"]);
     }
 
     #[test]

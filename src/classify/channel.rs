@@ -18,7 +18,7 @@ const NOISE: &str = r"(?ix) ^\s+at\s+\S.*$      # stack frames
       \(node:\d+\).* | \(use\s+`?node\s+--.*
     | (?:npm\s+)?(?:warn(?:ing)?|notice|debug|info|deprecat\w*)\b.*
     | \[(?:warn(?:ing)?|debug|info|startup)\].*
-    | ripgrep\ is\ not\ available.*
+    | ripgrep\ (?:is\ )?not\ available.*
     | attempt\ \d+\ failed.*
     | an\ unexpected\ critical\ error\ occurred:\[object\ object\]
     | reading\ additional\ input\ from\ stdin.*
@@ -43,6 +43,18 @@ const PREAMBLE: &str = r"(?s)^Error when talking to Gemini API\b.*?\.json\s+";
 /// Brackets that some CLIs put around the API's words (qwen 0.15.10, gemini 0.61.0).
 const BRACKETS: &str = r"(?s)^\[(API Error: .*?)\](?:\s+(.*))?$";
 
+/// A web page, up to its end or to the text's: what a portal, a proxy or a wrong address answers with.
+const PAGE: &str = r"(?is)(?:<!doctype\s+html\b|<html\b).*?(?:</html\s*>|$)";
+
+/// What stands in a page's place: what a page says to its reader (`please log in`) is no word of the API's.
+const A_PAGE: &str = "a web page";
+
+/// The kind of a failure that comes with a page.
+const PAGE_KIND: &str = "web_page";
+
+/// What a page calls itself.
+const TITLE: &str = r"(?is)<title[^>]*>\s*(.*?)\s*</title";
+
 /// Lines of an object as a JavaScript console prints it; fit for matching, not for showing.
 const DUMP: &str = r"^(?:\s{2,}\S|\s*[\[\]{}]+[,;]?\s*$)";
 
@@ -52,6 +64,8 @@ struct Patterns {
     mark: Regex,
     preamble: Regex,
     brackets: Regex,
+    page: Regex,
+    title: Regex,
     dump: Regex,
 }
 
@@ -62,6 +76,8 @@ static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
         mark: Regex::new(MARK).ok()?,
         preamble: Regex::new(PREAMBLE).ok()?,
         brackets: Regex::new(BRACKETS).ok()?,
+        page: Regex::new(PAGE).ok()?,
+        title: Regex::new(TITLE).ok()?,
         dump: Regex::new(DUMP).ok()?,
     })
 });
@@ -118,6 +134,29 @@ pub fn message(text: &str) -> Said {
 }
 
 fn said(text: String) -> Said {
+    let Some((text, named)) = without_pages(&text) else {
+        return said_without_pages(text);
+    };
+    let mut said = said_without_pages(text);
+    said.kinds.push(PAGE_KIND.to_owned());
+    said.reason = clean::reason(&said.reason.replace(A_PAGE, &named));
+    said
+}
+
+/// The text with each page replaced by [`A_PAGE`], and what the first is to be called; `None` where there is none.
+fn without_pages(text: &str) -> Option<(String, String)> {
+    let patterns = PATTERNS.as_ref()?;
+    let page = patterns.page.find(text)?;
+    let title = patterns.title.captures(page.as_str()).and_then(|found| found.get(1));
+    let title = title.map(|title| title.as_str().split_whitespace().collect::<Vec<_>>().join(" "));
+    let named = match title.filter(|title| !title.is_empty()) {
+        Some(title) => format!("{A_PAGE}, \"{}\"", crate::error::clip(&title, 120)),
+        None => A_PAGE.to_owned(),
+    };
+    Some((patterns.page.replace_all(text, A_PAGE).into_owned(), named))
+}
+
+fn said_without_pages(text: String) -> Said {
     let body = body_in(&text, DEPTH);
     let shown = match &body {
         Some(Body {
@@ -270,6 +309,7 @@ mod tests {
             "(node:404) Warning: 429 rate limit\n\
              Warning: timeout option is deprecated\n\
              Ripgrep is not available. Falling back to GrepTool.\n\
+             Ripgrep not available: spawn /opt/rg EACCES. Falling back to built-in grep.\n\
              [STARTUP] Phase 'x' 500\n\
              \x1b[91mError: \x1b[0mSession not found\n\
              \u{20}   at run (file:///opt/x.js:500:16)\n\

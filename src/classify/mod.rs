@@ -299,6 +299,11 @@ impl<'a> Case<'a> {
             kinds: kind
                 .iter()
                 .cloned()
+                .chain(
+                    failure
+                        .into_iter()
+                        .flat_map(|f| f.more_kinds.iter().map(|kind| snake(kind))),
+                )
                 .chain(body.into_iter().flat_map(|b| b.kinds.iter().cloned()))
                 .collect(),
             status: status.or_else(|| exit.and_then(|code| rules::status_of_exit(provider, code))),

@@ -23,6 +23,14 @@ struct Body<'a> {
     code: Option<&'a RawValue>,
     #[serde(rename = "type")]
     kind: Option<&'a RawValue>,
+    details: Option<&'a RawValue>,
+}
+
+/// One of Google's `details`: the reason is finer than the status (`API_KEY_INVALID`).
+#[derive(Debug, Deserialize)]
+struct Detail<'a> {
+    #[serde(borrow)]
+    reason: Option<&'a RawValue>,
 }
 
 /// A failure whose reason is `text`: a JSON body, possibly in a bracket, or prose.
@@ -63,11 +71,19 @@ fn read_body(text: &str) -> Option<Failure> {
         Some(error) => serde_json::from_str(error.get()).ok()?,
         None => body,
     };
-    let named = [body.code, body.status, body.kind];
     let mut fields = Fields::default();
+    let details: Vec<&RawValue> = fields.read("details", body.details).unwrap_or_default();
+    let details = details
+        .into_iter()
+        .filter_map(|raw| serde_json::from_str::<Detail>(raw.get()).ok());
+    let reasons: Vec<&RawValue> = details.filter_map(|detail| detail.reason).collect();
+    let named = [body.code, body.status, body.kind];
+    let named = named.into_iter().flatten().chain(reasons);
+    let mut named = named.filter_map(|raw| word(Some(raw))).map(|kind| kind.into_owned());
     let numbers = [body.code, body.status].map(|field| fields.read::<Count>("status", field));
     Some(Failure {
-        kind: named.into_iter().find_map(word).map(|kind| kind.into_owned()),
+        kind: named.next(),
+        more_kinds: named.collect(),
         message: word(body.message)?.into_owned(),
         http_status: numbers
             .into_iter()
@@ -88,8 +104,9 @@ mod tests {
 
     #[test]
     fn bodies_brackets_and_prose() {
-        let failure = |kind: Option<&str>, message: &str, http_status| Failure {
-            kind: kind.map(str::to_owned),
+        let failure = |kinds: &[&str], message: &str, http_status| Failure {
+            kind: kinds.first().map(|kind| (*kind).to_owned()),
+            more_kinds: kinds.iter().skip(1).map(|kind| (*kind).to_owned()).collect(),
             message: message.to_owned(),
             http_status,
             ..Failure::default()
@@ -97,23 +114,27 @@ mod tests {
         for (text, want) in [
             (
                 r#"[API Error: {"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT","details":[]}}]"#,
-                failure(Some("INVALID_ARGUMENT"), "API key not valid.", Some(400)),
+                failure(&["INVALID_ARGUMENT"], "API key not valid.", Some(400)),
             ),
             (
                 r#"{"error": {"message": "Bad param", "type": "invalid_request_error", "code": "bad", "param": null}}"#,
-                failure(Some("bad"), "Bad param", None),
+                failure(&["bad", "invalid_request_error"], "Bad param", None),
             ),
-            (r#"{"error":"nope"}"#, failure(None, "nope", None)),
+            (
+                r#"{"error":{"code":400,"message":"No.","status":"INVALID_ARGUMENT","details":[7,{"x":1},{"reason":"API_KEY_INVALID"}]}}"#,
+                failure(&["INVALID_ARGUMENT", "API_KEY_INVALID"], "No.", Some(400)),
+            ),
+            (r#"{"error":"nope"}"#, failure(&[], "nope", None)),
             (
                 "[API Error: 401 Incorrect API key]",
-                failure(None, "401 Incorrect API key", Some(401)),
+                failure(&[], "401 Incorrect API key", Some(401)),
             ),
             (
                 "[API Error: daily quota]\nTry later",
-                failure(None, "daily quota\nTry later", None),
+                failure(&[], "daily quota\nTry later", None),
             ),
-            ("line 500 is wrong", failure(None, "line 500 is wrong", None)),
-            ("{\"error\":{}}", failure(None, "{\"error\":{}}", None)),
+            ("line 500 is wrong", failure(&[], "line 500 is wrong", None)),
+            ("{\"error\":{}}", failure(&[], "{\"error\":{}}", None)),
         ] {
             assert_eq!(failure_of(text), want, "{text}");
         }

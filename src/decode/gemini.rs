@@ -198,9 +198,15 @@ fn failure(line: &Line, complaint: Option<String>, fields: &mut Fields) -> Failu
     let named = fields.string("error.type", error.kind).filter(|kind| kind != "unknown");
     let code = error.code.and_then(|code| fields.small("error.code", Some(code)));
     Failure {
+        more_kinds: told
+            .more_kinds
+            .into_iter()
+            .chain(told.kind.as_ref().and(named.clone()))
+            .collect(),
         kind: told.kind.or(named),
         http_status: told.http_status.or(status(code)),
-        ..told
+        message: told.message,
+        ..Failure::default()
     }
 }
 

@@ -28,7 +28,7 @@ fn fixtures() -> PathBuf {
 }
 
 /// The wire format a recorded command line asks for; `None` where it is no run of a prompt.
-fn wire_of(cli: &str, argv: &[String]) -> Option<Wire> {
+pub(crate) fn wire_of(cli: &str, argv: &[String]) -> Option<Wire> {
     let has = |word: &str| argv.iter().any(|arg| arg == word);
     let format = argv
         .iter()

@@ -58,6 +58,8 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("invalid_request_error")], Code::InvalidRequest, "bad param"),
     // Told by this package, of output that is no answer.
     Rule::new(&[Kind("malformed_response")], Code::MalformedResponse, "the output ends before its result: it was cut short"),
+    // An answer that is a page for people; with a status of failure, that says who failed.
+    Rule::new(&[Kind("web_page")], Code::MalformedResponse, "the API answered with a web page"),
     // A shell's and an operating system's exit codes.
     Rule::new(&[Exit(127), Text("env: .*no such file")], Code::InterpreterNotFound, "/usr/bin/env: 'node': No such file or directory"),
     Rule::new(&[Exit(127)], Code::CliNotFound, "sh: 1: ax-glm: not found"),

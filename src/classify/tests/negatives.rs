@@ -198,3 +198,72 @@ proptest! {
         prop_assert!(error.message.chars().count() <= crate::error::ProviderError::MESSAGE_LIMIT);
     }
 }
+
+/// What a page says to its reader is no word of the API's.
+#[test]
+fn a_web_page_is_no_answer_and_no_login() {
+    let page = "<!DOCTYPE html>\n<html><head><title>Sign in \n to Wi-Fi</title></head><body>Please log in. 401 429 quota exceeded</body></html>";
+    for (text, code, reason) in [
+        (
+            page.to_owned(),
+            Code::MalformedResponse,
+            "a web page, \"Sign in to Wi-Fi\"",
+        ),
+        (
+            format!("unexpected answer: {page}\nfrom http://127.0.0.1"),
+            Code::MalformedResponse,
+            "unexpected answer: a web page, \"Sign in to Wi-Fi\" from http://127.0.0.1",
+        ),
+        (
+            "unexpected status 502 Bad Gateway: <html><body>please log in".to_owned(),
+            Code::ServerError,
+            "unexpected status 502 Bad Gateway: a web page",
+        ),
+    ] {
+        for provider in ["", "claude", "codex", "gemini", "qwen", "opencode"] {
+            let context = Context {
+                provider,
+                ..Context::default()
+            };
+            let found = classify_text(&text, &context, NOW);
+            assert_eq!(
+                (found.code, found.reason.as_str()),
+                (code, reason),
+                "{provider}: {text}"
+            );
+        }
+    }
+}
+
+/// Words of an error's body that are known, whichever of them comes first; and what qwen 0.24.4 prints on every run.
+#[test]
+fn any_word_of_a_body_may_decide() {
+    let verdict = |provider: &str, failure: Option<&Failure>, stderr: &str| {
+        classify(&Evidence {
+            provider,
+            failure,
+            stderr_text: Some(stderr),
+            exit_code: Some(1),
+            now_ms: NOW,
+            ..Evidence::default()
+        })
+        .code
+    };
+    let failure = |kinds: &[&str], status| Failure {
+        kind: kinds.first().map(|kind| (*kind).to_owned()),
+        more_kinds: kinds[1..].iter().map(|kind| (*kind).to_owned()).collect(),
+        message: "No.".to_owned(),
+        http_status: status,
+        ..Failure::default()
+    };
+    let codex = failure(&["bad", "invalid_request_error"], None);
+    assert_eq!(verdict("codex", Some(&codex), ""), Code::InvalidRequest);
+    let gemini = failure(&["INVALID_ARGUMENT", "API_KEY_INVALID", "Error"], Some(400));
+    assert_eq!(verdict("gemini", Some(&gemini), ""), Code::InvalidApiKey);
+    let noise = "Ripgrep not available: spawn /usr/lib/rg EACCES. Falling back to built-in grep.\n";
+    assert_eq!(verdict("qwen", None, noise), Code::Unknown);
+    assert_eq!(
+        verdict("qwen", None, &format!("{noise}[API Error: 401 Incorrect API key]")),
+        Code::InvalidApiKey
+    );
+}

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::super::{Evidence, classify};
+use crate::decode::golden::wire_of;
 use crate::decode::{Decoder, Wire};
 use crate::error::Code;
 use crate::event::{Event, Failure, Outcome};
@@ -40,8 +41,7 @@ struct Run {
     timed_out: bool,
     /// Standard output is at hand; outputs of megabytes are not.
     kept: bool,
-    /// What `--output-format` was given.
-    format: String,
+    argv: Vec<String>,
     stdout: String,
     stderr: String,
 }
@@ -61,7 +61,7 @@ fn runs(cli: &str) -> Vec<Run> {
                 exit: meta["exit_code"].as_i64().map(|code| i32::try_from(code).unwrap()),
                 timed_out: meta["timed_out"] == true || (meta["exit_code"] == -9 && meta["signal"].is_null()),
                 kept: folder.join(format!("{case}.stdout")).exists(),
-                format: format_of(&meta["argv"]),
+                argv: serde_json::from_value(meta["argv"].clone()).unwrap(),
                 stdout: read(format!("{case}.stdout")),
                 stderr: read(format!("{case}.stderr")),
                 case,
@@ -70,15 +70,6 @@ fn runs(cli: &str) -> Vec<Run> {
         .collect();
     runs.sort_by(|a, b| a.case.cmp(&b.case));
     runs
-}
-
-fn format_of(argv: &Value) -> String {
-    let words: Vec<&str> = argv.as_array().unwrap().iter().filter_map(Value::as_str).collect();
-    let at = words.iter().position(|word| *word == "--output-format");
-    at.and_then(|at| words.get(at + 1))
-        .copied()
-        .unwrap_or("text")
-        .to_owned()
 }
 
 /// What the decoders report of a run's standard output.
@@ -106,50 +97,18 @@ impl Decoded {
 }
 
 fn decoded(cli: &str, run: &Run) -> Decoded {
-    match cli {
-        "claude" | "claude-2.1.330" | "qwen" => by_decoder(run),
-        _ => by_hand(run),
-    }
-}
-
-fn by_decoder(run: &Run) -> Decoded {
     let mut found = Decoded::default();
-    let wire = match run.format.as_str() {
-        "stream-json" => Wire::ClaudeStream,
-        "json" => Wire::ClaudeJson,
-        _ => {
-            found.text = Some(run.stdout.clone()).filter(|_| run.exit != Some(0) || run.stdout == "Execution error");
-            return found;
-        }
-    };
+    let wire = wire_of(cli, &run.argv).unwrap_or(Wire::Text);
+    if wire == Wire::Text {
+        found.text = Some(run.stdout.clone()).filter(|_| run.exit != Some(0) || run.stdout == "Execution error");
+        return found;
+    }
     let mut decoder = Decoder::new(wire);
     let mut events = Vec::new();
     decoder.push(run.stdout.as_bytes(), &mut events);
     decoder.finish(&mut events);
     events.into_iter().for_each(|event| found.take(event));
     found.text = decoder.plain_text();
-    found
-}
-
-/// Codex, gemini and opencode: the fields of their error lines.
-fn by_hand(run: &Run) -> Decoded {
-    let mut found = Decoded::default();
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    for event in run.stdout.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok()) {
-        let (error, data) = (&event["error"], &event["error"]["data"]);
-        let said = match event["type"].as_str() {
-            Some("turn.failed") => error,
-            Some("result") if event["status"] == "error" => error,
-            Some("error") if data.is_object() => data,
-            _ => continue,
-        };
-        found.failure = Some(Failure {
-            kind: text(&error["name"]).or_else(|| text(&error["type"])),
-            message: text(&said["message"]).unwrap(),
-            http_status: data["statusCode"].as_u64().map(|s| u16::try_from(s).unwrap()),
-            ..Failure::default()
-        });
-    }
     found
 }
 
@@ -229,6 +188,7 @@ fn every_recorded_failure_is_known() {
         ("codex", 18),
         ("gemini", 15),
         ("qwen", 14),
+        ("qwen-0.24.4", 10),
         ("opencode", 30),
     ] {
         let path = fixtures().join("classify").join(format!("{cli}.txt"));

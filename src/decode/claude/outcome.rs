@@ -99,6 +99,7 @@ fn failure(turn: &Turn, outcome: &Outcome, line: &ResultLine, fields: &mut Field
             .or(said.kind)
             .or_else(|| fields.string("api_error_type", line.api_error_type))
             .or(error_subtype),
+        more_kinds: said.more_kinds,
         message: message
             .into_iter()
             .flatten()
