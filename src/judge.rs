@@ -74,6 +74,8 @@ pub struct Facts<'a> {
     pub stdout_tail: &'a str,
     /// Now, ms since the epoch.
     pub now_ms: u64,
+    /// Minutes by which local time is east of UTC, if known: CLIs tell when a limit ends in local time.
+    pub local_offset_min: Option<i32>,
 }
 
 /// The verdict.
@@ -191,7 +193,7 @@ fn evidence<'a>(facts: &'a Facts, folded: &'a Folded) -> Evidence<'a> {
         stderr_text: Some(facts.stderr),
         resets_at: folded.limit_resets_at,
         user_rules: facts.user_rules,
-        local_offset_min: None,
+        local_offset_min: facts.local_offset_min,
         now_ms: facts.now_ms,
     }
 }

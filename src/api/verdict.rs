@@ -75,6 +75,8 @@ pub struct Facts<'a> {
     pub diagnostics: &'a [String],
     /// Now, ms since the epoch.
     pub now_ms: u64,
+    /// Minutes by which local time is east of UTC, if known.
+    pub local_offset_min: Option<i32>,
 }
 
 /// The verdict.
@@ -177,6 +179,7 @@ fn classified(facts: &Facts, folded: &Folded, failure: &Failure) -> ProviderErro
         failure: Some(failure),
         resets_at: folded.limit_resets_at,
         now_ms: facts.now_ms,
+        local_offset_min: facts.local_offset_min,
         ..Evidence::default()
     });
     found.into_error(PROVIDER)

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::outcome;
 use crate::breaker::{Admission, Breaker, Outcome, Ticket};
 use crate::error::{Category, Code};
+use crate::process::zone::local_offset_min;
 use crate::provider::{elsewhere, fallback};
 
 /// Every category with its guidance and every code with its category and its own word on falling back, as JSON: what index.d.ts is checked against.
@@ -33,7 +34,9 @@ pub fn error_codes() -> String {
 /// What an error text means: `{"ok": error}` at `now_ms`, or `{"err": …}` that names what is wrong with `context_json`.
 #[napi(catch_unwind)]
 pub fn classify_error(text: String, context_json: String, now_ms: f64) -> String {
-    outcome(elsewhere::classified(&text, &context_json, now_ms as u64))
+    let now_ms = now_ms as u64;
+    let clock = (now_ms, local_offset_min(now_ms));
+    outcome(elsewhere::classified(&text, &context_json, clock))
 }
 
 /// Checks the options of `createFallbackProvider`: `{"ok": whether there are breakers}`, or `{"err": …}`.

@@ -31,6 +31,9 @@ use crate::error::{Category, Code, ProviderError, clip};
 use crate::event::{Failure, Outcome};
 use crate::redact::one_line;
 
+/// A limit that has ended no longer ago than this, ms, ends now: a clock may differ, and a time of day has whole minutes only.
+const JUST_PAST_MS: u64 = 10 * 60_000;
+
 /// How much of a printed answer a reason quotes, characters.
 const MAX_ANSWER: usize = 200;
 
@@ -77,6 +80,8 @@ pub struct Context<'a> {
     pub signal: Option<&'a str>,
     /// The HTTP status.
     pub http_status: Option<u16>,
+    /// Minutes by which local time is east of UTC, if known.
+    pub local_offset_min: Option<i32>,
 }
 
 /// Why a run failed.
@@ -131,12 +136,14 @@ pub fn classify_text(text: &str, context: &Context, now_ms: u64) -> Classificati
         provider: context.provider,
         exit_code: context.exit_code,
         http_status: context.http_status,
+        local_offset_min: context.local_offset_min,
         now_ms,
         ..Evidence::default()
     };
     let mut case = Case::new(&evidence);
+    // Mere noise is named, and means nothing.
     let said = channel::stderr(text);
-    let said = if said.is_empty() { channel::message(text) } else { said };
+    let noise = said.is_empty().then(|| channel::message(text).reason);
     match context.signal {
         // Weaker than words, so after them.
         Some(signal @ ("SIGTERM" | "SIGKILL")) => {
@@ -150,6 +157,11 @@ pub fn classify_text(text: &str, context: &Context, now_ms: u64) -> Classificati
     case.channels.retain(|said| !said.is_empty());
     let mut found = case.verdict();
     found.signal = context.signal.map(str::to_owned);
+    if let Some(noise) = noise.filter(|noise| !noise.is_empty())
+        && found.code == Code::Unknown
+    {
+        found.reason = noise;
+    }
     found
 }
 
@@ -399,7 +411,7 @@ impl<'a> Case<'a> {
             .failure
             .and_then(|f| f.resets_at)
             .or(self.evidence.resets_at)
-            .filter(|at| is_limit && *at > now)
+            .filter(|at| is_limit && at.saturating_add(JUST_PAST_MS) > now)
             .map(|at| RetryAfter::until(at, now));
         let found = field.or_else(|| {
             self.channels

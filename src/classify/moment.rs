@@ -10,6 +10,9 @@ use regex::{Captures, Regex};
 const MINUTE: i64 = 60_000;
 const DAY: i64 = 86_400_000;
 
+/// A time of day that is past by no more than this is today's, and means now.
+const JUST_PAST: i64 = super::JUST_PAST_MS as i64;
+
 /// Past and future limits of a plausible reset: 40 days ago (a stale message) to 400 days ahead.
 const PAST: i64 = 40 * DAY;
 const FUTURE: i64 = 400 * DAY;
@@ -127,7 +130,7 @@ fn wall_clock(c: &Captures, now: i64, local: Option<i64>) -> Option<i64> {
     let at = match (named_day, number(c, 3)) {
         (None, _) => {
             let at = today * DAY + time;
-            if at > here { at } else { at + DAY }
+            if at + JUST_PAST > here { at } else { at + DAY }
         }
         (Some((month, day)), Some(year)) => days(year, month, day)? * DAY + time,
         (Some((month, day)), None) => {
@@ -137,7 +140,7 @@ fn wall_clock(c: &Captures, now: i64, local: Option<i64>) -> Option<i64> {
                 .into_iter()
                 .filter_map(|year| days(year, month, day))
                 .map(|day| day * DAY + time)
-                .find(|at| *at > here)?
+                .find(|at| *at + JUST_PAST > here)?
         }
     };
     Some(at - offset * MINUTE)
@@ -264,7 +267,11 @@ mod tests {
                 utc(2026, 11, 22, 0, 15),
             ),
             ("resets 3pm (UTC)", utc(2026, 11, 22, 15, 0)),
-            ("resets 9pm (UTC)", utc(2026, 11, 22, 21, 0)),
+            // Past by less than ten minutes is now, by more is the next one.
+            ("resets 9pm (UTC)", utc(2026, 11, 21, 21, 0)),
+            ("resets 8:51pm (UTC)", utc(2026, 11, 21, 20, 51)),
+            ("resets 8:50pm (UTC)", utc(2026, 11, 22, 20, 50)),
+            ("resets Nov 21, 8:59pm (UTC)", utc(2026, 11, 21, 20, 59)),
             ("resets at 12pm (GMT)", utc(2026, 11, 22, 12, 0)),
             (
                 "You've hit your weekly limit · resets Nov 25, 3pm (UTC)",

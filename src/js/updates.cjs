@@ -42,7 +42,7 @@ function createUpdates() {
     return updates;
   }
 
-  /** @returns {InvokeUpdate[]} the calls that nobody has answered */
+  /** @returns {InvokeUpdate[]} the calls that nobody has answered by the time the model goes on */
   function release() {
     const updates = Array.from(held.values(), (call) => ({ type: /** @type {const} */ ("tool_call"), toolCall: call }));
     for (const id of held.keys()) calls.add(id);
@@ -58,7 +58,7 @@ function createUpdates() {
     push(event) {
       switch (event.type) {
         case "message":
-          return message(event.content);
+          return [...release(), ...message(event.content)];
         case "tool_call": {
           const { id, name, args } = event.toolCall;
           held.set(id, { name, id, args });

@@ -62,6 +62,7 @@ fn judged(
         diagnostics: decoder.diagnostics(),
         stdout_tail: &String::from_utf8_lossy(stdout),
         now_ms: 1_795_294_800_000,
+        local_offset_min: None,
     };
     judge(&facts, fold.finish(&mut out))
 }

@@ -46,6 +46,7 @@ mod tee;
 mod tree;
 #[cfg(unix)]
 mod wait;
+pub mod zone;
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher};

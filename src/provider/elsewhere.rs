@@ -29,7 +29,11 @@ const CONTEXT: &[OptionSpec] = &[
 ///
 /// # Errors
 /// `INVALID_OPTION`, naming the field of the context, what was given and what is allowed.
-pub fn classified(text: &str, context_json: &str, now_ms: u64) -> Result<ProviderError, Box<ProviderError>> {
+pub fn classified(
+    text: &str,
+    context_json: &str,
+    (now_ms, local_offset_min): (u64, Option<i32>),
+) -> Result<ProviderError, Box<ProviderError>> {
     let given = options::checked_within("", CONTEXT, context_json, "context.")?;
     let text_of = |name: &str| given.get(name).and_then(|value| value.as_str());
     let context = Context {
@@ -37,6 +41,7 @@ pub fn classified(text: &str, context_json: &str, now_ms: u64) -> Result<Provide
         exit_code: options::exit_code_of(&given, "exitCode"),
         signal: text_of("signal"),
         http_status: options::number(&given, "httpStatus").and_then(|status| u16::try_from(status).ok()),
+        local_offset_min,
     };
     Ok(classify::classify_text(text, &context, now_ms).into_error(context.provider))
 }
@@ -48,12 +53,14 @@ mod tests {
 
     #[test]
     fn the_context_has_a_say_and_is_checked() {
-        let code = |text: &str, context: &str| classified(text, context, 0).unwrap().code;
+        let code = |text: &str, context: &str| classified(text, context, (0, None)).unwrap().code;
         assert_eq!(code("slow down", r#"{"httpStatus":429}"#), Code::RateLimited);
         assert_eq!(code("", r#"{"provider":"gemini","exitCode":41}"#), Code::NotLoggedIn);
         assert_eq!(code("", r#"{"signal":"SIGTERM"}"#), Code::Timeout);
         assert_eq!(
-            classified("x", r#"{"exitCode":3221225477}"#, 0).unwrap().exit_code,
+            classified("x", r#"{"exitCode":3221225477}"#, (0, None))
+                .unwrap()
+                .exit_code,
             Some(-1_073_741_819)
         );
         for (context, expected) in [
@@ -70,7 +77,7 @@ mod tests {
                 r#"unknown option "context.code"; allowed: provider, exitCode, signal, httpStatus"#,
             ),
         ] {
-            assert_eq!(classified("x", context, 0).unwrap_err().message, expected);
+            assert_eq!(classified("x", context, (0, None)).unwrap_err().message, expected);
         }
     }
 }

@@ -13,7 +13,7 @@ use super::learnt::{self, Binary};
 use super::log::Level;
 use super::request::Request;
 use super::sink::Sink;
-use super::{Engine, millis as ms, now_ms};
+use super::{Engine, local_offset_min, millis as ms, now_ms};
 use crate::classify;
 use crate::command::{self, CommandLine, Mode};
 use crate::conversation::print::{self, Finished, NotStarted, Print, Surroundings};
@@ -305,6 +305,7 @@ impl Attempt<'_> {
             diagnostics: &diagnostics,
             stdout_tail: &stdout_tail,
             now_ms: now_ms(),
+            local_offset_min: local_offset_min(),
         };
         let mut reply = judge(&facts, folded)?;
         reply.run = Some(info.clone());

@@ -101,6 +101,7 @@ fn failed(name: &str, limits: Limits, output: &Output) -> ProviderError {
             signal: exit.signal.as_deref(),
             stderr_text: Some(&exit.stderr),
             now_ms: super::now_ms(),
+            local_offset_min: super::local_offset_min(),
             ..Evidence::default()
         })
         .into_error(name),

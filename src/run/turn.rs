@@ -14,7 +14,7 @@ use super::attempt::{Attempt, ending, refused_flag};
 use super::learnt::{self, Binary};
 use super::live::Taken;
 use super::log::Level;
-use super::{millis as ms, now_ms};
+use super::{local_offset_min, millis as ms, now_ms};
 use crate::classify;
 use crate::command::CommandLine;
 use crate::conversation::live::session::{Handshake, Pulse, Session};
@@ -361,6 +361,7 @@ fn no_facts<'a>(attempt: &'a Attempt<'_>, flags: &'a [String]) -> Facts<'a> {
         diagnostics: &[],
         stdout_tail: "",
         now_ms: now_ms(),
+        local_offset_min: local_offset_min(),
     }
 }
 

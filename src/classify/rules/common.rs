@@ -134,6 +134,8 @@ const RULES: &[Rule] = &[
     // `504 Gateway Timeout` is the server's.
     Rule::new(&[Text("<gateway_time_?out")], Code::ServerError, "gateway timeout"),
     // Timeout (document: timed_out timeout SIGTERM SIGKILL).
+    // What is told of a value is no time that has passed.
+    Rule::new(&[Text("<invalid (?:value (?:for|of) )?(?:\\w+_)?time_?out|<time_?out (?:value|option)|<time_?out must be")], Code::InvalidOption, "invalid timeout value"),
     Rule::new(&[Text("<timed_out>|<time_?outs?>|<timeout_error>")], Code::RequestTimeout, "timed_out"),
     Rule::new(&[Text("<SIGTERM>|<SIGKILL>")], Code::Timeout, "SIGTERM"),
     // Not found (document: command_not_found ENOENT not_found model_not_found 404).
@@ -186,7 +188,7 @@ const QUOTA: &str = "<insufficient_quota|<quota_(?:is_|was_|has_been_)?(?:exceed
 const API_KEY: &str =
     "<invalid_(?:x_)?api_key|<incorrect_api_key|<api_key_(?:is_|was_)?(?:not_valid|invalid|incorrect|expired|revoked)";
 const EXPIRED: &str = "<(?:token|session|login|credentials?)_(?:has_|have_|is_|was_)?(?:been_)?(?:expired|revoked)>|<log out and sign in again>|<refresh token .*(?:expired|revoked|already used)";
-const LOGIN: &str = "<not_(?:logged_in|authenticated|signed_in)>|<please (?:run )?/?(?:log_in|login)>|<no (?:api key|credentials|auth credentials) (?:found|provided|set)|<(?:missing|no) api key>|<didn't provide an api key|<api_key (?:.{0,40} )?(?:is|was) (?:missing|not set)|<login required>";
+const LOGIN: &str = "<not_(?:logged_in|authenticated|signed_in)>|<please (?:run )?/?(?:log_in|login)>|<no (?:api key|credentials|auth credentials) (?:found|provided|set)|<(?:missing|no) api key>|<didn't provide an api key|<api_key (?:.{0,40} )?(?:is|was) (?:missing|not (?:set|found))|<login required>";
 const CONTEXT: &str = "<context_length|<context_window|<maximum_context|<(?:prompt|input|conversation|context)_(?:is_)?too_long|<too many (?:input )?tokens>|<maximum number of tokens|<exceeds? (?:the )?context|<tokens > \\d+ maximum";
 const LOST: &str = "<ECONNRESET>|<ECONNABORTED>|<socket_hang_up>|<connection (?:was )?(?:lost|reset|closed|aborted|broken)|<connection to the API was lost|<stream disconnected|<premature close|<broken pipe";
 const MODEL: &str = "<model_not_found|<(?:unknown|invalid|unsupported|no such)_model>|<models?[ /:][^ ]{0,80} (?:is |was |does |could )?not (?:found|exist|available|supported)|<model .{0,80}(?:does not exist|not found|is not supported|may not exist)|<issue with the selected model";

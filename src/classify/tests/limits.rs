@@ -83,3 +83,48 @@ fn a_limit_with_a_type_is_the_plans_whatever_is_said_of_it() {
     );
     assert_eq!(verdict(&failure(None)), (Code::RateLimited, None, Some(1000)));
 }
+
+/// 2026-11-22T12:41:00Z, told in local time two hours east of UTC.
+#[test]
+fn a_local_time_is_resolved_and_one_just_past_is_now() {
+    let minutes = 60_000;
+    let verdict = |text: &str, resets_at: Option<u64>, local_offset_min: Option<i32>| {
+        let failure = Failure {
+            message: text.to_owned(),
+            resets_at,
+            ..Failure::default()
+        };
+        let found = classify(&Evidence {
+            provider: "codex",
+            failure: Some(&failure),
+            exit_code: Some(1),
+            local_offset_min,
+            now_ms: NOW,
+            ..Evidence::default()
+        });
+        assert_eq!(found.code, Code::UsageLimit);
+        (found.resets_at, found.retry_after_ms)
+    };
+    let codex = |at: &str| format!("You've hit your usage limit. Upgrade to Pro or try again at {at}.");
+    let two_hours = Some(120);
+    assert_eq!(
+        verdict(&codex("3:50 PM"), None, two_hours),
+        (Some(NOW + 69 * minutes), Some(69 * minutes))
+    );
+    assert_eq!(verdict(&codex("3:50 PM"), None, None), (None, None));
+    // 14:40 is a minute ago.
+    assert_eq!(
+        verdict(&codex("2:40 PM"), None, two_hours),
+        (Some(NOW - minutes), Some(0))
+    );
+    // A field wins, also where it is half a minute past and the text, read alone, means tomorrow.
+    assert_eq!(
+        verdict(&codex("2:30 PM"), Some(NOW - 30_000), two_hours),
+        (Some(NOW - 30_000), Some(0))
+    );
+    // One that is long past says nothing.
+    assert_eq!(
+        verdict(&codex("2:30 PM"), Some(NOW - 60 * minutes), two_hours),
+        (Some(NOW + (24 * 60 - 11) * minutes), Some((24 * 60 - 11) * minutes))
+    );
+}

@@ -267,3 +267,35 @@ fn any_word_of_a_body_may_decide() {
         Code::InvalidApiKey
     );
 }
+
+/// Of a text that is nothing but noise, nothing is known; a value is no event, and a key that is not found is no missing file.
+#[test]
+fn texts_that_sound_like_something_else() {
+    for (text, code) in [
+        ("Warning: rate limit 429 is near", Code::Unknown),
+        ("(node:404) Warning: timeout of 500", Code::Unknown),
+        (
+            "Attempt 1 failed with status 429. Retrying with backoff...",
+            Code::Unknown,
+        ),
+        (
+            "Ripgrep not available: spawn /opt/rg EACCES. Falling back to built-in grep.",
+            Code::Unknown,
+        ),
+        ("    at run (file:///opt/x.js:500:16)", Code::Unknown),
+        ("API key was not found", Code::NotLoggedIn),
+        ("The API key is not found in the environment", Code::NotLoggedIn),
+        ("invalid timeout value", Code::InvalidOption),
+        ("invalid value for request_timeout: -1", Code::InvalidOption),
+        ("timeout must be a number", Code::InvalidOption),
+        // And what they are told from.
+        ("the request timed out", Code::RequestTimeout),
+        ("connection timeout", Code::RequestTimeout),
+        ("file was not found", Code::NotFound),
+    ] {
+        let found = classify_text(text, &Context::default(), NOW);
+        assert_eq!((found.code, found.reason.is_empty()), (code, false), "{text}");
+    }
+    let noise = classify_text("Warning: rate limit 429 is near", &Context::default(), NOW);
+    assert_eq!(noise.reason, "Warning: rate limit 429 is near");
+}

@@ -26,7 +26,7 @@ use crate::retry::Policy;
 use crate::run::again::{Call, Tried};
 use crate::run::log::Level;
 use crate::run::sink::Sink;
-use crate::run::{millis as ms, now_ms};
+use crate::run::{local_offset_min, millis as ms, now_ms};
 use crate::toolcall::TextCalls;
 
 /// How long the end of a body may take that has said all.
@@ -293,6 +293,7 @@ impl<'a> Attempt<'a> {
             redactor: &call.redactor,
             diagnostics: answer.diagnostics(),
             now_ms: now_ms(),
+            local_offset_min: local_offset_min(),
         };
         let verdict = match judge(&facts, folded) {
             Ok(mut reply) => {

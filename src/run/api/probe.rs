@@ -14,7 +14,7 @@ use crate::error::{Code, ProviderError};
 use crate::fold::Folded;
 use crate::process::Vars;
 use crate::run::model::Question;
-use crate::run::{Run, now_ms};
+use crate::run::{Run, local_offset_min, now_ms};
 
 /// How long the answer may take.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -83,6 +83,7 @@ impl Prepared {
             redactor: &settings.redactor(key.as_ref()),
             diagnostics: &[],
             now_ms: now_ms(),
+            local_offset_min: local_offset_min(),
         };
         let mut error = match judge(&facts, Folded::default()) {
             Err(error) => error,

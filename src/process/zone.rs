@@ -1,0 +1,43 @@
+//! The machine's time zone, which CLIs tell times in (`try again at 10:50 PM`).
+
+/// Minutes by which local time was or is east of UTC at `at_ms`, ms since the epoch. `None` where it is not known: on Windows, where
+/// it takes a call that this package has not tried.
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "neither the standard library nor rustix knows of time zones")]
+pub fn local_offset_min(at_ms: u64) -> Option<i32> {
+    let at = libc::time_t::try_from(at_ms / 1000).ok()?;
+    // SAFETY: all of a `tm` may be zero (a null zone included), and both pointers are to values of this function.
+    let local = unsafe {
+        let mut local: libc::tm = std::mem::zeroed();
+        (!libc::localtime_r(&raw const at, &raw mut local).is_null()).then_some(local)
+    }?;
+    i32::try_from(local.tm_gmtoff / 60).ok()
+}
+
+/// Not known.
+#[cfg(not(unix))]
+pub fn local_offset_min(_at_ms: u64) -> Option<i32> {
+    None
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// What `date` says, which asks the same system.
+    #[test]
+    fn it_is_what_the_system_says() {
+        let date = std::process::Command::new("date")
+            .args(["-d", "@1795294800", "+%z"])
+            .output();
+        let Some(said) = date.ok().filter(|date| date.status.success()) else {
+            return;
+        };
+        let said = String::from_utf8(said.stdout).unwrap();
+        let number: i32 = said.trim().parse().unwrap();
+        assert_eq!(
+            local_offset_min(1_795_294_800_000),
+            Some(number / 100 * 60 + number % 100)
+        );
+    }
+}
