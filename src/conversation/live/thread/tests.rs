@@ -175,17 +175,17 @@ fn the_known_habits_of_agents_are_the_same_thread() {
         (
             "a message per call, results between",
             vec![
-                ai("", &[one.clone()]),
+                ai("", std::slice::from_ref(&one)),
                 first.clone(),
-                ai("", &[two.clone()]),
+                ai("", std::slice::from_ref(&two)),
                 second.clone(),
             ],
         ),
         (
             "a message per call, results behind",
             vec![
-                ai("", &[one.clone()]),
-                ai("", &[two.clone()]),
+                ai("", std::slice::from_ref(&one)),
+                ai("", std::slice::from_ref(&two)),
                 first.clone(),
                 second.clone(),
             ],
@@ -193,9 +193,9 @@ fn the_known_habits_of_agents_are_the_same_thread() {
         (
             "prose in each",
             vec![
-                ai("Let me see.", &[one.clone()]),
+                ai("Let me see.", std::slice::from_ref(&one)),
                 first.clone(),
-                ai("Let me see.", &[two.clone()]),
+                ai("Let me see.", std::slice::from_ref(&two)),
                 second.clone(),
             ],
         ),
