@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn every_word_of_a_body_is_kept() {
         let body = r#"{"error":{"code":400,"message":"No.","status":"INVALID_ARGUMENT","type":"t","details":[{"reason":"API_KEY_INVALID"}]}}"#;
-        let failure = refused(400, "Bad Request", body, &Secrets::default());
+        let failure = refused(400, "Bad Request", body, &Redactor::default());
         assert_eq!(failure.kind.as_deref(), Some("t"));
         assert_eq!(failure.more_kinds, ["INVALID_ARGUMENT", "API_KEY_INVALID"]);
     }

@@ -139,7 +139,7 @@ fn said(text: String) -> Said {
     };
     let mut said = said_without_pages(text);
     said.kinds.push(PAGE_KIND.to_owned());
-    said.reason = clean::reason(&said.reason.replace(A_PAGE, &named));
+    said.reason = one_line(&said.reason.replace(A_PAGE, &named));
     said
 }
 
