@@ -69,7 +69,7 @@ impl Redactor {
     /// say ourselves. It may have been cut since.
     fn clean_message(&self, message: &mut String) {
         let mut found = self.spans(Channel::Record, message);
-        found.extend(self.values.spans(message, Channel::Error.shortest_value()));
+        found.extend(self.values.spans(message, 0, Channel::Error.shortest_value()));
         found.extend(self.values.at_cuts(message));
         replace(message, |text| replaced(text, &apart(found)));
         if message.chars().count() > ProviderError::MESSAGE_LIMIT {

@@ -98,7 +98,7 @@ impl Redactor {
 
     /// `text` without the known values of 6 bytes and more, and otherwise as it is: for what is still to be understood.
     pub fn redact_values<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let spans = self.values.spans(text, Channel::Error.shortest_value()).collect();
+        let spans = self.values.spans(text, 0, Channel::Error.shortest_value()).collect();
         replaced(text, &apart(spans))
     }
 
@@ -109,25 +109,32 @@ impl Redactor {
 
     /// Where the secrets of `text` are: in order, apart from each other.
     pub fn spans(&self, channel: Channel, text: &str) -> Vec<Range<usize>> {
-        let mut found: Vec<_> = self.values.spans(text, channel.shortest_value()).collect();
-        found.extend(self.values.most_at_end(text, channel.shortest_value()));
-        rules::matches(channel, text, |_, secret| found.extend(secret));
+        self.spans_from(channel, text, 0)
+    }
+
+    /// [`Redactor::spans`] of what stands behind `from`; what is before is known, and over.
+    pub fn spans_from(&self, channel: Channel, text: &str, from: usize) -> Vec<Range<usize>> {
+        let shortest = channel.shortest_value();
+        let mut found: Vec<_> = self.values.spans(text, from, shortest).collect();
+        found.extend(self.values.most_at_end(text, from, shortest));
+        rules::matches(channel, text, from, |_, secret| found.extend(secret));
         apart(found)
     }
 
-    /// What is known of `text`, to which more may be added.
-    pub fn so_far(&self, channel: Channel, text: &str) -> SoFar {
-        let mut spans: Vec<_> = self.values.spans(text, channel.shortest_value()).collect();
+    /// What is known of `text` behind `from`, to which more may be added.
+    pub fn so_far(&self, channel: Channel, text: &str, from: usize) -> SoFar {
+        let shortest = channel.shortest_value();
+        let mut spans: Vec<_> = self.values.spans(text, from, shortest).collect();
         let mut matches = spans.clone();
-        rules::matches(channel, text, |whole, secret| {
+        rules::matches(channel, text, from, |whole, secret| {
             matches.push(whole);
             spans.extend(secret);
         });
         let matches = apart(matches);
         let begun = self
             .values
-            .begun(text, channel.shortest_value())
-            .min(rules::begun(channel, text));
+            .begun(text, from, shortest)
+            .min(rules::begun(channel, text, from));
         SoFar {
             spans: apart(spans),
             settled: outside(begun, &matches),

@@ -324,40 +324,51 @@ pub(super) fn compiled(channel: Channel) -> usize {
     Table::for_channel(channel).map_or(0, |table| table.rules.len())
 }
 
-/// Calls `found` with the range of each match in `text`, and with that of the secret in it, if it has one. One pass finds which
-/// rules match at all; most texts match none.
-pub(super) fn matches(channel: Channel, text: &str, mut found: impl FnMut(Range<usize>, Option<Range<usize>>)) {
+/// Calls `found` with the range of each match in `text` that begins at `from` or behind, and with that of the secret in it, if it
+/// has one. What is before `from` only says whether a word begins there. One pass finds which rules match at all; most texts
+/// match none.
+pub(super) fn matches(
+    channel: Channel,
+    text: &str,
+    from: usize,
+    mut found: impl FnMut(Range<usize>, Option<Range<usize>>),
+) {
     let Some(table) = Table::for_channel(channel) else {
         return;
     };
     let matching: Vec<usize> = match &table.any {
-        Some(any) => any.matches(text).into_iter().collect(),
+        Some(any) => any.matches_at(text, from).into_iter().collect(),
         None => (0..table.rules.len()).collect(),
     };
     for Compiled { rule, whole, .. } in matching.into_iter().filter_map(|at| table.rules.get(at)) {
-        for captures in whole.captures_iter(text) {
-            let Some(whole) = captures.get(0) else { continue };
-            let secret = captures.get(1).unwrap_or(whole);
+        let mut at = from;
+        // No rule matches nothing, so each match goes on.
+        while let Some(captures) = whole.captures_at(text, at) {
+            let Some(all) = captures.get(0).filter(|all| all.end() > at) else {
+                break;
+            };
+            let secret = captures.get(1).unwrap_or(all);
             let is_secret = secret.as_str() != REDACTED && (rule.is_secret)(secret.as_str());
-            found(whole.range(), is_secret.then(|| secret.range()));
+            found(all.range(), is_secret.then(|| secret.range()));
+            at = all.end();
         }
     }
 }
 
-/// Where at the end of `text` something begins that may turn out, or go on, to be a secret; its length if nowhere.
-pub(super) fn begun(channel: Channel, text: &str) -> usize {
+/// Where at the end of `text`, and not before `from`, something begins that may turn out, or go on, to be a secret; its length if
+/// nowhere.
+pub(super) fn begun(channel: Channel, text: &str, from: usize) -> usize {
     let Some(table) = Table::for_channel(channel) else {
         return text.len();
     };
     let begins = |compiled: &Compiled| {
         // What is over by itself is behind us.
-        let over = match compiled.rule.ends {
-            Ends::WithRun => 0,
-            Ends::AtOnce => {
-                let last = compiled.whole.find_iter(text).last();
-                last.map_or(0, |last| if is_over(&last) { last.end() } else { last.start() })
+        let mut over = from;
+        if compiled.rule.ends == Ends::AtOnce {
+            while let Some(found) = compiled.whole.find_at(text, over).filter(is_over) {
+                over = found.end();
             }
-        };
+        }
         let found = compiled.begun.find_at(text, over);
         found.map_or(text.len(), |found| found.start())
     };

@@ -50,7 +50,7 @@ impl StreamRedactor {
         if self.held.len() > LONG && self.held.len() < self.looked + self.looked / 4 {
             return Cow::Borrowed("");
         }
-        let so_far = self.redactor.so_far(self.channel, &self.held);
+        let so_far = self.redactor.so_far(self.channel, &self.held, self.out);
         let settled = so_far.settled.max(self.out);
         let spans: Vec<_> = so_far.spans.into_iter().filter(|span| span.end <= settled).collect();
         let shown = replaced(&self.held[..settled], &spans)[self.out..].to_owned();
@@ -83,7 +83,7 @@ impl StreamRedactor {
         let held = std::mem::take(&mut self.held);
         let out = std::mem::take(&mut self.out);
         self.looked = 0;
-        let spans = self.redactor.spans(self.channel, &held);
+        let spans = self.redactor.spans_from(self.channel, &held, out);
         replaced(&held, &spans)[out..].to_owned()
     }
 }

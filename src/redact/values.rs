@@ -90,9 +90,9 @@ impl Values {
         long.map(|(form, _)| form.as_str())
     }
 
-    /// Where in `text` values of at least `shortest` bytes stand.
-    pub fn spans(&self, text: &str, shortest: usize) -> impl Iterator<Item = Range<usize>> {
-        let input = Input::new(text.as_bytes()).anchored(Anchored::No);
+    /// Where in `text`, behind `from`, values of at least `shortest` bytes stand.
+    pub fn spans(&self, text: &str, from: usize, shortest: usize) -> impl Iterator<Item = Range<usize>> {
+        let input = Input::new(text.as_bytes()).range(from..).anchored(Anchored::No);
         let found = self
             .search
             .iter()
@@ -102,16 +102,17 @@ impl Values {
             .map(|found| found.range())
     }
 
-    /// Where at the end of `text` a value begins that is not whole yet, or may be a longer one; its length if nowhere.
-    pub fn begun(&self, text: &str, shortest: usize) -> usize {
-        let longest = |form: &str| beginning_at_end(text, form).map_or(text.len(), |length| text.len() - length);
+    /// Where at the end of `text`, behind `from`, a value begins that is not whole yet, or may be a longer one; its length if nowhere.
+    pub fn begun(&self, text: &str, from: usize, shortest: usize) -> usize {
+        let longest =
+            |form: &str| beginning_at_end(&text[from..], form).map_or(text.len(), |length| text.len() - length);
         self.forms(shortest).map(longest).min().unwrap_or(text.len())
     }
 
     /// The end of `text`, if it is most of a value.
-    pub fn most_at_end(&self, text: &str, shortest: usize) -> Option<Range<usize>> {
-        let from = self.begun(text, shortest.max(MOST));
-        (text.len() - from >= MOST).then_some(from..text.len())
+    pub fn most_at_end(&self, text: &str, from: usize, shortest: usize) -> Option<Range<usize>> {
+        let begun = self.begun(text, from, shortest.max(MOST));
+        (text.len() - begun >= MOST).then_some(begun..text.len())
     }
 
     /// What is left of values where `text` was cut: at its ends, and before and behind the ellipses that stand for what is

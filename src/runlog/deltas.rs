@@ -90,7 +90,7 @@ impl Lines {
             return self.flush(out);
         }
         // Whole pieces only, and none that a secret goes on behind.
-        let so_far = self.redactor.so_far(Channel::Record, &joined);
+        let so_far = self.redactor.so_far(Channel::Record, &joined, self.context.len());
         let mut ends = Vec::with_capacity(self.held.len());
         let mut end = self.context.len();
         for piece in &self.held {
@@ -109,7 +109,7 @@ impl Lines {
             return;
         }
         let joined = self.joined();
-        let spans = self.redactor.spans(Channel::Record, &joined);
+        let spans = self.redactor.spans_from(Channel::Record, &joined, self.context.len());
         self.release(self.held.len(), &joined, &spans, out);
     }
 
