@@ -1,6 +1,15 @@
 /** Run logs: what a call leaves in its file, what comes of it again, and what people see of it. */
 import { spawn } from "node:child_process";
-import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -419,6 +428,32 @@ describe.skipIf(process.platform === "win32")("log, the command", () => {
     expect(readFileSync(page, "utf8")).toBe((await run(["log", "html", file])).stdout);
     expect(readFileSync(page, "utf8")).toBe(await renderRunLog(file, { format: "html" }));
     expect(statSync(page).mode & 0o777).toBe(0o600);
+  });
+
+  it("replaces a page of its own and nothing else, whole or not at all", async () => {
+    const { fakes, file } = setup();
+    writeFileSync(file, `${JSON.stringify({ format: "deep-factor-run", version: 1, runId: "r", provider: "p" })}\n`);
+    const [page, other, link] = ["page.html", "package.json", "link.html"].map((name) => join(fakes.dir, name)) as [
+      string,
+      string,
+      string,
+    ];
+    for (let times = 0; times < 2; times++) {
+      expect(await run(["log", "html", file, "-o", page])).toEqual({ code: 0, stdout: "", stderr: "" });
+    }
+    writeFileSync(other, "{}");
+    expect(await run(["log", "html", file, "-o", other])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining(`${other} exists and is no page of ours: it is left alone`),
+    });
+    symlinkSync(other, link);
+    expect(await run(["log", "html", file, "-o", link])).toMatchObject({ code: 2 });
+    expect(readFileSync(other, "utf8")).toBe("{}");
+    expect(await run(["log", "html", file, "-o", link, "--force"])).toMatchObject({ code: 0 });
+    expect(readFileSync(other, "utf8")).toBe("{}");
+    expect(await run(["log", "html", file, "-o", other, "--force"])).toMatchObject({ code: 0 });
+    expect(readFileSync(other, "utf8")).toBe(readFileSync(page, "utf8"));
+    expect(readdirSync(fakes.dir).filter((name) => name.startsWith("."))).toEqual([]);
   });
 
   it("says what is wrong", async () => {

@@ -238,7 +238,7 @@ pub struct AssistantMessage {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunInfo {
-    /// The run's id, unique on this machine.
+    /// The run's id: unique over machines, in the order of time.
     pub id: String,
     /// The process's id; it may be somebody else's by now.
     #[serde(skip_serializing_if = "Option::is_none")]

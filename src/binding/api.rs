@@ -92,6 +92,12 @@ impl NativeApiProvider {
         })))
     }
 
+    /// Refuses further calls from now on; those that run or wait go on.
+    #[napi(catch_unwind)]
+    pub fn refuse_further(&self) {
+        self.engine.refuse_further();
+    }
+
     /// Refuses further calls, and waits until those that run or wait have ended by themselves.
     #[napi]
     pub async fn drain(&self) {

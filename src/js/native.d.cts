@@ -78,6 +78,8 @@ export class NativeProvider {
   health(levelJson: string, envJson?: string): NativeHealth;
   /** Ends what is running and refuses what comes. Resolves when no process is left. */
   close(): Promise<void>;
+  /** Refuses further calls from now on; those that run or wait go on. */
+  refuseFurther(): void;
   /** Refuses further calls, and waits until those that run or wait have ended by themselves. */
   drain(): Promise<void>;
 }
@@ -100,6 +102,8 @@ export class NativeApiProvider {
   health(levelJson: string, envJson?: string): NativeHealth;
   /** Ends what is running and refuses what comes. */
   close(): Promise<void>;
+  /** Refuses further calls from now on; those that run or wait go on. */
+  refuseFurther(): void;
   /** Refuses further calls, and waits until those that run or wait have ended by themselves. */
   drain(): Promise<void>;
 }

@@ -142,6 +142,8 @@ function createAdapter(shared, tools, onBind) {
   /** @param {import("../../index.js").CloseOptions} [options] */
   async function close(options) {
     if (readCloseOptions(options).drain) {
+      // At once: a call that is made behind this one is refused.
+      engine.refuseFurther();
       await guard(engine.drain());
       await life.drained();
     }

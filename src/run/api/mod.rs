@@ -197,9 +197,14 @@ impl ApiEngine {
         )
     }
 
-    /// Lets the calls that run or wait come to their ends, and refuses further ones with `CLOSED`. [`ApiEngine::close`] ends it.
-    pub async fn drain(&self) {
+    /// Refuses further calls with `CLOSED` from now on; those that run or wait go on.
+    pub fn refuse_further(&self) {
         self.draining.cancel();
+    }
+
+    /// Lets the calls that run or wait come to their ends, and refuses further ones. [`ApiEngine::close`] ends it.
+    pub async fn drain(&self) {
+        self.refuse_further();
         self.calls.close();
         self.calls.wait().await;
     }
