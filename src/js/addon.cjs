@@ -29,7 +29,6 @@ function besideThis() {
  * @returns {Native | undefined}
  */
 function ofPackage(places) {
-  /** @type {typeof import("node:module")} */
   const { createRequire } = builtin("node:module");
   for (const place of places) {
     let manifest;
@@ -52,7 +51,6 @@ function requireAddon(url) {
   if (here && /[\\/]addon\.cjs$/.test(here)) return besideThis();
   const file = process.env[VARIABLE];
   if (file) {
-    /** @type {typeof import("node:module")} */
     const { createRequire } = builtin("node:module");
     return createRequire(file)(file);
   }

@@ -33,7 +33,6 @@ const { encodeMessages } = require("./messages.cjs");
 const { describe, encodeOptions, readCallOptions, requireString } = require("./options.cjs");
 const { sharedOf } = require("./provider.cjs");
 
-/** @type {typeof import("node:util/types")} */
 const { isRegExp } = builtin("node:util/types");
 
 const AGENT = ["provider", "systemPrompt", "tools", "permissions", "limits", "toolCalls"];

@@ -2,17 +2,26 @@
 
 /**
  * In: the name of one of Node's own modules. Out: the module, also in a bundle in ESM format, where there is no `require`.
- *
- * @template T
- * @param {`node:${string}`} name
- * @returns {T}
+ */
+
+/** Written out, because webpack warns of a `require` whose name it can't know. */
+const WITH_REQUIRE = {
+  "node:module": () => require("node:module"),
+  "node:path": () => require("node:path"),
+  "node:util/types": () => require("node:util/types"),
+  "node:worker_threads": () => require("node:worker_threads"),
+};
+
+/**
+ * @template {keyof typeof WITH_REQUIRE} N
+ * @param {N} name
+ * @returns {ReturnType<(typeof WITH_REQUIRE)[N]>}
  */
 function builtin(name) {
   // Not in Node 20 before 20.16, nor in 22 before 22.3.
-  if (process.getBuiltinModule) return /** @type {T} */ (process.getBuiltinModule(name));
+  if (process.getBuiltinModule) return /** @type {never} */ (process.getBuiltinModule(name));
   try {
-    // Written so, bundlers make the `require` of a CommonJS bundle of it.
-    return /** @type {any} */ (module).require(name);
+    return /** @type {never} */ (WITH_REQUIRE[name]());
   } catch (error) {
     const message =
       "deep-factor-providers in a bundle in ESM format needs Node 20.16, 22.3 or newer: leave the package out of the bundle " +

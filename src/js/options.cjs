@@ -13,7 +13,6 @@
 const { builtin } = require("./builtin.cjs");
 const { fault } = require("./errors.cjs");
 
-/** @type {typeof import("node:path")} */
 const { resolve } = builtin("node:path");
 
 /** The longest delay a timer takes: 2^31 - 1 ms, 24.8 days. */
@@ -258,7 +257,6 @@ function readCallOptions(options) {
  */
 function workerEnv() {
   // Not at the top: reading that module is a tenth of what importing this package takes.
-  /** @type {typeof import("node:worker_threads")} */
   const { isMainThread } = builtin("node:worker_threads");
   return isMainThread ? undefined : JSON.stringify(process.env);
 }

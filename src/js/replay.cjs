@@ -15,7 +15,6 @@ const { clip, fault, guard, providerError, unwrap } = require("./errors.cjs");
 const { builtin } = require("./builtin.cjs");
 const { describe } = require("./options.cjs");
 
-/** @type {typeof import("node:path")} */
 const { resolve } = builtin("node:path");
 
 const FORMATS = ["text", "html", "json"];
