@@ -32,6 +32,7 @@ export function nativeSide(...scripts: Script[]) {
     #text = "";
     #over: Promise<void>;
     #end = () => {};
+    #unwatch = () => {};
     constructor({ batches = [], result = { ok: REPLY }, hangs = false }: Script) {
       this.#batches = [...batches];
       this.#result = result;
@@ -55,6 +56,18 @@ export function nativeSide(...scripts: Script[]) {
     }
     takeText() {
       return this.#text;
+    }
+    async nextLog() {
+      return null;
+    }
+    // Nothing but the call's own end, an abort or close() ends the waiting for a listener here.
+    async lost() {
+      await new Promise<void>((resolve) => {
+        this.#unwatch = resolve;
+      });
+    }
+    unwatch() {
+      this.#unwatch();
     }
     takeLog() {
       return null;
@@ -80,6 +93,12 @@ export function nativeSide(...scripts: Script[]) {
       start(messages: string, texts: string, tools: string, call: string) {
         log.push(["start", unpack(messages, texts), JSON.parse(tools), JSON.parse(call)]);
         return new NativeRun(scripts.shift() ?? {});
+      }
+      refuseFurther() {
+        log.push("refuse further");
+      }
+      async drain() {
+        log.push("drain");
       }
       async close() {
         log.push("close");

@@ -277,11 +277,11 @@ sleep 0.05
   it("the real one, too", async () => {
     const { options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
     const model = createProvider({ ...options, maxConcurrency: 2 });
-    for (let round = 0; round < 3; round++) {
+    for (let round = 0; round < 2; round++) {
       const replies = await Promise.all([1, 2, 3].map((n) => ask(model, [`thread ${round} ${n}`])));
       expect(new Set(replies.map(({ pid }) => pid).filter(exists)).size).toBeLessThanOrEqual(2);
     }
-  });
+  }, 120_000);
 });
 
 describe.skipIf(process.platform === "win32")("close({ drain: true })", () => {

@@ -71,7 +71,7 @@ function start(engine, { thread, tools, timeout, record, signal, log, documents 
     },
     text: () => run.takeText(),
     unlisten() {
-      run.unwatch();
+      if (lost) run.unwatch();
       unlisten();
     },
   };

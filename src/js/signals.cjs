@@ -40,6 +40,8 @@ function listen(signal) {
     callbacks: new Set(),
     fire() {
       listened.delete(signal);
+      // Polyfills may not know `once`.
+      signal.removeEventListener("abort", shared.fire);
       const entries = [...shared.callbacks];
       shared.callbacks.clear();
       for (const { callback } of entries) callback();
