@@ -492,20 +492,26 @@ export function createQwenCliProvider(options?: QwenCliProviderOptions): CliProv
  * Options of {@link createGlmCliProvider}. The prompt is an argument: visible in `ps`, and limited by the system (128 KiB on
  * Linux; a longer one fails with `PROMPT_TOO_LONG`).
  */
-export interface GlmCliProviderOptions extends CliProviderOptions {}
+export interface GlmCliProviderOptions extends CliProviderOptions {
+  /**
+   * `"flag"`: the prompt is the value of `--prompt`, as the CLI's source has it. `"arg"`: a bare argument, CLI-ADAPTER-PROTOCOL's
+   * form, which that source takes for its interactive mode. Default: `"flag"`.
+   */
+  promptStyle?: "flag" | "arg" | undefined;
+}
 
 /**
- * The ax-glm CLI as a model, as CLI-ADAPTER-PROTOCOL describes it; not measured.
+ * The ax-glm CLI as a model, by its source and CLI-ADAPTER-PROTOCOL; it was never run.
  *
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */
 export function createGlmCliProvider(options?: GlmCliProviderOptions): CliProvider;
 
 /** Options of {@link createGrokCliProvider}, with the limit of {@link GlmCliProviderOptions}. */
-export interface GrokCliProviderOptions extends CliProviderOptions {}
+export interface GrokCliProviderOptions extends GlmCliProviderOptions {}
 
 /**
- * The ax-grok CLI as a model, as CLI-ADAPTER-PROTOCOL describes it; not measured.
+ * The ax-grok CLI as a model, by its source and CLI-ADAPTER-PROTOCOL; it was never run.
  *
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */

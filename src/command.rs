@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::decode::Wire;
 use crate::error::{Code, ProviderError};
 use crate::provider::callbacks::Callbacks;
-use crate::provider::options::{Auth, Options, OutputFormat, PromptStyle, SystemPrompt, Workspace};
+use crate::provider::options::{Auth, Kind, Options, OutputFormat, PromptStyle, SystemPrompt, Workspace};
 use crate::provider::{EnvValue, Flag, PromptLimit, Provider, When, Word, same_flag, system_prompt};
 
 /// Linux refuses a single argument of 128 KiB, its final NUL included (MAX_ARG_STRLEN, CLI-FACTS 1.2).
@@ -216,15 +216,21 @@ fn check_length(provider: &Provider, options: &Options, prompt: &str) -> Result<
         let error = ProviderError::new(&provider.id, Code::PromptTooLong, reason);
         Err(Box::new(error.with_hint(hint)))
     };
-    if options.prompt_style == PromptStyle::Arg && prompt.len() > MAX_ARG_BYTES {
-        let can_choose = provider.options.iter().any(|option| option.name == "promptStyle");
+    if options.prompt_style != PromptStyle::Stdin && prompt.len() > MAX_ARG_BYTES {
+        let stdin = |kind: &Kind| matches!(kind, Kind::OneOf(styles) if styles.contains(&"stdin"));
+        let mut styles = provider.options.iter().filter(|option| option.name == "promptStyle");
+        let can_choose = styles.any(|option| stdin(&option.kind));
         let hint = match can_choose {
             true => "use `promptStyle: \"stdin\"`, which has no such limit",
             false => "shorten the thread: this CLI takes its prompt as an argument",
         };
+        let style = match options.prompt_style {
+            PromptStyle::Flag => "flag",
+            PromptStyle::Arg | PromptStyle::Stdin => "arg",
+        };
         return refuse(
             format!("{} bytes", prompt.len()),
-            format!("promptStyle \"arg\" takes {MAX_ARG_BYTES}, the operating system's limit of one argument"),
+            format!("promptStyle {style:?} takes {MAX_ARG_BYTES}, the operating system's limit of one argument"),
             hint,
         );
     }
@@ -264,6 +270,7 @@ impl Context<'_> {
             When::IgnoreUserConfig => options.ignore_user_config,
             When::AuthType => options.auth_type.is_some(),
             When::PromptArg => options.prompt_style == PromptStyle::Arg,
+            When::PromptFlag => options.prompt_style == PromptStyle::Flag,
             When::Format(format) => options.output_format == format,
             When::Partial => options.partial_messages.unwrap_or(self.partial),
             When::Verbose => options.verbose && options.output_format != OutputFormat::StreamJson,

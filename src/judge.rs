@@ -48,6 +48,8 @@ pub struct Facts<'a> {
     pub fatal_stderr: &'a [&'a str],
     /// What all of standard output is in text form where a run is no success.
     pub fatal_stdout: &'a [&'a str],
+    /// How a message begins that is the reason of a run that failed.
+    pub error_message: Option<&'a str>,
     /// The flags it was given.
     pub flags: &'a [String],
     /// Error rules of the user's own.
@@ -177,6 +179,10 @@ fn cut_short(facts: &Facts) -> ProviderError {
 fn evidence<'a>(facts: &'a Facts, folded: &'a Folded) -> Evidence<'a> {
     // With exit code 0 standard output is an answer, and answers are no error channel.
     let is_error = |text: &&str| facts.exit_code != Some(0) || facts.fatal_stdout.contains(&text.trim());
+    let said = folded.reply.content.as_str();
+    let told = facts
+        .error_message
+        .filter(|mark| facts.exit_code != Some(0) && said.starts_with(mark));
     Evidence {
         provider: facts.provider,
         failure: folded.failure.as_ref(),
@@ -184,7 +190,7 @@ fn evidence<'a>(facts: &'a Facts, folded: &'a Folded) -> Evidence<'a> {
         exit_code: facts.exit_code,
         signal: facts.signal,
         http_status: None,
-        stdout_text: facts.plain.filter(is_error),
+        stdout_text: facts.plain.filter(is_error).or(told.map(|_| said)),
         answer_text: folded
             .outcome
             .as_ref()

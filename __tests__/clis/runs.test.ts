@@ -191,11 +191,17 @@ describe("a success is one whole reply", () => {
       createGrokCliProvider,
       '{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"Hi there!"}]}\n',
     ],
-  ] as const)("%s, as the document has it", async (id, create, stdout) => {
+  ] as const)("%s, by --prompt and as the document has it", async (id, create, stdout) => {
     const cli = fake({ stdout, readStdin: true });
-    const reply = await create({ cliPath: cli.path, inputEncoding: "text" }).invoke(["Say hello"]);
-    expect([reply.content, reply.response_metadata.provider]).toEqual(["Hi there!", id]);
-    expect(cli.calls()[0]).toMatchObject({ argv: ["[User]\nSay hello"], stdin: "" });
+    for (const promptStyle of [undefined, "arg"] as const) {
+      const provider = create({ cliPath: cli.path, inputEncoding: "text", promptStyle });
+      const reply = await provider.invoke(["Say hello"]);
+      expect([reply.content, reply.response_metadata.provider]).toEqual(["Hi there!", id]);
+    }
+    expect(cli.calls()).toMatchObject([
+      { argv: ["--prompt", "[User]\nSay hello"], stdin: "" },
+      { argv: ["[User]\nSay hello"], stdin: "" },
+    ]);
   });
 });
 

@@ -49,6 +49,7 @@ fn judged(
         versions: &[],
         fatal_stderr: provider.fatal_stderr,
         fatal_stdout: provider.fatal_stdout,
+        error_message: provider.error_message,
         flags,
         user_rules: &[],
         unreached: false,
@@ -259,5 +260,34 @@ fn a_result_of_a_run_that_failed_is_quoted() {
             "{}",
             error.message
         );
+    }
+}
+
+/// ax-glm and ax-grok, by their source: the error is a message of the assistant, the exit code 1.
+#[test]
+fn an_error_told_as_a_message_is_the_reason() {
+    let stdout = r#"{"role":"user","content":"hi"}
+{"role":"assistant","content":"Error: 401 Incorrect API key provided"}
+"#;
+    for id in ["glm", "grok"] {
+        let run = |exit_code| {
+            let (events, decoder) = decode(Wire::GenericStream, [stdout.as_bytes()]);
+            judged(
+                id,
+                (Wire::GenericStream, &[]),
+                exit_code,
+                (events, &decoder),
+                stdout.as_bytes(),
+            )
+        };
+        let error = run(Some(1)).unwrap_err();
+        assert_eq!(error.code, Code::InvalidApiKey, "{id}");
+        assert!(
+            error.message.starts_with("401 Incorrect API key provided"),
+            "{}",
+            error.message
+        );
+        // A model may speak of errors.
+        assert_eq!(run(Some(0)).unwrap().content, "Error: 401 Incorrect API key provided");
     }
 }

@@ -203,6 +203,7 @@ pub static CLAUDE: Provider = Provider {
     fatal_stderr: &[],
     // All that an interrupted run says in text form, with exit code 0 (recordings signal-SIGINT-text of 2.1.197 and 2.1.330).
     fatal_stdout: &["Execution error"],
+    error_message: None,
     checks: Checks {
         version: &["--version"],
         // JSON by default, exit code 0 or 1, no network (CLI-FACTS 1.10). `claude doctor` waits for a terminal for ever.

@@ -108,6 +108,7 @@ pub static CODEX: Provider = Provider {
     stop_on: &[],
     fatal_stderr: &[],
     fatal_stdout: &[],
+    error_message: None,
     checks: Checks {
         version: &["--version"],
         // Exit code 1 and "Not logged in" on standard error (CLI-FACTS 2).

@@ -347,6 +347,7 @@ static FORM: Provider = Provider {
     stop_on: &[],
     fatal_stderr: &[],
     fatal_stdout: &[],
+    error_message: None,
     checks: Checks::VERSION_ONLY,
     described: None,
 };

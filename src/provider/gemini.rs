@@ -117,6 +117,7 @@ pub static GEMINI: Provider = Provider {
     stop_on: &[],
     fatal_stderr: &[],
     fatal_stdout: &[],
+    error_message: None,
     checks: Checks::VERSION_ONLY,
     described: None,
 };

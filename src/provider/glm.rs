@@ -1,7 +1,8 @@
-//! ax-glm (GLM of Z.ai behind ax-cli), as CLI-ADAPTER-PROTOCOL describes it. Nothing was measured.
+//! ax-glm (GLM of Z.ai behind ax-cli), by its source and CLI-ADAPTER-PROTOCOL. It was never run: nothing was measured.
 //!
-//! The prompt is an argument, as the document has it, so it is limited and visible to others on the machine. Output is JSON
-//! lines of messages (`{"role": …}`, `{"messages": […]}`). Not measured: neither the format nor `--model`.
+//! A bare argument, the document's form, is its interactive mode, which asks for `--prompt`; so the prompt is the value of that
+//! flag, limited and visible to others on the machine, and the document's form is `promptStyle: "arg"`. Output is JSON lines of
+//! messages (`{"role": …}`, `{"messages": […]}`); an error is a message of the assistant that begins `Error: `, with exit code 1.
 
 use super::options::{self, OptionSpec, OutputFormat, PromptStyle};
 use super::{About, Checks, Defaults, Flag, Provider, When, Word, flag};
@@ -35,6 +36,7 @@ pub static GLM: Provider = Provider {
     stop_on: &[],
     fatal_stderr: &[],
     fatal_stdout: &[],
+    error_message: ERROR_MESSAGE,
     checks: Checks::VERSION_ONLY,
     described: None,
 };
@@ -42,17 +44,22 @@ pub static GLM: Provider = Provider {
 /// Shared with ax-grok, which is the same program for another service.
 pub(super) const FLAGS: &[Flag] = &[
     flag(&[When::Model], &[Lit("--model"), Word::Model]),
-    flag(&[], &[Word::Prompt]),
+    flag(&[When::PromptFlag], &[Lit("--prompt"), Word::Prompt]),
+    flag(&[When::PromptArg], &[Word::Prompt]),
 ];
 
 pub(super) const DEFAULTS: Defaults = Defaults {
-    prompt_style: PromptStyle::Arg,
+    prompt_style: PromptStyle::Flag,
     ..Defaults::STANDARD
 };
 
 pub(super) const NOT_ISOLATED: &str = "the prompt, in `ps`; the CLI's own configuration and tools, which it has no known flag against (it runs in an empty folder)";
 
-pub(super) const LIMITS: &str = "a prompt of 128 KiB on Linux, since it is an argument; known from its document alone";
+pub(super) const LIMITS: &str =
+    "a prompt of 128 KiB on Linux, since it is an argument; known from its source and its document, and never run";
+
+/// How ax-cli prints an error, as a message of the assistant, by its source.
+pub(super) const ERROR_MESSAGE: Option<&str> = Some("Error: ");
 
 pub(super) const OPTIONS: &[OptionSpec] = &[
     options::MODEL,
@@ -62,6 +69,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     options::INPUT_ENCODING,
     options::THREAD_DOCUMENTS,
     options::TEXT_TOOL_CALLS,
+    options::ARGV_PROMPT_STYLE,
     options::CWD,
     options::ENV,
     options::EXTRA_ARGS,
@@ -79,16 +87,18 @@ mod tests {
     use crate::command::{Cwd, MAX_ARG_BYTES};
 
     #[test]
-    fn the_documents_form() {
+    fn the_prompt_is_the_value_of_a_flag_and_the_documents_form_an_option() {
         for provider in [&GLM, &GROK] {
             let line = line(provider, "{}");
-            assert_eq!(line.argv(), "PROMPT");
+            assert_eq!(line.argv(), "--prompt PROMPT");
             assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("", &Cwd::Private));
             assert_eq!(line.0.wire, Wire::GenericStream);
             assert_eq!(
                 super::super::tests::argv::line(provider, r#"{"model":"m"}"#).argv(),
-                "--model m PROMPT"
+                "--model m --prompt PROMPT"
             );
+            let documents = super::super::tests::argv::line(provider, r#"{"promptStyle":"arg"}"#);
+            assert_eq!((documents.argv().as_str(), documents.0.stdin.as_str()), ("PROMPT", ""));
         }
         assert_eq!((GLM.command.as_ref(), GROK.command.as_ref()), ("ax-glm", "ax-grok"));
     }
@@ -101,7 +111,7 @@ mod tests {
             .unwrap_err();
         assert_eq!(
             error.message,
-            "the prompt has 131072 bytes and promptStyle \"arg\" takes 131071, the operating system's limit of one argument. \
+            "the prompt has 131072 bytes and promptStyle \"flag\" takes 131071, the operating system's limit of one argument. \
              Shorten the thread: this CLI takes its prompt as an argument"
         );
     }

@@ -1,5 +1,4 @@
-//! ax-grok (Grok of xAI behind ax-cli), as CLI-ADAPTER-PROTOCOL describes it: ax-glm with another service. Nothing was
-//! measured. Its argv tests are glm's.
+//! ax-grok (Grok of xAI behind ax-cli), ax-glm with another service. Nothing was measured. Its argv tests are glm's.
 
 use std::borrow::Cow;
 
@@ -33,6 +32,7 @@ pub static GROK: Provider = Provider {
     stop_on: &[],
     fatal_stderr: &[],
     fatal_stdout: &[],
+    error_message: glm::ERROR_MESSAGE,
     checks: Checks::VERSION_ONLY,
     described: None,
 };

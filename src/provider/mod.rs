@@ -66,6 +66,8 @@ pub struct Provider {
     /// What all of standard output is in text form where a run is no success, whatever its exit code is. An answer of just
     /// these words can't be told from it.
     pub fatal_stdout: &'static [&'static str],
+    /// How a message of the model begins that is none, but the reason of a run that failed.
+    pub error_message: Option<&'static str>,
     /// How its health is asked for.
     pub checks: Checks,
     /// What the user said of a CLI of their own.
@@ -284,6 +286,8 @@ pub enum When {
     Live,
     /// The prompt goes to argv.
     PromptArg,
+    /// The prompt goes to argv behind a flag.
+    PromptFlag,
     /// The user's configuration of the CLI is to be left out.
     IgnoreUserConfig,
     /// An `authType` is chosen.

@@ -91,6 +91,7 @@ pub static OPENCODE: Provider = Provider {
     stop_on: &["unknown"],
     fatal_stderr: &["not found. Falling back to default agent"],
     fatal_stdout: &[],
+    error_message: None,
     checks: Checks::VERSION_ONLY,
     described: None,
 };

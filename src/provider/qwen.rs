@@ -137,6 +137,7 @@ pub static QWEN: Provider = Provider {
     stop_on: &[],
     fatal_stderr: &[],
     fatal_stdout: &[],
+    error_message: None,
     checks: Checks::VERSION_ONLY,
     described: None,
 };

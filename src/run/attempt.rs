@@ -293,6 +293,7 @@ impl Attempt<'_> {
             flags,
             fatal_stderr: provider.fatal_stderr,
             fatal_stdout: provider.fatal_stdout,
+            error_message: provider.error_message,
             user_rules: provider.described.as_ref().map_or(&[], |own| &own.error_rules),
             unreached,
             wire,

@@ -348,6 +348,7 @@ fn no_facts<'a>(attempt: &'a Attempt<'_>, flags: &'a [String]) -> Facts<'a> {
         versions: provider.about.versions,
         fatal_stderr: provider.fatal_stderr,
         fatal_stdout: provider.fatal_stdout,
+        error_message: provider.error_message,
         flags,
         user_rules: &[],
         unreached: false,

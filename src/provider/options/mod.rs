@@ -47,6 +47,8 @@ pub enum PromptStyle {
     Stdin,
     /// As an argument.
     Arg,
+    /// As the value of a flag.
+    Flag,
 }
 
 /// What the CLI is asked to print.
@@ -178,6 +180,8 @@ pub const THREAD_DOCUMENTS: OptionSpec = option("threadDocuments", Kind::OneOf(&
 pub const TEXT_TOOL_CALLS: OptionSpec = option("textToolCalls", Kind::OneOf(&["marked", "lenient", "off"]));
 /// `promptStyle`.
 pub const PROMPT_STYLE: OptionSpec = option("promptStyle", Kind::OneOf(&["stdin", "arg"]));
+/// `promptStyle` of a CLI that takes its prompt in argv only.
+pub const ARGV_PROMPT_STYLE: OptionSpec = option("promptStyle", Kind::OneOf(&["flag", "arg"]));
 /// `outputFormat`.
 pub const OUTPUT_FORMAT: OptionSpec = option("outputFormat", Kind::OneOf(&["stream-json", "json", "text"]));
 /// `noInput`.

@@ -84,6 +84,7 @@ pub(super) fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         },
         prompt_style: match text("promptStyle").as_deref() {
             Some("arg") => PromptStyle::Arg,
+            Some("flag") => PromptStyle::Flag,
             Some(_) => PromptStyle::Stdin,
             None => defaults.prompt_style,
         },
