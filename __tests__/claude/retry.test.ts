@@ -26,7 +26,6 @@ const fails = (status: number, kind: string, text: string, ...before: object[]) 
   }),
   code: 1,
 });
-const OVERLOADED = fails(529, "server_error", "API Error: 529 Overloaded");
 const LIMITED = fails(429, "rate_limit", "API Error: Request rejected (429) · rate limit.");
 const BROKEN = fails(500, "server_error", "API Error: 500 boom");
 
@@ -56,7 +55,7 @@ async function collect(events: AsyncIterable<ProviderEvent>) {
 
 describe("a call that failed for a passing reason", () => {
   it("is made again, each time announced, until it is answered", async () => {
-    const { cli, provider } = setup([OVERLOADED, BROKEN, answers("at last")]);
+    const { cli, provider } = setup([LIMITED, BROKEN, answers("at last")]);
     const { events, error } = await collect(provider.stream(["hi"]));
 
     expect(error).toBeUndefined();
@@ -76,10 +75,10 @@ describe("a call that failed for a passing reason", () => {
         by: "provider",
         attempt: 1,
         maxAttempts: 2,
-        // An overload without a time waits a second: what the provider asks for is never shortened.
+        // A rate limit without a time waits a second: what the provider asks for is never shortened.
         delayMs: 1000,
-        reason: expect.stringMatching(/^API Error: 529 Overloaded/),
-        httpStatus: 529,
+        reason: expect.stringMatching(/^API Error: Request rejected \(429\)/),
+        httpStatus: 429,
       },
       { ...start, attempt: 2, queuedMs: expect.any(Number) },
       {

@@ -182,7 +182,7 @@ describe("the provider", () => {
       [[plain("a", hi), {}], undefined, "adapters[1] must have an invoke function, got an object"],
       [[plain("a", hi)], { breaker: true }, 'option "breaker" must be false, or an object'],
       [[plain("a", hi)], { breaker: { resetMs: -1 } }, 'option "breaker.resetMs" must be a whole number of ms from 1'],
-      [[plain("a", hi)], { retries: 1 }, 'unknown option "retries"; allowed: breaker'],
+      [[plain("a", hi)], { retries: 1 }, 'unknown option "retries"; allowed: fallbackOnRateLimit, breaker'],
     ] as never[][]) {
       expect(() => createFallbackProvider(adapters as never, options)).toThrow(
         expect.objectContaining({ code: "INVALID_OPTION", message: expect.stringContaining(message as never) }),

@@ -7,7 +7,7 @@
  * Which failures are another provider's chance is the errors' own word (`shouldFallback`), and whether a provider is asked at
  * all is its circuit breaker's (`src/breaker.rs`). Here is only the order of asking; how a member is asked is in `members.cjs`.
  *
- * @import { FallbackMetadata, FallbackProvider, InvokeUpdate, ProviderEvent } from "../../index.js"
+ * @import { FallbackMetadata, FallbackProvider, InvokeUpdate, ProviderError, ProviderEvent } from "../../index.js"
  * @import { Life } from "./life.cjs"
  * @import { Failure, Member } from "./members.cjs"
  *
