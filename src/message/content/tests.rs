@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::*;
 
