@@ -70,7 +70,7 @@ pub fn document_code(code: Code) -> &'static str {
         (Code::CliNotFound | Code::CliNotExecutable | Code::InterpreterNotFound, _) => "CLAUDE_CLI_NOT_FOUND",
         (Code::Timeout | Code::IdleTimeout, _) => "CLAUDE_TIMEOUT",
         (_, Category::Authentication) => "CLAUDE_AUTH_FAILED",
-        (_, Category::RateLimit | Category::Quota) => "CLAUDE_RATE_LIMIT",
+        (Code::Overloaded, _) | (_, Category::RateLimit | Category::Quota) => "CLAUDE_RATE_LIMIT",
         _ => code.as_str(),
     }
 }
