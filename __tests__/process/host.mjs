@@ -56,6 +56,9 @@ switch (ending) {
     // One call, and nothing after it: Node has to end by itself.
     await provider.invoke([prompt]);
     process.stdout.write("answered\n");
+    // Node comes to `beforeExit` when nothing holds it any more. A timer that does not hold it is still due only if something else did.
+    setTimeout(() => process.stdout.write("held\n"), 10_000).unref();
+    process.once("beforeExit", () => process.stdout.write("nothing left to do\n"));
     break;
   case "more":
     // Each line is the steps of one more run. Prints `ready` when that is under way, and its process's id when it is over.
