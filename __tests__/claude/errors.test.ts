@@ -97,10 +97,10 @@ const CASES: Record<string, Case> = {
   },
   "529": {
     answer: error(529, "Overloaded"),
-    category: "rate_limit",
+    category: "server",
     code: "OVERLOADED",
     says: /^API Error: 529 Overloaded\. /,
-    more: { httpStatus: 529, retryAfterMs: 1000 },
+    more: { httpStatus: 529, shouldRetry: true, shouldFallback: true },
   },
   "a stream that breaks": {
     answer: { text: "half an answer", cutAfter: 4 },

@@ -5,7 +5,7 @@
  * side, the schema being JSON Schema. Made once per `bindTools`, so what was bound can't change afterwards.
  */
 
-const { createRequire } = require("node:module");
+const { builtin } = require("./builtin.cjs");
 const { ProviderError, fault } = require("./errors.cjs");
 const { describe } = require("./options.cjs");
 
@@ -260,10 +260,13 @@ function zodConverter() {
 }
 
 function findZodConverter() {
-  for (const from of ["@langchain/core/messages", undefined]) {
+  // In a bundle in ESM format there is no `__filename`.
+  const here = typeof __filename === "string" ? __filename : process.argv[1];
+  if (here === undefined) return undefined;
+  const { createRequire } = builtin("node:module");
+  for (const near of [() => createRequire(here).resolve("@langchain/core/messages"), () => here]) {
     try {
-      const near = from === undefined ? __filename : require.resolve(from);
-      const { toJSONSchema } = createRequire(near)("zod/v4/core");
+      const { toJSONSchema } = createRequire(near())("zod/v4/core");
       if (typeof toJSONSchema === "function") return toJSONSchema;
     } catch {
       // Not there, or bundled.
