@@ -1,4 +1,4 @@
-/** A CLI of one's own: README's five minutes, word by word, and what goes wrong. */
+/** A CLI of one's own: docs/custom-cli.md, word by word, and what goes wrong. */
 import { spawn } from "node:child_process";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -24,8 +24,8 @@ const CONFIG: CliProviderConfig = {
   timeout: 120_000,
 };
 
-it.runIf(process.platform !== "win32")("README's section works as it stands", async () => {
-  const section = readFileSync(join(ROOT, "README.md"), "utf8").split("### Add a CLI in five minutes")[1] ?? "";
+it.runIf(process.platform !== "win32")("the document's program works as it stands", async () => {
+  const section = readFileSync(join(ROOT, "docs/custom-cli.md"), "utf8");
   const block = (language: string) => section.match(new RegExp(`\`\`\`${language}\n([\\s\\S]*?)\`\`\``))?.[1] ?? "";
   const folder = mkdtempSync(join(tmpdir(), "dfp-readme-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));

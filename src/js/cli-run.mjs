@@ -131,7 +131,11 @@ async function ask(provider, text, json, options) {
  */
 async function stream(provider, text, json, options) {
   const show = json ? (/** @type {ProviderEvent} */ event) => print(`${JSON.stringify(event)}\n`) : textPrinter();
-  for await (const event of provider.stream([text], options)) show(event);
+  try {
+    for await (const event of provider.stream([text], options)) show(event);
+  } finally {
+    for (const line of afterStream.splice(0)) tell(line);
+  }
 }
 
 /** Prints messages piece by piece where the CLI tells pieces, whole where it does not, each on lines of its own. */
@@ -164,6 +168,14 @@ function textPrinter() {
 }
 
 /**
+ * Lines that stand behind the events of a stream. A record is there as soon as it is made, an event when it is taken: the end of a
+ * process may be known before its last events are printed.
+ *
+ * @type {string[]}
+ */
+const afterStream = [];
+
+/**
  * What the run tells of itself, as lines for people. How it ends is told by the answer or by the error.
  *
  * @param {LogRecord} record
@@ -174,7 +186,11 @@ function progress({ provider, message, pid, fields }, streams) {
   else if (message === "tried again") tell(`${provider} is tried again in ${fields.delayMs} ms`);
   else if (message === "warned" && !streams) tell(`${provider} has a warning: ${fields.code} (--stream has its text)`);
   else if (message === "told its limits" && fields.status !== "allowed") tell(`${provider} limit: ${fields.status}`);
-  else if (message === "ended" && fields.exitCode === 0) tell(`${provider} ended after ${fields.exitMs} ms`);
+  else if (message === "ended" && fields.exitCode === 0) {
+    const line = `${provider} ended after ${fields.exitMs} ms`;
+    if (streams) afterStream.push(line);
+    else tell(line);
+  }
 }
 
 /** @param {string} text */

@@ -6,7 +6,7 @@
 
 export const NAME = "deep-factor-providers";
 
-/** What `run` exits with after an error, by its category. Documented in the README; never renumbered. */
+/** What `run` exits with after an error, by its category. Documented in docs/command-line.md; never renumbered. */
 export const EXIT_CODES = /** @satisfies {Record<ErrorCategory, number>} */ ({
   unknown: 1,
   quota: 3,
