@@ -1,5 +1,5 @@
-//! What no text that leaves may hold, found and taken out. One table of rules ([`rules`]), and the values that one run must
-//! keep to itself ([`values`]).
+//! What no text that leaves may hold, found and taken out. One table of rules (`rules`), and the values that one run must
+//! keep to itself (`values`).
 //!
 //! In: text of an error, of a record or of an answer ([`Channel`]), whole or in pieces ([`StreamRedactor`]). Out: the same with
 //! [`REDACTED`] in place of each secret. JSON is changed inside of its strings only, so what it holds beside secrets stays as

@@ -6,7 +6,7 @@
 //! Which text is a call, [`TextCalls`] says. `Lenient` takes every object with a non-empty `tool_calls` array at its top level
 //! (SPEC-01), in a code block of any kind or none at all, however many of them; SPEC-01's own search finds only the first
 //! block, only if it says `json`, and breaks off at a fence within an argument. `Marked` takes only what nobody but the model
-//! can have written ([`marked`]).
+//! can have written (`marked`).
 
 mod fence;
 mod hold;
