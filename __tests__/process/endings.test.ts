@@ -22,6 +22,9 @@ const message = (text: string) =>
 const folder = createTemp();
 afterAll(folder.cleanup);
 const MANY = `${folder.path}/many`;
+/** How often a race is run: a thousand times with `npm test -- --all`. */
+const TIMES = process.env.TEST_ALL ? 1_000 : 200;
+
 writeFileSync(MANY, Array.from({ length: 2_000 }, (_, index) => message(`m${index}`)).join(""));
 
 const never = () => new Promise<void>(() => {});
@@ -182,7 +185,7 @@ describe("what was ended before it began", () => {
       await provider.close();
       await api.close();
     });
-    const runs = Array.from({ length: 200 }, () => {
+    const runs = Array.from({ length: TIMES }, () => {
       const controller = new AbortController();
       const { result } = runAgent({ provider, prompt: "x", tools: [], signal: controller.signal });
       controller.abort();
@@ -258,7 +261,7 @@ sleep 0.05
     expect(Math.max(...cli.counts())).toBeLessThanOrEqual(2);
   });
 
-  it("close() in the tick of prewarm() leaves nothing, 200 times, several at once", async () => {
+  it("close() in the tick of prewarm() leaves nothing, many times, four at once", async () => {
     const cli = crowd();
     const round = async () => {
       const provider = createClaudeCliProvider({ cliPath: cli.path, engine: "live", spares: 1, killGrace: 500 });
@@ -268,7 +271,7 @@ sleep 0.05
       await warm;
       return left;
     };
-    for (let rounds = 0; rounds < 50; rounds++) {
+    for (let rounds = 0; rounds < TIMES / 4; rounds++) {
       await Promise.all([round(), round(), round(), round()]);
       expect(cli.pids().filter(exists)).toEqual([]);
     }
