@@ -28,8 +28,19 @@ pub struct Folded {
     pub limit_resets_at: Option<u64>,
     /// How many public events went out.
     pub events: u64,
+    /// Of each native call, the provider's id and the one it was given.
+    pub call_ids: Vec<ProviderCallId>,
     /// The texts that came in. An answer may be long: none is kept a second time.
     said: Vec<Said>,
+}
+
+/// The two ids of a native call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderCallId {
+    /// The provider's.
+    pub provider: String,
+    /// The caller's: another one where the provider's was taken.
+    pub given: String,
 }
 
 /// A text that came in.
@@ -69,7 +80,7 @@ pub struct Fold {
     /// Where the last message is among the reply's, if any text is left of it.
     last: Option<usize>,
     /// Somebody hears the texts.
-    heard: bool,
+    has_listener: bool,
     /// Ids no new call may have: those of the thread, then those given out.
     taken: HashSet<String>,
     /// Native calls without a result, by the provider's id: their names, and the ids they were given.
@@ -89,7 +100,7 @@ impl Fold {
             gate: None,
             pieces: String::new(),
             last: None,
-            heard: true,
+            has_listener: true,
             taken,
             native: HashMap::new(),
             answered: HashSet::new(),
@@ -108,8 +119,8 @@ impl Fold {
 
     /// Texts become events only if somebody hears them; they are counted all the same, and the reply has them.
     #[must_use]
-    pub fn heard(mut self, heard: bool) -> Self {
-        self.heard = heard;
+    pub fn with_listener(mut self, has_listener: bool) -> Self {
+        self.has_listener = has_listener;
         self
     }
 
@@ -143,7 +154,7 @@ impl Fold {
                     Gate::new(&self.text_calls)
                 });
                 self.pieces.push_str(&text);
-                if self.heard {
+                if self.has_listener {
                     out.extend(gate.push(&text).map(|text| Event::TextDelta { message_id, text }));
                 } else {
                     self.folded.events += u64::from(gate.pass(&text));
@@ -157,6 +168,10 @@ impl Fold {
             Event::ToolCall { mut tool_call } => {
                 let id = tool_call.id.clone();
                 make_unique(std::slice::from_mut(&mut tool_call), &mut self.taken);
+                self.folded.call_ids.push(ProviderCallId {
+                    provider: id.clone(),
+                    given: tool_call.id.clone(),
+                });
                 self.native.insert(id, (tool_call.name.clone(), tool_call.id.clone()));
                 self.folded.reply.tool_calls.push(tool_call.clone());
                 out.push(Event::ToolCall { tool_call });
@@ -287,7 +302,7 @@ impl Fold {
 
     /// A text goes out, if anybody hears it.
     fn tell(&mut self, event: impl FnOnce() -> Event, out: &mut Vec<Event>) {
-        match self.heard {
+        match self.has_listener {
             true => out.push(event()),
             false => self.folded.events += 1,
         }

@@ -39,7 +39,7 @@
 //! | [`recorder`] | run logs on their way into a file |
 //! | [`replay`] | run logs out of a file again |
 //! | [`bridge`] | the caller's tools as an MCP server, for CLIs that call them in the middle of a run |
-//! | [`conversation`] | exchanges with a provider: a process per answer, a session, or an HTTP request |
+//! | [`exchange`] | exchanges with a provider: a process per answer, a session, or an HTTP request |
 //! | [`run`] | the orchestrator: render, queue, start, decode, fold, judge, try again |
 //! | [`health`] | what can be said of a provider before it is needed, and what to do about what is wrong |
 //! | [`agent`] | an agent's run: a model, its tools, and the executor between them |
@@ -80,7 +80,7 @@ pub mod recorder;
 pub mod replay;
 
 pub mod bridge;
-pub mod conversation;
+pub mod exchange;
 
 pub mod run;
 

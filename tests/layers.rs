@@ -16,7 +16,7 @@ const LAYERS: &[&[&str]] = &[
     ],
     &["api", "command", "executor", "fold", "judge", "output", "runlog"],
     &["process", "recorder", "replay"],
-    &["bridge", "conversation"],
+    &["bridge", "exchange"],
     &["run"],
     &["health"],
     &["agent", "claude_code"],

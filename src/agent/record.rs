@@ -13,7 +13,7 @@ use super::event::{AgentEvent, Kind};
 use super::perform::warning;
 use crate::error::{Code, ProviderError};
 use crate::message::Message;
-use crate::run::record::{Wanted, redactor_of};
+use crate::run::record::{RecordOptions, redactor_of};
 use crate::runlog::Prompt;
 
 /// The code of the warning that a run is no longer recorded.
@@ -37,7 +37,7 @@ impl Driver<'_> {
             tools.to_vec(),
             record.prompts,
         );
-        let wanted = Wanted {
+        let wanted = RecordOptions {
             parent_run_id: parent.clone(),
             ..record.clone()
         };
@@ -56,7 +56,7 @@ impl Driver<'_> {
 
     /// The call option `record` of a turn: a part of this run.
     pub(super) fn turn_record(&self) -> Option<Value> {
-        let Wanted { path, prompts, .. } = self.record()?;
+        let RecordOptions { path, prompts, .. } = self.record()?;
         Some(json!({"path": path, "prompts": prompts, "parentRunId": self.lineage.run_id}))
     }
 
@@ -72,7 +72,7 @@ impl Driver<'_> {
         (!told).then(|| warning(LOST, format!("the run goes on and is no longer recorded: {reason}")))
     }
 
-    fn record(&self) -> Option<&Wanted> {
+    fn record(&self) -> Option<&RecordOptions> {
         let lost = self.shared.unrecorded.load(Ordering::Relaxed);
         self.shared.spec.record.as_ref().filter(|_| !lost)
     }

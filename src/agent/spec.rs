@@ -17,7 +17,7 @@ use crate::executor::rules::{Builtins, Limits, Rules};
 use crate::executor::tool::{Kind as ToolKind, Tool};
 use crate::message::ToolSpec;
 use crate::provider::options::{self, Kind, OptionSpec};
-use crate::run::record::Wanted;
+use crate::run::record::RecordOptions;
 
 /// The most that a count may be.
 const COUNT: u64 = 1_000_000;
@@ -77,7 +77,7 @@ pub(super) struct Spec {
     pub agents: Vec<Who>,
     pub messages: Vec<Box<RawValue>>,
     /// Where it is recorded.
-    pub record: Option<Wanted>,
+    pub record: Option<RecordOptions>,
     builtins: Builtins,
     max_depth: u32,
 }
@@ -89,7 +89,7 @@ struct Given {
     builtins: Box<RawValue>,
     handoff: Box<RawValue>,
     #[serde(default)]
-    record: Option<Wanted>,
+    record: Option<RecordOptions>,
 }
 
 #[derive(Deserialize)]

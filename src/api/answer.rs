@@ -91,7 +91,7 @@ enum Form {
     Whole(Vec<u8>),
 }
 
-/// Decodes one answer. Feed it with [`push`](Answer::push) while it is not [`over`](Answer::over), end it with
+/// Decodes one answer. Feed it with [`push`](Answer::push) while it is not [over](Answer::is_over), end it with
 /// [`finish`](Answer::finish).
 #[derive(Debug)]
 pub struct Answer {
@@ -182,7 +182,7 @@ impl Answer {
     }
 
     /// Whether what may still come says nothing.
-    pub fn over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.reader.done || self.reader.failure.is_some()
     }
 

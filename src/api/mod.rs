@@ -1,7 +1,7 @@
 //! OpenAI-compatible APIs: chat completions.
 //!
 //! In: options ([`settings`]), a thread and tools. Out: the request's body ([`request`]), and of what comes back, events
-//! ([`answer`], over [`sse`]) and the verdict ([`verdict`]). The connection is elsewhere (`conversation::api`), and nothing in
+//! ([`answer`], over [`sse`]) are judged in `judge`. The connection is elsewhere (`exchange::http`), and nothing in
 //! here knows a vendor: what differs between servers is told by the answers themselves or by an option.
 
 pub mod answer;
@@ -11,7 +11,6 @@ pub mod failure;
 pub mod request;
 pub mod settings;
 pub mod sse;
-pub mod verdict;
 
 #[cfg(test)]
 mod tests;

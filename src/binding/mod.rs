@@ -17,8 +17,8 @@ use napi::Env;
 use napi::bindgen_prelude::{Either, Latin1String};
 use napi_derive::napi;
 
-use crate::conversation::scratch;
 use crate::error::ProviderError;
+use crate::exchange::scratch;
 use crate::process::{Vars, limit, registry};
 
 /// Owners of processes: one per Node environment (the main thread, each worker).

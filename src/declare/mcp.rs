@@ -2,7 +2,7 @@
 //!
 //! In: the bound tools. Out: [`Declarations`]: names that every API and CLI takes, schemas that every MCP client takes, and
 //! the way back to the names the caller wrote. One map for both servers: the one spoken over a CLI's standard streams
-//! (`conversation::live`) and the one on the loopback interface (`bridge`).
+//! (`exchange::claude_live`) and the one on the loopback interface (`bridge`).
 
 use super::{Declared, Tools};
 use crate::message::ToolSpec;

@@ -126,7 +126,10 @@ fn texts_nobody_hears_are_counted_and_kept_all_the_same() {
         message(&format!("x{call}")),
     ];
     let both = [true, false].map(|heard| {
-        let (mut fold, mut out) = (Fold::new(HashSet::new(), TextCalls::Lenient).heard(heard), Vec::new());
+        let (mut fold, mut out) = (
+            Fold::new(HashSet::new(), TextCalls::Lenient).with_listener(heard),
+            Vec::new(),
+        );
         events.iter().for_each(|event| fold.push(event.clone(), &mut out));
         fold.push(delta("cut"), &mut out);
         (fold.finish(&mut out), out)

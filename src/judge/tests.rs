@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::*;
 use crate::decode::Decoder;
 use crate::decode::golden::{Recording, decode, recordings};
+use crate::error::Code;
 use crate::event::Event;
 use crate::fold::Fold;
 use crate::provider;
@@ -35,37 +36,33 @@ fn judged(
     for event in events {
         fold.push(event, &mut out);
     }
-    let text = decoder.plain_text();
-    if exit_code == Some(0)
-        && let Some(text) = text
-            .as_deref()
-            .and_then(|text| text_answer(wire, provider.fatal_stdout, text))
-    {
-        let content = text.to_owned();
-        fold.push(Event::Message { id: None, content }, &mut out);
-    }
-    let facts = Facts {
+    let context = Context {
         provider: id,
-        versions: &[],
-        fatal_stderr: provider.fatal_stderr,
-        fatal_stdout: provider.fatal_stdout,
-        error_message: provider.error_message,
-        flags,
-        user_rules: &[],
-        unreached: false,
-        wire,
-        ending: Ending::Exited,
-        exit_code,
-        signal: None,
-        stderr: "",
-        plain: text.as_deref(),
-        cut_short: decoder.cut_short(),
-        diagnostics: decoder.diagnostics(),
-        stdout_tail: &String::from_utf8_lossy(stdout),
+        rules: CliRules {
+            versions: &[],
+            ..CliRules::from(provider)
+        },
         now_ms: 1_795_294_800_000,
         local_offset_min: None,
     };
-    judge(&facts, fold.finish(&mut out))
+    let evidence = Evidence::Process(ProcessEvidence {
+        wire,
+        flags: flags.to_vec(),
+        end: ProcessEnd::Exited,
+        exit_code,
+        signal: None,
+        stderr: String::new(),
+        plain: decoder.plain_text(),
+        cut_short: decoder.cut_short(),
+        diagnostics: decoder.diagnostics().to_vec(),
+        stdout_tail: String::from_utf8_lossy(stdout).into_owned(),
+        unreached: false,
+    });
+    if let Some(text) = answer_in_plain_text(&context.rules, &evidence) {
+        let content = text.to_owned();
+        fold.push(Event::Message { id: None, content }, &mut out);
+    }
+    judge(&context, evidence, fold.finish(&mut out))
 }
 
 /// Where `stdout` is cut: after every byte, or about each line's end and evenly in between.

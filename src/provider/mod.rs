@@ -280,9 +280,9 @@ pub fn same_flag(name: &str, refused: &str) -> bool {
 pub enum When {
     /// Not in SPEC-01's own form (`promptStyle: "arg"`, `outputFormat: "text"`, `noInput: true`), which has no other flags.
     Isolated,
-    /// One process per call (`conversation::print`).
+    /// One process per call (`exchange::print`).
     Print,
-    /// One process per conversation (`conversation::live`).
+    /// One process per conversation (`exchange::claude_live`).
     Live,
     /// The prompt goes to argv.
     PromptArg,

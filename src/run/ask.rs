@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::attempt::not_started;
+use super::cli::not_started;
 use super::{Engine, closed};
 use crate::command::{self, Arg, CommandLine, Mode};
-use crate::conversation::print::{self, Surroundings};
 use crate::error::ProviderError;
+use crate::exchange::print::{self, Surroundings};
 use crate::process::{Limits, Output, Tees, Vars};
 
 /// How much a command may print, bytes: a version or a login's state.

@@ -1,432 +1,329 @@
-//! One process for one call: build, queue, spawn, decode, fold, judge.
+//! One attempt, whatever engine makes it: tells that it has begun, keeps its limits, hands on its events, and has it judged.
+//!
+//! In: an [`Exchange`] that was started. Out: events on the way, and what the attempt came to. Nothing in here knows which kind
+//! of exchange it is.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::future::pending;
+use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::again::{Call, Tried};
-use super::learnt::{self, Binary};
 use super::log::Level;
-use super::request::Request;
+use super::retry_loop::AttemptOutcome;
 use super::sink::Sink;
-use super::{Engine, local_offset_min, millis as ms, now_ms};
-use crate::classify;
-use crate::command::{self, CommandLine, Mode};
-use crate::conversation::print::{self, Finished, NotStarted, Print, Surroundings};
-use crate::decode::Wire;
-use crate::error::{Code, ProviderError};
+use super::{local_offset_min, millis as ms, now_ms};
+use crate::error::ProviderError;
 use crate::event::{Event, Reply, RunInfo};
+use crate::exchange::{Ended, Evidence, Exchange, Finish, OnVerdict, Progress, StopReason};
 use crate::fold::Fold;
-use crate::judge::{Ending, Facts, judge, text_answer};
+use crate::judge::{CliRules, Context, HttpEnd, ProcessEnd, answer_in_plain_text, judge};
 use crate::message::Usage;
-use crate::process::limit::{self, Permit, Rules};
-use crate::process::{End, Exit, Limits, StartError, Vars};
-use crate::provider::options::Options;
-use crate::provider::same_flag;
-use crate::retry::Policy;
 
-/// One call of a CLI.
-pub(super) struct CliCall<'a> {
-    pub engine: &'a Arc<Engine>,
-    pub request: &'a Request,
-    pub base_env: &'a Arc<Vars>,
-    pub cancel: &'a CancellationToken,
-    pub sink: &'a Sink,
-}
-
-impl Call for CliCall<'_> {
-    fn retry(&self) -> &Policy {
-        &self.engine.options.retry
-    }
-
-    fn closed(&self) -> Option<Box<ProviderError>> {
-        self.engine.closed()
-    }
-
-    async fn attempt(&self, number: u32, began: &OnceLock<Instant>) -> Tried {
-        let attempt = Attempt {
-            engine: self.engine,
-            request: self.request,
-            base_env: self.base_env,
-            cancel: self.cancel,
-            sink: self.sink,
-            run_id: self.sink.log.run_id(),
-            number,
-            began,
-        };
-        attempt.run().await
-    }
-}
-
-/// One process for one call.
+/// What an attempt is given beside its exchange.
 pub(super) struct Attempt<'a> {
-    pub engine: &'a Arc<Engine>,
-    pub request: &'a Request,
-    pub base_env: &'a Arc<Vars>,
-    pub cancel: &'a CancellationToken,
-    pub sink: &'a Sink,
-    pub run_id: &'a str,
+    /// The provider's id.
+    pub provider: &'a str,
+    /// Nothing for an API.
+    pub rules: CliRules<'a>,
+    pub limits: CallLimits,
     /// From 1.
     pub number: u32,
-    /// When the call's first attempt got its place.
-    pub began: &'a OnceLock<Instant>,
+    pub cancel: &'a CancellationToken,
+    pub sink: &'a Sink,
+    /// All that was sent: to be counted where nobody tells usage.
+    pub prompt: Cow<'a, str>,
+    pub fold: Fold,
+    /// Told once.
+    pub opening: Option<Opening>,
 }
 
-impl Attempt<'_> {
-    pub async fn run(&self) -> Tried {
-        self.sink.log.about(None);
-        let mut info = RunInfo {
-            id: self.run_id.to_owned(),
-            ..RunInfo::default()
-        };
-        let tried = match (&self.engine.live, &self.request.live) {
-            (Some(live), Some(asked)) => self.live(live, asked, &mut info).await,
-            _ => self.print(&mut info).await,
-        };
-        match tried {
-            Ok(tried) => tried,
-            Err(mut error) => {
-                let fields = json!({"attempt": self.number, "code": error.code, "category": error.category,
-                                    "exitCode": error.exit_code, "httpStatus": error.http_status});
-                self.log(Level::Error, "failed", fields);
-                error.run = Some(Box::new(info));
-                Tried::Failed(error)
-            }
+/// The limits of a call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CallLimits {
+    pub timeout: Option<Duration>,
+    pub idle_timeout: Option<Duration>,
+    /// Bytes.
+    pub max_output: usize,
+}
+
+/// What is told of an exchange when it has begun.
+#[derive(Debug)]
+pub(super) struct Opening {
+    /// The record's message.
+    pub message: &'static str,
+    /// The record's fields.
+    pub fields: Value,
+    /// Go out behind the first event.
+    pub notes: Vec<Event>,
+}
+
+/// What an exchange came to that is no failure.
+pub(super) enum Attempted<U> {
+    Outcome(AttemptOutcome),
+    /// It was none, for this reason; how it ended, if there is anything to tell of that.
+    Unusable(U, Option<Box<Ended>>),
+}
+
+impl Attempted<Infallible> {
+    pub fn outcome(self) -> AttemptOutcome {
+        match self {
+            Attempted::Outcome(outcome) => outcome,
+            Attempted::Unusable(never, _) => match never {},
         }
     }
+}
 
-    /// What becomes known of the run on the way is in `info`, also if it fails.
-    pub(super) async fn print(&self, info: &mut RunInfo) -> Result<Tried, Box<ProviderError>> {
-        if let Some(refused) = &self.request.unprintable {
-            return Err(refused.clone());
-        }
-        let mut open = match &self.request.served {
-            None => None,
-            Some(served) => Some(served.open().await.map_err(|error| no_bridge(self.engine, &error))?),
-        };
-        let told = open.as_ref().map(|open| open.told(&self.engine.options));
-        let (line, binary) = self.engine.line(
-            Mode::Print(&self.request.prompt),
-            told.as_ref().unwrap_or(&self.engine.options),
-            self.request.wants_pieces(),
-            self.base_env,
-        )?;
-        let (wire, given, optional_flags) = (line.wire, line.all_flags(), line.optional_flags.clone());
-        let started = json!({"attempt": self.number, "file": binary.file().to_string_lossy(), "flags": line.flags});
-        let Some(permit) = self.permit(binary.file()).await else {
-            self.log(Level::Info, "cancelled in the queue", json!({"attempt": self.number}));
-            return Ok(Tried::Cancelled);
-        };
-        self.began.get_or_init(Instant::now);
-        let queued = permit.queued();
-        info.queued_ms = Some(ms(queued));
-        let limits = self.limits();
-        let owner = self.engine.owner;
-        let surroundings = Surroundings {
-            base_env: Arc::clone(self.base_env),
-            limits,
-            owner,
-            permit: Some(permit),
-            tracker: self.engine.runs.clone(),
-            tees: self.request.tees.clone(),
-        };
-        let stop = self.cancel.child_token();
-        let deadline = limits.timeout.map(|limit| tokio::time::Instant::now() + limit);
-        self.sink.log.ends_at(deadline);
-        let mut print = match Print::start(line, surroundings, &stop) {
-            Ok(print) => print,
-            Err(NotStarted::Process(StartError::Cancelled)) => return Ok(Tried::Cancelled),
-            Err(error) => return Err(not_started(self.engine, &error)),
-        };
-
-        let pid = print.process().pid();
-        info.pid = Some(pid);
-        self.sink.log.about(Some(pid));
-        self.log(Level::Info, "started", started);
-        let mut events = vec![Event::Start {
-            run_id: self.run_id.to_owned(),
-            provider: self.engine.id().to_owned(),
-            pid: Some(pid),
-            attempt: self.number,
-            queued_ms: ms(queued),
-        }];
-        if self.request.uncallable {
-            let message =
-                "tools are bound, but with `textToolCalls: \"off\"` the model is not told of them in print form"
-                    .to_owned();
-            let code = "TOOLS_NOT_CALLABLE".to_owned();
-            events.push(Event::Warning { code, message });
-        }
-        // At once: a CLI may be silent for long.
-        self.sink.send(&mut events).await;
-        let mut fold = match self.request.watching {
-            true => Fold::watching(),
-            false => Fold::new(self.request.call_ids.clone(), self.request.text_calls.clone()).heard(self.sink.heard()),
-        };
-        let mut decoded = Vec::new();
-        let mut more = true;
-        while more {
-            more = match &mut open {
-                None => print.next(&mut decoded).await,
-                Some(open) => open.next(&mut print, &mut decoded).await,
-            };
-            if more && info.first_byte_ms.is_none() {
-                let first = ms(print.process().elapsed());
-                info.first_byte_ms = Some(first);
-                self.log(Level::Debug, "first byte", json!({"firstByteMs": first}));
+/// Drives `exchange` to its end. What becomes known of the run on the way is in `info`, also if it fails.
+pub(super) async fn run_attempt<E: Exchange>(
+    attempt: Attempt<'_>,
+    mut exchange: E,
+    info: &mut RunInfo,
+) -> Result<Attempted<E::Unusable>, Box<ProviderError>> {
+    let sink = attempt.sink;
+    let mut driven = Driven {
+        clocks: Clocks::start(attempt.limits, attempt.cancel),
+        events: Vec::new(),
+        info,
+        attempt,
+    };
+    sink.log.ends_at(driven.clocks.deadline);
+    driven.exchange(&mut exchange).await;
+    let turn = exchange.elapsed();
+    let ended = match exchange.finish().await {
+        Finish::Ended(ended) => *ended,
+        Finish::Unusable(why, ended) => {
+            if let Some(ended) = &ended {
+                note_end(ended, driven.info, sink);
             }
-            if info.first_event_ms.is_none() && !decoded.is_empty() {
-                info.first_event_ms = Some(ms(print.process().elapsed()));
+            return Ok(Attempted::Unusable(why, ended));
+        }
+    };
+    note_end(&ended, driven.info, sink);
+    if ended.has_side_effects {
+        sink.mark_side_effect();
+    }
+    if ended.evidence.stop_reason() == Some(StopReason::Cancelled) {
+        return Ok(Attempted::Outcome(AttemptOutcome::Cancelled));
+    }
+    if let Some(flag) = ended.refused_flag {
+        return Ok(Attempted::Outcome(AttemptOutcome::FlagRefused(flag)));
+    }
+    let is_turn = matches!(ended.evidence, Evidence::Turn(_));
+    let (verdict, mut events) = driven.settle(ended.evidence, ended.on_verdict);
+    if is_turn {
+        let fields = json!({"turnMs": ms(turn), "failed": verdict.is_err()});
+        sink.log.say(Level::Info, "turn over", fields);
+    }
+    sink.send(&mut events).await;
+    verdict.map(|reply| Attempted::Outcome(AttemptOutcome::Replied(reply)))
+}
+
+/// An attempt whose exchange goes on.
+struct Driven<'a> {
+    attempt: Attempt<'a>,
+    clocks: Clocks<'a>,
+    /// Ready to go out.
+    events: Vec<Event>,
+    info: &'a mut RunInfo,
+}
+
+impl Driven<'_> {
+    /// Hands on what comes until the exchange is over, one way or another.
+    async fn exchange<E: Exchange>(&mut self, exchange: &mut E) {
+        let sink = self.attempt.sink;
+        self.announce(exchange);
+        // At once: an exchange may be silent for long.
+        sink.send(&mut self.events).await;
+        let mut decoded = Vec::new();
+        // A slow consumer is no silence of the provider's.
+        let mut last_output = Instant::now();
+        loop {
+            let next = exchange.next(&mut decoded);
+            let mut progress = match E::KEEPS_LIMITS {
+                true => Ok(next.await),
+                false => self.clocks.limit(last_output, next).await,
+            };
+            self.announce(exchange);
+            self.note_first_byte(exchange);
+            let max_output = self.attempt.limits.max_output;
+            if !E::KEEPS_LIMITS && progress == Ok(Progress::More) && exchange.received_bytes() > max_output as u64 {
+                progress = Err(StopReason::OutputLimit(max_output));
+            }
+            let progress = match progress {
+                Ok(progress) => progress,
+                Err(reason) => return exchange.stop(reason),
+            };
+            if !decoded.is_empty() {
+                let elapsed = || ms(exchange.elapsed());
+                self.info.first_event_ms.get_or_insert_with(elapsed);
             }
             for event in decoded.drain(..) {
-                if self.goes_on_for_ever(&event) {
-                    stop.cancel();
-                }
-                let told = match &mut open {
-                    None => Some(event),
-                    Some(open) => open.pass(event),
-                };
-                if let Some(event) = told {
-                    fold.push(event, &mut events);
-                }
+                self.attempt.fold.push(event, &mut self.events);
             }
-            self.sink.send(&mut events).await;
-            if let Some(open) = &mut open {
-                open.let_go_on().await;
+            sink.send(&mut self.events).await;
+            last_output = Instant::now();
+            if progress == Progress::Over {
+                return;
             }
-        }
-        let mut finished = print.finish().await;
-        let unreached = open.as_ref().is_some_and(|open| !open.reached());
-        if let Some(open) = open {
-            if open.used() {
-                self.sink.acted();
-            }
-            open.close().await;
-        }
-        self.ended(&finished.exit, info);
-        if self.cancel.is_cancelled() && finished.exit.end == End::Cancelled || finished.exit.end == End::Closed {
-            return Ok(Tried::Cancelled);
-        }
-        if finished.exit.end == End::Cancelled {
-            // Ended from here, so the end says nothing about the run.
-            (finished.exit.code, finished.exit.signal) = (None, None);
-        }
-        if let Some(flag) = refused_flag(self.engine.id(), &finished.exit, &optional_flags) {
-            learnt::remember(&binary, &flag);
-            return Ok(Tried::FlagRefused(flag));
-        }
-        let wire = (wire, given.as_slice(), unreached);
-        let reply = self.settle(wire, limits, fold, finished, info, &mut events);
-        self.sink.send(&mut events).await;
-        Ok(Tried::Replied(reply?))
-    }
-
-    /// Whether the CLI will never end by itself after `event`.
-    fn goes_on_for_ever(&self, event: &Event) -> bool {
-        match event {
-            Event::Failure(failure) => {
-                let kind = failure.kind.as_deref().unwrap_or_default();
-                self.engine.provider.stop_on.contains(&kind)
-            }
-            _ => false,
         }
     }
 
-    pub(super) async fn permit(&self, binary: &Path) -> Option<Permit> {
-        let rules = Rules {
-            concurrency: self.engine.options.max_concurrency,
-            ..Rules::default()
+    /// Tells once, when it is certain, that the exchange has begun.
+    fn announce(&mut self, exchange: &impl Exchange) {
+        let Some(opening) = self.attempt.opening.take_if(|_| exchange.has_begun()) else {
+            return;
         };
-        limit::global()
-            .acquire_or(
-                self.request.lent.as_ref(),
-                &binary.to_string_lossy(),
-                rules,
-                self.cancel,
-            )
-            .await
-            .ok()
+        let log = &self.attempt.sink.log;
+        self.info.pid = exchange.pid();
+        log.about(self.info.pid);
+        log.say(Level::Info, opening.message, opening.fields);
+        self.events.push(Event::Start {
+            run_id: self.info.id.clone(),
+            provider: self.attempt.provider.to_owned(),
+            pid: self.info.pid,
+            attempt: self.attempt.number,
+            queued_ms: self.info.queued_ms.unwrap_or_default(),
+        });
+        self.events.extend(opening.notes);
     }
 
-    /// The reply, or why there is none. What the end adds to the events is in `events`.
-    fn settle(
-        &self,
-        (wire, flags, unreached): (Wire, &[String], bool),
-        limits: Limits,
-        mut fold: Fold,
-        finished: Finished,
-        info: &RunInfo,
-        events: &mut Vec<Event>,
-    ) -> Result<Box<Reply>, Box<ProviderError>> {
-        let Finished {
-            exit,
-            plain,
-            cut_short,
-            diagnostics,
-            stdout_tail,
-        } = finished;
-        let provider = &self.engine.provider;
-        if exit.success()
-            && let Some(text) = plain
-                .as_deref()
-                .and_then(|text| text_answer(wire, provider.fatal_stdout, text))
-        {
-            fold.push(
-                Event::Message {
-                    id: None,
-                    content: text.to_owned(),
-                },
-                events,
-            );
+    fn note_first_byte(&mut self, exchange: &impl Exchange) {
+        if self.info.first_byte_ms.is_none() && exchange.received_bytes() > 0 {
+            let first = ms(exchange.elapsed());
+            self.info.first_byte_ms = Some(first);
+            let log = &self.attempt.sink.log;
+            log.say(Level::Debug, "first byte", json!({"firstByteMs": first}));
         }
-        let mut folded = fold.finish(events);
-        let told = folded.usage_told;
+    }
+
+    /// The reply, or why there is none; and the last events, with the reply only if somebody listens.
+    fn settle(
+        self,
+        evidence: Evidence,
+        on_verdict: Option<OnVerdict>,
+    ) -> (Result<Box<Reply>, Box<ProviderError>>, Vec<Event>) {
+        let Driven {
+            attempt,
+            mut events,
+            info,
+            ..
+        } = self;
+        let mut fold = attempt.fold;
+        if let Some(text) = answer_in_plain_text(&attempt.rules, &evidence) {
+            let content = text.to_owned();
+            fold.push(Event::Message { id: None, content }, &mut events);
+        }
+        let mut folded = fold.finish(&mut events);
+        let is_usage_out = folded.usage_told;
         let measured = folded.usage.clone();
-        folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(&self.request.prompt, &folded.text()));
-        let facts = Facts {
-            provider: self.engine.id(),
-            versions: provider.about.versions,
-            flags,
-            fatal_stderr: provider.fatal_stderr,
-            fatal_stdout: provider.fatal_stdout,
-            error_message: provider.error_message,
-            user_rules: provider.described.as_ref().map_or(&[], |own| &own.error_rules),
-            unreached,
-            wire,
-            ending: ending(exit.end, limits),
-            exit_code: exit.code,
-            signal: exit.signal.as_deref(),
-            stderr: &exit.stderr,
-            plain: plain.as_deref(),
-            cut_short,
-            diagnostics: &diagnostics,
-            stdout_tail: &stdout_tail,
+        folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(&attempt.prompt, &folded.text()));
+        let mut call_ids = std::mem::take(&mut folded.call_ids);
+        let context = Context {
+            provider: attempt.provider,
+            rules: attempt.rules,
             now_ms: now_ms(),
             local_offset_min: local_offset_min(),
         };
-        let mut reply = judge(&facts, folded)?;
-        reply.run = Some(info.clone());
-        if !told {
-            events.push(Event::Usage {
-                usage: reply.usage.clone(),
-                raw_stop_reason: reply.stop_reason.clone(),
-            });
+        let verdict = judge(&context, evidence, folded);
+        if let Some(on_verdict) = on_verdict {
+            on_verdict(verdict.as_ref().ok().map(|reply| {
+                // Those the CLI has answered itself are nobody's to answer.
+                call_ids.retain(|call| reply.tool_calls.iter().any(|known| known.id == call.given));
+                (reply, call_ids.as_slice())
+            }));
         }
-        let reply = Box::new(reply);
-        if self.sink.heard() {
-            events.push(Event::Done { reply: reply.clone() });
-        }
-        Ok(reply)
-    }
-
-    /// Notes and tells how the process ended.
-    pub(super) fn ended(&self, exit: &Exit, info: &mut RunInfo) {
-        info.spawn_ms = Some(ms(exit.timings.spawn));
-        info.first_byte_ms = exit.timings.first_byte.map(ms);
-        info.exit_ms = Some(ms(exit.timings.exit));
-        let (level, why) = match exit.end {
-            End::Exited => (Level::Info, "exited"),
-            End::Lingered => (Level::Info, "lingered"),
-            End::Cancelled | End::Closed => (Level::Info, "cancelled"),
-            End::Timeout => (Level::Warn, "timeout"),
-            End::IdleTimeout => (Level::Warn, "idleTimeout"),
-            End::OutputLimit => (Level::Warn, "maxBuffer"),
-        };
-        let fields = json!({
-            "why": why, "exitCode": exit.code, "signal": exit.signal, "queuedMs": info.queued_ms, "spawnMs": info.spawn_ms,
-            "firstByteMs": info.first_byte_ms, "firstEventMs": info.first_event_ms, "exitMs": info.exit_ms,
-            "stdoutBytes": exit.stdout_bytes, "stderrBytes": exit.stderr_bytes,
+        let verdict = verdict.map(|mut reply| {
+            reply.run = Some(info.clone());
+            if !is_usage_out {
+                events.push(Event::Usage {
+                    usage: reply.usage.clone(),
+                    raw_stop_reason: reply.stop_reason.clone(),
+                });
+            }
+            let reply = Box::new(reply);
+            if attempt.sink.has_listener() {
+                events.push(Event::Done { reply: reply.clone() });
+            }
+            reply
         });
-        self.log(level, "ended", fields);
-    }
-
-    pub(super) fn log(&self, level: Level, message: &'static str, fields: serde_json::Value) {
-        self.sink.log.say(level, message, fields);
-    }
-
-    pub(super) fn limits(&self) -> Limits {
-        let options = &self.engine.options;
-        let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
-        Limits {
-            timeout: self.request.call.timeout.map_or(options.timeout, limit),
-            idle_timeout: options.idle_timeout,
-            kill_grace: options.kill_grace,
-            max_stdout: options.max_buffer,
-            ..Limits::default()
-        }
+        (verdict, events)
     }
 }
 
-impl Engine {
-    /// The command line, without what the binary is known to refuse.
-    pub(super) fn line(
-        &self,
-        mode: Mode,
-        options: &Options,
-        partial: bool,
-        base_env: &Arc<Vars>,
-    ) -> Result<(CommandLine, Binary), Box<ProviderError>> {
-        let build = |without: &BTreeSet<String>| command::build(&self.provider, options, mode, partial, without);
-        let line = build(&BTreeSet::new())?;
-        let file = print::binary(&line, base_env).map_err(|error| not_started(self, &NotStarted::Process(error)))?;
-        let binary = Binary::at(file);
-        let refused = learnt::refused_by(&binary);
-        Ok((if refused.is_empty() { line } else { build(&refused)? }, binary))
-    }
-}
-
-pub(super) fn ending(end: End, limits: Limits) -> Ending {
-    match end {
-        End::Timeout => Ending::TimedOut(limits.timeout.unwrap_or_default()),
-        End::IdleTimeout => Ending::Idle(limits.idle_timeout.unwrap_or_default()),
-        End::OutputLimit => Ending::TooMuch(limits.max_stdout),
-        End::Exited | End::Cancelled | End::Closed => Ending::Exited,
-        End::Lingered => Ending::TurnOver,
-    }
-}
-
-/// The flag of ours that a CLI too old for it has refused before it did anything.
-pub(super) fn refused_flag(provider: &str, exit: &Exit, optional: &[String]) -> Option<String> {
-    if exit.code == Some(0) || exit.stdout_bytes > 0 {
-        return None;
-    }
-    let refused = classify::unsupported_flag(provider, &exit.stderr)?;
-    let ours = optional.iter().find(|name| same_flag(name, &refused))?;
-    // A word that begins several flags is refused for all of them.
-    Some(if ours.starts_with(&refused) {
-        refused
-    } else {
-        ours.clone()
-    })
-}
-
-fn no_bridge(engine: &Engine, error: &std::io::Error) -> Box<ProviderError> {
-    let reason = format!("no port of 127.0.0.1 can be opened for the tools: {error}");
-    engine.refuse(Code::SpawnFailed, reason)
-}
-
-pub(super) fn not_started(engine: &Engine, error: &NotStarted) -> Box<ProviderError> {
-    let id = engine.id();
-    let (code, reason, hint) = match error {
-        // A closed owner means that the environment ends, and this call with it.
-        NotStarted::Process(error) => {
-            let reason = format!("the CLI can't be started: {error}");
-            (error.code(), reason, classify::hint(id, error.code()))
-        }
-        NotStarted::Scratch { folder, source } => {
-            // tempfile adds the name it has tried, which is made up.
-            let why = source.to_string();
-            let why = why.split(" at path ").next().unwrap_or_default();
-            let reason = format!(
-                "no private folder for the CLI can be made in {}, the folder for temporary files: {why}",
-                folder.display()
-            );
-            (Code::SpawnFailed, reason, classify::NO_TEMPORARY_FOLDER)
-        }
+/// Notes how the exchange ended, and tells the log. The end of a turn whose process goes on is told with its verdict.
+fn note_end(ended: &Ended, info: &mut RunInfo, sink: &Sink) {
+    info.spawn_ms = ended.spawn.map(ms).or(info.spawn_ms);
+    info.first_byte_ms = ended.first_byte.map(ms).or(info.first_byte_ms);
+    info.exit_ms = ended.exit.map(ms).or(info.exit_ms);
+    let (level, why) = match (&ended.evidence, ended.evidence.stop_reason()) {
+        (_, Some(StopReason::Cancelled)) => (Level::Info, "cancelled"),
+        (_, Some(StopReason::Timeout(_))) => (Level::Warn, "timeout"),
+        (_, Some(StopReason::IdleTimeout(_))) => (Level::Warn, "idleTimeout"),
+        (_, Some(StopReason::OutputLimit(_))) => (Level::Warn, "maxBuffer"),
+        (Evidence::Turn(_), None) => return,
+        (Evidence::Process(process), None) => match process.end {
+            ProcessEnd::Lingered => (Level::Info, "lingered"),
+            ProcessEnd::Exited | ProcessEnd::Stopped(_) => (Level::Info, "exited"),
+        },
+        (Evidence::Http(request), None) => match request.end {
+            HttpEnd::Answered(_) | HttpEnd::Stopped(_) => (Level::Info, "answered"),
+            HttpEnd::Refused { .. } => (Level::Warn, "refused"),
+            HttpEnd::Unreachable(_) => (Level::Warn, "unreachable"),
+            HttpEnd::Lost(_) => (Level::Warn, "lost"),
+        },
     };
-    Box::new(ProviderError::new(id, code, reason).with_hint(hint))
+    let mut fields = json!({
+        "why": why, "queuedMs": info.queued_ms, "spawnMs": info.spawn_ms, "firstByteMs": info.first_byte_ms,
+        "firstEventMs": info.first_event_ms, "exitMs": info.exit_ms,
+    });
+    if let (Value::Object(fields), Value::Object(figures)) = (&mut fields, &ended.figures) {
+        fields.extend(figures.clone());
+    }
+    sink.log.say(level, "ended", fields);
 }
+
+/// The clocks of an exchange that keeps no limits itself.
+struct Clocks<'a> {
+    limits: CallLimits,
+    deadline: Option<Instant>,
+    cancel: &'a CancellationToken,
+}
+
+impl<'a> Clocks<'a> {
+    fn start(limits: CallLimits, cancel: &'a CancellationToken) -> Self {
+        Clocks {
+            limits,
+            deadline: limits.timeout.map(|limit| Instant::now() + limit),
+            cancel,
+        }
+    }
+
+    /// What `next` comes to, unless one of the limits is reached first.
+    async fn limit(&self, last_output: Instant, next: impl Future<Output = Progress>) -> Result<Progress, StopReason> {
+        let CallLimits {
+            timeout, idle_timeout, ..
+        } = self.limits;
+        let silent = idle_timeout.map(|limit| last_output + limit);
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(StopReason::Cancelled),
+            () = at(self.deadline) => Err(StopReason::Timeout(timeout.unwrap_or_default())),
+            () = at(silent) => Err(StopReason::IdleTimeout(idle_timeout.unwrap_or_default())),
+            progress = next => Ok(progress),
+        }
+    }
+}
+
+async fn at(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

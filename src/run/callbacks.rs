@@ -5,6 +5,7 @@
 //! [`Called`], not as events of the CLI.
 
 use std::collections::{HashSet, VecDeque};
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +18,11 @@ use super::request::Request;
 use super::{Engine, Run};
 use crate::bridge::{self, Bridge, BridgeOptions, Called, Connection, Traffic};
 use crate::command;
-use crate::conversation::print::Print;
 use crate::declare::mcp::Declarations;
 use crate::error::{Code, ProviderError};
 use crate::event::Event;
+use crate::exchange::print::Print;
+use crate::exchange::{Evidence, Exchange, Finish, Progress, StopReason};
 use crate::process::Hold;
 use crate::provider::callbacks::Callbacks;
 use crate::provider::options::Options;
@@ -30,15 +32,15 @@ use crate::provider::options::Options;
 const ANNOUNCED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A call's tools, to be served over a bridge.
-pub(super) struct Served {
+pub(super) struct ToolServer {
     pub declarations: Declarations,
     pub consumer: mpsc::Sender<Called>,
     pub options: BridgeOptions,
 }
 
 /// One attempt's bridge.
-pub(super) struct Open<'a> {
-    served: &'a Served,
+pub(super) struct OpenBridge<'a> {
+    server: &'a ToolServer,
     bridge: Bridge,
     traffic: watch::Receiver<Traffic>,
     /// While calls wait for the caller, the CLI's silence is not its own.
@@ -120,14 +122,14 @@ impl Engine {
     }
 }
 
-impl Served {
+impl ToolServer {
     /// # Errors
     /// `CALLBACKS_UNAVAILABLE` where the provider has no way to be told of a server.
     pub fn new(
         engine: &Engine,
         declarations: Declarations,
         (consumer, options): (mpsc::Sender<Called>, BridgeOptions),
-    ) -> Result<Served, Box<ProviderError>> {
+    ) -> Result<ToolServer, Box<ProviderError>> {
         if !engine.takes_callbacks() {
             let reason = format!(
                 "{} can't call tools in the middle of a run with these options",
@@ -135,7 +137,7 @@ impl Served {
             );
             return Err(engine.refuse(Code::CallbacksUnavailable, reason));
         }
-        Ok(Served {
+        Ok(ToolServer {
             declarations,
             consumer,
             options,
@@ -143,11 +145,11 @@ impl Served {
     }
 
     /// A bridge for one attempt.
-    pub async fn open(&self) -> io::Result<Open<'_>> {
+    pub async fn open(&self) -> io::Result<OpenBridge<'_>> {
         let (consumer, calls) = bridge::called();
         let bridge = Bridge::start_for(self.declarations.clone(), self.options, consumer).await?;
-        Ok(Open {
-            served: self,
+        Ok(OpenBridge {
+            server: self,
             traffic: bridge.traffic(),
             bridge,
             hold: None,
@@ -158,9 +160,9 @@ impl Served {
     }
 }
 
-impl Open<'_> {
+impl OpenBridge<'_> {
     /// `options` of a CLI that is told of the bridge.
-    pub fn told(&self, options: &Options) -> Options {
+    pub fn with_bridge(&self, options: &Options) -> Options {
         Options {
             callbacks: Some(Callbacks {
                 url: self.bridge.url().to_owned(),
@@ -170,8 +172,8 @@ impl Open<'_> {
         }
     }
 
-    /// As [`Print::next`], and the CLI's clock of silence stands while it waits for the caller.
-    pub async fn next(&mut self, print: &mut Print, events: &mut Vec<Event>) -> bool {
+    /// `print`'s events, and the CLI's clock of silence stands while it waits for the caller.
+    async fn next(&mut self, print: &mut Print, events: &mut Vec<Event>) -> Progress {
         loop {
             if self.traffic.borrow_and_update().waiting == 0 {
                 self.hold = None;
@@ -179,7 +181,7 @@ impl Open<'_> {
                 self.hold.get_or_insert_with(|| print.process().hold());
             }
             tokio::select! {
-                more = print.next(events) => return more,
+                progress = print.next(events) => return progress,
                 Ok(()) = self.traffic.changed() => {}
                 Some(call) = self.calls.recv() => {
                     self.queue.push(call);
@@ -191,17 +193,17 @@ impl Open<'_> {
     }
 
     /// Hands on the calls that the output has spoken of. To be called when what it said before them has been told.
-    pub async fn let_go_on(&mut self) {
+    async fn let_go_on(&mut self) {
         while let Some(call) = self.queue.pop() {
             // Where nobody takes it any more it is dropped, and the bridge answers it.
-            let _ = self.served.consumer.send(call).await;
+            let _ = self.server.consumer.send(call).await;
         }
     }
 
     /// What the run tells of `event`: nothing, if it is about a call that was told already. A call of what is no tool keeps the
     /// name that the caller would have given it.
-    pub fn pass(&mut self, event: Event) -> Option<Event> {
-        let declarations = &self.served.declarations;
+    fn pass(&mut self, event: Event) -> Option<Event> {
+        let declarations = &self.server.declarations;
         match event {
             Event::ToolCall { tool_call } if declarations.ours(&tool_call.name).is_some() => {
                 // Some tell of a call twice, when it begins and when it ends.
@@ -220,18 +222,62 @@ impl Open<'_> {
     }
 
     /// Whether the CLI has asked for the tools.
-    pub fn reached(&self) -> bool {
+    fn reached(&self) -> bool {
         *self.bridge.connected().borrow() >= Connection::Listed
     }
 
     /// Whether any tool was called.
-    pub fn used(&self) -> bool {
+    fn used(&self) -> bool {
         self.traffic.borrow().all > 0
     }
+}
 
-    /// Ends the bridge.
-    pub async fn close(self) {
-        self.bridge.close().await;
+/// A process whose CLI calls the caller's tools over a bridge.
+pub(super) struct BridgedPrint<'a> {
+    pub print: Print,
+    pub bridge: OpenBridge<'a>,
+}
+
+impl Exchange for BridgedPrint<'_> {
+    type Unusable = Infallible;
+
+    const KEEPS_LIMITS: bool = Print::KEEPS_LIMITS;
+
+    fn pid(&self) -> Option<u32> {
+        self.print.pid()
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.print.elapsed()
+    }
+
+    fn received_bytes(&self) -> u64 {
+        self.print.received_bytes()
+    }
+
+    async fn next(&mut self, events: &mut Vec<Event>) -> Progress {
+        // What was said before them is out by now.
+        self.bridge.let_go_on().await;
+        let mut printed = Vec::new();
+        let progress = self.bridge.next(&mut self.print, &mut printed).await;
+        events.extend(printed.into_iter().filter_map(|event| self.bridge.pass(event)));
+        progress
+    }
+
+    fn stop(&mut self, reason: StopReason) {
+        self.print.stop(reason);
+    }
+
+    async fn finish(self) -> Finish<Infallible> {
+        let BridgedPrint { print, mut bridge } = self;
+        bridge.let_go_on().await;
+        let Finish::Ended(mut ended) = print.finish().await;
+        if let Evidence::Process(process) = &mut ended.evidence {
+            process.unreached = !bridge.reached();
+        }
+        ended.has_side_effects = bridge.used();
+        bridge.bridge.close().await;
+        Finish::Ended(ended)
     }
 }
 

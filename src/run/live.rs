@@ -4,31 +4,36 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
-use super::again::Tried;
-use super::attempt::{Attempt, not_started};
-use super::learnt::{self, Binary};
-use super::log::Level;
-use super::turn::{self, Origin, Turned};
-use super::{Engine, millis as ms};
+use super::Engine;
+use super::attempt::{Attempted, Opening, run_attempt};
+use super::capabilities;
+use super::capabilities::Binary;
+use super::cli::{CliAttempt, CliCall, not_started};
+use super::retry_loop::AttemptOutcome;
 use crate::command::{CommandLine, Mode};
-use crate::conversation::live::pool::{Claimed, Lapse, Pool, Terms};
-use crate::conversation::live::session::Session;
-use crate::conversation::live::setup::{SYSTEM_PROMPT, Setup};
-use crate::conversation::live::thread::{Known, Thread};
-use crate::conversation::print::{Finished, NotStarted, Surroundings};
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, RunInfo};
+use crate::exchange::claude_live::pool::{Claimed, EvictionReason, Pool, SessionKey};
+use crate::exchange::claude_live::session::Session;
+use crate::exchange::claude_live::setup::{SYSTEM_PROMPT, Setup};
+use crate::exchange::claude_live::thread::{Known, Thread};
+use crate::exchange::claude_live::turn::{LiveTurn, Origin, Park, Unusable};
+use crate::exchange::print::{NotStarted, Surroundings};
+use crate::exchange::{Ended, Evidence, Invocation};
+use crate::fold::Fold;
+use crate::judge;
 use crate::message::{Message, ToolSpec};
 use crate::process::limit::Permit;
 use crate::process::{Limits, StartError, Tees, Vars};
 use crate::prompt::Encoding;
 use crate::provider::options::{EngineKind, Options, SystemPrompt};
+use crate::toolcall::TextCalls;
 
 /// How long after a turn that ended with tool calls a spare is started. The thread's next turn comes as soon as the tools are
 /// done, and the half second of processor time that a CLI's start takes is better spent when it has begun.
@@ -79,17 +84,17 @@ impl Drop for Seat {
 }
 
 /// A call as a live session takes it.
-pub(super) struct Asked {
-    thread: Thread,
+pub(super) struct LiveRequest {
+    thread: Arc<Thread>,
     setup: Arc<Setup>,
     encoding: Encoding,
     /// Why the whole of it can't be told to a session that knows nothing of it.
     untellable: Option<Box<ProviderError>>,
 }
 
-impl Asked {
+impl LiveRequest {
     /// The thread's system messages are the session's system prompt, behind that of the options.
-    pub fn new(messages: Vec<Message>, tools: &[ToolSpec], encoding: Encoding, options: &Options) -> Asked {
+    pub fn new(messages: Vec<Message>, tools: &[ToolSpec], encoding: Encoding, options: &Options) -> LiveRequest {
         let thread = Thread::new(messages);
         let told = thread.system().map(str::to_owned);
         let (system, append) = match (&options.system_prompt, told) {
@@ -100,129 +105,171 @@ impl Asked {
             (SystemPrompt::Default, told) if options.built_in_tools => (None, told),
             (SystemPrompt::Default, told) => (Some(told.unwrap_or_else(|| SYSTEM_PROMPT.to_owned())), None),
         };
-        Asked {
+        LiveRequest {
             setup: Arc::new(Setup::new(system, append, tools)),
-            thread,
+            thread: Arc::new(thread),
             encoding,
             untellable: None,
         }
     }
 
     /// The same, of which the whole can't be told for this reason.
-    pub fn or_refused(self, untellable: Option<Box<ProviderError>>) -> Asked {
-        Asked { untellable, ..self }
+    pub fn or_refused(self, untellable: Option<Box<ProviderError>>) -> LiveRequest {
+        LiveRequest { untellable, ..self }
     }
 }
 
 /// A session for this turn.
-pub(super) struct Taken {
-    pub session: Session,
-    /// What it is told.
-    pub words: String,
-    pub from: Origin,
+struct ClaimedSession {
+    session: Session,
+    /// What it is sent.
+    user_line: String,
+    origin: Origin,
     /// What there is to say about it.
-    pub notes: Vec<Event>,
+    notes: Vec<Event>,
 }
 
 /// What a look for a session comes to.
-enum Taking {
-    Taken(Box<Taken>),
-    /// None knows the thread, and none can be told it.
+enum Claim {
+    Session(Box<ClaimedSession>),
+    /// None knows the thread, and none can be sent it.
     Refused(Box<ProviderError>),
 }
 
-impl Attempt<'_> {
-    /// What becomes known of the run on the way is in `info`, also if it fails.
-    pub(super) async fn live(
+impl CliAttempt<'_> {
+    /// A turn of a session.
+    pub async fn live(
         &self,
         live: &Live,
-        asked: &Asked,
+        request: &LiveRequest,
         info: &mut RunInfo,
-    ) -> Result<Tried, Box<ProviderError>> {
-        let (line, binary) = self.engine.live_line(self.base_env)?;
-        let auto = self.engine.options.engine == EngineKind::Auto;
-        if auto && learnt::prints_only(&binary) {
+    ) -> Result<AttemptOutcome, Box<ProviderError>> {
+        let CliCall {
+            engine, base_env, sink, ..
+        } = *self.call;
+        let (line, binary) = engine.live_line(base_env)?;
+        let auto = engine.options.engine == EngineKind::Auto;
+        if auto && capabilities::prints_only(&binary) {
             return self.print(info).await;
         }
-        let Some(permit) = self.permit(binary.file()).await else {
-            self.log(Level::Info, "cancelled in the queue", json!({"attempt": self.number}));
-            return Ok(Tried::Cancelled);
+        let Some(permit) = self.permit(binary.file(), info).await else {
+            return Ok(AttemptOutcome::Cancelled);
         };
-        self.began.get_or_init(Instant::now);
-        info.queued_ms = Some(ms(permit.queued()));
-        let seat = live.seat();
-        let terms = Terms {
-            setup: Arc::clone(&asked.setup),
-            env: Arc::clone(self.base_env),
+        let key = SessionKey {
+            setup: Arc::clone(&request.setup),
+            env: Arc::clone(base_env),
         };
         let mut waiting_ones = true;
-        let (reason, finished) = loop {
-            let taken = match self.take(live, asked, &terms, &line, waiting_ones).await {
-                Ok(Taking::Taken(taken)) => *taken,
-                Ok(Taking::Refused(refused)) => return Err(refused),
-                Err(NotStarted::Process(StartError::Cancelled)) => return Ok(Tried::Cancelled),
-                Err(error) => return Err(not_started(self.engine, &error)),
+        let (reason, ended) = loop {
+            let seat = live.seat();
+            let claimed = match self.claim(live, request, &key, &line, waiting_ones).await {
+                Ok(Claim::Session(claimed)) => *claimed,
+                Ok(Claim::Refused(refused)) => return Err(refused),
+                Err(NotStarted::Process(StartError::Cancelled)) => return Ok(AttemptOutcome::Cancelled),
+                Err(error) => return Err(not_started(engine, &error)),
             };
-            match turn::take(self, taken, &terms.setup, (&line, &binary), info).await? {
-                Turned::Replied(mut replied) => {
-                    drop(seat);
-                    let goes_on = !replied.reply.tool_calls.is_empty();
-                    if let Some((session, pending)) = replied.session {
-                        let known = asked.thread.known_with(&replied.reply, pending);
-                        live.pool.park(session, terms, known, live.at_work());
+            let park = self.park(live, request, &key, &line, seat);
+            match self.turn(claimed, &key.setup, &line, park, info).await? {
+                Attempted::Outcome(outcome) => {
+                    if let AttemptOutcome::FlagRefused(flag) = &outcome {
+                        capabilities::remember_refused(&binary, flag);
                     }
-                    if goes_on {
-                        self.restock_later(line);
-                    } else {
-                        self.engine.restock(&line, self.base_env);
-                    }
-                    self.sink.send(&mut replied.events).await;
-                    return Ok(Tried::Replied(replied.reply));
+                    return Ok(outcome);
                 }
-                Turned::Cancelled => return Ok(Tried::Cancelled),
-                Turned::FlagRefused(flag) => return Ok(Tried::FlagRefused(flag)),
-                Turned::Vanished => waiting_ones = false,
-                Turned::Unfit(reason, finished) => break (reason, finished),
+                Attempted::Unusable(Unusable::Vanished, _) => waiting_ones = false,
+                Attempted::Unusable(Unusable::Unsupported(reason), ended) => break (reason, ended),
             }
         };
-        drop((seat, permit));
+        drop(permit);
         if !auto {
-            return Err(self.unfit(&reason, &finished));
+            return Err(self.unsupported(&reason, ended.as_deref()));
         }
-        learnt::remember_print_only(&binary);
+        capabilities::remember_print_only(&binary);
         let message = format!("the installed CLI takes no live sessions ({reason}): asked in print form");
-        self.sink.send(&mut vec![warning("ENGINE_FALLBACK", message)]).await;
+        sink.send(&mut vec![warning("ENGINE_FALLBACK", message)]).await;
         self.print(info).await
     }
 
+    /// One turn of a session.
+    async fn turn(
+        &self,
+        claimed: ClaimedSession,
+        setup: &Arc<Setup>,
+        line: &CommandLine,
+        park: Park,
+        info: &mut RunInfo,
+    ) -> Result<Attempted<Unusable>, Box<ProviderError>> {
+        let CliCall {
+            engine, request, sink, ..
+        } = *self.call;
+        let ClaimedSession {
+            session,
+            user_line,
+            origin,
+            notes,
+        } = claimed;
+        info.continued = Some(origin == Origin::Continued);
+        let opening = Opening {
+            message: match origin {
+                Origin::Continued => "continued",
+                Origin::Fresh | Origin::Spare => "started",
+            },
+            fields: json!({"attempt": self.number, "spare": origin == Origin::Spare, "flags": line.flags}),
+            notes,
+        };
+        let fold = Fold::new(request.call_ids.clone(), TextCalls::Off).with_listener(sink.has_listener());
+        let invocation = Invocation::of(engine.id(), line);
+        let turn = LiveTurn::begin(session, (&user_line, setup), invocation, origin, self.limits(), park);
+        run_attempt(self.attempt(&user_line, fold, opening), turn, info).await
+    }
+
+    /// What becomes of the session when its turn has a reply.
+    fn park(&self, live: &Live, request: &LiveRequest, key: &SessionKey, line: &CommandLine, seat: Seat) -> Park {
+        let (engine, base_env) = (Arc::clone(self.call.engine), Arc::clone(self.call.base_env));
+        let (pool, at_work) = (Arc::clone(&live.pool), Arc::clone(&live.at_work));
+        let (thread, key, line) = (Arc::clone(&request.thread), key.clone(), line.clone());
+        Box::new(move |session, reply| {
+            drop(seat);
+            if let Some((session, pending)) = session {
+                let known = thread.known_with(reply, pending);
+                pool.park(session, key, known, at_work.load(Ordering::Relaxed));
+            }
+            if reply.tool_calls.is_empty() {
+                engine.restock(&line, &base_env);
+            } else {
+                restock_later(&engine, line, base_env);
+            }
+        })
+    }
+
     /// The session that knows the thread's beginning, a spare, or a new process.
-    async fn take(
+    async fn claim(
         &self,
         live: &Live,
-        asked: &Asked,
-        terms: &Terms,
+        request: &LiveRequest,
+        key: &SessionKey,
         line: &CommandLine,
         waiting_ones: bool,
-    ) -> Result<Taking, NotStarted> {
-        let guard = self.engine.provider.guard;
-        let thread = &asked.thread;
+    ) -> Result<Claim, NotStarted> {
+        let guard = self.call.engine.provider.guard;
+        let thread = &request.thread;
         let goes_on = |known: &Known| thread.addition(known, guard).is_some();
-        if let Some(refused) = &asked.untellable
-            && !(waiting_ones && live.pool.knows(terms, thread, goes_on))
+        if let Some(refused) = &request.untellable
+            && !(waiting_ones && live.pool.knows(key, thread, goes_on))
         {
-            return Ok(Taking::Refused(refused.clone()));
+            return Ok(Claim::Refused(refused.clone()));
         }
         let claimed = if waiting_ones {
-            live.pool.claim(terms, thread, goes_on).await
+            live.pool.claim(key, thread, goes_on).await
         } else {
             Claimed::Nothing
         };
         // The one that knew it has died just now.
-        if let (Some(refused), Claimed::Spare(_) | Claimed::Nothing) = (&asked.untellable, &claimed) {
-            return Ok(Taking::Refused(refused.clone()));
+        if let (Some(refused), Claimed::Spare(_) | Claimed::Nothing) = (&request.untellable, &claimed) {
+            return Ok(Claim::Refused(refused.clone()));
         }
-        let whole = || thread.whole(asked.encoding, guard);
-        let (session, words, from) = match claimed {
+        let whole = || thread.whole(request.encoding, guard);
+        let (session, user_line, origin) = match claimed {
             Claimed::Continued(session, known) => {
                 let addition = thread.addition(&known, guard);
                 (*session, addition.unwrap_or_else(whole), Origin::Continued)
@@ -230,18 +277,18 @@ impl Attempt<'_> {
             Claimed::Spare(session) => (*session, whole(), Origin::Spare),
             Claimed::Nothing => {
                 let place = self.place(live).await?;
-                let session = self.engine.session(line.clone(), self.base_env, place)?;
+                let session = self.call.engine.session(line.clone(), self.call.base_env, place)?;
                 (session, whole(), Origin::Fresh)
             }
         };
-        let lapse = (from != Origin::Continued).then(|| live.pool.lapse(terms, thread));
-        Ok(Taking::Taken(Box::new(Taken {
+        let evicted = (origin != Origin::Continued).then(|| live.pool.eviction(key, thread));
+        Ok(Claim::Session(Box::new(ClaimedSession {
             session,
-            words,
-            from,
-            notes: lapse
+            user_line,
+            origin,
+            notes: evicted
                 .flatten()
-                .map(|why| lapsed(why, &self.engine.options))
+                .map(|why| evicted_warning(why, &self.call.engine.options))
                 .into_iter()
                 .collect(),
         })))
@@ -249,37 +296,36 @@ impl Attempt<'_> {
 
     /// The place of a process to be started. A run that another waits for goes on without: the other one's may never be free.
     async fn place(&self, live: &Live) -> Result<Option<Permit>, NotStarted> {
-        if self.request.lent.is_some() {
+        if self.call.request.lent.is_some() {
             live.pool.make_room(live.at_work().saturating_sub(1));
             return Ok(None);
         }
         let place = live.pool.place(|| live.at_work());
-        match self.cancel.run_until_cancelled(place).await {
+        match self.call.cancel.run_until_cancelled(place).await {
             Some(place) => Ok(place.map(Permit::taken)),
             None => Err(NotStarted::Process(StartError::Cancelled)),
         }
     }
 
-    fn restock_later(&self, line: CommandLine) {
-        let (engine, env) = (Arc::clone(self.engine), Arc::clone(self.base_env));
-        self.engine.runs.spawn(async move {
-            if engine.closing.run_until_cancelled(sleep(LOOP_PAUSE)).await.is_some() {
-                engine.restock(&line, &env);
-            }
-        });
-    }
-
-    fn unfit(&self, reason: &str, finished: &Finished) -> Box<ProviderError> {
-        let mut error = self.engine.refuse(
-            Code::LiveUnsupported,
-            format!("the installed CLI takes no live sessions: {reason}"),
-        );
-        let some = |text: &str| (!text.trim().is_empty()).then(|| text.to_owned());
-        error.exit_code = finished.exit.code;
-        error.stderr_tail = some(&finished.exit.stderr);
-        error.stdout_tail = some(&finished.stdout_tail);
+    fn unsupported(&self, reason: &str, ended: Option<&Ended>) -> Box<ProviderError> {
+        let reason = format!("the installed CLI takes no live sessions: {reason}");
+        let mut error = self.call.engine.refuse(Code::LiveUnsupported, reason);
+        if let Some(Evidence::Process(process)) = ended.map(|ended| &ended.evidence) {
+            judge::with_process(&mut error, process);
+        }
         error
     }
+}
+
+/// Starts spares when the thread's next turn has had time to come.
+fn restock_later(engine: &Arc<Engine>, line: CommandLine, env: Arc<Vars>) {
+    let waiting = Arc::clone(engine);
+    engine.runs.spawn(async move {
+        let engine = waiting;
+        if engine.closing.run_until_cancelled(sleep(LOOP_PAUSE)).await.is_some() {
+            engine.restock(&line, &env);
+        }
+    });
 }
 
 impl Engine {
@@ -344,17 +390,17 @@ fn warning(code: &str, message: String) -> Event {
     }
 }
 
-fn lapsed(why: Lapse, options: &Options) -> Event {
+fn evicted_warning(why: EvictionReason, options: &Options) -> Event {
     let reason = match why {
-        Lapse::Expired => format!(
+        EvictionReason::Expired => format!(
             "unused for {} ms, the option `keepAlive`",
             options.keep_alive.as_millis()
         ),
-        Lapse::Displaced => format!(
+        EvictionReason::Displaced => format!(
             "other threads needed its place: `maxConcurrency` is {}",
             options.max_concurrency
         ),
-        Lapse::Grown => "its process took more than 1 GiB of memory".to_owned(),
+        EvictionReason::Grown => "its process took more than 1 GiB of memory".to_owned(),
     };
     warning(
         "SESSION_EXPIRED",

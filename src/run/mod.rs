@@ -3,22 +3,22 @@
 //! In: an [`Engine`] (one provider object) and the JSON of one call. Out: a [`Run`]: batches of events while it goes, and
 //! how it [`Ended`]. Everything here happens on the runtime's threads.
 
-mod again;
 pub mod api;
 pub mod ask;
 mod attempt;
 mod callbacks;
+mod capabilities;
+mod cli;
 mod content;
 pub mod exec;
 pub(crate) mod id;
-mod learnt;
 mod live;
 mod log;
 pub mod model;
 pub(crate) mod record;
 mod request;
+mod retry_loop;
 mod sink;
-mod turn;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use attempt::CliCall;
+use cli::CliCall;
 use live::Live;
 use log::Log;
 use model::Question;
@@ -218,7 +218,7 @@ impl Engine {
                     cancel: &task_cancel,
                     sink: &sink,
                 };
-                let ended = again::drive(&call, &task_cancel, &sink).await;
+                let ended = retry_loop::drive(&call, &task_cancel, &sink).await;
                 sink.close(record::end_of(&ended).as_ref()).await;
                 ended
             },

@@ -16,7 +16,7 @@ use crate::runlog::{End, Header, Prompt};
 /// The call option `record`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Wanted {
+pub(crate) struct RecordOptions {
     /// The file, absolute.
     pub path: PathBuf,
     /// The thread's messages too.
@@ -27,7 +27,7 @@ pub(crate) struct Wanted {
     pub parent_run_id: Option<String>,
 }
 
-impl Wanted {
+impl RecordOptions {
     /// Begins the log of the run `run_id` of `provider`. Where it can't be begun, a run that is part of another goes on
     /// without: its log says so.
     ///

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-use super::callbacks::Served;
-use super::live::Asked;
-use super::record::Wanted;
+use super::callbacks::ToolServer;
+use super::live::LiveRequest;
+use super::record::RecordOptions;
 use super::{Engine, content};
 use crate::bridge::{BridgeOptions, Called};
 use crate::declare::mcp::Declarations;
@@ -36,7 +36,7 @@ pub(super) struct Call {
     #[serde(default)]
     pub log: bool,
     /// Where the run is recorded.
-    pub record: Option<Wanted>,
+    pub record: Option<RecordOptions>,
     /// The caller of the adapter: a lone user message may be a whole thread. A user's text never is.
     #[serde(default)]
     pub documents: bool,
@@ -46,7 +46,7 @@ pub(super) struct Call {
 }
 
 /// One call, read and checked.
-pub(super) struct Given {
+pub(super) struct CallInput {
     pub messages: Vec<Message>,
     pub tools: Vec<ToolSpec>,
     pub call: Call,
@@ -56,7 +56,7 @@ pub(super) struct Given {
     pub recorded: Option<Prompt>,
 }
 
-impl Given {
+impl CallInput {
     /// Reads the JSON of one call; `accepts` is what the provider `who` takes beside text, `refuse` makes its error,
     /// `check_timeout` says what it allows.
     pub fn read(
@@ -64,7 +64,7 @@ impl Given {
         (who, accepts): (&str, &Accepts),
         refuse: impl Fn(Code, String) -> Box<ProviderError>,
         check_timeout: impl Fn(u64) -> Result<(), String>,
-    ) -> Result<Given, Box<ProviderError>> {
+    ) -> Result<CallInput, Box<ProviderError>> {
         let unreadable = |what: &str, error: serde_json::Error| format!("{what} can't be read: {error}");
         let unread = |error| refuse(Code::InvalidMessages, unreadable("messages", error));
         let mut messages: Vec<Message> = thread.read().map_err(unread)?;
@@ -93,14 +93,14 @@ impl Given {
         }
         let calls = messages.iter().flat_map(|message| &message.tool_calls);
         let call_ids = calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect();
-        let record = |wanted: &Wanted| {
+        let record = |wanted: &RecordOptions| {
             let characters = messages.iter().map(|message| message.content.as_text().chars().count());
             let names = tools.iter().map(|tool| tool.name.clone());
             let (count, length) = (messages.len(), characters.sum());
             Prompt::new(&json, count, length, names.collect(), wanted.prompts)
         };
         let recorded = call.record.as_ref().map(record);
-        Ok(Given {
+        Ok(CallInput {
             messages,
             tools,
             call,
@@ -117,9 +117,9 @@ pub(super) struct Request {
     /// Why it can't be a prompt, where a live session could take it.
     pub unprintable: Option<Box<ProviderError>>,
     /// The same for a live session.
-    pub live: Option<Asked>,
+    pub live: Option<LiveRequest>,
     /// The tools, where the CLI calls them itself.
-    pub served: Option<Served>,
+    pub tool_server: Option<ToolServer>,
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
     /// Which text of a print run's answer is a call.
@@ -167,7 +167,7 @@ impl Request {
                 documents: false,
                 unknown_tools: false,
             },
-            served: None,
+            tool_server: None,
             recorded: None,
             watching: true,
             tees,
@@ -181,13 +181,13 @@ impl Request {
         texts: (&Thread, &str, &str),
         callbacks: Option<(mpsc::Sender<Called>, BridgeOptions)>,
     ) -> Result<Request, Box<ProviderError>> {
-        let Given {
+        let CallInput {
             messages,
             tools,
             call,
             call_ids,
             recorded,
-        } = Given::read(
+        } = CallInput::read(
             texts,
             match callbacks {
                 // The thread is printed there.
@@ -211,7 +211,7 @@ impl Request {
                 prompt: prompt::render(&messages, &[], style),
                 unprintable: None,
                 live: None,
-                served: Some(Served::new(engine, Declarations::new(&tools), callbacks)?),
+                tool_server: Some(ToolServer::new(engine, Declarations::new(&tools), callbacks)?),
                 call_ids,
                 // They are native.
                 text_calls: TextCalls::Off,
@@ -258,8 +258,8 @@ impl Request {
             live: engine
                 .live
                 .as_ref()
-                .map(|_| Asked::new(messages, &tools, encoding, &engine.options).or_refused(untellable)),
-            served: None,
+                .map(|_| LiveRequest::new(messages, &tools, encoding, &engine.options).or_refused(untellable)),
+            tool_server: None,
             call_ids,
             text_calls,
             uncallable: form == TextToolCalls::Off && !tools.is_empty(),

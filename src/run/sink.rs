@@ -28,7 +28,7 @@ pub(super) struct Sink {
     consumer: Option<mpsc::Sender<Event>>,
     /// Tools that run are the CLI's own, which change things: running them counts as output, whoever listens.
     tools_act: bool,
-    final_word: AtomicBool,
+    committed: AtomicBool,
     /// The run's records.
     pub log: Arc<Log>,
     /// The run's log, if it is recorded.
@@ -51,7 +51,7 @@ impl Sink {
         Sink {
             consumer,
             tools_act,
-            final_word: AtomicBool::new(false),
+            committed: AtomicBool::new(false),
             log,
             whole_only: recorder.is_some() && !pieces,
             recorder,
@@ -114,7 +114,7 @@ impl Sink {
     }
 
     /// Whether anybody reads the events. The CLI's retries, warnings and limits are told to the log whoever does.
-    pub fn heard(&self) -> bool {
+    pub fn has_listener(&self) -> bool {
         self.consumer.is_some() || self.recorder.is_some()
     }
 
@@ -132,7 +132,7 @@ impl Sink {
             let given = self.consumer.is_some() && is_output(&event);
             let acted = self.tools_act && matches!(event, Event::ToolCall { .. } | Event::ToolResult { .. });
             if given || acted {
-                self.final_word.store(true, Ordering::Relaxed);
+                self.committed.store(true, Ordering::Relaxed);
             }
             if let Some(consumer) = &self.consumer {
                 self.hand(consumer, event).await;
@@ -141,8 +141,8 @@ impl Sink {
     }
 
     /// Something was done that must not be done again.
-    pub fn acted(&self) {
-        self.final_word.store(true, Ordering::Relaxed);
+    pub fn mark_side_effect(&self) {
+        self.committed.store(true, Ordering::Relaxed);
     }
 
     /// Writes `events` into the run's log. One that fails is told of behind them, but before the last.
@@ -169,8 +169,8 @@ impl Sink {
     }
 
     /// Whether a further attempt would say, or do, something twice.
-    pub fn must_not_repeat(&self) -> bool {
-        self.final_word.load(Ordering::Relaxed)
+    pub fn is_committed(&self) -> bool {
+        self.committed.load(Ordering::Relaxed)
     }
 }
 
@@ -240,7 +240,7 @@ mod tests {
             );
             let said = format!("{event:?}, listens: {listens}, tools act: {tools_act}");
             sink.send(&mut vec![event]).await;
-            assert_eq!(sink.must_not_repeat(), expected, "{said}");
+            assert_eq!(sink.is_committed(), expected, "{said}");
         }
     }
 
@@ -264,7 +264,7 @@ mod tests {
             text: "hi".to_owned(),
         };
         sink.send(&mut vec![piece]).await;
-        assert!(!sink.must_not_repeat());
+        assert!(!sink.is_committed());
         sink.send(&mut vec![text()]).await;
         sink.close(None).await;
         assert!(matches!(receiver.recv().await, Some(Event::Message { .. })));

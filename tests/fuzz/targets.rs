@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use deep_factor_providers::classify::{self, Context, UserRule};
 use deep_factor_providers::command::{self, Mode};
-use deep_factor_providers::conversation::live::{mcp, wire};
 use deep_factor_providers::decode::ansi::{Stripper, strip_ansi};
 use deep_factor_providers::decode::{Decoder, Wire};
 use deep_factor_providers::event::Event;
+use deep_factor_providers::exchange::claude_live::{mcp, wire};
 use deep_factor_providers::fold::Fold;
 use deep_factor_providers::message::Message;
 use deep_factor_providers::output;

@@ -15,16 +15,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::model::{Model, Question};
-use super::request::Given;
+use super::request::CallInput;
 use super::sink::{self, Sink};
-use super::{Ended, Run, again, record};
+use super::{Ended, Run, record, retry_loop};
 use crate::api::PROVIDER;
 use crate::api::content::ACCEPTS;
 use crate::api::request::Request;
 use crate::api::settings::{Key, Settings};
 use crate::classify;
-use crate::conversation::api::{Client, Route};
 use crate::error::{Code, ProviderError};
+use crate::exchange::http::client::{Client, Route};
 use crate::process::{Vars, limit};
 use crate::recorder::Recorder;
 use crate::redact::{self, Redactor, Secret};
@@ -150,7 +150,7 @@ impl ApiEngine {
                 if task_cancel.is_cancelled() {
                     return Ended::Cancelled;
                 }
-                let given = Given::read(
+                let given = CallInput::read(
                     (&messages, &tools, &call),
                     (engine.id(), &ACCEPTS),
                     |code, reason| engine.refuse(code, reason),
@@ -190,7 +190,7 @@ impl ApiEngine {
                     cancel: &task_cancel,
                     sink: &sink,
                 };
-                let ended = again::drive(&call, &task_cancel, &sink).await;
+                let ended = retry_loop::drive(&call, &task_cancel, &sink).await;
                 sink.close(record::end_of(&ended).as_ref()).await;
                 ended
             },
@@ -277,7 +277,7 @@ impl ApiEngine {
     /// Begins the log that the call asks for, if it does.
     async fn recorder(
         &self,
-        given: &Given,
+        given: &CallInput,
         run_id: &str,
         redactor: &Redactor,
     ) -> Result<Option<Recorder>, Box<ProviderError>> {

@@ -9,9 +9,9 @@ use tokio::time::timeout;
 
 use super::{ApiEngine, Surroundings};
 use crate::api::settings;
-use crate::api::verdict::{Ending, Facts, judge};
 use crate::error::{Code, ProviderError};
 use crate::fold::Folded;
+use crate::judge::{CliRules, Context, Evidence, HttpEnd, HttpEvidence, StopReason, judge};
 use crate::process::Vars;
 use crate::run::model::Question;
 use crate::run::{Run, local_offset_min, now_ms};
@@ -71,29 +71,34 @@ impl Prepared {
             Err(error) => return Probe::Nothing(error),
         };
         let settings = &engine.settings;
-        let ending = match timeout(LIMIT, client.models(settings, key.as_ref())).await {
+        let end = match timeout(LIMIT, client.models(settings, key.as_ref())).await {
             Ok(Ok(_)) => return Probe::Listed,
-            Ok(Err(ending)) => ending,
-            Err(_) => Ending::TimedOut(LIMIT),
+            Ok(Err(end)) => end,
+            Err(_) => HttpEnd::Stopped(StopReason::Timeout(LIMIT)),
         };
-        let facts = Facts {
-            id: engine.id(),
-            origin: &settings::origin(&settings.models),
-            ending: &ending,
-            redactor: &settings.redactor(key.as_ref()),
-            diagnostics: &[],
+        let is_answered = matches!(end, HttpEnd::Refused { .. });
+        let context = Context {
+            provider: engine.id(),
+            rules: CliRules::default(),
             now_ms: now_ms(),
             local_offset_min: local_offset_min(),
         };
-        let mut error = match judge(&facts, Folded::default()) {
+        let evidence = Evidence::Http(HttpEvidence {
+            origin: settings::origin(&settings.models),
+            end,
+            status: None,
+            diagnostics: Vec::new(),
+            redactor: settings.redactor(key.as_ref()),
+        });
+        let mut error = match judge(&context, evidence, Folded::default()) {
             Err(error) => error,
             // A refusal is never a success.
             Ok(_) => engine.refuse(Code::Internal, "the look came to nothing"),
         };
         self.surroundings.redactor(settings).clean_error(&mut error);
-        match ending {
-            Ending::Refused { .. } => Probe::Answered(error),
-            _ => Probe::Nothing(error),
+        match is_answered {
+            true => Probe::Answered(error),
+            false => Probe::Nothing(error),
         }
     }
 }

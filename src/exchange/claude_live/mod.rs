@@ -3,8 +3,8 @@
 //! In: a [`thread::Thread`] and a [`setup::Setup`]. Out: the decoder's events of one turn after the other. The caller's tools
 //! are declared by an MCP server ([`mcp`]) that is spoken over the CLI's standard streams ([`wire`]), so the model makes native
 //! calls; a hook answers each with `defer`, which ends the turn with the calls pending and nothing run (CLI-FACTS 1b §7). Their
-//! results go back as native `tool_result` blocks ([`mod@line`]). A [`session::Session`] is one process; the [`pool::Pool`] of a
-//! provider keeps sessions between the calls and finds the one that knows a thread's beginning.
+//! results go back as native `tool_result` blocks ([`mod@line`]). A [`session::Session`] is one process, which takes one
+//! [`turn::LiveTurn`] after the other; the [`pool::Pool`] of a provider keeps sessions between the calls and finds the one that knows a thread's beginning.
 
 pub mod history;
 pub mod line;
@@ -13,4 +13,5 @@ pub mod pool;
 pub mod session;
 pub mod setup;
 pub mod thread;
+pub mod turn;
 pub mod wire;

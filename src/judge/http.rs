@@ -1,127 +1,55 @@
-//! Did it succeed? What became of a request in, a [`Reply`] or a [`ProviderError`] out: `judge`'s counterpart for APIs.
-//!
-//! Success is: a 2xx status, and a body that is an answer and came to its end (`finish_reason` or `[DONE]`) without an error.
+//! Why a request is no success. What is one is said at [`super::judge`].
 
 use std::time::Duration;
 
-use super::PROVIDER;
-use super::answer::Body;
-use super::failure;
-use crate::classify::{self, Evidence, RetryAfter, classify};
-use crate::error::{Category, Code, Partial, ProviderError, clip};
-use crate::event::{Failure, Reply};
+use super::{ConnectError, Context, HttpEnd, HttpEvidence, StopReason};
+use crate::api::answer::Body;
+use crate::api::{PROVIDER, failure};
+use crate::classify::{self, Evidence as Clues, RetryAfter, classify};
+use crate::error::{Category, Code, ProviderError, clip};
+use crate::event::Failure;
 use crate::fold::Folded;
-use crate::redact::{Channel, Redactor};
+use crate::redact::Channel;
 
-/// Why a request is over.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ending {
-    /// The body of a 2xx answer ended so.
-    Answered(Body),
-    /// Another status.
-    Refused {
-        /// The status.
-        status: u16,
-        /// Its name.
-        reason: String,
-        /// The beginning of the body.
-        body: String,
-        /// When to come again, as a header says it (`retry-after: 7`).
-        retry_after: Option<String>,
-        /// Where a redirect leads, without the query.
-        location: Option<String>,
-    },
-    /// No connection.
-    Unreachable(Trouble),
-    /// The connection broke before the answer was there, or within it: why.
-    Lost(String),
-    /// The wall-clock limit passed.
-    TimedOut(Duration),
-    /// Nothing came for this long.
-    Idle(Duration),
-    /// The answer has more than this many bytes.
-    TooMuch(usize),
+#[derive(Clone, Copy)]
+struct Facts<'a> {
+    context: &'a Context<'a>,
+    request: &'a HttpEvidence,
 }
 
-/// Why there is no connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trouble {
-    /// Nobody listens there.
-    Refused,
-    /// The name of the host leads nowhere.
-    NoSuchHost,
-    /// The other side could not prove who it is, or does not speak TLS: why.
-    Tls(String),
-    /// It took longer than this.
-    Slow(Duration),
-    /// The proxy did not let the request through: why.
-    Proxy(String),
-    /// Something else.
-    Other(String),
-}
-
-/// All that is known of a request that is over.
-#[derive(Debug)]
-pub struct Facts<'a> {
-    /// The provider's id.
-    pub id: &'a str,
-    /// Scheme, host and port of the API.
-    pub origin: &'a str,
-    /// Why it is over.
-    pub ending: &'a Ending,
-    /// What takes out what may not be told.
-    pub redactor: &'a Redactor,
-    /// What was odd about the answer.
-    pub diagnostics: &'a [String],
-    /// Now, ms since the epoch.
-    pub now_ms: u64,
-    /// Minutes by which local time is east of UTC, if known.
-    pub local_offset_min: Option<i32>,
-}
-
-/// The verdict.
-///
-/// # Errors
-/// Whatever made the request no success.
-pub fn judge(facts: &Facts, folded: Folded) -> Result<Reply, Box<ProviderError>> {
-    let Some(mut error) = failure(facts, &folded) else {
-        let mut reply = folded.reply;
-        reply.diagnostics = facts.diagnostics.to_vec();
-        return Ok(reply);
-    };
-    facts.id.clone_into(&mut error.provider);
+/// Why it is no success; `None` if it is one.
+pub(super) fn failure(context: &Context, request: &HttpEvidence, folded: &Folded) -> Option<ProviderError> {
+    let facts = &Facts { context, request };
+    let mut error = reason(facts, folded)?;
+    context.provider.clone_into(&mut error.provider);
     // Whatever the words come from: the server, the system, a library.
-    error.message = facts.redactor.redact_values(&error.message).into_owned();
-    error.usage.clone_from(&folded.usage);
-    error.partial = Some(Partial {
-        text: folded.text().into_owned(),
-        events: folded.events,
-        usage: folded.usage,
-    });
-    Err(Box::new(error))
+    error.message = request.redactor.redact_values(&error.message).into_owned();
+    error.http_status = error.http_status.or(request.status.filter(|status| *status >= 300));
+    Some(error)
 }
 
-fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
-    let origin = facts.origin;
-    let error = match facts.ending {
-        Ending::Answered(Body::Complete) => match &folded.failure {
+fn reason(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
+    let origin = facts.request.origin.as_str();
+    let error = match &facts.request.end {
+        HttpEnd::Stopped(StopReason::Cancelled) => advised(Code::ConnectionLost, "the request was cancelled"),
+        HttpEnd::Answered(Body::Complete) => match &folded.failure {
             Some(failure) => classified(facts, folded, failure),
             None => return unsaid(folded),
         },
-        Ending::Answered(Body::Cut) => advised(
+        HttpEnd::Answered(Body::Cut) => advised(
             Code::ConnectionLost,
             "the stream ended before its answer did: neither a finish_reason nor [DONE] came",
         ),
-        Ending::Answered(Body::Empty) => advised(Code::EmptyResponse, "the server answered with an empty body"),
-        Ending::Answered(Body::Foreign { text }) => foreign(facts, text),
-        Ending::Refused {
+        HttpEnd::Answered(Body::Empty) => advised(Code::EmptyResponse, "the server answered with an empty body"),
+        HttpEnd::Answered(Body::Foreign { text }) => foreign(facts, text),
+        HttpEnd::Refused {
             status,
             location: Some(to),
             ..
         } if (300..400).contains(status) => {
             let reason = format!(
                 "{origin} answers with a redirect ({status}) to {}",
-                facts.redactor.redact_values(to)
+                facts.request.redactor.redact_values(to)
             );
             with_hint(
                 Code::NotFound,
@@ -129,22 +57,22 @@ fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
                 "set `baseURL` to where the API is: redirects are not followed, for the key's sake",
             )
         }
-        Ending::Refused {
+        HttpEnd::Refused {
             status,
             reason,
             body,
             retry_after,
             ..
         } => {
-            let failure = failure::refused(*status, reason, body, facts.redactor);
+            let failure = failure::refused(*status, reason, body, &facts.request.redactor);
             let mut error = classified(facts, folded, &failure);
             error.http_status = Some(*status);
-            error.stdout_tail = failure::shown(body, facts.redactor);
-            wait(&mut error, retry_after.as_deref(), facts.now_ms);
+            error.stdout_tail = failure::shown(body, &facts.request.redactor);
+            wait(&mut error, retry_after.as_deref(), facts.context.now_ms);
             error
         }
-        Ending::Unreachable(trouble) => unreachable(origin, trouble),
-        Ending::Lost(why) => {
+        HttpEnd::Unreachable(trouble) => unreachable(origin, trouble),
+        HttpEnd::Lost(why) => {
             let when = if folded.events > 0 {
                 "within its answer"
             } else {
@@ -155,9 +83,11 @@ fn failure(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
                 format!("the connection to {origin} broke {when}: {why}"),
             )
         }
-        Ending::TimedOut(limit) => limited(Code::Timeout, *limit, "no whole answer within"),
-        Ending::Idle(limit) => limited(Code::IdleTimeout, *limit, "the server sent nothing for"),
-        Ending::TooMuch(limit) => {
+        HttpEnd::Stopped(StopReason::Timeout(limit)) => limited(Code::Timeout, *limit, "no whole answer within"),
+        HttpEnd::Stopped(StopReason::IdleTimeout(limit)) => {
+            limited(Code::IdleTimeout, *limit, "the server sent nothing for")
+        }
+        HttpEnd::Stopped(StopReason::OutputLimit(limit)) => {
             let reason = format!("the answer has more than {limit} bytes, the limit of the option `maxBuffer`");
             advised(Code::OutputLimit, reason)
         }
@@ -174,13 +104,13 @@ fn unsaid(folded: &Folded) -> Option<ProviderError> {
 }
 
 fn classified(facts: &Facts, folded: &Folded, failure: &Failure) -> ProviderError {
-    let found = classify(&Evidence {
+    let found = classify(&Clues {
         provider: PROVIDER,
         failure: Some(failure),
         resets_at: folded.limit_resets_at,
-        now_ms: facts.now_ms,
-        local_offset_min: facts.local_offset_min,
-        ..Evidence::default()
+        now_ms: facts.context.now_ms,
+        local_offset_min: facts.context.local_offset_min,
+        ..Clues::default()
     });
     found.into_error(PROVIDER)
 }
@@ -192,38 +122,38 @@ fn foreign(facts: &Facts, text: &str) -> ProviderError {
         None if text.starts_with('<') => "a web page".to_owned(),
         None => format!(
             "something else: {}",
-            clip(&facts.redactor.redact(Channel::Error, &clip(text, 480)), 120)
+            clip(&facts.request.redactor.redact(Channel::Error, &clip(text, 480)), 120)
         ),
     };
     let reason = format!("the server's answer is no chat completion but {what}");
-    let mut error = advised(Code::MalformedResponse, facts.redactor.redact_values(&reason));
-    error.stdout_tail = failure::shown(text, facts.redactor);
+    let mut error = advised(Code::MalformedResponse, facts.request.redactor.redact_values(&reason));
+    error.stdout_tail = failure::shown(text, &facts.request.redactor);
     error
 }
 
-fn unreachable(origin: &str, trouble: &Trouble) -> ProviderError {
+fn unreachable(origin: &str, trouble: &ConnectError) -> ProviderError {
     let (reason, hint) = match trouble {
-        Trouble::Refused => (
+        ConnectError::Refused => (
             format!("{origin} refuses connections"),
             "check that the server runs, and `baseURL`",
         ),
-        Trouble::NoSuchHost => (
+        ConnectError::NoSuchHost => (
             format!("the host of {origin} can't be found"),
             "check the name in `baseURL`, and the network",
         ),
-        Trouble::Tls(why) => (
+        ConnectError::Tls(why) => (
             format!("no trusted connection to {origin}: {why}"),
             "check the server's certificate and the system's clock; a private authority must be among the system's",
         ),
-        Trouble::Slow(limit) => (
+        ConnectError::Slow(limit) => (
             format!("no connection to {origin} within {} ms", limit.as_millis()),
             "check `baseURL`, the network, proxy and firewall",
         ),
-        Trouble::Proxy(why) => (
+        ConnectError::Proxy(why) => (
             format!("the proxy on the way to {origin} failed: {why}"),
             "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY, and the system's proxy",
         ),
-        Trouble::Other(why) => (
+        ConnectError::Other(why) => (
             format!("no connection to {origin}: {why}"),
             "check `baseURL`, the network, proxy and firewall",
         ),

@@ -31,14 +31,14 @@ const MOST_MEMORY: u64 = 1 << 30;
 
 /// What a session was told for good: it serves no call that differs in it.
 #[derive(Debug, Clone)]
-pub struct Terms {
+pub struct SessionKey {
     /// System prompt and tools.
     pub setup: Arc<Setup>,
     /// The environment its process inherits.
     pub env: Arc<Vars>,
 }
 
-impl PartialEq for Terms {
+impl PartialEq for SessionKey {
     fn eq(&self, other: &Self) -> bool {
         self.setup == other.setup && (Arc::ptr_eq(&self.env, &other.env) || self.env == other.env)
     }
@@ -57,7 +57,7 @@ pub enum Claimed {
 
 /// Why a session ended that a thread would have gone on with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lapse {
+pub enum EvictionReason {
     /// It was unused for too long.
     Expired,
     /// Other threads needed its place.
@@ -72,7 +72,7 @@ type Line = oneshot::Sender<oneshot::Sender<Box<Session>>>;
 #[derive(Debug)]
 struct Waiting {
     id: u64,
-    terms: Terms,
+    key: SessionKey,
     known: Known,
     line: Line,
 }
@@ -91,7 +91,7 @@ struct State {
     spares: Vec<Spare>,
     /// Spares that are being started.
     coming: usize,
-    lapsed: VecDeque<(Terms, Known, Lapse)>,
+    evicted: VecDeque<(SessionKey, Known, EvictionReason)>,
 }
 
 /// The waiting sessions of one provider.
@@ -128,14 +128,14 @@ impl Pool {
 
     /// The session for `thread`, taken out of the pool: of those that can go on with it, the one that knows most. Where calls
     /// have ids that are not unique, several may know as much: then it is the one whose messages are the thread's, or none.
-    pub async fn claim(&self, terms: &Terms, thread: &Thread, goes_on: impl Fn(&Known) -> bool) -> Claimed {
+    pub async fn claim(&self, key: &SessionKey, thread: &Thread, goes_on: impl Fn(&Known) -> bool) -> Claimed {
         // More than one round only where a process has died just now.
         loop {
             let found = {
                 let mut state = self.lock();
                 let known = |at: &usize| &state.waiting[*at].known;
                 let mut fit: Vec<usize> = (0..state.waiting.len())
-                    .filter(|at| thread.extends(known(at)) && state.waiting[*at].terms == *terms && goes_on(known(at)))
+                    .filter(|at| thread.extends(known(at)) && state.waiting[*at].key == *key && goes_on(known(at)))
                     .collect();
                 let most = fit.iter().map(|at| known(at).len()).max();
                 fit.retain(|at| Some(known(at).len()) == most);
@@ -152,18 +152,18 @@ impl Pool {
                 return Claimed::Continued(session, known);
             }
         }
-        match self.claim_spare(&terms.env).await {
+        match self.claim_spare(&key.env).await {
             Some(session) => Claimed::Spare(session),
             None => Claimed::Nothing,
         }
     }
 
     /// Whether there is a session that can go on with `thread`.
-    pub fn knows(&self, terms: &Terms, thread: &Thread, goes_on: impl Fn(&Known) -> bool) -> bool {
+    pub fn knows(&self, key: &SessionKey, thread: &Thread, goes_on: impl Fn(&Known) -> bool) -> bool {
         self.lock()
             .waiting
             .iter()
-            .any(|waiting| thread.extends(&waiting.known) && waiting.terms == *terms && goes_on(&waiting.known))
+            .any(|waiting| thread.extends(&waiting.known) && waiting.key == *key && goes_on(&waiting.known))
     }
 
     /// A spare that inherited `env`; others end.
@@ -182,13 +182,13 @@ impl Pool {
     }
 
     /// Why `thread` does not find the session it left, if it left one: told once.
-    pub fn lapse(&self, terms: &Terms, thread: &Thread) -> Option<Lapse> {
+    pub fn eviction(&self, key: &SessionKey, thread: &Thread) -> Option<EvictionReason> {
         let mut state = self.lock();
         let at = state
-            .lapsed
+            .evicted
             .iter()
-            .position(|(lapsed, known, _)| thread.extends(known) && lapsed == terms)?;
-        state.lapsed.remove(at).map(|(_, _, why)| why)
+            .position(|(evicted, known, _)| thread.extends(known) && evicted == key)?;
+        state.evicted.remove(at).map(|(_, _, why)| why)
     }
 
     /// Makes room for one more process beside `at_work` others: spares and sessions that can wait no longer end.
@@ -197,8 +197,8 @@ impl Pool {
         let room = self.capacity.saturating_sub(at_work + 1);
         while state.waiting.len() + state.spares.len() > room {
             if !state.waiting.is_empty() {
-                let Waiting { terms, known, .. } = state.waiting.remove(0);
-                state.remember(terms, known, Lapse::Displaced);
+                let Waiting { key, known, .. } = state.waiting.remove(0);
+                state.remember(key, known, EvictionReason::Displaced);
             } else {
                 state.spares.pop();
             }
@@ -223,18 +223,18 @@ impl Pool {
     }
 
     /// Keeps `session`, which knows `known`, for the thread's next call; `at_work` others are at work.
-    pub fn park(self: &Arc<Self>, session: Session, terms: Terms, known: Known, at_work: usize) {
+    pub fn park(self: &Arc<Self>, session: Session, key: SessionKey, known: Known, at_work: usize) {
         if self.keep_alive.is_zero() || self.capacity <= at_work {
             return session.end();
         }
         if resident_bytes(session.process().pid()).is_some_and(|bytes| bytes > MOST_MEMORY) {
-            self.lock().remember(terms, known, Lapse::Grown);
+            self.lock().remember(key, known, EvictionReason::Grown);
             return session.end();
         }
         self.make_room(at_work);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let line = self.mind(session, id, self.keep_alive);
-        self.lock().waiting.push(Waiting { id, terms, known, line });
+        self.lock().waiting.push(Waiting { id, key, known, line });
         self.grown.notify_waiters();
     }
 
@@ -296,7 +296,7 @@ impl Pool {
                     Err(_) => None,
                 },
                 () = session.rest() => None,
-                () = tokio::time::sleep(longest) => Some(Lapse::Expired),
+                () = tokio::time::sleep(longest) => Some(EvictionReason::Expired),
             };
             if let Some(pool) = pool.upgrade() {
                 pool.lock().forget(id, why);
@@ -312,22 +312,22 @@ impl Pool {
 }
 
 impl State {
-    fn forget(&mut self, id: u64, why: Option<Lapse>) {
+    fn forget(&mut self, id: u64, why: Option<EvictionReason>) {
         self.spares.retain(|spare| spare.id != id);
         let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) else {
             return;
         };
-        let Waiting { terms, known, .. } = self.waiting.remove(at);
+        let Waiting { key, known, .. } = self.waiting.remove(at);
         if let Some(why) = why {
-            self.remember(terms, known, why);
+            self.remember(key, known, why);
         }
     }
 
-    fn remember(&mut self, terms: Terms, known: Known, why: Lapse) {
-        if self.lapsed.len() == REMEMBERED {
-            self.lapsed.pop_front();
+    fn remember(&mut self, key: SessionKey, known: Known, why: EvictionReason) {
+        if self.evicted.len() == REMEMBERED {
+            self.evicted.pop_front();
         }
-        self.lapsed.push_back((terms, known, why));
+        self.evicted.push_back((key, known, why));
     }
 }
 

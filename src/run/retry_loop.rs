@@ -8,35 +8,42 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::log::Level;
 use super::sink::Sink;
 use super::{Ended, millis};
 use crate::error::{AttemptFailure, ProviderError};
-use crate::event::{Event, Reply};
+use crate::event::{Event, Reply, RunInfo};
 use crate::retry::Policy;
 
 /// What one attempt came to.
-pub(super) enum Tried {
+pub(super) enum AttemptOutcome {
     Replied(Box<Reply>),
-    Failed(Box<ProviderError>),
     Cancelled,
     /// The CLI refused a flag the run can do without.
     FlagRefused(String),
 }
 
 /// A call that can be attempted any number of times.
-pub(super) trait Call: Sync {
+pub(super) trait RetryableCall: Sync {
     /// How often it may be made.
     fn retry(&self) -> &Policy;
     /// The error of a call whose provider was closed meanwhile.
     fn closed(&self) -> Option<Box<ProviderError>>;
-    /// Makes it once. `number` counts from 1; `began` is when the first attempt got its place.
-    fn attempt(&self, number: u32, began: &OnceLock<Instant>) -> impl Future<Output = Tried> + Send;
+    /// Makes it once. `number` counts from 1; `began` is when the first attempt got its place. What becomes known of the run on the
+    /// way is in `info`, also if it fails.
+    fn attempt(
+        &self,
+        number: u32,
+        began: &OnceLock<Instant>,
+        info: &mut RunInfo,
+    ) -> impl Future<Output = Result<AttemptOutcome, Box<ProviderError>>> + Send;
 }
 
 /// Runs the call to its end, and again where that makes sense.
-pub(super) async fn drive(call: &impl Call, cancel: &CancellationToken, sink: &Sink) -> Ended {
+pub(super) async fn drive(call: &impl RetryableCall, cancel: &CancellationToken, sink: &Sink) -> Ended {
     let run_id = sink.log.run_id().to_owned();
     let began = OnceLock::new();
     let mut reasons = Vec::new();
@@ -46,16 +53,21 @@ pub(super) async fn drive(call: &impl Call, cancel: &CancellationToken, sink: &S
             return cancelled(call);
         }
         sink.log.ends_at(None);
-        match call.attempt(number, &began).await {
-            Tried::Replied(mut reply) => {
+        sink.log.about(None);
+        let mut info = RunInfo {
+            id: run_id.clone(),
+            ..RunInfo::default()
+        };
+        match call.attempt(number, &began, &mut info).await {
+            Ok(AttemptOutcome::Replied(mut reply)) => {
                 if !reply.diagnostics.is_empty() {
                     sink.redactor().clean_reply(&mut reply);
                 }
                 return Ended::Replied(reply);
             }
-            Tried::Cancelled => return cancelled(call),
-            Tried::Failed(mut error) => {
-                sink.redactor().clean_error(&mut error);
+            Ok(AttemptOutcome::Cancelled) => return cancelled(call),
+            Err(mut error) => {
+                complete(&mut error, number, info, sink);
                 reasons.push(AttemptFailure {
                     attempt: number,
                     code: error.code,
@@ -66,7 +78,7 @@ pub(super) async fn drive(call: &impl Call, cancel: &CancellationToken, sink: &S
                 let policy = call.retry();
                 let delay = policy
                     .delay_after(number, &error, elapsed_ms, random())
-                    .filter(|_| !sink.must_not_repeat());
+                    .filter(|_| !sink.is_committed());
                 let Some(delay_ms) = delay else {
                     return Ended::Failed(last(error, number, reasons, run_id));
                 };
@@ -84,7 +96,7 @@ pub(super) async fn drive(call: &impl Call, cancel: &CancellationToken, sink: &S
                     () = tokio::time::sleep(Duration::from_millis(delay_ms)) => number += 1,
                 }
             }
-            Tried::FlagRefused(flag) => {
+            Ok(AttemptOutcome::FlagRefused(flag)) => {
                 let message = format!("the installed CLI does not know {flag}: asked again without it");
                 sink.send(&mut vec![Event::Warning {
                     code: "FLAG_DROPPED".to_owned(),
@@ -96,7 +108,16 @@ pub(super) async fn drive(call: &impl Call, cancel: &CancellationToken, sink: &S
     }
 }
 
-fn cancelled(call: &impl Call) -> Ended {
+/// `error` of attempt `number` says which run it ended, and nothing secret.
+fn complete(error: &mut ProviderError, number: u32, info: RunInfo, sink: &Sink) {
+    let fields = json!({"attempt": number, "code": error.code, "category": error.category,
+                        "exitCode": error.exit_code, "httpStatus": error.http_status});
+    sink.log.say(Level::Error, "failed", fields);
+    error.run = Some(Box::new(info));
+    sink.redactor().clean_error(error);
+}
+
+fn cancelled(call: &impl RetryableCall) -> Ended {
     call.closed().map_or(Ended::Cancelled, Ended::Failed)
 }
 

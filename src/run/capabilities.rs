@@ -37,7 +37,7 @@ pub fn refused_by(binary: &Binary) -> BTreeSet<String> {
 }
 
 /// `binary` has refused `flag`.
-pub fn remember(binary: &Binary, flag: &str) {
+pub fn remember_refused(binary: &Binary, flag: &str) {
     refused().entry(binary.clone()).or_default().insert(flag.to_owned());
 }
 

@@ -24,11 +24,12 @@ use super::mcp::{self, Answered};
 use super::setup::Setup;
 use super::wire::{self, Inbound};
 use crate::command::CommandLine;
-use crate::conversation::print::{self, Finished, NotStarted, Surroundings, TAIL_BYTES};
-use crate::conversation::scratch::{Leftover, Scratch};
 use crate::decode::lines::{Line, Lines};
 use crate::decode::{Decoder, Wire};
 use crate::event::Event;
+use crate::exchange::EndedProcess;
+use crate::exchange::print::{self, NotStarted, Surroundings, TAIL_BYTES};
+use crate::exchange::scratch::{Leftover, Scratch};
 use crate::process::{Running, StartError, Stdin, StdinWriter};
 
 /// Our request ids; the CLI only repeats them.
@@ -54,7 +55,7 @@ pub enum Pulse {
     /// The turn's result is among the events.
     TurnOver,
     /// The CLI does not do what a session needs; the reason.
-    Unfit(String),
+    Unsupported(String),
     /// Standard output has ended: the process is going or gone.
     Ended,
 }
@@ -195,14 +196,14 @@ impl Session {
     }
 
     /// Ends the process and waits until nothing of it is left.
-    pub async fn finish(self) -> Finished {
+    pub async fn finish(self) -> EndedProcess {
         let closer = self.running.closer();
         closer.close();
         self.finished().await
     }
 
     /// Waits for the exit of a process whose output has [ended](Pulse::Ended).
-    pub async fn finished(self) -> Finished {
+    pub async fn finished(self) -> EndedProcess {
         let Session {
             running,
             stdin,
@@ -215,7 +216,7 @@ impl Session {
         drop(stdin);
         let exit = running.exit().await;
         drop((scratch, socket));
-        Finished {
+        EndedProcess {
             exit,
             plain: decoder.plain_text(),
             cut_short: decoder.cut_short(),
@@ -263,14 +264,6 @@ impl Session {
     /// Lines of this turn that were no events.
     pub fn diagnostics(&self) -> &[String] {
         self.decoder.diagnostics()
-    }
-
-    /// What the turn cost, when the CLI tells that all of them cost `total` US dollars.
-    pub fn turn_cost(&mut self, total: f64) -> f64 {
-        let cost = (total - self.cost_usd).max(0.0);
-        self.cost_usd = total;
-        // The CLI's own sums have no more digits than this; the difference of two would.
-        (cost * 1e9).round() / 1e9
     }
 
     /// The next line; `Some(None)` is one that was too long. `None` when there are no more. Cancel safe: what is said and what
@@ -329,7 +322,10 @@ impl Session {
         for event in &mut events[before..] {
             match event {
                 Event::ToolCall { tool_call } => tool_call.name = self.setup.callers_name(&tool_call.name),
-                Event::Outcome(_) => over = true,
+                Event::Outcome(outcome) => {
+                    outcome.cost_usd = outcome.cost_usd.map(|total| turn_cost(&mut self.cost_usd, total));
+                    over = true;
+                }
                 _ => {}
             }
         }
@@ -342,7 +338,7 @@ impl Session {
             Inbound::Mcp { request_id, message } => match mcp::answer(self.setup.tools(), &message) {
                 Answered::With(answer) => wire::mcp_answer(&request_id, &answer),
                 Answered::Called => {
-                    return Pulse::Unfit(
+                    return Pulse::Unsupported(
                         "it runs tools instead of leaving them to the caller (its hooks are off)".into(),
                     );
                 }
@@ -354,7 +350,7 @@ impl Session {
             ),
             Inbound::Answer { request_id, refused } if request_id == INITIALIZE => {
                 if let Some(reason) = refused {
-                    return Pulse::Unfit(format!("it refuses to be initialised: {reason}"));
+                    return Pulse::Unsupported(format!("it refuses to be initialised: {reason}"));
                 }
                 self.handshake = Handshake::Done;
                 return Pulse::Alive;
@@ -380,6 +376,14 @@ impl Session {
             self.socket = Some(Leftover::adopt(path, self.owner));
         }
     }
+}
+
+/// What a turn cost, when the CLI tells that all of them cost `total` US dollars, and those before it cost `before`.
+fn turn_cost(before: &mut f64, total: f64) -> f64 {
+    let cost = (total - *before).max(0.0);
+    *before = total;
+    // The CLI's own sums have no more digits than this; the difference of two would.
+    (cost * 1e9).round() / 1e9
 }
 
 /// Whether `path` is what the CLI names its socket, and nothing else's: it will be removed.

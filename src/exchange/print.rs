@@ -1,18 +1,21 @@
 //! The print engine: one process, one prompt, one reply.
 //!
-//! In: a [`CommandLine`]. Out: the decoder's events, as they come, and at the end the facts the judge needs. What the run
+//! In: a [`CommandLine`]. Out: the decoder's events, as they come, and at the end the evidence the judge needs. What the run
 //! needed of the file system (an empty folder, private files) is gone when this returns.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::scratch::Scratch;
+use super::{EndedProcess, Exchange, Finish, Invocation, Progress, StopReason};
 use crate::command::{Arg, CommandLine, Cwd, EnvText};
 use crate::decode::Decoder;
 use crate::event::Event;
@@ -20,6 +23,7 @@ use crate::process::limit::Permit;
 use crate::process::{
     self, End, EnvPlan, Exit, InUse, Limits, Output, Running, Spec, StartError, Stdin, Tees, Vars, Waiting,
 };
+use crate::provider::Provider;
 
 /// How much of the end of standard output an error carries, bytes.
 pub(super) const TAIL_BYTES: usize = 2_048;
@@ -37,21 +41,16 @@ pub struct Print {
     decoded_bytes: u64,
     /// That number when the output was complete.
     complete_at: Option<u64>,
-}
-
-/// What is left when the process is no more.
-#[derive(Debug)]
-pub struct Finished {
-    /// How the process ended.
-    pub exit: Exit,
-    /// Standard output where it held no event at all.
-    pub plain: Option<String>,
-    /// Standard output ended in the middle of a line.
-    pub cut_short: bool,
-    /// Lines that were no events.
-    pub diagnostics: Vec<String>,
-    /// The last bytes of standard output.
-    pub stdout_tail: String,
+    invocation: Invocation,
+    limits: Limits,
+    /// Failures after which the CLI would never end by itself.
+    stop_on: &'static [&'static str],
+    /// There was one: it was ended from here, so the end says nothing about the run.
+    is_hopeless: bool,
+    /// The caller's wish to end it.
+    cancel: CancellationToken,
+    /// What ends it.
+    cancel_process: CancellationToken,
 }
 
 /// The file that `line` will execute, found on the PATH the process will have.
@@ -217,25 +216,35 @@ pub async fn output(
 }
 
 impl Print {
-    /// Starts the process `line` describes.
+    /// Starts the process `line` describes, a command line of `provider`; `cancel` ends it.
     ///
     /// # Errors
     /// [`NotStarted`].
     pub fn start(
         mut line: CommandLine,
+        provider: &Provider,
         surroundings: Surroundings,
         cancel: &CancellationToken,
     ) -> Result<Print, NotStarted> {
-        let decoder = Decoder::new(line.wire).keeping(surroundings.limits.max_stdout.min(MAX_PLAIN));
+        let invocation = Invocation::of(&provider.id, &line);
+        let limits = surroundings.limits;
+        let decoder = Decoder::new(line.wire).keeping(limits.max_stdout.min(MAX_PLAIN));
         let stdin = Stdin::Bytes(std::mem::take(&mut line.stdin).into());
         let (mut spec, scratch) = spec(line, stdin, surroundings)?;
         spec.in_use = in_use(scratch);
+        let cancel_process = cancel.child_token();
         Ok(Print {
-            running: process::start(spec, cancel.clone()).map_err(NotStarted::Process)?,
+            running: process::start(spec, cancel_process.clone()).map_err(NotStarted::Process)?,
             decoder,
             tail: VecDeque::new(),
             decoded_bytes: 0,
             complete_at: None,
+            invocation,
+            limits,
+            stop_on: provider.stop_on,
+            is_hopeless: false,
+            cancel: cancel.clone(),
+            cancel_process,
         })
     }
 
@@ -244,49 +253,84 @@ impl Print {
         &self.running
     }
 
-    /// Adds the next events to `events`; `false` when the process is no more and all is decoded.
-    pub async fn next(&mut self, events: &mut Vec<Event>) -> bool {
-        match self.running.next().await {
-            Some(bytes) => {
-                self.decoder.push(&bytes, events);
-                self.decoded_bytes += bytes.len() as u64;
-                // From then on the process is not waited for longer than its grace: some don't exit by themselves.
-                self.complete_at = match self.decoder.is_complete() {
-                    true => self.complete_at.or(Some(self.decoded_bytes)),
-                    false => None,
-                };
-                self.running.set_complete(self.complete_at.is_some());
-                self.tail.extend(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]);
-                self.tail.drain(..self.tail.len().saturating_sub(TAIL_BYTES));
-                true
-            }
-            None => {
-                self.decoder.finish(events);
-                false
-            }
+    /// Ends a CLI that would never end by itself after one of `events`.
+    fn end_if_hopeless(&mut self, events: &[Event]) {
+        let is_hopeless = events.iter().any(|event| match event {
+            Event::Failure(failure) => self.stop_on.contains(&failure.kind.as_deref().unwrap_or_default()),
+            _ => false,
+        });
+        if is_hopeless {
+            self.is_hopeless = true;
+            self.cancel_process.cancel();
         }
     }
+}
 
-    /// Waits for the exit, after [`Print::next`] has said `false`.
-    pub async fn finish(self) -> Finished {
+/// The process keeps its limits: what has come when one passes decides whether it was too late, and silence does not count while
+/// the CLI waits for the caller.
+impl Exchange for Print {
+    type Unusable = Infallible;
+
+    const KEEPS_LIMITS: bool = true;
+
+    fn pid(&self) -> Option<u32> {
+        Some(self.running.pid())
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.running.elapsed()
+    }
+
+    fn received_bytes(&self) -> u64 {
+        self.decoded_bytes
+    }
+
+    async fn next(&mut self, events: &mut Vec<Event>) -> Progress {
+        let Some(bytes) = self.running.next().await else {
+            self.decoder.finish(events);
+            return Progress::Over;
+        };
+        let before = events.len();
+        self.decoder.push(&bytes, events);
+        self.decoded_bytes += bytes.len() as u64;
+        // From then on the process is not waited for longer than its grace: some don't exit by themselves.
+        self.complete_at = match self.decoder.is_complete() {
+            true => self.complete_at.or(Some(self.decoded_bytes)),
+            false => None,
+        };
+        self.running.set_complete(self.complete_at.is_some());
+        self.tail.extend(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]);
+        self.tail.drain(..self.tail.len().saturating_sub(TAIL_BYTES));
+        self.end_if_hopeless(&events[before..]);
+        Progress::More
+    }
+
+    fn stop(&mut self, _reason: StopReason) {
+        self.cancel_process.cancel();
+    }
+
+    async fn finish(self) -> Finish<Infallible> {
         let tail: Vec<u8> = self.tail.into();
         let mut exit = self.running.exit().await;
         // A limit of time that passed when all had come already, only not been decoded yet, has cut nothing off.
         let whole = self.complete_at.is_some_and(|at| at <= exit.stdout_bytes_at_end);
-        if whole && matches!(exit.end, End::Timeout | End::IdleTimeout) {
+        let said_all = whole && matches!(exit.end, End::Timeout | End::IdleTimeout);
+        let hopeless = self.is_hopeless && exit.end == End::Cancelled && !self.cancel.is_cancelled();
+        if said_all || hopeless {
             exit = Exit {
-                end: End::Lingered,
+                end: if hopeless { End::Exited } else { End::Lingered },
                 code: None,
                 signal: None,
                 ..exit
             };
         }
-        Finished {
+        let process = EndedProcess {
             exit,
             plain: self.decoder.plain_text(),
             cut_short: self.decoder.cut_short(),
             diagnostics: self.decoder.diagnostics().to_vec(),
             stdout_tail: String::from_utf8_lossy(&tail).into_owned(),
-        }
+        };
+        Finish::Ended(Box::new(self.invocation.ended(process, &self.limits)))
     }
 }

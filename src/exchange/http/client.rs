@@ -1,7 +1,7 @@
-//! One HTTP exchange with an API.
+//! Connections to an API.
 //!
-//! In: a [`Client`], a request, bytes. Out: the status, and the body piece by piece, or why there is none ([`Ending`]). Time
-//! limits and cancelling are the caller's: dropping a future or an [`Exchange`] closes its connection.
+//! In: a [`Client`], a request, bytes. Out: the status, and the body piece by piece, or why there is none ([`HttpEnd`]). Time
+//! limits and cancelling are the caller's: dropping a future or an [`Response`] closes its connection.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Debug};
@@ -17,7 +17,7 @@ use reqwest::redirect::Policy;
 use rustls_platform_verifier::BuilderVerifierExt;
 
 use crate::api::settings::Settings;
-use crate::api::verdict::{Ending, Trouble};
+use crate::judge::{ConnectError, HttpEnd};
 use crate::process::Vars;
 use crate::redact::{Channel, Redactor, Secret};
 
@@ -122,7 +122,7 @@ impl Client {
     ///
     /// # Errors
     /// Why there is no answer, or what a status other than 2xx came with.
-    pub async fn chat(&self, settings: &Settings, key: Option<&Secret>, body: Bytes) -> Result<Exchange, Ending> {
+    pub async fn chat(&self, settings: &Settings, key: Option<&Secret>, body: Bytes) -> Result<Response, HttpEnd> {
         let accept = if settings.stream {
             "text/event-stream, application/json"
         } else {
@@ -132,16 +132,16 @@ impl Client {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accept));
         let request = self.0.post(settings.chat.to_string()).headers(headers).body(body);
-        Exchange::open(request).await
+        Response::open(request).await
     }
 
     /// Asks for the list of models.
     ///
     /// # Errors
     /// As [`Client::chat`].
-    pub async fn models(&self, settings: &Settings, key: Option<&Secret>) -> Result<Exchange, Ending> {
+    pub async fn models(&self, settings: &Settings, key: Option<&Secret>) -> Result<Response, HttpEnd> {
         let request = self.0.get(settings.models.to_string()).headers(common(settings, key));
-        Exchange::open(request).await
+        Response::open(request).await
     }
 }
 
@@ -173,18 +173,18 @@ fn common(settings: &Settings, key: Option<&Secret>) -> HeaderMap {
 
 /// An answer whose body comes.
 #[derive(Debug)]
-pub struct Exchange {
+pub struct Response {
     response: reqwest::Response,
 }
 
-impl Exchange {
-    async fn open(request: reqwest::RequestBuilder) -> Result<Exchange, Ending> {
+impl Response {
+    async fn open(request: reqwest::RequestBuilder) -> Result<Response, HttpEnd> {
         let response = request.send().await.map_err(|error| ending(&error))?;
-        let exchange = Exchange { response };
-        if exchange.response.status().is_success() {
-            Ok(exchange)
+        let answer = Response { response };
+        if answer.response.status().is_success() {
+            Ok(answer)
         } else {
-            Err(exchange.refused().await)
+            Err(answer.refused().await)
         }
     }
 
@@ -214,7 +214,7 @@ impl Exchange {
         let _ = tokio::time::timeout(limit, rest).await;
     }
 
-    async fn refused(mut self) -> Ending {
+    async fn refused(mut self) -> HttpEnd {
         let mut body = BytesMut::new();
         // A body that breaks off says as much as has come.
         while let Ok(Some(piece)) = self.next().await
@@ -226,7 +226,7 @@ impl Exchange {
         let status = self.response.status();
         let text = |name: &http::HeaderName| self.response.headers().get(name)?.to_str().ok();
         let precise = http::HeaderName::from_static("retry-after-ms");
-        Ending::Refused {
+        HttpEnd::Refused {
             status: status.as_u16(),
             reason: status.canonical_reason().unwrap_or_default().to_owned(),
             body: String::from_utf8_lossy(&body).into_owned(),
@@ -239,34 +239,34 @@ impl Exchange {
 }
 
 /// Why nothing came back.
-fn ending(error: &reqwest::Error) -> Ending {
+fn ending(error: &reqwest::Error) -> HttpEnd {
     if !error.is_connect() {
-        return Ending::Lost(innermost(error));
+        return HttpEnd::Lost(innermost(error));
     }
-    Ending::Unreachable(trouble(error))
+    HttpEnd::Unreachable(trouble(error))
 }
 
-fn trouble(error: &reqwest::Error) -> Trouble {
+fn trouble(error: &reqwest::Error) -> ConnectError {
     if error.is_timeout() {
-        return Trouble::Slow(CONNECT);
+        return ConnectError::Slow(CONNECT);
     }
     for cause in causes(error) {
         let io = cause.downcast_ref::<io::Error>();
         if io.is_some_and(|io| io.kind() == io::ErrorKind::ConnectionRefused) {
-            return Trouble::Refused;
+            return ConnectError::Refused;
         }
         if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
-            return Trouble::Tls(tls.to_string());
+            return ConnectError::Tls(tls.to_string());
         }
         let said = cause.to_string();
         if said.starts_with("dns error") {
-            return Trouble::NoSuchHost;
+            return ConnectError::NoSuchHost;
         }
         if said.contains("tunnel") || said.contains("proxy") {
-            return Trouble::Proxy(innermost(error));
+            return ConnectError::Proxy(innermost(error));
         }
     }
-    Trouble::Other(innermost(error))
+    ConnectError::Other(innermost(error))
 }
 
 /// The error and what is behind it, outermost first. The source of an `io::Error` is that of the error it wraps: here, the

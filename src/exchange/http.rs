@@ -1,0 +1,179 @@
+//! One HTTP request and its answer.
+//!
+//! In: a request's body and the connections of its provider ([`client`]). Out: the events of the answer, as they come.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{Ended, Evidence, Exchange, Finish, Progress, StopReason};
+use crate::api::answer::{Answer, Body};
+use crate::api::settings::{self, Settings};
+use crate::event::Event;
+use crate::judge::{HttpEnd, HttpEvidence};
+use crate::process::limit::Permit;
+use crate::redact::{Redactor, Secret};
+
+pub mod client;
+
+use client::{Client, Response};
+
+/// How long the end of a body may take that has said all.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// What is asked of whom.
+pub struct HttpRequest<'a> {
+    /// The connections.
+    pub client: &'a Client,
+    /// The provider's options.
+    pub settings: &'a Settings,
+    /// The key, if one is sent.
+    pub key: Option<&'a Secret>,
+    /// The request's body.
+    pub body: Bytes,
+    /// What takes the request's own secrets out.
+    pub redactor: &'a Redactor,
+    /// Its place among the requests that may run at once, held until it is over.
+    pub permit: Permit,
+    /// Tracks what is left of an answer that was over before its end.
+    pub tracker: &'a TaskTracker,
+    /// The provider is closed.
+    pub closing: CancellationToken,
+}
+
+/// A request under way.
+pub struct HttpExchange<'a> {
+    request: HttpRequest<'a>,
+    answer: Answer,
+    response: Option<Response>,
+    began: Option<Instant>,
+    bytes: u64,
+    status: Option<u16>,
+    request_id: Option<String>,
+    end: HttpEnd,
+}
+
+impl<'a> HttpExchange<'a> {
+    /// `request`, whose answer is read by `answer`. It is sent with the first [`Exchange::next`].
+    pub fn new(request: HttpRequest<'a>, answer: Answer) -> Self {
+        HttpExchange {
+            request,
+            answer,
+            response: None,
+            began: None,
+            bytes: 0,
+            status: None,
+            request_id: None,
+            end: HttpEnd::Lost("the request was never sent".to_owned()),
+        }
+    }
+
+    async fn send(&mut self) -> Progress {
+        self.began.get_or_insert_with(Instant::now);
+        let HttpRequest {
+            client,
+            settings,
+            key,
+            body,
+            redactor,
+            ..
+        } = &self.request;
+        match client.chat(settings, *key, body.clone()).await {
+            Ok(response) => {
+                self.status = Some(response.status());
+                let id = response.request_id();
+                self.request_id = id.map(|id| redactor.redact_values(id).into_owned());
+                self.response = Some(response);
+                Progress::More
+            }
+            Err(end) => {
+                if let HttpEnd::Refused { status, .. } = &end {
+                    self.status = Some(*status);
+                }
+                self.end = end;
+                Progress::Over
+            }
+        }
+    }
+
+    /// The body is over; `whole` says whether the connection was closed as it should be.
+    fn answered(&mut self, whole: bool, events: &mut Vec<Event>) -> Body {
+        self.answer.finish(whole, events)
+    }
+}
+
+impl Exchange for HttpExchange<'_> {
+    type Unusable = Infallible;
+
+    fn elapsed(&self) -> Duration {
+        self.began.map_or(Duration::ZERO, |began| began.elapsed())
+    }
+
+    fn received_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Cancel safe once there is a connection; dropping it before closes the connection that was to be.
+    async fn next(&mut self, events: &mut Vec<Event>) -> Progress {
+        let Some(response) = &mut self.response else {
+            return self.send().await;
+        };
+        if self.answer.is_over() {
+            self.end = HttpEnd::Answered(self.answered(true, events));
+            return Progress::Over;
+        }
+        match response.next().await {
+            Ok(Some(piece)) => {
+                self.bytes += piece.len() as u64;
+                self.answer.push(&piece, events);
+                return Progress::More;
+            }
+            Ok(None) => self.end = HttpEnd::Answered(self.answered(true, events)),
+            // What was whole before the connection broke is whole.
+            Err(why) => {
+                self.end = match self.answered(false, events) {
+                    Body::Complete => HttpEnd::Answered(Body::Complete),
+                    _ => HttpEnd::Lost(why),
+                };
+            }
+        }
+        Progress::Over
+    }
+
+    fn stop(&mut self, reason: StopReason) {
+        self.response = None;
+        self.end = HttpEnd::Stopped(reason);
+    }
+
+    async fn finish(self) -> Finish<Infallible> {
+        let exit = self.elapsed();
+        let request = self.request;
+        if let Some(response) = self.response.filter(|_| self.answer.is_over()) {
+            let closing = request.closing;
+            request.tracker.spawn(async move {
+                tokio::select! {
+                    () = closing.cancelled() => {}
+                    () = response.drain(DRAIN) => {}
+                }
+            });
+        }
+        drop(request.permit);
+        let evidence = Evidence::Http(HttpEvidence {
+            origin: settings::origin(&request.settings.chat),
+            end: self.end,
+            status: self.status,
+            diagnostics: self.answer.diagnostics().to_vec(),
+            redactor: request.redactor.clone(),
+        });
+        Finish::Ended(Box::new(Ended {
+            exit: Some(exit),
+            figures: json!({"httpStatus": self.status, "requestId": self.request_id, "bytes": self.bytes}),
+            ..Ended::new(evidence)
+        }))
+    }
+}

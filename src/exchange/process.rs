@@ -1,0 +1,101 @@
+//! The end of a process, as the judge sees it.
+
+use serde_json::json;
+
+use super::{Ended, Evidence, StopReason};
+use crate::classify;
+use crate::command::CommandLine;
+use crate::decode::Wire;
+use crate::judge::{ProcessEnd, ProcessEvidence};
+use crate::process::{End, Exit, Limits};
+use crate::provider::same_flag;
+
+/// What a process was started as, as far as its end is judged by it.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// The provider's id.
+    pub provider: String,
+    /// What it is to print.
+    pub wire: Wire,
+    /// The names of its flags.
+    pub flags: Vec<String>,
+    /// Those that the run can do without.
+    pub optional_flags: Vec<String>,
+}
+
+/// A process that is no more.
+#[derive(Debug)]
+pub struct EndedProcess {
+    /// How it ended.
+    pub exit: Exit,
+    /// Standard output where it held no event at all.
+    pub plain: Option<String>,
+    /// Standard output ended in the middle of a line.
+    pub cut_short: bool,
+    /// Lines that were no events.
+    pub diagnostics: Vec<String>,
+    /// The last bytes of standard output.
+    pub stdout_tail: String,
+}
+
+impl Invocation {
+    /// That of `line`, a command line of `provider`.
+    pub fn of(provider: &str, line: &CommandLine) -> Invocation {
+        Invocation {
+            provider: provider.to_owned(),
+            wire: line.wire,
+            flags: line.all_flags(),
+            optional_flags: line.optional_flags.clone(),
+        }
+    }
+
+    /// The end of what was started so, with these limits.
+    pub(super) fn ended(self, process: EndedProcess, limits: &Limits) -> Ended {
+        let exit = process.exit;
+        let refused_flag = self.refused_flag(&exit);
+        let stopped = match exit.end {
+            End::Timeout => ProcessEnd::Stopped(StopReason::Timeout(limits.timeout.unwrap_or_default())),
+            End::IdleTimeout => ProcessEnd::Stopped(StopReason::IdleTimeout(limits.idle_timeout.unwrap_or_default())),
+            End::OutputLimit => ProcessEnd::Stopped(StopReason::OutputLimit(limits.max_stdout)),
+            End::Cancelled | End::Closed => ProcessEnd::Stopped(StopReason::Cancelled),
+            End::Exited => ProcessEnd::Exited,
+            End::Lingered => ProcessEnd::Lingered,
+        };
+        Ended {
+            spawn: Some(exit.timings.spawn),
+            first_byte: exit.timings.first_byte,
+            exit: Some(exit.timings.exit),
+            figures: json!({"exitCode": exit.code, "signal": exit.signal, "stdoutBytes": exit.stdout_bytes,
+                            "stderrBytes": exit.stderr_bytes}),
+            refused_flag,
+            ..Ended::new(Evidence::Process(ProcessEvidence {
+                wire: self.wire,
+                flags: self.flags,
+                end: stopped,
+                exit_code: exit.code,
+                signal: exit.signal,
+                stderr: exit.stderr,
+                plain: process.plain,
+                cut_short: process.cut_short,
+                diagnostics: process.diagnostics,
+                stdout_tail: process.stdout_tail,
+                unreached: false,
+            }))
+        }
+    }
+
+    /// The flag of ours that a CLI too old for it has refused before it did anything.
+    fn refused_flag(&self, exit: &Exit) -> Option<String> {
+        if exit.code == Some(0) || exit.stdout_bytes > 0 {
+            return None;
+        }
+        let refused = classify::unsupported_flag(&self.provider, &exit.stderr)?;
+        let ours = self.optional_flags.iter().find(|name| same_flag(name, &refused))?;
+        // A word that begins several flags is refused for all of them.
+        Some(if ours.starts_with(&refused) {
+            refused
+        } else {
+            ours.clone()
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! Why a CLI's run or turn is no success. What is one is said at [`super::judge`].
+
+use std::time::Duration;
+
+use serde::de::IgnoredAny;
+
+use super::{Context, ProcessEnd, ProcessEvidence, StopReason};
+use crate::classify::{self, Evidence as Clues, classify};
+use crate::decode::{Plain, Wire, plain};
+use crate::error::{Code, ProviderError, clip};
+use crate::event::Outcome;
+use crate::fold::Folded;
+use crate::provider::same_flag;
+
+/// The flag of claude and qwen that asks for an answer by a schema.
+const JSON_SCHEMA: &str = "--json-schema";
+
+/// All that is known of a run that has ended.
+#[derive(Clone, Copy)]
+struct Facts<'a> {
+    context: &'a Context<'a>,
+    process: &'a ProcessEvidence,
+}
+
+/// Why it is no success; `None` if it is one.
+pub(super) fn failure(context: &Context, process: &ProcessEvidence, folded: &Folded) -> Option<ProviderError> {
+    let facts = &Facts { context, process };
+    match process.end {
+        ProcessEnd::Stopped(StopReason::Timeout(limit)) => Some(timed_out(facts, limit)),
+        ProcessEnd::Stopped(StopReason::IdleTimeout(limit)) => Some(idle(facts, limit)),
+        ProcessEnd::Stopped(StopReason::OutputLimit(limit)) => Some(too_much(facts, limit)),
+        ProcessEnd::Exited | ProcessEnd::Lingered | ProcessEnd::Stopped(StopReason::Cancelled) => {
+            failure_of_its_own(facts, folded).or_else(|| process.unreached.then(|| unreached(facts)))
+        }
+    }
+}
+
+/// Why a run that came to its own end is no success; `None` if it is one.
+fn failure_of_its_own(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
+    let well = facts.process.end == ProcessEnd::Lingered
+        || (facts.process.exit_code == Some(0) && facts.process.signal.is_none());
+    let fatal = facts
+        .context
+        .rules
+        .fatal_stderr
+        .iter()
+        .any(|words| facts.process.stderr.contains(words));
+    if !well || fatal || folded.failure.is_some() {
+        return Some(classified(facts, folded));
+    }
+    if facts.process.stdout_tail.trim().is_empty() {
+        let reason = "the CLI ended with exit code 0 and printed nothing";
+        return Some(advised(facts, Code::EmptyResponse, reason));
+    }
+    if let Some(text) = facts.process.plain.as_deref() {
+        return failure_of_plain(facts, folded, text);
+    }
+    match &folded.outcome {
+        Some(outcome) if outcome.num_turns == Some(0) => Some(intercepted(facts, outcome)),
+        Some(outcome) if outcome.is_error || outcome.subtype.as_deref().is_some_and(|subtype| subtype != "success") => {
+            Some(classified(facts, folded))
+        }
+        Some(outcome) => unstructured(facts, folded, outcome.structured),
+        None if !facts.process.wire.tells_its_end() && !facts.process.cut_short => {
+            let silent = folded.reply.content.is_empty() && folded.reply.tool_calls.is_empty();
+            let reason = "the CLI ended with exit code 0 and its output holds no answer";
+            silent.then(|| advised(facts, Code::EmptyResponse, reason))
+        }
+        None => Some(cut_short(facts)),
+    }
+}
+
+/// The answer in `text`, all that was printed where `wire` was to be; `None` where it is none ([`judge`] says why).
+pub fn text_answer<'a>(wire: Wire, fatal_stdout: &[&str], text: &'a str) -> Option<&'a str> {
+    let text = text.trim_end();
+    let fatal = wire == Wire::Text && fatal_stdout.contains(&text.trim());
+    (!text.is_empty() && !fatal && plain(wire, text) == Plain::Text).then_some(text)
+}
+
+/// Why output without an event, of a run that ended well, is no answer; `None` if it is one.
+fn failure_of_plain(facts: &Facts, folded: &Folded, text: &str) -> Option<ProviderError> {
+    match plain(facts.process.wire, text) {
+        Plain::Text if text_answer(facts.process.wire, facts.context.rules.fatal_stdout, text).is_none() => {
+            Some(classified(facts, folded))
+        }
+        Plain::Text => unstructured(facts, folded, serde_json::from_str::<IgnoredAny>(text).is_ok()),
+        Plain::Json(Some(failure)) => {
+            let found = classify(&Clues {
+                failure: Some(&failure),
+                ..clues(facts, folded)
+            });
+            Some(found.into_error(facts.context.provider))
+        }
+        Plain::Json(None) => {
+            let reason = "the CLI ended with exit code 0 and printed JSON that is no answer";
+            Some(advised(facts, Code::MalformedResponse, reason))
+        }
+        Plain::Cut => Some(cut_short(facts)),
+    }
+}
+
+/// A run that was to answer by a schema and did not: the CLI calls it a success all the same (claude 2.1.197 and 2.1.330,
+/// recordings jsonschema-plain). Where it calls tools, its answer is still to come.
+fn unstructured(facts: &Facts, folded: &Folded, structured: bool) -> Option<ProviderError> {
+    let asked = matches!(facts.process.wire, Wire::ClaudeStream | Wire::ClaudeJson | Wire::Text)
+        && facts.process.flags.iter().any(|flag| flag == JSON_SCHEMA);
+    if !asked || structured || !folded.reply.tool_calls.is_empty() {
+        return None;
+    }
+    let said = clip(folded.reply.content.trim(), 120);
+    let reason = format!("the answer has no output that fits the schema of `{JSON_SCHEMA}`: {said}");
+    Some(advised(facts, Code::MalformedResponse, reason))
+}
+
+fn cut_short(facts: &Facts) -> ProviderError {
+    let reason = "the CLI's output ends before its result: it was cut short";
+    advised(facts, Code::MalformedResponse, reason)
+}
+
+fn clues<'a>(facts: &'a Facts, folded: &'a Folded) -> Clues<'a> {
+    // With exit code 0 standard output is an answer, and answers are no error channel.
+    let is_error =
+        |text: &&str| facts.process.exit_code != Some(0) || facts.context.rules.fatal_stdout.contains(&text.trim());
+    let said = folded.reply.content.as_str();
+    let told = facts
+        .context
+        .rules
+        .error_message
+        .filter(|mark| facts.process.exit_code != Some(0) && said.starts_with(mark));
+    Clues {
+        provider: facts.context.provider,
+        failure: folded.failure.as_ref(),
+        outcome: folded.outcome.as_ref(),
+        exit_code: facts.process.exit_code,
+        signal: facts.process.signal.as_deref(),
+        http_status: None,
+        stdout_text: facts.process.plain.as_deref().filter(is_error).or(told.map(|_| said)),
+        answer_text: folded
+            .outcome
+            .as_ref()
+            .and_then(|outcome| outcome.text.as_deref())
+            .or(Some(folded.reply.content.as_str())),
+        stderr_text: Some(&facts.process.stderr),
+        resets_at: folded.limit_resets_at,
+        user_rules: facts.context.rules.user_rules,
+        local_offset_min: facts.context.local_offset_min,
+        now_ms: facts.context.now_ms,
+    }
+}
+
+fn classified(facts: &Facts, folded: &Folded) -> ProviderError {
+    let mut found = classify(&clues(facts, folded));
+    if found.code == Code::UnsupportedFlag
+        && let Some(refused) = classify::unsupported_flag(facts.context.provider, &facts.process.stderr)
+        && let Some(ours) = facts.process.flags.iter().find(|flag| same_flag(flag, &refused))
+    {
+        found.reason = format!("unknown option {ours}");
+    }
+    if found.code == Code::UnsupportedFlag && !facts.context.rules.versions.is_empty() {
+        let versions = facts.context.rules.versions.join(" and ");
+        found.hint = found
+            .hint
+            .map(|hint| format!("{hint} (measured with {} {versions})", facts.context.provider));
+    }
+    found.into_error(facts.context.provider)
+}
+
+/// claude answers a slash command itself, with exit code 0 and no turn taken (CLI-FACTS 1.2).
+fn intercepted(facts: &Facts, outcome: &Outcome) -> ProviderError {
+    let said = outcome.text.as_deref().unwrap_or_default().trim();
+    let said = if said.is_empty() {
+        String::new()
+    } else {
+        format!(" and answered: {}", clip(said, 120))
+    };
+    let reason = format!("the CLI took the prompt for a command of its own{said}; the model never saw it");
+    advised(facts, Code::PromptIntercepted, reason)
+}
+
+/// claude answers all the same where a server of tools can't be reached (CLI-FACTS 1.7): an answer without them.
+fn unreached(facts: &Facts) -> ProviderError {
+    let reason = "the CLI answered without ever having asked for the tools it was to call";
+    advised(facts, Code::CallbacksUnavailable, reason)
+}
+
+fn timed_out(facts: &Facts, limit: Duration) -> ProviderError {
+    let reason = format!(
+        "no answer within {} ms: the CLI and all it started were ended",
+        limit.as_millis()
+    );
+    limited(facts, Code::Timeout, limit, reason)
+}
+
+fn idle(facts: &Facts, limit: Duration) -> ProviderError {
+    let reason = format!(
+        "the CLI printed nothing for {} ms and was ended with all it started",
+        limit.as_millis()
+    );
+    limited(facts, Code::IdleTimeout, limit, reason)
+}
+
+fn too_much(facts: &Facts, limit: usize) -> ProviderError {
+    let reason = format!("the CLI printed more than {limit} bytes, the limit of the option `maxBuffer`, and was ended");
+    advised(facts, Code::OutputLimit, reason)
+}
+
+fn limited(facts: &Facts, code: Code, limit: Duration, reason: String) -> ProviderError {
+    let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    ProviderError::new(facts.context.provider, code, reason).with_hint(classify::time_limit_hint(code, limit_ms))
+}
+
+fn advised(facts: &Facts, code: Code, reason: impl Into<String>) -> ProviderError {
+    ProviderError::new(facts.context.provider, code, reason).with_hint(classify::hint(facts.context.provider, code))
+}
