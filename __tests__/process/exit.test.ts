@@ -48,11 +48,11 @@ function host(ending: string, steps: Step[], count: number, env: Record<string, 
 }
 
 /** The ids of the shells that watch over the runs of `host`. One that is dead shows no command. */
-function guardians(host: ChildProcess): string[] {
+function watchdogs(host: ChildProcess): string[] {
   const table = execFileSync("ps", ["-axww", "-o", "pid=,ppid=,args="], { encoding: "utf8", maxBuffer: 2 ** 26 });
   return table.split("\n").flatMap((line) => {
     const [pid = "", parent] = line.trim().split(/\s+/);
-    return Number(parent) === host.pid && line.includes("deep-factor-guardian") ? [pid] : [];
+    return Number(parent) === host.pid && line.includes("deep-factor-watchdog") ? [pid] : [];
   });
 }
 
@@ -137,10 +137,10 @@ describe.skipIf(process.platform === "win32")("the host is killed", () => {
     child.stdin?.write(`${JSON.stringify([READY, { claude: { text: "Hi" } }])}\n`);
     const over = () => /^over (\d+)$/m.exec(output.stdout)?.[1];
     await until(() => over() !== undefined || child.exitCode !== null);
-    // Reaped, so the guardian has been told to forget it.
+    // Reaped, so the watchdog has been told to forget it.
     await until(() => !exists(Number(over())));
-    expect({ guardians: guardians(child).length, folders: temp.entries().length }).toEqual({
-      guardians: 1,
+    expect({ watchdogs: watchdogs(child).length, folders: temp.entries().length }).toEqual({
+      watchdogs: 1,
       folders: 1,
     });
     child.kill("SIGKILL");
@@ -148,17 +148,17 @@ describe.skipIf(process.platform === "win32")("the host is killed", () => {
     await until(() => tag.left().length === 0 && temp.entries().length === 0);
   });
 
-  it("after its guardian was: the next run gets another, which knows of the earlier ones", async () => {
+  it("after its watchdog was: the next run gets another, which knows of the earlier ones", async () => {
     const { child, tag, temp, output } = host("more", [READY, "forever"], 2);
     await until(() => output.stdout === "ready\n" || child.exitCode !== null);
-    await until(() => guardians(child).length === 1);
-    const [first] = guardians(child);
+    await until(() => watchdogs(child).length === 1);
+    const [first] = watchdogs(child);
     process.kill(Number(first), "SIGKILL");
-    await until(() => guardians(child).length === 0);
+    await until(() => watchdogs(child).length === 0);
     child.stdin?.write(`${JSON.stringify([READY, "forever"])}\n`);
     await until(() => output.stdout === "ready\nready\n" || child.exitCode !== null);
-    await until(() => guardians(child).length === 1);
-    expect(guardians(child)).not.toEqual([first]);
+    await until(() => watchdogs(child).length === 1);
+    expect(watchdogs(child)).not.toEqual([first]);
     expect(temp.entries()).toHaveLength(3);
     child.kill("SIGKILL");
     await once(child, "close");

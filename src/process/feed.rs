@@ -8,12 +8,12 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio::sync::mpsc;
 
-use super::sys::arrival;
+use super::sys::watchdog_started;
 
 /// How many messages may wait for a child that does not read.
 const QUEUE: usize = 8;
 
-/// What is written, and whether it may be at once or only after the [`arrival`].
+/// What is written, and whether it may be at once or only after [`watchdog_started`].
 #[derive(Debug)]
 pub(super) struct Feed {
     what: What,
@@ -72,7 +72,7 @@ impl Feed {
     /// Writes to the end and closes the pipe; dropping the future closes it as well.
     pub async fn run(self) {
         if !self.at_once {
-            arrival().await;
+            watchdog_started().await;
         }
         let written = match self.what {
             What::Done => Ok(()),

@@ -18,7 +18,7 @@
 //!   end when this is done.
 //! - `SIGCHLD` and other people's children are left alone.
 //!
-//! [`registry::kill_all`] is for a host that ends and can say so. For one that is killed there is the guardian
+//! [`registry::kill_all`] is for a host that ends and can say so. For one that is killed there is the watchdog
 //! ([`Spec::guarded`]); without it, the children see the end of their stdin, and what does not heed that lives on.
 
 mod drain;
@@ -26,7 +26,7 @@ mod env;
 mod fault;
 mod feed;
 #[cfg(unix)]
-mod guardian;
+mod watchdog;
 pub mod limit;
 mod memory;
 pub mod registry;
@@ -100,9 +100,9 @@ pub struct Spec {
     pub permit: Option<limit::Permit>,
     /// How the exit is learnt.
     pub waiting: Waiting,
-    /// Whether the group gets a guardian, a tiny shell that ends it when the host is killed. Unix only.
+    /// Whether the group gets a watchdog, a tiny shell that ends it when the host is killed. Unix only.
     pub guarded: bool,
-    /// A private folder of the run, which the guardian removes then.
+    /// A private folder of the run, which the watchdog removes then.
     pub folder: Option<PathBuf>,
     /// Tracks the run until nothing of it is left, which is later than its [`Exit`] where it ended by itself.
     pub tracker: TaskTracker,
@@ -216,7 +216,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
     let missing = || io::Error::from(io::ErrorKind::BrokenPipe);
 
     let wants_stdin = spec.stdin != Stdin::Null;
-    let guardian = spec.guarded.then(sys::Guardian::call);
+    let watchdog = spec.guarded.then(sys::Watchdog::spawn);
     // Before the call, for the child may have run for long when a busy system lets it return.
     let mut started = began;
     let (pipes, target, registration) = registry::enter(spec.owner, || {
@@ -225,7 +225,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
     })?;
     let pid = target.pid();
     // From here on an early return drops the group, which kills it.
-    let mut group = sys::Group::new(target, registration, spec.waiting, guardian).map_err(failed)?;
+    let mut group = sys::Group::new(target, registration, spec.waiting, watchdog).map_err(failed)?;
     let guarded = group.guard(spec.limits.kill_grace.min(LONGEST_GRACE), spec.folder.as_deref());
     let stdin = pipes.stdin.map(ChildStdin::from_std).transpose().map_err(failed)?;
     let (feed, writer) = match (stdin, spec.stdin) {

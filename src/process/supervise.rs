@@ -35,7 +35,7 @@ use super::{InUse, LONGEST_GRACE, Limits};
 /// network drive for example.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 /// How long after a run that ended by itself it is looked what it left. Nobody waits for that, and a run that follows at once
-/// finds the guardian still there.
+/// finds the watchdog still there.
 const LINGER: Duration = Duration::from_millis(20);
 
 /// Everything the task owns.

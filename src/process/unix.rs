@@ -18,7 +18,7 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, sleep};
 
 use super::fault::{Launch, StartError};
-pub(super) use super::guardian::{Guardian, arrival};
+pub(super) use super::watchdog::{Watchdog, watchdog_started};
 use super::registry::Registration;
 use super::tree::{self, Proc, Table};
 use super::wait::{self, Waiter};
@@ -115,7 +115,7 @@ pub(super) struct Group {
     waiter: Option<Waiter>,
     /// The run's living processes at the last look, without the leader. Those of the group as well: they may leave it.
     known: HashSet<Proc>,
-    guardian: Option<Guardian>,
+    watchdog: Option<Watchdog>,
     /// `None` once the leader is reaped.
     registration: Option<Registration>,
 }
@@ -126,23 +126,23 @@ impl Group {
         target: Target,
         registration: Registration,
         how: Waiting,
-        guardian: Option<Guardian>,
+        watchdog: Option<Watchdog>,
     ) -> std::io::Result<Group> {
         let mut group = Group {
             target,
             waiter: None,
             known: HashSet::new(),
-            guardian,
+            watchdog,
             registration: Some(registration),
         };
         group.waiter = Some(Waiter::new(group.target.pid, how)?);
         Ok(group)
     }
 
-    /// Has the group ended, and `folder` removed, should the host be killed. `false`: only when [`arrival`] is over.
+    /// Has the group ended, and `folder` removed, should the host be killed. `false`: only when [`watchdog_started`] is over.
     pub fn guard(&mut self, grace: Duration, folder: Option<&Path>) -> bool {
-        match &mut self.guardian {
-            Some(guardian) => guardian.guard(self.target.pid, grace, folder),
+        match &mut self.watchdog {
+            Some(watchdog) => watchdog.guard(self.target.pid, grace, folder),
             None => true,
         }
     }
@@ -197,8 +197,8 @@ impl Group {
             pause = (pause * 2).min(Duration::from_millis(100));
         }
         // Before the group's id can become somebody else's.
-        if let Some(guardian) = self.guardian.take() {
-            guardian.dismiss().await;
+        if let Some(watchdog) = self.watchdog.take() {
+            watchdog.dismiss().await;
         }
         self.reap();
     }
@@ -274,7 +274,7 @@ impl Drop for Group {
         if self.registration.is_some() {
             kill_now(std::slice::from_ref(&self.target));
             self.known.iter().for_each(|kin| tree::signal(kin, Signal::KILL));
-            self.guardian = None;
+            self.watchdog = None;
             self.reap();
         }
     }

@@ -78,16 +78,16 @@ pub(super) fn spawn(launch: &Launch, stdin: bool, _run: &str) -> Result<(Pipes, 
 
 /// Nothing to do here yet: see above of a killed host.
 #[derive(Debug)]
-pub(super) struct Guardian;
+pub(super) struct Watchdog;
 
-impl Guardian {
-    pub fn call() -> Guardian {
-        Guardian
+impl Watchdog {
+    pub fn spawn() -> Watchdog {
+        Watchdog
     }
 }
 
-/// Nobody is about to come.
-pub(super) async fn arrival() {}
+/// Nothing is about to start.
+pub(super) async fn watchdog_started() {}
 
 /// A started process and everything it started in turn. Dropping it kills whatever is left.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl Group {
         target: Target,
         registration: Registration,
         _how: Waiting,
-        _guardian: Option<Guardian>,
+        _watchdog: Option<Watchdog>,
     ) -> io::Result<Group> {
         Ok(Group {
             target,

@@ -12,7 +12,7 @@
 //!
 //! The shell acts within a moment of the host's death and stops when the groups are empty: an id of a group that became
 //! somebody else's would have to do so within that moment. While the host lives, no leader is reaped before the shell is
-//! told to forget its group, and the shell has read that before it can see the end of its input.
+//! made to forget its group, and the shell has read that before it can see the end of its input.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -85,79 +85,79 @@ while :; do
   now=$((now + 1))
 done"#;
 
-/// A run's share in the shell: while there is one, there is a shell, or one that is about to come. It guards the run's group
-/// from [`Guardian::guard`] on until it is dropped.
+/// A run's share in the shell: while there is one, there is a shell, or one that is about to start. It guards the run's group
+/// from [`Watchdog::guard`] on until it is dropped.
 #[derive(Debug)]
-pub(super) struct Guardian {
+pub(super) struct Watchdog {
     /// `None` as long as the run has not been started.
     group: Option<i32>,
 }
 
-impl Guardian {
+impl Watchdog {
     /// Has a thread start the shell, if there is none: before the run's own process, so that both start side by side. Needs
     /// a tokio runtime.
-    pub fn call() -> Guardian {
-        let mut post = post();
-        post.shares += 1;
-        if post.shell.is_none() {
-            post.summon();
+    pub fn spawn() -> Watchdog {
+        let mut registry = registry();
+        registry.shares += 1;
+        if registry.shell.is_none() {
+            registry.spawn_shell();
         }
-        Guardian { group: None }
+        Watchdog { group: None }
     }
 
-    /// Guards `group`. `false`: the shell is still starting, and knows of it when [`arrival`] is over. Where no shell can be
+    /// Guards `group`. `false`: the shell is still starting, and knows of it when [`watchdog_started`] is over. Where no shell can be
     /// started the run goes on without.
     pub fn guard(&mut self, group: Pid, grace: Duration, folder: Option<&Path>) -> bool {
         let group = group.as_raw_nonzero().get();
         self.group = Some(group);
-        let mut post = post();
-        post.orders.insert(group, order(group, grace, folder));
-        let told = post.tell(group);
-        if !told {
-            post.summon();
+        let mut registry = registry();
+        registry.orders.insert(group, order(group, grace, folder));
+        let sent = registry.send(group);
+        if !sent {
+            registry.spawn_shell();
         }
-        told
+        sent
     }
 
-    /// Ends the guard. Afterwards no shell is left, or about to come, that nothing needs.
+    /// Ends the guard. Afterwards no shell is left, or about to start, that nothing needs.
     pub async fn dismiss(self) {
         drop(self);
-        let needed = || post().shares > 0;
-        while !needed() && post().starting {
-            arrival().await;
+        let needed = || registry().shares > 0;
+        while !needed() && registry().starting {
+            watchdog_started().await;
         }
     }
 }
 
-impl Drop for Guardian {
+impl Drop for Watchdog {
     fn drop(&mut self) {
-        let mut post = post();
-        post.shares -= 1;
-        let guarded = self.group.filter(|group| post.orders.remove(group).is_some());
-        if post.shares == 0 {
-            post.shell = None;
-        } else if let (Some(group), Some(shell)) = (guarded, &mut post.shell) {
-            // If it can't be told it is gone, and the next run gets another.
+        let mut registry = registry();
+        registry.shares -= 1;
+        let guarded = self.group.filter(|group| registry.orders.remove(group).is_some());
+        if registry.shares == 0 {
+            registry.shell = None;
+        } else if let (Some(group), Some(shell)) = (guarded, &mut registry.shell) {
+            // If the write fails the shell is gone, and the next run gets another.
             let _ = shell.write(format!("{group}\n").as_bytes());
         }
     }
 }
 
-/// Until no shell is about to come: it is there and knows every group, or can't be had.
-pub(super) async fn arrival() {
+/// Until no shell is about to start: it is there and knows every group, or can't be started.
+pub(super) async fn watchdog_started() {
     loop {
         let started = STARTED.notified();
-        if !post().starting {
+        if !registry().starting {
             return;
         }
         started.await;
     }
 }
 
-/// What the shell is told to guard a group.
+/// The line that has the shell guard a group.
 fn order(group: i32, grace: Duration, folder: Option<&Path>) -> Vec<u8> {
     let mut line = format!("{group} {}", grace.as_millis().div_ceil(100)).into_bytes();
-    // A name with a line feed in it can't be told; its folder is left to the system's own cleaning.
+    // A name with a line feed in it can't be sent; its folder is left to the system's own cleaning.
     if let Some(folder) = folder.filter(|folder| !folder.as_os_str().as_bytes().contains(&b'\n')) {
         line.push(b' ');
         line.extend_from_slice(folder.as_os_str().as_bytes());
@@ -168,62 +168,60 @@ fn order(group: i32, grace: Duration, folder: Option<&Path>) -> Vec<u8> {
     line
 }
 
-/// The shell, and what it is to know.
+/// The shell, and the groups that are registered with it.
 #[derive(Debug, Default)]
-struct Post {
+struct Registry {
     shell: Option<Shell>,
-    /// A thread is at it.
+    /// A thread is starting it.
     starting: bool,
-    /// How many runs want it.
+    /// How many runs need it.
     shares: usize,
     /// The line for each group that is guarded.
     orders: HashMap<i32, Vec<u8>>,
 }
 
-static POST: LazyLock<Mutex<Post>> = LazyLock::new(Mutex::default);
+static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
 
-/// Tells that a thread that was at it is done.
+/// Notified when a thread that was starting the shell is done.
 static STARTED: Notify = Notify::const_new();
 
-fn post() -> MutexGuard<'static, Post> {
-    POST.lock().unwrap_or_else(PoisonError::into_inner)
+fn registry() -> MutexGuard<'static, Registry> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Post {
-    /// Has a thread start a shell, if none is at it.
-    fn summon(&mut self) {
+impl Registry {
+    /// Has a thread start a shell, if none is doing so.
+    fn spawn_shell(&mut self) {
         if !self.starting {
             self.starting = true;
-            tokio::task::spawn_blocking(Post::start);
+            tokio::task::spawn_blocking(Registry::start);
         }
     }
 
-    /// Tells the shell to guard `group`; `false` where there is no shell, or none any more.
-    fn tell(&mut self, group: i32) -> bool {
+    /// Has the shell guard `group`; `false` where there is no shell, or none any more.
+    fn send(&mut self, group: i32) -> bool {
         let (Some(shell), Some(order)) = (&mut self.shell, self.orders.get(&group)) else {
             return false;
         };
-        let told = shell.write(order);
-        if let Err(error) = &told {
-            tracing::debug!(%error, "the guardian is gone");
+        let sent = shell.write(order).is_ok();
+        if !sent {
             self.shell = None;
         }
-        told.is_ok()
+        sent
     }
 
-    /// Starts a shell and tells it everything. Blocks, as starting a process does.
+    /// Starts a shell and sends it every group. Blocks, as starting a process does.
     fn start() {
         let shell = Shell::start(&host_mark());
-        let mut post = post();
-        post.starting = false;
-        let told = shell.and_then(|mut shell| {
-            post.orders.values().try_for_each(|order| shell.write(order))?;
+        let mut registry = registry();
+        registry.starting = false;
+        let informed = shell.and_then(|mut shell| {
+            registry.orders.values().try_for_each(|order| shell.write(order))?;
             Ok(shell)
         });
-        match told {
-            // All of them may be over by now.
-            Ok(shell) => post.shell = (post.shares > 0).then_some(shell),
-            Err(error) => tracing::debug!(%error, "no guardian"),
+        // All runs may be over by now. Where it can't be started they go on without.
+        if let Ok(shell) = informed {
+            registry.shell = (registry.shares > 0).then_some(shell);
         }
         STARTED.notify_waiters();
     }
@@ -240,7 +238,7 @@ impl Shell {
     fn start(mark: &str) -> io::Result<Shell> {
         use std::os::unix::process::CommandExt;
         let mut child = Command::new("/bin/sh")
-            .args(["-c", SCRIPT, "deep-factor-guardian", mark])
+            .args(["-c", SCRIPT, "deep-factor-watchdog", mark])
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .current_dir("/")
@@ -270,9 +268,8 @@ impl Shell {
 impl Drop for Shell {
     fn drop(&mut self) {
         // Not reaped yet, so the id is its own. SIGKILL can't be ignored, so the wait is short.
-        if let Err(error) = self.child.kill().and_then(|()| self.child.wait()) {
-            tracing::debug!(%error, "the guardian is gone already");
-        }
+        // It may be gone already.
+        let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
@@ -286,7 +283,7 @@ mod tests {
 
     /// What the shell makes of its orders when its input ends: `cat` stands for a CLI that waits for ever.
     #[test]
-    fn ends_the_groups_it_was_not_told_to_forget() {
+    fn ends_the_groups_that_it_still_guards() {
         use std::os::unix::process::CommandExt;
         let mut cats: Vec<Child> = (0..3)
             .map(|_| {
@@ -300,7 +297,7 @@ mod tests {
         for name in ["kept", " blank \\n ' \" "] {
             std::fs::create_dir(folder(name)).unwrap();
         }
-        // In a group that it is not told of, as after `setsid`: only the mark tells whose it is.
+        // In a group that it does not know of, as after `setsid`: only the mark tells whose it is.
         let mark = format!("{}=test-{}-", super::super::RUN_VARIABLE, std::process::id());
         let marked = |value: &str, ignores: &str| {
             let mut cat = Command::new("/bin/sh");
@@ -348,7 +345,7 @@ mod tests {
             let _ = cat.kill();
             cat.wait().unwrap();
         }
-        assert!(running(cats[0].id()), "it was told to forget this one");
+        assert!(running(cats[0].id()), "it was made to forget this one");
         cats[0].kill().unwrap();
         cats[0].wait().unwrap();
         let left: Vec<_> = folders
@@ -361,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_told_is_left_out() {
+    fn a_folder_that_cannot_be_sent_is_left_out() {
         let grace = Duration::from_millis(150);
         assert_eq!(order(7, grace, Some(Path::new("/a b"))), b"7 2 /a b/\n");
         assert_eq!(order(7, grace, Some(Path::new("/a\nb"))), b"7 2\n");

@@ -1,4 +1,4 @@
-//! The guardian and a run's beginning. One test, for the guardian is the whole process's.
+//! The watchdog and a run's beginning. One test, for the watchdog is the whole process's.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -18,15 +18,15 @@ fn cat(guarded: bool) -> Spec {
 }
 
 #[test]
-fn a_run_gets_its_input_when_the_guardian_knows_of_it() {
-    // The only thread that may start the guardian is taken until the gate opens.
+fn a_run_gets_its_input_when_the_watchdog_knows_of_it() {
+    // The only thread that may start the watchdog is taken until the gate opens.
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().max_blocking_threads(1).build().unwrap();
     let (gate, opened) = mpsc::channel::<()>();
     runtime.block_on(async {
         let taken = tokio::task::spawn_blocking(move || opened.recv());
         let mut guarded = process::start(cat(true), CancellationToken::new()).unwrap();
-        // One without a guardian is over meanwhile: there was time for an answer.
+        // One without a watchdog is over meanwhile: there was time for an answer.
         let other = process::output(cat(false), CancellationToken::new()).await.unwrap();
         assert_eq!((other.stdout.as_slice(), other.exit.success()), (&b"hello"[..], true));
         assert_eq!(
