@@ -326,7 +326,7 @@ async fn daemons_are_found_by_their_environment() {
 async fn a_permit_is_held_until_the_exit() {
     let limiter = limit::Limiter::new(1);
     let permit = limiter
-        .acquire("fake", limit::Rules::default(), &CancellationToken::new())
+        .acquire("fake", limit::DEFAULT_CONCURRENCY, &CancellationToken::new())
         .await
         .unwrap();
     let mut running = start(Spec {
@@ -344,7 +344,7 @@ async fn a_permit_is_held_until_the_exit() {
 async fn killing_all_of_an_owner() {
     let scene = Scene::new();
     let (mine, other) = (next_owner(), next_owner());
-    let stray = child(
+    let escapee = child(
         &scene,
         "null",
         &[
@@ -354,7 +354,7 @@ async fn killing_all_of_an_owner() {
             json!("forever"),
         ],
     );
-    let steps = json!([ignoring_term(), scene.sign_in(), stray, {"sleep": 1}, {"out": "ready"}, "forever"]);
+    let steps = json!([ignoring_term(), scene.sign_in(), escapee, {"sleep": 1}, {"out": "ready"}, "forever"]);
     let mut runs = Vec::new();
     for owner in [mine, mine, mine, other] {
         let mut running = start(Spec {
@@ -403,13 +403,13 @@ fn the_end_of_the_runtime_is_the_end_of_its_runs() {
         .build()
         .unwrap();
     let running = runtime.block_on(async {
-        let stray = child(
+        let escapee = child(
             &scene,
             "null",
             &[ignoring_term(), json!("setsid"), scene.flag("up"), json!("forever")],
         );
         let steps =
-            json!([ignoring_term(), scene.sign_in(), stray, scene.wait_flag("up"), {"out": "ready"}, "forever"]);
+            json!([ignoring_term(), scene.sign_in(), escapee, scene.wait_flag("up"), {"out": "ready"}, "forever"]);
         let mut running = start(Spec { owner, ..fake(steps) });
         until(&mut running, "ready").await;
         running

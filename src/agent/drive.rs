@@ -29,7 +29,7 @@ use crate::event::{Event, Reply};
 use crate::executor::{Answer, Input, Origin, Outcome, Spent, State, Status, step};
 use crate::message::{Message, ToolCall, ToolSpec};
 use crate::process::Vars;
-use crate::process::limit::Lent;
+use crate::process::limit::NestedPermit;
 use crate::recorder::Recorder;
 use crate::run::{Ended, id};
 use crate::toolcall::make_unique;
@@ -54,8 +54,8 @@ pub(super) struct Lineage {
     pub(super) run_id: String,
     pub(super) parent: Option<String>,
     depth: u32,
-    /// The place of a run that waits for this one.
-    pub(super) lent: Option<Lent>,
+    /// Of the run that waits for this one.
+    pub(super) nested: Option<NestedPermit>,
 }
 
 impl Lineage {
@@ -66,19 +66,19 @@ impl Lineage {
             run_id: id::next("agent"),
             parent: None,
             depth: 0,
-            lent: None,
+            nested: None,
         }
     }
 
-    /// A run that this one hands a task to. `lent`: the place that this one keeps meanwhile; if it keeps none, the one it was
-    /// lent itself is free, too.
-    pub fn child(&self, who: usize, lent: Option<Lent>) -> Lineage {
+    /// A run that this one hands a task to. `nested`: for the permit that this one keeps meanwhile; if it keeps none, the one it got
+    /// itself is free, too.
+    pub fn child(&self, who: usize, nested: Option<NestedPermit>) -> Lineage {
         Lineage {
             who,
             run_id: id::next("agent"),
             parent: Some(self.run_id.clone()),
             depth: self.depth + 1,
-            lent: lent.or_else(|| self.lent.clone()),
+            nested: nested.or_else(|| self.nested.clone()),
         }
     }
 }
@@ -108,7 +108,7 @@ pub(super) struct Driver<'a> {
     pub(super) warned_of_cost: bool,
     pub(super) own_calls: OwnCalls,
     /// For the runs that this one waits for with its own turn under way.
-    pub(super) lends: Lent,
+    pub(super) nested: NestedPermit,
     /// The run's log, if it is recorded.
     pub(super) recorder: Option<Recorder>,
 }
@@ -148,7 +148,7 @@ impl<'a> Driver<'a> {
                 outcome: None,
                 warned_of_cost: false,
                 own_calls: OwnCalls::default(),
-                lends: Lent::default(),
+                nested: NestedPermit::default(),
                 recorder: None,
                 lineage,
             };

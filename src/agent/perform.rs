@@ -77,7 +77,7 @@ impl Driver<'_> {
                     })
                     .to_string(),
                     env: Some(self.shared.env.as_ref().clone()),
-                    lent: self.lineage.lent.clone(),
+                    lent: self.lineage.nested.clone(),
                 };
                 let exchange = self.model.begin(question).await?;
                 self.own_calls = OwnCalls::default();
@@ -122,7 +122,7 @@ impl Driver<'_> {
             return;
         };
         let calls_back = self.exchange.as_ref().is_some_and(Exchange::calls_back);
-        let lineage = self.lineage.child(who, calls_back.then(|| self.lends.clone()));
+        let lineage = self.lineage.child(who, calls_back.then(|| self.nested.clone()));
         self.emit(Kind::Deferred {
             tool_call_id: id.clone(),
             action: "handoff",

@@ -11,29 +11,11 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// The default limit, per key and for all together.
 pub const DEFAULT_CONCURRENCY: usize = 4;
-
-/// What holds for one key. Each request brings them along, so that two providers of one binary may differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
-    /// How many may run at once; 0 counts as 1.
-    pub concurrency: usize,
-    /// The shortest time between two starts: CLIs that rewrite their configuration on start-up trip over each other.
-    pub min_gap: Duration,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Rules {
-            concurrency: DEFAULT_CONCURRENCY,
-            min_gap: Duration::ZERO,
-        }
-    }
-}
 
 /// How much is going on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,14 +43,14 @@ pub struct QueueCancelled {
     pub queued: Duration,
 }
 
-/// A place that one who holds a permit and waits for others lends to them, one at a time: they must not have to queue behind
-/// the very one that waits for them. Clones share it.
+/// What a run that holds a permit and waits for runs of its own gives to those, one at a time: they must not have to queue
+/// behind the very run that waits for them. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Lent(Arc<Semaphore>);
+pub struct NestedPermit(Arc<Semaphore>);
 
-impl Default for Lent {
+impl Default for NestedPermit {
     fn default() -> Self {
-        Lent(Arc::new(Semaphore::new(1)))
+        NestedPermit(Arc::new(Semaphore::new(1)))
     }
 }
 
@@ -80,23 +62,18 @@ pub struct Limiter(Arc<Mutex<State>>);
 struct State {
     limit: usize,
     running: usize,
-    keys: HashMap<String, Key>,
+    /// How many run for each key.
+    keys: HashMap<String, usize>,
     queue: VecDeque<Waiting>,
     next_ticket: u64,
-}
-
-#[derive(Debug, Default)]
-struct Key {
-    running: usize,
-    next_start: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Waiting {
     ticket: u64,
     key: String,
-    rules: Rules,
-    granted: oneshot::Sender<Instant>,
+    concurrency: usize,
+    granted: oneshot::Sender<()>,
 }
 
 /// The process-wide limiter.
@@ -118,64 +95,56 @@ impl Limiter {
         Limiter(Arc::new(Mutex::new(state)))
     }
 
-    /// Changes the limit for all keys together; 0 counts as 1. Runs over a lowered limit are left alone.
-    pub fn set_limit(&self, limit: usize) {
-        let mut state = self.lock();
-        state.limit = limit.max(1);
-        state.grant(Instant::now());
-    }
-
     /// Raises the limit for all keys together to `limit`, if it is lower.
     pub fn raise_limit(&self, limit: usize) {
         let mut state = self.lock();
         if limit > state.limit {
             state.limit = limit;
-            state.grant(Instant::now());
+            state.grant();
         }
     }
 
-    /// Waits for a permit. Dropping the future leaves the queue.
+    /// Waits for a permit: at most `concurrency` of `key` run at once, 0 counts as 1. Each request brings its own, so that two
+    /// providers of one binary may differ. Dropping the future leaves the queue.
     ///
     /// # Errors
     /// [`QueueCancelled`] when `cancel` is cancelled first.
-    pub async fn acquire(&self, key: &str, rules: Rules, cancel: &CancellationToken) -> Result<Permit, QueueCancelled> {
-        let asked = Instant::now();
-        let (ticket, granted) = self.enqueue(key, rules, asked);
-        let turn = async {
-            // The sender is only dropped with the ticket, which this future holds.
-            let start = granted.await.unwrap_or(asked);
-            // A timer comes up to a millisecond late, also for a time that has come.
-            if start > Instant::now() {
-                sleep_until(start).await;
-            }
-        };
+    pub async fn acquire(
+        &self,
+        key: &str,
+        concurrency: usize,
+        cancel: &CancellationToken,
+    ) -> Result<Permit, QueueCancelled> {
+        let began = Instant::now();
+        let (ticket, granted) = self.enqueue(key, concurrency);
         tokio::select! {
             biased;
-            () = cancel.cancelled() => Err(QueueCancelled { queued: asked.elapsed() }),
-            () = turn => Ok(Permit { _ticket: Some(ticket), _lent: None, queued: asked.elapsed() }),
+            () = cancel.cancelled() => Err(QueueCancelled { queued: began.elapsed() }),
+            // The sender is only dropped with the ticket, which this future holds.
+            _ = granted => Ok(Permit { _ticket: Some(ticket), _nested: None, queued: began.elapsed() }),
         }
     }
 
-    /// As [`Limiter::acquire`], or the place that is `lent`, whichever is free first.
+    /// As [`Limiter::acquire`], or the `nested` permit, whichever is free first.
     ///
     /// # Errors
     /// As [`Limiter::acquire`].
     pub async fn acquire_or(
         &self,
-        lent: Option<&Lent>,
+        nested: Option<&NestedPermit>,
         key: &str,
-        rules: Rules,
+        concurrency: usize,
         cancel: &CancellationToken,
     ) -> Result<Permit, QueueCancelled> {
-        let Some(Lent(place)) = lent else {
-            return self.acquire(key, rules, cancel).await;
+        let Some(NestedPermit(nested)) = nested else {
+            return self.acquire(key, concurrency, cancel).await;
         };
-        let asked = Instant::now();
+        let began = Instant::now();
         tokio::select! {
             biased;
-            queued = self.acquire(key, rules, cancel) => queued,
-            Ok(place) = Arc::clone(place).acquire_owned() => {
-                Ok(Permit { _ticket: None, _lent: Some(place), queued: asked.elapsed() })
+            queued = self.acquire(key, concurrency, cancel) => queued,
+            Ok(nested) = Arc::clone(nested).acquire_owned() => {
+                Ok(Permit { _ticket: None, _nested: Some(nested), queued: began.elapsed() })
             }
         }
     }
@@ -189,8 +158,8 @@ impl Limiter {
     pub fn snapshot(&self) -> Snapshot {
         let state = self.lock();
         let mut keys: BTreeMap<String, Load> = BTreeMap::new();
-        for (name, key) in state.keys.iter().filter(|(_, key)| key.running > 0) {
-            keys.entry(name.clone()).or_default().running = key.running;
+        for (name, running) in &state.keys {
+            keys.entry(name.clone()).or_default().running = *running;
         }
         for waiting in &state.queue {
             keys.entry(waiting.key.clone()).or_default().waiting += 1;
@@ -204,7 +173,7 @@ impl Limiter {
         }
     }
 
-    fn enqueue(&self, key: &str, rules: Rules, now: Instant) -> (Ticket, oneshot::Receiver<Instant>) {
+    fn enqueue(&self, key: &str, concurrency: usize) -> (Ticket, oneshot::Receiver<()>) {
         let (granted, receiver) = oneshot::channel();
         let mut state = self.lock();
         let ticket = state.next_ticket;
@@ -212,10 +181,10 @@ impl Limiter {
         state.queue.push_back(Waiting {
             ticket,
             key: key.to_owned(),
-            rules,
+            concurrency,
             granted,
         });
-        state.grant(now);
+        state.grant();
         drop(state);
         (
             Ticket {
@@ -234,39 +203,36 @@ impl Limiter {
 
 impl State {
     /// Gives permits to whoever may have one, the longest waiting first.
-    fn grant(&mut self, now: Instant) {
+    fn grant(&mut self) {
         let mut held_up: HashSet<String> = HashSet::new();
         let mut at = 0;
         while self.running < self.limit && at < self.queue.len() {
             let waiting = &self.queue[at];
-            let key = self.keys.entry(waiting.key.clone()).or_default();
-            if held_up.contains(&waiting.key) || key.running >= waiting.rules.concurrency.max(1) {
+            let running = self.keys.get(&waiting.key).copied().unwrap_or_default();
+            if held_up.contains(&waiting.key) || running >= waiting.concurrency.max(1) {
                 held_up.insert(waiting.key.clone());
                 at += 1;
                 continue;
             }
             let Some(waiting) = self.queue.remove(at) else { break };
-            key.running += 1;
+            self.keys.insert(waiting.key, running + 1);
             self.running += 1;
-            let start = key.next_start.map_or(now, |next| next.max(now));
-            key.next_start = start.checked_add(waiting.rules.min_gap);
             // If nobody receives it, its ticket is being dropped and gives the place back.
-            let _ = waiting.granted.send(start);
+            let _ = waiting.granted.send(());
         }
     }
 
-    fn leave(&mut self, number: u64, name: &str, now: Instant) {
+    fn leave(&mut self, number: u64, key: &str) {
         if let Some(at) = self.queue.iter().position(|waiting| waiting.ticket == number) {
             self.queue.remove(at);
         } else {
             self.running -= 1;
-            if let Some(key) = self.keys.get_mut(name) {
-                key.running -= 1;
+            if let Some(running) = self.keys.get_mut(key) {
+                *running -= 1;
             }
         }
-        self.grant(now);
-        self.keys
-            .retain(|_, key| key.running > 0 || key.next_start.is_some_and(|next| next > now));
+        self.grant();
+        self.keys.retain(|_, running| *running > 0);
     }
 }
 
@@ -280,7 +246,7 @@ struct Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.limiter.lock().leave(self.number, &self.key, Instant::now());
+        self.limiter.lock().leave(self.number, &self.key);
     }
 }
 
@@ -288,16 +254,16 @@ impl Drop for Ticket {
 #[derive(Debug)]
 pub struct Permit {
     _ticket: Option<Ticket>,
-    _lent: Option<OwnedSemaphorePermit>,
+    _nested: Option<OwnedSemaphorePermit>,
     queued: Duration,
 }
 
 impl Permit {
-    /// A place that was taken elsewhere, to be held as long as one of a queue's.
-    pub fn taken(place: OwnedSemaphorePermit) -> Permit {
+    /// A permit of another semaphore, to be held as long as one of a queue's.
+    pub fn taken(other: OwnedSemaphorePermit) -> Permit {
         Permit {
             _ticket: None,
-            _lent: Some(place),
+            _nested: Some(other),
             queued: Duration::ZERO,
         }
     }
@@ -312,24 +278,24 @@ impl Permit {
 mod tests {
     use super::*;
 
-    const ALONE: Rules = Rules {
-        concurrency: 1,
-        min_gap: Duration::ZERO,
-    };
+    const ALONE: usize = 1;
 
     fn load(running: usize, waiting: usize) -> Load {
         Load { running, waiting }
     }
 
-    async fn take(limiter: &Limiter, key: &str, rules: Rules) -> Permit {
-        limiter.acquire(key, rules, &CancellationToken::new()).await.unwrap()
+    async fn take(limiter: &Limiter, key: &str, concurrency: usize) -> Permit {
+        limiter
+            .acquire(key, concurrency, &CancellationToken::new())
+            .await
+            .unwrap()
     }
 
     #[tokio::test]
-    async fn who_is_waited_for_takes_turns_in_the_place_that_is_lent() {
-        let (limiter, lent, cancel) = (Limiter::new(1), Lent::default(), CancellationToken::new());
+    async fn who_is_waited_for_takes_turns_with_the_nested_permit() {
+        let (limiter, nested, cancel) = (Limiter::new(1), NestedPermit::default(), CancellationToken::new());
         let waits = take(&limiter, "a", ALONE).await;
-        let child = || limiter.acquire_or(Some(&lent), "a", ALONE, &cancel);
+        let child = || limiter.acquire_or(Some(&nested), "a", ALONE, &cancel);
         let first = child().await.unwrap();
         let second = tokio::time::timeout(Duration::from_millis(20), child()).await;
         assert!(second.is_err(), "one at a time");
@@ -348,12 +314,12 @@ mod tests {
     }
 
     /// Starts tasks one after the other, each in the queue before the next asks, and returns the order of their turns.
-    async fn turns(limiter: &Limiter, asks: &[(&'static str, Rules)]) -> Vec<usize> {
+    async fn turns(limiter: &Limiter, asks: &[(&'static str, usize)]) -> Vec<usize> {
         let (done, mut order) = tokio::sync::mpsc::unbounded_channel();
-        for (number, (key, rules)) in asks.iter().copied().enumerate() {
+        for (number, (key, concurrency)) in asks.iter().copied().enumerate() {
             let (limiter, done) = (limiter.clone(), done.clone());
             tokio::spawn(async move {
-                let permit = take(&limiter, key, rules).await;
+                let permit = take(&limiter, key, concurrency).await;
                 done.send(number).unwrap();
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 drop(permit);
@@ -386,16 +352,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn limits_hold_and_the_snapshot_tells() {
         let limiter = Limiter::new(3);
-        let two = Rules {
-            concurrency: 2,
-            ..ALONE
-        };
-        let (a1, _a2) = (take(&limiter, "a", two).await, take(&limiter, "a", two).await);
+        let (a1, _a2) = (take(&limiter, "a", 2).await, take(&limiter, "a", 2).await);
         let cancel = CancellationToken::new();
-        let third = limiter.acquire("a", two, &cancel);
+        let third = limiter.acquire("a", 2, &cancel);
         tokio::pin!(third);
         assert!(futures_poll(&mut third).await.is_none());
-        let _b = take(&limiter, "b", two).await;
+        let _b = take(&limiter, "b", 2).await;
         let keys = BTreeMap::from([("a".to_owned(), load(2, 1)), ("b".to_owned(), load(1, 0))]);
         assert_eq!(limiter.snapshot(), Snapshot { all: load(3, 1), keys });
         drop(a1);
@@ -433,32 +395,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn starts_keep_their_distance() {
-        let limiter = Limiter::new(10);
-        let rules = Rules {
-            concurrency: 10,
-            min_gap: Duration::from_millis(100),
-        };
-        let began = Instant::now();
-        let permits = [take(&limiter, "a", rules).await, take(&limiter, "a", rules).await];
-        let _other = take(&limiter, "b", rules).await;
-        assert_eq!(began.elapsed(), Duration::from_millis(100));
-        let _third = take(&limiter, "a", rules).await;
-        assert_eq!(began.elapsed(), Duration::from_millis(200));
-        assert_eq!(
-            permits.map(|p| p.queued()),
-            [Duration::ZERO, Duration::from_millis(100)]
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn a_raised_limit_lets_the_waiting_in() {
         let limiter = Limiter::new(0);
-        let _one = take(&limiter, "a", Rules::default()).await;
+        let _one = take(&limiter, "a", DEFAULT_CONCURRENCY).await;
         let cancel = CancellationToken::new();
-        let mut two = Box::pin(limiter.acquire("a", Rules::default(), &cancel));
+        let mut two = Box::pin(limiter.acquire("a", DEFAULT_CONCURRENCY, &cancel));
         assert!(futures_poll(&mut two).await.is_none());
-        limiter.set_limit(2);
+        limiter.raise_limit(2);
         assert!(two.await.is_ok());
     }
 

@@ -25,8 +25,6 @@ mod drain;
 mod env;
 mod fault;
 mod feed;
-#[cfg(unix)]
-mod watchdog;
 pub mod limit;
 mod memory;
 pub mod registry;
@@ -46,6 +44,8 @@ mod tee;
 mod tree;
 #[cfg(unix)]
 mod wait;
+#[cfg(unix)]
+mod watchdog;
 pub mod zone;
 
 use std::ffi::{OsStr, OsString};

@@ -49,7 +49,7 @@ impl Table {
     /// earlier look and their descendants, and those marked with `run`.
     ///
     /// The leader may be a zombie but must not have been waited for.
-    pub fn kin(&self, leader: i32, known: &HashSet<Proc>, run: &str) -> HashSet<Proc> {
+    pub fn descendants(&self, leader: i32, known: &HashSet<Proc>, run: &str) -> HashSet<Proc> {
         let since = self.find(leader).map_or(0, |p| p.start);
         let same = |p: &Proc| known.iter().any(|k| k.pid == p.pid && k.start == p.start);
         let mut ours: HashSet<i32> = HashSet::from([leader]);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn kin_are_found_wherever_they_went() {
+    fn descendants_are_found_wherever_they_went() {
         let big = i32::MAX - 10; // above every pid, so that no environment is there to be read
         let table = Table(vec![
             proc(big + 4, big + 1, big + 4, 105), // own session, below a member; listed before its parent
@@ -287,7 +287,7 @@ mod tests {
         ]);
         let known = HashSet::from([proc(big + 2, big, big + 2, 102), proc(big + 5, big, big + 5, 91)]);
         assert_eq!(
-            pids(&table.kin(big, &known, "run")),
+            pids(&table.descendants(big, &known, "run")),
             [big + 1, big + 2, big + 3, big + 4]
         );
         assert!(table.has_living(big) && !table.has_living(big + 7));

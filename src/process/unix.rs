@@ -1,6 +1,6 @@
 //! Starting a process group and ending it, on Linux and macOS.
 //!
-//! In: a [`Launch`]. Out: a [`Group`]: the leader, its group, and the strays it started in sessions of their own.
+//! In: a [`Launch`]. Out: a [`Group`]: the leader, its group, and the escapees it started in sessions of their own.
 //!
 //! The start stays on `posix_spawn`: a process group of its own, a working folder, an environment and pipes all fit
 //! it. `pre_exec`, `setsid` and `PDEATHSIG` would make the standard library fork, which copies the page tables of a
@@ -18,10 +18,10 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, sleep};
 
 use super::fault::{Launch, StartError};
-pub(super) use super::watchdog::{Watchdog, watchdog_started};
 use super::registry::Registration;
 use super::tree::{self, Proc, Table};
 use super::wait::{self, Waiter};
+pub(super) use super::watchdog::{Watchdog, watchdog_started};
 use super::{Pipes, Status, Waiting};
 
 /// How often `ETXTBSY` is tried again, with 1, 2, 4, … ms between: another thread of the host forked while it had the
@@ -171,10 +171,10 @@ impl Group {
     /// After the leader's exit: has everything else of the run gone by `kill_at` plus what a kill takes, then reaps the
     /// leader. Where a look shows no marks it is spared after a run that ended `by_itself` and left nobody that can be seen.
     pub async fn clear(mut self, by_itself: bool, kill_at: Instant) {
-        let strays = cfg!(target_os = "linux") || !by_itself || !self.known.is_empty() || self.signalable();
+        let escapees = cfg!(target_os = "linux") || !by_itself || !self.known.is_empty() || self.signalable();
         let mut pause = Duration::from_millis(5);
         let mut asked = false;
-        while self.someone_lives(strays).await {
+        while self.someone_lives(escapees).await {
             let now = Instant::now();
             if now >= kill_at {
                 self.signal(Signal::KILL);
@@ -213,8 +213,8 @@ impl Group {
         let in_person = self
             .known
             .iter()
-            .filter(|kin| kin.group != group || signal == Signal::KILL);
-        in_person.for_each(|kin| tree::signal(kin, signal));
+            .filter(|escapee| escapee.group != group || signal == Signal::KILL);
+        in_person.for_each(|escapee| tree::signal(escapee, signal));
     }
 
     async fn look_around(&mut self) {
@@ -224,12 +224,12 @@ impl Group {
     }
 
     fn note(&mut self, table: &Table) {
-        self.known = table.kin(self.target.group(), &self.known, &self.target.run);
+        self.known = table.descendants(self.target.group(), &self.known, &self.target.run);
     }
 
-    async fn someone_lives(&mut self, strays: bool) -> bool {
+    async fn someone_lives(&mut self, escapees: bool) -> bool {
         let group = self.target.group();
-        if strays && let Some(table) = look().await {
+        if escapees && let Some(table) = look().await {
             self.note(&table);
             let in_group = match cfg!(target_os = "linux") {
                 true => table.has_living(group),
@@ -273,14 +273,16 @@ impl Drop for Group {
     fn drop(&mut self) {
         if self.registration.is_some() {
             kill_now(std::slice::from_ref(&self.target));
-            self.known.iter().for_each(|kin| tree::signal(kin, Signal::KILL));
+            self.known
+                .iter()
+                .for_each(|escapee| tree::signal(escapee, Signal::KILL));
             self.watchdog = None;
             self.reap();
         }
     }
 }
 
-/// Kills whole runs at once, without a runtime: the groups and, where the table of processes shows them, the strays.
+/// Kills whole runs at once, without a runtime: the groups and, where the table of processes shows them, the escapees.
 /// The leaders must not have been reaped.
 pub(super) fn kill_now(targets: &[Target]) {
     if targets.is_empty() {
@@ -293,14 +295,14 @@ pub(super) fn kill_now(targets: &[Target]) {
         let mut found = false;
         for (target, known) in targets.iter().zip(&mut known) {
             if let Some(table) = &table {
-                let kin = table.kin(target.group(), known, &target.run);
-                found |= !kin.is_subset(known);
-                *known = kin;
+                let escapees = table.descendants(target.group(), known, &target.run);
+                found |= !escapees.is_subset(known);
+                *known = escapees;
             }
             if let Err(error) = kill_process_group(target.pid, Signal::KILL) {
                 tracing::debug!(pid = target.pid(), %error, "group not signalled");
             }
-            known.iter().for_each(|kin| tree::signal(kin, Signal::KILL));
+            known.iter().for_each(|escapee| tree::signal(escapee, Signal::KILL));
         }
         if round > 0 && !found {
             return;

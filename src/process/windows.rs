@@ -4,7 +4,7 @@
 //! `x86_64-pc-windows-msvc`, not yet run on a Windows machine.
 //!
 //! Differences that the operating system imposes: there is no polite signal, so the grace begins with the closed stdin
-//! and ends with the job's termination (exit code 1); descendants can't leave the job, so there are no strays; the exit
+//! and ends with the job's termination (exit code 1); descendants can't leave the job, so there are no escapees; the exit
 //! is looked for every 10 ms, for waiting on a handle takes unsafe code; and if the host is killed the job lives on.
 
 use std::io;

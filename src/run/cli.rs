@@ -23,7 +23,7 @@ use crate::event::{Event, RunInfo};
 use crate::exchange::print::{self, NotStarted, Print, Surroundings};
 use crate::fold::Fold;
 use crate::judge::CliRules;
-use crate::process::limit::{self, Permit, Rules};
+use crate::process::limit::{self, Permit};
 use crate::process::{Limits, StartError, Vars};
 use crate::provider::options::Options;
 use crate::retry::Policy;
@@ -163,12 +163,13 @@ impl CliAttempt<'_> {
             sink,
             ..
         } = *self.call;
-        let rules = Rules {
-            concurrency: engine.options.max_concurrency,
-            ..Rules::default()
-        };
         let permit = limit::global()
-            .acquire_or(request.lent.as_ref(), &binary.to_string_lossy(), rules, cancel)
+            .acquire_or(
+                request.lent.as_ref(),
+                &binary.to_string_lossy(),
+                engine.options.max_concurrency,
+                cancel,
+            )
             .await;
         let Ok(permit) = permit else {
             sink.log

@@ -11,7 +11,7 @@ use super::{Engine, Run};
 use crate::bridge::{BridgeOptions, Called};
 use crate::error::ProviderError;
 use crate::process::Vars;
-use crate::process::limit::Lent;
+use crate::process::limit::NestedPermit;
 use crate::provider::options::EngineKind;
 use crate::redact::Redactor;
 use crate::thread::Thread;
@@ -28,7 +28,7 @@ pub struct Question {
     /// What a process of the call inherits; `None` is this process's own environment.
     pub env: Option<Vars>,
     /// A place beside the queue: of one who waits for the answer.
-    pub lent: Option<Lent>,
+    pub lent: Option<NestedPermit>,
 }
 
 /// How a model's calls can reach the caller.

@@ -16,7 +16,7 @@ use crate::error::{Code, ProviderError};
 use crate::message::content::Accepts;
 use crate::message::{Message, Role, ToolSpec};
 use crate::process::Tees;
-use crate::process::limit::Lent;
+use crate::process::limit::NestedPermit;
 use crate::prompt::{self, Encoding, Style};
 use crate::provider::options::{self, EngineKind, InputEncoding, TextToolCalls};
 use crate::runlog::Prompt;
@@ -134,12 +134,12 @@ pub(super) struct Request {
     /// Who gets copies of what the process prints.
     pub tees: Tees,
     /// A place beside the queue.
-    pub lent: Option<Lent>,
+    pub lent: Option<NestedPermit>,
 }
 
 impl Request {
     /// The same with a place beside the queue.
-    pub fn with(self, lent: Option<Lent>) -> Request {
+    pub fn with(self, lent: Option<NestedPermit>) -> Request {
         Request { lent, ..self }
     }
 

@@ -17,7 +17,7 @@ use crate::exchange::http::client::Client;
 use crate::exchange::http::{HttpExchange, HttpRequest};
 use crate::fold::Fold;
 use crate::judge::CliRules;
-use crate::process::limit::{self, Lent, Rules};
+use crate::process::limit::{self, NestedPermit};
 use crate::redact::{Redactor, Secret};
 use crate::retry::Policy;
 use crate::run::attempt::{Attempt, CallLimits, Opening, run_attempt};
@@ -40,7 +40,7 @@ pub(super) struct ApiCall<'a> {
     /// ms, instead of the provider's.
     pub timeout: Option<u64>,
     /// A place beside the queue.
-    pub lent: Option<Lent>,
+    pub lent: Option<NestedPermit>,
     pub cancel: &'a CancellationToken,
     pub sink: &'a Sink,
 }
@@ -61,12 +61,8 @@ impl RetryableCall for ApiCall<'_> {
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
         let settings = &self.engine.settings;
-        let rules = Rules {
-            concurrency: settings.max_concurrency,
-            ..Rules::default()
-        };
         let place = settings.place();
-        let permit = limit::global().acquire_or(self.lent.as_ref(), &place, rules, self.cancel);
+        let permit = limit::global().acquire_or(self.lent.as_ref(), &place, settings.max_concurrency, self.cancel);
         let Ok(permit) = permit.await else {
             self.sink
                 .log
