@@ -26,7 +26,7 @@ use crate::error::ProviderError;
 use crate::message::{ToolCall, Usage};
 use policy::By;
 use rules::{Limit, Rules};
-pub use running::Book;
+pub use running::RunState;
 
 /// Where a run is.
 #[derive(Debug)]
@@ -34,9 +34,9 @@ pub enum State {
     /// Not begun.
     Idle(Box<Rules>),
     /// The model is at work, or its calls are.
-    Running(Box<Book>),
+    Running(Box<RunState>),
     /// All that is missing is what another agent is to answer.
-    AwaitingDeferred(Box<Book>),
+    AwaitingDeferred(Box<RunState>),
     /// Over, and well.
     Complete,
     /// Over: failed, cancelled or stopped by a limit.
@@ -54,7 +54,7 @@ pub enum Origin {
 
 /// What a call came to, for the model.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct ToolAnswer {
     /// A JSON string, or an array of content blocks.
     pub content: Box<RawValue>,
     /// The call failed, or was not run.
@@ -86,14 +86,14 @@ pub enum Input {
         /// The call.
         id: String,
         /// What came of it.
-        answer: Answer,
+        answer: ToolAnswer,
     },
     /// The agent that call `id` was handed to has ended.
     ChildEnded {
         /// The call.
         id: String,
         /// Its answer, or why there is none.
-        answer: Answer,
+        answer: ToolAnswer,
         /// What it has used.
         spent: Spent,
     },
@@ -105,7 +105,7 @@ pub enum Input {
     /// Tokens and dollars of this run's own.
     Spent(Spent),
     /// What the model said last.
-    Said(String),
+    Output(String),
     /// The model's turn is over. What it said and its calls have been told before.
     TurnEnded,
     /// The provider has failed.
@@ -157,7 +157,7 @@ pub enum Effect {
         /// The call.
         call: ToolCall,
         /// Its answer.
-        answer: Answer,
+        answer: ToolAnswer,
         /// Where it goes.
         origin: Origin,
     },
@@ -171,7 +171,7 @@ pub enum Effect {
     /// End the model's turn, if one is under way.
     Stop,
     /// The run is over. Last effect, once.
-    Finish(Box<Outcome>),
+    Finish(Box<RunOutcome>),
 }
 
 /// What was decided about a call.
@@ -207,7 +207,7 @@ pub enum Status {
 
 /// All that a run came to.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// How it ended.
     pub status: Status,
     /// The model's last word; what it said last, if the run did not get so far.
@@ -226,18 +226,18 @@ pub struct Outcome {
     pub error: Option<Box<ProviderError>>,
 }
 
-impl Answer {
+impl ToolAnswer {
     /// A result that is text.
-    pub fn text(text: &str) -> Answer {
-        Answer {
+    pub fn text(text: &str) -> ToolAnswer {
+        ToolAnswer {
             content: json_text(text),
             is_error: false,
         }
     }
 
     /// What went wrong, in words.
-    pub fn error(reason: &str) -> Answer {
-        Answer {
+    pub fn error(reason: &str) -> ToolAnswer {
+        ToolAnswer {
             content: json_text(reason),
             is_error: true,
         }
@@ -255,14 +255,14 @@ pub fn step(state: State, input: Input) -> (State, Vec<Effect>) {
     let state = match state {
         State::Idle(rules) => match input {
             Input::Started | Input::Cancelled | Input::TimeUp | Input::ProviderFailed(_) => {
-                Book::new(*rules).step(input, &mut effects)
+                RunState::new(*rules).step(input, &mut effects)
             }
             other => {
                 refuse(other, &mut effects);
                 State::Idle(rules)
             }
         },
-        State::Running(book) | State::AwaitingDeferred(book) => book.step(input, &mut effects),
+        State::Running(run) | State::AwaitingDeferred(run) => run.step(input, &mut effects),
         over @ (State::Complete | State::Failed) => {
             refuse(input, &mut effects);
             over
@@ -274,7 +274,7 @@ pub fn step(state: State, input: Input) -> (State, Vec<Effect>) {
 /// Before a run and after it there is nothing to be done, but a call that comes all the same is answered.
 fn refuse(input: Input, effects: &mut Vec<Effect>) {
     if let Input::Call(call, origin) = input {
-        let answer = Answer::error(&format!("\"{}\" was not run: the run is not under way", call.name));
+        let answer = ToolAnswer::error(&format!("\"{}\" was not run: the run is not under way", call.name));
         effects.push(Effect::Reply { call, answer, origin });
     }
 }

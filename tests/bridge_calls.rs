@@ -116,22 +116,22 @@ async fn a_long_call_gives_signs_of_life() {
         stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
         stream
     };
-    let mut told = ask(1, json!({"progressToken": "t"})).await;
+    let mut messages = ask(1, json!({"progressToken": "t"})).await;
     let one = calls.recv().await.unwrap();
-    let so_far = until(&mut told, "notifications/progress", 3).await;
+    let so_far = until(&mut messages, "notifications/progress", 3).await;
     one.reply.send(text("late")).unwrap();
-    let told = read_on(&mut told, so_far).await.messages();
-    let (last, news) = told.split_last().unwrap();
+    let messages = read_on(&mut messages, so_far).await.messages();
+    let (last, progress) = messages.split_last().unwrap();
     assert_eq!(last["result"]["content"][0]["text"], "late");
-    for (at, news) in news.iter().enumerate() {
+    for (at, progress) in progress.iter().enumerate() {
         assert_eq!(
-            (&news["method"], &news["params"]["progressToken"]),
+            (&progress["method"], &progress["params"]["progressToken"]),
             (&json!("notifications/progress"), &json!("t"))
         );
-        assert_eq!(news["params"]["progress"].as_f64(), Some(at as f64 + 1.0));
+        assert_eq!(progress["params"]["progress"].as_f64(), Some(at as f64 + 1.0));
     }
 
-    // Who wants no news gets comments.
+    // Who wants no progress gets comments.
     let mut untold = ask(2, json!({})).await;
     let two = calls.recv().await.unwrap();
     let so_far = until(&mut untold, "\n:", 3).await;

@@ -1,23 +1,15 @@
 //! Models that call tools in the middle of a turn, as an agent talks to them; and which way a model's calls come.
 //!
-//! In: a question, and the model's own calls as the bridge hands them over. Out: an [`Exchange`] whose calls take the
+//! In: a question, and the model's own calls as the bridge hands them over. Out: an [`Turn`] whose calls take the
 //! executor's answers. Each call is carried over by a task of its own, so a fast result never waits for a slow one.
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
-
-use super::conversation::{Beginning, Called, Conversation, Exchange, TurnBased};
-use crate::bridge;
+use super::conversation::{Beginning, Conversation, Turn, TurnBased};
 use crate::error::{Code, ProviderError};
-use crate::executor::Answer;
-use crate::message::{Content, ToolResult};
 use crate::process::Vars;
 use crate::redact::Redactor;
 use crate::run::model::{Calls, Model, Question};
-
-/// Calls that may wait for the run to take them.
-const CALLS_WAITING: usize = 16;
 
 /// Which way an agent's tool calls come: the option `toolCalls`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -84,7 +76,7 @@ impl Conversation for CalledBack {
         // Without tools there is nothing to call, and a CLI need not ask for them.
         if question.tools == "[]" {
             let run = Arc::clone(&self.0).begin(question);
-            return Box::pin(async move { Ok(Exchange::new(run, None)) });
+            return Box::pin(async move { Ok(Turn::new(run, None)) });
         }
         let begun = Arc::clone(&self.0).begin_with_callbacks(question);
         Box::pin(async move {
@@ -96,54 +88,7 @@ impl Conversation for CalledBack {
                     reason,
                 )));
             };
-            let (sender, receiver) = mpsc::channel(CALLS_WAITING);
-            tokio::spawn(hand_over(calls, sender));
-            Ok(Exchange::new(run, Some(receiver)))
+            Ok(Turn::new(run, Some(calls)))
         })
     }
-}
-
-/// Until either side is gone.
-async fn hand_over(mut calls: mpsc::Receiver<bridge::Called>, run: mpsc::Sender<Called>) {
-    loop {
-        let call = tokio::select! {
-            call = calls.recv() => call,
-            () = run.closed() => None,
-        };
-        let Some(bridge::Called {
-            id,
-            name,
-            args,
-            reply: mut result,
-        }) = call
-        else {
-            return;
-        };
-        let (reply, answer) = oneshot::channel();
-        let (takes_back, taken_back) = oneshot::channel();
-        let called = Called {
-            id,
-            name,
-            args,
-            reply,
-            taken_back,
-        };
-        if run.send(called).await.is_err() {
-            return;
-        }
-        tokio::spawn(async move {
-            tokio::select! {
-                biased;
-                // Dropped unanswered, the bridge answers it.
-                answer = answer => drop(answer.map(|answer| result.send(to_result(answer)))),
-                // The run may be over, and then it hears nothing.
-                () = result.closed() => drop(takes_back.send(())),
-            }
-        });
-    }
-}
-
-fn to_result(Answer { content, is_error }: Answer) -> ToolResult {
-    let content = serde_json::from_str(content.get()).unwrap_or(Content::Blocks(content));
-    ToolResult { content, is_error }
 }

@@ -1,31 +1,30 @@
 //! One turn of a model, whatever it is asked by.
 //!
-//! In: a [`Question`], and whoever answers it. Out: `News`: events, calls of tools that wait for their results, and how the
+//! In: a [`Question`], and whoever answers it. Out: `TurnEvent`: events, calls of tools that wait for their results, and how the
 //! turn ended.
 //!
 //! There are two kinds of sources, and the driver can't tell them apart but by where results go: one that ends its turn with
 //! the calls it makes (print, live, an API: [`TurnBased`]), and one whose calls come back in the middle of the turn, by a
-//! callback that waits for the result (`Exchange::calls`).
+//! callback that waits for the result (`Turn::calls`).
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 
+use crate::bridge::ToolCallRequest;
 use crate::error::{Code, ProviderError};
 use crate::event::Event;
-use crate::executor::Answer;
 use crate::process::Vars;
 use crate::redact::Redactor;
 use crate::run::model::{Model, Question};
 use crate::run::{Ended, Run};
 
-/// A future that gives an exchange, or says why there can be none.
-pub type Beginning<'a> = Pin<Box<dyn Future<Output = Result<Exchange, Box<ProviderError>>> + Send + 'a>>;
+/// A future that gives a turn, or says why there can be none.
+pub type Beginning<'a> = Pin<Box<dyn Future<Output = Result<Turn, Box<ProviderError>>> + Send + 'a>>;
 
 /// Whatever an agent can talk to.
 pub trait Conversation: fmt::Debug + Send + Sync {
@@ -64,54 +63,38 @@ impl Conversation for TurnBased {
 
     fn begin(&self, question: Question) -> Beginning<'_> {
         let run = Arc::clone(&self.0).begin(question);
-        Box::pin(async move { Ok(Exchange::new(run, None)) })
+        Box::pin(async move { Ok(Turn::new(run, None)) })
     }
 }
 
-/// A call that came back by a callback, which waits for its answer. If it is dropped unanswered, the run is over.
+/// What happens in a turn.
 #[derive(Debug)]
-pub struct Called {
-    /// As the provider numbers it; made unique within the run.
-    pub id: String,
-    /// The tool, as the caller named it.
-    pub name: String,
-    /// The arguments: one JSON object.
-    pub args: Box<RawValue>,
-    /// Takes the answer.
-    pub reply: oneshot::Sender<Answer>,
-    /// Told if nobody waits for the answer any more; dropped once it is there.
-    pub taken_back: oneshot::Receiver<()>,
-}
-
-/// What a turn tells.
-#[derive(Debug)]
-pub(super) enum News {
+pub(super) enum TurnEvent {
     Events(Vec<Event>),
-    Called(Called),
+    /// A call that waits for its result in the middle of the turn.
+    Call(ToolCallRequest),
     Ended(Ended),
 }
 
 /// One turn under way. Dropping it ends it.
-pub struct Exchange {
+pub struct Turn {
     run: Arc<Run>,
-    calls: Option<mpsc::Receiver<Called>>,
+    calls: Option<mpsc::Receiver<ToolCallRequest>>,
     calls_back: bool,
     /// No further event will come: what is left is the end.
     ending: Option<JoinHandle<Ended>>,
 }
 
-impl fmt::Debug for Exchange {
+impl fmt::Debug for Turn {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.debug_struct("Exchange")
-            .field("run", &self.run)
-            .finish_non_exhaustive()
+        f.debug_struct("Turn").field("run", &self.run).finish_non_exhaustive()
     }
 }
 
-impl Exchange {
-    /// The turn that `run` is. With `calls`, its calls come from there, and it tells of none of them itself.
-    pub fn new(run: Run, calls: Option<mpsc::Receiver<Called>>) -> Exchange {
-        Exchange {
+impl Turn {
+    /// The turn that `run` is. With `calls`, its calls come from there, and `run` reports none of them itself.
+    pub fn new(run: Run, calls: Option<mpsc::Receiver<ToolCallRequest>>) -> Turn {
+        Turn {
             run: Arc::new(run),
             calls_back: calls.is_some(),
             calls,
@@ -125,33 +108,33 @@ impl Exchange {
     }
 
     /// What happens next. Nothing is lost if it is dropped before it is ready. Not to be asked again after the end.
-    pub(super) async fn next(&mut self) -> News {
+    pub(super) async fn next(&mut self) -> TurnEvent {
         loop {
             let step = match &mut self.ending {
                 Some(ending) => tokio::select! {
                     biased;
-                    called = called(&mut self.calls) => Step::Called(called),
-                    ended = ending => return News::Ended(joined(ended)),
+                    call = next_call(&mut self.calls) => Step::Call(call),
+                    ended = ending => return TurnEvent::Ended(joined(ended)),
                 },
                 None => tokio::select! {
                     biased;
                     events = self.run.batch() => Step::Events(events),
-                    called = called(&mut self.calls) => Step::Called(called),
+                    call = next_call(&mut self.calls) => Step::Call(call),
                 },
             };
             match step {
-                Step::Events(Some(events)) => return News::Events(events),
+                Step::Events(Some(events)) => return TurnEvent::Events(events),
                 Step::Events(None) => {
                     let run = Arc::clone(&self.run);
                     self.ending = Some(tokio::spawn(async move { run.result().await }));
                 }
-                Step::Called(Some(called)) => return News::Called(called),
-                Step::Called(None) => self.calls = None,
+                Step::Call(Some(call)) => return TurnEvent::Call(call),
+                Step::Call(None) => self.calls = None,
             }
         }
     }
 
-    /// What the run has to say to the user's logger, a JSON array.
+    /// The run's records for the user's logger, a JSON array.
     pub(super) fn take_log(&self) -> Option<String> {
         self.run.take_log()
     }
@@ -166,7 +149,7 @@ impl Exchange {
     }
 }
 
-impl Drop for Exchange {
+impl Drop for Turn {
     fn drop(&mut self) {
         self.run.cancel();
     }
@@ -181,11 +164,11 @@ fn joined(ended: Result<Ended, JoinError>) -> Ended {
 
 enum Step {
     Events(Option<Vec<Event>>),
-    Called(Option<Called>),
+    Call(Option<ToolCallRequest>),
 }
 
 /// Never ready where there are no callbacks.
-async fn called(calls: &mut Option<mpsc::Receiver<Called>>) -> Option<Called> {
+async fn next_call(calls: &mut Option<mpsc::Receiver<ToolCallRequest>>) -> Option<ToolCallRequest> {
     match calls {
         Some(calls) => calls.recv().await,
         None => std::future::pending().await,

@@ -3,120 +3,56 @@
 //! In: a spec, the thread, and what happens meanwhile (the model's turn, the host's answers, other agents, time, the caller's
 //! wish to end it). Out: events on the way, and what the run came to, when everything it has started has ended.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::conversation::{Called, Conversation, Exchange, News};
-use super::event::{AgentEvent, AgentResult, Kind};
-use super::host::Host;
-use super::news::{self, OwnCalls};
-use super::perform::warning;
-use super::spec::{Spec, Who};
+use super::conversation::{Conversation, Turn, TurnEvent};
+use super::event::{AgentResult, Kind};
+use super::pending::PendingCalls;
+use super::report::Reporter;
+use super::shared::{Lineage, Shared};
+use super::spec::AgentSpec;
 use super::thread::Thread;
+use super::turn_events::{self, OwnCalls};
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, Reply};
-use crate::executor::{Answer, Input, Origin, Outcome, Spent, State, Status, step};
+use crate::executor::{Input, Origin, RunOutcome, Spent, State, Status, step};
 use crate::message::{Message, ToolCall, ToolSpec};
-use crate::process::Vars;
 use crate::process::limit::NestedPermit;
-use crate::recorder::Recorder;
-use crate::run::{Ended, id};
-use crate::toolcall::make_unique;
-
-/// What all runs of one `runAgent` share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub spec: Spec,
-    /// Of the spec's agents, in their order.
-    pub models: Vec<Arc<dyn Conversation>>,
-    pub env: Arc<Vars>,
-    pub events: mpsc::Sender<AgentEvent>,
-    pub host: Arc<Host>,
-    /// A log could not be written: nothing further is recorded, and it was told.
-    pub unrecorded: AtomicBool,
-}
-
-/// Whose run it is, and who handed it its task.
-#[derive(Debug, Clone)]
-pub(super) struct Lineage {
-    pub(super) who: usize,
-    pub(super) run_id: String,
-    pub(super) parent: Option<String>,
-    depth: u32,
-    /// Of the run that waits for this one.
-    pub(super) nested: Option<NestedPermit>,
-}
-
-impl Lineage {
-    /// The first run.
-    pub fn root() -> Lineage {
-        Lineage {
-            who: 0,
-            run_id: id::next("agent"),
-            parent: None,
-            depth: 0,
-            nested: None,
-        }
-    }
-
-    /// A run that this one hands a task to. `nested`: for the permit that this one keeps meanwhile; if it keeps none, the one it got
-    /// itself is free, too.
-    pub fn child(&self, who: usize, nested: Option<NestedPermit>) -> Lineage {
-        Lineage {
-            who,
-            run_id: id::next("agent"),
-            parent: Some(self.run_id.clone()),
-            depth: self.depth + 1,
-            nested: nested.or_else(|| self.nested.clone()),
-        }
-    }
-}
+use crate::run::Ended;
 
 /// One run.
 pub(super) struct Driver<'a> {
-    pub(super) shared: &'a Arc<Shared>,
-    pub(super) who: &'a Who,
+    pub(super) agent: &'a AgentSpec,
     pub(super) model: &'a Arc<dyn Conversation>,
-    pub(super) lineage: Lineage,
+    pub(super) reporter: Reporter<'a>,
+    pub(super) pending: PendingCalls,
     pub(super) thread: Thread,
     /// The tools, as a question has them.
     pub(super) tools: String,
-    pub(super) exchange: Option<Exchange>,
-    /// Call ids there have been.
-    pub(super) taken: HashSet<String>,
-    /// Callbacks that wait, by their call.
-    pub(super) callbacks: HashMap<String, oneshot::Sender<Answer>>,
-    /// Requests to the host that are open, by their call.
-    pub(super) requests: HashMap<String, u32>,
-    pub(super) inbox: mpsc::UnboundedSender<Input>,
-    pub(super) children: JoinSet<Input>,
-    /// What ends a child, by its call.
-    pub(super) stops: HashMap<String, CancellationToken>,
-    pub(super) cancel: CancellationToken,
-    pub(super) outcome: Option<Box<Outcome>>,
-    pub(super) warned_of_cost: bool,
+    /// The model's turn, if one is under way.
+    pub(super) turn: Option<Turn>,
     pub(super) own_calls: OwnCalls,
+    pub(super) cancel: CancellationToken,
     /// For the runs that this one waits for with its own turn under way.
     pub(super) nested: NestedPermit,
-    /// The run's log, if it is recorded.
-    pub(super) recorder: Option<Recorder>,
+    pub(super) outcome: Option<Box<RunOutcome>>,
+    warned_of_cost: bool,
 }
 
 /// What wakes a run.
 enum Woken {
     Input(Input),
-    News(News),
+    Turn(TurnEvent),
 }
 
 impl<'a> Driver<'a> {
@@ -129,65 +65,64 @@ impl<'a> Driver<'a> {
     ) -> Pin<Box<dyn Future<Output = AgentResult> + Send + 'a>> {
         // Boxed: a run may await another of its kind.
         Box::pin(async move {
-            let (who, model) = (&shared.spec.agents[lineage.who], &shared.models[lineage.who]);
-            let (inbox, mut answers) = mpsc::unbounded_channel();
+            let (agent, model) = (&shared.spec.agents[lineage.agent], &shared.models[lineage.agent]);
+            let (pending, mut inputs) = PendingCalls::new(taken(&messages));
             let mut driver = Driver {
-                shared,
-                who,
+                agent,
                 model,
-                thread: Thread::new(who.system_prompt.as_deref(), &messages),
+                reporter: Reporter::new(shared, lineage),
+                pending,
+                thread: Thread::new(agent.system_prompt.as_deref(), &messages),
                 tools: "[]".to_owned(),
-                exchange: None,
-                taken: taken(&messages),
-                callbacks: HashMap::new(),
-                requests: HashMap::new(),
-                inbox,
-                children: JoinSet::new(),
-                stops: HashMap::new(),
+                turn: None,
+                own_calls: OwnCalls::default(),
                 cancel,
+                nested: NestedPermit::default(),
                 outcome: None,
                 warned_of_cost: false,
-                own_calls: OwnCalls::default(),
-                nested: NestedPermit::default(),
-                recorder: None,
-                lineage,
             };
-            let outcome = driver.drive(&mut answers).await;
-            let Driver { lineage, thread, .. } = driver;
-            AgentResult::new(lineage.run_id, outcome, thread.grown())
+            let outcome = driver.drive(&mut inputs).await;
+            let Driver { reporter, thread, .. } = driver;
+            AgentResult::new(reporter.lineage.run_id, outcome, thread.grown())
         })
     }
 
-    async fn drive(&mut self, answers: &mut mpsc::UnboundedReceiver<Input>) -> Outcome {
+    async fn drive(&mut self, inputs: &mut mpsc::UnboundedReceiver<Input>) -> RunOutcome {
         let deadline = self
-            .who
+            .agent
             .limits
             .timeout_ms
             .map(|ms| Instant::now() + Duration::from_millis(ms));
-        let rules = match self
-            .shared
-            .spec
-            .rules(self.model.id(), self.lineage.who, self.lineage.depth)
-        {
+        let Reporter { shared, lineage, .. } = &self.reporter;
+        let (env, depth) = (Arc::clone(&shared.env), lineage.depth);
+        let rules = match shared.spec.rules(self.model.id(), lineage.agent, depth) {
             Ok(rules) => rules,
             Err((name, reason)) => return self.impossible(&format!("{name}: {reason}")),
         };
         let specs: Vec<String> = rules.specs().map(encode_tool).collect();
         self.tools = format!("[{}]", specs.join(","));
-        let recorded = self.begin_log(&rules.order).await;
+        let thread = self.thread.question();
+        let recorded = self.reporter.begin_log(self.model.id(), &thread, &rules.order).await;
         self.emit(Kind::RunStarted {
             provider: self.model.id().to_owned(),
             tools: rules.order.clone(),
         })
         .await;
+        let recorded = match recorded {
+            Ok(Some(warning)) => {
+                self.emit(warning).await;
+                Ok(())
+            }
+            other => other.map(|_| ()),
+        };
         let first = match self.cancel.is_cancelled() {
             true => Input::Cancelled,
-            false => match recorded.and_then(|()| self.model.ready(&self.shared.env)) {
+            false => match recorded.and_then(|()| self.model.ready(&env)) {
                 Ok(()) => Input::Started,
                 Err(error) => Input::ProviderFailed(error),
             },
         };
-        if self.lineage.depth == 0 && matches!(first, Input::Started) {
+        if depth == 0 && matches!(first, Input::Started) {
             self.look_at_targets().await;
         }
         // Looking at the others has taken time.
@@ -199,8 +134,8 @@ impl<'a> Driver<'a> {
         loop {
             if let Some(mut outcome) = self.outcome.take() {
                 // What was told to end has to have ended before anybody is told that the run has.
-                while let Some(ended) = self.children.join_next().await {
-                    if let Ok(Input::ChildEnded { spent, .. }) = ended {
+                while let Some(ended) = self.pending.child_ended().await {
+                    if let Input::ChildEnded { spent, .. } = ended {
                         outcome.spent.add(&spent);
                     }
                 }
@@ -211,55 +146,38 @@ impl<'a> Driver<'a> {
                 biased;
                 () = self.cancel.cancelled() => Woken::Input(Input::Cancelled),
                 () = at(deadline) => Woken::Input(Input::TimeUp),
-                Some(input) = answers.recv() => Woken::Input(input),
-                Some(Ok(input)) = self.children.join_next(), if !self.children.is_empty() => Woken::Input(input),
-                news = next(&mut self.exchange) => Woken::News(news),
+                Some(input) = inputs.recv() => Woken::Input(input),
+                Some(input) = self.pending.child_ended() => Woken::Input(input),
+                event = next(&mut self.turn) => Woken::Turn(event),
             };
             state = match woken {
                 Woken::Input(input) => self.feed(state, input).await,
-                Woken::News(news) => self.hear(state, news).await,
+                Woken::Turn(event) => self.take(state, event).await,
             };
         }
     }
 
-    async fn hear(&mut self, mut state: State, news: News) -> State {
+    async fn take(&mut self, mut state: State, event: TurnEvent) -> State {
         self.pass_log().await;
-        match news {
-            News::Events(events) => {
+        match event {
+            TurnEvent::Events(events) => {
                 for event in events {
                     if let Event::Message { content, .. } = &event {
                         self.thread.heard(content.trim());
                     }
-                    for kind in self.own_calls.told(event) {
+                    for kind in self.own_calls.kinds(event) {
                         self.emit(kind).await;
                     }
                 }
                 state
             }
-            News::Called(called) => {
-                let Called {
-                    id,
-                    name,
-                    args,
-                    reply,
-                    taken_back,
-                } = called;
-                let mut calls = [ToolCall { id, name, args }];
-                make_unique(&mut calls, &mut self.taken);
-                let [call] = calls;
-                self.callbacks.insert(call.id.clone(), reply);
-                let (inbox, id) = (self.inbox.clone(), call.id.clone());
-                tokio::spawn(async move {
-                    if taken_back.await.is_ok() {
-                        // A run that has ended hears nothing.
-                        let _ = inbox.send(Input::TakenBack { id });
-                    }
-                });
+            TurnEvent::Call(request) => {
+                let call = self.pending.call_back(request);
                 self.thread.called(self.model.id(), call.clone());
                 self.call(state, call, Origin::Callback).await
             }
-            News::Ended(ended) => {
-                let called_back = self.exchange.take().is_some_and(|exchange| exchange.calls_back());
+            TurnEvent::Ended(ended) => {
+                let called_back = self.turn.take().is_some_and(|turn| turn.calls_back());
                 match ended {
                     Ended::Replied(mut reply) => {
                         if called_back {
@@ -293,22 +211,22 @@ impl<'a> Driver<'a> {
             usage: reply.usage.clone(),
             cost_usd: reply.cost_usd,
         };
-        if spent.cost_usd.is_none() && self.who.limits.max_cost_usd.is_some() && !self.warned_of_cost {
+        if spent.cost_usd.is_none() && self.agent.limits.max_cost_usd.is_some() && !self.warned_of_cost {
             self.warned_of_cost = true;
             let message = format!(
                 "{} does not tell what it costs: \"maxCostUsd\" limits nothing",
                 self.model.id()
             );
-            self.emit(warning("COST_UNKNOWN", message)).await;
+            self.emit(Kind::warning("COST_UNKNOWN", message)).await;
         }
         state = self.spend(state, spent).await;
-        state = self.feed(state, Input::Said(reply.content.clone())).await;
+        state = self.feed(state, Input::Output(reply.content.clone())).await;
         let (calls, invalid) = (reply.tool_calls.clone(), reply.invalid_tool_calls.clone());
-        self.taken.extend(calls.iter().map(|call| call.id.clone()));
+        self.pending.take_ids(&calls);
         self.thread.replied(self.model.id(), reply);
         for call in &invalid {
-            let note = news::unreadable(call);
-            self.emit(warning(
+            let note = turn_events::unreadable(call);
+            self.emit(Kind::warning(
                 "INVALID_TOOL_CALL",
                 format!("a tool call can't be read: {}", call.error),
             ))
@@ -353,9 +271,9 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn impossible(&self, reason: &str) -> Outcome {
+    fn impossible(&self, reason: &str) -> RunOutcome {
         let error = ProviderError::new(self.model.id(), Code::Internal, reason);
-        Outcome {
+        RunOutcome {
             status: Status::Failed,
             output: String::new(),
             spent: Spent::default(),
@@ -388,9 +306,9 @@ fn encode_tool(spec: &ToolSpec) -> String {
     }
 }
 
-async fn next(exchange: &mut Option<Exchange>) -> News {
-    match exchange {
-        Some(exchange) => exchange.next().await,
+async fn next(turn: &mut Option<Turn>) -> TurnEvent {
+    match turn {
+        Some(turn) => turn.next().await,
         None => std::future::pending().await,
     }
 }

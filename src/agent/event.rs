@@ -1,4 +1,4 @@
-//! What a run tells: the `AgentEvent`s of index.d.ts, and requests to the host, in one stream and so in one order.
+//! What a run reports: the `AgentEvent`s of index.d.ts, and requests to the host, in one stream and so in one order.
 //!
 //! In: nothing; these are words. Out: JSON, `{"type": "tool_call", …, "runId", "agent"}`.
 
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::error::ProviderError;
 use crate::executor::policy::By;
 use crate::executor::rules::Limit;
-use crate::executor::{Outcome, Status};
+use crate::executor::{RunOutcome, Status};
 use crate::message::{ToolCall, Usage};
 
 /// One thing that happened in a run, and in which.
@@ -128,8 +128,16 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// Something to know that is no failure.
+    pub fn warning(code: &str, message: String) -> Kind {
+        Kind::Warning {
+            code: code.to_owned(),
+            message,
+        }
+    }
+
     /// The last event of a run that came to `outcome`.
-    pub fn ended(outcome: &Outcome) -> Kind {
+    pub fn ended(outcome: &RunOutcome) -> Kind {
         match outcome.status {
             Status::Completed => Kind::RunCompleted {
                 output: outcome.output.clone(),
@@ -166,11 +174,11 @@ pub(super) struct AgentResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Box<ProviderError>>,
     /// What the thread has grown by.
-    pub messages: Vec<super::thread::Said>,
+    pub messages: Vec<super::thread::ThreadMessage>,
 }
 
 impl AgentResult {
-    pub fn new(run_id: String, outcome: Outcome, messages: Vec<super::thread::Said>) -> AgentResult {
+    pub fn new(run_id: String, outcome: RunOutcome, messages: Vec<super::thread::ThreadMessage>) -> AgentResult {
         AgentResult {
             status: outcome.status,
             run_id,

@@ -10,16 +10,16 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::executor::{Answer, Input};
+use crate::executor::{Input, ToolAnswer};
 
 /// What the host has been asked and has not answered.
 #[derive(Debug, Default)]
 pub(super) struct Host {
-    asked: Mutex<Asked>,
+    asked: Mutex<OpenRequests>,
 }
 
 #[derive(Debug, Default)]
-struct Asked {
+struct OpenRequests {
     last: u32,
     open: HashMap<u32, (UnboundedSender<Input>, String)>,
 }
@@ -60,7 +60,7 @@ impl Host {
         let Completed { content, is_error } = serde_json::from_str(answer)?;
         self.send(request, |id| Input::Executed {
             id,
-            answer: Answer { content, is_error },
+            answer: ToolAnswer { content, is_error },
         });
         Ok(())
     }

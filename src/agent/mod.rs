@@ -13,11 +13,13 @@ pub mod conversation;
 mod drive;
 mod event;
 mod host;
-mod news;
+mod pending;
 mod perform;
-mod record;
+mod report;
+mod shared;
 mod spec;
 mod thread;
+mod turn_events;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -31,9 +33,10 @@ use crate::error::{Code, ProviderError};
 use crate::process::Vars;
 pub use callback::{ToolCalls, conversation};
 use conversation::Conversation;
-use drive::{Driver, Lineage, Shared};
+use drive::Driver;
 use event::AgentEvent;
 use host::Host;
+use shared::{Lineage, Shared};
 use spec::Spec;
 
 /// Events that may wait for a slow host; then the run waits.
@@ -54,9 +57,9 @@ impl Agent {
         Spec::parse(spec).map(|spec| Agent { spec })
     }
 
-    /// How agent `who` is to be called back, and what that option is called in errors.
-    pub fn tool_calls(&self, who: usize) -> Option<(ToolCalls, String)> {
-        let agent = self.spec.agents.get(who)?;
+    /// How agent number `agent` is to be called back, and what that option is called in errors.
+    pub fn tool_calls(&self, agent: usize) -> Option<(ToolCalls, String)> {
+        let agent = self.spec.agents.get(agent)?;
         Some((agent.tool_calls, format!("{}toolCalls", agent.path)))
     }
 
@@ -122,8 +125,8 @@ impl AgentRun {
         if self.events.lock().await.recv_many(&mut batch, EVENTS_WAITING).await == 0 {
             return None;
         }
-        let told = serde_json::to_string(&batch);
-        Some(told.unwrap_or_else(|error| {
+        let json = serde_json::to_string(&batch);
+        Some(json.unwrap_or_else(|error| {
             let warning = serde_json::json!([{"type": "warning", "code": "INTERNAL", "message": error.to_string()}]);
             warning.to_string()
         }))
@@ -141,8 +144,8 @@ impl AgentRun {
         let Some(task) = self.task.lock().await.take() else {
             return Err(bug("its result was taken before".to_owned()));
         };
-        let told = task.await.map_err(|panic| bug(panic.to_string()))?.map_err(bug)?;
-        RawValue::from_string(told).map_err(|error| bug(error.to_string()))
+        let json = task.await.map_err(|panic| bug(panic.to_string()))?.map_err(bug)?;
+        RawValue::from_string(json).map_err(|error| bug(error.to_string()))
     }
 
     /// The answer to the request `execute` with this number: `{"content": string | blocks, "isError"?: boolean}`.

@@ -55,7 +55,7 @@ const HANDOFF: &[OptionSpec] = &[
 
 /// One agent.
 #[derive(Debug)]
-pub(super) struct Who {
+pub(super) struct AgentSpec {
     /// `None` for the run's own.
     pub name: Option<String>,
     pub system_prompt: Option<String>,
@@ -74,7 +74,7 @@ pub(super) struct Who {
 #[derive(Debug)]
 pub(super) struct Spec {
     /// The run's own agent, then those that a task may be handed to.
-    pub agents: Vec<Who>,
+    pub agents: Vec<AgentSpec>,
     pub messages: Vec<Box<RawValue>>,
     /// Where it is recorded.
     pub record: Option<RecordOptions>,
@@ -83,8 +83,8 @@ pub(super) struct Spec {
 }
 
 #[derive(Deserialize)]
-struct Given {
-    agents: Vec<GivenAgent>,
+struct SpecJson {
+    agents: Vec<AgentJson>,
     messages: Vec<Box<RawValue>>,
     builtins: Box<RawValue>,
     handoff: Box<RawValue>,
@@ -94,7 +94,7 @@ struct Given {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct GivenAgent {
+struct AgentJson {
     #[serde(default)]
     name: Option<String>,
     /// What its options are called in errors: `builtins.handoff.agents.reviewer.`; empty for the run's own.
@@ -114,13 +114,13 @@ struct GivenAgent {
 
 impl Spec {
     pub fn parse(json: &str) -> Result<Spec, Box<ProviderError>> {
-        let given: Given = serde_json::from_str(json).map_err(|error| {
+        let parsed: SpecJson = serde_json::from_str(json).map_err(|error| {
             let reason = format!("the run can't be read: {error}");
             Box::new(ProviderError::new("", Code::Internal, reason))
         })?;
-        let builtins = options::checked_within("", BUILTINS, given.builtins.get(), "builtins.")?;
-        let handoff = options::checked_within("", HANDOFF, given.handoff.get(), "builtins.handoff.")?;
-        let targets = given.agents.iter().filter_map(|agent| {
+        let builtins = options::checked_within("", BUILTINS, parsed.builtins.get(), "builtins.")?;
+        let handoff = options::checked_within("", HANDOFF, parsed.handoff.get(), "builtins.handoff.")?;
+        let targets = parsed.agents.iter().filter_map(|agent| {
             Some(Target {
                 name: agent.name.clone()?,
                 description: agent.description.clone(),
@@ -134,14 +134,14 @@ impl Spec {
         let max_depth = options::number(&handoff, "maxDepth").unwrap_or(1);
         let mut spec = Spec {
             agents: Vec::new(),
-            messages: given.messages,
-            record: given.record,
+            messages: parsed.messages,
+            record: parsed.record,
             builtins,
             max_depth: u32::try_from(max_depth).unwrap_or(u32::MAX),
         };
-        for agent in given.agents {
+        for agent in parsed.agents {
             let path = agent.path.clone();
-            spec.agents.push(Who::read(agent)?);
+            spec.agents.push(AgentSpec::read(agent)?);
             // As with the most built-in tools that it may have; the root's are a child's, too, but for those it reports with.
             let depth = u32::from(spec.agents.len() > 1);
             spec.rules("", spec.agents.len() - 1, depth)
@@ -150,13 +150,13 @@ impl Spec {
         Ok(spec)
     }
 
-    /// The rules of a run of agent `who`, so many handoffs deep.
+    /// The rules of a run of agent number `agent`, so many handoffs deep.
     ///
     /// # Errors
     /// None but those that [`Spec::parse`] has found.
-    pub fn rules(&self, provider: &str, who: usize, depth: u32) -> Result<Rules, (String, String)> {
+    pub fn rules(&self, provider: &str, agent: usize, depth: u32) -> Result<Rules, (String, String)> {
         let none = || (String::new(), "there is no such agent".to_owned());
-        let agent = self.agents.get(who).ok_or_else(none)?;
+        let agent = self.agents.get(agent).ok_or_else(none)?;
         let builtins = Builtins {
             report: if depth == 0 { self.builtins.report } else { Need::Off },
             plan: if depth == 0 { self.builtins.plan } else { Need::Off },
@@ -169,29 +169,29 @@ impl Spec {
     }
 }
 
-impl Who {
-    fn read(given: GivenAgent) -> Result<Who, Box<ProviderError>> {
-        let limits = limits(given.limits.get(), &format!("{}limits.", given.path))?;
-        let how = options::checked_within("", HOW, given.how.get(), &given.path)?;
+impl AgentSpec {
+    fn read(json: AgentJson) -> Result<AgentSpec, Box<ProviderError>> {
+        let limits = limits(json.limits.get(), &format!("{}limits.", json.path))?;
+        let how = options::checked_within("", HOW, json.how.get(), &json.path)?;
         let compile = |spec: ToolSpec| {
             let name = spec.name.clone();
             Tool::new(spec, ToolKind::Caller).map(Arc::new).map_err(|reason| {
                 let reason = format!("its schema is no JSON Schema: {reason}");
-                wrong_tool(&given.path, &name, &reason)
+                wrong_tool(&json.path, &name, &reason)
             })
         };
-        Ok(Who {
-            name: given.name,
-            system_prompt: given.system_prompt,
-            tools: given.tools.into_iter().map(compile).collect::<Result<_, _>>()?,
-            policy: given.permissions,
+        Ok(AgentSpec {
+            name: json.name,
+            system_prompt: json.system_prompt,
+            tools: json.tools.into_iter().map(compile).collect::<Result<_, _>>()?,
+            policy: json.permissions,
             limits,
-            log: given.log,
+            log: json.log,
             tool_calls: how
                 .get("toolCalls")
                 .and_then(Value::as_str)
                 .map_or(ToolCalls::Auto, ToolCalls::from_word),
-            path: given.path,
+            path: json.path,
         })
     }
 }
@@ -202,13 +202,13 @@ fn wrong_tool(path: &str, name: &str, reason: &str) -> Box<ProviderError> {
 }
 
 fn limits(json: &str, path: &str) -> Result<Limits, Box<ProviderError>> {
-    let given = options::checked_within("", LIMITS, json, path)?;
-    let count = |name: &str| options::number(&given, name).and_then(|number| u32::try_from(number).ok());
+    let limits = options::checked_within("", LIMITS, json, path)?;
+    let count = |name: &str| options::number(&limits, name).and_then(|number| u32::try_from(number).ok());
     Ok(Limits {
         max_steps: count("maxSteps").unwrap_or(Limits::default().max_steps),
         max_tool_calls: count("maxToolCalls"),
-        timeout_ms: options::number(&given, "timeoutMs"),
-        max_cost_usd: given.get("maxCostUsd").and_then(Value::as_f64),
+        timeout_ms: options::number(&limits, "timeoutMs"),
+        max_cost_usd: limits.get("maxCostUsd").and_then(Value::as_f64),
         max_repeated_calls: count("maxRepeatedCalls"),
     })
 }

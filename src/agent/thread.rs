@@ -8,13 +8,13 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::event::Reply;
-use crate::executor::Answer;
+use crate::executor::ToolAnswer;
 use crate::message::ToolCall;
 
 /// One message that came to the thread, as the façade makes a message of it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Said {
+pub(super) enum ThreadMessage {
     /// By the run, in the user's place.
     Human { content: String },
     /// By the model.
@@ -34,7 +34,7 @@ pub(super) struct Thread {
     /// The messages before the run, as JSON.
     before: Vec<String>,
     /// What came to it.
-    said: Vec<Said>,
+    said: Vec<ThreadMessage>,
     /// The last message is the model's, and callbacks may still add calls to it.
     open: bool,
     /// What the model has said in this turn and is in no message yet.
@@ -63,7 +63,7 @@ impl Thread {
     pub fn called(&mut self, provider: &str, call: ToolCall) {
         if self.open
             && self.unsaid.is_empty()
-            && let Some(Said::Ai { reply, .. }) = self.said.last_mut()
+            && let Some(ThreadMessage::Ai { reply, .. }) = self.said.last_mut()
         {
             return reply.tool_calls.push(call);
         }
@@ -85,16 +85,16 @@ impl Thread {
     }
 
     fn push_ai(&mut self, provider: &str, reply: Reply) {
-        self.said.push(Said::Ai {
+        self.said.push(ThreadMessage::Ai {
             provider: provider.to_owned(),
             reply: Box::new(reply),
         });
     }
 
     /// The answer to a call. Answers stand in the order of their calls, whichever came first.
-    pub fn answered(&mut self, call: &ToolCall, answer: &Answer) {
+    pub fn answered(&mut self, call: &ToolCall, answer: &ToolAnswer) {
         self.open = false;
-        let told = Said::Tool {
+        let told = ThreadMessage::Tool {
             tool_call_id: call.id.clone(),
             name: call.name.clone(),
             content: answer.content.clone(),
@@ -107,14 +107,14 @@ impl Thread {
     /// Where the answer to call `id` belongs: behind the message that makes it and the answers to the calls before it.
     fn place_of(&self, id: &str) -> Option<usize> {
         let (at, before) = self.said.iter().enumerate().rev().find_map(|(at, said)| match said {
-            Said::Ai { reply, .. } => {
+            ThreadMessage::Ai { reply, .. } => {
                 let place = reply.tool_calls.iter().position(|call| call.id == id)?;
                 Some((at, &reply.tool_calls[..place]))
             }
             _ => None,
         })?;
-        let earlier = |said: &&Said| match said {
-            Said::Tool { tool_call_id, .. } => before.iter().any(|call| call.id == *tool_call_id),
+        let earlier = |said: &&ThreadMessage| match said {
+            ThreadMessage::Tool { tool_call_id, .. } => before.iter().any(|call| call.id == *tool_call_id),
             _ => false,
         };
         Some(at + 1 + self.said[at + 1..].iter().take_while(earlier).count())
@@ -123,33 +123,33 @@ impl Thread {
     /// Something the model has to be told.
     pub fn noted(&mut self, note: String) {
         self.open = false;
-        self.said.push(Said::Human { content: note });
+        self.said.push(ThreadMessage::Human { content: note });
     }
 
     /// The whole thread as the JSON array a question takes.
     pub fn question(&self) -> String {
-        let said = self.said.iter().map(Said::to_message);
+        let said = self.said.iter().map(ThreadMessage::to_message);
         let all: Vec<String> = self.before.iter().cloned().chain(said).collect();
         format!("[{}]", all.join(","))
     }
 
     /// What came to the thread.
-    pub fn grown(self) -> Vec<Said> {
+    pub fn grown(self) -> Vec<ThreadMessage> {
         self.said
     }
 }
 
-impl Said {
+impl ThreadMessage {
     /// As the façade would write the message it makes of this (`messages.cjs`).
     fn to_message(&self) -> String {
         match self {
-            Said::Human { content } => json!({"type": "human", "content": content}).to_string(),
-            Said::Ai { reply, .. } => {
+            ThreadMessage::Human { content } => json!({"type": "human", "content": content}).to_string(),
+            ThreadMessage::Ai { reply, .. } => {
                 let content = json!(reply.content);
                 let calls = serde_json::to_string(&reply.tool_calls).unwrap_or_else(|_| "[]".to_owned());
                 format!(r#"{{"type":"ai","content":{content},"tool_calls":{calls}}}"#)
             }
-            Said::Tool {
+            ThreadMessage::Tool {
                 tool_call_id,
                 content,
                 status,

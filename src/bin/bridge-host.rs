@@ -18,7 +18,7 @@ use std::io::{self, BufRead, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use deep_factor_providers::bridge::{Bridge, BridgeOptions, Called};
+use deep_factor_providers::bridge::{Bridge, BridgeOptions, ToolCallRequest};
 use deep_factor_providers::message::{Content, ToolResult, ToolSpec};
 use deep_factor_providers::run::model::Question;
 use deep_factor_providers::run::{Ended, Engine};
@@ -64,7 +64,7 @@ type Replies = HashMap<String, oneshot::Sender<ToolResult>>;
 
 struct Host {
     lines: Lines,
-    calls: mpsc::Receiver<Called>,
+    calls: mpsc::Receiver<ToolCallRequest>,
     replies: Replies,
 }
 

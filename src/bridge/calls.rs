@@ -1,8 +1,8 @@
 //! The calls of a run: each reaches the caller once, and each of its requests gets the same answer.
 //!
-//! In: `tools/call` requests of sessions. Out: [`Called`]s for the caller, and a [`Waiting`] for every request. A request that
-//! is sent again (its connection broke, or the client is impatient) waits for the same answer, or is given it at once: a
-//! session never runs a tool twice for one id. What a client takes back is told to the caller by its reply's being closed.
+//! In: `tools/call` requests of sessions. Out: [`ToolCallRequest`]s for the caller, and a [`Waiting`] for every request. A request that
+//! is sent again (its connection broke, or the client is impatient) waits for the same answer, or gets it at once: a
+//! session never runs a tool twice for one id. What a client takes back the caller learns by its reply's being closed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,13 +14,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Called, random_hex};
+use super::{ToolCallRequest, random_hex};
 use crate::message::{Content, ToolResult};
 
 /// So many calls may wait for the caller at once. More than any CLI makes (claude: 10, CLI-FACTS 1.7).
 pub(super) const MAX_PENDING: usize = 256;
 
-/// Answers are kept to be given again as long as all of them have at most so many bytes.
+/// Answers are kept to be sent again as long as all of them have at most so many bytes.
 const MAX_KEPT_BYTES: usize = 64 * 1024 * 1024;
 
 /// How busy a bridge is.
@@ -28,16 +28,16 @@ const MAX_KEPT_BYTES: usize = 64 * 1024 * 1024;
 pub struct Traffic {
     /// Calls that wait for the caller.
     pub waiting: usize,
-    /// Calls that the caller was given so far.
+    /// Calls that the caller got so far.
     pub all: usize,
 }
 
 /// What a request waits for; `None` until it is there.
-pub(super) type Waiting = watch::Receiver<Option<Answer>>;
+pub(super) type Waiting = watch::Receiver<Option<CallAnswer>>;
 
 /// What became of a call.
 #[derive(Debug, Clone)]
-pub(super) enum Answer {
+pub(super) enum CallAnswer {
     /// The tool's result, or why there is none.
     Result(Arc<ToolResult>),
     /// The client has taken the call back.
@@ -46,7 +46,7 @@ pub(super) enum Answer {
 
 /// A call as it arrives.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct IncomingCall {
     /// The tool, by the caller's own name.
     pub name: String,
     /// A JSON object, as the model wrote it.
@@ -55,12 +55,12 @@ pub(super) struct Call {
     pub id: Option<String>,
 }
 
-/// Why a call is no call.
+/// Why a call is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum CallRejection {
     /// The session has used this id for another call.
     IdReused,
-    /// The answer was given, and is no longer kept.
+    /// It was answered, and the answer is no longer kept.
     Forgotten,
 }
 
@@ -82,7 +82,7 @@ struct State {
     /// By the model's own id: calls that wait. claude 2.1.330 makes a call again, under another request id, when its
     /// connection ends; gateways may give the next turn's call the same id, but not before the answer.
     open: HashMap<String, Entry>,
-    /// Ids that were given out: unique within the run.
+    /// Ids that were assigned: unique within the run.
     ids: HashSet<String>,
     /// Answered calls, the oldest first, and how many bytes their answers have.
     kept: VecDeque<(Key, usize)>,
@@ -92,7 +92,7 @@ struct State {
 /// All calls of a run.
 pub(super) struct Calls {
     state: Arc<Mutex<State>>,
-    consumer: mpsc::Sender<Called>,
+    consumer: mpsc::Sender<ToolCallRequest>,
     traffic: Arc<watch::Sender<Traffic>>,
     closing: CancellationToken,
     tasks: TaskTracker,
@@ -104,7 +104,7 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 impl Calls {
     /// Calls go to `consumer`; when `closing` is cancelled, those that wait are answered with an error.
-    pub fn new(consumer: mpsc::Sender<Called>, closing: CancellationToken, tasks: TaskTracker) -> Calls {
+    pub fn new(consumer: mpsc::Sender<ToolCallRequest>, closing: CancellationToken, tasks: TaskTracker) -> Calls {
         Calls {
             state: Arc::default(),
             consumer,
@@ -120,15 +120,15 @@ impl Calls {
     }
 
     /// The call that `session` makes with the request `request`, or the one it has made with it before.
-    pub fn begin(&self, session: &Arc<str>, request: &RequestId, call: Call) -> Result<Waiting, Refused> {
+    pub fn begin(&self, session: &Arc<str>, request: &RequestId, call: IncomingCall) -> Result<Waiting, CallRejection> {
         let key = (Arc::clone(session), request.clone());
         let fingerprint = fingerprint(&call);
         let mut state = locked(&self.state);
         if let Some(known) = state.entries.get(&key) {
             return match &known.waiting {
-                _ if known.fingerprint != fingerprint => Err(Refused::IdReused),
+                _ if known.fingerprint != fingerprint => Err(CallRejection::IdReused),
                 Some(waiting) => Ok(waiting.clone()),
-                None => Err(Refused::Forgotten),
+                None => Err(CallRejection::Forgotten),
             };
         }
         let open = call.id.as_ref().and_then(|id| state.open.get(id));
@@ -153,14 +153,14 @@ impl Calls {
         let id = unique(call.id, &mut state.ids);
         drop(state);
         let (reply, result) = oneshot::channel();
-        let called = Called {
+        let request = ToolCallRequest {
             id,
             name: call.name,
             args: call.args,
             reply,
         };
-        if let Some(reason) = self.hand_over(called) {
-            let outcome = Answer::Result(Arc::new(ToolResult::error(reason)));
+        if let Some(reason) = self.deliver(request) {
+            let outcome = CallAnswer::Result(Arc::new(ToolResult::error(reason)));
             keep(&self.state, (key, models_id), &answer, outcome);
             return Ok(waiting);
         }
@@ -168,11 +168,11 @@ impl Calls {
         self.tasks.spawn(async move {
             let outcome = tokio::select! {
                 biased;
-                result = result => Answer::Result(Arc::new(
+                result = result => CallAnswer::Result(Arc::new(
                     result.unwrap_or_else(|_| ToolResult::error("the agent has dropped the call")),
                 )),
-                () = taken_back.cancelled() => Answer::TakenBack,
-                () = closing.cancelled() => Answer::Result(Arc::new(ToolResult::error("the run is over"))),
+                () = taken_back.cancelled() => CallAnswer::TakenBack,
+                () = closing.cancelled() => CallAnswer::Result(Arc::new(ToolResult::error("the run is over"))),
             };
             keep(&state, (key, models_id), &answer, outcome);
             traffic.send_modify(|traffic| traffic.waiting -= 1);
@@ -180,8 +180,8 @@ impl Calls {
         Ok(waiting)
     }
 
-    /// Gives the call to the caller, who counts it as pending from here on, or says why that can't be.
-    fn hand_over(&self, called: Called) -> Option<&'static str> {
+    /// Sends the call to the caller and counts it as pending from here on, or says why that can't be.
+    fn deliver(&self, request: ToolCallRequest) -> Option<&'static str> {
         let mut free = false;
         self.traffic.send_if_modified(|traffic| {
             free = traffic.waiting < MAX_PENDING && !self.closing.is_cancelled();
@@ -191,12 +191,12 @@ impl Calls {
         if !free {
             return Some("too many calls wait for their results already, or the run is over");
         }
-        let given = self.consumer.try_send(called);
-        self.traffic.send_modify(|traffic| match given {
+        let sent = self.consumer.try_send(request);
+        self.traffic.send_modify(|traffic| match sent {
             Ok(()) => traffic.all += 1,
             Err(_) => traffic.waiting -= 1,
         });
-        match given {
+        match sent {
             Ok(()) => None,
             Err(mpsc::error::TrySendError::Full(_)) => Some("too many calls wait for their results already"),
             Err(mpsc::error::TrySendError::Closed(_)) => Some("nobody runs this agent's tools any more"),
@@ -225,12 +225,12 @@ impl Calls {
 fn keep(
     state: &Mutex<State>,
     (key, models_id): (Key, Option<String>),
-    answer: &watch::Sender<Option<Answer>>,
-    outcome: Answer,
+    answer: &watch::Sender<Option<CallAnswer>>,
+    outcome: CallAnswer,
 ) {
     let size = match &outcome {
-        Answer::Result(result) => size(&result.content),
-        Answer::TakenBack => 0,
+        CallAnswer::Result(result) => size(&result.content),
+        CallAnswer::TakenBack => 0,
     };
     let mut state = locked(state);
     answer.send_replace(Some(outcome));
@@ -254,15 +254,15 @@ fn size(content: &Content) -> usize {
     content.as_text().len()
 }
 
-fn fingerprint(call: &Call) -> u64 {
+fn fingerprint(call: &IncomingCall) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&call.name, call.args.get()).hash(&mut hasher);
     hasher.finish()
 }
 
 /// The model's own id where there is one and it is the first of its name, else one of ours.
-fn unique(given: Option<String>, taken: &mut HashSet<String>) -> String {
-    let mut id = given.filter(|id| !id.is_empty() && !taken.contains(id));
+fn unique(own: Option<String>, taken: &mut HashSet<String>) -> String {
+    let mut id = own.filter(|id| !id.is_empty() && !taken.contains(id));
     while id.as_ref().is_none_or(|id| taken.contains(id)) {
         id = Some(format!(
             "call_{}",
@@ -278,7 +278,7 @@ fn unique(given: Option<String>, taken: &mut HashSet<String>) -> String {
 mod tests {
     use super::*;
 
-    fn calls(capacity: usize) -> (Calls, mpsc::Receiver<Called>) {
+    fn calls(capacity: usize) -> (Calls, mpsc::Receiver<ToolCallRequest>) {
         let (sender, receiver) = mpsc::channel(capacity);
         (
             Calls::new(sender, CancellationToken::new(), TaskTracker::new()),
@@ -286,8 +286,8 @@ mod tests {
         )
     }
 
-    fn call(args: &str, id: Option<&str>) -> Call {
-        Call {
+    fn call(args: &str, id: Option<&str>) -> IncomingCall {
+        IncomingCall {
             name: "add".to_owned(),
             args: RawValue::from_string(args.to_owned()).unwrap(),
             id: id.map(str::to_owned),
@@ -297,8 +297,8 @@ mod tests {
     async fn text(mut waiting: Waiting) -> (String, bool) {
         let answer = waiting.wait_for(Option::is_some).await.unwrap().clone().unwrap();
         match answer {
-            Answer::Result(result) => (result.content.as_text().to_owned(), result.is_error),
-            Answer::TakenBack => ("taken back".to_owned(), true),
+            CallAnswer::Result(result) => (result.content.as_text().to_owned(), result.is_error),
+            CallAnswer::TakenBack => ("taken back".to_owned(), true),
         }
     }
 
@@ -336,7 +336,7 @@ mod tests {
         calls.traffic().wait_for(|traffic| traffic.waiting == 0).await.unwrap();
         assert_eq!(
             calls.begin(&one, &id, call("[1]", None)).unwrap_err(),
-            Refused::IdReused
+            CallRejection::IdReused
         );
     }
 
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_taken_back_is_told_to_the_caller_and_the_answered_stays_answered() {
+    async fn the_caller_learns_what_is_taken_back_and_the_answered_stays_answered() {
         let (calls, mut caller) = calls(8);
         let (one, id) = (session("a"), RequestId::Number(1));
         let waiting = calls.begin(&one, &id, call("{}", None)).unwrap();
@@ -432,7 +432,7 @@ mod tests {
             assert_eq!(text(waiting).await.0.len(), big.len());
         }
         let again = |id: i64| calls.begin(&one, &RequestId::Number(id), call("{}", None));
-        assert_eq!(again(0).unwrap_err(), Refused::Forgotten);
+        assert_eq!(again(0).unwrap_err(), CallRejection::Forgotten);
         assert!(again(1).is_ok() && caller.try_recv().is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! A tool's result as MCP content.
 //!
 //! In: text, or content blocks in anybody's vocabulary: MCP's own, LangChain's two, OpenAI's, Anthropic's. Out: MCP blocks;
-//! of what has no place there, the model is told that it was there.
+//! of what has no place there, the model learns that it was there.
 
 use rmcp::model::ContentBlock;
 use serde_json::Value;
@@ -73,7 +73,7 @@ fn is_resource(block: &ContentBlock) -> bool {
     matches!(block, ContentBlock::Resource(_) | ContentBlock::ResourceLink(_))
 }
 
-/// A block as MCP has it. The call waits for its result, so what MCP can't hold is named: it is never told as text.
+/// A block as MCP has it. The call waits for its result, so what MCP can't hold is named: it is never sent as text.
 fn block(part: Part) -> ContentBlock {
     let what = match part {
         Part::Text(text) => return ContentBlock::text(text),

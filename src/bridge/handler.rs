@@ -1,7 +1,7 @@
 //! The MCP server proper: what it is, which tools it has, and a call's way to its answer.
 //!
-//! In: requests that rmcp has read and the door has let pass. Out: the permitted tools, and results. Everything a session
-//! needs to know comes with the request ([`Asked`]); a handler itself has no state.
+//! In: requests that rmcp has read and the guard has let pass. Out: the permitted tools, and results. Everything a session
+//! needs to know comes with the request ([`SessionContext`]); a handler itself has no state.
 
 use std::borrow::Cow;
 use std::future::pending;
@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, interval_at};
 
 use super::Connection;
-use super::calls::{Answer, Call, Calls, Refused, Waiting};
+use super::calls::{CallAnswer, CallRejection, Calls, IncomingCall, Waiting};
 use super::content::{Reader, blocks};
 use crate::declare::mcp::{Declarations, MAX_RESULT_CHARS, MAX_RESULT_KEY};
 use crate::message::ToolResult;
@@ -29,9 +29,9 @@ use crate::message::ToolResult;
 /// Where clients put the model's own id of a call: claude (CLI-FACTS 1.7), codex.
 const CALL_IDS: [&str; 2] = ["claudecode/toolUseId", "callId"];
 
-/// What the front has found out about a request; it travels in the request's extensions.
+/// What the server has found out about a request; it travels in the request's extensions.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct SessionContext {
     pub session: Arc<str>,
     pub reader: Reader,
     pub args: Option<Arc<RawValue>>,
@@ -75,30 +75,30 @@ impl Server {
         declared.collect()
     }
 
-    /// The call's answer, with news of it for a client that wants them.
-    async fn answer(&self, mut waiting: Waiting, context: &RequestContext<RoleServer>) -> Option<Answer> {
+    /// The call's answer, with notifications of progress for a client that wants them.
+    async fn answer(&self, mut waiting: Waiting, context: &RequestContext<RoleServer>) -> Option<CallAnswer> {
         let token = context.meta.get_progress_token();
         tokio::select! {
             answer = waiting.wait_for(Option::is_some) => answer.ok().and_then(|answer| answer.clone()),
-            () = tell(&context.peer, token, self.progress) => None,
+            () = send_progress(&context.peer, token, self.progress) => None,
             () = context.ct.cancelled() => None,
         }
     }
 }
 
 /// Notifies of progress for ever: without it, clients cut a call off after 60 s or 300 s (CLI-FACTS 1.7).
-async fn tell(peer: &Peer<RoleServer>, token: Option<ProgressToken>, every: Duration) {
+async fn send_progress(peer: &Peer<RoleServer>, token: Option<ProgressToken>, every: Duration) {
     let Some(token) = token else {
         return pending().await;
     };
     let mut ticks = interval_at(Instant::now() + every, every);
-    let mut told = 0.0;
+    let mut sent = 0.0;
     loop {
         ticks.tick().await;
-        told += 1.0;
+        sent += 1.0;
         // A client that has gone is noticed by its connection.
         let _ = peer
-            .notify_progress(ProgressNotificationParam::new(token.clone(), told))
+            .notify_progress(ProgressNotificationParam::new(token.clone(), sent))
             .await;
     }
 }
@@ -133,19 +133,23 @@ impl ServerHandler for Handler {
             return Ok(result(&ToolResult::error(reason), Reader::Plain));
         };
         let parts = context.extensions.get::<http::request::Parts>();
-        let Some(asked) = parts.and_then(|parts| parts.extensions.get::<Asked>()) else {
+        let Some(session) = parts.and_then(|parts| parts.extensions.get::<SessionContext>()) else {
             return Err(ErrorData::internal_error("the request belongs to no session", None));
         };
         let none = || RawValue::from_string("{}".to_owned()).unwrap_or_default();
-        let call = Call {
+        let call = IncomingCall {
             name: name.to_owned(),
-            args: asked.args.as_deref().map_or_else(none, RawValue::to_owned),
+            args: session.args.as_deref().map_or_else(none, RawValue::to_owned),
             id: call_id(&context.meta),
         };
-        let waiting = self.0.calls.begin(&asked.session, &context.id, call).map_err(refused)?;
+        let waiting = self
+            .0
+            .calls
+            .begin(&session.session, &context.id, call)
+            .map_err(rejected)?;
         match self.0.answer(waiting, &context).await {
-            Some(Answer::Result(answer)) => Ok(result(&answer, asked.reader)),
-            Some(Answer::TakenBack) => Err(ErrorData::invalid_request("the call was taken back", None)),
+            Some(CallAnswer::Result(answer)) => Ok(result(&answer, session.reader)),
+            Some(CallAnswer::TakenBack) => Err(ErrorData::invalid_request("the call was taken back", None)),
             None => Err(ErrorData::internal_error("the connection is gone", None)),
         }
     }
@@ -158,10 +162,10 @@ fn call_id(meta: &RequestMetaObject) -> Option<String> {
         .find_map(|key| meta.get(*key)?.as_str().map(str::to_owned))
 }
 
-fn refused(why: Refused) -> ErrorData {
+fn rejected(why: CallRejection) -> ErrorData {
     let reason = match why {
-        Refused::IdReused => "this request id was used for another call",
-        Refused::Forgotten => "this call was answered, its answer is no longer kept, and it is not run again",
+        CallRejection::IdReused => "this request id was used for another call",
+        CallRejection::Forgotten => "this call was answered, its answer is no longer kept, and it is not run again",
     };
     ErrorData::invalid_request(reason, None)
 }

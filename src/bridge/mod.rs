@@ -1,20 +1,20 @@
 //! The bridge: the caller's tools as an MCP server on 127.0.0.1, for CLIs that call tools in the middle of one process run.
 //!
-//! In: the permitted tools. Out: [`Called`]s, one for each call of the model's, and their answers back to the CLI. One bridge
+//! In: the permitted tools. Out: [`ToolCallRequest`]s, one for each call of the model's, and their answers back to the CLI. One bridge
 //! serves one run: its port is of the system's choosing and its bearer token is random, so nothing that was learnt of one
 //! run helps with another. `docs/mcp-bridge.md` has the threat model and the limits.
 //!
 //! ```text
-//! CLI ─HTTP─▶ serve (bounds) ─▶ door (host, origin, token, path) ─▶ letter (body) ─▶ rmcp ─▶ handler ─▶ calls ─▶ Called
+//! CLI ─HTTP─▶ server (bounds) ─▶ request_guard (host, origin, token, path) ─▶ rpc_body ─▶ rmcp ─▶ handler ─▶ calls ─▶ ToolCallRequest
 //!         ◀── SSE: progress … result ◀───────────────────────────────────────────────── answer ◀── reply
 //! ```
 
 mod calls;
 mod content;
-mod door;
 mod handler;
-mod letter;
-mod serve;
+mod request_guard;
+mod rpc_body;
+mod server;
 
 use std::fmt;
 use std::io;
@@ -30,16 +30,16 @@ use tokio_util::task::TaskTracker;
 
 pub use calls::Traffic;
 use calls::{Calls, MAX_PENDING};
-use door::{Door, PATH};
 use handler::Server;
-use serve::Front;
+use request_guard::{PATH, RequestGuard};
+use server::HttpServer;
 
 use crate::declare::mcp::Declarations;
 use crate::message::{ToolResult, ToolSpec};
 
 /// A call of one of the caller's tools, which the model waits for.
 #[derive(Debug)]
-pub struct Called {
+pub struct ToolCallRequest {
     /// Unique within the run: the model's own id of the call where the CLI passes it on (claude, as `_meta`), else made.
     pub id: String,
     /// The tool, by the caller's own name. Always one of those the bridge was started with.
@@ -57,7 +57,7 @@ pub enum Connection {
     /// It has never asked for the tools.
     #[default]
     None,
-    /// It has asked for the tools, so the model is told of them.
+    /// It has asked for the tools, so the model knows them.
     Listed,
 }
 
@@ -112,8 +112,11 @@ impl Bridge {
     ///
     /// # Errors
     /// The system gives no port, or no random bytes.
-    pub async fn start(tools: Vec<ToolSpec>, options: BridgeOptions) -> io::Result<(Bridge, mpsc::Receiver<Called>)> {
-        let (sender, receiver) = called();
+    pub async fn start(
+        tools: Vec<ToolSpec>,
+        options: BridgeOptions,
+    ) -> io::Result<(Bridge, mpsc::Receiver<ToolCallRequest>)> {
+        let (sender, receiver) = call_channel();
         let bridge = Bridge::start_for(Declarations::new(&tools), options, sender).await?;
         Ok((bridge, receiver))
     }
@@ -125,7 +128,7 @@ impl Bridge {
     pub async fn start_for(
         declarations: Declarations,
         options: BridgeOptions,
-        consumer: mpsc::Sender<Called>,
+        consumer: mpsc::Sender<ToolCallRequest>,
     ) -> io::Result<Bridge> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
@@ -141,12 +144,12 @@ impl Bridge {
             progress: options.progress,
             parallel: options.parallel,
         });
-        let door = Door {
+        let guard = RequestGuard {
             port,
             token: token.clone(),
         };
-        let front = Arc::new(Front::new(door, server, options));
-        tasks.spawn(serve::serve(listener, front, closing.clone(), tasks.clone()));
+        let http = Arc::new(HttpServer::new(guard, server, options));
+        tasks.spawn(server::serve(listener, http, closing.clone(), tasks.clone()));
         Ok(Bridge {
             url: format!("http://127.0.0.1:{port}{PATH}"),
             token,
@@ -187,8 +190,8 @@ impl Bridge {
     }
 }
 
-/// Room for all calls that may wait at once.
-pub fn called() -> (mpsc::Sender<Called>, mpsc::Receiver<Called>) {
+/// A channel with room for all calls that may wait at once.
+pub fn call_channel() -> (mpsc::Sender<ToolCallRequest>, mpsc::Receiver<ToolCallRequest>) {
     mpsc::channel(MAX_PENDING)
 }
 

@@ -1,10 +1,10 @@
-//! The end of a run: whatever is still open gets its answer, then there is one [`Outcome`].
+//! The end of a run: whatever is still open gets its answer, then there is one [`RunOutcome`].
 
 use std::collections::BTreeMap;
 
 use super::rules::{Limit, Rules};
-use super::running::{Book, Pending};
-use super::{Answer, Effect, Outcome, Spent, State, Status};
+use super::running::{Pending, RunState};
+use super::{Effect, RunOutcome, Spent, State, Status, ToolAnswer};
 use crate::error::{Code, ProviderError};
 
 /// Why a run ends.
@@ -48,7 +48,7 @@ impl End {
     }
 }
 
-impl Book {
+impl RunState {
     /// Answers what is open, and ends the run.
     pub(super) fn close(mut self, end: End, effects: &mut Vec<Effect>) -> State {
         let (status, limit, error) = match end {
@@ -67,7 +67,7 @@ impl Book {
         give_up(std::mem::take(&mut self.pending), &why, effects, &mut answers);
         effects.push(Effect::Stop);
         effects.append(&mut answers);
-        effects.push(Effect::Finish(Box::new(Outcome {
+        effects.push(Effect::Finish(Box::new(RunOutcome {
             status,
             output: self.output,
             spent: self.spent,
@@ -88,7 +88,7 @@ impl Book {
 pub(super) fn give_up(open: BTreeMap<u32, Pending>, why: &str, ends: &mut Vec<Effect>, answers: &mut Vec<Effect>) {
     for Pending { call, origin, .. } in open.into_values() {
         ends.push(Effect::Abandon(call.id.clone()));
-        let answer = Answer::error(&format!("\"{}\" has no result: {why}", call.name));
+        let answer = ToolAnswer::error(&format!("\"{}\" has no result: {why}", call.name));
         answers.push(Effect::Reply { call, answer, origin });
     }
 }

@@ -71,11 +71,15 @@ fn input(event: &Event) -> Input {
         },
         Event::Executed(id, failed) => Input::Executed {
             id: id.to_string(),
-            answer: if *failed { Answer::error("x") } else { Answer::text("x") },
+            answer: if *failed {
+                ToolAnswer::error("x")
+            } else {
+                ToolAnswer::text("x")
+            },
         },
         Event::ChildEnded(id) => Input::ChildEnded {
             id: id.to_string(),
-            answer: Answer::text("x"),
+            answer: ToolAnswer::text("x"),
             spent: Spent::default(),
         },
         Event::TakenBack(id) => Input::TakenBack { id: id.to_string() },

@@ -12,7 +12,7 @@ use super::close::End;
 use super::policy::{By, Verdict};
 use super::rules::{Limit, Rules};
 use super::tool::Kind;
-use super::{Answer, Effect, Input, Origin, Permission, Spent, State};
+use super::{Effect, Input, Origin, Permission, Spent, State, ToolAnswer};
 use crate::error::Code;
 use crate::message::ToolCall;
 
@@ -37,7 +37,7 @@ pub(super) struct Pending {
 
 /// A run under way.
 #[derive(Debug)]
-pub struct Book {
+pub struct RunState {
     pub(super) rules: Rules,
     /// Calls without an answer, in the order in which they came.
     pub(super) pending: BTreeMap<u32, Pending>,
@@ -62,9 +62,9 @@ pub struct Book {
     reminded: bool,
 }
 
-impl Book {
-    pub(super) fn new(rules: Rules) -> Book {
-        Book {
+impl RunState {
+    pub(super) fn new(rules: Rules) -> RunState {
+        RunState {
             rules,
             pending: BTreeMap::new(),
             known: HashSet::new(),
@@ -136,7 +136,7 @@ impl Book {
                 self.spent.add(&spent);
                 None
             }
-            Input::Said(text) => {
+            Input::Output(text) => {
                 self.output = text;
                 None
             }
@@ -203,7 +203,7 @@ impl Book {
                 [] => "there are none".to_owned(),
                 names => format!("the tools are {}", names.join(", ")),
             };
-            let answer = Answer::error(&format!("there is no tool \"{name}\": {known}"));
+            let answer = ToolAnswer::error(&format!("there is no tool \"{name}\": {known}"));
             return self.answer(id, Phase::Asked, answer, effects);
         };
         let verdict = match tool.kind {
@@ -271,16 +271,16 @@ impl Book {
         }
         match self.rules.tools.get(&call.name).map(|tool| tool.kind) {
             Some(Kind::Report) if self.report.is_some() => {
-                let refused = Answer::error("refused: there is a completion report already, and it counts");
+                let refused = ToolAnswer::error("refused: there is a completion report already, and it counts");
                 self.answer(id, Phase::Asked, refused, effects);
             }
             Some(Kind::Report) => {
                 self.report = Some(call.args);
-                self.answer(id, Phase::Asked, Answer::text("The report was taken."), effects);
+                self.answer(id, Phase::Asked, ToolAnswer::text("The report was taken."), effects);
             }
             Some(Kind::Plan) => {
                 self.plan = Some(call.args);
-                self.answer(id, Phase::Asked, Answer::text("The plan was taken."), effects);
+                self.answer(id, Phase::Asked, ToolAnswer::text("The plan was taken."), effects);
             }
             Some(Kind::Handoff) => match serde_json::from_str::<Task>(call.args.get()) {
                 Ok(task) => {
@@ -288,7 +288,7 @@ impl Book {
                     let id = id.to_owned();
                     effects.push(Effect::StartChild { id, task });
                 }
-                Err(error) => self.answer(id, Phase::Asked, Answer::error(&error.to_string()), effects),
+                Err(error) => self.answer(id, Phase::Asked, ToolAnswer::error(&error.to_string()), effects),
             },
             Some(Kind::Caller) | None => {
                 self.enter(id, Phase::Running);
@@ -303,7 +303,7 @@ impl Book {
         };
         let name = pending.call.name.clone();
         let said = reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
-        let answer = Answer::error(&format!("\"{name}\" was not permitted{said}"));
+        let answer = ToolAnswer::error(&format!("\"{name}\" was not permitted{said}"));
         effects.push(Effect::Permission(Permission {
             id: id.to_owned(),
             name,
@@ -316,11 +316,11 @@ impl Book {
     }
 
     /// What to tell the model of the call's arguments, if anything is wrong with them.
-    fn mistakes(&mut self, id: &str) -> Option<Answer> {
+    fn mistakes(&mut self, id: &str) -> Option<ToolAnswer> {
         let call = self.find(id, Phase::Asked)?.call.clone();
         let reason = self.rules.tools.get(&call.name)?.check(&call.args).err()?;
         let said = format!("the arguments of \"{}\" do not fit its schema: {reason}", call.name);
-        Some(Answer::error(&said))
+        Some(ToolAnswer::error(&said))
     }
 
     fn find(&mut self, id: &str, phase: Phase) -> Option<&mut Pending> {
@@ -335,7 +335,7 @@ impl Book {
     }
 
     /// The one answer to a call that is in `phase`; what comes for any other call comes too late.
-    fn answer(&mut self, id: &str, phase: Phase, answer: Answer, effects: &mut Vec<Effect>) {
+    fn answer(&mut self, id: &str, phase: Phase, answer: ToolAnswer, effects: &mut Vec<Effect>) {
         let fits = |pending: &Pending| pending.call.id == id && pending.phase == phase;
         let found = self.pending.iter().find(|(_, pending)| fits(pending));
         let Some(number) = found.map(|(number, _)| *number) else {

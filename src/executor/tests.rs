@@ -41,7 +41,7 @@ pub(super) fn rules(builtins: &Builtins, policy: &str, limits: Limits) -> Rules 
 struct Run {
     state: Option<State>,
     lines: Vec<String>,
-    outcome: Option<Outcome>,
+    outcome: Option<RunOutcome>,
 }
 
 impl Run {
@@ -118,12 +118,12 @@ fn called(id: &str, name: &str, args: &str) -> Input {
 fn done(id: &str, text: &str) -> Input {
     Input::Executed {
         id: id.to_owned(),
-        answer: Answer::text(text),
+        answer: ToolAnswer::text(text),
     }
 }
 
 fn said(text: &str) -> Input {
-    Input::Said(text.to_owned())
+    Input::Output(text.to_owned())
 }
 
 fn spent(cost_usd: f64) -> Input {
@@ -324,7 +324,7 @@ fn a_handoff_is_awaited_while_others_get_their_answers() {
     assert!(matches!(run.state, Some(State::AwaitingDeferred(_))));
     let ended = Input::ChildEnded {
         id: "1".to_owned(),
-        answer: Answer::error("it failed"),
+        answer: ToolAnswer::error("it failed"),
         spent: Spent {
             cost_usd: Some(0.5),
             ..Spent::default()

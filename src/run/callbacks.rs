@@ -2,7 +2,7 @@
 //!
 //! In: a question, and a CLI that takes a server of tools. Out: the same [`Run`] as ever, and beside it the calls as they are
 //! made. Each attempt has a bridge of its own, so nothing of a failed one speaks to the next. The calls are told once: as
-//! [`Called`], not as events of the CLI.
+//! [`ToolCallRequest`], not as events of the CLI.
 
 use std::collections::{HashSet, VecDeque};
 use std::convert::Infallible;
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use super::model::Question;
 use super::request::Request;
 use super::{Engine, Run};
-use crate::bridge::{self, Bridge, BridgeOptions, Called, Connection, Traffic};
+use crate::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest, Traffic};
 use crate::command;
 use crate::declare::mcp::Declarations;
 use crate::error::{Code, ProviderError};
@@ -34,7 +34,7 @@ const ANNOUNCED_WITHIN: Duration = Duration::from_secs(1);
 /// A call's tools, to be served over a bridge.
 pub(super) struct ToolServer {
     pub declarations: Declarations,
-    pub consumer: mpsc::Sender<Called>,
+    pub consumer: mpsc::Sender<ToolCallRequest>,
     pub options: BridgeOptions,
 }
 
@@ -45,9 +45,9 @@ pub(super) struct OpenBridge<'a> {
     traffic: watch::Receiver<Traffic>,
     /// While calls wait for the caller, the CLI's silence is not its own.
     hold: Option<Hold>,
-    /// Calls of the CLI's events that are told as [`Called`].
+    /// Calls of the CLI's events that are told as [`ToolCallRequest`].
     hidden: HashSet<String>,
-    calls: mpsc::Receiver<Called>,
+    calls: mpsc::Receiver<ToolCallRequest>,
     queue: Queue,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct OpenBridge<'a> {
 #[derive(Debug, Default)]
 struct Queue {
     /// Those that the output has not spoken of, each with the time at which it goes on without.
-    early: VecDeque<(Called, Instant)>,
+    early: VecDeque<(ToolCallRequest, Instant)>,
     /// How many the output has spoken of, and how many have gone on.
     announced: usize,
     gone_on: usize,
@@ -64,12 +64,12 @@ struct Queue {
 }
 
 impl Queue {
-    fn push(&mut self, call: Called) {
+    fn push(&mut self, call: ToolCallRequest) {
         self.early.push_back((call, Instant::now() + ANNOUNCED_WITHIN));
     }
 
     /// The next call that may go on.
-    fn pop(&mut self) -> Option<Called> {
+    fn pop(&mut self) -> Option<ToolCallRequest> {
         let (_, until) = self.early.front()?;
         self.unannounced |= self.announced <= self.gone_on && *until <= Instant::now();
         if self.announced <= self.gone_on && !self.unannounced {
@@ -100,8 +100,8 @@ impl Engine {
         engine: &Arc<Engine>,
         question: Question,
         options: BridgeOptions,
-    ) -> (Run, mpsc::Receiver<Called>) {
-        let (consumer, receiver) = bridge::called();
+    ) -> (Run, mpsc::Receiver<ToolCallRequest>) {
+        let (consumer, receiver) = bridge::call_channel();
         let Question {
             messages,
             tools,
@@ -128,7 +128,7 @@ impl ToolServer {
     pub fn new(
         engine: &Engine,
         declarations: Declarations,
-        (consumer, options): (mpsc::Sender<Called>, BridgeOptions),
+        (consumer, options): (mpsc::Sender<ToolCallRequest>, BridgeOptions),
     ) -> Result<ToolServer, Box<ProviderError>> {
         if !engine.takes_callbacks() {
             let reason = format!(
@@ -146,7 +146,7 @@ impl ToolServer {
 
     /// A bridge for one attempt.
     pub async fn open(&self) -> io::Result<OpenBridge<'_>> {
-        let (consumer, calls) = bridge::called();
+        let (consumer, calls) = bridge::call_channel();
         let bridge = Bridge::start_for(self.declarations.clone(), self.options, consumer).await?;
         Ok(OpenBridge {
             server: self,
@@ -289,9 +289,9 @@ mod tests {
 
     use super::*;
 
-    fn call(id: &str) -> Called {
+    fn call(id: &str) -> ToolCallRequest {
         let (reply, _) = oneshot::channel();
-        Called {
+        ToolCallRequest {
             id: id.to_owned(),
             name: "add".to_owned(),
             args: RawValue::from_string("{}".to_owned()).unwrap(),

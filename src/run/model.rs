@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{Engine, Run};
-use crate::bridge::{BridgeOptions, Called};
+use crate::bridge::{BridgeOptions, ToolCallRequest};
 use crate::error::ProviderError;
 use crate::process::Vars;
 use crate::process::limit::NestedPermit;
@@ -69,7 +69,7 @@ pub trait Model: Debug + Send + Sync {
 
     /// As [`Model::begin`], with the calls coming out of the receiver; neither the run's events nor its reply tell of them.
     /// `None` where [`Model::calls`] says so.
-    fn begin_with_callbacks(self: Arc<Self>, question: Question) -> Option<(Run, mpsc::Receiver<Called>)> {
+    fn begin_with_callbacks(self: Arc<Self>, question: Question) -> Option<(Run, mpsc::Receiver<ToolCallRequest>)> {
         let _ = question;
         None
     }
@@ -103,7 +103,7 @@ impl Model for Engine {
         if has_forms { Calls::Either } else { Calls::Callbacks }
     }
 
-    fn begin_with_callbacks(self: Arc<Self>, question: Question) -> Option<(Run, mpsc::Receiver<Called>)> {
+    fn begin_with_callbacks(self: Arc<Self>, question: Question) -> Option<(Run, mpsc::Receiver<ToolCallRequest>)> {
         let begun = Engine::start_with_callbacks(&self, question, BridgeOptions::default());
         Some(begun)
     }

@@ -10,7 +10,7 @@ use super::callbacks::ToolServer;
 use super::live::LiveRequest;
 use super::record::RecordOptions;
 use super::{Engine, content};
-use crate::bridge::{BridgeOptions, Called};
+use crate::bridge::{BridgeOptions, ToolCallRequest};
 use crate::declare::mcp::Declarations;
 use crate::error::{Code, ProviderError};
 use crate::message::content::Accepts;
@@ -179,7 +179,7 @@ impl Request {
     pub fn read(
         engine: &Engine,
         texts: (&Thread, &str, &str),
-        callbacks: Option<(mpsc::Sender<Called>, BridgeOptions)>,
+        callbacks: Option<(mpsc::Sender<ToolCallRequest>, BridgeOptions)>,
     ) -> Result<Request, Box<ProviderError>> {
         let CallInput {
             messages,

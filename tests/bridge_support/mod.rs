@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use deep_factor_providers::bridge::{Bridge, BridgeOptions, Called};
+use deep_factor_providers::bridge::{Bridge, BridgeOptions, ToolCallRequest};
 use deep_factor_providers::message::{Content, ToolResult, ToolSpec};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -29,14 +29,14 @@ pub fn text(text: &str) -> ToolResult {
     }
 }
 
-pub async fn start(options: BridgeOptions) -> (Bridge, mpsc::Receiver<Called>) {
+pub async fn start(options: BridgeOptions) -> (Bridge, mpsc::Receiver<ToolCallRequest>) {
     Bridge::start(vec![tool("add"), tool("get.weather")], options)
         .await
         .unwrap()
 }
 
 /// Answers every call with its own arguments, and counts them.
-pub fn echo(mut calls: mpsc::Receiver<Called>) -> tokio::task::JoinHandle<Vec<String>> {
+pub fn echo(mut calls: mpsc::Receiver<ToolCallRequest>) -> tokio::task::JoinHandle<Vec<String>> {
     tokio::spawn(async move {
         let mut ids = Vec::new();
         while let Some(called) = calls.recv().await {

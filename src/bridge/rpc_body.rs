@@ -1,6 +1,6 @@
 //! A request's body: read within bounds of size and time, and what of it the bridge has to know before the MCP server does.
 //!
-//! In: a body that trickles in from anybody who holds the token. Out: a [`Letter`], or the [`Refusal`] for it. A call's
+//! In: a body that trickles in from anybody who holds the token. Out: a [`RpcBody`], or the [`Rejection`] for it. A call's
 //! arguments are taken out here as raw text: so they reach the caller as the model wrote them, and what a JSON value can't
 //! hold (lone surrogates, long numbers) is no reason to lose the call.
 
@@ -15,14 +15,14 @@ use rmcp::model::RequestId;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::door::Refusal;
+use super::request_guard::Rejection;
 
 /// So many times the limit are read and let go, so that a client which writes first and reads then hears why.
 const PATIENCE: usize = 8;
 
 /// One JSON-RPC message.
 #[derive(Debug, Default)]
-pub(super) struct Letter {
+pub(super) struct RpcBody {
     /// For the MCP server: as it came, but for a call's arguments.
     pub body: Bytes,
     /// The method; none in an answer.
@@ -35,29 +35,29 @@ pub(super) struct Letter {
     pub cancels: Option<RequestId>,
 }
 
-const TOO_LARGE: Refusal = Refusal {
+const TOO_LARGE: Rejection = Rejection {
     status: StatusCode::PAYLOAD_TOO_LARGE,
     reason: "the body is larger than this server takes",
 };
-const TOO_SLOW: Refusal = Refusal {
+const TOO_SLOW: Rejection = Rejection {
     status: StatusCode::REQUEST_TIMEOUT,
     reason: "the body took too long to arrive",
 };
-const BROKEN: Refusal = Refusal {
+const BROKEN: Rejection = Rejection {
     status: StatusCode::BAD_REQUEST,
     reason: "the body could not be read to its end",
 };
-const NO_JSON: Refusal = Refusal {
+const NOT_JSON_OBJECT: Rejection = Rejection {
     status: StatusCode::BAD_REQUEST,
-    reason: "the body is no JSON object",
+    reason: "the body is not a JSON object",
 };
-const NO_OBJECT: Refusal = Refusal {
+const ARGS_NOT_OBJECT: Rejection = Rejection {
     status: StatusCode::BAD_REQUEST,
     reason: "a call's arguments must be a JSON object",
 };
 
 /// All of `body`, if it has at most `limit` bytes and arrives within `time`.
-pub(super) async fn collect(body: impl Body, limit: usize, time: Duration) -> Result<Bytes, Refusal> {
+pub(super) async fn collect(body: impl Body, limit: usize, time: Duration) -> Result<Bytes, Rejection> {
     let reading = async {
         let mut body = std::pin::pin!(body);
         let (mut kept, mut seen) = (BytesMut::new(), 0_usize);
@@ -91,32 +91,32 @@ pub(super) async fn collect(body: impl Body, limit: usize, time: Duration) -> Re
 }
 
 /// What `body` says.
-pub(super) fn read(body: Bytes) -> Result<Letter, Refusal> {
+pub(super) fn read(body: Bytes) -> Result<RpcBody, Rejection> {
     type Raw<'a> = BTreeMap<String, &'a RawValue>;
-    let mut message: Raw = serde_json::from_slice(&body).map_err(|_| NO_JSON)?;
+    let mut message: Raw = serde_json::from_slice(&body).map_err(|_| NOT_JSON_OBJECT)?;
     let method: Option<String> = message
         .get("method")
         .and_then(|raw| serde_json::from_str(raw.get()).ok());
-    let mut letter = Letter {
+    let mut rpc = RpcBody {
         method,
-        ..Letter::default()
+        ..RpcBody::default()
     };
     let params: Option<Raw> = message
         .get("params")
         .and_then(|raw| serde_json::from_str(raw.get()).ok());
-    match (letter.method.as_deref(), params) {
+    match (rpc.method.as_deref(), params) {
         (Some("tools/call"), Some(mut params)) if params.contains_key("arguments") => {
-            let empty: &RawValue = serde_json::from_str("{}").map_err(|_| NO_JSON)?;
+            let empty: &RawValue = serde_json::from_str("{}").map_err(|_| NOT_JSON_OBJECT)?;
             let args = params.insert("arguments".to_owned(), empty).unwrap_or(empty);
             let args = match args.get() {
                 "null" => empty,
                 text if text.starts_with('{') => args,
-                _ => return Err(NO_OBJECT),
+                _ => return Err(ARGS_NOT_OBJECT),
             };
-            letter.args = Some(args.to_owned());
-            let params = serde_json::value::to_raw_value(&params).map_err(|_| NO_JSON)?;
+            rpc.args = Some(args.to_owned());
+            let params = serde_json::value::to_raw_value(&params).map_err(|_| NOT_JSON_OBJECT)?;
             message.insert("params".to_owned(), &params);
-            letter.body = serde_json::to_vec(&message).map_err(|_| NO_JSON)?.into();
+            rpc.body = serde_json::to_vec(&message).map_err(|_| NOT_JSON_OBJECT)?.into();
         }
         (Some("initialize"), Some(params)) => {
             #[derive(Deserialize)]
@@ -124,18 +124,18 @@ pub(super) fn read(body: Bytes) -> Result<Letter, Refusal> {
                 name: String,
             }
             let named = params.get("clientInfo").and_then(|raw| Named::deserialize(*raw).ok());
-            letter.client = named.map(|client| client.name);
-            letter.body = body;
+            rpc.client = named.map(|client| client.name);
+            rpc.body = body;
         }
         (Some("notifications/cancelled"), Some(params)) => {
-            letter.cancels = params
+            rpc.cancels = params
                 .get("requestId")
                 .and_then(|raw| RequestId::deserialize(*raw).ok());
-            letter.body = body;
+            rpc.body = body;
         }
-        _ => letter.body = body,
+        _ => rpc.body = body,
     }
-    Ok(letter)
+    Ok(rpc)
 }
 
 #[cfg(test)]
@@ -149,8 +149,8 @@ mod tests {
 
     use super::*;
 
-    fn args(text: &str) -> Result<Option<String>, Refusal> {
-        read(Bytes::copy_from_slice(text.as_bytes())).map(|letter| letter.args.map(|args| args.get().to_owned()))
+    fn args(text: &str) -> Result<Option<String>, Rejection> {
+        read(Bytes::copy_from_slice(text.as_bytes())).map(|rpc| rpc.args.map(|args| args.get().to_owned()))
     }
 
     #[test]
@@ -159,10 +159,10 @@ mod tests {
         let call = format!(
             r#" {{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"_meta":{{"progressToken":2}},"name":"t","arguments":{text}}}}}"#
         );
-        let letter = read(call.into()).unwrap();
-        assert_eq!(letter.args.unwrap().get(), text);
+        let rpc = read(call.into()).unwrap();
+        assert_eq!(rpc.args.unwrap().get(), text);
         assert_eq!(
-            serde_json::from_slice::<serde_json::Value>(&letter.body).unwrap(),
+            serde_json::from_slice::<serde_json::Value>(&rpc.body).unwrap(),
             serde_json::json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
                 "params": {"_meta": {"progressToken": 2}, "name": "t", "arguments": {}}})
         );
@@ -176,8 +176,8 @@ mod tests {
             r#"{"method":7,"params":[]}"#,
             r#"{ "result" : {} }"#,
         ] {
-            let letter = read(text.into()).unwrap();
-            assert_eq!((letter.body, letter.args.is_none()), (Bytes::from(text), true));
+            let rpc = read(text.into()).unwrap();
+            assert_eq!((rpc.body, rpc.args.is_none()), (Bytes::from(text), true));
         }
         let cancelled = |id: &str| {
             let text = format!(r#"{{"method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
@@ -196,10 +196,10 @@ mod tests {
         assert_eq!(args(&call("null")), Ok(Some("{}".to_owned())));
         assert_eq!(args(&call("{ }")), Ok(Some("{ }".to_owned())));
         for wrong in ["[]", "\"{}\"", "7"] {
-            assert_eq!(args(&call(wrong)), Err(NO_OBJECT));
+            assert_eq!(args(&call(wrong)), Err(ARGS_NOT_OBJECT));
         }
         for wrong in ["", "[]", "nul", "{\"a\":}", "\u{feff}{}"] {
-            assert_eq!(args(wrong), Err(NO_JSON), "{wrong:?}");
+            assert_eq!(args(wrong), Err(NOT_JSON_OBJECT), "{wrong:?}");
         }
     }
 

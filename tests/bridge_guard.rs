@@ -1,4 +1,4 @@
-//! Who is not heard by the bridge: wrong tokens, other hosts and pages, bodies too large, too slow, or of garbage.
+//! What the bridge rejects: wrong tokens, other hosts and pages, bodies too large, too slow, or of garbage.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -20,10 +20,10 @@ async fn with(client: &Client, change: impl Fn(&mut Vec<(String, String)>)) -> (
     let head = client.head("POST", "/mcp", &headers, body.len());
     let answer = client.raw(format!("{head}{body}").as_bytes()).await;
     let last = answer.last();
-    let said = last["error"]["message"]
+    let message = last["error"]["message"]
         .as_str()
         .or(last["result"]["content"][0]["text"].as_str());
-    (answer.status, said.unwrap_or(&answer.body).to_owned())
+    (answer.status, message.unwrap_or(&answer.body).to_owned())
 }
 
 fn set(headers: &mut Vec<(String, String)>, name: &str, value: &str) {
@@ -32,11 +32,11 @@ fn set(headers: &mut Vec<(String, String)>, name: &str, value: &str) {
 }
 
 #[tokio::test]
-async fn only_who_has_the_token_and_is_at_home_is_heard() {
+async fn only_local_clients_with_the_token_are_served() {
     let (bridge, calls) = start(BridgeOptions::default()).await;
     let answered = echo(calls);
     let client = Client::initialized(&bridge).await;
-    let refused = |status: u16, said: &str| (status, said.to_owned());
+    let refused = |status: u16, message: &str| (status, message.to_owned());
 
     let token = "the bearer token is missing or wrong";
     let wrong = format!("Bearer {}", "0".repeat(64));
@@ -130,7 +130,7 @@ async fn a_body_too_large_is_refused_with_its_reason() {
 }
 
 #[tokio::test]
-async fn who_dawdles_is_sent_away() {
+async fn slow_clients_are_cut_off() {
     let options = BridgeOptions {
         patience: Duration::from_millis(200),
         ..BridgeOptions::default()

@@ -1,4 +1,4 @@
-//! The HTTP server: connections within bounds, requests through the door, sessions.
+//! The HTTP server: connections within bounds, requests past the guard, sessions.
 //!
 //! In: TCP connections to a loopback port. Out: answers of the MCP server behind it. rmcp serves every request by itself, with
 //! no session of its own (there, a stream that nobody reads would hold up all others); sessions are ids here, and what
@@ -28,58 +28,58 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::content::Reader;
-use super::door::{Door, Refusal};
-use super::handler::{Asked, Handler, Server};
-use super::letter;
+use super::handler::{Handler, Server, SessionContext};
+use super::request_guard::{Rejection, RequestGuard};
+use super::rpc_body;
 use super::{BridgeOptions, random_hex};
 
 /// So many connections at a time; more wait to be accepted. Each may be a call that is held open.
 const MAX_CONNECTIONS: usize = 512;
 /// A client opens one session, and perhaps another after a lost connection.
 const MAX_SESSIONS: usize = 64;
-/// How long what is being said at the end may take, before connections are cut.
-const FAREWELL: Duration = Duration::from_millis(500);
+/// How long answers at the end may take, before connections are cut.
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 /// Between two tries to accept where the system has no more file descriptors.
-const BREATH: Duration = Duration::from_millis(50);
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 /// Room for a request's head, bytes.
 const MAX_HEAD: usize = 32 * 1024;
 
 const SESSION: &str = "mcp-session-id";
 
-type Answer = Response<BoxBody<Bytes, Infallible>>;
+type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
-const NO_SESSION: Refusal = Refusal {
+const NO_SESSION: Rejection = Rejection {
     status: StatusCode::BAD_REQUEST,
     reason: "the Mcp-Session-Id header is missing: begin with `initialize`",
 };
-const UNKNOWN_SESSION: Refusal = Refusal {
+const UNKNOWN_SESSION: Rejection = Rejection {
     status: StatusCode::NOT_FOUND,
     reason: "there is no such session: begin again with `initialize`",
 };
-const TOO_MANY_SESSIONS: Refusal = Refusal {
+const TOO_MANY_SESSIONS: Rejection = Rejection {
     status: StatusCode::SERVICE_UNAVAILABLE,
     reason: "there are too many sessions",
 };
 
 /// Everything a connection needs.
-pub(super) struct Front {
-    door: Door,
+pub(super) struct HttpServer {
+    guard: RequestGuard,
     mcp: StreamableHttpService<Handler, NeverSessionManager>,
     server: Arc<Server>,
     sessions: Mutex<HashMap<Arc<str>, Reader>>,
     options: BridgeOptions,
 }
 
-impl Front {
-    pub fn new(door: Door, server: Arc<Server>, options: BridgeOptions) -> Front {
+impl HttpServer {
+    pub fn new(guard: RequestGuard, server: Arc<Server>, options: BridgeOptions) -> HttpServer {
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_sse_keep_alive(Some(options.progress))
             .with_sse_retry(None)
             .with_max_request_body_bytes(options.max_body);
         let handler = Handler(Arc::clone(&server));
-        Front {
-            door,
+        HttpServer {
+            guard,
             mcp: StreamableHttpService::new(move || Ok(handler.clone()), Arc::default(), config),
             server,
             sessions: Mutex::default(),
@@ -87,12 +87,12 @@ impl Front {
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
-        self.heard(request).await.unwrap_or_else(refuse)
+    async fn answer(&self, request: Request<Incoming>) -> HttpResponse {
+        self.handle(request).await.unwrap_or_else(reject)
     }
 
-    async fn heard(&self, request: Request<Incoming>) -> Result<Answer, Refusal> {
-        self.door.check(request.method(), request.uri(), request.headers())?;
+    async fn handle(&self, request: Request<Incoming>) -> Result<HttpResponse, Rejection> {
+        self.guard.check(request.method(), request.uri(), request.headers())?;
         let (mut head, body) = request.into_parts();
         let session = head.headers.get(SESSION).map(|value| self.known(value));
         if head.method == Method::DELETE {
@@ -101,28 +101,31 @@ impl Front {
             self.server.calls.end(&session);
             return Ok(empty(StatusCode::NO_CONTENT));
         }
-        let body = letter::collect(body, self.options.max_body, self.options.patience).await?;
-        let letter = letter::read(body)?;
-        let begins = match letter.method.as_deref() {
+        let body = rpc_body::collect(body, self.options.max_body, self.options.patience).await?;
+        let message = rpc_body::read(body)?;
+        let initializes = match message.method.as_deref() {
             Some("initialize") => true,
             // 2.1.330 asks before it initialises; the answer is an error (CLI-FACTS 1b §4).
             Some("server/discover") => false,
             _ => {
                 let (session, reader) = session.ok_or(NO_SESSION)?.ok_or(UNKNOWN_SESSION)?;
-                if let Some(request) = &letter.cancels {
+                if let Some(request) = &message.cancels {
                     self.server.calls.take_back(&session, request);
                 }
-                let args = letter.args.map(Arc::from);
-                head.extensions.insert(Asked { session, reader, args });
+                let args = message.args.map(Arc::from);
+                head.extensions.insert(SessionContext { session, reader, args });
                 false
             }
         };
-        let fresh = if begins {
-            Some(self.open(Reader::of(letter.client.as_deref()))?)
+        let fresh = if initializes {
+            Some(self.open(Reader::of(message.client.as_deref()))?)
         } else {
             None
         };
-        let mut answer = self.mcp.handle(Request::from_parts(head, Full::new(letter.body))).await;
+        let mut answer = self
+            .mcp
+            .handle(Request::from_parts(head, Full::new(message.body)))
+            .await;
         if let Some(session) = fresh {
             match HeaderValue::from_str(&session) {
                 Ok(value) if answer.status() == StatusCode::OK => {
@@ -146,7 +149,7 @@ impl Front {
         Some((Arc::clone(session), *reader))
     }
 
-    fn open(&self, reader: Reader) -> Result<Arc<str>, Refusal> {
+    fn open(&self, reader: Reader) -> Result<Arc<str>, Rejection> {
         let id: Arc<str> = random_hex::<16>().map_err(|_| TOO_MANY_SESSIONS)?.into();
         let mut sessions = self.sessions();
         if sessions.len() >= MAX_SESSIONS {
@@ -157,24 +160,24 @@ impl Front {
     }
 }
 
-fn empty(status: StatusCode) -> Answer {
+fn empty(status: StatusCode) -> HttpResponse {
     let mut answer = Response::new(Full::default().boxed());
     *answer.status_mut() = status;
     answer
 }
 
-/// A refusal as clients of MCP read it: an error without an id.
-fn refuse(refusal: Refusal) -> Answer {
-    let code = match refusal.status {
+/// A rejection as clients of MCP read it: an error without an id.
+fn reject(rejection: Rejection) -> HttpResponse {
+    let code = match rejection.status {
         StatusCode::BAD_REQUEST => -32600,
         _ => -32000,
     };
-    let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": refusal.reason}});
+    let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": rejection.reason}});
     let mut answer = Response::new(Full::from(error.to_string()).boxed());
-    *answer.status_mut() = refusal.status;
+    *answer.status_mut() = rejection.status;
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    match refusal.status {
+    match rejection.status {
         StatusCode::UNAUTHORIZED => {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
@@ -187,7 +190,12 @@ fn refuse(refusal: Refusal) -> Answer {
 }
 
 /// Accepts connections until `closing`; then those there are have a moment to end.
-pub(super) async fn serve(listener: TcpListener, front: Arc<Front>, closing: CancellationToken, tasks: TaskTracker) {
+pub(super) async fn serve(
+    listener: TcpListener,
+    server: Arc<HttpServer>,
+    closing: CancellationToken,
+    tasks: TaskTracker,
+) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let accepted = async {
@@ -201,26 +209,25 @@ pub(super) async fn serve(listener: TcpListener, front: Arc<Front>, closing: Can
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::debug!(%error, "a connection to the bridge was not accepted");
-                tokio::time::sleep(BREATH).await;
+            Err(_) => {
+                tokio::time::sleep(ACCEPT_BACKOFF).await;
                 continue;
             }
         };
-        let (front, closing) = (Arc::clone(&front), closing.clone());
+        let (server, closing) = (Arc::clone(&server), closing.clone());
         tasks.spawn(async move {
-            connection(stream, front, closing).await;
+            connection(stream, server, closing).await;
             drop(place);
         });
     }
 }
 
-async fn connection(stream: TcpStream, front: Arc<Front>, closing: CancellationToken) {
+async fn connection(stream: TcpStream, server: Arc<HttpServer>, closing: CancellationToken) {
     let _ = stream.set_nodelay(true);
-    let patience = front.options.patience;
+    let patience = server.options.patience;
     let service = service_fn(move |request| {
-        let front = Arc::clone(&front);
-        async move { Ok::<_, Infallible>(front.answer(request).await) }
+        let server = Arc::clone(&server);
+        async move { Ok::<_, Infallible>(server.answer(request).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -229,14 +236,12 @@ async fn connection(stream: TcpStream, front: Arc<Front>, closing: CancellationT
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
+    // That a connection breaks off is its client's affair.
+    let _ = tokio::select! {
         ended = connection.as_mut() => ended,
         () = closing.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            tokio::time::timeout(FAREWELL, connection).await.unwrap_or(Ok(()))
+            tokio::time::timeout(SHUTDOWN_GRACE, connection).await.unwrap_or(Ok(()))
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection to the bridge broke off");
-    }
 }

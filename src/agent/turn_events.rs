@@ -1,13 +1,13 @@
-//! What a provider tells of its turn, as an agent's run tells it.
+//! What a provider reports of its turn, as an agent's run reports it.
 //!
-//! In: an event of a provider's run. Out: the event of the agent's run, if it is one: calls, usage and the end are told by
+//! In: an event of a provider's run. Out: the event of the agent's run, if it is one: calls, usage and the end are reported by
 //! the run itself, in an order that is the same for every provider.
 
 use std::collections::HashMap;
 
 use super::event::Kind;
 use crate::event::Event;
-use crate::executor::Answer;
+use crate::executor::ToolAnswer;
 use crate::message::{InvalidToolCall, ToolCall};
 use crate::prompt::is_js_space;
 
@@ -15,15 +15,15 @@ use crate::prompt::is_js_space;
 const SHOWN: usize = 2000;
 
 /// Calls that a provider answers itself: of tools it has of its own, and of tools that there are not. They are
-/// told once they have their result, like any other; the executor has no part in them.
+/// reported once they have their result, like any other; the executor has no part in them.
 #[derive(Debug, Default)]
 pub(super) struct OwnCalls {
     open: HashMap<String, ToolCall>,
 }
 
 impl OwnCalls {
-    /// What the caller is told of `event`.
-    pub fn told(&mut self, event: Event) -> Vec<Kind> {
+    /// The events that the caller gets for `event`.
+    pub fn kinds(&mut self, event: Event) -> Vec<Kind> {
         match event {
             Event::ToolCall { tool_call } => {
                 self.open.insert(tool_call.id.clone(), tool_call);
@@ -38,7 +38,7 @@ impl OwnCalls {
                     return Vec::new();
                 };
                 let name = tool_call.name.clone();
-                let content = Answer::text(&content).content;
+                let content = ToolAnswer::text(&content).content;
                 vec![
                     Kind::ToolCall { tool_call },
                     Kind::ToolResult {
@@ -49,12 +49,12 @@ impl OwnCalls {
                     },
                 ]
             }
-            other => told(other).into_iter().collect(),
+            other => kind(other).into_iter().collect(),
         }
     }
 }
 
-fn told(event: Event) -> Option<Kind> {
+fn kind(event: Event) -> Option<Kind> {
     match event {
         Event::TextDelta { text, .. } => Some(Kind::TextDelta { text }),
         Event::Message { content, .. } => {
@@ -94,7 +94,7 @@ fn told(event: Event) -> Option<Kind> {
     }
 }
 
-/// What the model is told of something that was meant as a call.
+/// What the model gets to read about something that was meant as a call.
 pub(super) fn unreadable(call: &InvalidToolCall) -> String {
     let of = call
         .name

@@ -1,6 +1,6 @@
-//! Who may speak to the bridge: checked on a request's head, before a byte of its body is read.
+//! Who may use the bridge: checked on a request's head, before a byte of its body is read.
 //!
-//! In: method, target and headers. Out: the request may pass, or the [`Refusal`] it is answered with. Nothing is learnt of
+//! In: method, target and headers. Out: the request may pass, or the [`Rejection`] it is answered with. Nothing is learnt of
 //! the paths there are without the token, and nothing of the token by how long a wrong one takes.
 
 use http::{HeaderMap, Method, StatusCode, Uri, header};
@@ -10,44 +10,44 @@ use subtle::ConstantTimeEq;
 pub const PATH: &str = "/mcp";
 
 /// What the bridge is reached by.
-pub(super) struct Door {
+pub(super) struct RequestGuard {
     /// The port of 127.0.0.1.
     pub port: u16,
     /// The run's secret, 64 hexadecimal digits.
     pub token: String,
 }
 
-/// Why a request is not heard, and what it is answered with.
+/// Why a request is rejected, and what it is answered with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct Rejection {
     /// The HTTP status.
     pub status: StatusCode,
     /// For people.
     pub reason: &'static str,
 }
 
-const fn refusal(status: StatusCode, reason: &'static str) -> Refusal {
-    Refusal { status, reason }
+const fn rejection(status: StatusCode, reason: &'static str) -> Rejection {
+    Rejection { status, reason }
 }
 
-const HOST: Refusal = refusal(
+const HOST: Rejection = rejection(
     StatusCode::FORBIDDEN,
     "the Host header must name this server's loopback address and port",
 );
-const ORIGIN: Refusal = refusal(
+const ORIGIN: Rejection = rejection(
     StatusCode::FORBIDDEN,
     "the Origin header must be absent or a loopback one",
 );
-const TOKEN: Refusal = refusal(StatusCode::UNAUTHORIZED, "the bearer token is missing or wrong");
-const WRONG_PATH: Refusal = refusal(StatusCode::NOT_FOUND, "there is nothing here: the path is /mcp");
-const METHOD: Refusal = refusal(
+const TOKEN: Rejection = rejection(StatusCode::UNAUTHORIZED, "the bearer token is missing or wrong");
+const WRONG_PATH: Rejection = rejection(StatusCode::NOT_FOUND, "there is nothing here: the path is /mcp");
+const METHOD: Rejection = rejection(
     StatusCode::METHOD_NOT_ALLOWED,
     "POST and DELETE are the methods there are",
 );
 
-impl Door {
+impl RequestGuard {
     /// Lets a request with this head pass, or not.
-    pub fn check(&self, method: &Method, target: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub fn check(&self, method: &Method, target: &Uri, headers: &HeaderMap) -> Result<(), Rejection> {
         self.host(target, headers)?;
         origin(headers)?;
         self.bearer(headers)?;
@@ -61,7 +61,7 @@ impl Door {
     }
 
     /// A page in a browser that has rebound a name of its own to 127.0.0.1 still says that name.
-    fn host(&self, target: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    fn host(&self, target: &Uri, headers: &HeaderMap) -> Result<(), Rejection> {
         let ours = |authority: &str| {
             let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "80"));
             (host == "127.0.0.1" || host.eq_ignore_ascii_case("localhost")) && port.parse() == Ok(self.port)
@@ -71,9 +71,9 @@ impl Door {
         if ours(host) && target { Ok(()) } else { Err(HOST) }
     }
 
-    fn bearer(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        let given = only(headers, &header::AUTHORIZATION).and_then(|value| value.split_once(' '));
-        let (scheme, token) = given.ok_or(TOKEN)?;
+    fn bearer(&self, headers: &HeaderMap) -> Result<(), Rejection> {
+        let value = only(headers, &header::AUTHORIZATION).and_then(|value| value.split_once(' '));
+        let (scheme, token) = value.ok_or(TOKEN)?;
         // Of another length is no secret: every token has the same.
         let same: bool = token.trim().as_bytes().ct_eq(self.token.as_bytes()).into();
         if scheme.eq_ignore_ascii_case("bearer") && same {
@@ -85,7 +85,7 @@ impl Door {
 }
 
 /// CLIs send none; only browsers do, and none of them has business here but for tools on this machine.
-fn origin(headers: &HeaderMap) -> Result<(), Refusal> {
+fn origin(headers: &HeaderMap) -> Result<(), Rejection> {
     if !headers.contains_key(header::ORIGIN) {
         return Ok(());
     }
@@ -118,25 +118,25 @@ mod tests {
 
     use super::*;
 
-    fn door() -> Door {
-        Door {
+    fn guard() -> RequestGuard {
+        RequestGuard {
             port: 4711,
             token: "ab".repeat(32),
         }
     }
 
-    fn check(method: &str, target: &str, headers: &[(&str, &str)]) -> Result<(), Refusal> {
+    fn check(method: &str, target: &str, headers: &[(&str, &str)]) -> Result<(), Rejection> {
         let mut request = Request::builder().method(method).uri(target);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let (head, ()) = request.body(()).unwrap().into_parts();
-        door().check(&head.method, &head.uri, &head.headers)
+        guard().check(&head.method, &head.uri, &head.headers)
     }
 
     #[test]
     fn who_may_pass() {
-        let token = format!("Bearer {}", door().token);
+        let token = format!("Bearer {}", guard().token);
         let (host, auth) = (("host", "127.0.0.1:4711"), ("authorization", token.as_str()));
         let wrong = format!("Bearer {}c", "ab".repeat(31) + "a");
         let (lower, long) = (token.replace("Bearer", "bearer"), format!("{token}a"));
@@ -198,7 +198,7 @@ mod tests {
             (
                 "POST",
                 "/mcp",
-                vec![host, ("authorization", door().token.as_str())],
+                vec![host, ("authorization", guard().token.as_str())],
                 Err(TOKEN),
             ),
             ("POST", "/elsewhere", vec![host], Err(TOKEN)),
@@ -218,7 +218,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_other_token_passes(token in "[ -~]{0,80}") {
-            prop_assume!(!token.trim().eq(&format!("Bearer {}", door().token)));
+            prop_assume!(!token.trim().eq(&format!("Bearer {}", guard().token)));
             prop_assert_eq!(check("POST", "/mcp", &[("host", "127.0.0.1:4711"), ("authorization", &token)]), Err(TOKEN));
         }
     }

@@ -1,0 +1,155 @@
+//! What an agent's run reports, to its caller and into its run log.
+//!
+//! In: the events of a run, in the order in which its caller gets them. Out: the same to the caller, and one run of the log's
+//! file. The turns of its model and the runs it hands tasks to are runs of the same file, parts of this one. A log that fails is
+//! reported once, and the run goes on without: only one that can't be begun refuses it, before anything is started.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::event::{AgentEvent, Kind};
+use super::shared::{Lineage, Shared};
+use crate::error::{Code, ProviderError};
+use crate::message::Message;
+use crate::recorder::Recorder;
+use crate::run::record::{RecordOptions, redactor_of};
+use crate::runlog::Prompt;
+
+/// The code of the warning that a run is no longer recorded.
+const LOST: &str = "RUN_LOG_FAILED";
+
+/// Reports for one run.
+pub(super) struct Reporter<'a> {
+    pub shared: &'a Arc<Shared>,
+    pub lineage: Lineage,
+    /// The agent's name; the run's own has none.
+    name: Option<String>,
+    /// The run's log, if it is recorded.
+    recorder: Option<Recorder>,
+}
+
+impl<'a> Reporter<'a> {
+    pub fn new(shared: &'a Arc<Shared>, lineage: Lineage) -> Reporter<'a> {
+        Reporter {
+            name: shared.spec.agents[lineage.agent].name.clone(),
+            shared,
+            lineage,
+            recorder: None,
+        }
+    }
+
+    /// Begins the log of the run, whose model `provider` may call `tools`, if it is to have one. What comes back is what the
+    /// caller has to know of it.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, naming `record`, where that of the first run can't be begun.
+    pub async fn begin_log(
+        &mut self,
+        provider: &str,
+        thread: &str,
+        tools: &[String],
+    ) -> Result<Option<Kind>, Box<ProviderError>> {
+        let Lineage { run_id, parent, .. } = &self.lineage;
+        let Some(record) = self.wanted() else { return Ok(None) };
+        let (messages, unread): (Vec<Message>, _) = match serde_json::from_str(thread) {
+            Ok(messages) => (messages, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let characters = messages.iter().map(|message| message.content.as_text().chars().count());
+        let prompt = Prompt::new(thread, messages.len(), characters.sum(), tools.to_vec(), record.prompts);
+        let wanted = RecordOptions {
+            parent_run_id: parent.clone(),
+            ..record.clone()
+        };
+        // What one agent has seen, another may get from it.
+        let env = &self.shared.env;
+        let of_models = self.shared.models.iter().map(|model| model.redactor(env));
+        let redactor = of_models.fold(redactor_of(env), |all, of_model| all.and(&of_model));
+        let begun = wanted.begin(provider, run_id, Some(prompt), redactor).await;
+        let recorder = begun.map_err(|refused| {
+            let reason = format!("option \"record\": {refused}");
+            Box::new(ProviderError::new(provider, Code::InvalidOption, reason))
+        })?;
+        self.recorder = Some(recorder);
+        Ok(unread.map(|error| {
+            let message =
+                format!("the run log does not count the messages of the prompt, which can't be read: {error}");
+            Kind::warning("RUN_LOG_INCOMPLETE", message)
+        }))
+    }
+
+    /// The call option `record` of a turn: a part of this run.
+    pub fn turn_record(&self) -> Option<Value> {
+        let RecordOptions { path, prompts, .. } = self.wanted()?;
+        Some(json!({"path": path, "prompts": prompts, "parentRunId": self.lineage.run_id}))
+    }
+
+    /// Reports `kind`.
+    pub async fn emit(&self, kind: Kind) {
+        let event = self.event(kind);
+        if is_lost(&event.kind) && self.shared.unrecorded.swap(true, Ordering::Relaxed) {
+            // A turn's log has failed, and another one said so for all.
+            return;
+        }
+        // A host that has gone is no reason to fail: its going ends the run.
+        if let Some(lost) = self.write(&event).await {
+            let _ = self.shared.events.send(self.event(lost)).await;
+        }
+        let _ = self.shared.events.send(event).await;
+    }
+
+    /// Passes on the records of a turn for the user's logger, a JSON array.
+    pub async fn emit_log(&self, log: Option<String>) {
+        let Some(log) = log else { return };
+        let kind = match RawValue::from_string(log) {
+            Ok(records) => Kind::Log {
+                who: self.lineage.agent,
+                records,
+            },
+            Err(error) => Kind::warning("INTERNAL", format!("records for the logger are lost: {error}")),
+        };
+        self.emit(kind).await;
+    }
+
+    fn event(&self, kind: Kind) -> AgentEvent {
+        AgentEvent {
+            kind,
+            run_id: self.lineage.run_id.clone(),
+            agent: self.name.clone(),
+            parent_run_id: self.lineage.parent.clone(),
+        }
+    }
+
+    /// Writes `event` into the log. What comes back is to be reported before it.
+    async fn write(&self, event: &AgentEvent) -> Option<Kind> {
+        let recorder = self.recorder.as_ref().filter(|_| is_public(&event.kind))?;
+        recorder.event(event).await;
+        if matches!(event.kind, Kind::RunCompleted { .. } | Kind::RunFailed { .. }) {
+            recorder.settle().await;
+        }
+        let reason = recorder.failure()?;
+        let reported = self.shared.unrecorded.swap(true, Ordering::Relaxed);
+        (!reported).then(|| Kind::warning(LOST, format!("the run goes on and is no longer recorded: {reason}")))
+    }
+
+    fn wanted(&self) -> Option<&RecordOptions> {
+        let lost = self.shared.unrecorded.load(Ordering::Relaxed);
+        self.shared.spec.record.as_ref().filter(|_| !lost)
+    }
+}
+
+/// Whether it says that the log of a turn failed.
+fn is_lost(kind: &Kind) -> bool {
+    matches!(kind, Kind::Warning { code, .. } if code == LOST)
+}
+
+/// Whether the caller gets it: the rest are requests to the host.
+fn is_public(kind: &Kind) -> bool {
+    !matches!(
+        kind,
+        Kind::Execute { .. } | Kind::Ask { .. } | Kind::Abandon { .. } | Kind::Log { .. }
+    )
+}

@@ -1,0 +1,64 @@
+//! What the runs of one `runAgent` have in common, and how they descend from each other.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tokio::sync::mpsc;
+
+use super::conversation::Conversation;
+use super::event::AgentEvent;
+use super::host::Host;
+use super::spec::Spec;
+use crate::process::Vars;
+use crate::process::limit::NestedPermit;
+use crate::run::id;
+
+/// What all runs of one `runAgent` share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub spec: Spec,
+    /// Of the spec's agents, in their order.
+    pub models: Vec<Arc<dyn Conversation>>,
+    pub env: Arc<Vars>,
+    pub events: mpsc::Sender<AgentEvent>,
+    pub host: Arc<Host>,
+    /// A log could not be written: nothing further is recorded, and the caller knows.
+    pub unrecorded: AtomicBool,
+}
+
+/// Whose run it is, and who handed it its task.
+#[derive(Debug, Clone)]
+pub(super) struct Lineage {
+    /// The agent's place in the spec.
+    pub agent: usize,
+    pub run_id: String,
+    pub parent: Option<String>,
+    pub depth: u32,
+    /// Of the run that waits for this one.
+    pub nested: Option<NestedPermit>,
+}
+
+impl Lineage {
+    /// The first run.
+    pub fn root() -> Lineage {
+        Lineage {
+            agent: 0,
+            run_id: id::next("agent"),
+            parent: None,
+            depth: 0,
+            nested: None,
+        }
+    }
+
+    /// A run that this one hands a task to. `nested`: for the permit that this one keeps meanwhile; if it keeps none, the one
+    /// it got itself is free, too.
+    pub fn child(&self, agent: usize, nested: Option<NestedPermit>) -> Lineage {
+        Lineage {
+            agent,
+            run_id: id::next("agent"),
+            parent: Some(self.run_id.clone()),
+            depth: self.depth + 1,
+            nested: nested.or_else(|| self.nested.clone()),
+        }
+    }
+}
