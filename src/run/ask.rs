@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::cli::not_started;
-use super::{Engine, closed};
+use super::engine::{Engine, not_started};
 use crate::command::{self, Arg, CommandLine, Mode};
 use crate::error::ProviderError;
 use crate::exchange::print::{self, Surroundings};
@@ -22,17 +21,6 @@ use crate::process::{Limits, Output, Tees, Vars};
 const MAX_STDOUT: usize = 256 * 1024;
 
 impl Engine {
-    /// Cancelled when the provider is closed.
-    pub fn token(&self) -> CancellationToken {
-        self.closing.child_token()
-    }
-
-    /// The error of whoever asks a provider that was closed, or is about to be; `None` for an open one.
-    pub fn refusal(&self) -> Option<Box<ProviderError>> {
-        let refuses = self.closing.is_cancelled() || self.draining.is_cancelled();
-        refuses.then(|| Box::new(closed(self)))
-    }
-
     /// The file a request would execute.
     ///
     /// # Errors

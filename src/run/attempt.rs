@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::clock::{local_offset_min, millis as ms, now_ms};
 use super::log::Level;
 use super::retry_loop::AttemptOutcome;
 use super::sink::Sink;
-use super::{local_offset_min, millis as ms, now_ms};
 use crate::error::ProviderError;
 use crate::event::{Event, Reply, RunInfo};
 use crate::exchange::{Ended, Evidence, Exchange, Finish, OnVerdict, Progress, StopReason};

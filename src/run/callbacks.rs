@@ -7,19 +7,13 @@
 use std::collections::{HashSet, VecDeque};
 use std::convert::Infallible;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::model::Question;
-use super::request::Request;
-use super::{Engine, Run};
 use crate::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest, Traffic};
-use crate::command;
 use crate::declare::mcp::Declarations;
-use crate::error::{Code, ProviderError};
 use crate::event::Event;
 use crate::exchange::print::Print;
 use crate::exchange::{Evidence, Exchange, Finish, Progress, StopReason};
@@ -88,62 +82,7 @@ impl Queue {
     }
 }
 
-impl Engine {
-    /// Begins a run in which the CLI calls the question's tools itself: they are declared to it natively, the prompt does not
-    /// speak of them, and every call comes out of the receiver. Only the permitted tools belong into the question. Must be
-    /// called inside the runtime; returns at once.
-    ///
-    /// The run's reply and events hold no calls of these tools. `timeout` counts on while a call waits, `idleTimeout` does not.
-    /// No attempt is made again after a call. The run fails with `CALLBACKS_UNAVAILABLE` where the provider takes no such
-    /// tools, or has answered without ever having asked for them.
-    pub fn start_with_callbacks(
-        engine: &Arc<Engine>,
-        question: Question,
-        options: BridgeOptions,
-    ) -> (Run, mpsc::Receiver<ToolCallRequest>) {
-        let (consumer, receiver) = bridge::call_channel();
-        let Question {
-            messages,
-            tools,
-            call,
-            env,
-            lent,
-        } = question;
-        let read = move |engine: &Engine| {
-            let callbacks = Some((consumer, options));
-            Ok(Request::read(engine, (&messages, &tools, &call), callbacks)?.with(lent))
-        };
-        (Engine::begin(engine, read, env), receiver)
-    }
-
-    /// Whether [`Engine::start_with_callbacks`] can come to anything with this provider.
-    pub fn takes_callbacks(&self) -> bool {
-        command::takes_callbacks(&self.provider, &self.options)
-    }
-}
-
 impl ToolServer {
-    /// # Errors
-    /// `CALLBACKS_UNAVAILABLE` where the provider has no way to be told of a server.
-    pub fn new(
-        engine: &Engine,
-        declarations: Declarations,
-        (consumer, options): (mpsc::Sender<ToolCallRequest>, BridgeOptions),
-    ) -> Result<ToolServer, Box<ProviderError>> {
-        if !engine.takes_callbacks() {
-            let reason = format!(
-                "{} can't call tools in the middle of a run with these options",
-                engine.id()
-            );
-            return Err(engine.refuse(Code::CallbacksUnavailable, reason));
-        }
-        Ok(ToolServer {
-            declarations,
-            consumer,
-            options,
-        })
-    }
-
     /// A bridge for one attempt.
     pub async fn open(&self) -> io::Result<OpenBridge<'_>> {
         let (consumer, calls) = bridge::call_channel();

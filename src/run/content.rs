@@ -3,7 +3,7 @@
 //! In: messages, and what is taken. Out: the messages with text where they hold nothing else, or `UNSUPPORTED_CONTENT`, which names the
 //! block, who can't take it, and who can.
 
-use super::Engine;
+use super::engine::Engine;
 use crate::error::{Code, ProviderError};
 use crate::message::content::{self, Accepts, Refused, Takes};
 use crate::message::{Message, Role};

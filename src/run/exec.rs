@@ -100,8 +100,8 @@ fn failed(name: &str, limits: Limits, output: &Output) -> ProviderError {
             exit_code: exit.code,
             signal: exit.signal.as_deref(),
             stderr_text: Some(&exit.stderr),
-            now_ms: super::now_ms(),
-            local_offset_min: super::local_offset_min(),
+            now_ms: super::clock::now_ms(),
+            local_offset_min: super::clock::local_offset_min(),
             ..Evidence::default()
         })
         .into_error(name),

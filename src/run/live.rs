@@ -3,121 +3,40 @@
 //! In: a thread and what its session is told once. Out: the same events and the same verdict as of a print run.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::sleep;
-use tokio_util::task::TaskTracker;
 
-use super::Engine;
 use super::attempt::{Attempted, Opening, run_attempt};
 use super::capabilities;
 use super::capabilities::Binary;
-use super::cli::{CliAttempt, CliCall, not_started};
+use super::cli_attempt::{CliAttempt, CliCall};
+use super::engine::{Engine, not_started};
+use super::live_request::LiveRequest;
+use super::live_sessions::{LiveSessions, Seat};
 use super::retry_loop::AttemptOutcome;
 use crate::command::{CommandLine, Mode};
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, RunInfo};
-use crate::exchange::claude_live::pool::{Claimed, EvictionReason, Pool, SessionKey};
+use crate::exchange::claude_live::pool::{Claimed, EvictionReason, SessionKey};
 use crate::exchange::claude_live::session::Session;
-use crate::exchange::claude_live::setup::{SYSTEM_PROMPT, Setup};
-use crate::exchange::claude_live::thread::{Known, Thread};
+use crate::exchange::claude_live::setup::Setup;
+use crate::exchange::claude_live::thread::Known;
 use crate::exchange::claude_live::turn::{LiveTurn, Origin, Park, Unusable};
 use crate::exchange::print::{NotStarted, Surroundings};
 use crate::exchange::{Ended, Evidence, Invocation};
 use crate::fold::Fold;
 use crate::judge;
-use crate::message::{Message, ToolSpec};
 use crate::process::limit::Permit;
 use crate::process::{Limits, StartError, Tees, Vars};
-use crate::prompt::Encoding;
-use crate::provider::options::{EngineKind, Options, SystemPrompt};
+use crate::provider::options::{EngineKind, Options};
 use crate::toolcall::TextCalls;
 
 /// How long after a turn that ended with tool calls a spare is started. The thread's next turn comes as soon as the tools are
 /// done, and the half second of processor time that a CLI's start takes is better spent when it has begun.
 const LOOP_PAUSE: Duration = Duration::from_secs(1);
-
-/// The sessions of one provider.
-#[derive(Debug)]
-pub(super) struct Live {
-    pool: Arc<Pool>,
-    at_work: Arc<AtomicUsize>,
-}
-
-impl Live {
-    /// `None` where the options want no sessions.
-    pub fn new(options: &Options, runs: &TaskTracker) -> Option<Live> {
-        let pool = || {
-            Pool::new(
-                options.max_concurrency,
-                options.keep_alive,
-                options.spares,
-                runs.clone(),
-            )
-        };
-        (options.engine != EngineKind::Print).then(|| Live {
-            pool: Arc::new(pool()),
-            at_work: Arc::default(),
-        })
-    }
-
-    /// Counts a process as working until the seat is dropped.
-    fn seat(&self) -> Seat {
-        self.at_work.fetch_add(1, Ordering::Relaxed);
-        Seat(Arc::clone(&self.at_work))
-    }
-
-    /// How many processes work just now.
-    fn at_work(&self) -> usize {
-        self.at_work.load(Ordering::Relaxed)
-    }
-}
-
-struct Seat(Arc<AtomicUsize>);
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A call as a live session takes it.
-pub(super) struct LiveRequest {
-    thread: Arc<Thread>,
-    setup: Arc<Setup>,
-    encoding: Encoding,
-    /// Why the whole of it can't be told to a session that knows nothing of it.
-    untellable: Option<Box<ProviderError>>,
-}
-
-impl LiveRequest {
-    /// The thread's system messages are the session's system prompt, behind that of the options.
-    pub fn new(messages: Vec<Message>, tools: &[ToolSpec], encoding: Encoding, options: &Options) -> LiveRequest {
-        let thread = Thread::new(messages);
-        let told = thread.system().map(str::to_owned);
-        let (system, append) = match (&options.system_prompt, told) {
-            (SystemPrompt::Custom(own), None) => (Some(own.clone()), None),
-            (SystemPrompt::Custom(own), Some(told)) => (Some(format!("{own}\n\n{told}")), None),
-            // The CLI's own tools need the CLI's own instructions.
-            (SystemPrompt::Cli, told) => (None, told),
-            (SystemPrompt::Default, told) if options.built_in_tools => (None, told),
-            (SystemPrompt::Default, told) => (Some(told.unwrap_or_else(|| SYSTEM_PROMPT.to_owned())), None),
-        };
-        LiveRequest {
-            setup: Arc::new(Setup::new(system, append, tools)),
-            thread: Arc::new(thread),
-            encoding,
-            untellable: None,
-        }
-    }
-
-    /// The same, of which the whole can't be told for this reason.
-    pub fn or_refused(self, untellable: Option<Box<ProviderError>>) -> LiveRequest {
-        LiveRequest { untellable, ..self }
-    }
-}
 
 /// A session for this turn.
 struct ClaimedSession {
@@ -140,7 +59,7 @@ impl CliAttempt<'_> {
     /// A turn of a session.
     pub async fn live(
         &self,
-        live: &Live,
+        live: &LiveSessions,
         request: &LiveRequest,
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
@@ -224,7 +143,14 @@ impl CliAttempt<'_> {
     }
 
     /// What becomes of the session when its turn has a reply.
-    fn park(&self, live: &Live, request: &LiveRequest, key: &SessionKey, line: &CommandLine, seat: Seat) -> Park {
+    fn park(
+        &self,
+        live: &LiveSessions,
+        request: &LiveRequest,
+        key: &SessionKey,
+        line: &CommandLine,
+        seat: Seat,
+    ) -> Park {
         let (engine, base_env) = (Arc::clone(self.call.engine), Arc::clone(self.call.base_env));
         let (pool, at_work) = (Arc::clone(&live.pool), Arc::clone(&live.at_work));
         let (thread, key, line) = (Arc::clone(&request.thread), key.clone(), line.clone());
@@ -245,7 +171,7 @@ impl CliAttempt<'_> {
     /// The session that knows the thread's beginning, a spare, or a new process.
     async fn claim(
         &self,
-        live: &Live,
+        live: &LiveSessions,
         request: &LiveRequest,
         key: &SessionKey,
         line: &CommandLine,
@@ -295,12 +221,12 @@ impl CliAttempt<'_> {
     }
 
     /// The place of a process to be started. A run that another waits for goes on without: the other one's may never be free.
-    async fn place(&self, live: &Live) -> Result<Option<Permit>, NotStarted> {
+    async fn place(&self, live: &LiveSessions) -> Result<Option<Permit>, NotStarted> {
         if self.call.request.lent.is_some() {
-            live.pool.make_room(live.at_work().saturating_sub(1));
+            live.pool.make_room(live.working().saturating_sub(1));
             return Ok(None);
         }
-        let place = live.pool.place(|| live.at_work());
+        let place = live.pool.place(|| live.working());
         match self.call.cancel.run_until_cancelled(place).await {
             Some(place) => Ok(place.map(Permit::taken)),
             None => Err(NotStarted::Process(StartError::Cancelled)),
@@ -347,7 +273,7 @@ impl Engine {
                 None
             }
         };
-        live.pool.stock(live.at_work(), &env, start);
+        live.pool.stock(live.working(), &env, start);
         failed.map_or(Ok(()), |error| Err(not_started(self, &error)))
     }
 
@@ -355,7 +281,7 @@ impl Engine {
     fn restock(&self, line: &CommandLine, env: &Arc<Vars>) {
         if let Some(live) = &self.live {
             let start = |place| self.session(line.clone(), env, Some(Permit::taken(place))).ok();
-            live.pool.stock(live.at_work(), env, start);
+            live.pool.stock(live.working(), env, start);
         }
     }
 

@@ -4,17 +4,24 @@
 //! nor anything the model said gets in here: fields hold numbers, codes, and words of ours.
 
 use std::borrow::Cow;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::now_ms;
-use super::sink::RunRedactor;
+use super::clock::now_ms;
 use crate::event::Event;
-use crate::redact::Channel;
+use crate::redact::{Channel, Redactor};
+
+/// Takes the run's secrets out of what leaves it. Made when it is first needed: most runs say nothing that has to be looked at.
+pub(super) type RunRedactor = Arc<LazyLock<Redactor, Box<dyn FnOnce() -> Redactor + Send>>>;
+
+/// A redactor that `make` makes.
+pub(super) fn lazy_redactor(make: impl FnOnce() -> Redactor + Send + 'static) -> RunRedactor {
+    Arc::new(LazyLock::new(Box::new(make)))
+}
 
 /// How much it matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -4,15 +4,12 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-#[cfg(test)]
-use tokio_util::sync::CancellationToken;
 
-use super::{Engine, Run};
-use crate::bridge::{BridgeOptions, ToolCallRequest};
+use super::handle::Run;
+use crate::bridge::ToolCallRequest;
 use crate::error::ProviderError;
 use crate::process::Vars;
 use crate::process::limit::NestedPermit;
-use crate::provider::options::EngineKind;
 use crate::redact::Redactor;
 use crate::thread::Thread;
 
@@ -72,63 +69,5 @@ pub trait Model: Debug + Send + Sync {
     fn begin_with_callbacks(self: Arc<Self>, question: Question) -> Option<(Run, mpsc::Receiver<ToolCallRequest>)> {
         let _ = question;
         None
-    }
-}
-
-impl Model for Engine {
-    fn id(&self) -> &str {
-        Engine::id(self)
-    }
-
-    fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
-        self.refusal().map_or(Ok(()), Err)?;
-        self.file(env).map(|_| ())
-    }
-
-    fn redactor(&self, env: &Vars) -> Redactor {
-        Engine::redactor(self, env)
-    }
-
-    fn begin(self: Arc<Self>, question: Question) -> Run {
-        Engine::answer(&self, question)
-    }
-
-    fn calls(&self) -> Calls {
-        // Who says "live" says that nothing else will do.
-        if !self.takes_callbacks() || self.options.engine == EngineKind::Live {
-            return Calls::Turns;
-        }
-        // Those that have a live form call natively there, with the end of a turn.
-        let has_forms = self.provider.options.iter().any(|option| option.name == "engine");
-        if has_forms { Calls::Either } else { Calls::Callbacks }
-    }
-
-    fn begin_with_callbacks(self: Arc<Self>, question: Question) -> Option<(Run, mpsc::Receiver<ToolCallRequest>)> {
-        let begun = Engine::start_with_callbacks(&self, question, BridgeOptions::default());
-        Some(begun)
-    }
-}
-
-#[cfg(test)]
-impl Run {
-    /// A run that tells `events` and ends as `end` does, which is given what cancels it.
-    pub(crate) fn scripted<F>(events: Vec<crate::event::Event>, end: impl FnOnce(CancellationToken) -> F) -> Run
-    where
-        F: Future<Output = super::Ended> + Send + 'static,
-    {
-        let (sender, receiver) = tokio::sync::mpsc::channel(events.len().max(1));
-        for event in events {
-            let _ = sender.try_send(event);
-        }
-        let cancel = CancellationToken::new();
-        let task = tokio::spawn(end(cancel.clone()));
-        Run {
-            cancel,
-            events: tokio::sync::Mutex::new(Some(receiver)),
-            task: tokio::sync::Mutex::new(Some(task)),
-            over: CancellationToken::new(),
-            replied: Arc::default(),
-            log: Arc::new(super::log::Log::new("fake".into(), "run-fake".to_owned())),
-        }
     }
 }

@@ -1,13 +1,12 @@
 //! A call's run log: where it goes, what its header says, and what is secret in it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::request::Request;
-use super::{Ended, Engine, now_ms};
-use crate::error::{Code, ProviderError};
+use super::clock::now_ms;
+use super::engine::Engine;
+use super::handle::Ended;
 use crate::process::Vars;
 use crate::recorder::{Recorder, Refused};
 use crate::redact::Redactor;
@@ -55,26 +54,6 @@ impl RecordOptions {
 }
 
 impl Engine {
-    /// Begins the log that the call asks for, if it does.
-    ///
-    /// # Errors
-    /// `INVALID_OPTION`, naming `record`, where it can't be begun.
-    pub(super) async fn recorder(
-        &self,
-        request: &Request,
-        base_env: &Arc<Vars>,
-        run_id: &str,
-    ) -> Result<Option<Recorder>, Box<ProviderError>> {
-        let Some(wanted) = &request.call.record else {
-            return Ok(None);
-        };
-        let recorded = request.recorded.clone();
-        let begun = wanted.begin(self.id(), run_id, recorded, self.redactor(base_env)).await;
-        begun
-            .map(Some)
-            .map_err(|refused| self.refuse(Code::InvalidOption, unusable(&refused)))
-    }
-
     /// What knows the secrets of the environment this provider's processes get.
     pub(crate) fn redactor(&self, base_env: &Vars) -> Redactor {
         let own = self

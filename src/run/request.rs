@@ -7,9 +7,10 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use super::callbacks::ToolServer;
-use super::live::LiveRequest;
+use super::content;
+use super::engine::Engine;
+use super::live_request::LiveRequest;
 use super::record::RecordOptions;
-use super::{Engine, content};
 use crate::bridge::{BridgeOptions, ToolCallRequest};
 use crate::declare::mcp::Declarations;
 use crate::error::{Code, ProviderError};
@@ -211,7 +212,7 @@ impl Request {
                 prompt: prompt::render(&messages, &[], style),
                 unprintable: None,
                 live: None,
-                tool_server: Some(ToolServer::new(engine, Declarations::new(&tools), callbacks)?),
+                tool_server: Some(tool_server(engine, &tools, callbacks)?),
                 call_ids,
                 // They are native.
                 text_calls: TextCalls::Off,
@@ -279,4 +280,25 @@ fn fresh_mark(engine: &Engine) -> Result<Mark, Box<ProviderError>> {
         engine.refuse(Code::Internal, reason)
     })?;
     Ok(Mark::new(random))
+}
+
+/// # Errors
+/// `CALLBACKS_UNAVAILABLE` where the provider has no way to be told of a server.
+fn tool_server(
+    engine: &Engine,
+    tools: &[ToolSpec],
+    (consumer, options): (mpsc::Sender<ToolCallRequest>, BridgeOptions),
+) -> Result<ToolServer, Box<ProviderError>> {
+    if !engine.takes_callbacks() {
+        let reason = format!(
+            "{} can't call tools in the middle of a run with these options",
+            engine.id()
+        );
+        return Err(engine.refuse(Code::CallbacksUnavailable, reason));
+    }
+    Ok(ToolServer {
+        declarations: Declarations::new(tools),
+        consumer,
+        options,
+    })
 }

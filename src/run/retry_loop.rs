@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::clock::millis;
+use super::handle::Ended;
 use super::log::Level;
 use super::sink::Sink;
-use super::{Ended, millis};
 use crate::error::{AttemptFailure, ProviderError};
 use crate::event::{Event, Reply, RunInfo};
 use crate::retry::Policy;

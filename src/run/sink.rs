@@ -1,26 +1,18 @@
 //! Where a run's events and records go, its log first, and whether any of them was output: what was given can't be taken back by a further attempt.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio_util::sync::CancellationToken;
 
-use super::log::Log;
+use super::log::{Log, RunRedactor, lazy_redactor};
 use super::request::Call;
 use crate::event::Event;
 use crate::recorder::Recorder;
 use crate::redact::Redactor;
 use crate::runlog::End;
-
-/// Takes the run's secrets out of what leaves it. Made when it is first needed: most runs say nothing that has to be looked at.
-pub(super) type RunRedactor = Arc<LazyLock<Redactor, Box<dyn FnOnce() -> Redactor + Send>>>;
-
-/// A redactor that `make` makes.
-pub(super) fn lazy(make: impl FnOnce() -> Redactor + Send + 'static) -> RunRedactor {
-    Arc::new(LazyLock::new(Box::new(make)))
-}
 
 /// Where a run's events go.
 pub(super) struct Sink {
@@ -55,7 +47,7 @@ impl Sink {
             log,
             whole_only: recorder.is_some() && !pieces,
             recorder,
-            redactor: lazy(Redactor::default),
+            redactor: lazy_redactor(Redactor::default),
             cancel: CancellationToken::new(),
         }
     }

@@ -20,7 +20,7 @@ pub enum Answered {
     /// To be sent back.
     With(Box<RawValue>),
     /// The CLI wants the tool run: its hook did not hold the call.
-    Called,
+    ToolCallRequest,
 }
 
 #[derive(Deserialize)]
@@ -132,7 +132,7 @@ pub fn answer(tools: &[Declared], message: &RawValue) -> Answered {
             });
             with(id, Outcome::Result(Listed { tools: tools.collect() }))
         }
-        Some("tools/call") => Answered::Called,
+        Some("tools/call") => Answered::ToolCallRequest,
         Some(method) => with(
             id,
             Outcome::<Nothing>::Error {
@@ -182,7 +182,7 @@ mod tests {
         }];
         match answer(&tools, &to_raw_value(message).unwrap()) {
             Answered::With(answer) => serde_json::from_str(answer.get()).unwrap(),
-            Answered::Called => json!("called"),
+            Answered::ToolCallRequest => json!("called"),
         }
     }
 

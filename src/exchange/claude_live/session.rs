@@ -337,7 +337,7 @@ impl Session {
             Inbound::Hook { request_id } => wire::deferred(&request_id),
             Inbound::Mcp { request_id, message } => match mcp::answer(self.setup.tools(), &message) {
                 Answered::With(answer) => wire::mcp_answer(&request_id, &answer),
-                Answered::Called => {
+                Answered::ToolCallRequest => {
                     return Pulse::Unsupported(
                         "it runs tools instead of leaving them to the caller (its hooks are off)".into(),
                     );

@@ -14,10 +14,12 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::handle::{Ended, Run};
+use super::log;
 use super::model::{Model, Question};
 use super::request::CallInput;
-use super::sink::{self, Sink};
-use super::{Ended, Run, record, retry_loop};
+use super::sink::Sink;
+use super::{record, retry_loop};
 use crate::api::PROVIDER;
 use crate::api::content::ACCEPTS;
 use crate::api::request::Request;
@@ -161,7 +163,7 @@ impl ApiEngine {
                     Err(error) => return Ended::Failed(error),
                 };
                 let (of_engine, of_env) = (Arc::clone(&engine), surroundings.clone());
-                let redactor = sink::lazy(move || of_env.redactor(&of_engine.settings));
+                let redactor = log::lazy_redactor(move || of_env.redactor(&of_engine.settings));
                 let (key, client) = match engine.connect(surroundings).await {
                     Ok(found) => found,
                     Err(error) => return Ended::Failed(error),

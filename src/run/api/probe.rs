@@ -13,8 +13,9 @@ use crate::error::{Code, ProviderError};
 use crate::fold::Folded;
 use crate::judge::{CliRules, Context, Evidence, HttpEnd, HttpEvidence, StopReason, judge};
 use crate::process::Vars;
+use crate::run::clock::{local_offset_min, now_ms};
+use crate::run::handle::Run;
 use crate::run::model::Question;
-use crate::run::{Run, local_offset_min, now_ms};
 
 /// How long the answer may take.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -1,0 +1,100 @@
+//! What every attempt of a CLI needs, whichever kind of exchange it is.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::attempt::{Attempt, CallLimits, Opening};
+use super::clock::millis as ms;
+use super::engine::Engine;
+use super::log::Level;
+use super::request::Request;
+use super::sink::Sink;
+use crate::event::RunInfo;
+use crate::fold::Fold;
+use crate::judge::CliRules;
+use crate::process::limit::{self, Permit};
+use crate::process::{Limits, Vars};
+
+/// One call of a CLI.
+pub(super) struct CliCall<'a> {
+    pub engine: &'a Arc<Engine>,
+    pub request: &'a Request,
+    pub base_env: &'a Arc<Vars>,
+    pub cancel: &'a CancellationToken,
+    pub sink: &'a Sink,
+}
+
+/// One attempt of a call.
+pub(super) struct CliAttempt<'a> {
+    pub call: &'a CliCall<'a>,
+    /// From 1.
+    pub number: u32,
+    /// When the call's first attempt got its place.
+    pub began: &'a OnceLock<Instant>,
+}
+
+impl CliAttempt<'_> {
+    /// What an exchange is driven with.
+    pub fn attempt<'a>(&'a self, prompt: &'a str, fold: Fold, opening: Opening) -> Attempt<'a> {
+        let limits = self.limits();
+        Attempt {
+            provider: self.call.engine.id(),
+            rules: CliRules::from(&*self.call.engine.provider),
+            limits: CallLimits {
+                timeout: limits.timeout,
+                idle_timeout: limits.idle_timeout,
+                max_output: limits.max_stdout,
+            },
+            number: self.number,
+            cancel: self.call.cancel,
+            sink: self.call.sink,
+            prompt: Cow::Borrowed(prompt),
+            fold,
+            opening: Some(opening),
+        }
+    }
+
+    /// A place among the processes of the program `binary`; `None` where the call was cancelled before there was one.
+    pub async fn permit(&self, binary: &Path, info: &mut RunInfo) -> Option<Permit> {
+        let CliCall {
+            engine,
+            request,
+            cancel,
+            sink,
+            ..
+        } = *self.call;
+        let permit = limit::global()
+            .acquire_or(
+                request.lent.as_ref(),
+                &binary.to_string_lossy(),
+                engine.options.max_concurrency,
+                cancel,
+            )
+            .await;
+        let Ok(permit) = permit else {
+            sink.log
+                .say(Level::Info, "cancelled in the queue", json!({"attempt": self.number}));
+            return None;
+        };
+        self.began.get_or_init(Instant::now);
+        info.queued_ms = Some(ms(permit.queued()));
+        Some(permit)
+    }
+
+    pub fn limits(&self) -> Limits {
+        let options = &self.call.engine.options;
+        let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
+        Limits {
+            timeout: self.call.request.call.timeout.map_or(options.timeout, limit),
+            idle_timeout: options.idle_timeout,
+            kill_grace: options.kill_grace,
+            max_stdout: options.max_buffer,
+            ..Limits::default()
+        }
+    }
+}

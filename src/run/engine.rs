@@ -1,0 +1,173 @@
+//! One provider object of a CLI: its options, and what it shares between its calls.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::capabilities::{self, Binary};
+use super::live_sessions::LiveSessions;
+use crate::classify;
+use crate::command::{self, CommandLine, Mode};
+use crate::error::{Code, ProviderError};
+use crate::exchange::print::{self, NotStarted};
+use crate::process::{Vars, limit};
+use crate::provider::options::Options;
+use crate::provider::{self, Provider, described};
+
+/// Why a closed provider takes no call.
+const CLOSED: &str = "the provider was closed";
+
+/// One provider object: its options, and the runs it has.
+#[derive(Debug)]
+pub struct Engine {
+    pub(super) provider: Cow<'static, Provider>,
+    pub(super) options: Options,
+    pub(super) owner: u64,
+    pub(super) closing: CancellationToken,
+    /// No further call begins; those that have go on.
+    pub(super) draining: CancellationToken,
+    /// Those that go on or wait.
+    pub(super) calls: TaskTracker,
+    pub(super) runs: TaskTracker,
+    /// The sessions between calls, if there are any.
+    pub(super) live: Option<LiveSessions>,
+}
+
+impl Engine {
+    /// The engine of provider `kind` with the options of `options_json`; its processes belong to `owner`.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+    pub fn new(kind: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
+        let provider = provider::find(kind)
+            .ok_or_else(|| ProviderError::new(kind, Code::InvalidOption, format!("there is no provider \"{kind}\"")))?;
+        Engine::with(Cow::Borrowed(provider), options_json, owner)
+    }
+
+    /// The engine of the CLI that `config_json` describes.
+    ///
+    /// # Errors
+    /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what was given and what is allowed.
+    pub fn described(config_json: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
+        let provider = described::provider(config_json)?;
+        Engine::with(Cow::Owned(provider), options_json, owner)
+    }
+
+    /// The CLI, described.
+    pub fn provider(&self) -> &Provider {
+        &self.provider
+    }
+
+    /// The provider's id.
+    pub fn id(&self) -> &str {
+        &self.provider.id
+    }
+
+    fn with(provider: Cow<'static, Provider>, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
+        let options = Options::parse(&provider, options_json)?;
+        Ok(Engine::of(provider, options, owner))
+    }
+
+    /// The engine of `provider` with `options`; its processes belong to `owner`.
+    pub fn of(provider: Cow<'static, Provider>, options: Options, owner: u64) -> Engine {
+        // Who asks for more at a time than all providers together may have by default, is given it.
+        limit::global().raise_limit(options.max_concurrency);
+        let runs = TaskTracker::new();
+        Engine {
+            provider,
+            live: LiveSessions::new(&options, &runs),
+            options,
+            owner,
+            closing: CancellationToken::new(),
+            draining: CancellationToken::new(),
+            calls: TaskTracker::new(),
+            runs,
+        }
+    }
+
+    /// Refuses further calls with `CLOSED` from now on; those that run or wait go on.
+    pub fn refuse_further(&self) {
+        self.draining.cancel();
+    }
+
+    /// Lets the calls that run or wait come to their ends, and refuses further ones. [`Engine::close`] ends it.
+    pub async fn drain(&self) {
+        self.refuse_further();
+        self.calls.close();
+        self.calls.wait().await;
+    }
+
+    /// Ends all runs and waits until their processes are no more. Later calls fail with `CLOSED`.
+    pub async fn close(&self) {
+        self.closing.cancel();
+        self.runs.close();
+        self.runs.wait().await;
+    }
+
+    /// The error of a call whose provider was closed meanwhile.
+    pub(super) fn closed(&self) -> Option<Box<ProviderError>> {
+        self.closing.is_cancelled().then(|| self.refuse(Code::Closed, CLOSED))
+    }
+
+    pub(super) fn refuse(&self, code: Code, reason: impl Into<String>) -> Box<ProviderError> {
+        let id = self.id();
+        Box::new(ProviderError::new(id, code, reason).with_hint(classify::hint(id, code)))
+    }
+
+    /// Cancelled when the provider is closed.
+    pub fn token(&self) -> CancellationToken {
+        self.closing.child_token()
+    }
+
+    /// The error of whoever asks a provider that was closed, or is about to be; `None` for an open one.
+    pub fn refusal(&self) -> Option<Box<ProviderError>> {
+        let refuses = self.closing.is_cancelled() || self.draining.is_cancelled();
+        refuses.then(|| self.refuse(Code::Closed, CLOSED))
+    }
+
+    /// Whether [`Engine::start_with_callbacks`] can come to anything with this provider.
+    pub fn takes_callbacks(&self) -> bool {
+        command::takes_callbacks(&self.provider, &self.options)
+    }
+
+    /// The command line, without what the binary is known to refuse.
+    pub(super) fn line(
+        &self,
+        mode: Mode,
+        options: &Options,
+        partial: bool,
+        base_env: &Arc<Vars>,
+    ) -> Result<(CommandLine, Binary), Box<ProviderError>> {
+        let build = |without: &BTreeSet<String>| command::build(&self.provider, options, mode, partial, without);
+        let line = build(&BTreeSet::new())?;
+        let file = print::binary(&line, base_env).map_err(|error| not_started(self, &NotStarted::Process(error)))?;
+        let binary = Binary::at(file);
+        let refused = capabilities::refused_by(&binary);
+        Ok((if refused.is_empty() { line } else { build(&refused)? }, binary))
+    }
+}
+
+pub(super) fn not_started(engine: &Engine, error: &NotStarted) -> Box<ProviderError> {
+    let id = engine.id();
+    let (code, reason, hint) = match error {
+        // A closed owner means that the environment ends, and this call with it.
+        NotStarted::Process(error) => {
+            let reason = format!("the CLI can't be started: {error}");
+            (error.code(), reason, classify::hint(id, error.code()))
+        }
+        NotStarted::Scratch { folder, source } => {
+            // tempfile adds the name it has tried, which is made up.
+            let why = source.to_string();
+            let why = why.split(" at path ").next().unwrap_or_default();
+            let reason = format!(
+                "no private folder for the CLI can be made in {}, the folder for temporary files: {why}",
+                folder.display()
+            );
+            (Code::SpawnFailed, reason, classify::NO_TEMPORARY_FOLDER)
+        }
+    };
+    Box::new(ProviderError::new(id, code, reason).with_hint(hint))
+}

@@ -1,0 +1,195 @@
+//! A run as its caller holds it.
+//!
+//! Out: batches of events while it goes, its records, and how it [`Ended`].
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::{Mutex as AsyncMutex, mpsc};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::id;
+use super::log::Log;
+use crate::error::{Code, ProviderError};
+use crate::event::{Event, Reply};
+
+/// Events that may wait for a slow consumer; then the process's output waits in its pipe.
+const EVENTS_WAITING: usize = 256;
+
+/// How a run ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// With a reply.
+    Replied(Box<Reply>),
+    /// With an error.
+    Failed(Box<ProviderError>),
+    /// Because it was told to.
+    Cancelled,
+}
+
+/// A run that goes on, or has ended.
+#[derive(Debug)]
+pub struct Run {
+    cancel: CancellationToken,
+    events: AsyncMutex<Option<mpsc::Receiver<Event>>>,
+    task: AsyncMutex<Option<JoinHandle<Ended>>>,
+    log: Arc<Log>,
+    over: CancellationToken,
+    /// It is over, and has a reply.
+    replied: Arc<AtomicBool>,
+}
+
+impl Run {
+    /// Begins `work` as one of `runs`. It gets the run's records and where events go.
+    pub(super) fn begin<F>(
+        provider: Cow<'static, str>,
+        cancel: CancellationToken,
+        runs: &TaskTracker,
+        work: impl FnOnce(Arc<Log>, mpsc::Sender<Event>) -> F,
+    ) -> Run
+    where
+        F: Future<Output = Ended> + Send + 'static,
+    {
+        let (sender, receiver) = mpsc::channel(EVENTS_WAITING);
+        let log = Arc::new(Log::new(provider, id::next("run")));
+        let (over, replied) = (CancellationToken::new(), Arc::new(AtomicBool::new(false)));
+        let (work, of_run, of_reply) = (
+            work(Arc::clone(&log), sender),
+            over.clone().drop_guard(),
+            Arc::clone(&replied),
+        );
+        let task = runs.spawn(async move {
+            // Also if it panics.
+            let _of_run = of_run;
+            let ended = work.await;
+            of_reply.store(matches!(ended, Ended::Replied(_)), Ordering::Relaxed);
+            ended
+        });
+        Run {
+            over,
+            replied,
+            cancel,
+            events: AsyncMutex::new(Some(receiver)),
+            task: AsyncMutex::new(Some(task)),
+            log,
+        }
+    }
+
+    /// The next batch of events as a JSON array; `None` when no more will come. Waits for the consumer bound the memory a
+    /// run takes, so nothing is dropped.
+    pub async fn next(&self) -> Option<String> {
+        let batch = self.batch().await?;
+        Some(serde_json::to_string(&batch).unwrap_or_else(|error| {
+            let warning = serde_json::json!([{"type": "warning", "code": "INTERNAL", "message": error.to_string()}]);
+            warning.to_string()
+        }))
+    }
+
+    /// As [`Run::next`], for this side. Nothing is lost if it is dropped before it is ready.
+    pub async fn batch(&self) -> Option<Vec<Event>> {
+        let mut events = self.events.lock().await;
+        let mut batch = Vec::new();
+        if events.as_mut()?.recv_many(&mut batch, EVENTS_WAITING).await == 0 {
+            *events = None;
+            return None;
+        }
+        Some(batch)
+    }
+
+    /// Waits for the end. Events nobody has asked for by then are let go.
+    pub async fn result(&self) -> Ended {
+        if let Ok(mut events) = self.events.try_lock() {
+            *events = None;
+        }
+        let Some(task) = self.task.lock().await.take() else {
+            return Ended::Failed(Box::new(ProviderError::new(
+                "",
+                Code::Internal,
+                "the run's result was taken before",
+            )));
+        };
+        match task.await {
+            Ok(ended) => ended,
+            Err(panic) => Ended::Failed(Box::new(
+                ProviderError::new(
+                    "",
+                    Code::Internal,
+                    format!("a bug in this package stopped the run: {panic}"),
+                )
+                .with_hint("Please report it with what you did."),
+            )),
+        }
+    }
+
+    /// Waits until nobody needs to wait for the run's consumer any more: it has failed, was told to end, or its time is up.
+    pub async fn lost(&self) {
+        self.over.cancelled().await;
+        if self.replied.load(Ordering::Relaxed) {
+            tokio::select! {
+                () = self.cancel.cancelled() => {}
+                () = self.log.time_up() => {}
+            }
+        }
+    }
+
+    /// The next records, for the user's logger, as soon as there are any: a JSON array; `None` when the run is over and all
+    /// are taken.
+    pub async fn next_log(&self) -> Option<String> {
+        loop {
+            let is_over = self.over.is_cancelled();
+            if let Some(records) = self.log.take() {
+                return Some(records);
+            }
+            if is_over {
+                return None;
+            }
+            tokio::select! {
+                () = self.log.added() => {}
+                () = self.over.cancelled() => {}
+            }
+        }
+    }
+
+    /// What the run has told since the last call, for the user's logger: a JSON array; `None` if nothing.
+    pub fn take_log(&self) -> Option<String> {
+        self.log.take()
+    }
+
+    /// Ends the run's processes; [`Run::result`] then gives [`Ended::Cancelled`].
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+#[cfg(test)]
+impl Run {
+    /// A run that tells `events` and ends as `end` does, which is given what cancels it.
+    pub(crate) fn scripted<F>(events: Vec<crate::event::Event>, end: impl FnOnce(CancellationToken) -> F) -> Run
+    where
+        F: Future<Output = Ended> + Send + 'static,
+    {
+        let (sender, receiver) = tokio::sync::mpsc::channel(events.len().max(1));
+        for event in events {
+            let _ = sender.try_send(event);
+        }
+        let cancel = CancellationToken::new();
+        let task = tokio::spawn(end(cancel.clone()));
+        Run {
+            cancel,
+            events: tokio::sync::Mutex::new(Some(receiver)),
+            task: tokio::sync::Mutex::new(Some(task)),
+            over: CancellationToken::new(),
+            replied: Arc::default(),
+            log: Arc::new(super::log::Log::new("fake".into(), "run-fake".to_owned())),
+        }
+    }
+}

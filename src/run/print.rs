@@ -1,0 +1,93 @@
+//! Calls in print form: one process for each.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::attempt::{Opening, run_attempt};
+use super::callbacks::BridgedPrint;
+use super::capabilities;
+use super::cli_attempt::{CliAttempt, CliCall};
+use super::engine::{Engine, not_started};
+use super::retry_loop::AttemptOutcome;
+use crate::command::Mode;
+use crate::error::{Code, ProviderError};
+use crate::event::{Event, RunInfo};
+use crate::exchange::print::{NotStarted, Print, Surroundings};
+use crate::fold::Fold;
+use crate::process::StartError;
+
+impl CliAttempt<'_> {
+    /// One process for this call alone.
+    pub async fn print(&self, info: &mut RunInfo) -> Result<AttemptOutcome, Box<ProviderError>> {
+        let CliCall {
+            engine,
+            request,
+            base_env,
+            cancel,
+            sink,
+        } = *self.call;
+        if let Some(refused) = &request.unprintable {
+            return Err(refused.clone());
+        }
+        let bridge = match &request.tool_server {
+            None => None,
+            Some(server) => Some(server.open().await.map_err(|error| no_bridge(engine, &error))?),
+        };
+        let bridged_options = bridge.as_ref().map(|bridge| bridge.with_bridge(&engine.options));
+        let (line, binary) = engine.line(
+            Mode::Print(&request.prompt),
+            bridged_options.as_ref().unwrap_or(&engine.options),
+            request.wants_pieces(),
+            base_env,
+        )?;
+        let Some(permit) = self.permit(binary.file(), info).await else {
+            return Ok(AttemptOutcome::Cancelled);
+        };
+        let opening = Opening {
+            message: "started",
+            fields: json!({"attempt": self.number, "file": binary.file().to_string_lossy(), "flags": line.flags}),
+            notes: request.uncallable.then(not_callable).into_iter().collect(),
+        };
+        let surroundings = Surroundings {
+            base_env: Arc::clone(base_env),
+            limits: self.limits(),
+            owner: engine.owner,
+            permit: Some(permit),
+            tracker: engine.runs.clone(),
+            tees: request.tees.clone(),
+        };
+        let print = match Print::start(line, &engine.provider, surroundings, cancel) {
+            Ok(print) => print,
+            Err(NotStarted::Process(StartError::Cancelled)) => return Ok(AttemptOutcome::Cancelled),
+            Err(error) => return Err(not_started(engine, &error)),
+        };
+        let fold = match request.watching {
+            true => Fold::watching(),
+            false => Fold::new(request.call_ids.clone(), request.text_calls.clone()).with_listener(sink.has_listener()),
+        };
+        let attempt = self.attempt(&request.prompt, fold, opening);
+        let outcome = match bridge {
+            None => run_attempt(attempt, print, info).await?,
+            Some(bridge) => run_attempt(attempt, BridgedPrint { print, bridge }, info).await?,
+        };
+        let outcome = outcome.outcome();
+        if let AttemptOutcome::FlagRefused(flag) = &outcome {
+            capabilities::remember_refused(&binary, flag);
+        }
+        Ok(outcome)
+    }
+}
+
+fn not_callable() -> Event {
+    Event::Warning {
+        code: "TOOLS_NOT_CALLABLE".to_owned(),
+        message: "tools are bound, but with `textToolCalls: \"off\"` the model is not told of them in print form"
+            .to_owned(),
+    }
+}
+
+fn no_bridge(engine: &Engine, error: &std::io::Error) -> Box<ProviderError> {
+    let reason = format!("no port of 127.0.0.1 can be opened for the tools: {error}");
+    engine.refuse(Code::SpawnFailed, reason)
+}
