@@ -102,6 +102,67 @@ fn every_edge_points_down() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
+/// Folders whose files use each other in one direction only.
+const WITHOUT_CIRCLES: &[&str] = &["run"];
+
+/// The files of `folder` that each of its files uses, by `use super::…` and paths like it; `mod.rs` only lists them.
+fn uses_within(folder: &str) -> BTreeMap<String, Vec<String>> {
+    let files = modules().remove(folder).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(folder);
+    let of_folder = files.into_iter().filter_map(|(path, code)| {
+        let name = path.strip_prefix(&root).ok()?.to_str()?.strip_suffix(".rs")?.to_owned();
+        (!name.contains(['/', '\\'])).then_some((name, code))
+    });
+    let codes: BTreeMap<String, String> = of_folder.collect();
+    let names: Vec<&String> = codes.keys().collect();
+    let uses = |name: &str, code: &str| -> Vec<String> {
+        let grouped: String = code
+            .split("use super::{")
+            .skip(1)
+            .filter_map(|rest| rest.split("};").next())
+            .collect::<Vec<_>>()
+            .join(",");
+        let used = |other: &&&String| {
+            let word = |text: &str| {
+                text.split(|c: char| !c.is_alphanumeric() && c != '_')
+                    .any(|word| word == other.as_str())
+            };
+            let named = code
+                .split("super::")
+                .skip(1)
+                .filter_map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next());
+            other.as_str() != name && (word(&grouped) || named.into_iter().any(|first| first == other.as_str()))
+        };
+        names.iter().filter(used).map(|other| (*other).clone()).collect()
+    };
+    codes
+        .iter()
+        .filter(|(name, _)| *name != "mod")
+        .map(|(name, code)| (name.clone(), uses(name, code)))
+        .collect()
+}
+
+#[test]
+fn files_of_one_folder_are_no_circle() {
+    for folder in WITHOUT_CIRCLES {
+        let mut left = uses_within(folder);
+        assert!(left.values().any(|uses| !uses.is_empty()), "{folder}: nothing is read");
+        // Take away what uses nothing that is left, until only circles are.
+        loop {
+            let free: Vec<String> = left
+                .iter()
+                .filter(|(_, uses)| !uses.iter().any(|used| left.contains_key(used)))
+                .map(|(name, _)| name.clone())
+                .collect();
+            if free.is_empty() {
+                break;
+            }
+            left.retain(|name, _| !free.contains(name));
+        }
+        assert_eq!(left, BTreeMap::new(), "{folder}");
+    }
+}
+
 #[test]
 fn only_the_binding_knows_napi() {
     let users: Vec<_> = modules()

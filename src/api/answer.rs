@@ -14,9 +14,9 @@ use super::calls::Calls;
 use super::failure;
 use super::sse::Events;
 use crate::declare::Tools;
+use crate::decode::assembler::MessageAssembler;
 use crate::decode::json::{Fields, Wtf8, is_array, is_string, word};
 use crate::decode::notes::{Notes, Out};
-use crate::decode::speech::Speech;
 use crate::decode::usage::read_usage;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::Usage;
@@ -120,7 +120,7 @@ struct Reader {
 /// What the model says, and what was taken out of it.
 #[derive(Debug, Default)]
 struct Voice {
-    speech: Speech,
+    assembler: MessageAssembler,
     /// Something was said, be it reasoning.
     spoke: bool,
     text: StreamRedactor,
@@ -263,7 +263,7 @@ impl Reader {
         }
         if let (Some(model), false) = (&self.model, self.told_model) {
             self.told_model = true;
-            self.voice.speech.begin(fields.string("id", chunk.id), &mut out);
+            self.voice.assembler.begin(fields.string("id", chunk.id), &mut out);
             out.event(Event::Session {
                 session_id: None,
                 model: Some(model.clone()),
@@ -305,7 +305,7 @@ impl Reader {
             .take()
             .or_else(|| stopped(self.stop.as_deref(), &self.voice.refusal));
         self.voice.end(&mut out);
-        self.voice.speech.end_turn(&mut out);
+        self.voice.assembler.end_turn(&mut out);
         if failure.is_none() {
             let calls = std::mem::take(&mut self.calls);
             calls
@@ -355,7 +355,7 @@ impl Voice {
         if let Some(piece) = fields.read::<Wtf8>("reasoning", piece) {
             self.spoke = true;
             let piece = Wtf8(self.thinking.push_wtf8(piece.0));
-            self.speech.thinking_delta(None, piece, out);
+            self.assembler.thinking_delta(None, piece, out);
         }
         match words.content {
             Some(parts) if is_array(parts) => {
@@ -374,7 +374,7 @@ impl Voice {
         if let Some(piece) = fields.read::<Wtf8>("content", raw).filter(|piece| !piece.0.is_empty()) {
             self.spoke = true;
             let piece = Wtf8(self.text.push_wtf8(piece.0));
-            self.speech.text_delta(piece, out);
+            self.assembler.text_delta(piece, out);
         }
     }
 
@@ -387,11 +387,11 @@ impl Voice {
     fn end(&mut self, out: &mut Out) {
         let (thinking, text) = (self.thinking.finish(), self.text.finish());
         if !thinking.is_empty() {
-            self.speech
+            self.assembler
                 .thinking_delta(None, Wtf8(thinking.into_bytes().into()), out);
         }
         if !text.is_empty() {
-            self.speech.text_delta(Wtf8(text.into_bytes().into()), out);
+            self.assembler.text_delta(Wtf8(text.into_bytes().into()), out);
         }
     }
 }

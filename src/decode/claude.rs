@@ -22,11 +22,11 @@ use std::borrow::Cow;
 
 use self::wire::{ApiMessage, Block, Content, Line, RateLimitInfo, RateLimitLine, StreamEvent, System};
 use super::ansi::{strip_ansi, strip_owned};
+use super::assembler::{MessageAssembler, tool_call};
 use super::failure::{API_ERROR, failure_of};
 use super::generic::{Answers, Generic};
 use super::json::{Fields, Text, is_true, word};
 use super::notes::Out;
-use super::speech::{Speech, tool_call};
 use super::usage::read_usage;
 use super::{Format, Verdict};
 use crate::event::{Event, Failure};
@@ -45,7 +45,7 @@ const SYNTHETIC: &str = "<synthetic>";
 /// The state between lines.
 #[derive(Debug, Default)]
 pub(super) struct Claude {
-    speech: Speech,
+    assembler: MessageAssembler,
     turn: Turn,
     /// Reads what is not in claude's own words: its old stream, and what other CLIs print in its place.
     generic: Generic,
@@ -107,7 +107,7 @@ impl Format for Claude {
 
     fn finish(&mut self, out: &mut Out) {
         self.generic.finish(out);
-        self.speech.end_turn(out);
+        self.assembler.end_turn(out);
         if let Some(failure) = std::mem::take(&mut self.turn).failure {
             out.event(Event::Failure(failure));
         }
@@ -129,9 +129,9 @@ impl Claude {
             Some("content_block_delta") => {
                 let delta = event.delta.unwrap_or_default();
                 match (word(delta.kind).as_deref(), delta.text, delta.thinking) {
-                    (Some("text_delta"), Some(text), _) => self.speech.text_delta(text, out),
+                    (Some("text_delta"), Some(text), _) => self.assembler.text_delta(text, out),
                     (Some("thinking_delta"), _, Some(thinking)) => {
-                        self.speech.thinking_delta(event.index, thinking, out)
+                        self.assembler.thinking_delta(event.index, thinking, out)
                     }
                     // Arguments and signatures come whole with the `assistant` line.
                     _ => {}
@@ -139,27 +139,27 @@ impl Claude {
             }
             Some("message_start") => {
                 let message = event.message.unwrap_or_default();
-                self.speech.begin(message.id.map(Text::into_string), out);
+                self.assembler.begin(message.id.map(Text::into_string), out);
                 if let Some(model) = message.model {
                     self.turn.model = Some(model.into_string());
                 }
             }
             Some("content_block_start") => {
-                self.speech.block(out);
+                self.assembler.block(out);
                 let block = event.content_block.unwrap_or_default();
                 if let (Some("text"), Some(Text(text))) = (word(block.kind).as_deref(), block.text)
                     && !text.is_empty()
                 {
-                    self.speech.text_delta(text.into(), out);
+                    self.assembler.text_delta(text.into(), out);
                 }
             }
-            Some("content_block_stop") => self.speech.block(out),
-            Some("message_stop") if cut => self.speech.cut(out),
-            Some("message_stop") => self.speech.stop(out),
+            Some("content_block_stop") => self.assembler.block(out),
+            Some("message_stop") if cut => self.assembler.cut(out),
+            Some("message_stop") => self.assembler.stop(out),
             Some("message_delta") => {
                 let delta = event.delta.unwrap_or_default();
                 if word(delta.stop_reason).as_deref() == Some("max_tokens") {
-                    self.speech.reached_limit(out);
+                    self.assembler.reached_limit(out);
                 }
             }
             _ => {}
@@ -170,7 +170,7 @@ impl Claude {
         let Some(message) = line.message.take() else { return };
         let in_a_row = std::mem::take(&mut self.turn.spoke_last);
         if let Some(kind) = word(line.error) {
-            self.speech.close(out);
+            self.assembler.close(out);
             self.turn.failure = Some(Failure {
                 kind: Some(kind.into_owned()),
                 message: joined_text(&message.content),
@@ -187,31 +187,31 @@ impl Claude {
             None => {}
         }
         if let Some(failure) = qwen_error(&message) {
-            self.speech.discard(out);
+            self.assembler.discard(out);
             self.turn.failure = Some(failure);
             self.turn.disguised = true;
             return;
         }
         let id = message.id.as_ref().map(|id| id.0.as_ref());
         if in_a_row && self.turn.is_claude {
-            self.speech.followed_by(id, out);
+            self.assembler.followed_by(id, out);
         }
         self.turn.spoke_last = true;
-        self.speech.enter(id, out);
+        self.assembler.enter(id, out);
         match message.content {
-            Content::Text(text) => self.speech.text(text, out),
+            Content::Text(text) => self.assembler.text(text, out),
             Content::Blocks(blocks) => blocks.into_iter().for_each(|block| self.block(block, out)),
         }
     }
 
     fn block(&mut self, block: Block, out: &mut Out) {
         match (word(block.kind).as_deref(), block.text, block.thinking) {
-            (Some("text"), Some(Text(text)), _) => self.speech.text(text, out),
-            (Some("thinking"), _, Some(Text(thinking))) => self.speech.thinking(thinking, out),
+            (Some("text"), Some(Text(text)), _) => self.assembler.text(text, out),
+            (Some("thinking"), _, Some(Text(thinking))) => self.assembler.thinking(thinking, out),
             (Some("tool_use"), ..) => {
                 let id = block.id.unwrap_or_default().into_string();
                 let name = block.name.unwrap_or_default().into_string();
-                self.speech.call(tool_call(id, name, block.input));
+                self.assembler.call(tool_call(id, name, block.input));
             }
             _ => {}
         }
@@ -219,10 +219,10 @@ impl Claude {
 
     fn user(&mut self, line: Line, json: &str, out: &mut Out) {
         if line.message.as_deref().is_some_and(asks_for_the_rest) {
-            self.speech.goes_on(out);
+            self.assembler.goes_on(out);
             return out.other("user", json);
         }
-        self.speech.settle(out);
+        self.assembler.settle(out);
         let blocks = match line.message.unwrap_or_default().content {
             Content::Blocks(blocks) => blocks,
             Content::Text(_) => Vec::new(),

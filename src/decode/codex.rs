@@ -10,10 +10,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::ansi::strip_owned;
+use super::assembler::{MessageAssembler, tool_call};
 use super::failure::failure_of;
 use super::json::{Fields, Text, word};
 use super::notes::Out;
-use super::speech::{Speech, tool_call};
 use super::usage::read_usage;
 use super::{Format, Verdict};
 use crate::event::{Event, Failure, Outcome};
@@ -24,7 +24,7 @@ pub(super) const CLI_WARNING: &str = "CLI_WARNING";
 /// The state between lines.
 #[derive(Debug, Default)]
 pub(super) struct Codex {
-    speech: Speech,
+    assembler: MessageAssembler,
     /// The last top-level `error`: why the turn fails, if it does.
     trouble: Option<Failure>,
     /// Reconnections so far in this turn.
@@ -185,7 +185,7 @@ impl Codex {
                 if kind == "reasoning" {
                     return out.thinking(&id, text);
                 }
-                self.speech.message(id.as_deref(), &text, out);
+                self.assembler.message(id.as_deref(), &text, out);
                 self.answer = Some(text.into_owned());
             }
             "error" if completed => {
@@ -261,7 +261,7 @@ impl Codex {
     }
 
     fn end_turn(&mut self, out: &mut Out) {
-        self.speech.end_turn(out);
+        self.assembler.end_turn(out);
         self.trouble = None;
         self.answer = None;
         self.reconnections = 0;

@@ -7,10 +7,10 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::assembler::{MessageAssembler, tool_call};
 use super::failure::{failure_of, status};
 use super::json::{Count, Fields, Members, Text, is_true, word};
 use super::notes::Out;
-use super::speech::{Speech, tool_call};
 use super::{Format, Verdict};
 use crate::event::{Event, Failure, Outcome};
 use crate::message::Usage;
@@ -18,7 +18,7 @@ use crate::message::Usage;
 /// The state between lines.
 #[derive(Debug, Default)]
 pub(super) struct Gemini {
-    speech: Speech,
+    assembler: MessageAssembler,
     session_id: Option<String>,
     /// What the last `error` said.
     complaint: Option<String>,
@@ -99,21 +99,21 @@ impl Format for Gemini {
             None => {
                 self.session(&line, &mut fields, out);
                 let text = fields.read::<Text>("response", line.response).unwrap_or_default();
-                self.speech.message(None, &text.0, out);
+                self.assembler.message(None, &text.0, out);
                 self.end(&line, &mut fields, out);
             }
             Some("init") => self.session(&line, &mut fields, out),
             Some("message") => {
                 let text = fields.read::<Text>("content", line.content).unwrap_or_default();
                 match word(line.role).as_deref() {
-                    Some("assistant") if is_true(line.delta) => self.speech.piece(&text.0, out),
-                    Some("assistant") => self.speech.message(None, &text.0, out),
+                    Some("assistant") if is_true(line.delta) => self.assembler.piece(&text.0, out),
+                    Some("assistant") => self.assembler.message(None, &text.0, out),
                     // An echo of the prompt.
                     _ => {}
                 }
             }
             Some("tool_use") => {
-                self.speech.close(out);
+                self.assembler.close(out);
                 let id = fields.string("tool_id", line.tool_id).unwrap_or_default();
                 let name = fields.string("tool_name", line.tool_name).unwrap_or_default();
                 out.event(tool_call(id, name, line.parameters));
@@ -144,7 +144,7 @@ impl Format for Gemini {
     }
 
     fn finish(&mut self, out: &mut Out) {
-        self.speech.end_turn(out);
+        self.assembler.end_turn(out);
     }
 }
 
@@ -160,7 +160,7 @@ impl Gemini {
     }
 
     fn end(&mut self, line: &Line, fields: &mut Fields, out: &mut Out) {
-        self.speech.end_turn(out);
+        self.assembler.end_turn(out);
         let stats: Option<Stats> = fields.read("stats", line.stats);
         let duration_ms = stats.as_ref().and_then(|stats| stats.duration_ms).map(|count| count.0);
         let (usage, model) = stats.map(|stats| figures(stats, fields)).unwrap_or_default();

@@ -12,12 +12,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::ansi::strip_owned;
+use super::assembler::{MessageAssembler, invalid_call, tool_call};
 use super::claude::wire::Content;
 use super::codex::Codex;
 use super::failure::failure_of;
 use super::json::{Fields, Text, is_array, is_object, is_string, is_true, word};
 use super::notes::Out;
-use super::speech::{Speech, invalid_call, tool_call};
 use super::usage::read_usage;
 use super::{Format, Verdict};
 use crate::event::{Event, Failure, Outcome};
@@ -38,7 +38,7 @@ pub(super) enum Answers {
 #[derive(Debug, Default)]
 pub(super) struct Generic {
     answers: Answers,
-    speech: Speech,
+    assembler: MessageAssembler,
     codex: Codex,
     spoke: bool,
 }
@@ -110,7 +110,7 @@ impl Generic {
             (Some("content"), ..) => {
                 let Text(piece) = fields.read("content", object.content).unwrap_or_default();
                 self.spoke |= !piece.is_empty();
-                self.speech.piece(&piece, out);
+                self.assembler.piece(&piece, out);
                 true
             }
             (None | Some("message"), Some(_), _) => {
@@ -143,7 +143,7 @@ impl Generic {
 
     /// The open message is complete.
     pub fn close(&mut self, out: &mut Out) {
-        self.speech.end_turn(out);
+        self.assembler.end_turn(out);
     }
 
     /// Whether anything was said since the last time this was asked.
@@ -162,12 +162,12 @@ impl Generic {
             Some("assistant") if is_true(message.delta) => {
                 let Text(piece) = fields.read("content", message.content).unwrap_or_default();
                 self.spoke |= !piece.is_empty();
-                self.speech.piece(&piece, out);
+                self.assembler.piece(&piece, out);
             }
             Some("assistant") => {
                 let text = text_of(message.content).unwrap_or_default();
                 self.spoke |= !text.is_empty();
-                self.speech.message(word(message.id).as_deref(), &text, out);
+                self.assembler.message(word(message.id).as_deref(), &text, out);
                 calls(message, fields, out);
                 if let Some(usage) = read_usage(fields, message.usage) {
                     out.event(Event::Usage {
@@ -230,7 +230,7 @@ impl Generic {
             return true;
         }
         self.spoke = true;
-        self.speech.message(word(object.id).as_deref(), &text, out);
+        self.assembler.message(word(object.id).as_deref(), &text, out);
         if let Some(message) = &message {
             calls(message, fields, out);
         }

@@ -6,6 +6,7 @@
 //! JSON at all stays available as [`Decoder::plain_text`].
 
 pub mod ansi;
+pub(crate) mod assembler;
 mod claude;
 mod codex;
 mod completion;
@@ -17,7 +18,6 @@ pub mod lines;
 pub(crate) mod notes;
 mod opencode;
 mod plain;
-pub(crate) mod speech;
 pub(crate) mod usage;
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::ansi::strip_owned;
+use super::assembler::{MessageAssembler, tool_call};
 use super::failure::status;
 use super::json::{Count, Fields, Text, word};
 use super::notes::Out;
-use super::speech::{Speech, tool_call};
 use super::{Format, Verdict};
 use crate::event::{Event, Failure, Outcome};
 use crate::message::Usage;
@@ -22,7 +22,7 @@ use crate::message::Usage;
 /// The state between lines.
 #[derive(Debug, Default)]
 pub(super) struct Opencode {
-    speech: Speech,
+    assembler: MessageAssembler,
     session_id: Option<String>,
     /// Over the steps of this run.
     usage: Option<Usage>,
@@ -130,7 +130,7 @@ impl Format for Opencode {
     }
 
     fn finish(&mut self, out: &mut Out) {
-        self.speech.end_turn(out);
+        self.assembler.end_turn(out);
         if self.pending.as_deref() == Some("content-filter") {
             self.fail(
                 stopped("content-filter", "the provider's content filter stopped the answer"),
@@ -144,7 +144,7 @@ impl Opencode {
     fn part(&mut self, kind: &str, part: &Part, fields: &mut Fields, out: &mut Out) {
         match kind {
             "step_start" => {
-                self.speech.close(out);
+                self.assembler.close(out);
                 self.pending = None;
                 self.answer = None;
             }
@@ -153,8 +153,8 @@ impl Opencode {
                 let Text(text) = fields.read("text", part.text).unwrap_or_default();
                 let text = strip_owned(text);
                 self.answer.get_or_insert_default().push_str(&text);
-                self.speech.enter(id.as_deref(), out);
-                self.speech.text(text, out);
+                self.assembler.enter(id.as_deref(), out);
+                self.assembler.text(text, out);
             }
             "reasoning" => {
                 let id = fields.string("messageID", part.message_id);
@@ -162,7 +162,7 @@ impl Opencode {
                 out.thinking(&id, strip_owned(text));
             }
             "tool_use" => {
-                self.speech.close(out);
+                self.assembler.close(out);
                 let Some(state) = fields.read::<ToolState>("state", part.state) else {
                     return;
                 };
@@ -181,7 +181,7 @@ impl Opencode {
     }
 
     fn step_finish(&mut self, part: &Part, fields: &mut Fields, out: &mut Out) {
-        self.speech.close(out);
+        self.assembler.close(out);
         let reason = fields.string("reason", part.reason);
         if let Some(tokens) = fields.read::<Tokens>("tokens", part.tokens) {
             let usage = self.usage.get_or_insert_default();
@@ -218,7 +218,7 @@ impl Opencode {
 
     /// The run has failed. It is told once: some errors come twice, and the endless loop comes again and again.
     fn fail(&mut self, failure: Failure, out: &mut Out) {
-        self.speech.end_turn(out);
+        self.assembler.end_turn(out);
         self.failed = true;
         out.event(Event::Failure(failure));
         let reason = self.pending.take();

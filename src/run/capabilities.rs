@@ -43,13 +43,13 @@ pub fn remember_refused(binary: &Binary, flag: &str) {
 
 static PRINT_ONLY: LazyLock<Mutex<HashSet<Binary>>> = LazyLock::new(Mutex::default);
 
-/// Whether `binary` has turned out to be unfit for live sessions.
+/// Whether `binary` has turned out to take no live sessions.
 pub fn prints_only(binary: &Binary) -> bool {
     let known = PRINT_ONLY.lock().unwrap_or_else(PoisonError::into_inner);
     known.contains(binary)
 }
 
-/// `binary` is unfit for live sessions.
+/// `binary` takes no live sessions.
 pub fn remember_print_only(binary: &Binary) {
     let mut known = PRINT_ONLY.lock().unwrap_or_else(PoisonError::into_inner);
     known.insert(binary.clone());

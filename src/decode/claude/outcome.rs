@@ -19,7 +19,7 @@ impl Claude {
             return;
         };
         self.generic.close(out);
-        let spoke = self.speech.end_turn(out) | self.generic.take_spoke();
+        let spoke = self.assembler.end_turn(out) | self.generic.take_spoke();
         let turn = std::mem::take(&mut self.turn);
         let usage = read_usage(fields, line.usage);
         let subtype = fields.string("subtype", line.subtype);
@@ -55,8 +55,8 @@ impl Claude {
             // In `json` the result is all there is; in a stream it repeats what was said, except what the CLI says itself.
             let answer = outcome.text.as_deref().unwrap_or_default();
             if !answer.is_empty() && (!spoke || turn.synthetic.as_deref() == Some(answer)) {
-                self.speech.message(None, answer, out);
-                self.speech.end_turn(out);
+                self.assembler.message(None, answer, out);
+                self.assembler.end_turn(out);
             }
         }
         if let Some(usage) = usage {

@@ -23,7 +23,7 @@ use crate::message::{InvalidToolCall, ToolCall, wtf8_to_string};
 
 /// Receives messages, one after the other.
 #[derive(Debug, Default)]
-pub(crate) struct Speech {
+pub(crate) struct MessageAssembler {
     open: Option<Open>,
     /// What the last closed message had streamed and no snapshot had confirmed yet.
     echo: Option<Echo>,
@@ -44,9 +44,9 @@ struct Open {
     /// The text blocks in `content` that were streamed and are not confirmed, oldest first.
     streamed: VecDeque<Range<usize>>,
     /// The text block that is being streamed: the last of `streamed`.
-    text: Option<Weld>,
+    text: Option<ChunkJoiner>,
     /// The reasoning block that is being streamed, and its index.
-    thinking: Option<(Option<Count>, Weld)>,
+    thinking: Option<(Option<Count>, ChunkJoiner)>,
     /// Reasoning blocks that were streamed and are not confirmed.
     thoughts: usize,
     /// Calls, and what looked like calls: delivered after the text.
@@ -62,7 +62,7 @@ enum Ended {
     GoesOn,
 }
 
-/// See [`Speech::echo`].
+/// See [`MessageAssembler::echo`].
 #[derive(Debug)]
 struct Echo {
     id: Option<String>,
@@ -70,7 +70,7 @@ struct Echo {
     thoughts: usize,
 }
 
-impl Speech {
+impl MessageAssembler {
     /// A response begins in the stream. The message before is complete, goes on with it, or is abandoned if nothing of it was
     /// confirmed.
     pub fn begin(&mut self, id: Option<String>, out: &mut Out) {
@@ -148,11 +148,11 @@ impl Speech {
     pub fn thinking_delta(&mut self, index: Option<Count>, piece: Wtf8<'_>, out: &mut Out) {
         let open = self.stream();
         if open.thinking.as_ref().is_none_or(|(current, _)| *current != index) {
-            open.thinking = Some((index, Weld::default()));
+            open.thinking = Some((index, ChunkJoiner::default()));
             open.thoughts += 1;
         }
-        if let Some((_, weld)) = &mut open.thinking {
-            let piece = weld.join(piece);
+        if let Some((_, joiner)) = &mut open.thinking {
+            let piece = joiner.join(piece);
             out.thinking(&open.id, piece);
         }
     }
@@ -376,7 +376,7 @@ impl Open {
 
     /// The text block that is being streamed ends. Half of a character that never got its other half is U+FFFD.
     fn end_text(&mut self, out: &mut Out) {
-        if self.text.take().is_some_and(|weld| weld.high.is_some()) {
+        if self.text.take().is_some_and(|joiner| joiner.high.is_some()) {
             self.say("\u{FFFD}", out);
             if let Some(block) = self.streamed.back_mut() {
                 block.end = self.content.len();
@@ -396,21 +396,21 @@ impl Open {
 
 /// Joins the pieces of one block: a character whose UTF-16 halves came in two pieces, a control sequence cut in two.
 #[derive(Debug, Default)]
-struct Weld {
+struct ChunkJoiner {
     /// A high surrogate, as WTF-8, that waits for its low one.
     high: Option<[u8; 3]>,
     stripper: Stripper,
 }
 
-impl Weld {
+impl ChunkJoiner {
     fn join<'t>(&mut self, piece: Wtf8<'t>) -> Cow<'t, str> {
         let text = match piece.0 {
             bytes if bytes.is_empty() => return Cow::Borrowed(""),
             Cow::Borrowed(bytes) if self.high.is_none() => match std::str::from_utf8(bytes) {
                 Ok(text) => Cow::Borrowed(text),
-                Err(_) => Cow::Owned(self.weld(bytes)),
+                Err(_) => Cow::Owned(self.join_bytes(bytes)),
             },
-            bytes => Cow::Owned(self.weld(&bytes)),
+            bytes => Cow::Owned(self.join_bytes(&bytes)),
         };
         match text {
             Cow::Borrowed(text) => self.stripper.strip(text),
@@ -421,7 +421,7 @@ impl Weld {
         }
     }
 
-    fn weld(&mut self, mut bytes: &[u8]) -> String {
+    fn join_bytes(&mut self, mut bytes: &[u8]) -> String {
         let mut joined = Vec::with_capacity(bytes.len() + 3);
         match (self.high.take(), bytes) {
             (Some(high), [0xED, second @ 0xB0..=0xBF, third, rest @ ..]) => {
