@@ -100,11 +100,6 @@ impl<'a> HttpExchange<'a> {
             }
         }
     }
-
-    /// The body is over; `whole` says whether the connection was closed as it should be.
-    fn answered(&mut self, whole: bool, events: &mut Vec<Event>) -> Body {
-        self.answer.finish(whole, events)
-    }
 }
 
 impl Exchange for HttpExchange<'_> {
@@ -124,7 +119,7 @@ impl Exchange for HttpExchange<'_> {
             return self.send().await;
         };
         if self.answer.is_over() {
-            self.end = HttpEnd::Answered(self.answered(true, events));
+            self.end = HttpEnd::Answered(self.answer.finish(true, events));
             return Progress::Over;
         }
         match response.next().await {
@@ -133,10 +128,10 @@ impl Exchange for HttpExchange<'_> {
                 self.answer.push(&piece, events);
                 return Progress::More;
             }
-            Ok(None) => self.end = HttpEnd::Answered(self.answered(true, events)),
+            Ok(None) => self.end = HttpEnd::Answered(self.answer.finish(true, events)),
             // What was whole before the connection broke is whole.
             Err(why) => {
-                self.end = match self.answered(false, events) {
+                self.end = match self.answer.finish(false, events) {
                     Body::Complete => HttpEnd::Answered(Body::Complete),
                     _ => HttpEnd::Lost(why),
                 };

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::event::{Event, Reply};
+pub use crate::fold::ProviderCallId;
 pub use crate::judge::{Evidence, StopReason};
 
 pub mod claude_live;
@@ -102,8 +103,6 @@ pub struct Ended {
 /// Puts what can be used again where the next call finds it, or ends it. It is given the reply, if there is one, and the ids of
 /// its calls.
 pub type OnVerdict = Box<dyn FnOnce(Option<(&Reply, &[ProviderCallId])>) + Send>;
-
-pub use crate::fold::ProviderCallId;
 
 impl Ended {
     /// One of which nothing is known but `evidence`.

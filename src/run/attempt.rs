@@ -192,7 +192,8 @@ impl Driven<'_> {
     }
 
     fn note_first_byte(&mut self, exchange: &impl Exchange) {
-        if self.info.first_byte_ms.is_none() && exchange.received_bytes() > 0 {
+        // Only of what was told to have begun.
+        if self.attempt.opening.is_none() && self.info.first_byte_ms.is_none() && exchange.received_bytes() > 0 {
             let first = ms(exchange.elapsed());
             self.info.first_byte_ms = Some(first);
             let log = &self.attempt.sink.log;
