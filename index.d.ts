@@ -785,7 +785,7 @@ export type ProviderEvent =
   | { type: "message"; id?: string; content: string }
   /** The model calls a tool. It is the caller's to run unless a `tool_result` follows: `reply.toolCalls` has those that are. */
   | { type: "tool_call"; toolCall: ToolCall }
-  /** What was meant as a tool call and can't be read as one: in a text, or a native one with arguments that are no JSON. */
+  /** What was meant as a tool call and can't be read as one: in a text, or a native one with arguments that are not JSON. */
   | { type: "invalid_tool_call"; invalidToolCall: InvalidToolCall }
   /** The CLI ran a tool of its own, and this came back. A call with a result is not the caller's to run. */
   | { type: "tool_result"; toolCallId: string; content: string; isError: boolean }
@@ -962,7 +962,7 @@ export type ProviderErrorCode =
   | "MAX_TURNS"
   /** The CLI's own limit of cost is reached. */
   | "BUDGET_EXHAUSTED"
-  /** The file is no run log, or of a newer version. */
+  /** The file is not a run log, or of a newer version. */
   | "INVALID_RUN_LOG"
   /** The run log has no reply: it ends before the run did. */
   | "RUN_LOG_INCOMPLETE"

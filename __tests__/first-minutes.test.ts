@@ -111,13 +111,13 @@ describe("a tool", () => {
     [
       "with words for fields",
       [{ ...about, schema: { a: "number", b: "number" } }],
-      'tools[0] ("add") has a schema that is no JSON Schema, for "a" is no word of it: write ' +
+      'tools[0] ("add") has a schema that is not a JSON Schema, for "a" is not one of its keywords: write ' +
         '{ type: "object", properties: { a, b: … } }',
     ],
     [
       "with schemas for fields",
       [{ ...about, schema: { a: { type: "number" } } }],
-      'tools[0] ("add") has a schema that is no JSON Schema, for "a" is no word of it: write ' +
+      'tools[0] ("add") has a schema that is not a JSON Schema, for "a" is not one of its keywords: write ' +
         '{ type: "object", properties: { a: … } }',
     ],
     [

@@ -303,9 +303,9 @@ describe.skipIf(process.platform === "win32")("a log that can't be written", () 
     writeFileSync(file, "my notes\n");
     mkdirSync(join(fakes.dir, "folder"));
     for (const [record, reason] of [
-      [file, `"${file}" exists and is no run log of this version: it is left alone`],
+      [file, `"${file}" exists and is not a run log of this version: it is left alone`],
       [join(fakes.dir, "no/run.jsonl"), `there is no folder "${join(fakes.dir, "no")}" to write it into`],
-      [join(fakes.dir, "folder"), `"${join(fakes.dir, "folder")}" is no file`],
+      [join(fakes.dir, "folder"), `"${join(fakes.dir, "folder")}" is not a file`],
     ] as const) {
       expect(await rejection(provider.invoke(["x"], { record }))).toMatchObject({
         code: "INVALID_OPTION",
@@ -363,7 +363,7 @@ describe("what is no run log", () => {
     };
     expect(await refusal("")).toBe("<file>: it is empty: a run log begins with a header line");
     expect(await refusal('{"version":"1.0.0","agent_info":{},"execution":{}}')).toBe(
-      "<file>: it is no run log: it is a normalised log of the Claude Code adapter (youbencha-log.json), which can be shown but not replayed",
+      "<file>: it is not a run log: it is a normalised log of the Claude Code adapter (youbencha-log.json), which can be shown but not replayed",
     );
     expect(await refusal('{"format":"deep-factor-run","version":7}')).toBe(
       "<file>: its version is 7, and this package reads up to 1: a newer deep-factor-providers wrote it",
@@ -475,7 +475,7 @@ describe.skipIf(process.platform === "win32")("log, the command", () => {
     writeFileSync(file, "hello");
     expect(await run(["log", "show", file])).toMatchObject({
       code: 6,
-      stderr: expect.stringMatching(/^INVALID_RUN_LOG: .+it is no run log: its first line is no JSON/),
+      stderr: expect.stringMatching(/^INVALID_RUN_LOG: .+it is not a run log: its first line is not JSON/),
     });
     writeFileSync(file, `${JSON.stringify({ format: "deep-factor-run", version: 1, runId: "r", provider: "p" })}\n`);
     chmodSync(fakes.dir, 0o700);

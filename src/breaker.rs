@@ -61,7 +61,7 @@ impl Ticket {
 
 /// What became of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// It was answered.
     Success,
     /// It failed as another provider might not have.
@@ -73,6 +73,7 @@ pub enum Outcome {
 }
 
 /// The three states.
+#[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Calls go.
@@ -81,17 +82,6 @@ pub enum Phase {
     Open,
     /// One call goes, to see.
     HalfOpen,
-}
-
-impl Phase {
-    /// `closed`, `open` or `half_open`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Phase::Closed => "closed",
-            Phase::Open => "open",
-            Phase::HalfOpen => "half_open",
-        }
-    }
 }
 
 /// The breaker of one provider.
@@ -161,8 +151,8 @@ impl Breaker {
 
     /// Says what became of the call with `ticket`. Only the first word on a ticket of the current state counts, and only
     /// that of the current probe; a used-up quota counts whenever it is found out.
-    pub fn report(&mut self, ticket: Ticket, outcome: Outcome, now: u64) {
-        if let Outcome::Quota(resets_at) = outcome {
+    pub fn report(&mut self, ticket: Ticket, outcome: CallOutcome, now: u64) {
+        if let CallOutcome::Quota(resets_at) = outcome {
             let mut until = resets_at
                 .filter(|at| *at > now)
                 .unwrap_or_else(|| now.saturating_add(self.settings.reset_ms));
@@ -176,8 +166,8 @@ impl Breaker {
         }
         match &mut self.state {
             State::Closed(failures) => match outcome {
-                Outcome::Success => failures.clear(),
-                Outcome::Failure => {
+                CallOutcome::Success => failures.clear(),
+                CallOutcome::Failure => {
                     let oldest = now.saturating_sub(self.settings.window_ms);
                     failures.retain(|at| *at >= oldest);
                     failures.push_back(now);
@@ -185,18 +175,19 @@ impl Breaker {
                         self.open(now);
                     }
                 }
-                Outcome::Quota(_) | Outcome::Neither => {}
+                CallOutcome::Quota(_) | CallOutcome::Neither => {}
             },
             State::HalfOpen { probe } if probe.is_some_and(|probe| probe.ticket == ticket) => match outcome {
-                Outcome::Success => self.enter(State::Closed(VecDeque::new())),
-                Outcome::Failure => self.open(now),
-                Outcome::Quota(_) | Outcome::Neither => *probe = None,
+                CallOutcome::Success => self.enter(State::Closed(VecDeque::new())),
+                CallOutcome::Failure => self.open(now),
+                CallOutcome::Quota(_) | CallOutcome::Neither => *probe = None,
             },
             State::HalfOpen { .. } | State::Open { .. } => {}
         }
     }
 
     /// The state at `now`.
+    #[cfg(test)]
     pub fn phase(&self, now: u64) -> Phase {
         match self.state {
             State::Closed(_) => Phase::Closed,

@@ -165,7 +165,7 @@ codes! {
     MaxTokens = "MAX_TOKENS", Validation, "The answer hit the output limit.";
     MaxTurns = "MAX_TURNS", Validation, "The CLI's own limit of turns is reached.";
     BudgetExhausted = "BUDGET_EXHAUSTED", Validation, "The CLI's own limit of cost is reached.";
-    InvalidRunLog = "INVALID_RUN_LOG", Validation, "The file is no run log, or of a newer version.";
+    InvalidRunLog = "INVALID_RUN_LOG", Validation, "The file is not a run log, or of a newer version.";
     RunLogIncomplete = "RUN_LOG_INCOMPLETE", Validation, "The run log has no reply: it ends before the run did.";
     ConnectionFailed = "CONNECTION_FAILED", Network, "The API can't be reached.";
     ConnectionLost = "CONNECTION_LOST", Network, "The connection broke in the middle.";

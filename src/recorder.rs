@@ -39,10 +39,10 @@ pub enum Refused {
     #[error("there is no folder {0:?} to write it into")]
     NoFolder(PathBuf),
     /// Somebody else's file.
-    #[error("{0:?} exists and is no run log of this version: it is left alone")]
+    #[error("{0:?} exists and is not a run log of this version: it is left alone")]
     NotOurs(PathBuf),
     /// A folder, a pipe, a socket.
-    #[error("{0:?} is no file")]
+    #[error("{0:?} is not a file")]
     NoFile(PathBuf),
     /// A name that leads elsewhere: whoever made it would choose what is written to.
     #[error("{0:?} is a symbolic link: name the file itself")]

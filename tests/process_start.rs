@@ -135,7 +135,10 @@ async fn files_that_cannot_be_executed() {
     let says = |what: &str| (Code::CliNotExecutable, format!("{} {what}", file.display()));
     assert_eq!(refused_at(&file).await, says("is not executable"));
     write_executable(&file, "no script, no program");
-    assert_eq!(refused_at(&file).await, says("is no program this system can run"));
+    assert_eq!(
+        refused_at(&file).await,
+        says("is not a program that this system can run")
+    );
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
     assert_eq!(refused_at(&file).await, says("is a folder"));

@@ -353,7 +353,7 @@ describe("options that are wrong", () => {
       { model: "m", maxTokensField: "x" },
       'option "maxTokensField" must be one of "max_tokens", "max_completion_tokens"; given: "x"',
     ],
-    [{ model: "m", headers: { "a b": "c" } }, 'option "headers.a b" is no name that an HTTP header can have'],
+    [{ model: "m", headers: { "a b": "c" } }, 'option "headers.a b" is not a name that an HTTP header can have'],
     [
       { model: "m", headers: { Host: "c" } },
       'option "headers.Host" can\'t be set: the connection decides about this header',

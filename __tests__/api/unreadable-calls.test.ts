@@ -1,4 +1,4 @@
-/** A native call whose arguments are no JSON: the caller, and in a run of an agent the model, hear of it. */
+/** A native call whose arguments are not JSON: the caller, and in a run of an agent the model, hear of it. */
 import { runAgent } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
@@ -19,7 +19,7 @@ describe.each([true, false])("a call that can't be read, stream: %s", (stream) =
         id: "c1",
         name: "get",
         args: '{"a": 1',
-        error: expect.stringMatching(/^arguments are no JSON/),
+        error: expect.stringMatching(/^arguments are not JSON/),
       },
     ]);
   });
@@ -40,7 +40,7 @@ describe.each([true, false])("a call that can't be read, stream: %s", (stream) =
       { role: "assistant", content: "" },
       {
         role: "user",
-        content: expect.stringContaining('Your tool call of "get" could not be read: arguments are no JSON'),
+        content: expect.stringContaining('Your tool call of "get" could not be read: arguments are not JSON'),
       },
     ]);
     expect(asked[2].at(-1)).toEqual({ role: "tool", tool_call_id: "c2", content: "4" });

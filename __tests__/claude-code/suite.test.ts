@@ -27,7 +27,7 @@ it("runs all tasks, each with its row, its result and its log", async () => {
     rows.map(({ task, result }) => [`${task.name}/timeline.html`, task.name, result.status]),
   );
   const [fixed, missing, waited] = links.map(([, href]) => readFileSync(join(out, String(href)), "utf8"));
-  expect(fixed).toMatch(/<bdi class="title">Edit<\/bdi> <bdi class="gist">[^<]*sum\.js<\/bdi>/);
+  expect(fixed).toMatch(/<bdi class="title">Edit<\/bdi> <bdi class="arg">[^<]*sum\.js<\/bdi>/);
   expect(fixed).toContain("sum.js adds now.");
   expect(missing).toContain('<bdi class="title">NOT_FOUND</bdi>');
   expect(waited).toMatch(/<span class="badge odd">timeout<\/span>[\s\S]*<bdi class="title">CLAUDE_TIMEOUT<\/bdi>/);

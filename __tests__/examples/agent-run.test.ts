@@ -84,7 +84,7 @@ describe("the folder's tools", () => {
     for (const [file, reason] of [
       ["no-such.md", "there is no file no-such.md here"],
       ["src", "src cannot be read as a file"],
-      ["binary", "binary is no text file"],
+      ["binary", "binary is not a text file"],
       ["large.txt", "large.txt has 1500000 bytes, which is too much to read"],
       ...(posix
         ? [["pipe", "pipe cannot be read as a file"] as const, ["loop", "there is no file loop here"] as const]
@@ -94,7 +94,7 @@ describe("the folder's tools", () => {
     }
     await expect(use("list_files", { folder: "README.md" })).rejects.toThrow("README.md cannot be read as a folder");
     await expect(use("read_file", { file: "README.md", from: 9 })).rejects.toThrow("README.md has only 2 lines");
-    expect(() => openFolder(join(folder, "README.md"))).toThrow("is no folder");
+    expect(() => openFolder(join(folder, "README.md"))).toThrow("is not a folder");
   });
 });
 

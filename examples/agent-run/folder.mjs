@@ -17,7 +17,7 @@ const MAX_BYTES = 1 << 20;
 /** @param {string} path of the folder, relative to the working folder */
 export function openFolder(path) {
   const root = realpathSync(path);
-  if (!statSync(root).isDirectory()) throw new Error(`${path} is no folder`);
+  if (!statSync(root).isDirectory()) throw new Error(`${path} is not a folder`);
 
   /** @param {string} real */
   const holds = (real) => {
@@ -58,7 +58,7 @@ export function openFolder(path) {
       const { size } = requireFile(real, path);
       if (size > MAX_BYTES) throw new Error(`${path} has ${size} bytes, which is too much to read`);
       const bytes = readFileSync(real);
-      if (bytes.includes(0)) throw new Error(`${path} is no text file`);
+      if (bytes.includes(0)) throw new Error(`${path} is not a text file`);
       return bytes.toString("utf8");
     },
   };

@@ -176,7 +176,7 @@ impl AgentSpec {
         let compile = |spec: ToolSpec| {
             let name = spec.name.clone();
             Tool::new(spec, ToolKind::Caller).map(Arc::new).map_err(|reason| {
-                let reason = format!("its schema is no JSON Schema: {reason}");
+                let reason = format!("its schema is not a JSON Schema: {reason}");
                 wrong_tool(&json.path, &name, &reason)
             })
         };

@@ -146,7 +146,7 @@ impl Calls {
             }
             match RawValue::from_string(args.to_owned()) {
                 Ok(raw) => tool_call(id, name, Some(&raw)),
-                Err(error) => invalid_call(id, name, args, &format!("arguments are no JSON: {error}")),
+                Err(error) => invalid_call(id, name, args, &format!("arguments are not JSON: {error}")),
             }
         };
         self.0.into_iter().enumerate().map(event).collect()
@@ -294,8 +294,8 @@ mod tests {
                     r#"[{"index":2,"id":"c3","function":{"arguments":"{}"}}, 7, {"index":"x"}]"#,
                 ],
                 &[
-                    "invalid c1 get {\"a\":: arguments are no JSON: EOF while parsing a value at line 1 column 5",
-                    "invalid c2 get [1]: arguments are no object",
+                    "invalid c1 get {\"a\":: arguments are not JSON: EOF while parsing a value at line 1 column 5",
+                    "invalid c2 get [1]: arguments are not a JSON object",
                     "invalid c3  {}: the call names no tool",
                 ],
             ),

@@ -284,7 +284,7 @@ fn headers(map: &Map<String, Value>) -> Result<Vec<(HeaderName, HeaderValue)>, S
             ));
         }
         let parsed = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| format!("option \"{at}\" is no name that an HTTP header can have"))?;
+            .map_err(|_| format!("option \"{at}\" is not a name that an HTTP header can have"))?;
         if CONNECTION.contains(&parsed.as_str()) {
             return Err(format!(
                 "option \"{at}\" can't be set: the connection decides about this header"

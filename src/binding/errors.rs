@@ -6,7 +6,7 @@ use napi_derive::napi;
 use serde_json::json;
 
 use super::outcome;
-use crate::breaker::{Admission, Breaker, Outcome, Ticket};
+use crate::breaker::{Admission, Breaker, CallOutcome, Ticket};
 use crate::error::{Category, Code};
 use crate::process::zone::local_offset_min;
 use crate::provider::{elsewhere, fallback};
@@ -77,31 +77,25 @@ impl NativeBreaker {
     /// The call of `ticket` was answered.
     #[napi(catch_unwind)]
     pub fn succeeded(&self, ticket: f64, now_ms: f64) {
-        self.report(ticket, Outcome::Success, now_ms);
+        self.report(ticket, CallOutcome::Success, now_ms);
     }
 
     /// The call of `ticket` failed.
     #[napi(catch_unwind)]
     pub fn failed(&self, ticket: f64, now_ms: f64) {
-        self.report(ticket, Outcome::Failure, now_ms);
+        self.report(ticket, CallOutcome::Failure, now_ms);
     }
 
     /// The call of `ticket` found a limit used up, until `resets_at` if that is known.
     #[napi(catch_unwind)]
     pub fn used_up(&self, ticket: f64, now_ms: f64, resets_at: Option<f64>) {
-        self.report(ticket, Outcome::Quota(resets_at.map(|at| at as u64)), now_ms);
+        self.report(ticket, CallOutcome::Quota(resets_at.map(|at| at as u64)), now_ms);
     }
 
     /// The call of `ticket` says nothing about the provider.
     #[napi(catch_unwind)]
     pub fn passed(&self, ticket: f64, now_ms: f64) {
-        self.report(ticket, Outcome::Neither, now_ms);
-    }
-
-    /// `closed`, `open` or `half_open`.
-    #[napi(catch_unwind)]
-    pub fn phase(&self, now_ms: f64) -> String {
-        self.lock().phase(now_ms as u64).as_str().to_owned()
+        self.report(ticket, CallOutcome::Neither, now_ms);
     }
 }
 
@@ -110,7 +104,7 @@ impl NativeBreaker {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn report(&self, ticket: f64, outcome: Outcome, now_ms: f64) {
+    fn report(&self, ticket: f64, outcome: CallOutcome, now_ms: f64) {
         self.lock()
             .report(Ticket::from_number(ticket as u64), outcome, now_ms as u64);
     }

@@ -92,13 +92,13 @@ fn environment(json: Option<String>) -> napi::Result<Option<Vars>> {
 fn outcome<T: serde::Serialize>(result: Result<T, Box<ProviderError>>) -> String {
     #[derive(serde::Serialize)]
     #[serde(rename_all = "lowercase")]
-    enum Outcome<'a, T> {
+    enum Envelope<'a, T> {
         Ok(&'a T),
         Err(&'a ProviderError),
     }
     let outcome = match &result {
-        Ok(value) => Outcome::Ok(value),
-        Err(error) => Outcome::Err(error),
+        Ok(value) => Envelope::Ok(value),
+        Err(error) => Envelope::Err(error),
     };
     serde_json::to_string(&outcome).unwrap_or_else(|error| failed(&internal(&error)))
 }

@@ -9,7 +9,7 @@ const SETTINGS: Settings = Settings {
 };
 
 /// One call that is let through at once and ends as told at the same moment.
-fn call(breaker: &mut Breaker, outcome: Outcome, now: u64) {
+fn call(breaker: &mut Breaker, outcome: CallOutcome, now: u64) {
     let Admission::Go(ticket) = breaker.admit(now) else {
         panic!("not let through at {now}: {breaker:?}");
     };
@@ -19,7 +19,7 @@ fn call(breaker: &mut Breaker, outcome: Outcome, now: u64) {
 fn opened(now: u64) -> Breaker {
     let mut breaker = Breaker::new(SETTINGS);
     for _ in 0..SETTINGS.failure_threshold {
-        call(&mut breaker, Outcome::Failure, now);
+        call(&mut breaker, CallOutcome::Failure, now);
     }
     breaker
 }
@@ -34,15 +34,15 @@ fn opens_after_failures_in_a_row_and_lets_one_through_when_the_time_has_come() {
         panic!("no probe")
     };
     assert_eq!(breaker.admit(150), Admission::Wait(200));
-    breaker.report(probe, Outcome::Success, 150);
+    breaker.report(probe, CallOutcome::Success, 150);
     assert_eq!(breaker.phase(150), Phase::Closed);
 }
 
 #[test]
 fn a_probe_that_fails_opens_it_again_and_one_that_says_nothing_leaves_it_to_the_next() {
     let mut breaker = opened(0);
-    call(&mut breaker, Outcome::Neither, 100);
-    call(&mut breaker, Outcome::Failure, 101);
+    call(&mut breaker, CallOutcome::Neither, 100);
+    call(&mut breaker, CallOutcome::Failure, 101);
     assert_eq!(breaker.admit(200), Admission::Wait(201));
 }
 
@@ -56,27 +56,32 @@ fn a_probe_that_never_reports_keeps_others_back_for_reset_ms() {
     let Admission::Go(probe) = breaker.admit(200) else {
         panic!("no second probe")
     };
-    breaker.report(lost, Outcome::Success, 201);
+    breaker.report(lost, CallOutcome::Success, 201);
     assert_eq!(
         breaker.phase(201),
         Phase::HalfOpen,
         "the lost probe has no say any more"
     );
-    breaker.report(probe, Outcome::Success, 202);
+    breaker.report(probe, CallOutcome::Success, 202);
     assert_eq!(breaker.phase(202), Phase::Closed);
 }
 
 #[test]
 fn success_and_age_forget_failures() {
     let mut breaker = Breaker::new(SETTINGS);
-    for outcome in [Outcome::Failure, Outcome::Failure, Outcome::Success, Outcome::Failure] {
+    for outcome in [
+        CallOutcome::Failure,
+        CallOutcome::Failure,
+        CallOutcome::Success,
+        CallOutcome::Failure,
+    ] {
         call(&mut breaker, outcome, 0);
     }
-    call(&mut breaker, Outcome::Failure, 1_001);
-    call(&mut breaker, Outcome::Neither, 1_001);
-    call(&mut breaker, Outcome::Failure, 1_001);
+    call(&mut breaker, CallOutcome::Failure, 1_001);
+    call(&mut breaker, CallOutcome::Neither, 1_001);
+    call(&mut breaker, CallOutcome::Failure, 1_001);
     assert_eq!(breaker.phase(1_001), Phase::Closed);
-    call(&mut breaker, Outcome::Failure, 2_001);
+    call(&mut breaker, CallOutcome::Failure, 2_001);
     assert_eq!(breaker.phase(2_001), Phase::Open);
 }
 
@@ -84,7 +89,7 @@ fn success_and_age_forget_failures() {
 fn quota_opens_it_at_once_until_the_limit_ends() {
     for (resets_at, until) in [(Some(5_000), 5_000), (None, 110), (Some(3), 110)] {
         let mut breaker = Breaker::new(SETTINGS);
-        call(&mut breaker, Outcome::Quota(resets_at), 10);
+        call(&mut breaker, CallOutcome::Quota(resets_at), 10);
         assert_eq!(breaker.admit(until - 1), Admission::Wait(until), "{resets_at:?}");
         assert!(matches!(breaker.admit(until), Admission::Go(_)), "{resets_at:?}");
     }
@@ -97,12 +102,12 @@ fn calls_from_before_have_no_say() {
         panic!("closed, and not let through")
     };
     for _ in 0..3 {
-        call(&mut breaker, Outcome::Failure, 0);
+        call(&mut breaker, CallOutcome::Failure, 0);
     }
-    breaker.report(early, Outcome::Success, 50);
+    breaker.report(early, CallOutcome::Success, 50);
     assert_eq!(breaker.phase(50), Phase::Open);
-    call(&mut breaker, Outcome::Success, 100);
-    breaker.report(early, Outcome::Failure, 101);
+    call(&mut breaker, CallOutcome::Success, 100);
+    breaker.report(early, CallOutcome::Failure, 101);
     assert_eq!(breaker.phase(101), Phase::Closed);
 }
 
@@ -112,12 +117,12 @@ fn a_clock_set_back_does_not_keep_it_open() {
     assert!(matches!(breaker.admit(10), Admission::Go(_)));
 }
 
-fn outcomes() -> impl Strategy<Value = Outcome> {
+fn outcomes() -> impl Strategy<Value = CallOutcome> {
     prop_oneof![
-        3 => Just(Outcome::Success),
-        5 => Just(Outcome::Failure),
-        1 => Just(Outcome::Neither),
-        1 => prop::option::of(0u64..20_000).prop_map(Outcome::Quota),
+        3 => Just(CallOutcome::Success),
+        5 => Just(CallOutcome::Failure),
+        1 => Just(CallOutcome::Neither),
+        1 => prop::option::of(0u64..20_000).prop_map(CallOutcome::Quota),
     ]
 }
 
@@ -126,7 +131,7 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
 enum Step {
     Wait(u64),
     Call,
-    End(usize, Outcome),
+    End(usize, CallOutcome),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -175,10 +180,10 @@ proptest! {
                     let before = breaker.phase(now);
                     breaker.report(ticket, outcome, now);
                     failures = match outcome {
-                        Outcome::Failure => failures + 1,
+                        CallOutcome::Failure => failures + 1,
                         _ => failures,
                     };
-                    let quota = matches!(outcome, Outcome::Quota(_));
+                    let quota = matches!(outcome, CallOutcome::Quota(_));
                     if admitted == Phase::HalfOpen || quota {
                         // Any word of a probe frees the way for the next one.
                         last_probe = None;

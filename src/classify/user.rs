@@ -17,8 +17,8 @@ pub struct UserRule {
 /// A user's rule that can't be one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UserRuleError {
-    /// The pattern is no regular expression.
-    #[error("error rule {pattern:?} is no regular expression: {why}")]
+    /// The pattern is not a regular expression.
+    #[error("error rule {pattern:?} is not a regular expression: {why}")]
     Pattern {
         /// The pattern.
         pattern: String,

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::context::{self, Context, problem};
-use super::keep::{Copy, Kept};
+use super::output_capture::{Captured, OutputCapture};
 use super::result::{ArtifactPaths, ErrorRecord, ExecutionResult, OUTPUT_TRUNCATED, verdict};
 use super::workspace::{self, Artifacts, EVENTS, LOG, Place, STDERR, STDOUT};
 use super::{Adapter, transcript};
@@ -36,13 +36,13 @@ const MAX_STDERR: usize = 32 * 1024;
 const MAX_WARNINGS: usize = 50;
 
 /// What came of it; `None`: it was cancelled.
-type Outcome = Result<Option<Box<ExecutionResult>>, Box<ProviderError>>;
+type ExecutionOutcome = Result<Option<Box<ExecutionResult>>, Box<ProviderError>>;
 
 /// A run that goes on. Dropping it ends the run.
 #[derive(Debug)]
 pub struct Execution {
     cancel: CancellationToken,
-    task: AsyncMutex<Option<JoinHandle<Outcome>>>,
+    task: AsyncMutex<Option<JoinHandle<ExecutionOutcome>>>,
 }
 
 impl Execution {
@@ -61,7 +61,7 @@ impl Execution {
     ///
     /// # Errors
     /// `CLAUDE_INVALID_CONFIG`, with every problem by field.
-    pub async fn result(&self) -> Outcome {
+    pub async fn result(&self) -> ExecutionOutcome {
         match self.task.lock().await.take() {
             Some(task) => task.await.unwrap_or_else(|panic| {
                 let reason = format!("a bug in this package stopped the run: {panic}");
@@ -83,7 +83,7 @@ impl Drop for Execution {
     }
 }
 
-async fn execute(adapter: Arc<Adapter>, json: String, base: Vars, cancel: CancellationToken) -> Outcome {
+async fn execute(adapter: Arc<Adapter>, json: String, base: Vars, cancel: CancellationToken) -> ExecutionOutcome {
     let saves_log = adapter.saves_log;
     // A workspace may be on a disk that is slow.
     let prepared = tokio::task::spawn_blocking(move || {
@@ -185,8 +185,8 @@ struct Ran {
     started_ms: u64,
     duration: Duration,
     ended: Result<Box<Reply>, Box<ProviderError>>,
-    stdout: Kept,
-    stderr: Kept,
+    stdout: Captured,
+    stderr: Captured,
     prompt: String,
     warnings: Vec<(String, String)>,
     /// The folder of the artifacts, and why they are not complete.
@@ -205,16 +205,16 @@ async fn run(engine: &Arc<Engine>, place: Place, base: Vars, cancel: &Cancellati
         }) => (Some(folder), (Some(stdout), Some(stderr), Some(events))),
         None => (None, (None, None, None)),
     };
-    let stdout = Arc::new(Copy::new(MAX_OUTPUT, files.0));
-    let stderr = Arc::new(Copy::new(MAX_STDERR, files.1));
+    let stdout = Arc::new(OutputCapture::new(MAX_OUTPUT, files.0));
+    let stderr = Arc::new(OutputCapture::new(MAX_STDERR, files.1));
     let tees = Tees {
         stdout: Some(stdout.clone()),
         stderr: Some(stderr.clone()),
     };
-    let mut witness = Witness::new(files.2);
+    let mut collector = EventCollector::new(files.2);
     let run = Engine::watch(engine, prompt.clone(), tees, Some(base));
     let ended = {
-        let watching = witness.watch(&run);
+        let watching = collector.watch(&run);
         tokio::pin!(watching);
         tokio::select! {
             () = &mut watching => {}
@@ -225,7 +225,7 @@ async fn run(engine: &Arc<Engine>, place: Place, base: Vars, cancel: &Cancellati
         }
         run.result().await
     };
-    let duration = witness.began.elapsed();
+    let duration = collector.began.elapsed();
     // What the CLI has left running would go on writing into the workspace.
     engine.close().await;
     let ended = match ended {
@@ -234,27 +234,27 @@ async fn run(engine: &Arc<Engine>, place: Place, base: Vars, cancel: &Cancellati
         Ended::Failed(error) => Err(error),
     };
     let (stdout, stderr) = (stdout.take(), stderr.take());
-    let events_failed = witness
+    let events_failed = collector
         .events
         .and_then(|mut events| events.flush().err())
-        .or(witness.failed);
+        .or(collector.failed);
     let clone = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
     let failed = [stdout.failed.as_ref(), stderr.failed.as_ref(), events_failed.as_ref()];
     let failed = failed.into_iter().flatten().next().map(clone);
     Some(Ran {
-        started_ms: witness.started_ms,
+        started_ms: collector.started_ms,
         duration,
         ended,
         stdout,
         stderr,
         prompt,
-        warnings: witness.warnings,
+        warnings: collector.warnings,
         artifacts: folder.map(|folder| (folder, failed)),
     })
 }
 
 /// Sees the events of a run go by.
-struct Witness {
+struct EventCollector {
     began: Instant,
     started_ms: u64,
     warnings: Vec<(String, String)>,
@@ -262,9 +262,9 @@ struct Witness {
     failed: Option<io::Error>,
 }
 
-impl Witness {
-    fn new(events: Option<File>) -> Witness {
-        Witness {
+impl EventCollector {
+    fn new(events: Option<File>) -> EventCollector {
+        EventCollector {
             began: Instant::now(),
             started_ms: now_ms(),
             warnings: Vec::new(),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::header;
 use super::result::{ErrorRecord, OUTPUT_TRUNCATED, Status, document_code};
-use super::transcript::{self, Call, Denial, Message, Transcript, UNKNOWN};
+use super::transcript::{self, Denial, Message, Transcript, TranscriptCall, UNKNOWN};
 use crate::classify::{self, Evidence};
 use crate::error::{Code, ProviderError};
 use crate::message::Usage;
@@ -28,7 +28,7 @@ pub struct RunLog {
     model_info: ModelInfo,
     execution: Execution,
     messages: Vec<Message>,
-    tool_calls: Vec<Call>,
+    tool_calls: Vec<TranscriptCall>,
     usage: Tokens,
     errors: Vec<ErrorRecord>,
     warnings: Vec<ErrorRecord>,
@@ -156,7 +156,7 @@ fn log(given: Given, context: &Map<String, Value>, node: &str) -> RunLog {
         parent_tool_use_id: None,
         line: 0,
     });
-    let denied = |call: &Call| {
+    let denied = |call: &TranscriptCall| {
         given
             .permission_denials
             .iter()
@@ -227,7 +227,7 @@ fn from_text(plain: &str, status: Status, read: &mut Transcript, tokens: &mut To
     tokens.output_tokens = found.output_tokens.unwrap_or_default();
     tokens.total_tokens = tokens.input_tokens.saturating_add(tokens.output_tokens);
     for (index, (name, arguments)) in found.calls.iter().enumerate() {
-        read.calls.push(Call {
+        read.calls.push(TranscriptCall {
             id: format!("text_{index}"),
             name: (*name).to_owned(),
             arguments: (*arguments).to_owned(),

@@ -16,7 +16,7 @@ use crate::decode::{Decoder, Wire};
 use crate::event::{Event, Failure, Outcome};
 use crate::message::Usage;
 
-use super::keep::TRUNCATED;
+use super::output_capture::TRUNCATED;
 
 /// The model of messages the CLI writes itself.
 const SYNTHETIC: &str = "<synthetic>";
@@ -27,7 +27,7 @@ pub struct Transcript {
     /// What was said, in order.
     pub messages: Vec<Message>,
     /// Which tools were used, in order of the calls.
-    pub calls: Vec<Call>,
+    pub calls: Vec<TranscriptCall>,
     /// Calls that were not permitted.
     pub denials: Vec<Denial>,
     /// The CLI's version.
@@ -74,7 +74,7 @@ pub struct Message {
 
 /// One call of a tool, with its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Call {
+pub struct TranscriptCall {
     /// The API's id of it.
     pub id: String,
     /// The tool; `unknown` where the call itself is in the missing middle.
@@ -258,7 +258,7 @@ impl Reader {
 
     fn call(&mut self, voice: &Voice, id: String, name: String, arguments: String) {
         let Begun { line, timestamp } = self.begun(voice, &id);
-        self.read.calls.push(Call {
+        self.read.calls.push(TranscriptCall {
             id,
             name,
             arguments,
@@ -288,7 +288,8 @@ impl Reader {
             let agent = self.subagents.swap_remove(at);
             self.end(agent);
         }
-        let open = |call: &Call| call.id == id && call.parent_tool_use_id == voice.parent && call.result.is_none();
+        let open =
+            |call: &TranscriptCall| call.id == id && call.parent_tool_use_id == voice.parent && call.result.is_none();
         if !self.read.calls.iter().any(open) {
             self.call(voice, id.clone(), UNKNOWN.to_owned(), "{}".to_owned());
         }

@@ -448,14 +448,14 @@ fn surrogate([_, second, third]: [u8; 3]) -> u32 {
     0xD000 | u32::from(second & 0x3F) << 6 | u32::from(third & 0x3F)
 }
 
-/// The event for one call of a tool. Absent arguments are none; arguments that are no object make the call an invalid one.
+/// The event for one call of a tool. Absent arguments are none; arguments that are not an object make the call an invalid one.
 pub(crate) fn tool_call(id: String, name: String, args: Option<&RawValue>) -> Event {
     let args = args.map_or("{}", RawValue::get);
     match RawValue::from_string(args.to_owned()) {
         Ok(args) if is_object(&args) => Event::ToolCall {
             tool_call: ToolCall { id, name, args },
         },
-        _ => invalid_call(id, name, args, "arguments are no object"),
+        _ => invalid_call(id, name, args, "arguments are not a JSON object"),
     }
 }
 

@@ -289,7 +289,7 @@ fn calls(message: &Object, fields: &mut Fields, out: &mut Out) {
         out.event(match args {
             None => tool_call(id, name, None),
             Some(Ok(args)) => tool_call(id, name, Some(args)),
-            Some(Err(args)) => invalid_call(id, name, args, "arguments are no JSON"),
+            Some(Err(args)) => invalid_call(id, name, args, "arguments are not JSON"),
         });
     }
 }
@@ -432,7 +432,7 @@ mod tests {
             decode(Wire::GenericStream, &[lines.replace("}},\n", "}},").as_bytes()]).0,
             [
                 r#"call 1 t {"b":1.0,"a":2}"#,
-                "invalid call {oops arguments are no JSON",
+                "invalid call {oops arguments are not JSON",
                 "call 3 v {}",
                 "usage 3 4",
                 "result false ok"

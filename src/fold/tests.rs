@@ -209,7 +209,7 @@ fn a_native_call_that_can_t_be_read_is_in_the_reply() {
         id: Some("c1".into()),
         name: Some("get".into()),
         args: "{\"a\":".into(),
-        error: "arguments are no JSON".into(),
+        error: "arguments are not JSON".into(),
     };
     let event = Event::InvalidToolCall {
         invalid_tool_call: invalid.clone(),
@@ -218,7 +218,7 @@ fn a_native_call_that_can_t_be_read_is_in_the_reply() {
     assert_eq!(
         out,
         [
-            r#"{"type":"invalid_tool_call","invalidToolCall":{"id":"c1","name":"get","args":"{\"a\":","error":"arguments are no JSON"}}"#,
+            r#"{"type":"invalid_tool_call","invalidToolCall":{"id":"c1","name":"get","args":"{\"a\":","error":"arguments are not JSON"}}"#,
             r#"{"type":"tool_call","toolCall":{"id":"c2","name":"get","args":{}}}"#,
         ]
     );

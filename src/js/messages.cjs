@@ -218,7 +218,7 @@ function markBytes(key, value) {
 function refuseBytes(at) {
   return function (key, value) {
     if (asBytes(this[key]) === undefined) return value;
-    throw fault("UNSUPPORTED_CONTENT", `${at} holds bytes (${describe(this[key])}), which are no text`);
+    throw fault("UNSUPPORTED_CONTENT", `${at} holds bytes (${describe(this[key])}), which are not text`);
   };
 }
 

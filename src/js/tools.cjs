@@ -179,7 +179,7 @@ function checkedJsonSchema(schema, where) {
     "INVALID_TOOL",
     isShape
       ? `${where} has fields of zod (${shown}) where a schema belongs: wrap them in z.object({ … })`
-      : `${where} has a schema that is no JSON Schema, for "${names[0]}" is no word of it: write ` +
+      : `${where} has a schema that is not a JSON Schema, for "${names[0]}" is not one of its keywords: write ` +
           `{ type: "object", properties: { ${shown}: … } }`,
   );
 }

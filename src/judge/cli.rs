@@ -92,7 +92,7 @@ fn failure_of_plain(facts: &Facts, folded: &Folded, text: &str) -> Option<Provid
             Some(found.into_error(facts.context.provider))
         }
         Plain::Json(None) => {
-            let reason = "the CLI ended with exit code 0 and printed JSON that is no answer";
+            let reason = "the CLI ended with exit code 0 and printed JSON that is not an answer";
             Some(advised(facts, Code::MalformedResponse, reason))
         }
         Plain::Cut => Some(cut_short(facts)),

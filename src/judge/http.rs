@@ -125,7 +125,7 @@ fn foreign(facts: &Facts, text: &str) -> ProviderError {
             clip(&facts.request.redactor.redact(Channel::Error, &clip(text, 480)), 120)
         ),
     };
-    let reason = format!("the server's answer is no chat completion but {what}");
+    let reason = format!("the server's answer is not a chat completion but {what}");
     let mut error = advised(Code::MalformedResponse, facts.request.redactor.redact_values(&reason));
     error.stdout_tail = failure::shown(text, &facts.request.redactor);
     error

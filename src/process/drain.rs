@@ -226,11 +226,8 @@ impl<'a, P: AsyncRead + Unpin> Patient<'a, P> {
         }
         let n = match read {
             Some(Ok(n)) => n,
-            Some(Err(error)) => {
-                tracing::debug!(%error, "output not read to its end");
-                0
-            }
-            None => 0,
+            // What can't be read is at its end.
+            Some(Err(_)) | None => 0,
         };
         if n > 0 {
             self.flow.touch();

@@ -45,7 +45,7 @@ pub enum StartError {
         file: PathBuf,
     },
     /// Not a program of this machine: wrong architecture, an empty file, a script without `#!`.
-    #[error("{} is no program this system can run", file.display())]
+    #[error("{} is not a program that this system can run", file.display())]
     BadFormat {
         /// The file.
         file: PathBuf,

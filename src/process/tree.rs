@@ -113,9 +113,8 @@ pub(super) fn signal(process: &Proc, signal: Signal) {
     };
     #[cfg(not(target_os = "linux"))]
     let sent = rustix::process::kill_process(pid, signal);
-    if let Err(error) = sent {
-        tracing::debug!(pid = process.pid, %error, "signal not sent");
-    }
+    // That it is gone, or another's by now, is as good as a success.
+    let _ = sent;
 }
 
 #[cfg(target_os = "linux")]

@@ -103,9 +103,8 @@ pub(super) fn spawn(launch: &Launch, stdin: bool, run: &str) -> Result<(Pipes, T
 fn widen(stdout: &std::process::ChildStdout) {
     /// What the system allows everybody (`/proc/sys/fs/pipe-max-size`).
     const BYTES: usize = 1024 * 1024;
-    if let Err(error) = rustix::pipe::fcntl_setpipe_size(stdout, BYTES) {
-        tracing::debug!(%error, "stdout keeps the pipe it has");
-    }
+    // Where it is refused, stdout keeps the pipe it has.
+    let _ = rustix::pipe::fcntl_setpipe_size(stdout, BYTES);
 }
 
 /// A started process and everything it started in turn. Dropping it kills whatever is left and reaps the leader.
@@ -184,7 +183,7 @@ impl Group {
                 self.signal(Signal::CONT);
             }
             if now >= kill_at + GIVE_UP {
-                tracing::warn!(pid = self.target.pid(), "processes outlived SIGKILL");
+                // They outlive SIGKILL: they sleep in the kernel.
                 break;
             }
             let until_kill = kill_at.saturating_duration_since(now);
@@ -205,9 +204,7 @@ impl Group {
 
     fn signal(&self, signal: Signal) {
         // That nobody is left (ESRCH; EPERM on macOS, where only zombies are) is as good as a success.
-        if let Err(error) = kill_process_group(self.target.pid, signal) {
-            tracing::debug!(pid = self.target.pid(), %error, "group not signalled");
-        }
+        let _ = kill_process_group(self.target.pid, signal);
         let group = self.target.group();
         // Being asked twice means "at once" to many a CLI, so members of the group are not asked in person as well.
         let in_person = self
@@ -263,9 +260,8 @@ impl Group {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        if let Err(error) = spawned {
-            tracing::warn!(%error, "a zombie stays until the host exits");
-        }
+        // Where the system starts no thread, a zombie stays until the host exits.
+        drop(spawned);
     }
 }
 
@@ -299,9 +295,8 @@ pub(super) fn kill_now(targets: &[Target]) {
                 found |= !escapees.is_subset(known);
                 *known = escapees;
             }
-            if let Err(error) = kill_process_group(target.pid, Signal::KILL) {
-                tracing::debug!(pid = target.pid(), %error, "group not signalled");
-            }
+            // That nobody is left is as good as a success.
+            let _ = kill_process_group(target.pid, Signal::KILL);
             known.iter().for_each(|escapee| tree::signal(escapee, Signal::KILL));
         }
         if round > 0 && !found {
@@ -330,12 +325,5 @@ async fn look() -> Option<Arc<Table>> {
 async fn blocking<T: Send + 'static>(ask: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Option<T> {
     static TURNS: Semaphore = Semaphore::const_new(2);
     let _turn = TURNS.acquire().await.ok()?;
-    match tokio::task::spawn_blocking(ask).await {
-        Ok(Ok(answer)) => Some(answer),
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "the table of processes can't be read");
-            None
-        }
-        Err(_) => None,
-    }
+    tokio::task::spawn_blocking(ask).await.ok()?.ok()
 }

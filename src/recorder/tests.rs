@@ -143,14 +143,14 @@ async fn what_is_no_run_log_is_left_alone() {
     std::fs::write(&other, "mine").unwrap();
     assert_eq!(
         reason(other.clone()).await,
-        r#""<dir>/notes.txt" exists and is no run log of this version: it is left alone"#
+        r#""<dir>/notes.txt" exists and is not a run log of this version: it is left alone"#
     );
     assert_eq!(std::fs::read_to_string(&other).unwrap(), "mine");
     assert_eq!(
         reason(folder.path().join("no/run.jsonl")).await,
         r#"there is no folder "<dir>/no" to write it into"#
     );
-    assert_eq!(reason(folder.path().to_owned()).await, r#""<dir>" is no file"#);
+    assert_eq!(reason(folder.path().to_owned()).await, r#""<dir>" is not a file"#);
 }
 
 #[cfg(target_os = "linux")]

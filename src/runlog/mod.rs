@@ -9,11 +9,11 @@
 //! a run; every later line names its run, so that runs may share a file (an agent and those it hands work to, the members
 //! of a fallback provider). `docs/run-log.md` describes the format, `docs/schemas/run-recording.schema.json` defines it.
 
+mod builder;
 pub mod deltas;
 pub mod html;
 pub mod normalised;
 pub mod read;
-mod scribe;
 pub mod text;
 pub mod timeline;
 mod view;

@@ -5,14 +5,14 @@
 
 use serde_json::{Map, Value};
 
-use super::timeline::{Fact, Item, Kind, Outcome, RunView, Timeline, fact};
+use super::timeline::{CallResult, Fact, Item, Kind, RunView, Timeline, fact};
 use super::view::{self, list, one_line, pretty, string};
 
 /// What the adapter says where it doesn't know.
 const UNKNOWN: &str = "unknown";
 
-/// The most characters of an [`Item::gist`].
-const GIST: usize = 80;
+/// The most characters of an [`Item::summary`].
+const SUMMARY_CHARS: usize = 80;
 
 /// What there is to see of the log; `None` if it is none.
 pub fn timeline(bytes: &[u8]) -> Option<Timeline> {
@@ -141,7 +141,9 @@ fn call(call: &Value) -> Timed {
         .into_iter()
         .flat_map(Map::values)
         .filter_map(Value::as_str);
-    item.gist = texts.next().map(|text| crate::error::clip(&one_line(text), GIST));
+    item.summary = texts
+        .next()
+        .map(|text| crate::error::clip(&one_line(text), SUMMARY_CHARS));
     item.args = match args {
         Value::Null => string(&call["arguments"]),
         args => Some(pretty(&args)),
@@ -149,7 +151,7 @@ fn call(call: &Value) -> Timed {
     if call["denied"].as_bool() == Some(true) {
         item = item.fact("permission", Some("denied".to_owned()));
     }
-    item.result = string(&call["result"]).map(|content| Outcome {
+    item.result = string(&call["result"]).map(|content| CallResult {
         content,
         is_error: call["is_error"].as_bool().unwrap_or_default(),
     });
@@ -201,7 +203,7 @@ impl Clock {
                     Value::String(text) => text.clone(),
                     value => value.to_string(),
                 };
-                item = item.fact(name, Some(crate::error::clip(&short, GIST)));
+                item = item.fact(name, Some(crate::error::clip(&short, SUMMARY_CHARS)));
             }
             item
         });

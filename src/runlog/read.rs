@@ -19,7 +19,7 @@ pub enum Unreadable {
     #[error("it is empty: a run log begins with a header line")]
     Empty,
     /// It is something else.
-    #[error("it is no run log: {0}")]
+    #[error("it is not a run log: {0}")]
     Other(String),
     /// It was written by a newer version of this package.
     #[error("its version is {0}, and this package reads up to {VERSION}: a newer deep-factor-providers wrote it")]
@@ -224,7 +224,7 @@ pub fn read(bytes: &[u8]) -> Result<Recording, Unreadable> {
 fn take(line: &str, to: &mut Recording) -> Result<Result<(), String>, Unreadable> {
     let parsed: Line = match serde_json::from_str(line) {
         Ok(parsed) => parsed,
-        Err(error) => return Ok(Err(format!("the line is no JSON object: {error}"))),
+        Err(error) => return Ok(Err(format!("the line is not a JSON object: {error}"))),
     };
     if text(parsed.format).as_deref() == Some(FORMAT) {
         let version: u64 = value(parsed.version).unwrap_or_default();
@@ -234,7 +234,7 @@ fn take(line: &str, to: &mut Recording) -> Result<Result<(), String>, Unreadable
         return Ok(header(line, &parsed, to));
     }
     if to.runs.is_empty() {
-        return Ok(Err("its first line is no header".to_owned()));
+        return Ok(Err("its first line is not a header".to_owned()));
     }
     Ok(entry(&parsed, to))
 }
@@ -316,9 +316,9 @@ fn foreign(first_line: &str, bytes: &[u8], torn: bool) -> Unreadable {
             .to_owned(),
         Ok(_) => "it is a JSON document without the header of one".to_owned(),
         Err(_) if serde_json::from_str::<&RawValue>(first_line).is_ok() => {
-            format!("its first line is JSON, but no header with \"format\":\"{FORMAT}\"")
+            format!("its first line is JSON, but not a header with \"format\":\"{FORMAT}\"")
         }
-        Err(_) => "its first line is no JSON".to_owned(),
+        Err(_) => "its first line is not JSON".to_owned(),
     };
     Unreadable::Other(what)
 }

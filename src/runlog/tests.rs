@@ -185,23 +185,26 @@ fn runs_share_a_file() {
 fn what_is_no_run_log_is_refused_with_a_reason() {
     let refused = |text: &str| read(text.as_bytes()).map(|_| ()).unwrap_err().to_string();
     assert_eq!(read(b" \n").map(|_| ()), Err(Unreadable::Empty));
-    assert_eq!(refused("hello\nthere"), "it is no run log: its first line is no JSON");
+    assert_eq!(
+        refused("hello\nthere"),
+        "it is not a run log: its first line is not JSON"
+    );
     assert_eq!(
         refused("{\"type\":\"system\"}\n{}\n"),
-        "it is no run log: its first line is JSON, but no header with \"format\":\"deep-factor-run\""
+        "it is not a run log: its first line is JSON, but not a header with \"format\":\"deep-factor-run\""
     );
     assert_eq!(
         refused("{\n \"version\": \"1.0.0\", \"agent_info\": {}, \"execution\": {}\n}"),
-        "it is no run log: it is a normalised log of the Claude Code adapter (youbencha-log.json), which can be shown but not replayed"
+        "it is not a run log: it is a normalised log of the Claude Code adapter (youbencha-log.json), which can be shown but not replayed"
     );
     assert_eq!(
         refused("{\n}"),
-        "it is no run log: it is a JSON document without the header of one"
+        "it is not a run log: it is a JSON document without the header of one"
     );
     let cut = &header_of("run-1", None)[..60];
     assert_eq!(
         refused(cut),
-        "it is no run log: it ends in the middle of the header line"
+        "it is not a run log: it ends in the middle of the header line"
     );
     let newer = header_of("run-1", None).replace("\"version\":1", "\"version\":2");
     assert_eq!(

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::timeline::{Item, Kind, Outcome, RunView, Timeline};
+use super::timeline::{CallResult, Item, Kind, RunView, Timeline};
 use super::view::{self, one_line, visible};
 
 /// How much of long things is shown where not all is wanted.
@@ -198,7 +198,7 @@ impl Page {
             };
             self.block(indent, ink, text, all);
         }
-        if let Some(Outcome { content, is_error }) = &item.result {
+        if let Some(CallResult { content, is_error }) = &item.result {
             self.block(indent, if *is_error { Ink::Red } else { Ink::Dim }, content, whole);
         }
     }

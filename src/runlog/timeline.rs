@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use super::builder;
 use super::read::{Problem, Recording};
-use super::scribe;
 use super::view::one_line;
 
 /// All runs of a file.
@@ -121,16 +121,16 @@ pub struct Item {
     pub args: Option<String>,
     /// What a call is about, in a few words: the first of its arguments that is text.
     #[serde(skip)]
-    pub gist: Option<String>,
+    pub summary: Option<String>,
     /// What came of a call.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub result: Option<Outcome>,
+    pub result: Option<CallResult>,
 }
 
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Outcome {
+pub struct CallResult {
     /// The result as text.
     pub content: String,
     /// Whether the tool failed.
@@ -152,7 +152,7 @@ impl Item {
             facts: Vec::new(),
             text: None,
             args: None,
-            gist: None,
+            summary: None,
             result: None,
         }
     }
@@ -203,7 +203,7 @@ fn nested(recording: &Recording) -> Vec<RunView> {
     let mut views = Vec::with_capacity(recording.runs.len());
     while let Some((index, depth, turn)) = waiting.pop() {
         let Some(run) = recording.runs.get(index) else { continue };
-        let mut view = scribe::run_view(run);
+        let mut view = builder::run_view(run);
         view.depth = depth;
         view.role = view.role.or_else(|| turn.map(|number| format!("turn {number}")));
         views.push(view);

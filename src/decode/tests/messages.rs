@@ -207,7 +207,7 @@ fn calls_follow_the_text_of_their_message() {
             "text  two",
             "message a one two",
             r#"call 1 t {"z":1.0,"a":"\ud800"}"#,
-            "invalid call [] arguments are no object",
+            "invalid call [] arguments are not a JSON object",
             "call 3 t {}",
             "result true ok",
             "outcome "

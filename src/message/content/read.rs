@@ -84,7 +84,7 @@ fn part(item: Value, role: &Role) -> Part {
     let map = match item {
         Value::String(text) => return Part::Text(text),
         Value::Object(map) => map,
-        Value::Array(_) => return Part::Unknown("an array, which is no block".to_owned()),
+        Value::Array(_) => return Part::Unknown("an array, which is not a content block".to_owned()),
         scalar => return Part::Text(scalar.to_string()),
     };
     let kind = string(&map, &["type"]).unwrap_or_default().to_owned();

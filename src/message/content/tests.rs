@@ -266,7 +266,7 @@ fn what_is_refused_is_named_by_its_place() {
         (
             human(&json!([text, [1]])),
             &EVERYTHING,
-            "messages[1].content[1] is an array, which is no block",
+            "messages[1].content[1] is an array, which is not a content block",
         ),
         (
             message(&json!({"type": "tool", "tool_call_id": "1", "content": [image]})),

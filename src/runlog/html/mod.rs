@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use super::text::figures;
-use super::timeline::{Fact, Item, Kind, Outcome, RunView, Timeline};
+use super::timeline::{CallResult, Fact, Item, Kind, RunView, Timeline};
 use super::view::{self, one_line, visible};
 
 const STYLE: &str = include_str!("page.css");
@@ -232,8 +232,8 @@ fn heading(item: &Item) -> String {
     if title != label && !title.is_empty() {
         let _ = write!(line, " <bdi class=\"title\">{}</bdi>", escaped(&title));
     }
-    if let Some(gist) = &item.gist {
-        let _ = write!(line, " <bdi class=\"gist\">{}</bdi>", escaped(gist));
+    if let Some(summary) = &item.summary {
+        let _ = write!(line, " <bdi class=\"arg\">{}</bdi>", escaped(summary));
     }
     for fact in &item.facts {
         let _ = write!(
@@ -267,7 +267,7 @@ fn tool(page: &mut String, item: &Item) {
         block(page, args, "code");
     }
     match result {
-        Some(Outcome { content, is_error }) => {
+        Some(CallResult { content, is_error }) => {
             let _ = writeln!(
                 page,
                 "<p class=\"part\">{}</p>",

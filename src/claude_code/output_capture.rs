@@ -17,7 +17,7 @@ const MARKER: usize = 128;
 
 /// A copy of one stream.
 #[derive(Debug)]
-pub struct Copy(Mutex<State>);
+pub struct OutputCapture(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -26,9 +26,9 @@ struct State {
     failed: Option<io::Error>,
 }
 
-/// What a [`Copy`] came to.
+/// What a [`OutputCapture`] came to.
 #[derive(Debug)]
-pub struct Kept {
+pub struct Captured {
     /// The text: whole, or its two ends around one line that says what is left out.
     pub text: String,
     /// How many bytes there were.
@@ -39,10 +39,10 @@ pub struct Kept {
     pub failed: Option<io::Error>,
 }
 
-impl Copy {
+impl OutputCapture {
     /// Keeps at most `limit` bytes in memory, a fifth of them of the beginning, and writes all to `file`.
-    pub fn new(limit: usize, file: Option<File>) -> Copy {
-        Copy(Mutex::new(State {
+    pub fn new(limit: usize, file: Option<File>) -> OutputCapture {
+        OutputCapture(Mutex::new(State {
             ends: Ends::new(limit),
             file,
             failed: None,
@@ -54,11 +54,11 @@ impl Copy {
     }
 
     /// What it came to; what it kept is let go.
-    pub fn take(&self) -> Kept {
+    pub fn take(&self) -> Captured {
         let mut state = self.lock();
         let ends = std::mem::replace(&mut state.ends, Ends::new(0));
         let flushed = state.file.take().map_or(Ok(()), |mut file| file.flush());
-        Kept {
+        Captured {
             truncated: ends.truncated(),
             bytes: ends.total,
             text: ends.text(),
@@ -67,7 +67,7 @@ impl Copy {
     }
 }
 
-impl Tee for Copy {
+impl Tee for OutputCapture {
     fn copy(&self, bytes: &[u8]) {
         let mut state = self.lock();
         state.ends.push(bytes);
@@ -152,10 +152,10 @@ mod tests {
 
     use super::*;
 
-    fn kept(limit: usize, pieces: &[&[u8]]) -> Kept {
-        let copy = Copy::new(limit, None);
-        pieces.iter().for_each(|piece| copy.copy(piece));
-        copy.take()
+    fn kept(limit: usize, pieces: &[&[u8]]) -> Captured {
+        let capture = OutputCapture::new(limit, None);
+        pieces.iter().for_each(|piece| capture.copy(piece));
+        capture.take()
     }
 
     #[test]
@@ -190,9 +190,9 @@ mod tests {
     #[test]
     fn the_file_has_everything() {
         let mut file = tempfile::tempfile().unwrap();
-        let copy = Copy::new(10, Some(file.try_clone().unwrap()));
-        (0..100).for_each(|_| copy.copy(b"0123456789"));
-        assert!(copy.take().failed.is_none());
+        let capture = OutputCapture::new(10, Some(file.try_clone().unwrap()));
+        (0..100).for_each(|_| capture.copy(b"0123456789"));
+        assert!(capture.take().failed.is_none());
         let mut written = String::new();
         file.rewind().unwrap();
         file.read_to_string(&mut written).unwrap();
@@ -202,10 +202,10 @@ mod tests {
     #[test]
     fn a_file_that_fails_is_told_and_stops_nothing() {
         let readonly = File::open(std::env::current_exe().unwrap()).unwrap();
-        let copy = Copy::new(100, Some(readonly));
-        copy.copy(b"one");
-        copy.copy(b"two");
-        let found = copy.take();
+        let capture = OutputCapture::new(100, Some(readonly));
+        capture.copy(b"one");
+        capture.copy(b"two");
+        let found = capture.take();
         assert_eq!((found.text.as_str(), found.failed.is_some()), ("onetwo", true));
     }
 

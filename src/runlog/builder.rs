@@ -1,4 +1,4 @@
-//! One run's timeline, written event by event.
+//! One run's timeline, built event by event.
 //!
 //! In: a run's events as JSON of any origin. Out: its [`RunView`]. A field of another type than expected is as good as none.
 
@@ -7,28 +7,28 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::read::Run;
-use super::timeline::{Item, Kind, Outcome, RunView, fact};
+use super::timeline::{CallResult, Item, Kind, RunView, fact};
 use super::view::{self, list, one_line, pretty, string, words};
 
-/// The most characters of an [`Item::gist`].
-const GIST: usize = 80;
+/// The most characters of an [`Item::summary`].
+const SUMMARY_CHARS: usize = 80;
 
 /// What there is to see of `run`.
 pub(super) fn run_view(run: &Run) -> RunView {
     let header = view::json(run.header.get());
-    let mut scribe = Scribe::new(run);
-    scribe.prompt(&header["prompt"]);
+    let mut builder = TimelineBuilder::new(run);
+    builder.prompt(&header["prompt"]);
     for entry in &run.entries {
-        scribe.event(entry.t, &entry.kind, &view::json(entry.event.get()));
+        builder.event(entry.t, &entry.kind, &view::json(entry.event.get()));
     }
     if let Some(end) = &run.end {
-        scribe.end(
+        builder.end(
             end.t,
             &end.status,
             end.error.as_deref().map(|error| view::json(error.get())),
         );
     }
-    let mut view = scribe.finish();
+    let mut view = builder.finish();
     let package = string(&header["packageVersion"]);
     let platform = string(&header["platform"]);
     view.facts
@@ -37,8 +37,8 @@ pub(super) fn run_view(run: &Run) -> RunView {
     view
 }
 
-/// Writes a run's items, event by event.
-struct Scribe {
+/// Builds a run's items, event by event.
+struct TimelineBuilder {
     view: RunView,
     /// Its events are those of an agent, whose figures are of many turns.
     agents: bool,
@@ -48,10 +48,10 @@ struct Scribe {
     calls: HashMap<String, usize>,
 }
 
-impl Scribe {
-    fn new(run: &Run) -> Scribe {
+impl TimelineBuilder {
+    fn new(run: &Run) -> TimelineBuilder {
         let last = run.entries.last().map(|entry| entry.t);
-        Scribe {
+        TimelineBuilder {
             view: RunView {
                 run_id: run.id.clone(),
                 parent_run_id: run.parent.clone(),
@@ -264,23 +264,26 @@ impl Scribe {
             .into_iter()
             .flat_map(Map::values)
             .filter_map(Value::as_str);
-        item.gist = texts.next().map(|text| crate::error::clip(&one_line(text), GIST));
+        item.summary = texts
+            .next()
+            .map(|text| crate::error::clip(&one_line(text), SUMMARY_CHARS));
         if let Some(id) = call_id(call) {
             self.calls.insert(id, self.view.items.len());
         }
         self.view.items.push(item);
     }
 
-    /// What was decided about a call, or who works on it: said of the call, if it is known.
+    /// What was decided about a call, or who works on it: added to the call, if it is known.
     fn about_call(&mut self, t: u64, kind: &str, event: &Value) -> bool {
         let call = call_id(event).and_then(|id| self.calls.get(&id).copied());
         let Some(call) = call.and_then(|index| self.view.items.get_mut(index)) else {
             return false;
         };
         if kind == "deferred" {
-            let told = [("handed to", "to"), ("run", "childRunId")];
+            let fields = [("handed to", "to"), ("run", "childRunId")];
             call.facts.extend(
-                told.into_iter()
+                fields
+                    .into_iter()
                     .filter_map(|(name, field)| Some(fact(name, event[field].as_str()?))),
             );
             return true;
@@ -313,7 +316,7 @@ impl Scribe {
     }
 
     fn result(&mut self, t: u64, event: &Value) {
-        let outcome = Outcome {
+        let outcome = CallResult {
             content: words(&event["content"]),
             is_error: event["isError"].as_bool().unwrap_or_default(),
         };
