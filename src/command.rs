@@ -16,6 +16,9 @@ pub const MAX_ARG_BYTES: usize = 131_071;
 /// Variables every CLI gets, for runs without a terminal (CLI-ADAPTER-PROTOCOL, "Environment Variables").
 pub const COMMON_ENV: [(&str, &str); 3] = [("TERM", "dumb"), ("NO_COLOR", "1"), ("CI", "true")];
 
+/// Variables no CLI inherits: what Node's own process is debugged or preloaded with, every CLI that is a Node program would be.
+pub const COMMON_DROP_ENV: [&str; 2] = ["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"];
+
 /// What to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine {
@@ -350,7 +353,12 @@ fn dropped(provider: &Provider, options: &Options) -> Vec<&'static str> {
     } else {
         &[]
     };
-    provider.drop_env.iter().chain(keys).copied().collect()
+    COMMON_DROP_ENV
+        .iter()
+        .chain(provider.drop_env)
+        .chain(keys)
+        .copied()
+        .collect()
 }
 
 fn set(provider: &Provider, context: &Context) -> Result<Vec<(&'static str, EnvText)>, Box<ProviderError>> {

@@ -12,9 +12,11 @@ const LAYERS: &[&[&str]] = &[
     &["message", "thread", "time"],
     &["error", "event"],
     &[
-        "provider", "prompt", "toolcall", "breaker", "redact", "retry", "classify", "decode", "declare",
+        "provider", "prompt", "toolcall", "breaker", "redact", "retry", "decode", "declare",
     ],
-    &["api", "command", "executor", "fold", "judge", "output", "runlog"],
+    &[
+        "api", "classify", "command", "executor", "fold", "judge", "output", "runlog",
+    ],
     &["process", "recorder", "replay"],
     &["bridge", "exchange"],
     &["run"],

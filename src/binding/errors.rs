@@ -7,9 +7,10 @@ use serde_json::json;
 
 use super::outcome;
 use crate::breaker::{Admission, Breaker, CallOutcome, Ticket};
+use crate::classify;
 use crate::error::{Category, Code};
 use crate::process::zone::local_offset_min;
-use crate::provider::{elsewhere, fallback};
+use crate::provider::fallback;
 
 /// Every category with its guidance and every code with its category and its own word on falling back, as JSON: what index.d.ts is checked against.
 #[napi(catch_unwind)]
@@ -36,7 +37,7 @@ pub fn error_codes() -> String {
 pub fn classify_error(text: String, context_json: String, now_ms: f64) -> String {
     let now_ms = now_ms as u64;
     let clock = (now_ms, local_offset_min(now_ms));
-    outcome(elsewhere::classified(&text, &context_json, clock))
+    outcome(classify::classify_with_context(&text, &context_json, clock))
 }
 
 /// Checks the options of `createFallbackProvider`: `{"ok": whether there are breakers}`, or `{"err": …}`.

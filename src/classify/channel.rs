@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-use super::rule::snake;
+use super::table::snake;
 use crate::redact::{one_line, plain};
 
 /// Lines that are no error, whichever CLI prints them.

@@ -1,38 +1,29 @@
 //! The flag that an installed CLI does not know.
 //!
 //! In: a provider's id and what it printed on standard error. Out: the flag, so that the caller can leave it out and ask
-//! again. Each option parser has its own sentence; the table names them all.
+//! again. Each option parser has its own sentence (`provider::errors`); the provider's data names its parser.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::rules;
+use crate::provider::errors::{ARGPARSE, GO_FLAG, PFLAG, RefusedFlag};
 use crate::redact::plain;
 
-/// A sentence of an option parser, its first group the flag, the CLIs that are built with that parser, and what a
-/// bare word is to be put behind. Only the flag's first word is taken: what follows may be a prompt.
-const SENTENCES: &[(&str, &[&str], &str)] = &[
-    // commander (claude 2.1.197): error: unknown option '--no-input'
-    (r"unknown option '(--?\w[\w-]*)", &["claude"], "--"),
-    // clap (codex-cli 0.169.0): error: unexpected argument '--no-input' found
-    (r"unexpected argument '(--?\w[\w-]*)", &["codex"], "--"),
-    // A feature that codex does not know; unknown ones are fatal (CLI-FACTS 2). The wording is not measured.
-    (r"unknown feature flag: (\w[\w-]*)", &["codex"], "--disable "),
-    // yargs (gemini 0.61.0, qwen 0.15.10): Unknown argument: input; Unknown arguments: core-tools, coreTools
-    (r"unknown arguments?: (\w[\w-]*)", &["gemini", "qwen"], "--"),
-    // argparse: unrecognized arguments: --frob
-    (r"unrecognized arguments?:? '?(--?\w[\w-]*)", &[], "--"),
-    // Go: flag provided but not defined: -frob
-    (r"flag provided but not defined: (--?\w[\w-]*)", &[], "--"),
-    // pflag (Go): unknown flag: --frob
-    (r"unknown flag:? '?(--?\w[\w-]*)", &[], "--"),
-];
+/// Parsers of CLIs of the users' own.
+const OTHERS: [RefusedFlag; 3] = [ARGPARSE, GO_FLAG, PFLAG];
 
-static PATTERNS: LazyLock<Vec<Option<Regex>>> = LazyLock::new(|| {
-    SENTENCES
-        .iter()
-        .map(|(sentence, ..)| Regex::new(&format!("(?i){sentence}")).ok())
-        .collect()
+/// The sentences of all parsers, each once.
+static REFUSALS: LazyLock<Vec<(RefusedFlag, Option<Regex>)>> = LazyLock::new(|| {
+    let mut all: Vec<(RefusedFlag, Option<Regex>)> = Vec::new();
+    let of_providers = rules::ALL.iter().flat_map(|known| known.errors.refused_flags);
+    for refusal in of_providers.chain(&OTHERS) {
+        if all.iter().all(|(known, _)| known != refusal) {
+            all.push((*refusal, Regex::new(&format!("(?i){}", refusal.sentence)).ok()));
+        }
+    }
+    all
 });
 
 /// The flag that the CLI refused, with its dashes. yargs names it without them and takes a leading `no-` for a negation:
@@ -40,16 +31,15 @@ static PATTERNS: LazyLock<Vec<Option<Regex>>> = LazyLock::new(|| {
 /// not say which (`opencode` answers with its help text alone). A provider whose parser is not known is asked for all.
 pub fn unsupported_flag(provider: &str, stderr: &str) -> Option<String> {
     let text = plain(stderr);
-    let known = SENTENCES.iter().any(|(_, of, _)| of.contains(&provider));
-    SENTENCES
+    let own = rules::of(provider).map_or(&[][..], |known| known.errors.refused_flags);
+    REFUSALS
         .iter()
-        .zip(PATTERNS.iter())
-        .filter(|((_, of, _), _)| !known || of.contains(&provider))
-        .find_map(|((.., before), pattern)| Some((*before, pattern.as_ref()?.captures(&text)?.get(1)?.as_str())))
-        .map(|(before, name)| match name {
+        .filter(|(refusal, _)| own.is_empty() || own.contains(refusal))
+        .find_map(|(refusal, pattern)| Some((refusal.prefix, pattern.as_ref()?.captures(&text)?.get(1)?.as_str())))
+        .map(|(prefix, name)| match name {
             flag if flag.starts_with('-') => flag.to_owned(),
             letter if letter.len() == 1 => format!("-{letter}"),
-            word => format!("{before}{word}"),
+            word => format!("{prefix}{word}"),
         })
 }
 
@@ -87,6 +77,6 @@ mod tests {
         for (provider, stderr, expected) in table {
             assert_eq!(unsupported_flag(provider, stderr).as_deref(), expected, "{stderr:?}");
         }
-        assert!(PATTERNS.iter().all(Option::is_some));
+        assert!(REFUSALS.iter().all(|(_, pattern)| pattern.is_some()));
     }
 }

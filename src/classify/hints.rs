@@ -3,161 +3,14 @@
 //! In: the provider's id and the code. Out: the advice for that provider, or the code's general one. The rules may know
 //! better (`Rule::hint`).
 
+use super::rules;
 use crate::error::Code;
-
-/// Advice of one provider; the general one follows in [`general`].
-pub(super) const OF_PROVIDER: &[(&str, Code, &str)] = &[
-    (
-        "claude",
-        Code::NotLoggedIn,
-        "run `claude` once and log in, or set ANTHROPIC_API_KEY",
-    ),
-    (
-        "claude",
-        Code::ModelNotFound,
-        "set `model` to one that exists and that the account may use, such as `sonnet`",
-    ),
-    (
-        "claude",
-        Code::TokenExpired,
-        "run `claude` and log in again with /login",
-    ),
-    (
-        "claude",
-        Code::AuthenticationFailed,
-        "run `claude` and log in again with /login",
-    ),
-    (
-        "claude",
-        Code::InvalidApiKey,
-        "correct or remove ANTHROPIC_API_KEY: it beats the login (`auth: \"subscription\"` ignores it)",
-    ),
-    (
-        "claude",
-        Code::CliNotFound,
-        "install it with `npm install -g @anthropic-ai/claude-code`, or set `cliPath`",
-    ),
-    (
-        "claude",
-        Code::UnsupportedFlag,
-        "update the CLI with `claude update`, or remove the flag from `extraArgs`",
-    ),
-    ("codex", Code::NotLoggedIn, "run `codex login`"),
-    ("codex", Code::TokenExpired, "run `codex logout`, then `codex login`"),
-    ("codex", Code::AuthenticationFailed, "run `codex login`"),
-    (
-        "codex",
-        Code::InvalidApiKey,
-        "run `codex login`, or correct OPENAI_API_KEY",
-    ),
-    (
-        "codex",
-        Code::CliNotFound,
-        "install it with `npm install -g @openai/codex`, or set `cliPath`",
-    ),
-    (
-        "gemini",
-        Code::NotLoggedIn,
-        "run `gemini` once and choose how to log in, or set GEMINI_API_KEY",
-    ),
-    ("gemini", Code::TokenExpired, "run `gemini` and log in again with /auth"),
-    (
-        "gemini",
-        Code::AuthenticationFailed,
-        "run `gemini` and log in again with /auth, or correct GEMINI_API_KEY",
-    ),
-    ("gemini", Code::InvalidApiKey, "correct GEMINI_API_KEY"),
-    (
-        "gemini",
-        Code::CliNotFound,
-        "install it with `npm install -g @google/gemini-cli`, or set `cliPath`",
-    ),
-    (
-        "gemini",
-        Code::UntrustedWorkspace,
-        "set GEMINI_CLI_TRUST_WORKSPACE=true, or trust the folder in `gemini`",
-    ),
-    (
-        "qwen",
-        Code::NotLoggedIn,
-        "run `qwen` once and log in, or set OPENAI_API_KEY and OPENAI_BASE_URL",
-    ),
-    (
-        "qwen",
-        Code::AuthenticationFailed,
-        "run `qwen` and log in again with /auth, or correct OPENAI_API_KEY",
-    ),
-    ("qwen", Code::InvalidApiKey, "correct OPENAI_API_KEY"),
-    (
-        "qwen",
-        Code::CliNotFound,
-        "install it with `npm install -g @qwen-code/qwen-code`, or set `cliPath`",
-    ),
-    ("opencode", Code::NotLoggedIn, "run `opencode auth login`"),
-    ("opencode", Code::AuthenticationFailed, "run `opencode auth login`"),
-    (
-        "opencode",
-        Code::InvalidApiKey,
-        "run `opencode auth login` and give a valid key",
-    ),
-    (
-        "opencode",
-        Code::ModelNotFound,
-        "name a model that `opencode models` lists",
-    ),
-    ("opencode", Code::InvalidConfig, "correct opencode.json"),
-    (
-        "opencode",
-        Code::CliNotFound,
-        "install it with `npm install -g opencode-ai`, or set `cliPath`",
-    ),
-    (
-        "openai",
-        Code::NotLoggedIn,
-        "set `apiKey`, or the environment variable that `apiKeyEnv` names",
-    ),
-    ("openai", Code::AuthenticationFailed, "correct `apiKey`"),
-    ("openai", Code::InvalidApiKey, "correct `apiKey`"),
-    ("openai", Code::TokenExpired, "renew the key and set `apiKey`"),
-    (
-        "openai",
-        Code::NotFound,
-        "correct `baseURL`: it is what /chat/completions is added to, and often ends with /v1",
-    ),
-    (
-        "openai",
-        Code::ModelNotFound,
-        "name a model that the server has and the key may use",
-    ),
-    ("openai", Code::MaxTokens, "raise `maxTokens`, or ask for less at once"),
-    (
-        "openai",
-        Code::MalformedResponse,
-        "check `baseURL`, and proxies and gateways on the way",
-    ),
-    ("openai", Code::RequestTimeout, "try again, or raise the server's limit"),
-    ("openai", Code::Unknown, "look at `stdoutTail`, and at the server's log"),
-    (
-        "gemini",
-        Code::CallbacksUnavailable,
-        "leave out `cwd` and keep the built-in tools off: it reads of the tools in its own folder only",
-    ),
-    ("glm", Code::NotLoggedIn, "set ZAI_API_KEY"),
-    ("glm", Code::AuthenticationFailed, "correct ZAI_API_KEY"),
-    ("glm", Code::InvalidApiKey, "correct ZAI_API_KEY"),
-    ("glm", Code::CliNotFound, "install `ax-glm`, or set `cliPath`"),
-    ("grok", Code::NotLoggedIn, "set XAI_API_KEY"),
-    ("grok", Code::AuthenticationFailed, "correct XAI_API_KEY"),
-    ("grok", Code::InvalidApiKey, "correct XAI_API_KEY"),
-    ("grok", Code::CliNotFound, "install `ax-grok`, or set `cliPath`"),
-];
 
 /// What to do about `code` at `provider`. Every code has advice.
 pub fn hint(provider: &str, code: Code) -> &'static str {
-    OF_PROVIDER
-        .iter()
-        .find(|(id, of, _)| *id == provider && *of == code)
-        .map_or_else(|| general(code), |(.., hint)| hint)
+    rules::of(provider)
+        .and_then(|known| known.errors.hint(code))
+        .unwrap_or_else(|| general(code))
 }
 
 /// What to do about `code`, whichever provider it is.
@@ -256,9 +109,16 @@ mod tests {
 
     #[test]
     fn a_provider_s_advice_is_unique_and_its_own() {
-        for (i, (id, code, advice)) in OF_PROVIDER.iter().enumerate() {
-            assert_eq!(hint(id, *code), *advice, "row {i} is shadowed");
-            assert_ne!(general(*code), *advice, "row {i} says nothing of its own");
+        for known in rules::ALL.iter() {
+            for (code, advice) in known.errors.hints {
+                assert_eq!(hint(known.id, *code), *advice, "{}: {code:?} is there twice", known.id);
+                assert_ne!(
+                    general(*code),
+                    *advice,
+                    "{}: {code:?} says nothing of its own",
+                    known.id
+                );
+            }
         }
         assert_eq!(hint("nobody", Code::NotLoggedIn), general(Code::NotLoggedIn));
     }

@@ -2,33 +2,36 @@
 //!
 //! In: [`Evidence`], everything a failed run left behind: what the provider says in fields, exit code, signal, standard
 //! error. Out: a [`Classification`]: the stable code, its category, the reason in the provider's own words, a hint, and
-//! when to try again. Rules are data (`rules/`, one table per CLI); the order of belief is fields, then exit codes and
+//! when to try again. Rules are data (`provider/<id>/errors.rs`); the order of belief is fields, then exit codes and
 //! signals that mean something, then words, and words only of error channels. Pure: the time now is passed in.
 
 mod channel;
+mod error_context;
 mod flags;
 mod hints;
 mod moment;
 mod retry_after;
-mod rule;
 mod rules;
 mod status;
-mod user;
+mod table;
 
 #[cfg(test)]
 mod tests;
 
+pub use error_context::classify_with_context;
 pub use flags::unsupported_flag;
 pub use hints::{NO_TEMPORARY_FOLDER, general as general_hint, hint, time_limit as time_limit_hint};
 pub use retry_after::{DEFAULT_MS as DEFAULT_RETRY_AFTER_MS, RetryAfter, retry_after, retry_after_in};
-pub use user::{UserRule, UserRuleError};
 
 use channel::Said;
-use rule::{Facts, Pass, Rule, Table, snake, spaced};
-use rules::common;
+use rules::{Known, common};
+use table::{Facts, Pass, snake, spaced};
 
 use crate::error::{Category, Code, ProviderError, clip};
 use crate::event::{Failure, Outcome};
+use crate::provider::errors::Rule;
+use crate::provider::user_rule;
+pub use crate::provider::user_rule::UserRule;
 use crate::redact::one_line;
 
 /// A limit that has ended no longer ago than this, ms, ends now: a clock may differ, and a time of day has whole minutes only.
@@ -235,7 +238,7 @@ impl<'a> Case<'a> {
             ),
             ..facts.clone()
         };
-        if let Some((code, hint)) = user::first(self.evidence.user_rules, &everything.text) {
+        if let Some((code, hint)) = user_rule::first(self.evidence.user_rules, &everything.text) {
             return Verdict {
                 rule: None,
                 code,
@@ -288,10 +291,10 @@ impl<'a> Case<'a> {
 
     /// Asks the provider's own table; all of them where the provider is not known.
     fn of_provider(&self, pass: Pass, facts: &Facts) -> Option<&'static Rule> {
-        let ask = |table: &'static Table| table.first(pass, facts);
+        let ask = |known: &'static Known| known.table.first(pass, facts);
         match self.evidence.provider {
-            "" if pass == Pass::Text => rules::TABLES.iter().find_map(|(_, table)| ask(table)),
-            provider => rules::table(provider).and_then(ask),
+            "" if pass == Pass::Text => rules::ALL.iter().find_map(ask),
+            provider => rules::of(provider).and_then(ask),
         }
     }
 

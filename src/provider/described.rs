@@ -7,9 +7,10 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use super::errors::Errors;
 use super::options::{self, Kind, OptionSpec, OutputFormat, PromptStyle};
+use super::user_rule::{UserRule, UserRuleError};
 use super::{About, Checks, Defaults, Provider, When, Word, flag};
-use crate::classify::{UserRule, UserRuleError};
 use crate::decode::Wire;
 use crate::error::{Category, Code, ProviderError, clip};
 use crate::message::content::Accepts;
@@ -316,7 +317,7 @@ static FORM: Provider = Provider {
         flag(&[When::PromptArg], &[Word::Prompt]),
     ],
     env: &[],
-    drop_env: &["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"],
+    drop_env: &[],
     key_env: &[],
     files: &[],
     wires: &[
@@ -348,6 +349,7 @@ static FORM: Provider = Provider {
     fatal_stderr: &[],
     fatal_stdout: &[],
     error_message: None,
+    errors: Errors::NONE,
     checks: Checks::VERSION_ONLY,
     described: None,
 };

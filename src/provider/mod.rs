@@ -7,7 +7,7 @@ pub mod callbacks;
 pub mod claude;
 pub mod codex;
 pub mod described;
-pub mod elsewhere;
+pub mod errors;
 pub mod fallback;
 pub mod gemini;
 pub mod glm;
@@ -15,6 +15,7 @@ pub mod grok;
 pub mod opencode;
 pub mod options;
 pub mod qwen;
+pub mod user_rule;
 
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use std::borrow::Cow;
 use crate::decode::Wire;
 use crate::message::content::Accepts;
 use described::Described;
+use errors::Errors;
 use options::{OptionSpec, Options, OutputFormat, PromptStyle};
 
 /// One CLI, described.
@@ -41,7 +43,7 @@ pub struct Provider {
     pub flags: &'static [Flag],
     /// Variables a run gets (the user's `env` wins over them).
     pub env: &'static [Var],
-    /// Variables no run inherits: they would change what the CLI does.
+    /// Variables no run inherits, beside `command::COMMON_DROP_ENV`: they would change what the CLI does.
     pub drop_env: &'static [&'static str],
     /// Further variables dropped with `auth: "subscription"`: keys that silently beat the login and bill real money.
     pub key_env: &'static [&'static str],
@@ -68,6 +70,8 @@ pub struct Provider {
     pub fatal_stdout: &'static [&'static str],
     /// How a message of the model begins that is none, but the reason of a run that failed.
     pub error_message: Option<&'static str>,
+    /// What its failures look like and what helps.
+    pub errors: Errors,
     /// How its health is asked for.
     pub checks: Checks,
     /// What the user said of a CLI of their own.
@@ -405,7 +409,12 @@ pub static ALL: &[&Provider] = &[
     &opencode::OPENCODE,
 ];
 
+/// Every provider there is; in tests also the CLI that shows how one is added.
+pub fn every() -> impl Iterator<Item = &'static Provider> {
+    ALL.iter().copied()
+}
+
 /// The provider called `id`.
 pub fn find(id: &str) -> Option<&'static Provider> {
-    ALL.iter().find(|provider| provider.id == id).copied()
+    every().find(|provider| provider.id == id)
 }

@@ -1,8 +1,9 @@
 //! Rules that hold for every provider: HTTP statuses, the APIs' own words, exit codes, and the patterns of
 //! CLI-ADAPTER-PROTOCOL ("Error Patterns", each of them).
 
-use super::super::rule::{Rule, Table, When::*};
+use super::super::table::Table;
 use crate::error::Code;
+use crate::provider::errors::{Condition::*, Rule};
 
 /// Asked after the provider's own table.
 pub static TABLE: Table = Table::new(RULES);

@@ -1,42 +1,53 @@
-//! All rules: one table per CLI, and the tables that hold for every provider.
+//! What is known of everybody's failures: the registry's tables, that of the APIs, and the tables that hold for all.
 //!
-//! In: a provider's id. Out: its [`Table`]. Adding a CLI is adding a file here and a line to [`TABLES`].
+//! In: a provider's id. Out: what is [`Known`] of its failures. A CLI's own is in its folder, `provider/<id>/errors.rs`.
 
-use super::rule::Table;
+use std::sync::LazyLock;
 
-mod claude;
-mod codex;
+use super::table::Table;
+use crate::provider;
+use crate::provider::errors::{Errors, ExitCodes};
+
 pub(super) mod common;
-mod gemini;
 mod openai;
-mod opencode;
-mod qwen;
 
-/// Tables by provider id, in the order in which they are asked where the provider is not known.
-pub static TABLES: [(&str, &Table); 6] = [
-    ("claude", &claude::TABLE),
-    ("codex", &codex::TABLE),
-    ("gemini", &gemini::TABLE),
-    ("qwen", &qwen::TABLE),
-    ("opencode", &opencode::TABLE),
-    ("openai", &openai::TABLE),
-];
-
-/// The table of one provider.
-pub fn table(provider: &str) -> Option<&'static Table> {
-    TABLES.iter().find(|(id, _)| *id == provider).map(|(_, table)| *table)
+/// What is known of one provider's failures.
+pub struct Known {
+    /// The provider's id.
+    pub id: &'static str,
+    /// Its data.
+    pub errors: &'static Errors,
+    /// Its rules, ready to be asked.
+    pub table: Table,
 }
 
-/// CLIs that exit with an HTTP status modulo 256 (gemini 0.61.0, json and stream-json: 400 is 144, 503 is 247).
-const EXIT_IS_STATUS: [&str; 1] = ["gemini"];
+impl Known {
+    fn new(id: &'static str, errors: &'static Errors) -> Self {
+        let table = Table::new(errors.rules);
+        Known { id, errors, table }
+    }
+}
+
+/// In the order in which they are asked where the provider is not known.
+pub static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
+    provider::every()
+        .map(|provider| Known::new(&provider.id, &provider.errors))
+        .chain([Known::new("openai", &openai::ERRORS)])
+        .collect()
+});
+
+/// What is known of one provider's failures; `None` for a CLI of the user's own.
+pub fn of(provider: &str) -> Option<&'static Known> {
+    ALL.iter().find(|known| known.id == provider)
+}
 
 /// The HTTP status behind an exit code, for CLIs that tell it so.
 pub fn status_of_exit(provider: &str, exit: i32) -> Option<u16> {
     const STATUSES: [u16; 15] = [
         400, 401, 402, 403, 404, 408, 409, 413, 422, 429, 499, 500, 502, 503, 504,
     ];
-    if !EXIT_IS_STATUS.contains(&provider) {
-        return None;
+    match of(provider)?.errors.exit_codes {
+        ExitCodes::Failed => None,
+        ExitCodes::HttpStatus => STATUSES.into_iter().find(|status| i32::from(status % 256) == exit),
     }
-    STATUSES.into_iter().find(|status| i32::from(status % 256) == exit)
 }

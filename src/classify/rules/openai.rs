@@ -1,10 +1,40 @@
 //! OpenAI-compatible APIs (`api`): what they say in the fields of an error's body or of an answer that is none. The APIs' words
 //! that others repeat (`insufficient_quota`, `context_length_exceeded`, …) are among the common rules.
 
-use super::super::rule::{Rule, Table, When::*};
 use crate::error::Code;
+use crate::provider::errors::{Condition::*, Errors, Rule};
 
-pub static TABLE: Table = Table::new(RULES);
+/// What is known of its failures.
+pub(super) const ERRORS: Errors = Errors {
+    rules: RULES,
+    hints: HINTS,
+    ..Errors::NONE
+};
+
+const HINTS: &[(Code, &str)] = &[
+    (
+        Code::NotLoggedIn,
+        "set `apiKey`, or the environment variable that `apiKeyEnv` names",
+    ),
+    (Code::AuthenticationFailed, "correct `apiKey`"),
+    (Code::InvalidApiKey, "correct `apiKey`"),
+    (Code::TokenExpired, "renew the key and set `apiKey`"),
+    (
+        Code::NotFound,
+        "correct `baseURL`: it is what /chat/completions is added to, and often ends with /v1",
+    ),
+    (
+        Code::ModelNotFound,
+        "name a model that the server has and the key may use",
+    ),
+    (Code::MaxTokens, "raise `maxTokens`, or ask for less at once"),
+    (
+        Code::MalformedResponse,
+        "check `baseURL`, and proxies and gateways on the way",
+    ),
+    (Code::RequestTimeout, "try again, or raise the server's limit"),
+    (Code::Unknown, "look at `stdoutTail`, and at the server's log"),
+];
 
 #[rustfmt::skip] // One rule, one row.
 const RULES: &[Rule] = &[

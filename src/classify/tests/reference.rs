@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use super::super::hints::{OF_PROVIDER, general};
-use super::super::rules::{TABLES, common};
+use super::super::hints::general;
+use super::super::rules::{self, common};
 use crate::error::{Category, Code};
 
 const YES_NO: [&str; 2] = ["no", "yes"];
@@ -35,9 +35,9 @@ fn categories() -> String {
 
 /// A text that a CLI or an API prints in this case: the shortest that tells something, of the rules.
 fn example(code: Code) -> String {
-    TABLES
-        .into_iter()
-        .map(|(_, table)| table)
+    rules::ALL
+        .iter()
+        .map(|known| &known.table)
         .chain([&common::TABLE])
         .flat_map(|table| table.rules())
         .filter(|rule| rule.code == code && rule.hint.is_none() && rule.like.contains(' '))
@@ -80,8 +80,10 @@ fn codes() -> String {
 
 fn advice() -> String {
     let mut table = "| provider | code | what to do |\n|---|---|---|\n".to_owned();
-    for (provider, code, advice) in OF_PROVIDER {
-        writeln!(table, "| `{provider}` | `{}` | {} |", code.as_str(), cell(advice)).unwrap();
+    for known in rules::ALL.iter() {
+        for (code, advice) in known.errors.hints {
+            writeln!(table, "| `{}` | `{}` | {} |", known.id, code.as_str(), cell(advice)).unwrap();
+        }
     }
     table
 }

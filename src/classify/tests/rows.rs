@@ -3,12 +3,14 @@
 use regex::Regex;
 
 use super::super::channel;
-use super::super::rule::{Facts, Pass, Rule, Table, When, pattern, spaced};
-use super::super::rules::{TABLES, common};
+use super::super::rules::{self, common};
+use super::super::table::{Facts, Pass, Table, pattern, spaced};
+use crate::provider::errors::{Condition, Rule};
 
 fn tables() -> Vec<(&'static str, &'static Table)> {
-    TABLES
-        .into_iter()
+    rules::ALL
+        .iter()
+        .map(|known| (known.id, &known.table))
         .chain([("common", &common::TABLE), ("finer", &common::FINER)])
         .collect()
 }
@@ -21,20 +23,20 @@ fn facts_of(rule: &Rule) -> Facts {
     };
     for when in rule.when {
         match *when {
-            When::Kind(kind) => facts.kinds.push(kind.to_owned()),
+            Condition::Kind(kind) => facts.kinds.push(kind.to_owned()),
             // A plain status in a range: one that no rule names.
-            When::Statuses(first, _) => facts.status = Some(first + 17),
-            When::Status(status) => facts.status = Some(status),
-            When::Terminal(word) => facts.terminal = Some(word.to_owned()),
-            When::Subtype(word) => facts.subtype = Some(word.to_owned()),
-            When::Stop(word) => facts.stop = Some(word.to_owned()),
-            When::NoTurns => facts.no_turns = true,
-            When::PlanLimit => facts.plan_limit = true,
-            When::Exit(code) => facts.exit = Some(code),
-            When::Signal(signal) => facts.signal = Some(signal.to_owned()),
-            When::AnySignal => facts.signal = Some("SIGUSR1".to_owned()),
-            When::Is(code) => facts.is = Some(code),
-            When::Text(_) | When::Silent => {}
+            Condition::Statuses(first, _) => facts.status = Some(first + 17),
+            Condition::Status(status) => facts.status = Some(status),
+            Condition::Terminal(word) => facts.terminal = Some(word.to_owned()),
+            Condition::Subtype(word) => facts.subtype = Some(word.to_owned()),
+            Condition::Stop(word) => facts.stop = Some(word.to_owned()),
+            Condition::NoTurns => facts.no_turns = true,
+            Condition::PlanLimit => facts.plan_limit = true,
+            Condition::Exit(code) => facts.exit = Some(code),
+            Condition::Signal(signal) => facts.signal = Some(signal.to_owned()),
+            Condition::AnySignal => facts.signal = Some("SIGUSR1".to_owned()),
+            Condition::Is(code) => facts.is = Some(code),
+            Condition::Text(_) | Condition::Silent => {}
         }
     }
     facts
@@ -62,7 +64,7 @@ fn every_pattern_compiles_and_is_never_met_by_nothing() {
     let in_class = Regex::new(r"\[[^\]]*[_<>'][^\]]*\]").unwrap();
     for (name, table) in tables() {
         for when in table.rules().iter().flat_map(|rule| rule.when) {
-            if let When::Text(source) = when {
+            if let Condition::Text(source) = when {
                 assert!(!in_class.is_match(source), "{name}: {source}");
                 let compiled = pattern(source);
                 assert!(compiled.is_ok(), "{name}: {source}: {compiled:?}");

@@ -61,7 +61,7 @@ impl UserRule {
 }
 
 /// The code and hint of the first rule that finds its pattern.
-pub(super) fn first(rules: &[UserRule], text: &str) -> Option<(Code, Option<String>)> {
+pub fn first(rules: &[UserRule], text: &str) -> Option<(Code, Option<String>)> {
     rules
         .iter()
         .find(|rule| rule.pattern.is_match(text))

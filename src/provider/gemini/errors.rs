@@ -1,10 +1,41 @@
 //! Gemini (0.61.0; CLI-FACTS 3). Its fatal exit codes have names; the others are HTTP statuses modulo 256
-//! (`status_of_exit`). Error bodies are JSON, on standard error or in the result.
+//! ([`ExitCodes::HttpStatus`]). Error bodies are JSON, on standard error or in the result.
 
-use super::super::rule::{Rule, Table, When::*};
+use super::super::errors::{Condition::*, Errors, ExitCodes, Rule, YARGS};
 use crate::error::Code;
 
-pub static TABLE: Table = Table::new(RULES);
+/// What is known of its failures.
+pub(super) const ERRORS: Errors = Errors {
+    rules: RULES,
+    hints: HINTS,
+    exit_codes: ExitCodes::HttpStatus,
+    refused_flags: &[YARGS],
+};
+
+const HINTS: &[(Code, &str)] = &[
+    (
+        Code::NotLoggedIn,
+        "run `gemini` once and choose how to log in, or set GEMINI_API_KEY",
+    ),
+    (Code::TokenExpired, "run `gemini` and log in again with /auth"),
+    (
+        Code::AuthenticationFailed,
+        "run `gemini` and log in again with /auth, or correct GEMINI_API_KEY",
+    ),
+    (Code::InvalidApiKey, "correct GEMINI_API_KEY"),
+    (
+        Code::CliNotFound,
+        "install it with `npm install -g @google/gemini-cli`, or set `cliPath`",
+    ),
+    (
+        Code::UntrustedWorkspace,
+        "set GEMINI_CLI_TRUST_WORKSPACE=true, or trust the folder in `gemini`",
+    ),
+    (
+        Code::CallbacksUnavailable,
+        "leave out `cwd` and keep the built-in tools off: it reads of the tools in its own folder only",
+    ),
+];
 
 #[rustfmt::skip] // One rule, one row.
 const RULES: &[Rule] = &[

@@ -1,10 +1,33 @@
 //! Codex (codex-cli 0.169.0; CLI-FACTS 2). Its failures are prose without a field; `unexpected status 401 …` is read as a
 //! status by the common rules.
 
-use super::super::rule::{Rule, Table, When::*};
+use super::super::errors::{CLAP, Condition::*, Errors, RefusedFlag, Rule};
 use crate::error::Code;
 
-pub static TABLE: Table = Table::new(RULES);
+/// What is known of its failures.
+pub(super) const ERRORS: Errors = Errors {
+    rules: RULES,
+    hints: HINTS,
+    refused_flags: &[CLAP, FEATURE],
+    ..Errors::NONE
+};
+
+/// A feature that it does not know; unknown ones are fatal (CLI-FACTS 2). The wording is not measured.
+const FEATURE: RefusedFlag = RefusedFlag {
+    sentence: r"unknown feature flag: (\w[\w-]*)",
+    prefix: "--disable ",
+};
+
+const HINTS: &[(Code, &str)] = &[
+    (Code::NotLoggedIn, "run `codex login`"),
+    (Code::TokenExpired, "run `codex logout`, then `codex login`"),
+    (Code::AuthenticationFailed, "run `codex login`"),
+    (Code::InvalidApiKey, "run `codex login`, or correct OPENAI_API_KEY"),
+    (
+        Code::CliNotFound,
+        "install it with `npm install -g @openai/codex`, or set `cliPath`",
+    ),
+];
 
 #[rustfmt::skip] // One rule, one row.
 const RULES: &[Rule] = &[

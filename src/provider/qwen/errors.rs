@@ -1,10 +1,32 @@
 //! Qwen (0.15.10; CLI-FACTS 4). In json and stream-json an API error is exit 0, `success` and a result that reads
 //! `[API Error: 401 …]`: the decoder makes a failure of it, the common rules read the status.
 
-use super::super::rule::{Rule, Table, When::*};
+use super::super::errors::{Condition::*, Errors, Rule, YARGS};
 use crate::error::Code;
 
-pub static TABLE: Table = Table::new(RULES);
+/// What is known of its failures.
+pub(super) const ERRORS: Errors = Errors {
+    rules: RULES,
+    hints: HINTS,
+    refused_flags: &[YARGS],
+    ..Errors::NONE
+};
+
+const HINTS: &[(Code, &str)] = &[
+    (
+        Code::NotLoggedIn,
+        "run `qwen` once and log in, or set OPENAI_API_KEY and OPENAI_BASE_URL",
+    ),
+    (
+        Code::AuthenticationFailed,
+        "run `qwen` and log in again with /auth, or correct OPENAI_API_KEY",
+    ),
+    (Code::InvalidApiKey, "correct OPENAI_API_KEY"),
+    (
+        Code::CliNotFound,
+        "install it with `npm install -g @qwen-code/qwen-code`, or set `cliPath`",
+    ),
+];
 
 #[rustfmt::skip] // One rule, one row.
 const RULES: &[Rule] = &[

@@ -1,112 +1,26 @@
-//! What a rule is, and how a table of them is asked.
+//! What a table of rules makes of a failed run.
 //!
 //! In: [`Facts`], everything known of a failed run in comparable form. Out: the first [`Rule`] of a table whose
-//! conditions all hold. Rules are data (`rules/`); nothing in here knows a provider.
+//! conditions all hold. Rules are data (`provider/<id>/errors.rs`, `rules/`); nothing in here knows a provider.
 
 use std::sync::OnceLock;
 
 use regex::{Regex, RegexBuilder};
 
 use crate::error::Code;
-
-/// One condition of a [`Rule`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    /// A machine-readable word of the provider, in snake case ([`snake`]): `RateLimitError` is `rate_limit_error`.
-    Kind(&'static str),
-    /// The HTTP status of the API's answer.
-    Status(u16),
-    /// Any HTTP status from the first to the last, both included.
-    Statuses(u16, u16),
-    /// The provider's word for why the run ended (claude: `terminal_reason`).
-    Terminal(&'static str),
-    /// The provider's word for how the run ended (claude: `subtype`).
-    Subtype(&'static str),
-    /// Why the model stopped, in the provider's word.
-    Stop(&'static str),
-    /// The run ended without asking the model anything.
-    NoTurns,
-    /// The exit code.
-    Exit(i32),
-    /// The signal, `SIGKILL`.
-    Signal(&'static str),
-    /// Any signal.
-    AnySignal,
-    /// A limit of the account's plan refused the request, as a field says which (claude: `rate_limit_event` with status
-    /// `rejected` and a `rateLimitType`; a passing limit has no type).
-    PlanLimit,
-    /// No error channel said a word.
-    Silent,
-    /// What earlier tables said: for the table that makes a verdict finer.
-    Is(Code),
-    /// A [`pattern`] found in an error channel.
-    Text(&'static str),
-}
-
-/// Conditions, and the code they come to. All conditions must hold; in a table the first rule that holds decides.
-#[derive(Debug, Clone, Copy)]
-pub struct Rule {
-    /// All of them must hold.
-    pub when: &'static [When],
-    /// What it is.
-    pub code: Code,
-    /// A text the rule is for, as the CLI prints it. The tests feed it back, so every rule has its own proof.
-    #[cfg(test)]
-    pub like: &'static str,
-    /// What to do, where the code's general advice (`hints`) is not the best one.
-    pub hint: Option<&'static str>,
-    /// The reason in our words, where the provider's own are absent or of no use to people.
-    pub say: Option<&'static str>,
-    /// Asked only when neither text nor anything else says more.
-    pub weak: bool,
-}
+use crate::provider::errors::{Condition, Rule};
 
 impl Rule {
-    /// A rule of `when`, with neither hint nor wording of its own.
-    #[cfg_attr(
-        not(test),
-        expect(unused_variables, reason = "only the tests read what a rule is like")
-    )]
-    pub const fn new(when: &'static [When], code: Code, like: &'static str) -> Self {
-        Rule {
-            when,
-            code,
-            #[cfg(test)]
-            like,
-            hint: None,
-            say: None,
-            weak: false,
-        }
-    }
-
-    /// The same with a hint of its own.
-    pub const fn hint(mut self, hint: &'static str) -> Self {
-        self.hint = Some(hint);
-        self
-    }
-
-    /// The same with the reason in our words.
-    pub const fn say(mut self, say: &'static str) -> Self {
-        self.say = Some(say);
-        self
-    }
-
-    /// The same as a last resort.
-    pub const fn weak(mut self) -> Self {
-        self.weak = true;
-        self
-    }
-
     /// Which pass asks it.
-    pub fn pass(&self) -> Pass {
+    pub(super) fn pass(&self) -> Pass {
         if self.weak {
             Pass::Last
-        } else if self.when.iter().all(|w| matches!(w, When::Text(_))) {
+        } else if self.when.iter().all(|w| matches!(w, Condition::Text(_))) {
             Pass::Text
         } else if self
             .when
             .iter()
-            .any(|w| matches!(w, When::Exit(_) | When::Signal(_) | When::AnySignal))
+            .any(|w| matches!(w, Condition::Exit(_) | Condition::Signal(_) | Condition::AnySignal))
         {
             Pass::Exit
         } else {
@@ -192,7 +106,7 @@ impl Table {
         });
         let holds_all = |rule: &Rule, patterns: &[Compiled]| {
             let mut conditions = rule.when.iter().zip(patterns);
-            conditions.all(|(when, pattern)| holds(when, pattern, facts))
+            conditions.all(|(condition, pattern)| holds(condition, pattern, facts))
         };
         self.rules
             .iter()
@@ -202,22 +116,22 @@ impl Table {
     }
 }
 
-fn holds(when: &When, compiled: &Compiled, facts: &Facts) -> bool {
-    match when {
-        When::Kind(kind) => facts.kinds.iter().any(|k| k == kind),
-        When::Status(status) => facts.status == Some(*status),
-        When::Statuses(first, last) => facts.status.is_some_and(|s| (*first..=*last).contains(&s)),
-        When::Terminal(word) => facts.terminal.as_deref() == Some(*word),
-        When::Subtype(word) => facts.subtype.as_deref() == Some(*word),
-        When::Stop(word) => facts.stop.as_deref() == Some(*word),
-        When::NoTurns => facts.no_turns,
-        When::Exit(code) => facts.exit == Some(*code),
-        When::Signal(signal) => facts.signal.as_deref() == Some(*signal),
-        When::AnySignal => facts.signal.is_some(),
-        When::PlanLimit => facts.plan_limit,
-        When::Silent => facts.text.trim().is_empty(),
-        When::Is(code) => facts.is == Some(*code),
-        When::Text(source) => compiled
+fn holds(condition: &Condition, compiled: &Compiled, facts: &Facts) -> bool {
+    match condition {
+        Condition::Kind(kind) => facts.kinds.iter().any(|k| k == kind),
+        Condition::Status(status) => facts.status == Some(*status),
+        Condition::Statuses(first, last) => facts.status.is_some_and(|s| (*first..=*last).contains(&s)),
+        Condition::Terminal(word) => facts.terminal.as_deref() == Some(*word),
+        Condition::Subtype(word) => facts.subtype.as_deref() == Some(*word),
+        Condition::Stop(word) => facts.stop.as_deref() == Some(*word),
+        Condition::NoTurns => facts.no_turns,
+        Condition::Exit(code) => facts.exit == Some(*code),
+        Condition::Signal(signal) => facts.signal.as_deref() == Some(*signal),
+        Condition::AnySignal => facts.signal.is_some(),
+        Condition::PlanLimit => facts.plan_limit,
+        Condition::Silent => facts.text.trim().is_empty(),
+        Condition::Is(code) => facts.is == Some(*code),
+        Condition::Text(source) => compiled
             .get_or_init(|| pattern(source).ok())
             .as_ref()
             .is_some_and(|pattern| pattern.is_match(&facts.text)),

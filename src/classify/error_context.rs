@@ -2,9 +2,9 @@
 //!
 //! In: a text and the JSON of what is known beside it. Out: the error it means, or one that names what can't be read.
 
-use super::options::{self, Kind, OptionSpec};
-use crate::classify::{self, Context};
+use super::{Context, classify_text};
 use crate::error::ProviderError;
+use crate::provider::options::{self, Kind, OptionSpec};
 
 const CONTEXT: &[OptionSpec] = &[
     OptionSpec {
@@ -29,7 +29,7 @@ const CONTEXT: &[OptionSpec] = &[
 ///
 /// # Errors
 /// `INVALID_OPTION`, naming the field of the context, what was given and what is allowed.
-pub fn classified(
+pub fn classify_with_context(
     text: &str,
     context_json: &str,
     (now_ms, local_offset_min): (u64, Option<i32>),
@@ -43,7 +43,7 @@ pub fn classified(
         http_status: options::number(&given, "httpStatus").and_then(|status| u16::try_from(status).ok()),
         local_offset_min,
     };
-    Ok(classify::classify_text(text, &context, now_ms).into_error(context.provider))
+    Ok(classify_text(text, &context, now_ms).into_error(context.provider))
 }
 
 #[cfg(test)]
@@ -53,12 +53,12 @@ mod tests {
 
     #[test]
     fn the_context_has_a_say_and_is_checked() {
-        let code = |text: &str, context: &str| classified(text, context, (0, None)).unwrap().code;
+        let code = |text: &str, context: &str| classify_with_context(text, context, (0, None)).unwrap().code;
         assert_eq!(code("slow down", r#"{"httpStatus":429}"#), Code::RateLimited);
         assert_eq!(code("", r#"{"provider":"gemini","exitCode":41}"#), Code::NotLoggedIn);
         assert_eq!(code("", r#"{"signal":"SIGTERM"}"#), Code::Timeout);
         assert_eq!(
-            classified("x", r#"{"exitCode":3221225477}"#, (0, None))
+            classify_with_context("x", r#"{"exitCode":3221225477}"#, (0, None))
                 .unwrap()
                 .exit_code,
             Some(-1_073_741_819)
@@ -77,7 +77,10 @@ mod tests {
                 r#"unknown option "context.code"; allowed: provider, exitCode, signal, httpStatus"#,
             ),
         ] {
-            assert_eq!(classified("x", context, (0, None)).unwrap_err().message, expected);
+            assert_eq!(
+                classify_with_context("x", context, (0, None)).unwrap_err().message,
+                expected
+            );
         }
     }
 }

@@ -4,9 +4,11 @@
 //! flag, limited and visible to others on the machine, and the document's form is `promptStyle: "arg"`. Output is JSON lines of
 //! messages (`{"role": …}`, `{"messages": […]}`); an error is a message of the assistant that begins `Error: `, with exit code 1.
 
+use super::errors::Errors;
 use super::options::{self, OptionSpec, OutputFormat, PromptStyle};
 use super::{About, Checks, Defaults, Flag, Provider, When, Word, flag};
 use crate::decode::Wire;
+use crate::error::Code;
 use crate::message::content::Accepts;
 use Word::Lit;
 use std::borrow::Cow;
@@ -24,7 +26,7 @@ pub static GLM: Provider = Provider {
     defaults: DEFAULTS,
     flags: FLAGS,
     env: &[],
-    drop_env: &["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"],
+    drop_env: &[],
     key_env: &[],
     files: &[],
     wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
@@ -37,6 +39,15 @@ pub static GLM: Provider = Provider {
     fatal_stderr: &[],
     fatal_stdout: &[],
     error_message: ERROR_MESSAGE,
+    errors: Errors {
+        hints: &[
+            (Code::NotLoggedIn, "set ZAI_API_KEY"),
+            (Code::AuthenticationFailed, "correct ZAI_API_KEY"),
+            (Code::InvalidApiKey, "correct ZAI_API_KEY"),
+            (Code::CliNotFound, "install `ax-glm`, or set `cliPath`"),
+        ],
+        ..Errors::NONE
+    },
     checks: Checks::VERSION_ONLY,
     described: None,
 };

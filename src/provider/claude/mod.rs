@@ -3,6 +3,8 @@
 //! The default is the pure pipe of CLI-FACTS 1.4 that keeps every kind of login: no tools, hooks, CLAUDE.md, MCP servers,
 //! attachments, slash commands, transcripts or retries of the CLI's own.
 
+mod errors;
+
 use std::borrow::Cow;
 
 use serde_json::json;
@@ -150,12 +152,7 @@ pub static CLAUDE: Provider = Provider {
             EnvValue::Fixed("false"),
         ),
     ],
-    drop_env: &[
-        "CLAUDECODE",
-        "CLAUDE_CODE_ENTRYPOINT",
-        "NODE_OPTIONS",
-        "VSCODE_INSPECTOR_OPTIONS",
-    ],
+    drop_env: &["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"],
     key_env: &[
         "ANTHROPIC_API_KEY",
         "ANTHROPIC_AUTH_TOKEN",
@@ -204,6 +201,7 @@ pub static CLAUDE: Provider = Provider {
     // All that an interrupted run says in text form, with exit code 0 (recordings signal-SIGINT-text of 2.1.197 and 2.1.330).
     fatal_stdout: &["Execution error"],
     error_message: None,
+    errors: errors::ERRORS,
     checks: Checks {
         version: &["--version"],
         // JSON by default, exit code 0 or 1, no network (CLI-FACTS 1.10). `claude doctor` waits for a terminal for ever.

@@ -1,10 +1,27 @@
 //! OpenCode (1.18.34; CLI-FACTS 5). One `error` line with a name and, for API errors, a status; set-up errors are text on
 //! standard error.
 
-use super::super::rule::{Rule, Table, When::*};
+use super::super::errors::{Condition::*, Errors, Rule};
 use crate::error::Code;
 
-pub static TABLE: Table = Table::new(RULES);
+/// What is known of its failures.
+pub(super) const ERRORS: Errors = Errors {
+    rules: RULES,
+    hints: HINTS,
+    ..Errors::NONE
+};
+
+const HINTS: &[(Code, &str)] = &[
+    (Code::NotLoggedIn, "run `opencode auth login`"),
+    (Code::AuthenticationFailed, "run `opencode auth login`"),
+    (Code::InvalidApiKey, "run `opencode auth login` and give a valid key"),
+    (Code::ModelNotFound, "name a model that `opencode models` lists"),
+    (Code::InvalidConfig, "correct opencode.json"),
+    (
+        Code::CliNotFound,
+        "install it with `npm install -g opencode-ai`, or set `cliPath`",
+    ),
+];
 
 #[rustfmt::skip] // One rule, one row.
 const RULES: &[Rule] = &[

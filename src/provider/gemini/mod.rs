@@ -8,6 +8,8 @@
 //! An `@path` anywhere in a prompt is read and sent by the CLI. With the built-in tools off it runs in a folder of its own, so
 //! there is nothing to find by a relative path.
 
+mod errors;
+
 use std::borrow::Cow;
 
 use serde_json::json;
@@ -85,7 +87,7 @@ pub static GEMINI: Provider = Provider {
             EnvValue::File(SYSTEM_PROMPT_FILE),
         ),
     ],
-    drop_env: &["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"],
+    drop_env: &[],
     key_env: &[],
     files: &[
         FileSpec {
@@ -118,6 +120,7 @@ pub static GEMINI: Provider = Provider {
     fatal_stderr: &[],
     fatal_stdout: &[],
     error_message: None,
+    errors: errors::ERRORS,
     checks: Checks::VERSION_ONLY,
     described: None,
 };

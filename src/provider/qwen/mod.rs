@@ -4,6 +4,8 @@
 //! (a transcript, a log) goes to a private folder. An API's error is exit code 0 and a "success" whose text says `[API Error: …]`: the decoder makes a
 //! failure of it. Its retries can't be bounded (`maxRetries: 0` in its settings still means 7 attempts, 96 s).
 
+mod errors;
+
 use std::borrow::Cow;
 
 use serde_json::json;
@@ -109,7 +111,7 @@ pub static QWEN: Provider = Provider {
             EnvValue::File(SETTINGS_FILE),
         ),
     ],
-    drop_env: &["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"],
+    drop_env: &[],
     key_env: &[],
     files: &[
         FileSpec {
@@ -138,6 +140,7 @@ pub static QWEN: Provider = Provider {
     fatal_stderr: &[],
     fatal_stdout: &[],
     error_message: None,
+    errors: errors::ERRORS,
     checks: Checks::VERSION_ONLY,
     described: None,
 };

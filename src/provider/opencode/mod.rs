@@ -9,6 +9,8 @@
 //! Not measured: a login together with `OPENCODE_DB=:memory:`, which keeps first runs from colliding (trap 6) and leaves no
 //! sessions behind.
 
+mod errors;
+
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
@@ -79,7 +81,7 @@ pub static OPENCODE: Provider = Provider {
             EnvValue::Fixed("http://127.0.0.1:9"),
         ),
     ],
-    drop_env: &["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"],
+    drop_env: &[],
     key_env: &[],
     files: &[],
     wires: &[(OutputFormat::StreamJson, Wire::OpencodeJson)],
@@ -92,6 +94,7 @@ pub static OPENCODE: Provider = Provider {
     fatal_stderr: &["not found. Falling back to default agent"],
     fatal_stdout: &[],
     error_message: None,
+    errors: errors::ERRORS,
     checks: Checks::VERSION_ONLY,
     described: None,
 };

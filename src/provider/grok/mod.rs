@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 
+use super::errors::Errors;
 use super::options::OutputFormat;
 use super::{About, Checks, Provider, glm};
 use crate::decode::Wire;
+use crate::error::Code;
 use crate::message::content::Accepts;
 
 /// The ax-grok CLI.
@@ -20,7 +22,7 @@ pub static GROK: Provider = Provider {
     defaults: glm::DEFAULTS,
     flags: glm::FLAGS,
     env: &[],
-    drop_env: &["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"],
+    drop_env: &[],
     key_env: &[],
     files: &[],
     wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
@@ -33,6 +35,15 @@ pub static GROK: Provider = Provider {
     fatal_stderr: &[],
     fatal_stdout: &[],
     error_message: glm::ERROR_MESSAGE,
+    errors: Errors {
+        hints: &[
+            (Code::NotLoggedIn, "set XAI_API_KEY"),
+            (Code::AuthenticationFailed, "correct XAI_API_KEY"),
+            (Code::InvalidApiKey, "correct XAI_API_KEY"),
+            (Code::CliNotFound, "install `ax-grok`, or set `cliPath`"),
+        ],
+        ..Errors::NONE
+    },
     checks: Checks::VERSION_ONLY,
     described: None,
 };

@@ -5,6 +5,8 @@
 //! provider, and those of the built-in one, which a login uses, are not the user's to override. Without a network codex waits
 //! for ever, so there is always a time limit.
 
+mod errors;
+
 use std::borrow::Cow;
 
 use super::callbacks::TOKEN_VARIABLE;
@@ -92,7 +94,7 @@ pub static CODEX: Provider = Provider {
         flag(&[], &[Lit("-")]),
     ],
     env: &[var_when(&[When::Callbacks], TOKEN_VARIABLE, EnvValue::BridgeToken)],
-    drop_env: &["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"],
+    drop_env: &[],
     key_env: &[],
     files: &[FileSpec {
         when: &[When::SystemPrompt],
@@ -109,6 +111,7 @@ pub static CODEX: Provider = Provider {
     fatal_stderr: &[],
     fatal_stdout: &[],
     error_message: None,
+    errors: errors::ERRORS,
     checks: Checks {
         version: &["--version"],
         // Exit code 1 and "Not logged in" on standard error (CLI-FACTS 2).

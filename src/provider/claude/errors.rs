@@ -1,10 +1,41 @@
 //! Claude Code (2.1.197 and 2.1.330; CLI-FACTS 1.3, 1.9, 1b §3). Codes and fields decide; its wordings change with every
 //! release and serve only where no field came: text and json form, which have no `assistant.error`.
 
-use super::super::rule::{Rule, Table, When::*};
+use super::super::errors::{COMMANDER, Condition::*, Errors, Rule};
 use crate::error::Code;
 
-pub static TABLE: Table = Table::new(RULES);
+/// What is known of its failures.
+pub(super) const ERRORS: Errors = Errors {
+    rules: RULES,
+    hints: HINTS,
+    refused_flags: &[COMMANDER],
+    ..Errors::NONE
+};
+
+const HINTS: &[(Code, &str)] = &[
+    (
+        Code::NotLoggedIn,
+        "run `claude` once and log in, or set ANTHROPIC_API_KEY",
+    ),
+    (
+        Code::ModelNotFound,
+        "set `model` to one that exists and that the account may use, such as `sonnet`",
+    ),
+    (Code::TokenExpired, "run `claude` and log in again with /login"),
+    (Code::AuthenticationFailed, "run `claude` and log in again with /login"),
+    (
+        Code::InvalidApiKey,
+        "correct or remove ANTHROPIC_API_KEY: it beats the login (`auth: \"subscription\"` ignores it)",
+    ),
+    (
+        Code::CliNotFound,
+        "install it with `npm install -g @anthropic-ai/claude-code`, or set `cliPath`",
+    ),
+    (
+        Code::UnsupportedFlag,
+        "update the CLI with `claude update`, or remove the flag from `extraArgs`",
+    ),
+];
 
 #[rustfmt::skip] // One rule, one row.
 const RULES: &[Rule] = &[

@@ -1,0 +1,157 @@
+//! What a provider's failures look like and what helps: the words its data says it in.
+//!
+//! In: nothing. Out: the types of the tables in `<id>/errors.rs`, whose meaning is in `classify`.
+
+use crate::error::Code;
+
+/// What is known of one provider's failures.
+#[derive(Debug, Clone, Copy)]
+pub struct Errors {
+    /// What a failure is, by fields, exit codes and words. The first rule that holds decides.
+    pub rules: &'static [Rule],
+    /// What to do, where the code's general advice is not the best one.
+    pub hints: &'static [(Code, &'static str)],
+    /// What its exit codes mean where no rule names them.
+    pub exit_codes: ExitCodes,
+    /// How it refuses a flag that it does not know; none where its option parser is not known, or does not name the flag.
+    pub refused_flags: &'static [RefusedFlag],
+}
+
+impl Errors {
+    /// Nothing is known: a CLI of the user's own.
+    pub const NONE: Errors = Errors {
+        rules: &[],
+        hints: &[],
+        exit_codes: ExitCodes::Failed,
+        refused_flags: &[],
+    };
+
+    /// What to do about `code`.
+    pub fn hint(&self, code: Code) -> Option<&'static str> {
+        self.hints.iter().find(|(of, _)| *of == code).map(|(_, hint)| *hint)
+    }
+}
+
+/// What exit codes mean that no rule names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitCodes {
+    /// No more than that the run failed.
+    Failed,
+    /// An HTTP status modulo 256.
+    HttpStatus,
+}
+
+/// A sentence by which an option parser refuses a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RefusedFlag {
+    /// A regular expression, case ignored, whose first group is the flag. Only its first word: what follows may be a prompt.
+    pub sentence: &'static str,
+    /// What a bare word is to be put behind.
+    pub prefix: &'static str,
+}
+
+/// commander (claude 2.1.197): `error: unknown option '--no-input'`.
+pub const COMMANDER: RefusedFlag = refused_flag(r"unknown option '(--?\w[\w-]*)");
+/// clap (codex-cli 0.169.0): `error: unexpected argument '--no-input' found`.
+pub const CLAP: RefusedFlag = refused_flag(r"unexpected argument '(--?\w[\w-]*)");
+/// yargs (gemini 0.61.0, qwen 0.15.10): `Unknown argument: input`; `Unknown arguments: core-tools, coreTools`.
+pub const YARGS: RefusedFlag = refused_flag(r"unknown arguments?: (\w[\w-]*)");
+/// argparse: `unrecognized arguments: --frob`.
+pub const ARGPARSE: RefusedFlag = refused_flag(r"unrecognized arguments?:? '?(--?\w[\w-]*)");
+/// Go: `flag provided but not defined: -frob`.
+pub const GO_FLAG: RefusedFlag = refused_flag(r"flag provided but not defined: (--?\w[\w-]*)");
+/// pflag (Go): `unknown flag: --frob`.
+pub const PFLAG: RefusedFlag = refused_flag(r"unknown flag:? '?(--?\w[\w-]*)");
+
+const fn refused_flag(sentence: &'static str) -> RefusedFlag {
+    RefusedFlag { sentence, prefix: "--" }
+}
+
+/// One condition of a [`Rule`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// A machine-readable word of the provider, in snake case (`classify::table::snake`): `RateLimitError` is `rate_limit_error`.
+    Kind(&'static str),
+    /// The HTTP status of the API's answer.
+    Status(u16),
+    /// Any HTTP status from the first to the last, both included.
+    Statuses(u16, u16),
+    /// The provider's word for why the run ended (claude: `terminal_reason`).
+    Terminal(&'static str),
+    /// The provider's word for how the run ended (claude: `subtype`).
+    Subtype(&'static str),
+    /// Why the model stopped, in the provider's word.
+    Stop(&'static str),
+    /// The run ended without asking the model anything.
+    NoTurns,
+    /// The exit code.
+    Exit(i32),
+    /// The signal, `SIGKILL`.
+    Signal(&'static str),
+    /// Any signal.
+    AnySignal,
+    /// A limit of the account's plan refused the request, as a field says which (claude: `rate_limit_event` with status
+    /// `rejected` and a `rateLimitType`; a passing limit has no type).
+    PlanLimit,
+    /// No error channel said a word.
+    Silent,
+    /// What earlier tables said: for the table that makes a verdict finer.
+    Is(Code),
+    /// A pattern (`classify::table::pattern`) found in an error channel.
+    Text(&'static str),
+}
+
+/// Conditions, and the code they come to. All conditions must hold; in a table the first rule that holds decides.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    /// All of them must hold.
+    pub when: &'static [Condition],
+    /// What it is.
+    pub code: Code,
+    /// A text the rule is for, as the CLI prints it. The tests feed it back, so every rule has its own proof.
+    #[cfg(test)]
+    pub like: &'static str,
+    /// What to do, where the code's general advice is not the best one.
+    pub hint: Option<&'static str>,
+    /// The reason in our words, where the provider's own are absent or of no use to people.
+    pub say: Option<&'static str>,
+    /// Asked only when neither text nor anything else says more.
+    pub weak: bool,
+}
+
+impl Rule {
+    /// A rule of `when`, with neither hint nor wording of its own.
+    #[cfg_attr(
+        not(test),
+        expect(unused_variables, reason = "only the tests read what a rule is like")
+    )]
+    pub const fn new(when: &'static [Condition], code: Code, like: &'static str) -> Self {
+        Rule {
+            when,
+            code,
+            #[cfg(test)]
+            like,
+            hint: None,
+            say: None,
+            weak: false,
+        }
+    }
+
+    /// The same with a hint of its own.
+    pub const fn hint(mut self, hint: &'static str) -> Self {
+        self.hint = Some(hint);
+        self
+    }
+
+    /// The same with the reason in our words.
+    pub const fn say(mut self, say: &'static str) -> Self {
+        self.say = Some(say);
+        self
+    }
+
+    /// The same as a last resort.
+    pub const fn weak(mut self) -> Self {
+        self.weak = true;
+        self
+    }
+}
