@@ -221,8 +221,7 @@ fn check_length(provider: &Provider, options: &Options, prompt: &str) -> Result<
     };
     if options.prompt_style != PromptStyle::Stdin && prompt.len() > MAX_ARG_BYTES {
         let stdin = |kind: &Kind| matches!(kind, Kind::OneOf(styles) if styles.contains(&"stdin"));
-        let mut styles = provider.options.iter().filter(|option| option.name == "promptStyle");
-        let can_choose = styles.any(|option| stdin(&option.kind));
+        let can_choose = provider.option("promptStyle").is_some_and(|option| stdin(&option.kind));
         let hint = match can_choose {
             true => "use `promptStyle: \"stdin\"`, which has no such limit",
             false => "shorten the thread: this CLI takes its prompt as an argument",

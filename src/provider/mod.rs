@@ -9,6 +9,7 @@ pub mod codex;
 pub mod described;
 pub mod errors;
 pub mod fallback;
+pub mod flags;
 pub mod gemini;
 pub mod glm;
 pub mod grok;
@@ -26,6 +27,8 @@ use crate::decode::Wire;
 use crate::message::content::Accepts;
 use described::Described;
 use errors::Errors;
+pub use flags::{Flag, When, Word, same_flag};
+use flags::{flag, optional};
 use options::{OptionSpec, Options, OutputFormat, PromptStyle};
 
 /// One CLI, described.
@@ -51,8 +54,8 @@ pub struct Provider {
     pub files: &'static [FileSpec],
     /// What it prints for each `outputFormat`.
     pub wires: &'static [(OutputFormat, Wire)],
-    /// Options it takes.
-    pub options: &'static [OptionSpec],
+    /// Options it takes beside [`options::COMMON`], and those of them that it takes with other limits.
+    pub own_options: &'static [OptionSpec],
     /// The system prompt unless `systemPrompt` replaces it.
     pub system_prompt: &'static str,
     /// Put before a prompt that begins with this character, which the CLI would take for a command of its own.
@@ -79,6 +82,20 @@ pub struct Provider {
 }
 
 impl Provider {
+    /// The options it takes: what every CLI takes, with its own limits, then its own.
+    pub fn options(&self) -> Vec<OptionSpec> {
+        let is_common = |own: &&OptionSpec| options::COMMON.iter().any(|common| common.name == own.name);
+        let common = options::COMMON.iter().filter_map(|common| self.option(common.name));
+        let own = self.own_options.iter().filter(|own| !is_common(own)).copied();
+        common.chain(own).collect()
+    }
+
+    /// Its option called `name`, if it takes that.
+    pub fn option(&self, name: &str) -> Option<OptionSpec> {
+        let mut all = self.own_options.iter().chain(options::COMMON);
+        all.find(|spec| spec.name == name).copied()
+    }
+
     /// What makes the CLI print its version; nothing where it can't be asked.
     pub fn version_args(&self) -> Vec<&str> {
         match &self.described {
@@ -223,150 +240,12 @@ pub enum EnvValue {
     BridgeToken,
 }
 
-/// Words of a command line that belong together: present or absent as one.
-#[derive(Debug)]
-pub struct Flag {
-    /// All must hold; none means always.
-    pub when: &'static [When],
-    /// The words.
-    pub words: &'static [Word],
-    /// The run still means the same without it: a CLI that refuses it is asked again without.
-    pub optional: bool,
-}
-
-/// A flag that is needed.
-const fn flag(when: &'static [When], words: &'static [Word]) -> Flag {
-    Flag {
-        when,
-        words,
-        optional: false,
-    }
-}
-
-/// A flag that a run can do without.
-const fn optional(when: &'static [When], words: &'static [Word]) -> Flag {
-    Flag {
-        when,
-        words,
-        optional: true,
-    }
-}
-
 const fn var(name: &'static str, value: EnvValue) -> Var {
     Var { when: &[], name, value }
 }
 
 const fn var_when(when: &'static [When], name: &'static str, value: EnvValue) -> Var {
     Var { when, name, value }
-}
-
-impl Flag {
-    /// Its literal words, `--disable goals`: what an optional flag is known by.
-    pub fn name(&self) -> String {
-        let literals = self.words.iter().map_while(|word| match word {
-            Word::Lit(literal) => Some(*literal),
-            _ => None,
-        });
-        literals.collect::<Vec<_>>().join(" ").trim_end().to_owned()
-    }
-}
-
-/// Whether the optional flag called `name` is what a CLI names `refused`: its own name, its first word, or what yargs makes
-/// of a leading `no-` (`--no-input` is refused as `--input`, recording gemini/bad-flag).
-pub fn same_flag(name: &str, refused: &str) -> bool {
-    let first = name.split(' ').next().unwrap_or_default();
-    let plain = refused.trim_start_matches('-');
-    name == refused || first == refused || first.strip_prefix("--no-") == Some(plain)
-}
-
-/// When a [`Flag`] is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    /// Not in SPEC-01's own form (`promptStyle: "arg"`, `outputFormat: "text"`, `noInput: true`), which has no other flags.
-    Isolated,
-    /// One process per call (`exchange::print`).
-    Print,
-    /// One process per conversation (`exchange::claude_live`).
-    Live,
-    /// The prompt goes to argv.
-    PromptArg,
-    /// The prompt goes to argv behind a flag.
-    PromptFlag,
-    /// The user's configuration of the CLI is to be left out.
-    IgnoreUserConfig,
-    /// An `authType` is chosen.
-    AuthType,
-    /// This output format.
-    Format(OutputFormat),
-    /// Text is wanted piece by piece, or `includePartialMessages` says so.
-    Partial,
-    /// `verbose`, given or by default, where the format does not need it anyway.
-    Verbose,
-    /// A model is chosen.
-    Model,
-    /// The CLI's own tools are off.
-    ToolsOff,
-    /// The CLI's own tools are on.
-    ToolsOn,
-    /// The CLI's own tools are off, and it runs in a folder of its own: no `cwd` is given.
-    PrivateCwd,
-    /// The provider's constant system prompt is used.
-    DefaultSystemPrompt,
-    /// The user gave a system prompt: it never goes through argv.
-    CustomSystemPrompt,
-    /// Any of the two.
-    SystemPrompt,
-    /// A permission mode is to be passed on.
-    PermissionMode,
-    /// `noInput` is asked for.
-    NoInput,
-    /// The CLI calls the caller's tools over a bridge.
-    Callbacks,
-    /// It does not.
-    NoCallbacks,
-    /// The CLI is a model behind an agent; in a workspace it does the work itself ([`options::Workspace`]).
-    NoWorkspace,
-    /// It is to be one of its agents.
-    Agent,
-    /// Something is added to its system prompt.
-    AppendedSystemPrompt,
-    /// Some tools need no permission.
-    AllowedTools,
-    /// Its answers are limited.
-    MaxOutputTokens,
-}
-
-/// One word of a command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word {
-    /// As it is.
-    Lit(&'static str),
-    /// The prompt.
-    Prompt,
-    /// The model's name.
-    Model,
-    /// The provider's constant system prompt, or that of runs with callbacks.
-    SystemPrompt,
-    /// `key="url"`: a setting in TOML whose value is where the run's bridge is.
-    BridgeUrlSetting(&'static str),
-    /// The path of the private file of this name.
-    File(&'static str),
-    /// `key="path"`: a setting in TOML whose value is the path of a private file.
-    FileSetting(&'static str, &'static str),
-    /// The permission mode.
-    PermissionMode,
-    /// The sandbox, read-only unless the built-in tools are on and the user wants another.
-    Sandbox,
-    /// `authType`.
-    AuthType,
-    /// The agent's name.
-    Agent,
-    /// The tools that need no permission, a word each.
-    AllowedTools,
-    /// The arguments a CLI of the user's own always gets.
-    DefaultArgs,
-    /// The arguments by which a CLI of the user's own is told the model.
-    ModelArgs,
 }
 
 /// The name of the private file that holds the system prompt.

@@ -179,7 +179,7 @@ impl Model for Engine {
             return Calls::Turns;
         }
         // Those that have a live form call natively there, with the end of a turn.
-        let has_forms = self.provider.options.iter().any(|option| option.name == "engine");
+        let has_forms = self.provider.option("engine").is_some();
         if has_forms { Calls::Either } else { Calls::Callbacks }
     }
 

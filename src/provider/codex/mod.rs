@@ -102,7 +102,7 @@ pub static CODEX: Provider = Provider {
         content: system_prompt,
     }],
     wires: &[(OutputFormat::StreamJson, Wire::CodexJson)],
-    options: OPTIONS,
+    own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     live_content: Accepts::TEXT,
@@ -124,16 +124,7 @@ pub static CODEX: Provider = Provider {
 };
 
 const OPTIONS: &[OptionSpec] = &[
-    options::MODEL,
-    options::CLI_PATH,
     options::TIMEOUT_ALWAYS,
-    options::MAX_BUFFER,
-    options::INPUT_ENCODING,
-    options::THREAD_DOCUMENTS,
-    options::TEXT_TOOL_CALLS,
-    options::CWD,
-    options::ENV,
-    options::EXTRA_ARGS,
     options::SYSTEM_PROMPT,
     options::DISABLE_BUILT_IN_TOOLS,
     options::SANDBOX,
@@ -148,10 +139,6 @@ const OPTIONS: &[OptionSpec] = &[
         name: "skipGitRepoCheck",
         kind: options::Kind::Flag,
     },
-    options::IDLE_TIMEOUT,
-    options::KILL_GRACE,
-    options::MAX_CONCURRENCY,
-    options::RETRY,
 ];
 
 #[cfg(test)]

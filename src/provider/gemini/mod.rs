@@ -111,7 +111,7 @@ pub static GEMINI: Provider = Provider {
         (OutputFormat::Json, Wire::GeminiJson),
         (OutputFormat::Text, Wire::Text),
     ],
-    options: OPTIONS,
+    own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     live_content: Accepts::TEXT,
@@ -155,23 +155,9 @@ fn settings(_: &Provider, options: &Options) -> String {
 }
 
 const OPTIONS: &[OptionSpec] = &[
-    options::MODEL,
-    options::CLI_PATH,
-    options::TIMEOUT,
-    options::MAX_BUFFER,
-    options::INPUT_ENCODING,
-    options::THREAD_DOCUMENTS,
-    options::TEXT_TOOL_CALLS,
     options::OUTPUT_FORMAT,
-    options::CWD,
-    options::ENV,
-    options::EXTRA_ARGS,
     options::SYSTEM_PROMPT,
     options::DISABLE_BUILT_IN_TOOLS,
-    options::IDLE_TIMEOUT,
-    options::KILL_GRACE,
-    options::MAX_CONCURRENCY,
-    options::RETRY,
     options::MAX_RETRIES,
 ];
 

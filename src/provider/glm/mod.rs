@@ -30,7 +30,7 @@ pub static GLM: Provider = Provider {
     key_env: &[],
     files: &[],
     wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
-    options: OPTIONS,
+    own_options: OPTIONS,
     system_prompt: "",
     guard: None,
     live_content: Accepts::TEXT,
@@ -72,23 +72,7 @@ pub(super) const LIMITS: &str =
 /// How ax-cli prints an error, as a message of the assistant, by its source.
 pub(super) const ERROR_MESSAGE: Option<&str> = Some("Error: ");
 
-pub(super) const OPTIONS: &[OptionSpec] = &[
-    options::MODEL,
-    options::CLI_PATH,
-    options::TIMEOUT,
-    options::MAX_BUFFER,
-    options::INPUT_ENCODING,
-    options::THREAD_DOCUMENTS,
-    options::TEXT_TOOL_CALLS,
-    options::ARGV_PROMPT_STYLE,
-    options::CWD,
-    options::ENV,
-    options::EXTRA_ARGS,
-    options::IDLE_TIMEOUT,
-    options::KILL_GRACE,
-    options::MAX_CONCURRENCY,
-    options::RETRY,
-];
+pub(super) const OPTIONS: &[OptionSpec] = &[options::ARGV_PROMPT_STYLE];
 
 #[cfg(test)]
 mod tests {

@@ -26,7 +26,7 @@ pub static GROK: Provider = Provider {
     key_env: &[],
     files: &[],
     wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
-    options: glm::OPTIONS,
+    own_options: glm::OPTIONS,
     system_prompt: "",
     guard: None,
     live_content: Accepts::TEXT,

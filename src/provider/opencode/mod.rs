@@ -85,7 +85,7 @@ pub static OPENCODE: Provider = Provider {
     key_env: &[],
     files: &[],
     wires: &[(OutputFormat::StreamJson, Wire::OpencodeJson)],
-    options: OPTIONS,
+    own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     live_content: Accepts::TEXT,
@@ -123,23 +123,11 @@ fn config(provider: &Provider, options: &Options) -> String {
 
 const OPTIONS: &[OptionSpec] = &[
     options::PROVIDER_MODEL,
-    options::CLI_PATH,
     options::TIMEOUT_ALWAYS,
-    options::MAX_BUFFER,
-    options::INPUT_ENCODING,
-    options::THREAD_DOCUMENTS,
-    options::TEXT_TOOL_CALLS,
-    options::CWD,
-    options::ENV,
-    options::EXTRA_ARGS,
     options::SYSTEM_PROMPT,
     options::DISABLE_BUILT_IN_TOOLS,
     options::IGNORE_USER_CONFIG,
     options::CONFIG,
-    options::IDLE_TIMEOUT,
-    options::KILL_GRACE,
-    options::MAX_CONCURRENCY,
-    options::RETRY,
 ];
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 mod check;
 mod read;
+mod spec;
 
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ pub(in crate::provider) use check::allowed;
 pub use check::{check, checked, checked_within, describe, environment, exit_code_of, nearest, number, texts, wrong};
 use read::read;
 pub use read::retry;
+pub use spec::*;
 
 use super::Provider;
 use super::callbacks::Callbacks;
@@ -81,168 +83,6 @@ pub enum EngineKind {
     /// Live, or print where the CLI can't.
     Auto,
 }
-
-/// An option's type and limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A string of at least one character; no NUL.
-    Text,
-    /// A word that goes to argv behind a flag: a string that does not begin with "-".
-    ArgText,
-    /// A model's name, which goes to argv behind a flag: a string that does not begin with "-". A blank one is none.
-    Model,
-    /// Any string, or null.
-    NullableText,
-    /// Only null.
-    Null,
-    /// `true` or `false`.
-    Flag,
-    /// A whole number in a range, both ends included.
-    Whole(u64, u64),
-    /// The same, of milliseconds.
-    Ms(u64, u64),
-    /// One of these words.
-    OneOf(&'static [&'static str]),
-    /// An array of strings.
-    TextList,
-    /// An array.
-    List,
-    /// A model behind its provider's name, `openai/gpt-5`. A blank one is none.
-    ProviderModel,
-    /// An object of any JSON.
-    Object,
-    /// An object whose values are strings, or undefined (null here) to remove a variable.
-    Env,
-    /// A string that no error may repeat; no control characters.
-    Secret,
-    /// Any number in a range, both ends included.
-    Between(i32, i32),
-    /// A string, or an array of strings.
-    TextOrList,
-    /// What any of these allows.
-    AnyOf(&'static [Kind]),
-    /// A number from 0 to 1, or a boolean: `true` for the default, `false` for 0.
-    Share,
-    /// `false`, or an object of these options.
-    FalseOr(&'static [OptionSpec]),
-    /// A number above 0.
-    Positive,
-    /// `true` or `false`, or this word.
-    FlagOr(&'static str),
-    /// What a process may exit with: signed 32 bits, or unsigned ones as Node reports Windows' codes.
-    ExitCode,
-}
-
-/// One option.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OptionSpec {
-    /// Its name in TypeScript.
-    pub name: &'static str,
-    /// Its type.
-    pub kind: Kind,
-}
-
-/// Milliseconds a timer can take: 2^31-1, as in Node.
-pub(super) const MAX_MS: u64 = 2_147_483_647;
-
-const fn option(name: &'static str, kind: Kind) -> OptionSpec {
-    OptionSpec { name, kind }
-}
-
-/// `model`.
-pub const MODEL: OptionSpec = option("model", Kind::Model);
-/// `cliPath`.
-pub const CLI_PATH: OptionSpec = option("cliPath", Kind::Text);
-/// `timeout`, ms; 0 for none.
-pub const TIMEOUT: OptionSpec = option("timeout", Kind::Ms(0, MAX_MS));
-/// `timeout` of a CLI that may wait for ever: no 0.
-pub const TIMEOUT_ALWAYS: OptionSpec = option("timeout", Kind::Ms(1, MAX_MS));
-/// `model`, with its provider (opencode: `-m m1` alone is an error without a reason, CLI-FACTS 5).
-pub const PROVIDER_MODEL: OptionSpec = option("model", Kind::ProviderModel);
-/// `sandbox` (codex 0.169.0).
-pub const SANDBOX: OptionSpec = option(
-    "sandbox",
-    Kind::OneOf(&["read-only", "workspace-write", "danger-full-access"]),
-);
-/// `ignoreUserConfig`.
-pub const IGNORE_USER_CONFIG: OptionSpec = option("ignoreUserConfig", Kind::Flag);
-/// `authType` (qwen 0.15.10).
-pub const AUTH_TYPE: OptionSpec = option("authType", Kind::ArgText);
-/// `config` (opencode 1.18.34).
-pub const CONFIG: OptionSpec = option("config", Kind::Object);
-/// `maxBuffer`, bytes.
-pub const MAX_BUFFER: OptionSpec = option("maxBuffer", Kind::Whole(1, 1 << 40));
-/// `inputEncoding`.
-pub const INPUT_ENCODING: OptionSpec = option("inputEncoding", Kind::OneOf(&["xml", "text"]));
-/// `threadDocuments`.
-pub const THREAD_DOCUMENTS: OptionSpec = option("threadDocuments", Kind::OneOf(&["pass", "escape"]));
-/// `textToolCalls`.
-pub const TEXT_TOOL_CALLS: OptionSpec = option("textToolCalls", Kind::OneOf(&["marked", "lenient", "off"]));
-/// `promptStyle`.
-pub const PROMPT_STYLE: OptionSpec = option("promptStyle", Kind::OneOf(&["stdin", "arg"]));
-/// `promptStyle` of a CLI that takes its prompt in argv only.
-pub const ARGV_PROMPT_STYLE: OptionSpec = option("promptStyle", Kind::OneOf(&["flag", "arg"]));
-/// `outputFormat`.
-pub const OUTPUT_FORMAT: OptionSpec = option("outputFormat", Kind::OneOf(&["stream-json", "json", "text"]));
-/// `noInput`.
-pub const NO_INPUT: OptionSpec = option("noInput", Kind::Flag);
-/// `cwd`.
-pub const CWD: OptionSpec = option("cwd", Kind::Text);
-/// `env`.
-pub const ENV: OptionSpec = option("env", Kind::Env);
-/// `auth`.
-pub const AUTH: OptionSpec = option("auth", Kind::OneOf(&["inherit", "subscription"]));
-/// `extraArgs`.
-pub const EXTRA_ARGS: OptionSpec = option("extraArgs", Kind::TextList);
-/// `systemPrompt`.
-pub const SYSTEM_PROMPT: OptionSpec = option("systemPrompt", Kind::NullableText);
-/// `systemPrompt` of a CLI that takes one only as an argument: a text of the user's would be visible to others.
-pub const CLI_SYSTEM_PROMPT: OptionSpec = option("systemPrompt", Kind::Null);
-/// `permissionMode` (claude 2.1.330; `default` is listed there as `manual` and still accepted).
-pub const PERMISSION_MODE: OptionSpec = option(
-    "permissionMode",
-    Kind::OneOf(&[
-        "default",
-        "plan",
-        "acceptEdits",
-        "bypassPermissions",
-        "auto",
-        "dontAsk",
-        "manual",
-    ]),
-);
-/// `disableBuiltInTools`.
-pub const DISABLE_BUILT_IN_TOOLS: OptionSpec = option("disableBuiltInTools", Kind::Flag);
-/// `verbose`: by default with `json` only.
-pub const VERBOSE: OptionSpec = option("verbose", Kind::Flag);
-/// `includePartialMessages`.
-pub const INCLUDE_PARTIAL_MESSAGES: OptionSpec = option("includePartialMessages", Kind::Flag);
-/// `idleTimeout`, ms; 0 for none.
-pub const IDLE_TIMEOUT: OptionSpec = option("idleTimeout", Kind::Ms(0, MAX_MS));
-/// `killGrace`, ms.
-pub const KILL_GRACE: OptionSpec = option("killGrace", Kind::Ms(0, 600_000));
-/// `maxConcurrency`.
-pub const MAX_CONCURRENCY: OptionSpec = option("maxConcurrency", Kind::Whole(1, 1024));
-/// `maxRetries` of the CLI itself (claude clamps it at 15, CLI-FACTS 1.3).
-pub const MAX_RETRIES: OptionSpec = option("maxRetries", Kind::Whole(0, 15));
-/// `engine`.
-pub const ENGINE: OptionSpec = option("engine", Kind::OneOf(&["print", "live", "auto"]));
-/// `keepAlive`, ms an unused session is kept; 0 ends it with its turn.
-pub const KEEP_ALIVE: OptionSpec = option("keepAlive", Kind::Ms(0, MAX_MS));
-/// `spares`: processes started ahead.
-pub const SPARES: OptionSpec = option("spares", Kind::Whole(0, 64));
-
-/// `retry`: how often a call that failed is made again, or `false` for never. Read as a [`Policy`].
-pub const RETRY: OptionSpec = option(
-    "retry",
-    Kind::FalseOr(&[
-        option("maxAttempts", Kind::Whole(1, 100)),
-        option("baseDelayMs", Kind::Ms(0, MAX_MS)),
-        option("maxDelayMs", Kind::Ms(0, MAX_MS)),
-        option("jitter", Kind::Share),
-        option("maxElapsedMs", Kind::Ms(0, MAX_MS)),
-    ]),
-);
 
 /// The options of one provider object, defaults filled in.
 #[derive(Debug, Clone, PartialEq)]
@@ -345,7 +185,7 @@ impl Options {
     /// # Errors
     /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
     pub fn parse(provider: &Provider, json: &str) -> Result<Options, Box<ProviderError>> {
-        let map = checked(&provider.id, provider.options, json)?;
+        let map = checked(&provider.id, &provider.options(), json)?;
         check_together(provider, &map)
             .map_err(|reason| Box::new(ProviderError::new(&provider.id, Code::InvalidOption, reason)))?;
         Ok(read(provider, &map))
@@ -440,8 +280,8 @@ pub fn check_value(spec: &OptionSpec, value: &Value) -> Result<(), String> {
 /// # Errors
 /// What is allowed.
 pub fn check_timeout(provider: &Provider, ms: u64) -> Result<(), String> {
-    match provider.options.iter().find(|spec| spec.name == TIMEOUT.name) {
-        Some(spec) => check(spec, &Value::from(ms)),
+    match provider.option(TIMEOUT.name) {
+        Some(spec) => check(&spec, &Value::from(ms)),
         None => Ok(()),
     }
 }

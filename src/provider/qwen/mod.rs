@@ -130,7 +130,7 @@ pub static QWEN: Provider = Provider {
         (OutputFormat::Json, Wire::ClaudeJson),
         (OutputFormat::Text, Wire::Text),
     ],
-    options: OPTIONS,
+    own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     // What is longer is cut, with a warning (recording qwen/stdin-12MiB).
@@ -146,25 +146,11 @@ pub static QWEN: Provider = Provider {
 };
 
 const OPTIONS: &[OptionSpec] = &[
-    options::MODEL,
-    options::CLI_PATH,
-    options::TIMEOUT,
-    options::MAX_BUFFER,
-    options::INPUT_ENCODING,
-    options::THREAD_DOCUMENTS,
-    options::TEXT_TOOL_CALLS,
     options::OUTPUT_FORMAT,
-    options::CWD,
-    options::ENV,
     options::AUTH_TYPE,
-    options::EXTRA_ARGS,
     options::CLI_SYSTEM_PROMPT,
     options::DISABLE_BUILT_IN_TOOLS,
     options::INCLUDE_PARTIAL_MESSAGES,
-    options::IDLE_TIMEOUT,
-    options::KILL_GRACE,
-    options::MAX_CONCURRENCY,
-    options::RETRY,
 ];
 
 #[cfg(test)]

@@ -41,9 +41,22 @@ fn every_provider_is_sound() {
             "{}: no wire for {default:?}",
             provider.id
         );
-        let mut names: Vec<_> = provider.options.iter().map(|o| o.name).collect();
+        let mut names: Vec<_> = provider.own_options.iter().map(|own| own.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), provider.options.len(), "{}: an option twice", provider.id);
+        assert_eq!(
+            names.len(),
+            provider.own_options.len(),
+            "{}: an option twice",
+            provider.id
+        );
+        for own in provider.own_options {
+            assert!(
+                !options::COMMON.contains(own),
+                "{}: {} is common",
+                provider.id,
+                own.name
+            );
+        }
     }
 }
