@@ -288,21 +288,7 @@ export type TextToolCalls = "marked" | "lenient" | "off";
 export type ThreadDocuments = "pass" | "escape";
 
 /** Options of {@link createClaudeCliProvider}. */
-export interface ClaudeCliProviderOptions {
-  /** The model, `"sonnet"` or a full name (`--model`). Default, and `""`: the CLI's own. */
-  model?: string | undefined;
-  /** The CLI: a command found in `PATH`, or a path. Default: `"claude"`. */
-  cliPath?: string | undefined;
-  /** How long one run may take, in ms from the start of the process, waiting for a free place not counted. Default: 120000. */
-  timeout?: number | undefined;
-  /** How many bytes the CLI may print in one run; beyond, it fails with `OUTPUT_LIMIT`. Default: 10485760 (10 MiB). */
-  maxBuffer?: number | undefined;
-  /** How the thread is written: SPEC-01's `<thread>` XML or its labelled text. Default: `"xml"`. See docs/tool-calls.md. */
-  inputEncoding?: "xml" | "text" | undefined;
-  /** Whether a lone user message that is one whole `<thread>` document goes out as it is. See {@link ThreadDocuments}. */
-  threadDocuments?: ThreadDocuments | undefined;
-  /** Which text of an answer is a tool call, where calls are written as text. See {@link TextToolCalls}. */
-  textToolCalls?: TextToolCalls | undefined;
+export interface ClaudeCliProviderOptions extends CliProviderOptions {
   /**
    * How the prompt reaches the CLI. `"arg"` is SPEC-01's argument of `-p`: visible in `ps`, and limited by the system (128 KiB
    * on Linux; a longer one fails with `PROMPT_TOO_LONG`). Default: `"stdin"`.
@@ -312,17 +298,11 @@ export interface ClaudeCliProviderOptions {
   outputFormat?: "text" | "json" | "stream-json" | undefined;
   /** Adds SPEC-01's `--no-input`, which no released claude knows; stdin is never left open either way. Default: `false`. */
   noInput?: boolean | undefined;
-  /** The working folder. Default: with the built-in tools off, an empty private one; otherwise the process's own. */
-  cwd?: string | undefined;
-  /** Environment variables, merged over the process's own; `undefined` takes one away. */
-  env?: Readonly<Record<string, string | undefined>> | undefined;
   /**
    * Whose account is used. `"inherit"`: as in the user's terminal. `"subscription"`: the CLI's login, API keys in the
    * environment and in `env`, which would win over it and be billed, being dropped. Default: `"inherit"`.
    */
   auth?: "inherit" | "subscription" | undefined;
-  /** Further arguments for the CLI, as they are. One that it refuses is an error. Default: none. */
-  extraArgs?: readonly string[] | undefined;
   /** The system prompt, in place of the short one that says what a thread is; `null` keeps the CLI's own. */
   systemPrompt?: string | null | undefined;
   /** The CLI's `--permission-mode`. Default: not given. */
@@ -341,18 +321,10 @@ export interface ClaudeCliProviderOptions {
   includePartialMessages?: boolean | undefined;
   /** How long the CLI may print nothing, in ms, before it fails with `IDLE_TIMEOUT`. Default: no limit; 120000 when live. */
   idleTimeout?: number | undefined;
-  /** How long the CLI has to end by itself when told to, in ms, before it is killed; and to exit after its last event. Default: 2000. */
-  killGrace?: number | undefined;
   /** How many runs of this provider may be under way; further ones wait. When live, also how many processes there are. Default: 4. */
   maxConcurrency?: number | undefined;
   /** How often the CLI itself may ask the API again. Default: 0, so that it does not multiply with `retry`. */
   maxRetries?: number | undefined;
-  /**
-   * How a call that failed for a passing reason (`shouldRetry`) is made again; `false` for never. Default: two further
-   * attempts, except after `TIMEOUT` and `IDLE_TIMEOUT`, which are limits the caller set: those are tried again only where
-   * `retry` is given. Never once the caller has been given output of the attempt.
-   */
-  retry?: false | RetryOptions | undefined;
   /**
    * `"print"`: one process per call, the whole thread as one prompt, tools by instruction. `"live"`: one process per
    * conversation, native tool calls, only the new part of a thread sent. `"auto"`: live, or print where the installed CLI does
@@ -363,8 +335,6 @@ export interface ClaudeCliProviderOptions {
   keepAlive?: number | undefined;
   /** Live engine: how many processes are kept started ahead, from the first call or `prewarm()` on. Default: 0. */
   spares?: number | undefined;
-  /** Is told what runs do. Default: none. */
-  logger?: Logger | undefined;
 }
 
 /** How a call that failed is made again. `timeout` counts for each attempt. */
@@ -391,7 +361,7 @@ export function createClaudeCliProvider(options?: ClaudeCliProviderOptions): Cli
 
 // ------------------------------------------------------------------------------------------------------------ other CLIs
 
-/** What every CLI but claude takes, a CLI of one's own included. docs/providers.md says what each one does with it. */
+/** What every CLI takes, a CLI of one's own included. docs/providers.md says what each one does with it. */
 export interface CliProviderOptions {
   /** The model, as the CLI names it. Default, and `""`: the CLI's own. */
   model?: string | undefined;
@@ -419,7 +389,11 @@ export interface CliProviderOptions {
   killGrace?: number | undefined;
   /** How many runs of this provider may be under way; further ones wait. Default: 4. */
   maxConcurrency?: number | undefined;
-  /** Whether and how a call that failed in passing is made again. Default: two further attempts, as {@link RetryOptions} says. */
+  /**
+   * How a call that failed for a passing reason (`shouldRetry`) is made again; `false` for never. Default: two further
+   * attempts, except after `TIMEOUT` and `IDLE_TIMEOUT`, which are limits the caller set: those are tried again only where
+   * `retry` is given. Never once the caller has been given output of the attempt.
+   */
   retry?: false | RetryOptions | undefined;
   /** Is told what runs do. Default: none. */
   logger?: Logger | undefined;

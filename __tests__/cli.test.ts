@@ -135,7 +135,8 @@ opencode  opencode  1.18.34
 `,
     });
     const { stdout } = await run(["providers", "--json"]);
-    expect(JSON.parse(stdout)).toEqual(JSON.parse(native.providers()));
+    const registry: { id: string; command: string; versions: string[] }[] = JSON.parse(native.providers());
+    expect(JSON.parse(stdout)).toEqual(registry.map(({ id, command, versions }) => ({ id, command, versions })));
   });
 });
 

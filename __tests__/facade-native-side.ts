@@ -81,6 +81,7 @@ export function nativeSide(...scripts: Script[]) {
   }
   const native = {
     attach: () => 7,
+    providers: () => '[{"id":"claude","name":"Claude"},{"id":"codex","name":"Codex"}]',
     killAll: (owner: number) => log.push(["killAll", owner]),
     claudeCodeFacts: () => '{"ok":{"name":"claude-code","version":"0","config":{},"log":{}}}',
     limits: () => '{"processWide":{"limit":4,"running":0,"waiting":0},"perBinary":{}}',

@@ -247,11 +247,12 @@ impl NativeHealth {
     }
 }
 
-/// Every built-in provider as JSON: `[{id, command, versions}]`.
+/// Every built-in provider as JSON: `[{id, name, command, versions}]`.
 #[napi(catch_unwind)]
 pub fn providers() -> String {
     let all = provider::ALL.iter().map(|provider| {
-        serde_json::json!({"id": provider.id, "command": provider.command, "versions": provider.about.versions})
+        let about = provider.about;
+        serde_json::json!({"id": provider.id, "name": about.name, "command": provider.command, "versions": about.versions})
     });
     serde_json::Value::Array(all.collect()).to_string()
 }

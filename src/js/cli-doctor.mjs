@@ -1,40 +1,36 @@
 /**
  * `doctor` and `providers`. In: the words behind the command. Out: text on standard output, and an exit code.
  *
- * @import { HealthLevel, HealthReport } from "../../index.js"
+ * @import { CliProviderOptions, HealthLevel, HealthReport } from "../../index.js"
  * @import { Colour, Paint } from "./cli-text.mjs"
+ * @import { CliProvider } from "./native-entry.mjs"
  */
 
 import { isColourful, painter, table, UsageError } from "./cli-text.mjs";
 import { parseWords } from "./cli-words.mjs";
 import loader from "./load.cjs";
-import * as api from "./native-entry.mjs";
+import plain from "./plain.cjs";
 
 const LEVELS = ["command", "version", "auth", "request"];
 
-/** How each built-in provider is made. */
-export const FACTORIES = {
-  claude: api.createClaudeCliProvider,
-  codex: api.createCodexCliProvider,
-  gemini: api.createGeminiCliProvider,
-  qwen: api.createQwenCliProvider,
-  glm: api.createGlmCliProvider,
-  grok: api.createGrokCliProvider,
-  opencode: api.createOpenCodeCliProvider,
-};
+const api = plain.plainCore(import.meta.url);
+
+/** @type {{ id: string, name: string, command: string, versions: string[] }[]} */
+const REGISTRY = JSON.parse(loader.loadNative().providers());
 
 /**
+ * How the built-in provider called `id` is made.
+ *
  * @param {string} id
- * @returns {id is keyof typeof FACTORIES}
+ * @returns {(options?: CliProviderOptions) => CliProvider}
  */
-function isKnown(id) {
-  return Object.hasOwn(FACTORIES, id);
-}
-
-/** @param {string} id */
 export function factoryOf(id) {
-  if (isKnown(id)) return FACTORIES[id];
-  throw new UsageError(`unknown provider "${id}": there are ${Object.keys(FACTORIES).join(", ")}`);
+  const found = REGISTRY.find((provider) => provider.id === id);
+  if (found === undefined) {
+    throw new UsageError(`unknown provider "${id}": there are ${REGISTRY.map((provider) => provider.id).join(", ")}`);
+  }
+  const factory = api[/** @type {"createClaudeCliProvider"} */ (`create${found.name}CliProvider`)];
+  return /** @type {(options?: CliProviderOptions) => CliProvider} */ (factory);
 }
 
 /**
@@ -45,7 +41,7 @@ export async function doctor(words, signal) {
   const { values, positionals } = parseWords(words, { level: { type: "string" }, json: { type: "boolean" } });
   const level = values.level ?? "auth";
   if (!LEVELS.includes(level)) throw new UsageError(`--level must be ${LEVELS.join(", ")}, not "${level}"`);
-  const ids = positionals.length > 0 ? positionals : Object.keys(FACTORIES);
+  const ids = positionals.length > 0 ? positionals : REGISTRY.map((provider) => provider.id);
   const providers = ids.map((id) => factoryOf(id)());
   const reports = await api.checkHealth(providers, { level: /** @type {HealthLevel} */ (level), signal });
   const text = values.json
@@ -112,8 +108,7 @@ function statusOf(report) {
 export function providers(words) {
   const { values, positionals } = parseWords(words, { json: { type: "boolean" } });
   if (positionals.length > 0) throw new UsageError(`unexpected argument "${positionals[0]}"`);
-  /** @type {{ id: string, command: string, versions: string[] }[]} */
-  const list = JSON.parse(loader.loadNative().providers());
+  const list = REGISTRY.map(({ id, command, versions }) => ({ id, command, versions }));
   const rows = list.map(({ id, command, versions }) => ({
     cells: [id, command, versions.join(", ") || "none"],
     colours: [/** @type {const} */ ("bold")],

@@ -76,7 +76,7 @@ Usage: ${NAME} run ["<prompt>"] [options]
 What comes over standard input is the prompt, or follows the one given.
 
 Options:
-  --provider <id>         claude (default), codex, gemini, qwen, glm, grok or opencode
+  --provider <id>         one that \`${NAME} providers\` lists; default: claude
   --model <name>          the CLI's own by default
   --system-prompt <text>  in place of the default one
   --timeout <ms>          how long the CLI may take, 0 for no limit; default: 120000

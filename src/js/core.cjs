@@ -11,6 +11,7 @@
  * @import { ToJsonSchema } from "./tools.cjs"
  *
  * @typedef {typeof import("./native.cjs")} Native
+ * @typedef {Exclude<Extract<keyof typeof import("../../index.js"), `create${string}CliProvider`>, "createCliProvider">} BuiltInFactory
  */
 
 const { createClaudeCode } = require("./claude-code.cjs");
@@ -87,6 +88,12 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
       return createProvider({ id, engine: new native.NativeProvider(id, json, owner), toMessage, toJsonSchema, log });
     };
 
+  /** @type {{ id: string, name: string }[]} */
+  const registry = JSON.parse(native.providers());
+  const factories = /** @type {Record<BuiltInFactory, ReturnType<typeof factory>>} */ (
+    Object.fromEntries(registry.map(({ id, name }) => [`create${name}CliProvider`, factory(id)]))
+  );
+
   return {
     ProviderError,
     ...createClaudeCode(native, owner),
@@ -107,13 +114,7 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
       }
     },
 
-    createClaudeCliProvider: factory("claude"),
-    createCodexCliProvider: factory("codex"),
-    createGeminiCliProvider: factory("gemini"),
-    createGlmCliProvider: factory("glm"),
-    createGrokCliProvider: factory("grok"),
-    createOpenCodeCliProvider: factory("opencode"),
-    createQwenCliProvider: factory("qwen"),
+    ...factories,
 
     /**
      * @param {unknown} config
@@ -147,9 +148,8 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
      * @param {unknown} [options]
      */
     checkHealth(providers, options) {
-      /** @returns {{ id: string }[]} */
-      const builtIn = () => JSON.parse(native.providers());
-      return require("./health.cjs").checkHealth(providers, options, () => builtIn().map(({ id }) => factory(id)()));
+      const everyKind = () => registry.map(({ id }) => factory(id)());
+      return require("./health.cjs").checkHealth(providers, options, everyKind);
     },
 
     /** @returns {Limits} */

@@ -176,7 +176,7 @@ export class NativeLook {
   result(): Promise<string>;
 }
 
-/** JSON `[{id, command, versions}]` of every built-in provider. */
+/** JSON `[{id, name, command, versions}]` of every built-in provider; `create${name}CliProvider` makes it. */
 export function providers(): string;
 
 /** One invocation under way. */

@@ -305,6 +305,7 @@ static FORM: Provider = Provider {
     id: Cow::Borrowed("described"),
     command: Cow::Borrowed(""),
     about: About {
+        name: "",
         versions: &[],
         sent: "what the CLI adds by itself",
         not_isolated: "the CLI's own configuration and tools (it runs in an empty folder)",

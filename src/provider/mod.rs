@@ -143,6 +143,8 @@ pub enum LoginAnswer {
 /// What a person should know of a provider before using it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct About {
+    /// What JavaScript's names call it: `OpenCode` of `createOpenCodeCliProvider` and `OpenCodeCliProviderOptions`.
+    pub name: &'static str,
     /// Versions of the CLI that everything here was measured with; none where only a document was at hand.
     pub versions: &'static [&'static str],
     /// What goes to the model beside the thread.

@@ -36,6 +36,7 @@ pub static CLAUDE: Provider = Provider {
     id: Cow::Borrowed("claude"),
     command: Cow::Borrowed("claude"),
     about: About {
+        name: "Claude",
         versions: &["2.1.197", "2.1.330"],
         sent: "1.2 KB: the CLI's own two lines and a date, our short system prompt; no tools",
         not_isolated: "the CLI keeps its `~/.claude.json` and backups of it",

@@ -24,6 +24,7 @@ pub static CODEX: Provider = Provider {
     id: Cow::Borrowed("codex"),
     command: Cow::Borrowed("codex"),
     about: About {
+        name: "Codex",
         versions: &["0.169.0"],
         sent: "about 3.4 KB: our short system prompt, two harmless tools (`request_user_input`, `view_image`)",
         not_isolated: "`~/.codex/config.toml` with its MCP servers, unless `ignoreUserConfig: true`; `~/.codex/AGENTS.md` is \

@@ -34,6 +34,7 @@ pub static GEMINI: Provider = Provider {
     id: Cow::Borrowed("gemini"),
     command: Cow::Borrowed("gemini"),
     about: About {
+        name: "Gemini",
         versions: &["0.61.0"],
         sent: "about 1 KB: our short system prompt, the date, the platform; no tools; without `model`, one more request to \
                choose one",

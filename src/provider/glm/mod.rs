@@ -18,6 +18,7 @@ pub static GLM: Provider = Provider {
     id: Cow::Borrowed("glm"),
     command: Cow::Borrowed("ax-glm"),
     about: About {
+        name: "Glm",
         versions: &[],
         sent: "what the CLI adds by itself; the login is `ZAI_API_KEY`",
         not_isolated: NOT_ISOLATED,

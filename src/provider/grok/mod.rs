@@ -14,6 +14,7 @@ pub static GROK: Provider = Provider {
     id: Cow::Borrowed("grok"),
     command: Cow::Borrowed("ax-grok"),
     about: About {
+        name: "Grok",
         versions: &[],
         sent: "what the CLI adds by itself; the login is `XAI_API_KEY`",
         not_isolated: glm::NOT_ISOLATED,

@@ -31,6 +31,7 @@ pub static OPENCODE: Provider = Provider {
     id: Cow::Borrowed("opencode"),
     command: Cow::Borrowed("opencode"),
     about: About {
+        name: "OpenCode",
         versions: &["1.18.34"],
         sent: "0.9 KB: our short system prompt, the model's name, platform and date; no tools",
         not_isolated: "its log and locks in `~/.local`; with `ignoreUserConfig: false`, the user's opencode.json and its MCP \

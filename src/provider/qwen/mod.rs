@@ -48,6 +48,7 @@ pub static QWEN: Provider = Provider {
     id: Cow::Borrowed("qwen"),
     command: Cow::Borrowed("qwen"),
     about: About {
+        name: "Qwen",
         versions: &["0.15.10"],
         sent: "1.1 KB: our short system prompt, the date, the platform and the (private) folder; no tools",
         not_isolated: "the login and the settings in `~/.qwen`, where it leaves an `installation_id`; an `@path` in a prompt is \
