@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::super::hints::general;
-use super::super::rules::{self, common};
+use super::super::rules::{self, Known, common};
 use crate::error::{Category, Code};
 
 const YES_NO: [&str; 2] = ["no", "yes"];
@@ -33,10 +33,14 @@ fn categories() -> String {
     table
 }
 
+/// What is known of those that exist.
+fn documented() -> impl Iterator<Item = &'static Known> {
+    rules::ALL.iter().filter(|known| known.id != "imaginary")
+}
+
 /// A text that a CLI or an API prints in this case: the shortest that tells something, of the rules.
 fn example(code: Code) -> String {
-    rules::ALL
-        .iter()
+    documented()
         .map(|known| &known.table)
         .chain([&common::TABLE])
         .flat_map(|table| table.rules())
@@ -80,7 +84,7 @@ fn codes() -> String {
 
 fn advice() -> String {
     let mut table = "| provider | code | what to do |\n|---|---|---|\n".to_owned();
-    for known in rules::ALL.iter() {
+    for known in documented() {
         for (code, advice) in known.errors.hints {
             writeln!(table, "| `{}` | `{}` | {} |", known.id, code.as_str(), cell(advice)).unwrap();
         }

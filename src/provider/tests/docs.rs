@@ -6,7 +6,7 @@ use crate::provider::{ALL, Provider};
 const BEGIN: &str = "<!-- The table is made of the registry (src/provider); a test compares them. -->\n";
 const END: &str = "<!-- end -->\n";
 
-fn row(provider: &Provider) -> String {
+pub(super) fn row(provider: &Provider) -> String {
     let about = provider.about;
     let versions = match about.versions {
         [] => "not measured".to_owned(),

@@ -1,0 +1,19 @@
+//! How it fails: a sentence, exit codes that are HTTP statuses, and clap's refusal of a flag.
+
+use crate::error::Code;
+use crate::provider::errors::{CLAP, Condition::*, Errors, ExitCodes, Rule};
+
+/// What is known of its failures.
+pub(super) const ERRORS: Errors = Errors {
+    rules: RULES,
+    hints: &[(Code::AuthenticationFailed, "run `imaginary login`")],
+    exit_codes: ExitCodes::HttpStatus,
+    refused_flags: &[CLAP],
+};
+
+const RULES: &[Rule] = &[Rule::new(
+    &[Text("<out of imagination>")],
+    Code::QuotaExceeded,
+    "out of imagination",
+)
+.hint("dream first")];

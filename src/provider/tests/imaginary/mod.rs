@@ -1,0 +1,177 @@
+//! A CLI that nobody has: what adding one takes, which is this folder and its name in the registry (in tests, `every`).
+//!
+//! The tests show that nothing else knows it: it gets its command line, is read, judged, asked about its health and run.
+
+mod errors;
+
+use std::borrow::Cow;
+
+use crate::decode::Wire;
+use crate::message::content::Accepts;
+use crate::provider::options::{self, OutputFormat};
+use crate::provider::{
+    About, Checks, Defaults, EnvValue, LoginAnswer, LoginCheck, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag,
+    optional, var,
+};
+use Word::Lit;
+
+/// The imaginary CLI.
+pub static IMAGINARY: Provider = Provider {
+    id: Cow::Borrowed("imaginary"),
+    command: Cow::Borrowed("imaginary"),
+    about: About {
+        name: "Imaginary",
+        versions: &["1.2.3"],
+        sent: "nothing",
+        not_isolated: "nothing",
+        limits: "it does not exist",
+    },
+    defaults: Defaults::STANDARD,
+    flags: &[
+        flag(&[], &[Lit("ask"), Lit("--lines")]),
+        optional(&[], &[Lit("--quiet")]),
+        flag(&[When::Model], &[Lit("--model"), Word::Model]),
+    ],
+    env: &[var("IMAGINARY_HOME", EnvValue::Folder("home"))],
+    drop_env: &["IMAGINARY_DEBUG"],
+    key_env: &[],
+    files: &[],
+    wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
+    own_options: &[options::TIMEOUT_ALWAYS, options::SANDBOX],
+    system_prompt: STANDARD_SYSTEM_PROMPT,
+    guard: None,
+    live_content: Accepts::TEXT,
+    prompt_limit: None,
+    stop_on: &[],
+    fatal_stderr: &[],
+    fatal_stdout: &[],
+    error_message: None,
+    errors: errors::ERRORS,
+    checks: Checks {
+        version: &["--version"],
+        login: Some(LoginCheck {
+            args: &["login", "status"],
+            answer: LoginAnswer::ExitCode("nobody"),
+        }),
+    },
+    described: None,
+};
+
+mod tests {
+    use super::super::argv::line;
+    use super::super::docs;
+    use super::IMAGINARY;
+    use crate::classify::{Evidence, classify, unsupported_flag};
+    use crate::error::{Category, Code};
+    use crate::output;
+    use crate::provider::find;
+    use crate::provider::options::{Options, OutputFormat};
+
+    #[test]
+    fn it_is_found_and_has_its_row_in_the_docs() {
+        assert!(std::ptr::eq(find("imaginary").unwrap(), &IMAGINARY));
+        assert_eq!(
+            docs::row(&IMAGINARY),
+            "| imaginary | 1.2.3 | `imaginary ask --lines --quiet` | nothing | nothing | it does not exist |\n"
+        );
+    }
+
+    #[test]
+    fn it_gets_its_command_line() {
+        let made = line(&IMAGINARY, r#"{"model":"m1","extraArgs":["--more"]}"#);
+        assert_eq!(made.argv(), "ask --lines --quiet --model m1 --more");
+        assert_eq!(
+            (made.env("IMAGINARY_HOME"), made.env("CI")),
+            ("<home/>".to_owned(), "true".to_owned())
+        );
+        assert_eq!(made.0.stdin, "PROMPT");
+        assert_eq!(
+            made.0.drop_env,
+            ["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS", "IMAGINARY_DEBUG"]
+        );
+        assert_eq!(made.without("--quiet").argv(), "ask --lines --model m1 --more");
+    }
+
+    /// Those of every CLI, one with a limit of its own, and its own behind them.
+    #[test]
+    fn it_takes_every_common_option_and_its_own() {
+        let refusal = |json: &str| Options::parse(&IMAGINARY, json).unwrap_err().message;
+        assert_eq!(
+            refusal(r#"{"temperature":1}"#),
+            "unknown option \"temperature\"; allowed: model, cliPath, timeout, maxBuffer, inputEncoding, threadDocuments, \
+             textToolCalls, cwd, env, extraArgs, idleTimeout, killGrace, maxConcurrency, retry, sandbox"
+        );
+        assert_eq!(
+            refusal(r#"{"timeout":0}"#),
+            "option \"timeout\" must be a whole number of ms from 1 to 2147483647; given: 0"
+        );
+    }
+
+    #[test]
+    fn its_output_is_read_and_its_failures_are_known() {
+        let answer = "{\"role\":\"assistant\",\"content\":\"Hi.\"}\n";
+        let parsed = output::parse(answer, OutputFormat::StreamJson, Some("imaginary"), 0);
+        assert_eq!((parsed.content.as_str(), parsed.is_error), ("Hi.", false));
+
+        let verdict = |stderr, exit| {
+            let found = classify(&Evidence {
+                provider: "imaginary",
+                stderr_text: Some(stderr),
+                exit_code: Some(exit),
+                ..Evidence::default()
+            });
+            (found.code, found.hint.unwrap_or_default())
+        };
+        assert_eq!(
+            verdict("Error: out of imagination", 1),
+            (Code::QuotaExceeded, "dream first".to_owned())
+        );
+        // 401 modulo 256.
+        assert_eq!(
+            verdict("Error: the stars are wrong", 145),
+            (Code::AuthenticationFailed, "run `imaginary login`".to_owned())
+        );
+        let refused = "error: unexpected argument '--quiet' found";
+        assert_eq!(unsupported_flag("imaginary", refused).as_deref(), Some("--quiet"));
+        assert_eq!(Code::QuotaExceeded.category(), Category::Quota);
+    }
+
+    /// Its health asks for the version, for the login, and runs it; it does not know `--quiet`, and is asked without.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn it_is_run() {
+        use std::sync::Arc;
+
+        use crate::health::{Check, Level, Login, Problem, Severity};
+        use crate::run::Engine;
+
+        let cli = concat!(env!("CARGO_MANIFEST_DIR"), "/src/provider/tests/imaginary/cli.sh");
+        let look = async |fails: &str| {
+            let options = serde_json::json!({"cliPath": cli, "env": {"IMAGINARY_FAILS": fails}, "retry": false});
+            let engine = Arc::new(Engine::new("imaginary", &options.to_string(), 0).unwrap());
+            let check = Check::start(&engine, Level::Request, None).unwrap();
+            check.result().await.unwrap().unwrap()
+        };
+        let well = look("").await;
+        assert_eq!(
+            (
+                well.version.as_deref(),
+                well.version_tested,
+                well.authenticated,
+                well.answering
+            ),
+            (Some("1.2.3"), Some(true), Login::Yes, Some(true))
+        );
+        assert_eq!(well.problems, []);
+
+        let ill = look("out of imagination").await;
+        assert_eq!((ill.version_tested, ill.answering), (Some(true), Some(false)));
+        let expected = Problem {
+            code: "QUOTA_EXCEEDED",
+            severity: Severity::Error,
+            message: "out of imagination".to_owned(),
+            hint: "dream first".to_owned(),
+        };
+        assert_eq!(ill.problems, [expected]);
+    }
+}
