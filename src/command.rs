@@ -333,12 +333,12 @@ fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str)
             Word::Agent => given(&workspace.agent),
             Word::AllowedTools => all(workspace.allowed_tools.clone()),
             Word::DefaultArgs => all(provider
-                .described
+                .custom
                 .iter()
                 .flat_map(|own| own.default_args.clone())
                 .collect()),
             Word::ModelArgs => all(provider
-                .described
+                .custom
                 .iter()
                 .flat_map(|own| own.model_args(options.model.as_deref().unwrap_or_default()))
                 .collect()),
@@ -407,7 +407,7 @@ fn fitting(name: &str, value: String, provider: &Provider) -> Result<String, Box
 /// What the user sets: for a CLI of their own, and for this provider object, which wins. With `auth: "subscription"` no key
 /// is among it, for `env: { ...process.env }` has the same keys as the environment they are dropped from.
 fn user_env(provider: &Provider, options: &Options) -> Vec<(String, Option<String>)> {
-    let own = provider.described.iter().flat_map(|own| own.env.iter());
+    let own = provider.custom.iter().flat_map(|own| own.env.iter());
     let is_key = |name: &str| {
         provider.key_env.iter().any(|key| match cfg!(windows) {
             true => key.eq_ignore_ascii_case(name),

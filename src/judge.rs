@@ -229,7 +229,7 @@ impl<'a> From<&'a Provider> for CliRules<'a> {
             fatal_stderr: provider.fatal_stderr,
             fatal_stdout: provider.fatal_stdout,
             error_message: provider.error_message,
-            user_rules: provider.described.as_ref().map_or(&[], |own| &own.error_rules),
+            user_rules: provider.custom.as_ref().map_or(&[], |own| &own.error_rules),
         }
     }
 }

@@ -26,7 +26,7 @@ pub fn check_options(kind: String, options_json: String) -> String {
 /// Checks the description of a CLI and its options: `{"ok": null}`, or `{"err": …}` that names the field or the option.
 #[napi(catch_unwind)]
 pub fn check_cli_config(config_json: String, options_json: String) -> String {
-    outcome(Engine::described(&config_json, &options_json, 0).map(|_| ()))
+    outcome(Engine::custom(&config_json, &options_json, 0).map(|_| ()))
 }
 
 /// One provider object.
@@ -50,8 +50,8 @@ impl NativeProvider {
 
     /// The provider that `config_json` describes. Both have passed [`check_cli_config`].
     #[napi(factory, catch_unwind)]
-    pub fn described(config_json: String, options_json: String, owner: u32) -> napi::Result<Self> {
-        match Engine::described(&config_json, &options_json, u64::from(owner)) {
+    pub fn custom(config_json: String, options_json: String, owner: u32) -> napi::Result<Self> {
+        match Engine::custom(&config_json, &options_json, u64::from(owner)) {
             Ok(engine) => Ok(NativeProvider {
                 engine: Arc::new(engine),
             }),

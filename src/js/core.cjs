@@ -124,7 +124,7 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
       const { log, rest } = takeLogger(options, describe);
       const [configJson, json] = [encodeConfig(config), encodeOptions(rest)];
       unwrap(native.checkCliConfig(configJson, json));
-      const engine = native.NativeProvider.described(configJson, json, owner);
+      const engine = native.NativeProvider.custom(configJson, json, owner);
       return createProvider({ id: JSON.parse(configJson).providerId, engine, toMessage, toJsonSchema, log });
     },
 

@@ -60,7 +60,7 @@ export function checkCliConfig(configJson: string, optionsJson: string): string;
 export class NativeProvider {
   constructor(kind: string, optionsJson: string, owner: number);
   /** The provider of a CLI that `configJson` describes. */
-  static described(configJson: string, optionsJson: string, owner: number): NativeProvider;
+  static custom(configJson: string, optionsJson: string, owner: number): NativeProvider;
   /**
    * @param callJson `{"events": boolean, "partial": boolean, "timeout"?: ms, "log"?: boolean,
    *   "record"?: {"path": absolute, "prompts": boolean}}`

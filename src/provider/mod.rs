@@ -6,7 +6,8 @@
 pub mod callbacks;
 pub mod claude;
 pub mod codex;
-pub mod described;
+pub mod custom;
+
 pub mod errors;
 pub mod fallback;
 pub mod flags;
@@ -25,7 +26,7 @@ use std::borrow::Cow;
 
 use crate::decode::Wire;
 use crate::message::content::Accepts;
-use described::Described;
+use custom::CustomCli;
 use errors::Errors;
 pub use flags::{Flag, When, Word, same_flag};
 use flags::{flag, optional};
@@ -77,8 +78,8 @@ pub struct Provider {
     pub errors: Errors,
     /// How its health is asked for.
     pub checks: Checks,
-    /// What the user said of a CLI of their own.
-    pub described: Option<Box<Described>>,
+    /// A CLI of the user's own: what it has beside the above.
+    pub custom: Option<Box<CustomCli>>,
 }
 
 impl Provider {
@@ -98,7 +99,7 @@ impl Provider {
 
     /// What makes the CLI print its version; nothing where it can't be asked.
     pub fn version_args(&self) -> Vec<&str> {
-        match &self.described {
+        match &self.custom {
             Some(own) => own.version_args.iter().map(String::as_str).collect(),
             None => self.checks.version.to_vec(),
         }

@@ -15,7 +15,7 @@ use crate::error::{Code, ProviderError};
 use crate::exchange::print::{self, NotStarted};
 use crate::process::{Vars, limit};
 use crate::provider::options::Options;
-use crate::provider::{self, Provider, described};
+use crate::provider::{self, Provider, custom};
 
 /// Why a closed provider takes no call.
 const CLOSED: &str = "the provider was closed";
@@ -51,8 +51,8 @@ impl Engine {
     ///
     /// # Errors
     /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what was given and what is allowed.
-    pub fn described(config_json: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
-        let provider = described::provider(config_json)?;
+    pub fn custom(config_json: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
+        let provider = custom::provider(config_json)?;
         Engine::with(Cow::Owned(provider), options_json, owner)
     }
 

@@ -17,7 +17,7 @@ use deep_factor_providers::message::Message;
 use deep_factor_providers::output;
 use deep_factor_providers::prompt;
 use deep_factor_providers::provider::options::{Options, OutputFormat};
-use deep_factor_providers::provider::{self, Provider, described};
+use deep_factor_providers::provider::{self, Provider, custom};
 use deep_factor_providers::redact::{Channel, Redactor};
 use deep_factor_providers::toolcall::{self, Gate, Mark, Marked, TextCalls};
 
@@ -308,7 +308,7 @@ fn with_options(provider: &Provider, json: &str) {
 
 /// The description of a CLI is refused with one clear sentence, or is a provider that takes options.
 fn config(data: &[u8]) {
-    match described::provider(&text(data)) {
+    match custom::provider(&text(data)) {
         Ok(provider) => with_options(&provider, "{}"),
         Err(error) => {
             assert!(

@@ -211,7 +211,7 @@ pub static CLAUDE: Provider = Provider {
             answer: LoginAnswer::JsonFlag("loggedIn"),
         }),
     },
-    described: None,
+    custom: None,
 };
 
 /// What the Messages API takes in a user's turn and in a tool's result; a live session hands it over as it is.

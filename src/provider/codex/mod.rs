@@ -121,7 +121,7 @@ pub static CODEX: Provider = Provider {
             answer: LoginAnswer::ExitCode("Not logged in"),
         }),
     },
-    described: None,
+    custom: None,
 };
 
 const OPTIONS: &[OptionSpec] = &[

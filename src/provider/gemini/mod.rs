@@ -123,7 +123,7 @@ pub static GEMINI: Provider = Provider {
     error_message: None,
     errors: errors::ERRORS,
     checks: Checks::VERSION_ONLY,
-    described: None,
+    custom: None,
 };
 
 /// The highest priority a rule may have is 999.

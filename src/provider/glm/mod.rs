@@ -50,7 +50,7 @@ pub static GLM: Provider = Provider {
         ..Errors::NONE
     },
     checks: Checks::VERSION_ONLY,
-    described: None,
+    custom: None,
 };
 
 /// Shared with ax-grok, which is the same program for another service.

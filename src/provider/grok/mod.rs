@@ -46,5 +46,5 @@ pub static GROK: Provider = Provider {
         ..Errors::NONE
     },
     checks: Checks::VERSION_ONLY,
-    described: None,
+    custom: None,
 };

@@ -97,7 +97,7 @@ pub static OPENCODE: Provider = Provider {
     error_message: None,
     errors: errors::ERRORS,
     checks: Checks::VERSION_ONLY,
-    described: None,
+    custom: None,
 };
 
 /// Ours, then the user's `config` over it, then our agent.

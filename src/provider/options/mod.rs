@@ -201,10 +201,7 @@ impl Options {
 fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
     check_engine(map)?;
     let text = |name: &str| map.get(name).and_then(Value::as_str);
-    if let (Some(own), Some(model)) = (
-        &provider.described,
-        text("model").filter(|model| !model.trim().is_empty()),
-    ) {
+    if let (Some(own), Some(model)) = (&provider.custom, text("model").filter(|model| !model.trim().is_empty())) {
         own.check_model(model)?;
     }
     let yes = |name: &str| map.get(name) == Some(&Value::Bool(true));

@@ -40,7 +40,7 @@ pub fn retry(map: &Map<String, Value>) -> Policy {
 /// The checked object as values, defaults filled in.
 pub(super) fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
     let defaults = provider.defaults;
-    let own_model = || provider.described.as_ref().and_then(|own| own.default_model.clone());
+    let own_model = || provider.custom.as_ref().and_then(|own| own.default_model.clone());
     let text = |name: &str| map.get(name).and_then(Value::as_str).map(str::to_owned);
     let flag = |name: &str| map.get(name).and_then(Value::as_bool);
     let number = |name: &str, default: u64| number(map, name).unwrap_or(default);

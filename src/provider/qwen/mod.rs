@@ -143,7 +143,7 @@ pub static QWEN: Provider = Provider {
     error_message: None,
     errors: errors::ERRORS,
     checks: Checks::VERSION_ONLY,
-    described: None,
+    custom: None,
 };
 
 const OPTIONS: &[OptionSpec] = &[

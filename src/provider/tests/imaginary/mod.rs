@@ -54,7 +54,7 @@ pub static IMAGINARY: Provider = Provider {
             answer: LoginAnswer::ExitCode("nobody"),
         }),
     },
-    described: None,
+    custom: None,
 };
 
 mod tests {

@@ -15,9 +15,9 @@ use crate::decode::Wire;
 use crate::error::{Category, Code, ProviderError, clip};
 use crate::message::content::Accepts;
 
-/// What the user said of a CLI of their own.
+/// A CLI of the user's own, as far as it differs from the others.
 #[derive(Debug, Clone)]
-pub struct Described {
+pub struct CustomCli {
     /// `defaultArgs`: what it always gets.
     pub default_args: Vec<String>,
     /// `modelArgs`: how it is told the model; nothing means that it is not told.
@@ -36,7 +36,7 @@ pub struct Described {
     pub version_args: Vec<String>,
 }
 
-impl Described {
+impl CustomCli {
     /// `modelArgs` for `model`: every `{model}` in them is it; without one, it comes behind them.
     pub fn model_args(&self, model: &str) -> Vec<String> {
         let mut args: Vec<String> = self.model_args.iter().map(|arg| arg.replace(PLACE, model)).collect();
@@ -132,7 +132,7 @@ fn read(value: &Value) -> Result<Provider, String> {
             None => format!("config.defaultModel is missing: it must be {allowed}"),
         });
     }
-    let described = Described {
+    let custom = CustomCli {
         default_args: options::texts(map, "defaultArgs"),
         model_args: options::texts(map, "modelArgs"),
         models,
@@ -162,7 +162,7 @@ fn read(value: &Value) -> Result<Provider, String> {
         id: Cow::Owned(id.to_owned()),
         command: Cow::Owned(text("command").to_owned()),
         defaults,
-        described: Some(Box::new(described)),
+        custom: Some(Box::new(custom)),
         ..FORM.clone()
     })
 }
@@ -302,7 +302,7 @@ fn list<'a>(map: &'a Map<String, Value>, name: &str) -> &'a [Value] {
 
 /// What all of them have in common.
 static FORM: Provider = Provider {
-    id: Cow::Borrowed("described"),
+    id: Cow::Borrowed("custom"),
     command: Cow::Borrowed(""),
     about: About {
         name: "",
@@ -337,7 +337,7 @@ static FORM: Provider = Provider {
     error_message: None,
     errors: Errors::NONE,
     checks: Checks::VERSION_ONLY,
-    described: None,
+    custom: None,
 };
 
 #[cfg(test)]
