@@ -1,13 +1,12 @@
 //! A provider is data: which program, which flags when, which environment, which wire format, which options.
 //!
-//! In: nothing. Out: `const` tables that `command` turns into a command line and `decode` into events. What a CLI needs
-//! that these words can't say is added here as a word, never as `if id == "claude"` elsewhere.
+//! In: nothing. Out: `const` tables, a folder for each CLI, that `command` turns into a command line and `classify` asks what a
+//! failure is. What a CLI needs that these words can't say is added here as a word, never as `if id == "claude"` elsewhere.
 
 pub mod callbacks;
 pub mod claude;
 pub mod codex;
 pub mod custom;
-
 pub mod errors;
 pub mod fallback;
 pub mod flags;
