@@ -22,12 +22,12 @@
 //! | [`breaker`] | whether a provider that keeps failing is asked at all |
 //! | [`redact`] | secrets, taken out of everything that leaves |
 //! | [`retry`] | when to try again, and how long to wait before |
-//! | [`classify`] | why a run failed, from its error channels, exit and status |
 //! | [`declare`] | the caller's tools as an API lets them be declared |
 //! | [`decode`] | what a CLI prints, as events |
 //! | [`prompt`] | a thread as a prompt |
 //! | [`provider`] | the CLIs as data: program, flags, environment, wire format, options |
 //! | [`toolcall`] | tool calls that a model wrote into its text |
+//! | [`classify`] | why a run failed, from its error channels, exit and status |
 //! | [`api`] | OpenAI-compatible requests, and their answers as events |
 //! | [`command`] | provider, options and prompt as the command line to run |
 //! | [`executor`] | what an agent's run does next, as a pure function |
