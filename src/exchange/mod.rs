@@ -1,6 +1,6 @@
 //! Exchanges with a provider: bytes of a process or a connection become events here.
 //!
-//! [`print`]: one process per call, the whole thread as one prompt. [`claude_live`]: one process per conversation, over claude's
+//! [`mod@print`]: one process per call, the whole thread as one prompt. [`claude_live`]: one process per conversation, over claude's
 //! control protocol, with native tool calls. [`http`]: one HTTP request per call. Whoever drives one (`run::attempt`) knows no
 //! more of them than [`Exchange`].
 

@@ -70,7 +70,7 @@ fn failure_of_its_own(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
     }
 }
 
-/// The answer in `text`, all that was printed where `wire` was to be; `None` where it is none ([`judge`] says why).
+/// The answer in `text`, all that was printed where `wire` was to be; `None` where it is none ([`super::judge`] says why).
 pub fn text_answer<'a>(wire: Wire, fatal_stdout: &[&str], text: &'a str) -> Option<&'a str> {
     let text = text.trim_end();
     let fatal = wire == Wire::Text && fatal_stdout.contains(&text.trim());

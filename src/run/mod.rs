@@ -3,8 +3,8 @@
 //! In: an [`Engine`] (one provider object) and the JSON of one call. Out: a [`Run`]: batches of events while it goes, and
 //! how it [`Ended`]. Everything here happens on the runtime's threads.
 //!
-//! [`start`] begins a call, [`request`] reads it, [`retry_loop`] tries it until it ends, [`cli`] chooses the kind of exchange, and
-//! [`attempt`] drives any. A file uses only those that know less than it does.
+//! `start` begins a call, `request` reads it, `retry_loop` tries it until it ends, `cli` chooses the kind of exchange, and
+//! `attempt` drives any. A file uses only those that know less than it does.
 
 pub mod api;
 pub mod ask;

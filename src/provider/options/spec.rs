@@ -150,7 +150,7 @@ pub const KEEP_ALIVE: OptionSpec = option("keepAlive", Kind::Ms(0, MAX_MS));
 /// `spares`: processes started ahead.
 pub const SPARES: OptionSpec = option("spares", Kind::Whole(0, 64));
 
-/// `retry`: how often a call that failed is made again, or `false` for never. Read as a [`Policy`].
+/// `retry`: how often a call that failed is made again, or `false` for never. Read as a [`crate::retry::Policy`].
 pub const RETRY: OptionSpec = option(
     "retry",
     Kind::FalseOr(&[
