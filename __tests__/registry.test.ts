@@ -52,9 +52,9 @@ describe.each(REGISTRY)("$id", ({ id, name, command }) => {
     expect(optionsOf(native.checkOptions(id, '{"§":0}'))).toEqual(fieldsOf(options));
   });
 
-  it("has its row in docs/providers.md, and its factory in the README", () => {
+  it("has its row in docs/providers.md, and its factory in docs/options.md", () => {
     expect(text("docs/providers.md")).toMatch(new RegExp(`^\\| ${id} +\\| [^|]+ \\| \`${command} `, "m"));
-    expect(text("README.md")).toContain(factory);
+    expect(text("docs/options.md")).toContain(factory);
   });
 });
 
