@@ -31,7 +31,7 @@ pub struct Folded {
     /// Of each native call, the provider's id and the one it was given.
     pub call_ids: Vec<ProviderCallId>,
     /// The texts that came in. An answer may be long: none is kept a second time.
-    said: Vec<Said>,
+    received: Vec<ReceivedText>,
 }
 
 /// The two ids of a native call.
@@ -45,7 +45,7 @@ pub struct ProviderCallId {
 
 /// A text that came in.
 #[derive(Debug)]
-enum Said {
+enum ReceivedText {
     /// It is the reply's message at this place.
     Message(usize),
     /// It held calls, or no message came of it.
@@ -55,9 +55,9 @@ enum Said {
 impl Folded {
     /// The text that came in, of all messages: for a failed run's `partial`, and to be counted where nobody told usage.
     pub fn text(&self) -> Cow<'_, str> {
-        let mut parts = self.said.iter().map(|said| match said {
-            Said::Message(place) => self.reply.messages.get(*place).map_or("", |message| &message.content),
-            Said::Text(text) => text,
+        let mut parts = self.received.iter().map(|said| match said {
+            ReceivedText::Message(place) => self.reply.messages.get(*place).map_or("", |message| &message.content),
+            ReceivedText::Text(text) => text,
         });
         match (parts.next(), parts.next()) {
             (None, _) => Cow::Borrowed(""),
@@ -259,11 +259,11 @@ impl Fold {
         let place = self.folded.reply.messages.len();
         // Only where something was taken out of what came, that is not the message itself.
         let (text, said) = match calls.is_empty() {
-            true if content.is_empty() => (content, Said::Text(String::new())),
-            true => (content, Said::Message(place)),
-            false => (self.text_calls.remainder(&content), Said::Text(content)),
+            true if content.is_empty() => (content, ReceivedText::Text(String::new())),
+            true => (content, ReceivedText::Message(place)),
+            false => (self.text_calls.remainder(&content), ReceivedText::Text(content)),
         };
-        self.folded.said.push(said);
+        self.folded.received.push(said);
         self.folded.reply.message_id.clone_from(&id);
         self.last = (!text.is_empty()).then_some(place);
         if !text.is_empty() {
@@ -319,7 +319,9 @@ impl Fold {
             self.push(Event::Message { id: None, content }, out);
         }
         if !self.pieces.is_empty() {
-            self.folded.said.push(Said::Text(std::mem::take(&mut self.pieces)));
+            self.folded
+                .received
+                .push(ReceivedText::Text(std::mem::take(&mut self.pieces)));
         }
         let reply = &mut self.folded.reply;
         if let Some(message) = self.last.and_then(|place| reply.messages.get(place)) {

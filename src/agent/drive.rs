@@ -163,7 +163,7 @@ impl<'a> Driver<'a> {
             TurnEvent::Events(events) => {
                 for event in events {
                     if let Event::Message { content, .. } = &event {
-                        self.thread.heard(content.trim());
+                        self.thread.add_answer(content.trim());
                     }
                     for kind in self.own_calls.kinds(event) {
                         self.emit(kind).await;

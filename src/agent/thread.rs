@@ -55,7 +55,7 @@ impl Thread {
     }
 
     /// A message of this turn, which may go on.
-    pub fn heard(&mut self, text: &str) {
+    pub fn add_answer(&mut self, text: &str) {
         self.unsaid.push(text.to_owned());
     }
 

@@ -246,7 +246,7 @@ impl Reader {
             .into_iter()
             .any(|raw| word(raw).as_deref() == Some("error"));
         if chunk.error.is_some() || says_error {
-            self.failure = Some(failure::told(json, None, &self.redactor));
+            self.failure = Some(failure::failure_of(json, None, &self.redactor));
             return true;
         }
         let mut fields = Fields::default();

@@ -13,7 +13,7 @@ use crate::redact::Redactor;
 const SHOWN: usize = 4096;
 
 /// A failure told as JSON by an answer with this status; none for one that came within a stream.
-pub fn told(json: &str, status: Option<u16>, redactor: &Redactor) -> Failure {
+pub fn failure_of(json: &str, status: Option<u16>, redactor: &Redactor) -> Failure {
     let json = redactor.redact_values(json);
     let value: Option<Value> = serde_json::from_str(&json).ok();
     let body = value.as_ref().map_or(Value::Null, one_object);
@@ -64,7 +64,7 @@ fn one_object(value: &Value) -> Value {
 pub fn refused(status: u16, reason: &str, body: &str, redactor: &Redactor) -> Failure {
     let body = body.trim_start_matches('\u{FEFF}').trim();
     if body.starts_with(['{', '[']) && serde_json::from_str::<Value>(body).is_ok() {
-        return told(body, Some(status), redactor);
+        return failure_of(body, Some(status), redactor);
     }
     let named = match reason {
         "" => format!("HTTP status {status}"),
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_status_is_told_within_a_stream() {
-        let failure = told(r#"{"error":{"message":"x","code":502}}"#, None, &Redactor::default());
+        let failure = failure_of(r#"{"error":{"message":"x","code":502}}"#, None, &Redactor::default());
         assert_eq!((failure.http_status, failure.message.as_str()), (Some(502), "x"));
     }
 }

@@ -1,6 +1,6 @@
 //! What an error channel says, without what it says besides.
 //!
-//! In: a CLI's standard error, or the message of a failure. Out: [`Said`]: the text to match rules on, the sentence to
+//! In: a CLI's standard error, or the message of a failure. Out: [`ErrorText`]: the text to match rules on, the sentence to
 //! show, and what JSON bodies in it tell in fields (status, type, code). Warnings, stack frames, banners, usage texts
 //! and an echo of the prompt are noise: no rule may see them.
 
@@ -94,7 +94,7 @@ const DEPTH: usize = 4;
 
 /// What an error channel says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct ErrorText {
     /// For rules: everything that is no noise.
     pub text: String,
     /// For people: one line, redacted.
@@ -105,7 +105,7 @@ pub struct Said {
     pub status: Option<u16>,
 }
 
-impl Said {
+impl ErrorText {
     /// Nothing was said.
     pub fn is_empty(&self) -> bool {
         self.text.trim().is_empty()
@@ -113,7 +113,7 @@ impl Said {
 }
 
 /// Reads a channel that also carries noise: standard error.
-pub fn stderr(text: &str) -> Said {
+pub fn stderr(text: &str) -> ErrorText {
     let text = plain(&bounded(text));
     let Some(patterns) = PATTERNS.as_ref() else {
         return said(text);
@@ -129,11 +129,11 @@ pub fn stderr(text: &str) -> Said {
 }
 
 /// Reads a channel that is nothing but the failure's own words.
-pub fn message(text: &str) -> Said {
+pub fn message(text: &str) -> ErrorText {
     said(plain(&bounded(text)))
 }
 
-fn said(text: String) -> Said {
+fn said(text: String) -> ErrorText {
     let Some((text, named)) = without_pages(&text) else {
         return said_without_pages(text);
     };
@@ -156,7 +156,7 @@ fn without_pages(text: &str) -> Option<(String, String)> {
     Some((patterns.page.replace_all(text, A_PAGE).into_owned(), named))
 }
 
-fn said_without_pages(text: String) -> Said {
+fn said_without_pages(text: String) -> ErrorText {
     let body = body_in(&text, DEPTH);
     let shown = match &body {
         Some(Body {
@@ -165,7 +165,7 @@ fn said_without_pages(text: String) -> Said {
         _ => shown(&text),
     };
     let (kinds, status) = body.map_or((Vec::new(), None), |b| (b.kinds, b.status));
-    Said {
+    ErrorText {
         reason: one_line(&shown),
         text,
         kinds,

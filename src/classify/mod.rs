@@ -23,7 +23,7 @@ pub use flags::unsupported_flag;
 pub use hints::{NO_TEMPORARY_FOLDER, general as general_hint, hint, time_limit as time_limit_hint};
 pub use retry_after::{DEFAULT_MS as DEFAULT_RETRY_AFTER_MS, RetryAfter, retry_after, retry_after_in};
 
-use channel::Said;
+use channel::ErrorText;
 use rules::{Known, common};
 use table::{Facts, Pass, snake, spaced};
 
@@ -172,7 +172,7 @@ pub fn classify_text(text: &str, context: &Context, now_ms: u64) -> Classificati
 struct Case<'a> {
     evidence: Evidence<'a>,
     /// What was said in error channels, the most trusted first; empty ones are left out.
-    channels: Vec<Said>,
+    channels: Vec<ErrorText>,
 }
 
 /// The rule that decided, and the code that is left of it after refinement.
@@ -270,7 +270,7 @@ impl<'a> Case<'a> {
 
     /// The rule for the words of one channel, and the facts it was found with. The provider's own wordings come first,
     /// then words as good as fields (a JSON body, a status told in prose), then the patterns for every provider.
-    fn of_words(&self, said: &Said, facts: &Facts) -> Option<(&'static Rule, Facts)> {
+    fn of_words(&self, said: &ErrorText, facts: &Facts) -> Option<(&'static Rule, Facts)> {
         let mut facts = facts.clone();
         facts.text = spaced(&said.text);
         facts.status = facts.status.or(said.status).or_else(|| status::status_in(&said.text));

@@ -77,7 +77,7 @@ struct Item<'a> {
 
 /// An object of which only the text matters.
 #[derive(Debug, Deserialize)]
-struct Said<'a> {
+struct ErrorBody<'a> {
     #[serde(borrow)]
     message: Option<&'a RawValue>,
     text: Option<&'a RawValue>,
@@ -130,7 +130,7 @@ impl Format for Codex {
                 self.end_turn(out);
             }
             "turn.failed" => {
-                let said = fields.read::<Said>("error", line.error);
+                let said = fields.read::<ErrorBody>("error", line.error);
                 let told = said.and_then(|said| fields.string("error.message", said.message));
                 let failure = told
                     .map(|text| failure_of(&text))
@@ -177,7 +177,7 @@ impl Codex {
         let id = fields.string("item.id", item.id);
         match kind.as_ref() {
             "agent_message" | "reasoning" if completed => {
-                let nested = fields.read::<Said>("agent_message", item.agent_message);
+                let nested = fields.read::<ErrorBody>("agent_message", item.agent_message);
                 let text: Text = fields
                     .read("text", item.text.or(nested.and_then(|said| said.text)))
                     .unwrap_or_default();
@@ -209,7 +209,7 @@ impl Codex {
                 let [server, tool] = [item.server, item.tool].map(|name| word(name).unwrap_or_default());
                 self.call(id, format!("mcp__{server}__{tool}"), item.arguments, out);
                 if completed {
-                    let said = fields.read::<Said>("result", item.result.or(item.error));
+                    let said = fields.read::<ErrorBody>("result", item.result.or(item.error));
                     let content = said.and_then(|said| match word(said.message) {
                         Some(message) => Some(message.into_owned()),
                         None => said.content.map(|content| content.get().to_owned()),

@@ -48,7 +48,7 @@ impl Tool {
         if !schema.is_object() && !schema.is_boolean() {
             return Err("it is neither an object nor a boolean".to_owned());
         }
-        let validator = jsonschema::validator_for(&schema).map_err(|error| told(&error))?;
+        let validator = jsonschema::validator_for(&schema).map_err(|error| describe_mistake(&error))?;
         Ok(Tool { spec, kind, validator })
     }
 
@@ -62,7 +62,7 @@ impl Tool {
             .validator
             .iter_errors(&value)
             .take(MISTAKES)
-            .map(|error| told(&error))
+            .map(|error| describe_mistake(&error))
             .collect();
         if mistakes.is_empty() {
             return Ok(());
@@ -72,7 +72,7 @@ impl Tool {
 }
 
 /// A mistake with its place, if it has one.
-fn told(error: &jsonschema::ValidationError) -> String {
+fn describe_mistake(error: &jsonschema::ValidationError) -> String {
     let at = error.instance_path().to_string();
     let place = if at.is_empty() {
         String::new()

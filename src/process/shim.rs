@@ -24,7 +24,7 @@ pub(super) fn parse(text: &str) -> Option<Shim> {
     let command = line.split("%*").next()?;
     // npm's line does some housekeeping first: `endLocal & goto … || title %COMSPEC% & "%_prog%" "…"`.
     let command = command.rsplit('&').next()?.trim().trim_start_matches('@');
-    let mut words = words(command);
+    let mut words = split_words(command);
     let target = beside_shim(&words.pop()?)?.to_owned();
     if words.is_empty() {
         return Some(Shim {
@@ -65,7 +65,7 @@ fn beside_shim(word: &str) -> Option<&str> {
 }
 
 /// Splits at blanks outside of double quotes and takes the quotes off.
-fn words(command: &str) -> Vec<String> {
+fn split_words(command: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
     let mut quoted = false;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::read::Run;
 use super::timeline::{CallResult, Item, Kind, RunView, fact};
-use super::view::{self, list, one_line, pretty, string, words};
+use super::view::{self, list, one_line, pretty, string, text_of};
 
 /// The most characters of an [`Item::summary`].
 const SUMMARY_CHARS: usize = 80;
@@ -99,7 +99,7 @@ impl TimelineBuilder {
             format!(
                 "{}: {}{calls}",
                 string(&message["type"]).unwrap_or_default(),
-                words(&message["content"])
+                text_of(&message["content"])
             )
         });
         let spoken: Vec<String> = spoken.collect();
@@ -136,12 +136,12 @@ impl TimelineBuilder {
             return;
         };
         item.duration_ms = Some(t.saturating_sub(item.t));
-        item.text.get_or_insert_default().push_str(&words(&event["text"]));
+        item.text.get_or_insert_default().push_str(&text_of(&event["text"]));
     }
 
     /// A message, whole: its pieces came before, or it is one.
     fn message(&mut self, t: u64, event: &Value) {
-        let text = words(&event["content"]);
+        let text = text_of(&event["content"]);
         match self.open.take() {
             Some((Kind::Message, index)) => {
                 let Some(item) = self.view.items.get_mut(index) else {
@@ -317,7 +317,7 @@ impl TimelineBuilder {
 
     fn result(&mut self, t: u64, event: &Value) {
         let outcome = CallResult {
-            content: words(&event["content"]),
+            content: text_of(&event["content"]),
             is_error: event["isError"].as_bool().unwrap_or_default(),
         };
         let id = call_id(event).or_else(|| call_id(call_of(event)));

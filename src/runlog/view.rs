@@ -102,7 +102,7 @@ pub(super) fn list(value: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Text, or blocks of it, or else JSON.
-pub(super) fn words(value: &Value) -> String {
+pub(super) fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),

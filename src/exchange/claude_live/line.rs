@@ -47,10 +47,10 @@ pub fn user(blocks: &[Block]) -> String {
     #[derive(Serialize)]
     struct Line<'a> {
         r#type: &'static str,
-        message: Said<'a>,
+        message: UserMessage<'a>,
     }
     #[derive(Serialize)]
-    struct Said<'a> {
+    struct UserMessage<'a> {
         role: &'static str,
         content: &'a RawValue,
     }
@@ -59,7 +59,7 @@ pub fn user(blocks: &[Block]) -> String {
         blocks => to_raw_value(blocks),
     };
     let content = content.unwrap_or_else(|_| RawValue::NULL.to_owned());
-    let message = Said {
+    let message = UserMessage {
         role: "user",
         content: &content,
     };
