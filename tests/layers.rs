@@ -175,6 +175,16 @@ fn only_the_binding_knows_napi() {
     assert_eq!(users, Vec::<String>::new());
 }
 
+/// An `async fn` with `&self` borrows an object that Node frees with its environment, while the future still runs.
+#[test]
+fn no_future_borrows_what_javascript_holds() {
+    for (path, text) in &modules()["binding"] {
+        assert!(!text.contains("async fn"), "{path:?}: use `environment::promise`");
+        let makes_promises = path.ends_with("environment.rs");
+        assert_eq!(text.contains("spawn_future"), makes_promises, "{path:?}");
+    }
+}
+
 #[test]
 fn pure_layers_have_no_effects() {
     let mut wrong = Vec::new();

@@ -2,9 +2,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use napi::Env;
+use napi::bindgen_prelude::PromiseRaw;
 use napi_derive::napi;
 
-use super::{environment, outcome};
+use super::environment::{promise, variables};
+use super::outcome;
 use crate::agent::conversation::Conversation;
 use crate::agent::{Agent, AgentRun, conversation};
 use crate::error::ProviderError;
@@ -57,7 +60,7 @@ impl NativeAgent {
     /// nobody.
     #[napi(catch_unwind)]
     pub fn start(&self, env_json: Option<String>, cancelled: bool) -> napi::Result<NativeAgentRun> {
-        let env = environment(env_json)?;
+        let env = variables(env_json)?;
         let models = std::mem::take(&mut *self.models.lock().unwrap_or_else(PoisonError::into_inner));
         let mut agent = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(Some(agent)) = agent.as_mut().map(Option::take) else {
@@ -65,7 +68,7 @@ impl NativeAgent {
         };
         let run = napi::bindgen_prelude::within_runtime_if_available(|| agent.start(models, env, cancelled));
         match run {
-            Ok(run) => Ok(NativeAgentRun { run }),
+            Ok(run) => Ok(NativeAgentRun { run: Arc::new(run) }),
             Err(error) => Err(napi::Error::from_reason(error.message.clone())),
         }
     }
@@ -74,21 +77,23 @@ impl NativeAgent {
 /// One run under way.
 #[napi]
 pub struct NativeAgentRun {
-    run: AgentRun,
+    run: Arc<AgentRun>,
 }
 
 #[napi]
 impl NativeAgentRun {
     /// The next batch of events and requests as a JSON array; `null` when no more will come.
-    #[napi]
-    pub async fn next(&self) -> Option<String> {
-        self.run.next().await
+    #[napi(catch_unwind)]
+    pub fn next<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, Option<String>>> {
+        let run = Arc::clone(&self.run);
+        promise(env, async move { run.next().await })
     }
 
     /// `{"ok": result}` or `{"err": …}`, once everything the run has started has ended.
-    #[napi]
-    pub async fn result(&self) -> String {
-        outcome(self.run.result().await)
+    #[napi(catch_unwind)]
+    pub fn result<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, String>> {
+        let run = Arc::clone(&self.run);
+        promise(env, async move { outcome(run.result().await) })
     }
 
     /// Answers the request `execute` of that number.

@@ -7,8 +7,9 @@ use napi::bindgen_prelude::{PromiseRaw, Utf16String, within_runtime_if_available
 use napi_derive::napi;
 
 use super::agent::NativeModel;
+use super::environment::{promise, variables};
 use super::provider::{NativeHealth, NativeRun};
-use super::{environment, from_json, outcome};
+use super::{from_json, outcome};
 use crate::health::Check;
 use crate::run::api::ApiEngine;
 use crate::run::model::Model;
@@ -55,7 +56,7 @@ impl NativeApiProvider {
         call_json: String,
         env_json: Option<String>,
     ) -> napi::Result<NativeRun> {
-        let env = environment(env_json)?;
+        let env = variables(env_json)?;
         Ok(NativeRun::new(within_runtime_if_available(|| {
             ApiEngine::start(
                 &self.engine,
@@ -79,14 +80,14 @@ impl NativeApiProvider {
     #[napi(catch_unwind)]
     pub fn prewarm<'env>(&self, env: &'env Env, _env_json: Option<String>) -> napi::Result<PromiseRaw<'env, String>> {
         let engine = Arc::clone(&self.engine);
-        env.spawn_future(async move { Ok(outcome(engine.refusal().map_or(Ok(()), Err))) })
+        promise(env, async move { outcome(engine.refusal().map_or(Ok(()), Err)) })
     }
 
     /// As `NativeProvider.health`.
     #[napi(catch_unwind)]
     pub fn health(&self, level_json: String, env_json: Option<String>) -> napi::Result<NativeHealth> {
         let level = from_json(&level_json)?;
-        let env = environment(env_json)?;
+        let env = variables(env_json)?;
         Ok(NativeHealth::new(within_runtime_if_available(|| {
             Check::of_api(&self.engine, level, env.as_ref())
         })))
@@ -99,14 +100,16 @@ impl NativeApiProvider {
     }
 
     /// Refuses further calls, and waits until those that run or wait have ended by themselves.
-    #[napi]
-    pub async fn drain(&self) {
-        self.engine.drain().await;
+    #[napi(catch_unwind)]
+    pub fn drain<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, ()>> {
+        let engine = Arc::clone(&self.engine);
+        promise(env, async move { engine.drain().await })
     }
 
     /// Ends all runs and waits for the last of them.
-    #[napi]
-    pub async fn close(&self) {
-        self.engine.close().await;
+    #[napi(catch_unwind)]
+    pub fn close<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, ()>> {
+        let engine = Arc::clone(&self.engine);
+        promise(env, async move { engine.close().await })
     }
 }

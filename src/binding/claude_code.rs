@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use napi::Env;
+use napi::bindgen_prelude::PromiseRaw;
 use napi_derive::napi;
 
-use super::{environment, outcome};
+use super::environment::{promise, variables};
+use super::outcome;
 use crate::claude_code::{self, Adapter, Execution};
 use crate::error::ProviderError;
 use crate::health;
@@ -43,10 +46,10 @@ impl NativeClaudeCode {
     /// Begins a run and returns at once. `env_json` as for `NativeProvider::start`.
     #[napi(catch_unwind)]
     pub fn execute(&self, context_json: String, env_json: Option<String>) -> napi::Result<NativeExecution> {
-        let env = environment(env_json)?;
+        let env = variables(env_json)?;
         let start = || Execution::start(&self.adapter, context_json, env);
         Ok(NativeExecution {
-            execution: napi::bindgen_prelude::within_runtime_if_available(start),
+            execution: Arc::new(napi::bindgen_prelude::within_runtime_if_available(start)),
         })
     }
 
@@ -59,10 +62,10 @@ impl NativeClaudeCode {
     /// Begins to look whether the CLI is there and says its version. `env_json` as for `NativeProvider::start`.
     #[napi(catch_unwind)]
     pub fn look(&self, env_json: Option<String>) -> napi::Result<NativeLook> {
-        let env = environment(env_json)?;
+        let env = variables(env_json)?;
         let look = || self.adapter.look(env);
         Ok(NativeLook {
-            check: napi::bindgen_prelude::within_runtime_if_available(look),
+            check: Arc::new(napi::bindgen_prelude::within_runtime_if_available(look)),
         })
     }
 }
@@ -70,19 +73,22 @@ impl NativeClaudeCode {
 /// One run.
 #[napi]
 pub struct NativeExecution {
-    execution: Execution,
+    execution: Arc<Execution>,
 }
 
 #[napi]
 impl NativeExecution {
     /// `{"ok": AgentExecutionResult}`, `{"err": …}` for a context that is wrong, or `{"cancelled": true}`.
-    #[napi]
-    pub async fn result(&self) -> String {
-        match self.execution.result().await {
-            Ok(Some(result)) => outcome(Ok(result)),
-            Ok(None) => r#"{"cancelled":true}"#.to_owned(),
-            Err(error) => outcome::<()>(Err(error)),
-        }
+    #[napi(catch_unwind)]
+    pub fn result<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, String>> {
+        let execution = Arc::clone(&self.execution);
+        promise(env, async move {
+            match execution.result().await {
+                Ok(Some(result)) => outcome(Ok(result)),
+                Ok(None) => r#"{"cancelled":true}"#.to_owned(),
+                Err(error) => outcome::<()>(Err(error)),
+            }
+        })
     }
 
     /// Ends the run; `result` then says so.
@@ -95,17 +101,20 @@ impl NativeExecution {
 /// A look at the CLI.
 #[napi]
 pub struct NativeLook {
-    check: Result<health::Check, Box<ProviderError>>,
+    check: Arc<Result<health::Check, Box<ProviderError>>>,
 }
 
 #[napi]
 impl NativeLook {
     /// `{"ok": HealthReport}`.
-    #[napi]
-    pub async fn result(&self) -> String {
-        match &self.check {
-            Ok(check) => outcome(check.result().await),
-            Err(error) => outcome::<()>(Err(error.clone())),
-        }
+    #[napi(catch_unwind)]
+    pub fn result<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, String>> {
+        let check = Arc::clone(&self.check);
+        promise(env, async move {
+            match check.as_ref() {
+                Ok(check) => outcome(check.result().await),
+                Err(error) => outcome::<()>(Err(error.clone())),
+            }
+        })
     }
 }

@@ -5,46 +5,18 @@
 pub mod agent;
 pub mod api;
 pub mod claude_code;
+pub mod environment;
 pub mod errors;
 pub mod provider;
 pub mod runlog;
 pub mod runtime;
 pub mod text;
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use napi::Env;
 use napi::bindgen_prelude::{Either, Latin1String};
 use napi_derive::napi;
 
 use crate::error::ProviderError;
-use crate::exchange::scratch;
-use crate::process::{Vars, limit, registry};
-
-/// Owners of processes: one per Node environment (the main thread, each worker).
-static NEXT_OWNER: AtomicU32 = AtomicU32::new(1);
-
-/// Called once per environment when the façade loads: the number that names its processes from then on. When the
-/// environment goes (a worker's `terminate()` included), they go.
-///
-/// # Errors
-/// The system has no threads for the addon's runtime: nothing else may be called then.
-#[napi(catch_unwind)]
-pub fn attach(env: Env) -> napi::Result<u32> {
-    if let Some(reason) = runtime::refusal() {
-        return Err(napi::Error::from_reason(reason));
-    }
-    let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
-    env.add_env_cleanup_hook(owner, kill_all)?;
-    Ok(owner)
-}
-
-/// Ends every process of `owner` at once, synchronously, and removes their private folders: for `process.once("exit")`.
-#[napi(catch_unwind)]
-pub fn kill_all(owner: u32) {
-    let _killed = registry::kill_all(u64::from(owner));
-    scratch::remove_all(u64::from(owner));
-}
+use crate::process::limit;
 
 /// index.d.ts's `Limits` as JSON.
 #[napi(catch_unwind)]
@@ -74,18 +46,6 @@ fn text(string: String) -> Text {
     } else {
         Either::B(string)
     }
-}
-
-/// The environment a worker's JavaScript sees (`{"NAME": "value"}`), which is a copy of its own there; `None` for the
-/// process's.
-fn environment(json: Option<String>) -> napi::Result<Option<Vars>> {
-    let Some(json) = json else { return Ok(None) };
-    let vars = from_json::<std::collections::BTreeMap<String, String>>(&json)?;
-    Ok(Some(
-        vars.into_iter()
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect(),
-    ))
 }
 
 /// `{"ok": value}` or `{"err": error}` as JSON text.

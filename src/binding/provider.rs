@@ -8,7 +8,8 @@ use napi_derive::napi;
 use tokio_util::sync::CancellationToken;
 
 use super::agent::NativeModel;
-use super::{Text, environment, from_json, outcome, text};
+use super::environment::{promise, variables};
+use super::{Text, from_json, outcome, text};
 use crate::error::ProviderError;
 use crate::health;
 use crate::provider;
@@ -71,7 +72,7 @@ impl NativeProvider {
         env_json: Option<String>,
     ) -> napi::Result<NativeRun> {
         let engine = Arc::clone(&self.engine);
-        let env = environment(env_json)?;
+        let env = variables(env_json)?;
         let thread = Thread::new(messages_json, texts);
         Ok(NativeRun::new(napi::bindgen_prelude::within_runtime_if_available(
             || Engine::start(&engine, thread, tools_json, call_json, env),
@@ -90,8 +91,8 @@ impl NativeProvider {
     #[napi(catch_unwind)]
     pub fn prewarm<'env>(&self, env: &'env Env, env_json: Option<String>) -> napi::Result<PromiseRaw<'env, String>> {
         let engine = Arc::clone(&self.engine);
-        let vars = environment(env_json)?.unwrap_or_else(|| std::env::vars_os().collect());
-        env.spawn_future(async move { Ok(outcome(engine.prewarm(vars).await)) })
+        let vars = variables(env_json)?.unwrap_or_else(|| std::env::vars_os().collect());
+        promise(env, async move { outcome(engine.prewarm(vars).await) })
     }
 
     /// Begins to look how the provider is and returns at once. `level_json`: `"command"`, `"version"`, `"auth"` or
@@ -99,11 +100,12 @@ impl NativeProvider {
     #[napi(catch_unwind)]
     pub fn health(&self, level_json: String, env_json: Option<String>) -> napi::Result<NativeHealth> {
         let level = from_json(&level_json)?;
-        let env = environment(env_json)?;
+        let env = variables(env_json)?;
         let engine = Arc::clone(&self.engine);
-        Ok(NativeHealth {
-            check: napi::bindgen_prelude::within_runtime_if_available(|| health::Check::start(&engine, level, env)),
-        })
+        let start = || health::Check::start(&engine, level, env);
+        Ok(NativeHealth::new(napi::bindgen_prelude::within_runtime_if_available(
+            start,
+        )))
     }
 
     /// Refuses further calls from now on; those that run or wait go on.
@@ -113,32 +115,34 @@ impl NativeProvider {
     }
 
     /// Refuses further calls, and waits until those that run or wait have ended by themselves.
-    #[napi]
-    pub async fn drain(&self) {
-        self.engine.drain().await;
+    #[napi(catch_unwind)]
+    pub fn drain<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, ()>> {
+        let engine = Arc::clone(&self.engine);
+        promise(env, async move { engine.drain().await })
     }
 
     /// Ends all runs and waits for the last of their processes.
-    #[napi]
-    pub async fn close(&self) {
-        self.engine.close().await;
+    #[napi(catch_unwind)]
+    pub fn close<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, ()>> {
+        let engine = Arc::clone(&self.engine);
+        promise(env, async move { engine.close().await })
     }
 }
 
 /// One run.
 #[napi]
 pub struct NativeRun {
-    run: Run,
+    run: Arc<Run>,
     /// The answer's, until it is taken.
-    text: Mutex<String>,
+    text: Arc<Mutex<String>>,
     unwatched: CancellationToken,
 }
 
 impl NativeRun {
     pub(super) fn new(run: Run) -> Self {
         NativeRun {
-            run,
-            text: Mutex::default(),
+            run: Arc::new(run),
+            text: Arc::default(),
             unwatched: CancellationToken::new(),
         }
     }
@@ -147,24 +151,28 @@ impl NativeRun {
 #[napi]
 impl NativeRun {
     /// The next batch of events as a JSON array; `null` when no more will come.
-    #[napi]
-    pub async fn next(&self) -> Option<Text> {
-        self.run.next().await.map(text)
+    #[napi(catch_unwind)]
+    pub fn next<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, Option<Text>>> {
+        let run = Arc::clone(&self.run);
+        promise(env, async move { run.next().await.map(text) })
     }
 
     /// `{"ok": reply}`, `{"err": error}` or `{"cancelled": true}`. The reply's `content` is empty, for an answer may be long:
     /// [`NativeRun::take_text`] gives it. So are its `messages`, which the `done` event has.
-    #[napi]
-    pub async fn result(&self) -> Text {
-        text(match self.run.result().await {
-            Ended::Replied(mut reply) => {
-                reply.messages = Vec::new();
-                let answer = std::mem::take(&mut reply.content);
-                *self.text.lock().unwrap_or_else(PoisonError::into_inner) = answer;
-                outcome(Ok(reply))
-            }
-            Ended::Failed(error) => outcome::<()>(Err(error)),
-            Ended::Cancelled => r#"{"cancelled":true}"#.to_owned(),
+    #[napi(catch_unwind)]
+    pub fn result<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, Text>> {
+        let (run, content) = (Arc::clone(&self.run), Arc::clone(&self.text));
+        promise(env, async move {
+            text(match run.result().await {
+                Ended::Replied(mut reply) => {
+                    reply.messages = Vec::new();
+                    let answer = std::mem::take(&mut reply.content);
+                    *content.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+                    outcome(Ok(reply))
+                }
+                Ended::Failed(error) => outcome::<()>(Err(error)),
+                Ended::Cancelled => r#"{"cancelled":true}"#.to_owned(),
+            })
         })
     }
 
@@ -178,12 +186,15 @@ impl NativeRun {
 
     /// Resolves when nobody needs to wait for whoever takes the events: the run has failed, was told to end, or its time is up;
     /// `unwatch` ends the waiting.
-    #[napi]
-    pub async fn lost(&self) {
-        tokio::select! {
-            () = self.run.lost() => {}
-            () = self.unwatched.cancelled() => {}
-        }
+    #[napi(catch_unwind)]
+    pub fn lost<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, ()>> {
+        let (run, unwatched) = (Arc::clone(&self.run), self.unwatched.clone());
+        promise(env, async move {
+            tokio::select! {
+                () = run.lost() => {}
+                () = unwatched.cancelled() => {}
+            }
+        })
     }
 
     /// Resolves what `lost` has promised.
@@ -193,9 +204,10 @@ impl NativeRun {
     }
 
     /// The next records as soon as there are any, a JSON array of index.d.ts's `LogRecord`; `null` when the run is over.
-    #[napi]
-    pub async fn next_log(&self) -> Option<String> {
-        self.run.next_log().await
+    #[napi(catch_unwind)]
+    pub fn next_log<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, Option<String>>> {
+        let run = Arc::clone(&self.run);
+        promise(env, async move { run.next_log().await })
     }
 
     /// What the run has told since the last call, a JSON array of index.d.ts's `LogRecord`; `null` if nothing.
@@ -214,34 +226,37 @@ impl NativeRun {
 /// A look at how a provider is.
 #[napi]
 pub struct NativeHealth {
-    check: Result<health::Check, Box<ProviderError>>,
+    check: Arc<Result<health::Check, Box<ProviderError>>>,
 }
 
 impl NativeHealth {
     pub(super) fn new(check: Result<health::Check, Box<ProviderError>>) -> Self {
-        NativeHealth { check }
+        NativeHealth { check: Arc::new(check) }
     }
 }
 
 #[napi]
 impl NativeHealth {
     /// `{"ok": report}`, `{"err": …}` for a closed provider, or `{"cancelled": true}`.
-    #[napi]
-    pub async fn result(&self) -> String {
-        match &self.check {
-            Ok(check) => match check.result().await {
-                Ok(Some(report)) => outcome(Ok(report)),
-                Ok(None) => r#"{"cancelled":true}"#.to_owned(),
-                Err(error) => outcome::<()>(Err(error)),
-            },
-            Err(error) => outcome::<()>(Err(error.clone())),
-        }
+    #[napi(catch_unwind)]
+    pub fn result<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, String>> {
+        let check = Arc::clone(&self.check);
+        promise(env, async move {
+            match check.as_ref() {
+                Ok(check) => match check.result().await {
+                    Ok(Some(report)) => outcome(Ok(report)),
+                    Ok(None) => r#"{"cancelled":true}"#.to_owned(),
+                    Err(error) => outcome::<()>(Err(error)),
+                },
+                Err(error) => outcome::<()>(Err(error.clone())),
+            }
+        })
     }
 
     /// Ends what the look has started; `result` then says so.
     #[napi(catch_unwind)]
     pub fn cancel(&self) {
-        if let Ok(check) = &self.check {
+        if let Ok(check) = self.check.as_ref() {
             check.cancel();
         }
     }
@@ -269,9 +284,8 @@ pub fn exec_file<'env>(
     env_json: Option<String>,
 ) -> napi::Result<PromiseRaw<'env, String>> {
     let args: Vec<String> = from_json(&args_json)?;
-    let base = environment(env_json)?.unwrap_or_else(|| std::env::vars_os().collect());
-    env.spawn_future(async move {
-        let done = execute_file(&file, args, &options_json, Arc::new(base), u64::from(owner)).await;
-        Ok(outcome(done))
+    let base = variables(env_json)?.unwrap_or_else(|| std::env::vars_os().collect());
+    promise(env, async move {
+        outcome(execute_file(&file, args, &options_json, Arc::new(base), u64::from(owner)).await)
     })
 }

@@ -1,10 +1,13 @@
 //! Run logs, replayed and shown.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use napi::Env;
+use napi::bindgen_prelude::PromiseRaw;
 use napi_derive::napi;
 
+use super::environment::promise;
 use super::{from_json, outcome};
 use crate::replay::{self, Replay};
 
@@ -13,7 +16,7 @@ use crate::replay::{self, Replay};
 pub struct NativeReplay {
     path: String,
     run_id: Option<String>,
-    replay: OnceLock<Replay>,
+    replay: Arc<OnceLock<Replay>>,
 }
 
 #[napi]
@@ -24,18 +27,20 @@ impl NativeReplay {
         NativeReplay {
             path,
             run_id,
-            replay: OnceLock::new(),
+            replay: Arc::default(),
         }
     }
 
     /// Reads the file: `{"ok": what is known of the run}` or `{"err": …}`.
-    #[napi]
-    pub async fn open(&self) -> String {
-        let opened = Replay::open(PathBuf::from(&self.path), self.run_id.clone()).await;
-        match opened {
-            Ok(replay) => format!(r#"{{"ok":{}}}"#, self.replay.get_or_init(|| replay).info()),
-            Err(error) => outcome::<()>(Err(error)),
-        }
+    #[napi(catch_unwind)]
+    pub fn open<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, String>> {
+        let (path, run_id, opened) = (PathBuf::from(&self.path), self.run_id.clone(), Arc::clone(&self.replay));
+        promise(env, async move {
+            match Replay::open(path, run_id).await {
+                Ok(replay) => format!(r#"{{"ok":{}}}"#, opened.get_or_init(|| replay).info()),
+                Err(error) => outcome::<()>(Err(error)),
+            }
+        })
     }
 
     /// Some events from the `from`th on, a JSON array; `null` behind the last, and before `open`.
@@ -46,8 +51,11 @@ impl NativeReplay {
 }
 
 /// A file as a person sees it: `{"ok": text}` or `{"err": …}`. `shown_json`: `{format, colour, full}`.
-#[napi]
-pub async fn show_run_log(path: String, shown_json: String) -> napi::Result<String> {
+#[napi(catch_unwind)]
+pub fn show_run_log(env: &Env, path: String, shown_json: String) -> napi::Result<PromiseRaw<'_, String>> {
     let shown = from_json(&shown_json)?;
-    Ok(outcome(replay::show(PathBuf::from(path), shown).await))
+    promise(
+        env,
+        async move { outcome(replay::show(PathBuf::from(path), shown).await) },
+    )
 }
