@@ -23,7 +23,7 @@ pub mod tool;
 use serde_json::value::RawValue;
 
 use crate::error::ProviderError;
-use crate::message::{ToolCall, Usage};
+use crate::message::{ToolCall, ToolResult, Usage};
 use policy::By;
 use rules::{Limit, Rules};
 pub use running::RunState;
@@ -52,15 +52,6 @@ pub enum Origin {
     Callback,
 }
 
-/// What a call came to, for the model.
-#[derive(Debug, Clone)]
-pub struct ToolAnswer {
-    /// A JSON string, or an array of content blocks.
-    pub content: Box<RawValue>,
-    /// The call failed, or was not run.
-    pub is_error: bool,
-}
-
 /// What happened.
 #[derive(Debug)]
 pub enum Input {
@@ -86,14 +77,14 @@ pub enum Input {
         /// The call.
         id: String,
         /// What came of it.
-        answer: ToolAnswer,
+        answer: ToolResult,
     },
     /// The agent that call `id` was handed to has ended.
     ChildEnded {
         /// The call.
         id: String,
         /// Its answer, or why there is none.
-        answer: ToolAnswer,
+        answer: ToolResult,
         /// What it has used.
         spent: Spent,
     },
@@ -157,7 +148,7 @@ pub enum Effect {
         /// The call.
         call: ToolCall,
         /// Its answer.
-        answer: ToolAnswer,
+        answer: ToolResult,
         /// Where it goes.
         origin: Origin,
     },
@@ -226,29 +217,6 @@ pub struct RunOutcome {
     pub error: Option<Box<ProviderError>>,
 }
 
-impl ToolAnswer {
-    /// A result that is text.
-    pub fn text(text: &str) -> ToolAnswer {
-        ToolAnswer {
-            content: json_text(text),
-            is_error: false,
-        }
-    }
-
-    /// What went wrong, in words.
-    pub fn error(reason: &str) -> ToolAnswer {
-        ToolAnswer {
-            content: json_text(reason),
-            is_error: true,
-        }
-    }
-}
-
-fn json_text(text: &str) -> Box<RawValue> {
-    // A string is always JSON.
-    serde_json::value::to_raw_value(text).unwrap_or_default()
-}
-
 /// Where `input` leads, and what is to be done.
 pub fn step(state: State, input: Input) -> (State, Vec<Effect>) {
     let mut effects = Vec::new();
@@ -274,7 +242,7 @@ pub fn step(state: State, input: Input) -> (State, Vec<Effect>) {
 /// Before a run and after it there is nothing to be done, but a call that comes all the same is answered.
 fn refuse(input: Input, effects: &mut Vec<Effect>) {
     if let Input::Call(call, origin) = input {
-        let answer = ToolAnswer::error(&format!("\"{}\" was not run: the run is not under way", call.name));
+        let answer = ToolResult::error(format!("\"{}\" was not run: the run is not under way", call.name));
         effects.push(Effect::Reply { call, answer, origin });
     }
 }

@@ -124,6 +124,19 @@ pub struct Message {
     pub is_error: bool,
 }
 
+impl Message {
+    /// What `role` says, text and no more.
+    pub fn new(role: Role, text: impl Into<String>) -> Message {
+        Message {
+            role,
+            content: Content::Text(text.into()),
+            tool_calls: Vec::new(),
+            tool_call_id: String::new(),
+            is_error: false,
+        }
+    }
+}
+
 /// A call of a tool: what the model asked for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ToolCall {
@@ -143,16 +156,24 @@ impl PartialEq for ToolCall {
     }
 }
 
-/// What a tool came to: the answer to a [`ToolCall`].
+/// What a tool came to: the answer to a [`ToolCall`], for the model.
 #[derive(Debug, Clone, Default)]
 pub struct ToolResult {
     /// Text, or content blocks, as the tool gave them.
     pub content: Content,
-    /// The tool failed, and the content says why.
+    /// The tool failed or was not run, and the content says why.
     pub is_error: bool,
 }
 
 impl ToolResult {
+    /// A result that is text.
+    pub fn text(text: impl Into<String>) -> ToolResult {
+        ToolResult {
+            content: Content::Text(text.into()),
+            is_error: false,
+        }
+    }
+
     /// A failure, for the model to read.
     pub fn error(reason: impl Into<String>) -> ToolResult {
         ToolResult {

@@ -39,7 +39,11 @@ async fn lists_the_tools_and_passes_calls_on_as_they_were_made() {
     });
     let called = calls.recv().await.unwrap();
     assert_eq!(
-        (called.id.as_str(), called.name.as_str(), called.args.get()),
+        (
+            called.call.id.as_str(),
+            called.call.name.as_str(),
+            called.call.args.get()
+        ),
         ("toolu_1", "get.weather", args)
     );
     called.reply.send(ToolResult::error("no such town")).unwrap();

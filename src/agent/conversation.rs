@@ -1,15 +1,11 @@
-//! One turn of a model, whatever it is asked by.
+//! What an agent talks to, and one turn of it.
 //!
-//! In: a [`Question`], and whoever answers it. Out: `TurnEvent`: events, calls of tools that wait for their results, and how the
-//! turn ended.
+//! In: a [`Request`]. Out: `TurnEvent`: events, calls of tools that wait for their results, and how the turn ended.
 //!
-//! There are two kinds of sources, and the driver can't tell them apart but by where results go: one that ends its turn with
-//! the calls it makes (print, live, an API: [`TurnBased`]), and one whose calls come back in the middle of the turn, by a
-//! callback that waits for the result (`Turn::calls`).
+//! Calls come in one of two ways, and the driver can't tell them apart but by where results go: with the end of a turn (print,
+//! live, an API), or in the middle of it, by a callback that waits for the result (`Turn::calls`).
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
@@ -18,52 +14,77 @@ use tokio::task::{JoinError, JoinHandle};
 use crate::bridge::ToolCallRequest;
 use crate::error::{Code, ProviderError};
 use crate::event::Event;
-use crate::process::Vars;
-use crate::redact::Redactor;
-use crate::run::model::{Model, Question};
+use crate::run::model::{Calls, Model};
+use crate::run::request::Request;
 use crate::run::{Ended, Run};
 
-/// A future that gives a turn, or says why there can be none.
-pub type Beginning<'a> = Pin<Box<dyn Future<Output = Result<Turn, Box<ProviderError>>> + Send + 'a>>;
-
-/// Whatever an agent can talk to.
-pub trait Conversation: fmt::Debug + Send + Sync {
-    /// The provider's id.
-    fn id(&self) -> &str;
-
-    /// What is missing before it can be asked, as far as a look at this machine tells.
-    ///
-    /// # Errors
-    /// What a turn would fail with.
-    fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>>;
-
-    /// What takes secrets out of the log and the errors of a run it takes part in; `env` is what its processes inherit.
-    fn redactor(&self, env: &Vars) -> Redactor;
-
-    /// Begins a turn: the model is sent the whole thread, of which it may know the beginning.
-    fn begin(&self, question: Question) -> Beginning<'_>;
+/// Which way an agent's tool calls come: the option `toolCalls`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ToolCalls {
+    /// The provider's best way.
+    #[default]
+    Auto,
+    /// With the end of a turn.
+    Turns,
+    /// In the middle of a turn.
+    Callbacks,
 }
 
-/// A model whose turn ends with the calls it makes.
+impl ToolCalls {
+    pub(super) fn from_word(word: &str) -> ToolCalls {
+        match word {
+            "turns" => ToolCalls::Turns,
+            "callbacks" => ToolCalls::Callbacks,
+            _ => ToolCalls::Auto,
+        }
+    }
+}
+
+/// What an agent talks to.
 #[derive(Debug)]
-pub struct TurnBased(pub Arc<dyn Model>);
+pub struct Conversation {
+    pub(super) model: Arc<dyn Model>,
+    /// Its calls come in the middle of a turn.
+    pub(super) calls_back: bool,
+}
 
-impl Conversation for TurnBased {
-    fn id(&self) -> &str {
-        self.0.id()
+impl Conversation {
+    /// `path` is what the option `toolCalls` is called.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`: the model takes no callbacks, which were asked for.
+    pub fn new(model: &Arc<dyn Model>, way: ToolCalls, path: &str) -> Result<Conversation, Box<ProviderError>> {
+        let calls_back = match (way, model.calls()) {
+            (ToolCalls::Callbacks, Calls::Turns) => {
+                let reason = format!(
+                    "{path} can't be \"callbacks\": {} takes no tools in the middle of a turn with these options",
+                    model.id()
+                );
+                return Err(Box::new(ProviderError::new(model.id(), Code::InvalidOption, reason)));
+            }
+            (ToolCalls::Callbacks, _) | (ToolCalls::Auto, Calls::Callbacks) => true,
+            (ToolCalls::Auto | ToolCalls::Turns, _) => false,
+        };
+        Ok(Conversation {
+            model: Arc::clone(model),
+            calls_back,
+        })
     }
 
-    fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
-        self.0.ready(env)
-    }
-
-    fn redactor(&self, env: &Vars) -> Redactor {
-        self.0.redactor(env)
-    }
-
-    fn begin(&self, question: Question) -> Beginning<'_> {
-        let run = Arc::clone(&self.0).begin(question);
-        Box::pin(async move { Ok(Turn::new(run, None)) })
+    /// Begins a turn: the model is sent the whole thread, of which it may know the beginning.
+    pub(super) fn begin(&self, request: Request) -> Turn {
+        let model = Arc::clone(&self.model);
+        // Without tools there is nothing to call, and a CLI need not ask for them.
+        let (run, calls) = match self.calls_back && !request.tools.is_empty() {
+            true => model.begin_with_callbacks(request),
+            false => (model.begin(request), None),
+        };
+        Turn {
+            run: Arc::new(run),
+            calls_back: calls.is_some(),
+            calls,
+            ending: None,
+        }
     }
 }
 
@@ -77,8 +98,9 @@ pub(super) enum TurnEvent {
 }
 
 /// One turn under way. Dropping it ends it.
-pub struct Turn {
+pub(super) struct Turn {
     run: Arc<Run>,
+    /// Calls in the middle of it, of which `run` itself reports none.
     calls: Option<mpsc::Receiver<ToolCallRequest>>,
     calls_back: bool,
     /// No further event will come: what is left is the end.
@@ -92,16 +114,6 @@ impl fmt::Debug for Turn {
 }
 
 impl Turn {
-    /// The turn that `run` is. With `calls`, its calls come from there, and `run` reports none of them itself.
-    pub fn new(run: Run, calls: Option<mpsc::Receiver<ToolCallRequest>>) -> Turn {
-        Turn {
-            run: Arc::new(run),
-            calls_back: calls.is_some(),
-            calls,
-            ending: None,
-        }
-    }
-
     /// Whether calls come back in the middle of the turn.
     pub(super) fn calls_back(&self) -> bool {
         self.calls_back

@@ -3,15 +3,11 @@
 //! In: a spec, the thread, and what happens meanwhile (the model's turn, the host's answers, other agents, time, the caller's
 //! wish to end it). Out: events on the way, and what the run came to, when everything it has started has ended.
 
-use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
-use serde_json::value::RawValue;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -33,12 +29,12 @@ use crate::run::Ended;
 /// One run.
 pub(super) struct Driver<'a> {
     pub(super) agent: &'a AgentSpec,
-    pub(super) model: &'a Arc<dyn Conversation>,
+    pub(super) talk: &'a Conversation,
     pub(super) reporter: Reporter<'a>,
     pub(super) pending: PendingCalls,
     pub(super) thread: Thread,
-    /// The tools, as a question has them.
-    pub(super) tools: String,
+    /// The tools that the model may call.
+    pub(super) tools: Vec<ToolSpec>,
     /// The model's turn, if one is under way.
     pub(super) turn: Option<Turn>,
     pub(super) own_calls: OwnCalls,
@@ -60,20 +56,19 @@ impl<'a> Driver<'a> {
     pub fn run(
         shared: &'a Arc<Shared>,
         lineage: Lineage,
-        messages: Vec<Box<RawValue>>,
+        messages: Vec<Message>,
         cancel: CancellationToken,
     ) -> Pin<Box<dyn Future<Output = AgentResult> + Send + 'a>> {
         // Boxed: a run may await another of its kind.
         Box::pin(async move {
-            let (agent, model) = (&shared.spec.agents[lineage.agent], &shared.models[lineage.agent]);
-            let (pending, mut inputs) = PendingCalls::new(taken(&messages));
+            let (agent, talk) = (&shared.spec.agents[lineage.agent], &shared.models[lineage.agent]);
             let mut driver = Driver {
                 agent,
-                model,
+                talk,
                 reporter: Reporter::new(shared, lineage),
-                pending,
-                thread: Thread::new(agent.system_prompt.as_deref(), &messages),
-                tools: "[]".to_owned(),
+                pending: PendingCalls::new(&messages),
+                thread: Thread::new(agent.system_prompt.as_deref(), messages),
+                tools: Vec::new(),
                 turn: None,
                 own_calls: OwnCalls::default(),
                 cancel,
@@ -81,13 +76,13 @@ impl<'a> Driver<'a> {
                 outcome: None,
                 warned_of_cost: false,
             };
-            let outcome = driver.drive(&mut inputs).await;
+            let outcome = driver.drive().await;
             let Driver { reporter, thread, .. } = driver;
             AgentResult::new(reporter.lineage.run_id, outcome, thread.grown())
         })
     }
 
-    async fn drive(&mut self, inputs: &mut mpsc::UnboundedReceiver<Input>) -> RunOutcome {
+    async fn drive(&mut self) -> RunOutcome {
         let deadline = self
             .agent
             .limits
@@ -95,29 +90,23 @@ impl<'a> Driver<'a> {
             .map(|ms| Instant::now() + Duration::from_millis(ms));
         let Reporter { shared, lineage, .. } = &self.reporter;
         let (env, depth) = (Arc::clone(&shared.env), lineage.depth);
-        let rules = match shared.spec.rules(self.model.id(), lineage.agent, depth) {
+        let rules = match shared.spec.rules(self.talk.model.id(), lineage.agent, depth) {
             Ok(rules) => rules,
             Err((name, reason)) => return self.impossible(&format!("{name}: {reason}")),
         };
-        let specs: Vec<String> = rules.specs().map(encode_tool).collect();
-        self.tools = format!("[{}]", specs.join(","));
-        let thread = self.thread.question();
-        let recorded = self.reporter.begin_log(self.model.id(), &thread, &rules.order).await;
+        self.tools = rules.specs().cloned().collect();
+        let id = self.talk.model.id();
+        let recorded = (self.reporter)
+            .begin_log(id, &self.thread.messages(), &rules.order)
+            .await;
         self.emit(Kind::RunStarted {
-            provider: self.model.id().to_owned(),
+            provider: id.to_owned(),
             tools: rules.order.clone(),
         })
         .await;
-        let recorded = match recorded {
-            Ok(Some(warning)) => {
-                self.emit(warning).await;
-                Ok(())
-            }
-            other => other.map(|_| ()),
-        };
         let first = match self.cancel.is_cancelled() {
             true => Input::Cancelled,
-            false => match recorded.and_then(|()| self.model.ready(&env)) {
+            false => match recorded.and_then(|()| self.talk.model.ready(&env)) {
                 Ok(()) => Input::Started,
                 Err(error) => Input::ProviderFailed(error),
             },
@@ -146,8 +135,7 @@ impl<'a> Driver<'a> {
                 biased;
                 () = self.cancel.cancelled() => Woken::Input(Input::Cancelled),
                 () = at(deadline) => Woken::Input(Input::TimeUp),
-                Some(input) = inputs.recv() => Woken::Input(input),
-                Some(input) = self.pending.child_ended() => Woken::Input(input),
+                input = self.pending.next() => Woken::Input(input),
                 event = next(&mut self.turn) => Woken::Turn(event),
             };
             state = match woken {
@@ -173,7 +161,7 @@ impl<'a> Driver<'a> {
             }
             TurnEvent::Call(request) => {
                 let call = self.pending.call_back(request);
-                self.thread.called(self.model.id(), call.clone());
+                self.thread.called(self.talk.model.id(), call.clone());
                 self.call(state, call, Origin::Callback).await
             }
             TurnEvent::Ended(ended) => {
@@ -197,7 +185,7 @@ impl<'a> Driver<'a> {
                     // Nobody here has cancelled it.
                     Ended::Cancelled => {
                         let error =
-                            ProviderError::new(self.model.id(), Code::Closed, "the provider's run was cancelled");
+                            ProviderError::new(self.talk.model.id(), Code::Closed, "the provider's run was cancelled");
                         self.feed(state, Input::ProviderFailed(Box::new(error))).await
                     }
                 }
@@ -215,7 +203,7 @@ impl<'a> Driver<'a> {
             self.warned_of_cost = true;
             let message = format!(
                 "{} does not tell what it costs: \"maxCostUsd\" limits nothing",
-                self.model.id()
+                self.talk.model.id()
             );
             self.emit(Kind::warning("COST_UNKNOWN", message)).await;
         }
@@ -223,7 +211,7 @@ impl<'a> Driver<'a> {
         state = self.feed(state, Input::Output(reply.content.clone())).await;
         let (calls, invalid) = (reply.tool_calls.clone(), reply.invalid_tool_calls.clone());
         self.pending.take_ids(&calls);
-        self.thread.replied(self.model.id(), reply);
+        self.thread.replied(self.talk.model.id(), reply);
         for call in &invalid {
             let note = turn_events::unreadable(call);
             self.emit(Kind::warning(
@@ -259,20 +247,14 @@ impl<'a> Driver<'a> {
     /// One step of the executor, and all it asks for.
     async fn feed(&mut self, state: State, input: Input) -> State {
         let (state, effects) = step(state, input);
-        let mut failed = None;
         for effect in effects {
-            if let Err(error) = self.perform(effect).await {
-                failed = Some(error);
-            }
+            self.perform(effect).await;
         }
-        match failed {
-            Some(error) => Box::pin(self.feed(state, Input::ProviderFailed(error))).await,
-            None => state,
-        }
+        state
     }
 
     fn impossible(&self, reason: &str) -> RunOutcome {
-        let error = ProviderError::new(self.model.id(), Code::Internal, reason);
+        let error = ProviderError::new(self.talk.model.id(), Code::Internal, reason);
         RunOutcome {
             status: Status::Failed,
             output: String::new(),
@@ -283,26 +265,6 @@ impl<'a> Driver<'a> {
             limit: None,
             error: Some(Box::new(error)),
         }
-    }
-}
-
-/// The call ids of a thread, which no new call may repeat.
-fn taken(messages: &[Box<RawValue>]) -> HashSet<String> {
-    let read = messages
-        .iter()
-        .map(|message| serde_json::from_str::<Message>(message.get()));
-    let calls = read.flatten().flat_map(|message| message.tool_calls);
-    calls.map(|call| call.id).filter(|id| !id.is_empty()).collect()
-}
-
-fn encode_tool(spec: &ToolSpec) -> String {
-    let (name, schema) = (json!(spec.name), spec.schema.get());
-    match &spec.description {
-        Some(description) => format!(
-            r#"{{"name":{name},"description":{},"schema":{schema}}}"#,
-            json!(description)
-        ),
-        None => format!(r#"{{"name":{name},"schema":{schema}}}"#),
     }
 }
 

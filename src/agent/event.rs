@@ -9,7 +9,7 @@ use crate::error::ProviderError;
 use crate::executor::policy::By;
 use crate::executor::rules::Limit;
 use crate::executor::{RunOutcome, Status};
-use crate::message::{ToolCall, Usage};
+use crate::message::{Content, ToolCall, Usage};
 
 /// One thing that happened in a run, and in which.
 #[derive(Debug, Clone, Serialize)]
@@ -53,7 +53,7 @@ pub(super) enum Kind {
     ToolResult {
         tool_call_id: String,
         name: String,
-        content: Box<RawValue>,
+        content: Content,
         is_error: bool,
     },
     /// What a turn has used.

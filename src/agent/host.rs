@@ -10,7 +10,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::executor::{Input, ToolAnswer};
+use crate::executor::Input;
+use crate::message::{Content, ToolResult};
 
 /// What the host has been asked and has not answered.
 #[derive(Debug, Default)]
@@ -27,7 +28,7 @@ struct OpenRequests {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Completed {
-    content: Box<RawValue>,
+    content: Content,
     #[serde(default)]
     is_error: bool,
 }
@@ -60,7 +61,7 @@ impl Host {
         let Completed { content, is_error } = serde_json::from_str(answer)?;
         self.send(request, |id| Input::Executed {
             id,
-            answer: ToolAnswer { content, is_error },
+            answer: ToolResult { content, is_error },
         });
         Ok(())
     }

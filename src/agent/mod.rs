@@ -8,8 +8,7 @@
 //! In: the JSON of a run (`spec`) and the models that answer. Out: batches of `event::AgentEvent`s, and one result. What is
 //! to be done next is the executor's to say; here it is done: turns are begun, calls are given to the host, results go back.
 
-mod callback;
-pub mod conversation;
+mod conversation;
 mod drive;
 mod event;
 mod host;
@@ -24,15 +23,14 @@ mod turn_events;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Code, ProviderError};
 use crate::process::Vars;
-pub use callback::{ToolCalls, conversation};
-use conversation::Conversation;
+pub use conversation::{Conversation, ToolCalls};
 use drive::Driver;
 use event::AgentEvent;
 use host::Host;
@@ -70,7 +68,7 @@ impl Agent {
     /// `INTERNAL`: there are not as many models as agents.
     pub fn start(
         self,
-        models: Vec<Arc<dyn Conversation>>,
+        models: Vec<Conversation>,
         env: Option<Vars>,
         cancelled: bool,
     ) -> Result<AgentRun, Box<ProviderError>> {
@@ -85,7 +83,6 @@ impl Agent {
             cancel.cancel();
         }
         let host = Arc::new(Host::default());
-        let messages = self.spec.messages.clone();
         let shared = Arc::new(Shared {
             spec: self.spec,
             models,
@@ -97,8 +94,12 @@ impl Agent {
         let lineage = Lineage::root();
         let child_token = cancel.child_token();
         let task = tokio::spawn(async move {
+            let messages = serde_json::from_str(shared.spec.messages.get()).map_err(|error| {
+                let reason = format!("messages can't be read: {error}");
+                Box::new(ProviderError::new("", Code::InvalidMessages, reason))
+            })?;
             let ended = Driver::run(&shared, lineage, messages, child_token).await;
-            serde_json::to_string(&ended).map_err(|error| error.to_string())
+            to_raw_value(&ended).map_err(|error| bug(&error.to_string()))
         });
         Ok(AgentRun {
             cancel,
@@ -114,7 +115,7 @@ impl Agent {
 pub struct AgentRun {
     cancel: CancellationToken,
     events: AsyncMutex<mpsc::Receiver<AgentEvent>>,
-    task: AsyncMutex<Option<JoinHandle<Result<String, String>>>>,
+    task: AsyncMutex<Option<JoinHandle<Result<Box<RawValue>, Box<ProviderError>>>>>,
     host: Arc<Host>,
 }
 
@@ -135,17 +136,12 @@ impl AgentRun {
     /// What the run came to, as JSON, once everything it has started has ended; once.
     ///
     /// # Errors
-    /// `INTERNAL`: a bug.
+    /// `INVALID_MESSAGES`: the thread can't be read. `INTERNAL`: a bug.
     pub async fn result(&self) -> Result<Box<RawValue>, Box<ProviderError>> {
-        let bug = |reason: String| {
-            let reason = format!("a bug in this package stopped the run: {reason}");
-            Box::new(ProviderError::new("", Code::Internal, reason).with_hint("Please report it with what you did."))
-        };
         let Some(task) = self.task.lock().await.take() else {
-            return Err(bug("its result was taken before".to_owned()));
+            return Err(bug("its result was taken before"));
         };
-        let json = task.await.map_err(|panic| bug(panic.to_string()))?.map_err(bug)?;
-        RawValue::from_string(json).map_err(|error| bug(error.to_string()))
+        task.await.map_err(|panic| bug(&panic.to_string()))?
     }
 
     /// The answer to the request `execute` with this number: `{"content": string | blocks, "isError"?: boolean}`.
@@ -168,6 +164,11 @@ impl AgentRun {
     pub fn cancel(&self) {
         self.cancel.cancel();
     }
+}
+
+fn bug(reason: &str) -> Box<ProviderError> {
+    let reason = format!("a bug in this package stopped the run: {reason}");
+    Box::new(ProviderError::new("", Code::Internal, reason).with_hint("Please report it with what you did."))
 }
 
 impl Drop for AgentRun {

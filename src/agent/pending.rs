@@ -1,9 +1,11 @@
 //! A run's calls that have no answer yet, and whoever is to answer them: the host, another agent.
 //!
-//! In: calls that begin to wait. Out: the executor's inputs once there is an answer, and answers on their way back to those who
-//! called in the middle of a turn.
+//! In: calls that begin to wait. Out: the executor's inputs once there is an answer, and answers to those who called in the middle
+//! of a turn.
 
 use std::collections::{HashMap, HashSet};
+use std::future::poll_fn;
+use std::task::Poll;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -11,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::host::Host;
 use crate::bridge::ToolCallRequest;
-use crate::executor::{Input, Spent, ToolAnswer};
-use crate::message::{Content, ToolCall, ToolResult};
+use crate::executor::{Input, Spent};
+use crate::message::{Message, ToolCall, ToolResult};
 use crate::toolcall::make_unique;
 
 /// Calls that wait.
@@ -20,29 +22,50 @@ pub(super) struct PendingCalls {
     /// Call ids there have been.
     taken: HashSet<String>,
     /// Callbacks that wait, by their call.
-    callbacks: HashMap<String, oneshot::Sender<ToolAnswer>>,
+    callbacks: HashMap<String, oneshot::Sender<ToolResult>>,
     /// Requests to the host that are open, by their call.
     requests: HashMap<String, u32>,
     /// The agents that a task was handed to.
     children: JoinSet<Input>,
     /// What ends a child, by its call.
     stops: HashMap<String, CancellationToken>,
+    /// Where the host answers.
     inbox: mpsc::UnboundedSender<Input>,
+    inputs: mpsc::UnboundedReceiver<Input>,
 }
 
 impl PendingCalls {
-    /// None yet; no call may have an id that is `taken`. Inputs come out of the receiver and of [`PendingCalls::child_ended`].
-    pub fn new(taken: HashSet<String>) -> (PendingCalls, mpsc::UnboundedReceiver<Input>) {
+    /// None yet; no call may have an id of `thread`.
+    pub fn new(thread: &[Message]) -> PendingCalls {
         let (inbox, inputs) = mpsc::unbounded_channel();
-        let pending = PendingCalls {
-            taken,
+        let calls = thread.iter().flat_map(|message| &message.tool_calls);
+        PendingCalls {
+            taken: calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect(),
             callbacks: HashMap::new(),
             requests: HashMap::new(),
             children: JoinSet::new(),
             stops: HashMap::new(),
             inbox,
-        };
-        (pending, inputs)
+            inputs,
+        }
+    }
+
+    /// What happens to a call next: an answer, or nobody waits for it any more. Nothing is lost if it is dropped before it is ready.
+    pub async fn next(&mut self) -> Input {
+        loop {
+            tokio::select! {
+                biased;
+                Some(input) = self.inputs.recv() => return input,
+                id = taken_back(&mut self.callbacks) => {
+                    self.callbacks.remove(&id);
+                    return Input::TakenBack { id };
+                }
+                // One that panicked has no answer.
+                Some(ended) = self.children.join_next() => if let Ok(input) = ended {
+                    return input;
+                },
+            }
+        }
     }
 
     /// Marks the ids of a turn's calls as taken.
@@ -50,30 +73,12 @@ impl PendingCalls {
         self.taken.extend(calls.into_iter().map(|call| call.id.clone()));
     }
 
-    /// A call in the middle of a turn, with an id of its own. A task of its own carries the answer back, so a fast result never
-    /// waits for a slow one.
-    pub fn call_back(&mut self, request: ToolCallRequest) -> ToolCall {
-        let ToolCallRequest {
-            id,
-            name,
-            args,
-            mut reply,
-        } = request;
-        let mut calls = [ToolCall { id, name, args }];
+    /// A call in the middle of a turn, with an id of its own.
+    pub fn call_back(&mut self, ToolCallRequest { call, reply }: ToolCallRequest) -> ToolCall {
+        let mut calls = [call];
         make_unique(&mut calls, &mut self.taken);
         let [call] = calls;
-        let (sender, answer) = oneshot::channel();
-        self.callbacks.insert(call.id.clone(), sender);
-        let (inbox, id) = (self.inbox.clone(), call.id.clone());
-        tokio::spawn(async move {
-            tokio::select! {
-                biased;
-                // Dropped unanswered, the bridge answers it.
-                answer = answer => drop(answer.map(|answer| reply.send(to_result(answer)))),
-                // A run that has ended takes no input.
-                () = reply.closed() => drop(inbox.send(Input::TakenBack { id })),
-            }
-        });
+        self.callbacks.insert(call.id.clone(), reply);
         call
     }
 
@@ -84,18 +89,15 @@ impl PendingCalls {
         request
     }
 
-    /// Hands call `id` to another agent, whose run is what `start` makes of the token that ends it.
-    pub fn hand_over<F>(&mut self, id: &str, stop: CancellationToken, start: impl FnOnce(CancellationToken) -> F)
-    where
-        F: Future<Output = Input> + Send + 'static,
-    {
-        self.stops.insert(id.to_owned(), stop.clone());
-        self.children.spawn(start(stop));
+    /// Call `id` waits for `child`, another agent's run, which `stop` ends.
+    pub fn wait_for(&mut self, id: &str, stop: CancellationToken, child: impl Future<Output = Input> + Send + 'static) {
+        self.stops.insert(id.to_owned(), stop);
+        self.children.spawn(child);
     }
 
-    /// Answers the handed over call `id` without another agent's run.
+    /// Answers the call `id`, which is to wait for another agent, without its run.
     pub fn refuse(&self, id: String, reason: &str) {
-        let (answer, spent) = (ToolAnswer::error(reason), Spent::default());
+        let (answer, spent) = (ToolResult::error(reason), Spent::default());
         // A run that has ended takes no input.
         let _ = self.inbox.send(Input::ChildEnded { id, answer, spent });
     }
@@ -121,7 +123,7 @@ impl PendingCalls {
     }
 
     /// Call `id` is answered.
-    pub fn answered(&mut self, id: &str, answer: ToolAnswer) {
+    pub fn answered(&mut self, id: &str, answer: ToolResult) {
         self.requests.remove(id);
         self.stops.remove(id);
         if let Some(callback) = self.callbacks.remove(id) {
@@ -131,7 +133,14 @@ impl PendingCalls {
     }
 }
 
-fn to_result(ToolAnswer { content, is_error }: ToolAnswer) -> ToolResult {
-    let content = serde_json::from_str(content.get()).unwrap_or(Content::Blocks(content));
-    ToolResult { content, is_error }
+/// The call of one of `callbacks` that has hung up; never ready where all of them wait.
+async fn taken_back(callbacks: &mut HashMap<String, oneshot::Sender<ToolResult>>) -> String {
+    poll_fn(|context| {
+        let mut replies = callbacks.iter_mut();
+        match replies.find_map(|(id, reply)| reply.poll_closed(context).is_ready().then(|| id.clone())) {
+            Some(id) => Poll::Ready(id),
+            None => Poll::Pending,
+        }
+    })
+    .await
 }

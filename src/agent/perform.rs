@@ -4,22 +4,19 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
-
 use super::conversation::Turn;
 use super::drive::Driver;
 use super::event::{AgentResult, Kind};
 use super::report::Reporter;
 use super::spec::AgentSpec;
 use super::turn_events::OwnCalls;
-use crate::error::ProviderError;
 use crate::executor::builtin::Task;
-use crate::executor::{Effect, Input, Spent, Status, ToolAnswer};
-use crate::message::ToolCall;
-use crate::run::model::Question;
+use crate::executor::{Effect, Input, Spent, Status};
+use crate::message::{Message, Role, ToolCall, ToolResult};
+use crate::run::request::{CallOptions, Request};
 
 impl Driver<'_> {
-    pub(super) async fn perform(&mut self, effect: Effect) -> Result<(), Box<ProviderError>> {
+    pub(super) async fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Ask(tool_call) => {
                 let (request, who) = self.request(&tool_call.id);
@@ -63,19 +60,22 @@ impl Driver<'_> {
                 if !notes.is_empty() {
                     self.thread.noted(notes.join("\n\n"));
                 }
-                let question = Question {
-                    messages: self.thread.question().into(),
+                let request = Request {
+                    messages: self.thread.messages(),
                     tools: self.tools.clone(),
-                    call: json!({
-                        "events": true, "partial": true, "log": self.agent.log, "record": self.reporter.turn_record(), "unknown_tools": true,
-                    })
-                    .to_string(),
-                    env: Some(self.reporter.shared.env.as_ref().clone()),
+                    options: CallOptions {
+                        events: true,
+                        partial: true,
+                        log: self.agent.log,
+                        record: self.reporter.turn_record(),
+                        unknown_tools: true,
+                        ..CallOptions::default()
+                    },
+                    env: Some(Arc::clone(&self.reporter.shared.env)),
                     lent: self.reporter.lineage.nested.clone(),
                 };
-                let turn = self.model.begin(question).await?;
                 self.own_calls = OwnCalls::default();
-                self.turn = Some(turn);
+                self.turn = Some(self.talk.begin(request));
             }
             Effect::Stop => {
                 if let Some(turn) = self.turn.take() {
@@ -86,11 +86,10 @@ impl Driver<'_> {
             }
             Effect::Finish(outcome) => self.outcome = Some(outcome),
         }
-        Ok(())
     }
 
     /// The one answer to a call: into the thread, and to whoever waits for it.
-    async fn reply(&mut self, call: ToolCall, answer: ToolAnswer) {
+    async fn reply(&mut self, call: ToolCall, answer: ToolResult) {
         self.thread.answered(&call, &answer);
         self.emit(Kind::ToolResult {
             tool_call_id: call.id.clone(),
@@ -110,15 +109,6 @@ impl Driver<'_> {
                 .pending
                 .refuse(id, &format!("there is no agent \"{}\"", task.agent));
         };
-        let message = json!({"type": "human", "content": task.task});
-        let messages = match serde_json::value::to_raw_value(&message) {
-            Ok(message) => vec![message],
-            Err(error) => {
-                return self
-                    .pending
-                    .refuse(id, &format!("the task can't be written as JSON: {error}"));
-            }
-        };
         let calls_back = self.turn.as_ref().is_some_and(Turn::calls_back);
         let lineage = (self.reporter.lineage).child(agent, calls_back.then(|| self.nested.clone()));
         self.emit(Kind::Deferred {
@@ -128,20 +118,21 @@ impl Driver<'_> {
             child_run_id: lineage.run_id.clone(),
         })
         .await;
-        let call = id.clone();
-        self.pending
-            .hand_over(&call, self.cancel.child_token(), |stop| async move {
-                let result = Driver::run(&shared, lineage, messages, stop).await;
-                let (answer, spent) = child_answer(&task.agent, result);
-                Input::ChildEnded { id, answer, spent }
-            });
+        let (call, stop) = (id.clone(), self.cancel.child_token());
+        let cancel = stop.clone();
+        self.pending.wait_for(&call, stop, async move {
+            let messages = vec![Message::new(Role::Human, task.task)];
+            let result = Driver::run(&shared, lineage, messages, cancel).await;
+            let (answer, spent) = child_answer(&task.agent, result);
+            Input::ChildEnded { id, answer, spent }
+        });
     }
 
     /// Says which agents a task can't be handed to as things are; that is no reason not to begin.
     pub(super) async fn look_at_targets(&self) {
         let shared = self.reporter.shared;
-        for (agent, model) in shared.spec.agents.iter().zip(&shared.models).skip(1) {
-            if let Err(error) = model.ready(&shared.env) {
+        for (agent, talk) in shared.spec.agents.iter().zip(&shared.models).skip(1) {
+            if let Err(error) = talk.model.ready(&shared.env) {
                 let name = agent.name.as_deref().unwrap_or_default();
                 let message = format!("the agent \"{name}\" can't be asked: {}", error.message);
                 self.emit(Kind::warning("AGENT_UNAVAILABLE", message)).await;
@@ -166,16 +157,16 @@ impl Driver<'_> {
 }
 
 /// The answer to the call that handed a task to `agent`.
-fn child_answer(agent: &str, result: AgentResult) -> (ToolAnswer, Spent) {
+fn child_answer(agent: &str, result: AgentResult) -> (ToolResult, Spent) {
     let why = result
         .error
         .as_ref()
         .map_or(String::new(), |error| format!(": {}", error.message));
     let answer = match result.status {
-        Status::Completed => ToolAnswer::text(&result.output),
-        Status::Failed => ToolAnswer::error(&format!("the agent \"{agent}\" failed{why}")),
-        Status::Cancelled => ToolAnswer::error(&format!("the agent \"{agent}\" was cancelled")),
-        Status::Limit => ToolAnswer::error(&format!("the agent \"{agent}\" was stopped{why}")),
+        Status::Completed => ToolResult::text(result.output),
+        Status::Failed => ToolResult::error(format!("the agent \"{agent}\" failed{why}")),
+        Status::Cancelled => ToolResult::error(format!("the agent \"{agent}\" was cancelled")),
+        Status::Limit => ToolResult::error(format!("the agent \"{agent}\" was stopped{why}")),
     };
     let spent = Spent {
         usage: result.usage,

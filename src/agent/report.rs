@@ -7,8 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::event::{AgentEvent, Kind};
 use super::shared::{Lineage, Shared};
@@ -41,32 +40,30 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Begins the log of the run, whose model `provider` may call `tools`, if it is to have one. What comes back is what the
-    /// caller has to know of it.
+    /// Begins the log of the run, whose model `provider` is sent `thread` and may call `tools`, if it is to have one.
     ///
     /// # Errors
     /// `INVALID_OPTION`, naming `record`, where that of the first run can't be begun.
     pub async fn begin_log(
         &mut self,
         provider: &str,
-        thread: &str,
+        thread: &[Message],
         tools: &[String],
-    ) -> Result<Option<Kind>, Box<ProviderError>> {
+    ) -> Result<(), Box<ProviderError>> {
         let Lineage { run_id, parent, .. } = &self.lineage;
-        let Some(record) = self.wanted() else { return Ok(None) };
-        let (messages, unread): (Vec<Message>, _) = match serde_json::from_str(thread) {
-            Ok(messages) => (messages, None),
-            Err(error) => (Vec::new(), Some(error)),
-        };
-        let characters = messages.iter().map(|message| message.content.as_text().chars().count());
-        let prompt = Prompt::new(thread, messages.len(), characters.sum(), tools.to_vec(), record.prompts);
+        let Some(record) = self.wanted() else { return Ok(()) };
+        let given = to_raw_value(thread).map_err(|error| {
+            let reason = format!("messages can't be written into the run log: {error}");
+            Box::new(ProviderError::new(provider, Code::InvalidMessages, reason))
+        })?;
+        let prompt = Prompt::new(given, thread, tools.to_vec(), record.prompts);
         let wanted = RecordOptions {
             parent_run_id: parent.clone(),
             ..record.clone()
         };
         // What one agent has seen, another may get from it.
         let env = &self.shared.env;
-        let of_models = self.shared.models.iter().map(|model| model.redactor(env));
+        let of_models = self.shared.models.iter().map(|talk| talk.model.redactor(env));
         let redactor = of_models.fold(redactor_of(env), |all, of_model| all.and(&of_model));
         let begun = wanted.begin(provider, run_id, Some(prompt), redactor).await;
         let recorder = begun.map_err(|refused| {
@@ -74,17 +71,15 @@ impl<'a> Reporter<'a> {
             Box::new(ProviderError::new(provider, Code::InvalidOption, reason))
         })?;
         self.recorder = Some(recorder);
-        Ok(unread.map(|error| {
-            let message =
-                format!("the run log does not count the messages of the prompt, which can't be read: {error}");
-            Kind::warning("RUN_LOG_INCOMPLETE", message)
-        }))
+        Ok(())
     }
 
     /// The call option `record` of a turn: a part of this run.
-    pub fn turn_record(&self) -> Option<Value> {
-        let RecordOptions { path, prompts, .. } = self.wanted()?;
-        Some(json!({"path": path, "prompts": prompts, "parentRunId": self.lineage.run_id}))
+    pub fn turn_record(&self) -> Option<RecordOptions> {
+        Some(RecordOptions {
+            parent_run_id: Some(self.lineage.run_id.clone()),
+            ..self.wanted()?.clone()
+        })
     }
 
     /// Reports `kind`.

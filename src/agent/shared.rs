@@ -18,7 +18,7 @@ use crate::run::id;
 pub(super) struct Shared {
     pub spec: Spec,
     /// Of the spec's agents, in their order.
-    pub models: Vec<Arc<dyn Conversation>>,
+    pub models: Vec<Conversation>,
     pub env: Arc<Vars>,
     pub events: mpsc::Sender<AgentEvent>,
     pub host: Arc<Host>,

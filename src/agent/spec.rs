@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::callback::ToolCalls;
+use super::conversation::ToolCalls;
 use crate::error::{Code, ProviderError};
 use crate::executor::builtin::{Need, Target};
 use crate::executor::policy::Policy;
@@ -75,7 +75,8 @@ pub(super) struct AgentSpec {
 pub(super) struct Spec {
     /// The run's own agent, then those that a task may be handed to.
     pub agents: Vec<AgentSpec>,
-    pub messages: Vec<Box<RawValue>>,
+    /// The thread, not read yet: an array of [`crate::message::Message`]s.
+    pub messages: Box<RawValue>,
     /// Where it is recorded.
     pub record: Option<RecordOptions>,
     builtins: Builtins,
@@ -85,7 +86,7 @@ pub(super) struct Spec {
 #[derive(Deserialize)]
 struct SpecJson {
     agents: Vec<AgentJson>,
-    messages: Vec<Box<RawValue>>,
+    messages: Box<RawValue>,
     builtins: Box<RawValue>,
     handoff: Box<RawValue>,
     #[serde(default)]

@@ -1,15 +1,12 @@
 //! The thread of a run: what the model is sent, and what its caller gets of it.
 //!
-//! In: what was said, in order. Out: the JSON of the whole for the next [`crate::run::model::Question`], and a list of what
-//! came to it in the run.
+//! In: what was said, in order. Out: the messages of the whole for the next [`crate::run::request::Request`], and a list of what came to it in
+//! the run.
 
 use serde::Serialize;
-use serde_json::json;
-use serde_json::value::RawValue;
 
 use crate::event::Reply;
-use crate::executor::ToolAnswer;
-use crate::message::ToolCall;
+use crate::message::{Content, Message, Role, ToolCall, ToolResult};
 
 /// One message that came to the thread, as the façade makes a message of it.
 #[derive(Debug, Clone, Serialize)]
@@ -23,7 +20,7 @@ pub(super) enum ThreadMessage {
     Tool {
         tool_call_id: String,
         name: String,
-        content: Box<RawValue>,
+        content: Content,
         status: &'static str,
     },
 }
@@ -31,8 +28,8 @@ pub(super) enum ThreadMessage {
 /// A thread that grows.
 #[derive(Debug)]
 pub(super) struct Thread {
-    /// The messages before the run, as JSON.
-    before: Vec<String>,
+    /// The messages before the run.
+    before: Vec<Message>,
     /// What came to it.
     said: Vec<ThreadMessage>,
     /// The last message is the model's, and callbacks may still add calls to it.
@@ -42,10 +39,9 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    /// The thread of `messages` (JSON each), behind `system`, if there is one.
-    pub fn new(system: Option<&str>, messages: &[Box<RawValue>]) -> Thread {
-        let system = system.map(|text| json!({"type": "system", "content": text}).to_string());
-        let messages = messages.iter().map(|message| message.get().to_owned());
+    /// The thread of `messages`, behind `system`, if there is one.
+    pub fn new(system: Option<&str>, messages: Vec<Message>) -> Thread {
+        let system = system.map(|text| Message::new(Role::System, text));
         Thread {
             before: system.into_iter().chain(messages).collect(),
             said: Vec::new(),
@@ -92,7 +88,7 @@ impl Thread {
     }
 
     /// The answer to a call. Answers stand in the order of their calls, whichever came first.
-    pub fn answered(&mut self, call: &ToolCall, answer: &ToolAnswer) {
+    pub fn answered(&mut self, call: &ToolCall, answer: &ToolResult) {
         self.open = false;
         let told = ThreadMessage::Tool {
             tool_call_id: call.id.clone(),
@@ -126,11 +122,10 @@ impl Thread {
         self.said.push(ThreadMessage::Human { content: note });
     }
 
-    /// The whole thread as the JSON array a question takes.
-    pub fn question(&self) -> String {
-        let said = self.said.iter().map(ThreadMessage::to_message);
-        let all: Vec<String> = self.before.iter().cloned().chain(said).collect();
-        format!("[{}]", all.join(","))
+    /// The whole thread.
+    pub fn messages(&self) -> Vec<Message> {
+        let said = self.said.iter().map(Message::from);
+        self.before.iter().cloned().chain(said).collect()
     }
 
     /// What came to the thread.
@@ -139,25 +134,27 @@ impl Thread {
     }
 }
 
-impl ThreadMessage {
-    /// As the façade would write the message it makes of this (`messages.cjs`).
-    fn to_message(&self) -> String {
-        match self {
-            ThreadMessage::Human { content } => json!({"type": "human", "content": content}).to_string(),
-            ThreadMessage::Ai { reply, .. } => {
-                let content = json!(reply.content);
-                let calls = serde_json::to_string(&reply.tool_calls).unwrap_or_else(|_| "[]".to_owned());
-                format!(r#"{{"type":"ai","content":{content},"tool_calls":{calls}}}"#)
-            }
+impl From<&ThreadMessage> for Message {
+    /// As the façade would read the message it makes of this (`messages.cjs`).
+    fn from(said: &ThreadMessage) -> Message {
+        match said {
+            ThreadMessage::Human { content } => Message::new(Role::Human, content),
+            ThreadMessage::Ai { reply, .. } => Message {
+                tool_calls: reply.tool_calls.clone(),
+                ..Message::new(Role::Ai, &reply.content)
+            },
             ThreadMessage::Tool {
                 tool_call_id,
                 content,
                 status,
                 ..
-            } => {
-                let (id, content, is_error) = (json!(tool_call_id), content.get(), *status == "error");
-                format!(r#"{{"type":"tool","content":{content},"tool_call_id":{id},"is_error":{is_error}}}"#)
-            }
+            } => Message {
+                role: Role::Tool,
+                content: content.clone(),
+                tool_calls: Vec::new(),
+                tool_call_id: tool_call_id.clone(),
+                is_error: *status == "error",
+            },
         }
     }
 }

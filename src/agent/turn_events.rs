@@ -7,8 +7,7 @@ use std::collections::HashMap;
 
 use super::event::Kind;
 use crate::event::Event;
-use crate::executor::ToolAnswer;
-use crate::message::{InvalidToolCall, ToolCall};
+use crate::message::{Content, InvalidToolCall, ToolCall};
 use crate::prompt::is_js_space;
 
 /// How much of a call that can't be read the model is shown, characters.
@@ -38,7 +37,7 @@ impl OwnCalls {
                     return Vec::new();
                 };
                 let name = tool_call.name.clone();
-                let content = ToolAnswer::text(&content).content;
+                let content = Content::Text(content);
                 vec![
                     Kind::ToolCall { tool_call },
                     Kind::ToolResult {

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deep_factor_providers::bridge::{Bridge, BridgeOptions, ToolCallRequest};
-use deep_factor_providers::message::{Content, ToolResult, ToolSpec};
-use deep_factor_providers::run::model::Question;
+use deep_factor_providers::message::{Content, Message, ToolResult, ToolSpec};
+use deep_factor_providers::run::request::{CallOptions, Request};
 use deep_factor_providers::run::{Ended, Engine};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -34,8 +34,8 @@ struct Task {
     #[serde(default)]
     options: Value,
     #[serde(default)]
-    messages: Value,
-    tools: Value,
+    messages: Vec<Message>,
+    tools: Vec<ToolSpec>,
     progress_ms: Option<u64>,
 }
 
@@ -98,9 +98,9 @@ impl Host {
                         order => return Ok(Some(order)),
                     }
                 }
-                Some(called) = self.calls.recv() => {
-                    say(&json!({"called": {"id": called.id, "name": called.name, "args": called.args.get()}}))?;
-                    self.replies.insert(called.id, called.reply);
+                Some(ToolCallRequest { call, reply }) = self.calls.recv() => {
+                    say(&json!({"called": {"id": call.id, "name": call.name, "args": call.args.get()}}))?;
+                    self.replies.insert(call.id, reply);
                 }
             }
         }
@@ -128,8 +128,7 @@ fn options(task: &Task) -> BridgeOptions {
 }
 
 async fn serve(task: &Task, lines: Lines) -> io::Result<()> {
-    let tools: Vec<ToolSpec> = serde_json::from_str(&task.tools.to_string())?;
-    let (bridge, calls) = Bridge::start(tools, options(task)).await?;
+    let (bridge, calls) = Bridge::start(task.tools.clone(), options(task)).await?;
     say(&json!({"serving": {"url": bridge.url(), "token": bridge.token()}}))?;
     let mut host = Host {
         lines,
@@ -144,13 +143,16 @@ async fn serve(task: &Task, lines: Lines) -> io::Result<()> {
 async fn run(task: &Task, lines: Lines) -> io::Result<()> {
     let engine = Engine::new(&task.provider, &task.options.to_string(), 1);
     let engine = Arc::new(engine.map_err(|error| io::Error::other(error.message))?);
-    let question = Question {
-        messages: task.messages.to_string().into(),
-        tools: task.tools.to_string(),
-        call: r#"{"events":true,"partial":false}"#.to_owned(),
-        ..Question::default()
+    let request = Request {
+        messages: task.messages.clone(),
+        tools: task.tools.clone(),
+        options: CallOptions {
+            events: true,
+            ..CallOptions::default()
+        },
+        ..Request::default()
     };
-    let (run, calls) = Engine::start_with_callbacks(&engine, question, options(task));
+    let (run, calls) = Engine::start_with_callbacks(&engine, request, options(task));
     let mut host = Host {
         lines,
         calls,

@@ -8,8 +8,7 @@ use napi_derive::napi;
 
 use super::environment::{promise, variables};
 use super::outcome;
-use crate::agent::conversation::Conversation;
-use crate::agent::{Agent, AgentRun, conversation};
+use crate::agent::{Agent, AgentRun, Conversation};
 use crate::error::ProviderError;
 use crate::run::model::Model;
 
@@ -23,7 +22,7 @@ pub struct NativeModel {
 #[napi]
 pub struct NativeAgent {
     agent: Mutex<Result<Option<Agent>, Box<ProviderError>>>,
-    models: Mutex<Vec<Arc<dyn Conversation>>>,
+    models: Mutex<Vec<Conversation>>,
 }
 
 #[napi]
@@ -53,7 +52,7 @@ impl NativeAgent {
         let (way, path) = agent
             .and_then(|agent| agent.tool_calls(models.len()))
             .unwrap_or_default();
-        outcome(conversation(&model.model, (way, &path)).map(|model| models.push(model)))
+        outcome(Conversation::new(&model.model, way, &path).map(|model| models.push(model)))
     }
 
     /// Begins the run, once, and returns at once. `env_json` as for `NativeProvider.start`; one that is `cancelled` already asks

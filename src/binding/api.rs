@@ -13,6 +13,7 @@ use super::{from_json, outcome};
 use crate::health::Check;
 use crate::run::api::ApiEngine;
 use crate::run::model::Model;
+use crate::run::request::EncodedRequest;
 use crate::thread::Thread;
 
 /// Checks an options object: `{"ok": null}`, or `{"err": …}` that names the option.
@@ -57,14 +58,13 @@ impl NativeApiProvider {
         env_json: Option<String>,
     ) -> napi::Result<NativeRun> {
         let env = variables(env_json)?;
+        let request = EncodedRequest {
+            messages: Thread::new(messages_json, texts),
+            tools: tools_json,
+            options: call_json,
+        };
         Ok(NativeRun::new(within_runtime_if_available(|| {
-            ApiEngine::start(
-                &self.engine,
-                Thread::new(messages_json, texts),
-                tools_json,
-                call_json,
-                env,
-            )
+            ApiEngine::start(&self.engine, request, env)
         })))
     }
 

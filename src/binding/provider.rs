@@ -15,6 +15,7 @@ use crate::health;
 use crate::provider;
 use crate::run::exec::execute_file;
 use crate::run::model::Model;
+use crate::run::request::EncodedRequest;
 use crate::run::{Ended, Engine, Run};
 use crate::thread::Thread;
 
@@ -73,9 +74,13 @@ impl NativeProvider {
     ) -> napi::Result<NativeRun> {
         let engine = Arc::clone(&self.engine);
         let env = variables(env_json)?;
-        let thread = Thread::new(messages_json, texts);
+        let request = EncodedRequest {
+            messages: Thread::new(messages_json, texts),
+            tools: tools_json,
+            options: call_json,
+        };
         Ok(NativeRun::new(napi::bindgen_prelude::within_runtime_if_available(
-            || Engine::start(&engine, thread, tools_json, call_json, env),
+            || Engine::start(&engine, request, env),
         )))
     }
 

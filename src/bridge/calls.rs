@@ -9,13 +9,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::RequestId;
-use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{ToolCallRequest, random_hex};
-use crate::message::{Content, ToolResult};
+use crate::message::{Content, ToolCall, ToolResult};
 
 /// So many calls may wait for the caller at once. More than any CLI makes (claude: 10, CLI-FACTS 1.7).
 pub(super) const MAX_PENDING: usize = 256;
@@ -42,17 +41,6 @@ pub(super) enum CallAnswer {
     Result(Arc<ToolResult>),
     /// The client has taken the call back.
     TakenBack,
-}
-
-/// A call as it arrives.
-#[derive(Debug)]
-pub(super) struct IncomingCall {
-    /// The tool, by the caller's own name.
-    pub name: String,
-    /// A JSON object, as the model wrote it.
-    pub args: Box<RawValue>,
-    /// The model's id of the call, if the client passes it on.
-    pub id: Option<String>,
 }
 
 /// Why a call is rejected.
@@ -119,8 +107,9 @@ impl Calls {
         self.traffic.subscribe()
     }
 
-    /// The call that `session` makes with the request `request`, or the one it has made with it before.
-    pub fn begin(&self, session: &Arc<str>, request: &RequestId, call: IncomingCall) -> Result<Waiting, CallRejection> {
+    /// The call that `session` makes with the request `request`, or the one it has made with it before. Its id is the model's own,
+    /// if the client passes it on; otherwise empty.
+    pub fn begin(&self, session: &Arc<str>, request: &RequestId, mut call: ToolCall) -> Result<Waiting, CallRejection> {
         let key = (Arc::clone(session), request.clone());
         let fingerprint = fingerprint(&call);
         let mut state = locked(&self.state);
@@ -131,7 +120,8 @@ impl Calls {
                 None => Err(CallRejection::Forgotten),
             };
         }
-        let open = call.id.as_ref().and_then(|id| state.open.get(id));
+        let models_id = Some(call.id.clone()).filter(|id| !id.is_empty());
+        let open = models_id.as_ref().and_then(|id| state.open.get(id));
         if let Some(known) = open.filter(|open| open.fingerprint == fingerprint).cloned()
             && let Some(waiting) = known.waiting.clone()
         {
@@ -145,21 +135,14 @@ impl Calls {
             waiting: Some(waiting.clone()),
             taken_back: taken_back.clone(),
         };
-        if let Some(id) = &call.id {
+        if let Some(id) = &models_id {
             state.open.insert(id.clone(), entry.clone());
         }
-        let models_id = call.id.clone();
         state.entries.insert(key.clone(), entry);
-        let id = unique(call.id, &mut state.ids);
+        call.id = unique(call.id, &mut state.ids);
         drop(state);
         let (reply, result) = oneshot::channel();
-        let request = ToolCallRequest {
-            id,
-            name: call.name,
-            args: call.args,
-            reply,
-        };
-        if let Some(reason) = self.deliver(request) {
+        if let Some(reason) = self.deliver(ToolCallRequest { call, reply }) {
             let outcome = CallAnswer::Result(Arc::new(ToolResult::error(reason)));
             keep(&self.state, (key, models_id), &answer, outcome);
             return Ok(waiting);
@@ -254,28 +237,26 @@ fn size(content: &Content) -> usize {
     content.as_text().len()
 }
 
-fn fingerprint(call: &IncomingCall) -> u64 {
+fn fingerprint(call: &ToolCall) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&call.name, call.args.get()).hash(&mut hasher);
     hasher.finish()
 }
 
 /// The model's own id where there is one and it is the first of its name, else one of ours.
-fn unique(own: Option<String>, taken: &mut HashSet<String>) -> String {
-    let mut id = own.filter(|id| !id.is_empty() && !taken.contains(id));
-    while id.as_ref().is_none_or(|id| taken.contains(id)) {
-        id = Some(format!(
-            "call_{}",
-            random_hex::<8>().unwrap_or_else(|_| taken.len().to_string())
-        ));
+fn unique(own: String, taken: &mut HashSet<String>) -> String {
+    let mut id = own;
+    while id.is_empty() || taken.contains(&id) {
+        id = format!("call_{}", random_hex::<8>().unwrap_or_else(|_| taken.len().to_string()));
     }
-    let id = id.unwrap_or_default();
     taken.insert(id.clone());
     id
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::value::RawValue;
+
     use super::*;
 
     fn calls(capacity: usize) -> (Calls, mpsc::Receiver<ToolCallRequest>) {
@@ -286,11 +267,11 @@ mod tests {
         )
     }
 
-    fn call(args: &str, id: Option<&str>) -> IncomingCall {
-        IncomingCall {
+    fn call(args: &str, id: Option<&str>) -> ToolCall {
+        ToolCall {
             name: "add".to_owned(),
             args: RawValue::from_string(args.to_owned()).unwrap(),
-            id: id.map(str::to_owned),
+            id: id.unwrap_or_default().to_owned(),
         }
     }
 
@@ -319,13 +300,13 @@ mod tests {
         let (one, id) = (session("a"), RequestId::Number(1));
         let first = calls.begin(&one, &id, call("{}", Some("toolu_1"))).unwrap();
         let second = calls.begin(&one, &id, call("{}", Some("toolu_1"))).unwrap();
-        let called = caller.recv().await.unwrap();
+        let ToolCallRequest { call: called, reply } = caller.recv().await.unwrap();
         assert_eq!(
             (called.id.as_str(), called.name.as_str(), called.args.get()),
             ("toolu_1", "add", "{}")
         );
         assert_eq!(*calls.traffic().borrow(), Traffic { waiting: 1, all: 1 });
-        called.reply.send(result("3")).unwrap();
+        reply.send(result("3")).unwrap();
         let third = async { text(calls.begin(&one, &id, call("{}", None)).unwrap()).await };
         let same = ("3".to_owned(), false);
         assert_eq!(
@@ -356,7 +337,7 @@ mod tests {
         assert!(caller.try_recv().is_err(), "it was called once");
         begin("a", 3);
         assert_ne!(
-            caller.recv().await.unwrap().id,
+            caller.recv().await.unwrap().call.id,
             "toolu_1",
             "another call, after the answer"
         );
@@ -375,7 +356,7 @@ mod tests {
             .unwrap();
         let mut ids = HashSet::new();
         for _ in 0..3 {
-            ids.insert(caller.recv().await.unwrap().id);
+            ids.insert(caller.recv().await.unwrap().call.id);
         }
         assert!(ids.len() == 3 && ids.contains("x"), "{ids:?}");
     }

@@ -21,10 +21,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, interval_at};
 
 use super::Connection;
-use super::calls::{CallAnswer, CallRejection, Calls, IncomingCall, Waiting};
+use super::calls::{CallAnswer, CallRejection, Calls, Waiting};
 use super::content::{Reader, blocks};
 use crate::declare::mcp::{Declarations, MAX_RESULT_CHARS, MAX_RESULT_KEY};
-use crate::message::ToolResult;
+use crate::message::{ToolCall, ToolResult};
 
 /// Where clients put the model's own id of a call: claude (CLI-FACTS 1.7), codex.
 const CALL_IDS: [&str; 2] = ["claudecode/toolUseId", "callId"];
@@ -137,10 +137,10 @@ impl ServerHandler for Handler {
             return Err(ErrorData::internal_error("the request belongs to no session", None));
         };
         let none = || RawValue::from_string("{}".to_owned()).unwrap_or_default();
-        let call = IncomingCall {
+        let call = ToolCall {
             name: name.to_owned(),
             args: session.args.as_deref().map_or_else(none, RawValue::to_owned),
-            id: call_id(&context.meta),
+            id: call_id(&context.meta).unwrap_or_default(),
         };
         let waiting = self
             .0

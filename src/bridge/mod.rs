@@ -22,7 +22,6 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::value::RawValue;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -35,17 +34,14 @@ use request_guard::{PATH, RequestGuard};
 use server::HttpServer;
 
 use crate::declare::mcp::Declarations;
-use crate::message::{ToolResult, ToolSpec};
+use crate::message::{ToolCall, ToolResult, ToolSpec};
 
 /// A call of one of the caller's tools, which the model waits for.
 #[derive(Debug)]
 pub struct ToolCallRequest {
-    /// Unique within the run: the model's own id of the call where the CLI passes it on (claude, as `_meta`), else made.
-    pub id: String,
-    /// The tool, by the caller's own name. Always one of those the bridge was started with.
-    pub name: String,
-    /// The arguments: a JSON object, as the model wrote it. Not checked against the tool's schema.
-    pub args: Box<RawValue>,
+    /// The call. Its id is unique within the run: the model's own where the CLI passes it on (claude, as `_meta`), else made. Its name is
+    /// the caller's own, always of one of the tools the bridge was started with; its arguments are not checked against the schema.
+    pub call: ToolCall,
     /// Where the result goes. Closed when nobody waits for it any more: the CLI has taken the call back, or the run is over.
     /// Dropping it answers the call with an error.
     pub reply: oneshot::Sender<ToolResult>,

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::rules::{Limit, Rules};
 use super::running::{Pending, RunState};
-use super::{Effect, RunOutcome, Spent, State, Status, ToolAnswer};
+use super::{Effect, RunOutcome, Spent, State, Status};
 use crate::error::{Code, ProviderError};
+use crate::message::ToolResult;
 
 /// Why a run ends.
 #[derive(Debug)]
@@ -88,7 +89,7 @@ impl RunState {
 pub(super) fn give_up(open: BTreeMap<u32, Pending>, why: &str, ends: &mut Vec<Effect>, answers: &mut Vec<Effect>) {
     for Pending { call, origin, .. } in open.into_values() {
         ends.push(Effect::Abandon(call.id.clone()));
-        let answer = ToolAnswer::error(&format!("\"{}\" has no result: {why}", call.name));
+        let answer = ToolResult::error(format!("\"{}\" has no result: {why}", call.name));
         answers.push(Effect::Reply { call, answer, origin });
     }
 }

@@ -72,14 +72,14 @@ fn input(event: &Event) -> Input {
         Event::Executed(id, failed) => Input::Executed {
             id: id.to_string(),
             answer: if *failed {
-                ToolAnswer::error("x")
+                ToolResult::error("x")
             } else {
-                ToolAnswer::text("x")
+                ToolResult::text("x")
             },
         },
         Event::ChildEnded(id) => Input::ChildEnded {
             id: id.to_string(),
-            answer: ToolAnswer::text("x"),
+            answer: ToolResult::text("x"),
             spent: Spent::default(),
         },
         Event::TakenBack(id) => Input::TakenBack { id: id.to_string() },

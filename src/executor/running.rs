@@ -12,9 +12,9 @@ use super::close::End;
 use super::policy::{By, Verdict};
 use super::rules::{Limit, Rules};
 use super::tool::Kind;
-use super::{Effect, Input, Origin, Permission, Spent, State, ToolAnswer};
+use super::{Effect, Input, Origin, Permission, Spent, State};
 use crate::error::Code;
-use crate::message::ToolCall;
+use crate::message::{ToolCall, ToolResult};
 
 /// What a call without an answer waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,7 +203,7 @@ impl RunState {
                 [] => "there are none".to_owned(),
                 names => format!("the tools are {}", names.join(", ")),
             };
-            let answer = ToolAnswer::error(&format!("there is no tool \"{name}\": {known}"));
+            let answer = ToolResult::error(format!("there is no tool \"{name}\": {known}"));
             return self.answer(id, Phase::Asked, answer, effects);
         };
         let verdict = match tool.kind {
@@ -271,16 +271,16 @@ impl RunState {
         }
         match self.rules.tools.get(&call.name).map(|tool| tool.kind) {
             Some(Kind::Report) if self.report.is_some() => {
-                let refused = ToolAnswer::error("refused: there is a completion report already, and it counts");
+                let refused = ToolResult::error("refused: there is a completion report already, and it counts");
                 self.answer(id, Phase::Asked, refused, effects);
             }
             Some(Kind::Report) => {
                 self.report = Some(call.args);
-                self.answer(id, Phase::Asked, ToolAnswer::text("The report was taken."), effects);
+                self.answer(id, Phase::Asked, ToolResult::text("The report was taken."), effects);
             }
             Some(Kind::Plan) => {
                 self.plan = Some(call.args);
-                self.answer(id, Phase::Asked, ToolAnswer::text("The plan was taken."), effects);
+                self.answer(id, Phase::Asked, ToolResult::text("The plan was taken."), effects);
             }
             Some(Kind::Handoff) => match serde_json::from_str::<Task>(call.args.get()) {
                 Ok(task) => {
@@ -288,7 +288,7 @@ impl RunState {
                     let id = id.to_owned();
                     effects.push(Effect::StartChild { id, task });
                 }
-                Err(error) => self.answer(id, Phase::Asked, ToolAnswer::error(&error.to_string()), effects),
+                Err(error) => self.answer(id, Phase::Asked, ToolResult::error(error.to_string()), effects),
             },
             Some(Kind::Caller) | None => {
                 self.enter(id, Phase::Running);
@@ -303,7 +303,7 @@ impl RunState {
         };
         let name = pending.call.name.clone();
         let said = reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
-        let answer = ToolAnswer::error(&format!("\"{name}\" was not permitted{said}"));
+        let answer = ToolResult::error(format!("\"{name}\" was not permitted{said}"));
         effects.push(Effect::Permission(Permission {
             id: id.to_owned(),
             name,
@@ -316,11 +316,11 @@ impl RunState {
     }
 
     /// What to tell the model of the call's arguments, if anything is wrong with them.
-    fn mistakes(&mut self, id: &str) -> Option<ToolAnswer> {
+    fn mistakes(&mut self, id: &str) -> Option<ToolResult> {
         let call = self.find(id, Phase::Asked)?.call.clone();
         let reason = self.rules.tools.get(&call.name)?.check(&call.args).err()?;
         let said = format!("the arguments of \"{}\" do not fit its schema: {reason}", call.name);
-        Some(ToolAnswer::error(&said))
+        Some(ToolResult::error(said))
     }
 
     fn find(&mut self, id: &str, phase: Phase) -> Option<&mut Pending> {
@@ -335,7 +335,7 @@ impl RunState {
     }
 
     /// The one answer to a call that is in `phase`; what comes for any other call comes too late.
-    fn answer(&mut self, id: &str, phase: Phase, answer: ToolAnswer, effects: &mut Vec<Effect>) {
+    fn answer(&mut self, id: &str, phase: Phase, answer: ToolResult, effects: &mut Vec<Effect>) {
         let fits = |pending: &Pending| pending.call.id == id && pending.phase == phase;
         let found = self.pending.iter().find(|(_, pending)| fits(pending));
         let Some(number) = found.map(|(number, _)| *number) else {

@@ -91,7 +91,7 @@ impl Run {
             Effect::StartChild { id, task } => format!("start {id} {}: {}", task.agent, task.task),
             Effect::Reply { call, answer, .. } => {
                 let word = if answer.is_error { "error" } else { "reply" };
-                format!("{word} {} {}", call.id, answer.content)
+                format!("{word} {} {}", call.id, serde_json::to_string(&answer.content).unwrap())
             }
             Effect::Abandon(id) => format!("abandon {id}"),
             Effect::NextTurn { notes } if notes.is_empty() => "next turn".to_owned(),
@@ -118,7 +118,7 @@ fn called(id: &str, name: &str, args: &str) -> Input {
 fn done(id: &str, text: &str) -> Input {
     Input::Executed {
         id: id.to_owned(),
-        answer: ToolAnswer::text(text),
+        answer: ToolResult::text(text),
     }
 }
 
@@ -324,7 +324,7 @@ fn a_handoff_is_awaited_while_others_get_their_answers() {
     assert!(matches!(run.state, Some(State::AwaitingDeferred(_))));
     let ended = Input::ChildEnded {
         id: "1".to_owned(),
-        answer: ToolAnswer::error("it failed"),
+        answer: ToolResult::error("it failed"),
         spent: Spent {
             cost_usd: Some(0.5),
             ..Spent::default()

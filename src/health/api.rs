@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::report::Finding;
-use super::{Check, Level, Login, Problem, REQUEST, Report, Timings, answered, millis};
+use super::{Check, Level, Login, Problem, Report, Timings, answered, millis, tiny_request};
 use crate::error::{Category, ProviderError};
 use crate::process::Vars;
 use crate::run::api::ApiEngine;
@@ -31,8 +31,7 @@ impl Check {
                 reach(&prepared, level, &mut report).await;
                 if level >= Level::Request && report.installed {
                     let began = Instant::now();
-                    let (messages, call) = REQUEST;
-                    let run = prepared.call(messages, call);
+                    let run = prepared.call(tiny_request());
                     answered(engine.id(), &run, &stop, &mut report).await;
                     report.timings_ms.request = Some(millis(began));
                 }

@@ -18,8 +18,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::classify;
 use crate::error::{Category, Code, ProviderError};
+use crate::message::{Message, Role};
 use crate::process::{Output, Vars};
 use crate::provider::LoginCheck;
+use crate::run::model::Model as _;
+use crate::run::request::{CallOptions, Request};
 use crate::run::{Ended, Engine, Run};
 use answers::{answer, said, text, version};
 use report::Finding;
@@ -28,11 +31,8 @@ use report::Finding;
 const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 /// How long the tiny request may take in all, waiting and further attempts included.
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
-/// The tiny request, its messages and its call.
-const REQUEST: (&str, &str) = (
-    r#"[{"type":"human","content":"Reply with the word OK."}]"#,
-    r#"{"events":false,"partial":false,"timeout":60000}"#,
-);
+/// What the tiny request asks.
+const QUESTION: &str = "Reply with the word OK.";
 
 /// `None`: it was cancelled.
 type Looked = Result<Option<Report>, Box<ProviderError>>;
@@ -254,20 +254,27 @@ impl Look {
         if !report.installed {
             return;
         }
-        let (messages, call) = REQUEST;
-        let env = Vars::clone(&self.base);
-        let run = Engine::start(
-            &self.engine,
-            messages.to_owned().into(),
-            "[]".to_owned(),
-            call.to_owned(),
-            Some(env),
-        );
+        let request = Request {
+            env: Some(Arc::clone(&self.base)),
+            ..tiny_request()
+        };
+        let run = Arc::clone(&self.engine).begin(request);
         answered(self.engine.id(), &run, &self.cancel, report).await;
     }
 
     fn command(&self, args: &[&str]) -> String {
         format!("{} {}", self.engine.provider().command, args.join(" "))
+    }
+}
+
+fn tiny_request() -> Request {
+    Request {
+        messages: vec![Message::new(Role::Human, QUESTION)],
+        options: CallOptions {
+            timeout: u64::try_from(REQUEST_LIMIT.as_millis()).ok(),
+            ..CallOptions::default()
+        },
+        ..Request::default()
     }
 }
 

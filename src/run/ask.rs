@@ -73,7 +73,7 @@ impl Engine {
             },
             owner: self.owner,
             permit: None,
-            tracker: self.runs.clone(),
+            tracker: self.lifecycle.runs.clone(),
             tees: Tees::default(),
         };
         let output = print::output(self.question(args, without)?, surroundings, cancel).await;

@@ -227,19 +227,22 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
+    use crate::message::ToolCall;
 
     fn call(id: &str) -> ToolCallRequest {
         let (reply, _) = oneshot::channel();
-        ToolCallRequest {
+        let call = ToolCall {
             id: id.to_owned(),
             name: "add".to_owned(),
             args: RawValue::from_string("{}".to_owned()).unwrap(),
-            reply,
-        }
+        };
+        ToolCallRequest { call, reply }
     }
 
     fn gone(queue: &mut Queue) -> Vec<String> {
-        std::iter::from_fn(|| queue.pop()).map(|call| call.id).collect()
+        std::iter::from_fn(|| queue.pop())
+            .map(|request| request.call.id)
+            .collect()
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,10 +9,10 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Attempt, CallLimits, Opening};
+use super::cli_request::CliRequest;
 use super::clock::millis as ms;
 use super::engine::Engine;
 use super::log::Level;
-use super::request::Request;
 use super::sink::Sink;
 use crate::event::RunInfo;
 use crate::fold::Fold;
@@ -23,7 +23,7 @@ use crate::process::{Limits, Vars};
 /// One call of a CLI.
 pub(super) struct CliCall<'a> {
     pub engine: &'a Arc<Engine>,
-    pub request: &'a Request,
+    pub request: &'a CliRequest,
     pub base_env: &'a Arc<Vars>,
     pub cancel: &'a CancellationToken,
     pub sink: &'a Sink,
@@ -90,7 +90,7 @@ impl CliAttempt<'_> {
         let options = &self.call.engine.options;
         let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
         Limits {
-            timeout: self.call.request.call.timeout.map_or(options.timeout, limit),
+            timeout: self.call.request.options.timeout.map_or(options.timeout, limit),
             idle_timeout: options.idle_timeout,
             kill_grace: options.kill_grace,
             max_stdout: options.max_buffer,

@@ -12,16 +12,11 @@ use crate::provider::options::EngineKind;
 /// `messages` as text wherever they are nothing else.
 ///
 /// # Errors
-/// A block of a type that is not known, or one that `accepts` does not have; `refuse` makes the provider's error.
-pub(super) fn settle(
-    messages: &mut [Message],
-    accepts: &Accepts,
-    refuse: impl Fn(Code, String) -> Box<ProviderError>,
-    who: &str,
-) -> Result<(), Box<ProviderError>> {
+/// A block of a type that is not known, or one that `accepts` does not have, which is what `who` takes.
+pub(super) fn settle(messages: &mut [Message], accepts: &Accepts, who: &str) -> Result<(), String> {
     content::settle(messages)
         .and_then(|()| content::check(messages, accepts))
-        .map_err(|refused| refuse(Code::UnsupportedContent, reason(&refused, who, accepts)))
+        .map_err(|refused| reason(&refused, who, accepts))
 }
 
 fn reason(Refused { at, what }: &Refused, who: &str, accepts: &Accepts) -> String {

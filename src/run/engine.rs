@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::capabilities::{self, Binary};
+use super::lifecycle::{CLOSED, Lifecycle};
 use super::live_sessions::LiveSessions;
 use crate::classify;
 use crate::command::{self, CommandLine, Mode};
@@ -17,21 +17,13 @@ use crate::process::{Vars, limit};
 use crate::provider::options::Options;
 use crate::provider::{self, Provider, custom};
 
-/// Why a closed provider takes no call.
-const CLOSED: &str = "the provider was closed";
-
 /// One provider object: its options, and the runs it has.
 #[derive(Debug)]
 pub struct Engine {
     pub(super) provider: Cow<'static, Provider>,
     pub(super) options: Options,
     pub(super) owner: u64,
-    pub(super) closing: CancellationToken,
-    /// No further call begins; those that have go on.
-    pub(super) draining: CancellationToken,
-    /// Those that go on or wait.
-    pub(super) calls: TaskTracker,
-    pub(super) runs: TaskTracker,
+    pub(super) lifecycle: Lifecycle,
     /// The sessions between calls, if there are any.
     pub(super) live: Option<LiveSessions>,
 }
@@ -75,41 +67,38 @@ impl Engine {
     pub fn of(provider: Cow<'static, Provider>, options: Options, owner: u64) -> Engine {
         // Who asks for more at a time than all providers together may have by default, is given it.
         limit::global().raise_limit(options.max_concurrency);
-        let runs = TaskTracker::new();
+        let lifecycle = Lifecycle::default();
         Engine {
             provider,
-            live: LiveSessions::new(&options, &runs),
+            live: LiveSessions::new(&options, &lifecycle.runs),
             options,
             owner,
-            closing: CancellationToken::new(),
-            draining: CancellationToken::new(),
-            calls: TaskTracker::new(),
-            runs,
+            lifecycle,
         }
     }
 
     /// Refuses further calls with `CLOSED` from now on; those that run or wait go on.
     pub fn refuse_further(&self) {
-        self.draining.cancel();
+        self.lifecycle.refuse_further();
     }
 
     /// Lets the calls that run or wait come to their ends, and refuses further ones. [`Engine::close`] ends it.
     pub async fn drain(&self) {
-        self.refuse_further();
-        self.calls.close();
-        self.calls.wait().await;
+        self.lifecycle.drain().await;
     }
 
     /// Ends all runs and waits until their processes are no more. Later calls fail with `CLOSED`.
     pub async fn close(&self) {
-        self.closing.cancel();
-        self.runs.close();
-        self.runs.wait().await;
+        self.lifecycle.close().await;
     }
 
     /// The error of a call whose provider was closed meanwhile.
     pub(super) fn closed(&self) -> Option<Box<ProviderError>> {
-        self.closing.is_cancelled().then(|| self.refuse(Code::Closed, CLOSED))
+        self.lifecycle.is_closed().then(|| self.closed_error())
+    }
+
+    pub(super) fn closed_error(&self) -> Box<ProviderError> {
+        self.refuse(Code::Closed, CLOSED)
     }
 
     pub(super) fn refuse(&self, code: Code, reason: impl Into<String>) -> Box<ProviderError> {
@@ -119,13 +108,12 @@ impl Engine {
 
     /// Cancelled when the provider is closed.
     pub fn token(&self) -> CancellationToken {
-        self.closing.child_token()
+        self.lifecycle.closing.child_token()
     }
 
     /// The error of whoever asks a provider that was closed, or is about to be; `None` for an open one.
     pub fn refusal(&self) -> Option<Box<ProviderError>> {
-        let refuses = self.closing.is_cancelled() || self.draining.is_cancelled();
-        refuses.then(|| self.refuse(Code::Closed, CLOSED))
+        self.lifecycle.refuses().then(|| self.closed_error())
     }
 
     /// Whether [`Engine::start_with_callbacks`] can come to anything with this provider.

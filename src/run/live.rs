@@ -246,9 +246,15 @@ impl CliAttempt<'_> {
 /// Starts spares when the thread's next turn has had time to come.
 fn restock_later(engine: &Arc<Engine>, line: CommandLine, env: Arc<Vars>) {
     let waiting = Arc::clone(engine);
-    engine.runs.spawn(async move {
+    engine.lifecycle.runs.spawn(async move {
         let engine = waiting;
-        if engine.closing.run_until_cancelled(sleep(LOOP_PAUSE)).await.is_some() {
+        if engine
+            .lifecycle
+            .closing
+            .run_until_cancelled(sleep(LOOP_PAUSE))
+            .await
+            .is_some()
+        {
             engine.restock(&line, &env);
         }
     });
@@ -258,7 +264,7 @@ impl Engine {
     /// Starts the spares there should be, if there should be any. `env` is what they inherit.
     pub async fn prewarm(&self, env: Vars) -> Result<(), Box<ProviderError>> {
         // `close` waits for what holds a token: a process that is being started just now is not overlooked.
-        let _starting = self.runs.token();
+        let _starting = self.lifecycle.runs.token();
         self.refusal().map_or(Ok(()), Err)?;
         let Some(live) = self.live.as_ref().filter(|live| live.pool.wants_spares()) else {
             return Ok(());
@@ -302,10 +308,10 @@ impl Engine {
             },
             owner: self.owner,
             permit: place,
-            tracker: self.runs.clone(),
+            tracker: self.lifecycle.runs.clone(),
             tees: Tees::default(),
         };
-        Session::start(line, surroundings, &self.closing)
+        Session::start(line, surroundings, &self.lifecycle.closing)
     }
 }
 

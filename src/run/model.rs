@@ -6,27 +6,11 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::handle::Run;
+use super::request::Request;
 use crate::bridge::ToolCallRequest;
 use crate::error::ProviderError;
 use crate::process::Vars;
-use crate::process::limit::NestedPermit;
 use crate::redact::Redactor;
-use crate::thread::Thread;
-
-/// One call: a thread, the tools it may call, and what the caller wants of it, each as the JSON the façade makes.
-#[derive(Debug, Clone, Default)]
-pub struct Question {
-    /// The thread.
-    pub messages: Thread,
-    /// The tools: an array of [`crate::message::ToolSpec`]s.
-    pub tools: String,
-    /// `{"events", "partial", "timeout"?, "log"?, "record"?}`.
-    pub call: String,
-    /// What a process of the call inherits; `None` is this process's own environment.
-    pub env: Option<Vars>,
-    /// A place beside the queue: of one who waits for the answer.
-    pub lent: Option<NestedPermit>,
-}
 
 /// How a model's calls can reach the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,17 +41,16 @@ pub trait Model: Debug + Send + Sync {
     fn redactor(&self, env: &Vars) -> Redactor;
 
     /// Begins to answer. Must be called inside the runtime; returns at once.
-    fn begin(self: Arc<Self>, question: Question) -> Run;
+    fn begin(self: Arc<Self>, request: Request) -> Run;
 
     /// How its calls can come.
     fn calls(&self) -> Calls {
         Calls::Turns
     }
 
-    /// As [`Model::begin`], with the calls coming out of the receiver; neither the run's events nor its reply tell of them.
-    /// `None` where [`Model::calls`] says so.
-    fn begin_with_callbacks(self: Arc<Self>, question: Question) -> Option<(Run, mpsc::Receiver<ToolCallRequest>)> {
-        let _ = question;
-        None
+    /// As [`Model::begin`], with the calls coming out of the receiver; neither the run's events nor its reply tell of them then.
+    /// There is none where they can't come so ([`Model::calls`]).
+    fn begin_with_callbacks(self: Arc<Self>, request: Request) -> (Run, Option<mpsc::Receiver<ToolCallRequest>>) {
+        (self.begin(request), None)
     }
 }

@@ -54,7 +54,7 @@ impl CliAttempt<'_> {
             limits: self.limits(),
             owner: engine.owner,
             permit: Some(permit),
-            tracker: engine.runs.clone(),
+            tracker: engine.lifecycle.runs.clone(),
             tees: request.tees.clone(),
         };
         let print = match Print::start(line, &engine.provider, surroundings, cancel) {

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::clock::now_ms;
 use super::engine::Engine;
 use super::handle::Ended;
+use crate::error::Code;
 use crate::process::Vars;
 use crate::recorder::{Recorder, Refused};
 use crate::redact::Redactor;
@@ -15,7 +16,7 @@ use crate::runlog::{End, Header, Prompt};
 /// The call option `record`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct RecordOptions {
+pub struct RecordOptions {
     /// The file, absolute.
     pub path: PathBuf,
     /// The thread's messages too.
@@ -51,6 +52,21 @@ impl RecordOptions {
             begun => begun,
         }
     }
+
+    /// The same for the call option.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, naming it, where the log can't be begun.
+    pub(super) async fn begin_call(
+        &self,
+        provider: &str,
+        run_id: &str,
+        prompt: Option<Prompt>,
+        redactor: Redactor,
+    ) -> Result<Recorder, (Code, String)> {
+        let begun = self.begin(provider, run_id, prompt, redactor).await;
+        begun.map_err(|refused| (Code::InvalidOption, format!("the call's option \"record\": {refused}")))
+    }
 }
 
 impl Engine {
@@ -63,11 +79,6 @@ impl Engine {
             .filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)));
         Redactor::new(readable(base_env).chain(own), [])
     }
-}
-
-/// What is wrong with the call's option.
-pub(super) fn unusable(refused: &Refused) -> String {
-    format!("the call's option \"record\": {refused}")
 }
 
 /// What knows the secrets of an environment.

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio_util::sync::CancellationToken;
 
 use super::log::{Log, RunRedactor, lazy_redactor};
-use super::request::Call;
+use super::request::CallOptions;
 use crate::event::Event;
 use crate::recorder::Recorder;
 use crate::redact::Redactor;
@@ -54,16 +54,22 @@ impl Sink {
 
     /// The sink of a call that says whether it wants events and records.
     pub fn of_call(
-        call: &Call,
+        options: &CallOptions,
         consumer: mpsc::Sender<Event>,
         tools_act: bool,
         log: Arc<Log>,
         recorder: Option<Recorder>,
     ) -> Sink {
-        if call.log {
+        if options.log {
             log.want();
         }
-        Sink::new(call.events.then_some(consumer), tools_act, log, recorder, call.partial)
+        Sink::new(
+            options.events.then_some(consumer),
+            tools_act,
+            log,
+            recorder,
+            options.partial,
+        )
     }
 
     /// The same, with the run's secrets taken out of what it tells of itself: news, errors, records.
@@ -100,8 +106,8 @@ impl Sink {
     }
 
     /// The same for who always speaks in pieces, also where the consumer did not ask for them.
-    pub fn in_pieces(mut self, call: &Call) -> Sink {
-        self.whole_only = !call.partial;
+    pub fn in_pieces(mut self, options: &CallOptions) -> Sink {
+        self.whole_only = !options.partial;
         self
     }
 

@@ -1,114 +1,97 @@
-//! How a call of a CLI begins: read, recorded, then tried until it ends.
+//! How a call of a CLI begins: checked, recorded, then tried until it ends.
 
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
 use super::cli_attempt::CliCall;
+use super::cli_request::CliRequest;
 use super::engine::Engine;
 use super::handle::{Ended, Run};
-use super::log;
-use super::model::{Calls, Model, Question};
-use super::request::Request;
+use super::lifecycle::CallHandles;
+use super::model::{Calls, Model};
+use super::request::{EncodedRequest, Request};
 use super::sink::Sink;
-use super::{record, retry_loop};
+use super::{log, record, retry_loop};
 use crate::bridge::{self, BridgeOptions, ToolCallRequest};
-use crate::error::{Code, ProviderError};
+use crate::error::ProviderError;
 use crate::process::{Tees, Vars};
 use crate::provider::options::EngineKind;
-use crate::recorder::Recorder;
 use crate::redact::Redactor;
-use crate::thread::Thread;
 
 impl Engine {
-    /// Begins a run. Must be called inside the runtime; returns at once.
+    /// Begins a run of what JavaScript asks for. Must be called inside the runtime; returns at once, and reads it later.
     ///
     /// `env` is what the process inherits; `None` is this process's own, which is read here, on the caller's thread: that
     /// of JavaScript, which alone may change it.
-    pub fn start(engine: &Arc<Engine>, messages: Thread, tools: String, call: String, env: Option<Vars>) -> Run {
-        Engine::answer(
-            engine,
-            Question {
-                messages,
-                tools,
-                call,
-                env,
-                lent: None,
-            },
-        )
-    }
-
-    fn answer(engine: &Arc<Engine>, question: Question) -> Run {
-        let Question {
-            messages,
-            tools,
-            call,
-            env,
-            lent,
-        } = question;
-        let read = move |engine: &Engine| Ok(Request::read(engine, (&messages, &tools, &call), None)?.with(lent));
-        Engine::begin(engine, read, env)
+    pub fn start(engine: &Arc<Engine>, request: EncodedRequest, env: Option<Vars>) -> Run {
+        let read = |engine: &Engine| {
+            let read = request.read().map_err(|(code, reason)| engine.refuse(code, reason))?;
+            CliRequest::new(engine, read, None)
+        };
+        Engine::begin(engine, read, env.map(Arc::new))
     }
 
     /// Begins a run of a CLI that is to work for itself: `prompt` goes to it as it is, its events are told as they are, and
     /// `tees` get all it prints. Otherwise as [`Engine::start`].
     pub fn watch(engine: &Arc<Engine>, prompt: String, tees: Tees, env: Option<Vars>) -> Run {
-        Engine::begin(engine, move |_| Ok(Request::watched(prompt, tees)), env)
+        let ready = move |_: &Engine| Ok(CliRequest::watched(prompt, tees));
+        Engine::begin(engine, ready, env.map(Arc::new))
     }
 
     fn begin(
         engine: &Arc<Engine>,
-        read: impl FnOnce(&Engine) -> Result<Request, Box<ProviderError>> + Send + 'static,
-        env: Option<Vars>,
+        prepare: impl FnOnce(&Engine) -> Result<CliRequest, Box<ProviderError>> + Send + 'static,
+        env: Option<Arc<Vars>>,
     ) -> Run {
-        let base_env: Arc<Vars> = Arc::new(env.unwrap_or_else(|| std::env::vars_os().collect()));
-        let cancel = engine.closing.child_token();
-        let (task_engine, task_cancel) = (Arc::clone(engine), cancel.clone());
-        // Decided now: what was begun before `drain` is not refused by it.
-        let (refused, call) = (engine.refusal(), engine.calls.token());
-        Run::begin(
-            engine.provider.id.clone(),
-            cancel,
-            &engine.runs,
-            |log, consumer| async move {
-                let _call = call;
-                let closed = task_engine.closed();
-                if let Some(closed) = refused.or(closed) {
-                    return Ended::Failed(closed);
-                }
-                if task_cancel.is_cancelled() {
-                    return Ended::Cancelled;
-                }
-                let request = match read(&task_engine) {
-                    Ok(request) => request,
-                    Err(error) => return Ended::Failed(error),
-                };
-                let recorder = match task_engine.recorder(&request, &base_env, log.run_id()).await {
-                    Ok(recorder) => recorder,
-                    Err(error) => return Ended::Failed(error),
-                };
-                let acts = task_engine.options.built_in_tools;
-                let (of_engine, of_env) = (Arc::clone(&task_engine), Arc::clone(&base_env));
-                let redactor = log::lazy_redactor(move || of_engine.redactor(&of_env));
-                let sink = Sink::of_call(&request.call, consumer, acts, log, recorder)
-                    .redacting(redactor)
-                    .ending_with(&task_cancel);
-                let call = CliCall {
-                    engine: &task_engine,
-                    request: &request,
-                    base_env: &base_env,
-                    cancel: &task_cancel,
-                    sink: &sink,
-                };
-                let ended = retry_loop::drive(&call, &task_cancel, &sink).await;
-                sink.close(record::end_of(&ended).as_ref()).await;
-                ended
-            },
-        )
+        let base_env = env.unwrap_or_else(|| Arc::new(std::env::vars_os().collect()));
+        let (of_close, of_task) = (Arc::clone(engine), Arc::clone(engine));
+        let work = move |handles| of_task.call(prepare, base_env, handles);
+        (engine.lifecycle).begin(engine.provider.id.clone(), move || of_close.closed_error(), work)
     }
 
-    /// Begins a run in which the CLI calls the question's tools itself: they are declared to it natively, the prompt does not
-    /// speak of them, and every call comes out of the receiver. Only the permitted tools belong into the question. Must be
+    /// One call, to its end.
+    async fn call(
+        self: Arc<Self>,
+        prepare: impl FnOnce(&Engine) -> Result<CliRequest, Box<ProviderError>> + Send,
+        base_env: Arc<Vars>,
+        CallHandles { log, consumer, cancel }: CallHandles,
+    ) -> Result<Ended, Box<ProviderError>> {
+        let request = prepare(&self)?;
+        let options = &request.options;
+        let recorder = match &options.record {
+            Some(record) => Some(
+                record
+                    .begin_call(
+                        self.id(),
+                        log.run_id(),
+                        request.recorded.clone(),
+                        self.redactor(&base_env),
+                    )
+                    .await
+                    .map_err(|(code, reason)| self.refuse(code, reason))?,
+            ),
+            None => None,
+        };
+        let (of_engine, of_env) = (Arc::clone(&self), Arc::clone(&base_env));
+        let redactor = log::lazy_redactor(move || of_engine.redactor(&of_env));
+        let sink = Sink::of_call(options, consumer, self.options.built_in_tools, log, recorder)
+            .redacting(redactor)
+            .ending_with(&cancel);
+        let call = CliCall {
+            engine: &self,
+            request: &request,
+            base_env: &base_env,
+            cancel: &cancel,
+            sink: &sink,
+        };
+        let ended = retry_loop::drive(&call, &cancel, &sink).await;
+        sink.close(record::end_of(&ended).as_ref()).await;
+        Ok(ended)
+    }
+
+    /// Begins a run in which the CLI calls the request's tools itself: they are declared to it natively, the prompt does not
+    /// speak of them, and every call comes out of the receiver. Only the permitted tools belong into the request. Must be
     /// called inside the runtime; returns at once.
     ///
     /// The run's reply and events hold no calls of these tools. `timeout` counts on while a call waits, `idleTimeout` does not.
@@ -116,42 +99,13 @@ impl Engine {
     /// tools, or has answered without ever having asked for them.
     pub fn start_with_callbacks(
         engine: &Arc<Engine>,
-        question: Question,
+        mut request: Request,
         options: BridgeOptions,
     ) -> (Run, mpsc::Receiver<ToolCallRequest>) {
         let (consumer, receiver) = bridge::call_channel();
-        let Question {
-            messages,
-            tools,
-            call,
-            env,
-            lent,
-        } = question;
-        let read = move |engine: &Engine| {
-            let callbacks = Some((consumer, options));
-            Ok(Request::read(engine, (&messages, &tools, &call), callbacks)?.with(lent))
-        };
-        (Engine::begin(engine, read, env), receiver)
-    }
-
-    /// Begins the log that the call asks for, if it does.
-    ///
-    /// # Errors
-    /// `INVALID_OPTION`, naming `record`, where it can't be begun.
-    async fn recorder(
-        &self,
-        request: &Request,
-        base_env: &Arc<Vars>,
-        run_id: &str,
-    ) -> Result<Option<Recorder>, Box<ProviderError>> {
-        let Some(wanted) = &request.call.record else {
-            return Ok(None);
-        };
-        let recorded = request.recorded.clone();
-        let begun = wanted.begin(self.id(), run_id, recorded, self.redactor(base_env)).await;
-        begun
-            .map(Some)
-            .map_err(|refused| self.refuse(Code::InvalidOption, record::unusable(&refused)))
+        let env = request.env.take();
+        let prepare = move |engine: &Engine| CliRequest::new(engine, request, Some((consumer, options)));
+        (Engine::begin(engine, prepare, env), receiver)
     }
 }
 
@@ -169,8 +123,13 @@ impl Model for Engine {
         Engine::redactor(self, env)
     }
 
-    fn begin(self: Arc<Self>, question: Question) -> Run {
-        Engine::answer(&self, question)
+    fn begin(self: Arc<Self>, mut request: Request) -> Run {
+        let env = request.env.take();
+        Engine::begin(
+            &self,
+            move |engine: &Engine| CliRequest::new(engine, request, None),
+            env,
+        )
     }
 
     fn calls(&self) -> Calls {
@@ -183,8 +142,8 @@ impl Model for Engine {
         if has_forms { Calls::Either } else { Calls::Callbacks }
     }
 
-    fn begin_with_callbacks(self: Arc<Self>, question: Question) -> Option<(Run, mpsc::Receiver<ToolCallRequest>)> {
-        let begun = Engine::start_with_callbacks(&self, question, BridgeOptions::default());
-        Some(begun)
+    fn begin_with_callbacks(self: Arc<Self>, request: Request) -> (Run, Option<mpsc::Receiver<ToolCallRequest>>) {
+        let (run, calls) = Engine::start_with_callbacks(&self, request, BridgeOptions::default());
+        (run, Some(calls))
     }
 }

@@ -22,6 +22,7 @@ use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::message::Message;
 use crate::redact::{Channel, Redactor};
 
 /// `format` of every header line.
@@ -68,14 +69,15 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// The figures of a thread whose JSON is `json`, and the thread if `whole`.
-    pub fn new(json: &str, messages: usize, characters: usize, tools: Vec<String>, whole: bool) -> Prompt {
+    /// The figures of `messages`, which were given as `thread`, and that itself if `whole`.
+    pub fn new(thread: Box<RawValue>, messages: &[Message], tools: Vec<String>, whole: bool) -> Prompt {
+        let characters = messages.iter().map(|message| message.content.as_text().chars().count());
         Prompt {
-            messages,
-            characters,
-            sha256: hex(digest(&SHA256, json.as_bytes()).as_ref()),
+            messages: messages.len(),
+            characters: characters.sum(),
+            sha256: hex(digest(&SHA256, thread.get().as_bytes()).as_ref()),
             tools,
-            thread: whole.then(|| RawValue::from_string(json.to_owned()).ok()).flatten(),
+            thread: whole.then_some(thread),
         }
     }
 }

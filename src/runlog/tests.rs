@@ -107,7 +107,9 @@ proptest! {
 fn a_header_says_what_was_asked_and_not_with_which_words() {
     let thread = r#"[{"type":"human","content":"my secret plan"}]"#;
     let told = |whole| {
-        let prompt = Prompt::new(thread, 1, 14, vec!["bash".to_owned()], whole);
+        let messages: Vec<Message> = serde_json::from_str(thread).unwrap();
+        let given = RawValue::from_string(thread.to_owned()).unwrap();
+        let prompt = Prompt::new(given, &messages, vec!["bash".to_owned()], whole);
         serde_json::from_str::<serde_json::Value>(&header_of("run-1", Some(prompt))).unwrap()
     };
     let sha256 = "9f19d5b9cf8ea0ef4c8ad6fc8ddc0fb0e2b1f6d1b9a8cb4cb5c2d3d1f1b1e4a0";
@@ -132,10 +134,11 @@ fn a_header_says_what_was_asked_and_not_with_which_words() {
 
 #[test]
 fn the_hash_is_sha_256() {
-    let prompt = Prompt::new("abc", 0, 0, vec![], false);
+    let empty = RawValue::from_string("[]".to_owned()).unwrap();
+    let prompt = Prompt::new(empty, &[], vec![], false);
     assert_eq!(
         prompt.sha256,
-        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"
     );
 }
 

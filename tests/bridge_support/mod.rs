@@ -40,10 +40,10 @@ pub fn echo(mut calls: mpsc::Receiver<ToolCallRequest>) -> tokio::task::JoinHand
     tokio::spawn(async move {
         let mut ids = Vec::new();
         while let Some(called) = calls.recv().await {
-            ids.push(called.id);
+            ids.push(called.call.id);
             let _ = called
                 .reply
-                .send(text(&format!("{} {}", called.name, called.args.get())));
+                .send(text(&format!("{} {}", called.call.name, called.call.args.get())));
         }
         ids
     })

@@ -98,7 +98,7 @@ impl RetryableCall for ApiCall<'_> {
             body: self.body.clone(),
             redactor: &self.redactor,
             permit,
-            tracker: &self.engine.runs,
+            tracker: &self.engine.lifecycle.runs,
             closing: self.engine.token(),
         };
         let exchange = HttpExchange::new(request, Answer::new(self.tools.clone(), self.redactor.clone()));

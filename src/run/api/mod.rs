@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::handle::{Ended, Run};
+use super::lifecycle::{CLOSED, CallHandles, Lifecycle};
 use super::log;
-use super::model::{Model, Question};
-use super::request::CallInput;
+use super::model::Model;
+use super::request::{Checked, EncodedRequest, Request as ModelRequest};
 use super::sink::Sink;
 use super::{record, retry_loop};
 use crate::api::PROVIDER;
@@ -28,21 +28,14 @@ use crate::classify;
 use crate::error::{Code, ProviderError};
 use crate::exchange::http::client::{Client, Route};
 use crate::process::{Vars, limit};
-use crate::recorder::Recorder;
 use crate::redact::{self, Redactor, Secret};
-use crate::thread::Thread;
 use attempt::ApiCall;
 
 /// One provider object: its options, its connections, and the runs it has.
 #[derive(Debug)]
 pub struct ApiEngine {
     settings: Settings,
-    closing: CancellationToken,
-    /// No further call begins; those that have go on.
-    draining: CancellationToken,
-    /// Those that go on or wait.
-    calls: TaskTracker,
-    runs: TaskTracker,
+    lifecycle: Lifecycle,
     /// Made with the first call.
     client: Mutex<Option<Client>>,
 }
@@ -94,10 +87,7 @@ impl ApiEngine {
         limit::global().raise_limit(settings.max_concurrency);
         Ok(ApiEngine {
             settings,
-            closing: CancellationToken::new(),
-            draining: CancellationToken::new(),
-            calls: TaskTracker::new(),
-            runs: TaskTracker::new(),
+            lifecycle: Lifecycle::default(),
             client: Mutex::new(None),
         })
     }
@@ -107,133 +97,117 @@ impl ApiEngine {
         &self.settings.id
     }
 
-    /// Begins a run. Must be called inside the runtime; returns at once. `env` is where the key and the proxy are looked up;
-    /// `None` is this process's environment, read here, on the caller's thread.
-    pub fn start(engine: &Arc<ApiEngine>, messages: Thread, tools: String, call: String, env: Option<Vars>) -> Run {
-        ApiEngine::answer(
-            engine,
-            Question {
-                messages,
-                tools,
-                call,
-                env,
-                lent: None,
-            },
+    /// Begins a run of what JavaScript asks for. Must be called inside the runtime; returns at once, and reads it later. `env` is
+    /// where the key and the proxy are looked up; `None` is this process's environment, read here, on the caller's thread.
+    pub fn start(engine: &Arc<ApiEngine>, request: EncodedRequest, env: Option<Vars>) -> Run {
+        let surroundings = engine.surroundings(env.as_ref());
+        ApiEngine::run(engine, surroundings, |engine| {
+            request.read().map_err(|(code, reason)| engine.refuse(code, reason))
+        })
+    }
+
+    fn run(
+        engine: &Arc<ApiEngine>,
+        surroundings: Surroundings,
+        read: impl FnOnce(&ApiEngine) -> Result<ModelRequest, Box<ProviderError>> + Send + 'static,
+    ) -> Run {
+        let (of_close, of_task) = (Arc::clone(engine), Arc::clone(engine));
+        let work = move |handles| of_task.call(read, surroundings, handles);
+        (engine.lifecycle).begin(
+            Cow::Owned(engine.id().to_owned()),
+            move || of_close.closed_error(),
+            work,
         )
     }
 
-    fn answer(engine: &Arc<ApiEngine>, question: Question) -> Run {
-        let surroundings = engine.surroundings(question.env.as_ref());
-        ApiEngine::run(engine, surroundings, question)
-    }
-
-    fn run(engine: &Arc<ApiEngine>, surroundings: Surroundings, question: Question) -> Run {
-        let Question {
+    /// One call, to its end.
+    async fn call(
+        self: Arc<Self>,
+        read: impl FnOnce(&ApiEngine) -> Result<ModelRequest, Box<ProviderError>> + Send,
+        surroundings: Surroundings,
+        CallHandles { log, consumer, cancel }: CallHandles,
+    ) -> Result<Ended, Box<ProviderError>> {
+        let refuse = |(code, reason)| self.refuse(code, reason);
+        let Checked {
             messages,
             tools,
-            call,
+            options,
+            call_ids,
+            recorded,
             lent,
-            ..
-        } = question;
-        let cancel = engine.closing.child_token();
-        let (engine, task_cancel) = (Arc::clone(engine), cancel.clone());
-        let runs = engine.runs.clone();
-        // Decided now: what was begun before `drain` is not refused by it.
-        let (refused, going_on) = (engine.refusal(), engine.calls.token());
-        Run::begin(
-            Cow::Owned(engine.id().to_owned()),
-            cancel,
-            &runs,
-            |log, consumer| async move {
-                let _going_on = going_on;
-                if let Some(closed) = refused.or_else(|| engine.closed()) {
-                    return Ended::Failed(closed);
-                }
-                if task_cancel.is_cancelled() {
-                    return Ended::Cancelled;
-                }
-                let given = CallInput::read(
-                    (&messages, &tools, &call),
-                    (engine.id(), &ACCEPTS),
-                    |code, reason| engine.refuse(code, reason),
-                    Settings::check_timeout,
-                );
-                let given = match given {
-                    Ok(given) => given,
-                    Err(error) => return Ended::Failed(error),
-                };
-                let (of_engine, of_env) = (Arc::clone(&engine), surroundings.clone());
-                let redactor = log::lazy_redactor(move || of_env.redactor(&of_engine.settings));
-                let (key, client) = match engine.connect(surroundings).await {
-                    Ok(found) => found,
-                    Err(error) => return Ended::Failed(error),
-                };
-                let of_request = engine.settings.redactor(key.as_ref());
-                let recorder = match engine.recorder(&given, log.run_id(), &redactor).await {
-                    Ok(recorder) => recorder,
-                    Err(error) => return Ended::Failed(error),
-                };
-                drop((messages, tools, call));
-                let request = Request::new(&engine.settings, &given.messages, &given.tools);
-                let sink = Sink::of_call(&given.call, consumer, false, log, recorder)
-                    .in_pieces(&given.call)
-                    .redacting(redactor)
-                    .ending_with(&task_cancel);
-                let call = ApiCall {
-                    engine: &engine,
-                    client: &client,
-                    redactor: of_request,
-                    key: key.as_ref(),
-                    body: Bytes::from(request.body),
-                    tools: request.tools,
-                    call_ids: given.call_ids,
-                    timeout: given.call.timeout,
-                    lent,
-                    cancel: &task_cancel,
-                    sink: &sink,
-                };
-                let ended = retry_loop::drive(&call, &task_cancel, &sink).await;
-                sink.close(record::end_of(&ended).as_ref()).await;
-                ended
-            },
-        )
+        } = read(&self)?
+            .check((self.id(), &ACCEPTS), Settings::check_timeout)
+            .map_err(refuse)?;
+        let (of_engine, of_env) = (Arc::clone(&self), surroundings.clone());
+        let redactor = log::lazy_redactor(move || of_env.redactor(&of_engine.settings));
+        let (key, client) = self.connect(surroundings).await?;
+        let of_request = self.settings.redactor(key.as_ref());
+        let recorder = match &options.record {
+            Some(record) => Some(
+                record
+                    .begin_call(self.id(), log.run_id(), recorded, Redactor::clone(&redactor))
+                    .await
+                    .map_err(refuse)?,
+            ),
+            None => None,
+        };
+        let request = Request::new(&self.settings, &messages, &tools);
+        drop((messages, tools));
+        let sink = Sink::of_call(&options, consumer, false, log, recorder)
+            .in_pieces(&options)
+            .redacting(redactor)
+            .ending_with(&cancel);
+        let call = ApiCall {
+            engine: &self,
+            client: &client,
+            redactor: of_request,
+            key: key.as_ref(),
+            body: Bytes::from(request.body),
+            tools: request.tools,
+            call_ids,
+            timeout: options.timeout,
+            lent,
+            cancel: &cancel,
+            sink: &sink,
+        };
+        let ended = retry_loop::drive(&call, &cancel, &sink).await;
+        sink.close(record::end_of(&ended).as_ref()).await;
+        Ok(ended)
     }
 
     /// Refuses further calls with `CLOSED` from now on; those that run or wait go on.
     pub fn refuse_further(&self) {
-        self.draining.cancel();
+        self.lifecycle.refuse_further();
     }
 
     /// Lets the calls that run or wait come to their ends, and refuses further ones. [`ApiEngine::close`] ends it.
     pub async fn drain(&self) {
-        self.refuse_further();
-        self.calls.close();
-        self.calls.wait().await;
+        self.lifecycle.drain().await;
     }
 
     /// Ends all runs and waits for them; unused connections are closed. Later calls fail with `CLOSED`.
     pub async fn close(&self) {
-        self.closing.cancel();
-        self.runs.close();
-        self.runs.wait().await;
+        self.lifecycle.close().await;
         *self.client.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Cancelled when the provider is closed.
     pub fn token(&self) -> CancellationToken {
-        self.closing.child_token()
+        self.lifecycle.closing.child_token()
     }
 
     /// The error of whoever asks a provider that was closed, or is about to be; `None` for an open one.
     pub fn refusal(&self) -> Option<Box<ProviderError>> {
-        let refuses = self.closing.is_cancelled() || self.draining.is_cancelled();
-        refuses.then(|| self.refuse(Code::Closed, "the provider was closed"))
+        self.lifecycle.refuses().then(|| self.closed_error())
     }
 
     /// The error of a call whose provider was closed meanwhile.
     fn closed(&self) -> Option<Box<ProviderError>> {
-        let closed = self.closing.is_cancelled();
-        closed.then(|| self.refuse(Code::Closed, "the provider was closed"))
+        self.lifecycle.is_closed().then(|| self.closed_error())
+    }
+
+    fn closed_error(&self) -> Box<ProviderError> {
+        self.refuse(Code::Closed, CLOSED)
     }
 
     fn refuse(&self, code: Code, reason: impl Into<String>) -> Box<ProviderError> {
@@ -274,24 +248,6 @@ impl ApiEngine {
             }
             None => Err(self.refuse(Code::NotLoggedIn, format!("there is no API key: {name} is not set"))),
         }
-    }
-
-    /// Begins the log that the call asks for, if it does.
-    async fn recorder(
-        &self,
-        given: &CallInput,
-        run_id: &str,
-        redactor: &Redactor,
-    ) -> Result<Option<Recorder>, Box<ProviderError>> {
-        let Some(wanted) = &given.call.record else {
-            return Ok(None);
-        };
-        let begun = wanted
-            .begin(self.id(), run_id, given.recorded.clone(), redactor.clone())
-            .await;
-        begun
-            .map(Some)
-            .map_err(|refused| self.refuse(Code::InvalidOption, record::unusable(&refused)))
     }
 
     /// What a request needs.
@@ -343,7 +299,8 @@ impl Model for ApiEngine {
         record::redactor_of(env).and(&self.settings.redactor(key.as_ref()))
     }
 
-    fn begin(self: Arc<Self>, question: Question) -> Run {
-        ApiEngine::answer(&self, question)
+    fn begin(self: Arc<Self>, request: ModelRequest) -> Run {
+        let surroundings = self.surroundings(request.env.as_deref());
+        ApiEngine::run(&self, surroundings, |_| Ok(request))
     }
 }

@@ -15,7 +15,7 @@ use crate::judge::{CliRules, Context, Evidence, HttpEnd, HttpEvidence, StopReaso
 use crate::process::Vars;
 use crate::run::clock::{local_offset_min, now_ms};
 use crate::run::handle::Run;
-use crate::run::model::Question;
+use crate::run::request::Request;
 
 /// How long the answer may take.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -52,15 +52,8 @@ impl Prepared {
     }
 
     /// Begins a call, with what [`Prepared::new`] read.
-    pub fn call(&self, messages: &str, call: &str) -> Run {
-        let [messages, tools, call] = [messages, "[]", call].map(str::to_owned);
-        let question = Question {
-            messages: messages.into(),
-            tools,
-            call,
-            ..Question::default()
-        };
-        ApiEngine::run(&self.engine, self.surroundings.clone(), question)
+    pub fn call(&self, request: Request) -> Run {
+        ApiEngine::run(&self.engine, self.surroundings.clone(), |_| Ok(request))
     }
 
     /// Asks the server, with the key if there is one.

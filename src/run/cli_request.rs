@@ -1,0 +1,210 @@
+//! One call as a CLI is asked: checked and rendered, for each kind of exchange that may come of it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::callbacks::ToolServer;
+use super::engine::Engine;
+use super::live_request::LiveRequest;
+use super::request::{CallOptions, Checked, Request};
+use crate::bridge::{BridgeOptions, ToolCallRequest};
+use crate::declare::mcp::Declarations;
+use crate::error::{Code, ProviderError};
+use crate::message::ToolSpec;
+use crate::message::content::Accepts;
+use crate::process::Tees;
+use crate::process::limit::NestedPermit;
+use crate::prompt::{self, Encoding, Style};
+use crate::provider::options::{self, EngineKind, InputEncoding, TextToolCalls};
+use crate::runlog::Prompt;
+use crate::toolcall::{Mark, Marked, TextCalls};
+
+/// One call, checked and rendered.
+pub(super) struct CliRequest {
+    /// Empty where no print run can come of it.
+    pub prompt: String,
+    /// Why it can't be a prompt, where a live session could take it.
+    pub unprintable: Option<Box<ProviderError>>,
+    /// The same for a live session.
+    pub live: Option<LiveRequest>,
+    /// The tools, where the CLI calls them itself.
+    pub tool_server: Option<ToolServer>,
+    /// The thread's call ids, which no new call may repeat.
+    pub call_ids: HashSet<String>,
+    /// Which text of a print run's answer is a call: none where calls are native.
+    pub text_calls: TextCalls,
+    /// Tools are bound that the model can't call in print form.
+    pub uncallable: bool,
+    pub options: CallOptions,
+    /// The thread as its run log has it, if there is to be one.
+    pub recorded: Option<Prompt>,
+    /// The CLI works for itself: its events are told as they are.
+    pub watching: bool,
+    /// Who gets copies of what the process prints.
+    pub tees: Tees,
+    /// A place beside the queue.
+    pub lent: Option<NestedPermit>,
+}
+
+impl CliRequest {
+    /// Whether the CLI is asked for pieces of messages. A log wants them, too: they are what a killed run leaves, and only with
+    /// them claude's calls come before their results (2.1.330), so that their durations can be told.
+    pub fn wants_pieces(&self) -> bool {
+        self.options.partial || self.options.record.is_some()
+    }
+
+    /// `prompt`, as it is, for a CLI that is to work for itself.
+    pub fn watched(prompt: String, tees: Tees) -> CliRequest {
+        let options = CallOptions {
+            events: true,
+            ..CallOptions::default()
+        };
+        CliRequest {
+            prompt,
+            watching: true,
+            tees,
+            ..CliRequest::of(options)
+        }
+    }
+
+    /// One that asks for nothing yet.
+    fn of(options: CallOptions) -> CliRequest {
+        CliRequest {
+            prompt: String::new(),
+            unprintable: None,
+            live: None,
+            tool_server: None,
+            call_ids: HashSet::new(),
+            text_calls: TextCalls::Off,
+            uncallable: false,
+            options,
+            recorded: None,
+            watching: false,
+            tees: Tees::default(),
+            lent: None,
+        }
+    }
+
+    /// `callbacks`: the tools are to be called by the CLI itself.
+    ///
+    /// # Errors
+    /// What the provider can't take.
+    pub fn new(
+        engine: &Engine,
+        request: Request,
+        callbacks: Option<(mpsc::Sender<ToolCallRequest>, BridgeOptions)>,
+    ) -> Result<CliRequest, Box<ProviderError>> {
+        let accepts = match callbacks {
+            // The thread is printed there.
+            Some(_) => &Accepts::TEXT,
+            None => engine.accepts(),
+        };
+        let check_timeout = |ms| options::check_timeout(&engine.provider, ms);
+        let Checked {
+            messages,
+            tools,
+            options,
+            call_ids,
+            recorded,
+            lent,
+        } = request
+            .check((engine.id(), accepts), check_timeout)
+            .map_err(|(code, reason)| engine.refuse(code, reason))?;
+        let documents = options.documents && engine.options.thread_documents;
+        let unknown_tools = options.unknown_tools;
+        let blank = CliRequest {
+            call_ids,
+            recorded,
+            lent,
+            ..CliRequest::of(options)
+        };
+        let encoding = match engine.options.input_encoding {
+            InputEncoding::Xml => Encoding::Xml,
+            InputEncoding::Text => Encoding::Text,
+        };
+        let style = Style {
+            encoding,
+            mark: None,
+            documents,
+        };
+        if let Some(callbacks) = callbacks {
+            return Ok(CliRequest {
+                prompt: prompt::render(&messages, &[], style),
+                tool_server: Some(tool_server(engine, &tools, callbacks)?),
+                ..blank
+            });
+        }
+        let form = engine.options.text_tool_calls;
+        let mark = match form {
+            TextToolCalls::Marked if !tools.is_empty() => Some(fresh_mark(engine)?),
+            _ => None,
+        };
+        let described: &[ToolSpec] = match form {
+            TextToolCalls::Off => &[],
+            TextToolCalls::Marked | TextToolCalls::Lenient => &tools,
+        };
+        let style = Style {
+            mark: mark.as_ref().map(Mark::as_str),
+            ..style
+        };
+        let unprintable = engine.unprintable(&messages);
+        let prompt = match engine.options.engine {
+            EngineKind::Print | EngineKind::Auto if unprintable.is_none() => {
+                prompt::render(&messages, described, style)
+            }
+            _ => String::new(),
+        };
+        let text_calls = match (form, mark) {
+            (TextToolCalls::Lenient, _) => TextCalls::Lenient,
+            (_, None) => TextCalls::Off,
+            (_, Some(mark)) => {
+                let names = tools.iter().map(|tool| tool.name.clone());
+                TextCalls::Marked(Arc::new(Marked::new(mark, names, unknown_tools)))
+            }
+        };
+        let untellable = engine.untellable(&messages);
+        Ok(CliRequest {
+            prompt,
+            unprintable,
+            live: engine
+                .live
+                .as_ref()
+                .map(|_| LiveRequest::new(messages, &tools, encoding, &engine.options).or_refused(untellable)),
+            text_calls,
+            uncallable: form == TextToolCalls::Off && !tools.is_empty(),
+            ..blank
+        })
+    }
+}
+
+/// A mark that nobody can guess. One for all attempts of a call.
+fn fresh_mark(engine: &Engine) -> Result<Mark, Box<ProviderError>> {
+    let random = getrandom::u64().map_err(|error| {
+        let reason = format!("the system gives no random bytes, which mark the tool calls of an answer: {error}");
+        engine.refuse(Code::Internal, reason)
+    })?;
+    Ok(Mark::new(random))
+}
+
+/// # Errors
+/// `CALLBACKS_UNAVAILABLE` where the provider has no way to be told of a server.
+fn tool_server(
+    engine: &Engine,
+    tools: &[ToolSpec],
+    (consumer, options): (mpsc::Sender<ToolCallRequest>, BridgeOptions),
+) -> Result<ToolServer, Box<ProviderError>> {
+    if !engine.takes_callbacks() {
+        let reason = format!(
+            "{} can't call tools in the middle of a run with these options",
+            engine.id()
+        );
+        return Err(engine.refuse(Code::CallbacksUnavailable, reason));
+    }
+    Ok(ToolServer {
+        declarations: Declarations::new(tools),
+        consumer,
+        options,
+    })
+}
