@@ -14,6 +14,7 @@
 //! A state belongs to one run: a child's is another value, so the two can't get in each other's way.
 
 pub mod builtin;
+mod calls;
 mod close;
 pub mod policy;
 pub mod rules;

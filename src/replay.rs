@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 use crate::classify;
 use crate::error::{Code, ProviderError};
 use crate::runlog::read::{Problem, Recording, Run, Unreadable, read};
+use crate::runlog::runs::timeline;
 use crate::runlog::text::Style;
-use crate::runlog::timeline::timeline;
 use crate::runlog::{html, normalised, text};
 
 /// Who is to blame for errors that no provider is.

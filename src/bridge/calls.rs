@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{ToolCallRequest, random_hex};
+use super::random::random_hex;
 use crate::message::{Content, ToolCall, ToolResult};
 
 /// So many calls may wait for the caller at once. More than any CLI makes (claude: 10, CLI-FACTS 1.7).
@@ -21,6 +21,17 @@ pub(super) const MAX_PENDING: usize = 256;
 
 /// Answers are kept to be sent again as long as all of them have at most so many bytes.
 const MAX_KEPT_BYTES: usize = 64 * 1024 * 1024;
+
+/// A call of one of the caller's tools, which the model waits for.
+#[derive(Debug)]
+pub struct ToolCallRequest {
+    /// The call. Its id is unique within the run: the model's own where the CLI passes it on (claude, as `_meta`), else made. Its name is
+    /// the caller's own, always of one of the tools the bridge was started with; its arguments are not checked against the schema.
+    pub call: ToolCall,
+    /// Where the result goes. Closed when nobody waits for it any more: the CLI has taken the call back, or the run is over.
+    /// Dropping it answers the call with an error.
+    pub reply: oneshot::Sender<ToolResult>,
+}
 
 /// How busy a bridge is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -20,7 +20,6 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, interval_at};
 
-use super::Connection;
 use super::calls::{CallAnswer, CallRejection, Calls, Waiting};
 use super::content::{Reader, blocks};
 use crate::declare::mcp::{Declarations, MAX_RESULT_CHARS, MAX_RESULT_KEY};
@@ -28,6 +27,16 @@ use crate::message::{ToolCall, ToolResult};
 
 /// Where clients put the model's own id of a call: claude (CLI-FACTS 1.7), codex.
 const CALL_IDS: [&str; 2] = ["claudecode/toolUseId", "callId"];
+
+/// How far the CLI has come with the bridge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Connection {
+    /// It has never asked for the tools.
+    #[default]
+    None,
+    /// It has asked for the tools, so the model knows them.
+    Listed,
+}
 
 /// What the server has found out about a request; it travels in the request's extensions.
 #[derive(Debug, Clone)]

@@ -12,6 +12,7 @@
 mod calls;
 mod content;
 mod handler;
+mod random;
 mod request_guard;
 mod rpc_body;
 mod server;
@@ -20,69 +21,23 @@ use std::fmt;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-pub use calls::Traffic;
 use calls::{Calls, MAX_PENDING};
+pub use calls::{ToolCallRequest, Traffic};
+pub use handler::Connection;
 use handler::Server;
+use random::random_hex;
 use request_guard::{PATH, RequestGuard};
+pub use server::BridgeOptions;
 use server::HttpServer;
 
 use crate::declare::mcp::Declarations;
-use crate::message::{ToolCall, ToolResult, ToolSpec};
-
-/// A call of one of the caller's tools, which the model waits for.
-#[derive(Debug)]
-pub struct ToolCallRequest {
-    /// The call. Its id is unique within the run: the model's own where the CLI passes it on (claude, as `_meta`), else made. Its name is
-    /// the caller's own, always of one of the tools the bridge was started with; its arguments are not checked against the schema.
-    pub call: ToolCall,
-    /// Where the result goes. Closed when nobody waits for it any more: the CLI has taken the call back, or the run is over.
-    /// Dropping it answers the call with an error.
-    pub reply: oneshot::Sender<ToolResult>,
-}
-
-/// How far the CLI has come with the bridge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Connection {
-    /// It has never asked for the tools.
-    #[default]
-    None,
-    /// It has asked for the tools, so the model knows them.
-    Listed,
-}
-
-/// How a bridge behaves. The default is what the CLIs were measured with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BridgeOptions {
-    /// Between two signs of life of a call that is held open: notifications of progress where the client wants them, else
-    /// comments. Default: 15 s.
-    pub progress: Duration,
-    /// How long a request's head, and then its body, may take to arrive. Default: 10 s.
-    pub patience: Duration,
-    /// How many bytes a request's body may have. Default: 4 MiB.
-    pub max_body: usize,
-    /// Tools are declared as read-only (`readOnlyHint`), which only says that the CLI need not take care: who may call what is
-    /// the caller's to decide. claude runs calls of one turn at once then, else one after the other (CLI-FACTS 1.7).
-    /// Default: true.
-    pub parallel: bool,
-}
-
-impl Default for BridgeOptions {
-    fn default() -> Self {
-        BridgeOptions {
-            progress: Duration::from_secs(15),
-            patience: Duration::from_secs(10),
-            max_body: 4 * 1024 * 1024,
-            parallel: true,
-        }
-    }
-}
+use crate::message::ToolSpec;
 
 /// An MCP server of the caller's tools. Dropping it ends it as [`Bridge::close`] does, in the background.
 pub struct Bridge {
@@ -189,11 +144,4 @@ impl Bridge {
 /// A channel with room for all calls that may wait at once.
 pub fn call_channel() -> (mpsc::Sender<ToolCallRequest>, mpsc::Receiver<ToolCallRequest>) {
     mpsc::channel(MAX_PENDING)
-}
-
-/// `BYTES` random bytes in hexadecimal.
-fn random_hex<const BYTES: usize>() -> io::Result<String> {
-    let mut bytes = [0_u8; BYTES];
-    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(format!("no random bytes: {error}")))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

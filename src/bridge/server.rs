@@ -29,9 +29,36 @@ use tokio_util::task::TaskTracker;
 
 use super::content::Reader;
 use super::handler::{Handler, Server, SessionContext};
+use super::random::random_hex;
 use super::request_guard::{Rejection, RequestGuard};
 use super::rpc_body;
-use super::{BridgeOptions, random_hex};
+
+/// How a bridge behaves. The default is what the CLIs were measured with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BridgeOptions {
+    /// Between two signs of life of a call that is held open: notifications of progress where the client wants them, else
+    /// comments. Default: 15 s.
+    pub progress: Duration,
+    /// How long a request's head, and then its body, may take to arrive. Default: 10 s.
+    pub patience: Duration,
+    /// How many bytes a request's body may have. Default: 4 MiB.
+    pub max_body: usize,
+    /// Tools are declared as read-only (`readOnlyHint`), which only says that the CLI need not take care: who may call what is
+    /// the caller's to decide. claude runs calls of one turn at once then, else one after the other (CLI-FACTS 1.7).
+    /// Default: true.
+    pub parallel: bool,
+}
+
+impl Default for BridgeOptions {
+    fn default() -> Self {
+        BridgeOptions {
+            progress: Duration::from_secs(15),
+            patience: Duration::from_secs(10),
+            max_body: 4 * 1024 * 1024,
+            parallel: true,
+        }
+    }
+}
 
 /// So many connections at a time; more wait to be accepted. Each may be a call that is held open.
 const MAX_CONNECTIONS: usize = 512;

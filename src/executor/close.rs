@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::calls::{Pending, give_up};
 use super::rules::{Limit, Rules};
-use super::running::{Pending, RunState};
 use super::{Effect, RunOutcome, Spent, State, Status};
 use crate::error::{Code, ProviderError};
-use crate::message::ToolResult;
 
 /// Why a run ends.
 #[derive(Debug)]
@@ -21,6 +20,16 @@ pub(super) enum End {
 }
 
 impl End {
+    /// What an outcome says of it.
+    pub fn parts(self) -> (Status, Option<Limit>, Option<Box<ProviderError>>) {
+        match self {
+            End::Completed => (Status::Completed, None, None),
+            End::Failed(error) => (Status::Failed, None, Some(error)),
+            End::Cancelled => (Status::Cancelled, None, None),
+            End::Limit(limit, error) => (Status::Limit, Some(limit), Some(error)),
+        }
+    }
+
     pub fn missing(provider: &str, code: Code, reason: String) -> End {
         let hint = "say in the prompt when to call it, or make it optional";
         End::Failed(Box::new(ProviderError::new(provider, code, reason).with_hint(hint)))
@@ -49,47 +58,22 @@ impl End {
     }
 }
 
-impl RunState {
-    /// Answers what is open, and ends the run.
-    pub(super) fn close(mut self, end: End, effects: &mut Vec<Effect>) -> State {
-        let (status, limit, error) = match end {
-            End::Completed => (Status::Completed, None, None),
-            End::Failed(error) => (Status::Failed, None, Some(error)),
-            End::Cancelled => (Status::Cancelled, None, None),
-            End::Limit(limit, error) => (Status::Limit, Some(limit), Some(error)),
-        };
-        let why = match (status, limit) {
-            (Status::Cancelled, _) => "the run was cancelled".to_owned(),
-            (_, Some(limit)) => format!("the run has reached its limit \"{}\"", limit.as_str()),
-            _ => "the run has ended".to_owned(),
-        };
-        // First what goes on here ends, then the model's turn, so that no answer leads it to go on.
-        let mut answers = Vec::new();
-        give_up(std::mem::take(&mut self.pending), &why, effects, &mut answers);
-        effects.push(Effect::Stop);
-        effects.append(&mut answers);
-        effects.push(Effect::Finish(Box::new(RunOutcome {
-            status,
-            output: self.output,
-            spent: self.spent,
-            steps: self.steps,
-            report: self.report,
-            plan: self.plan,
-            limit,
-            error,
-        })));
-        match status {
-            Status::Completed => State::Complete,
-            Status::Failed | Status::Cancelled | Status::Limit => State::Failed,
-        }
-    }
-}
-
-/// Ends calls that nobody waits for any more, and answers them.
-pub(super) fn give_up(open: BTreeMap<u32, Pending>, why: &str, ends: &mut Vec<Effect>, answers: &mut Vec<Effect>) {
-    for Pending { call, origin, .. } in open.into_values() {
-        ends.push(Effect::Abandon(call.id.clone()));
-        let answer = ToolResult::error(format!("\"{}\" has no result: {why}", call.name));
-        answers.push(Effect::Reply { call, answer, origin });
+/// Answers the calls that are `open`, and ends the run with `outcome`.
+pub(super) fn close(outcome: RunOutcome, open: BTreeMap<u32, Pending>, effects: &mut Vec<Effect>) -> State {
+    let status = outcome.status;
+    let why = match (status, outcome.limit) {
+        (Status::Cancelled, _) => "the run was cancelled".to_owned(),
+        (_, Some(limit)) => format!("the run has reached its limit \"{}\"", limit.as_str()),
+        _ => "the run has ended".to_owned(),
+    };
+    // First what goes on here ends, then the model's turn, so that no answer leads it to go on.
+    let mut answers = Vec::new();
+    give_up(open, &why, effects, &mut answers);
+    effects.push(Effect::Stop);
+    effects.append(&mut answers);
+    effects.push(Effect::Finish(Box::new(outcome)));
+    match status {
+        Status::Completed => State::Complete,
+        Status::Failed | Status::Cancelled | Status::Limit => State::Failed,
     }
 }

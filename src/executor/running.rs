@@ -8,46 +8,28 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::builtin::{Need, PLAN, REPORT, Task};
-use super::close::End;
+use super::calls::{Pending, Phase, give_up};
+use super::close::{self, End};
 use super::policy::{By, Verdict};
 use super::rules::{Limit, Rules};
 use super::tool::Kind;
-use super::{Effect, Input, Origin, Permission, Spent, State};
+use super::{Effect, Input, Origin, Permission, RunOutcome, Spent, State};
 use crate::error::Code;
 use crate::message::{ToolCall, ToolResult};
-
-/// What a call without an answer waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// A decision.
-    Asked,
-    /// Its tool.
-    Running,
-    /// Another agent.
-    Deferred,
-}
-
-/// A call without an answer.
-#[derive(Debug)]
-pub(super) struct Pending {
-    pub call: ToolCall,
-    pub origin: Origin,
-    pub phase: Phase,
-}
 
 /// A run under way.
 #[derive(Debug)]
 pub struct RunState {
-    pub(super) rules: Rules,
+    rules: Rules,
     /// Calls without an answer, in the order in which they came.
-    pub(super) pending: BTreeMap<u32, Pending>,
+    pending: BTreeMap<u32, Pending>,
     /// Every call there was.
     known: HashSet<String>,
     /// How many of them count against `maxToolCalls`.
     counted: u32,
     repeats: HashMap<(String, String), u32>,
     /// How often the model was asked.
-    pub(super) steps: u32,
+    steps: u32,
     /// The model's turn is over.
     turn_over: bool,
     /// The next turn has something to hear of this one's calls.
@@ -55,10 +37,10 @@ pub struct RunState {
     /// Every call of the turn so far is answered: what a turn with callbacks tells next, the model was asked for again.
     answered: bool,
     notes: Vec<String>,
-    pub(super) output: String,
-    pub(super) spent: Spent,
-    pub(super) report: Option<Box<RawValue>>,
-    pub(super) plan: Option<Box<RawValue>>,
+    output: String,
+    spent: Spent,
+    report: Option<Box<RawValue>>,
+    plan: Option<Box<RawValue>>,
     reminded: bool,
 }
 
@@ -85,7 +67,18 @@ impl RunState {
 
     pub(super) fn step(mut self, input: Input, effects: &mut Vec<Effect>) -> State {
         if let Some(end) = self.take(input, effects) {
-            return self.close(end, effects);
+            let (status, limit, error) = end.parts();
+            let outcome = RunOutcome {
+                status,
+                output: self.output,
+                spent: self.spent,
+                steps: self.steps,
+                report: self.report,
+                plan: self.plan,
+                limit,
+                error,
+            };
+            return close::close(outcome, self.pending, effects);
         }
         let deferred = |pending: &Pending| pending.phase == Phase::Deferred;
         if !self.pending.is_empty() && self.pending.values().all(deferred) {
@@ -355,7 +348,7 @@ impl RunState {
         self.pending = kept;
         self.answered |= !given_up.is_empty() && self.pending.is_empty();
         let mut answers = Vec::new();
-        super::close::give_up(given_up, why, effects, &mut answers);
+        give_up(given_up, why, effects, &mut answers);
         effects.append(&mut answers);
     }
 

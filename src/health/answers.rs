@@ -1,14 +1,18 @@
 //! What a CLI's commands have answered: (what was asked, output and exit code) -> a version, a login, or words for neither.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
-use super::COMMAND_LIMIT;
 use super::report::Login;
 use crate::decode::ansi::strip_ansi;
 use crate::error::clip;
 use crate::process::{End, Output};
 use crate::provider::{LoginAnswer, LoginCheck};
 use crate::redact::{Redactor, plain};
+
+/// How long a command of the CLI may take: a cold disk has to bring hundreds of megabytes first (claude 2.1.330: 381 MB).
+pub(super) const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 
 /// What a command that did not answer did instead.
 pub(super) fn said(output: &Output, redactor: &Redactor) -> String {

@@ -24,11 +24,9 @@ use crate::provider::LoginCheck;
 use crate::run::model::Model as _;
 use crate::run::request::{CallOptions, Request};
 use crate::run::{Ended, Engine, Run};
-use answers::{answer, said, text, version};
+use answers::{COMMAND_LIMIT, answer, said, text, version};
 use report::Finding;
 
-/// How long a command of the CLI may take: a cold disk has to bring hundreds of megabytes first (claude 2.1.330: 381 MB).
-const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 /// How long the tiny request may take in all, waiting and further attempts included.
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 /// What the tiny request asks.

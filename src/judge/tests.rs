@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::*;
 use crate::decode::Decoder;
+use crate::decode::Wire;
 use crate::decode::golden::{Recording, decode, recordings};
 use crate::error::Code;
 use crate::event::Event;

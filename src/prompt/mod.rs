@@ -4,6 +4,7 @@
 //! labelled text (`text`), with the tool instruction (`tools`) in front of it. Everything is appended to a single
 //! buffer; no message is copied on the way.
 
+mod capacity;
 mod document;
 pub mod json;
 mod labelled;
@@ -12,6 +13,7 @@ mod text;
 mod tools;
 mod xml;
 
+pub use scan::is_js_space;
 pub use text::messages_to_prompt;
 pub use tools::{TOOL_CALL_FORMAT, tool_instruction};
 pub use xml::{escape_xml, messages_to_xml};
@@ -46,7 +48,7 @@ pub struct Style<'a> {
 /// Unlike [`messages_to_xml`] and [`messages_to_prompt`], which are SPEC-01's to the letter, it lets no message be taken for
 /// several: text that merely begins as a thread is escaped, and so are lines that look like labels.
 pub fn render(messages: &[Message], tools: &[ToolSpec], style: Style) -> String {
-    let mut out = String::with_capacity(tools::capacity(tools) + capacity(messages));
+    let mut out = String::with_capacity(tools::capacity(tools) + capacity::of(messages));
     tools::write(&mut out, tools, style.mark);
     match style.encoding {
         Encoding::Xml => match messages {
@@ -62,28 +64,6 @@ pub fn render(messages: &[Message], tools: &[ToolSpec], style: Style) -> String 
         Encoding::Text => labelled::write(&mut out, messages),
     }
     out
-}
-
-/// White space as JavaScript's `trim` and `\s` know it: Unicode's, with the byte order mark and without U+0085.
-pub fn is_js_space(c: char) -> bool {
-    c == '\u{FEFF}' || (c.is_whitespace() && c != '\u{85}')
-}
-
-/// Bytes the messages probably need: their own, an eighth for escapes, and the markup around each.
-fn capacity(messages: &[Message]) -> usize {
-    const MARKUP: usize = 96;
-    messages
-        .iter()
-        .map(|message| {
-            let calls = message.tool_calls.iter();
-            let calls: usize = calls
-                .map(|call| MARKUP + call.id.len() + call.name.len() + call.args.get().len() * 3 / 2)
-                .sum();
-            let text = message.content.as_text().len();
-            MARKUP + text + text / 8 + calls
-        })
-        .sum::<usize>()
-        + 32
 }
 
 #[cfg(test)]

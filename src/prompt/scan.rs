@@ -1,7 +1,12 @@
-//! The first byte that matters.
+//! The first byte that matters, and what is white space.
 //!
 //! In: bytes, and which of them matter. Out: where the first of those is. Whole blocks are looked at where none is near, in
 //! a form the compiler makes vector instructions of.
+
+/// White space as JavaScript's `trim` and `\s` know it: Unicode's, with the byte order mark and without U+0085.
+pub fn is_js_space(c: char) -> bool {
+    c == '\u{FEFF}' || (c.is_whitespace() && c != '\u{85}')
+}
 
 /// Bytes looked at together.
 const BLOCK: usize = 32;

@@ -7,7 +7,7 @@ use crate::message::{Message, Role};
 
 /// The thread as labelled text, byte for byte as SPEC-01 writes it.
 pub fn messages_to_prompt(messages: &[Message]) -> String {
-    let mut out = String::with_capacity(super::capacity(messages));
+    let mut out = String::with_capacity(super::capacity::of(messages));
     write(&mut out, messages);
     out
 }

@@ -13,7 +13,7 @@ use crate::message::{Content, Message, Role};
 
 /// The thread as XML. A single message whose text starts with `<thread>` is one already and is returned as it is.
 pub fn messages_to_xml(messages: &[Message]) -> String {
-    let mut out = String::with_capacity(super::capacity(messages));
+    let mut out = String::with_capacity(super::capacity::of(messages));
     write(&mut out, messages);
     out
 }

@@ -6,6 +6,7 @@
 //! it was, byte for byte. Names of variables, schemes (`Bearer`) and hosts stay; a text that merely speaks of keys is none.
 
 mod beginnings;
+mod channel;
 mod error;
 mod json;
 mod names;
@@ -19,38 +20,13 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use channel::{Channel, REDACTED};
 pub use names::is_secret_name;
 pub use plain::{is_invisible, one_line, plain};
 pub use secret::Secret;
 pub use stream::StreamRedactor;
 
 use values::Values;
-
-/// Stands in place of a secret.
-pub const REDACTED: &str = "[redacted]";
-
-/// Where a text comes from, which decides what is taken out of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Channel {
-    /// What a CLI, a server or the system says of a failure: rather too much is taken out than too little.
-    Error,
-    /// Anything else that is written into a file: what a model says may look like a key, so that only certain shapes count.
-    Record,
-    /// A model's answer: nothing but long values of the request itself, which no ordinary text holds.
-    Answer,
-}
-
-impl Channel {
-    /// The shortest value that is taken out, in bytes: `EMPTY` and `none` are what servers without keys are sent, and
-    /// `lm-studio` or `not-needed` a model may say.
-    fn shortest_value(self) -> usize {
-        match self {
-            Channel::Error => 6,
-            Channel::Record => 8,
-            Channel::Answer => 16,
-        }
-    }
-}
 
 /// What is secret in one run: known shapes, and values that are known themselves. Cheap to clone.
 #[derive(Debug, Clone, Default)]

@@ -14,6 +14,7 @@ pub mod deltas;
 pub mod html;
 pub mod normalised;
 pub mod read;
+pub mod runs;
 pub mod text;
 pub mod timeline;
 mod view;

@@ -8,6 +8,7 @@
 //! block, only if it says `json`, and breaks off at a fence within an argument. `Marked` takes only what nobody but the model
 //! can have written (`marked`).
 
+mod calls;
 mod fence;
 mod hold;
 mod input;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 use crate::message::{InvalidToolCall, ToolCall};
 use crate::prompt::is_js_space;
+pub use calls::Calls;
 use hold::Hold;
 pub use marked::{Mark, Marked};
 use scanner::Scanner;
@@ -59,24 +61,6 @@ pub struct Extraction {
     /// The text without calls and their code fences. White space around what was taken out stays, unless the text begins or
     /// ends with it. Without calls it is the text, verbatim.
     pub remainder: String,
-}
-
-/// What a [`Gate`] has found.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Calls {
-    /// As [`Extraction::tool_calls`].
-    pub tool_calls: Vec<ToolCall>,
-    /// As [`Extraction::invalid`].
-    pub invalid: Vec<InvalidToolCall>,
-    /// Why what looks like calls at the end of the answer is text, where it may have been meant as calls.
-    pub ignored: Option<String>,
-}
-
-impl Calls {
-    /// Whether the text is no more than text.
-    pub fn is_empty(&self) -> bool {
-        self.tool_calls.is_empty() && self.invalid.is_empty()
-    }
 }
 
 /// Takes the tool calls out of `text`, leniently. Linear in its length; nesting is not limited.

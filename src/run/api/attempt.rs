@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::ApiEngine;
+use super::engine::ApiEngine;
 use crate::api::answer::Answer;
 use crate::declare::Tools;
 use crate::error::ProviderError;

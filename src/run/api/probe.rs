@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{ApiEngine, Surroundings};
+use super::engine::{ApiEngine, Surroundings};
 use crate::api::settings;
 use crate::error::{Code, ProviderError};
 use crate::fold::Folded;

@@ -1,0 +1,34 @@
+//! Calls without an answer, and how they are given up.
+
+use std::collections::BTreeMap;
+
+use super::{Effect, Origin};
+use crate::message::{ToolCall, ToolResult};
+
+/// What a call without an answer waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// A decision.
+    Asked,
+    /// Its tool.
+    Running,
+    /// Another agent.
+    Deferred,
+}
+
+/// A call without an answer.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub call: ToolCall,
+    pub origin: Origin,
+    pub phase: Phase,
+}
+
+/// Ends calls that nobody waits for any more, and answers them.
+pub(super) fn give_up(open: BTreeMap<u32, Pending>, why: &str, ends: &mut Vec<Effect>, answers: &mut Vec<Effect>) {
+    for Pending { call, origin, .. } in open.into_values() {
+        ends.push(Effect::Abandon(call.id.clone()));
+        let answer = ToolResult::error(format!("\"{}\" has no result: {why}", call.name));
+        answers.push(Effect::Reply { call, answer, origin });
+    }
+}

@@ -1,0 +1,190 @@
+//! One provider object of an API: its options, its connections, and what it takes from the environment.
+
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::api::PROVIDER;
+use crate::api::settings::{Key, Settings};
+use crate::classify;
+use crate::error::{Code, ProviderError};
+use crate::exchange::http::client::{Client, Route};
+use crate::process::{Vars, limit};
+use crate::redact::{self, Redactor, Secret};
+use crate::run::lifecycle::{CLOSED, Lifecycle};
+
+/// One provider object: its options, its connections, and the runs it has.
+#[derive(Debug)]
+pub struct ApiEngine {
+    pub(super) settings: Settings,
+    pub(super) lifecycle: Lifecycle,
+    /// Made with the first call.
+    client: Mutex<Option<Client>>,
+}
+
+/// What a call takes from the environment, on the thread that alone may change it.
+#[derive(Clone)]
+pub(super) struct Surroundings {
+    pub key: Result<Option<Secret>, Box<ProviderError>>,
+    /// `None` where there is a client for certain.
+    pub route: Option<Route>,
+    /// Variables with names of secrets, and their values.
+    pub secrets: Arc<Vec<(String, String)>>,
+}
+
+impl Surroundings {
+    /// What knows the secrets of a call: the request's own and the environment's.
+    pub fn redactor(&self, settings: &Settings) -> Redactor {
+        let of_env = self.secrets.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let key = self.key.as_ref().ok().and_then(Option::as_ref);
+        Redactor::new(of_env, []).and(&settings.redactor(key))
+    }
+}
+
+/// The variables of `env` (of this process) that have names of secrets.
+fn secrets_of(env: Option<&Vars>) -> Vec<(String, String)> {
+    let readable = |(name, value): (&OsString, &OsString)| {
+        let name = name.to_str().filter(|name| redact::is_secret_name(name))?;
+        Some((name.to_owned(), value.to_str()?.to_owned()))
+    };
+    match env {
+        Some(vars) => vars
+            .iter()
+            .map(|(name, value)| (name, value))
+            .filter_map(readable)
+            .collect(),
+        None => std::env::vars_os()
+            .filter_map(|(name, value)| readable((&name, &value)))
+            .collect(),
+    }
+}
+
+impl ApiEngine {
+    /// The engine with the options of `options_json`. Nothing is connected to.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+    pub fn new(options_json: &str) -> Result<ApiEngine, Box<ProviderError>> {
+        let settings = Settings::parse(options_json)?;
+        limit::global().raise_limit(settings.max_concurrency);
+        Ok(ApiEngine {
+            settings,
+            lifecycle: Lifecycle::default(),
+            client: Mutex::new(None),
+        })
+    }
+
+    /// The provider's id.
+    pub fn id(&self) -> &str {
+        &self.settings.id
+    }
+
+    /// Refuses further calls with `CLOSED` from now on; those that run or wait go on.
+    pub fn refuse_further(&self) {
+        self.lifecycle.refuse_further();
+    }
+
+    /// Lets the calls that run or wait come to their ends, and refuses further ones. [`ApiEngine::close`] ends it.
+    pub async fn drain(&self) {
+        self.lifecycle.drain().await;
+    }
+
+    /// Ends all runs and waits for them; unused connections are closed. Later calls fail with `CLOSED`.
+    pub async fn close(&self) {
+        self.lifecycle.close().await;
+        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Cancelled when the provider is closed.
+    pub fn token(&self) -> CancellationToken {
+        self.lifecycle.closing.child_token()
+    }
+
+    /// The error of whoever asks a provider that was closed, or is about to be; `None` for an open one.
+    pub fn refusal(&self) -> Option<Box<ProviderError>> {
+        self.lifecycle.refuses().then(|| self.closed_error())
+    }
+
+    /// The error of a call whose provider was closed meanwhile.
+    pub(super) fn closed(&self) -> Option<Box<ProviderError>> {
+        self.lifecycle.is_closed().then(|| self.closed_error())
+    }
+
+    pub(super) fn closed_error(&self) -> Box<ProviderError> {
+        self.refuse(Code::Closed, CLOSED)
+    }
+
+    pub(super) fn refuse(&self, code: Code, reason: impl Into<String>) -> Box<ProviderError> {
+        Box::new(ProviderError::new(self.id(), code, reason).with_hint(classify::hint(PROVIDER, code)))
+    }
+
+    pub(super) fn surroundings(&self, env: Option<&Vars>) -> Surroundings {
+        // Not waited for: while it is being made, this is JavaScript's thread, and looking for the route costs next to nothing.
+        let known = self.client.try_lock().is_ok_and(|client| client.is_some());
+        Surroundings {
+            key: self.key(env),
+            route: (!known).then(|| Route::find(&self.settings.chat, env)),
+            secrets: Arc::new(secrets_of(env)),
+        }
+    }
+
+    /// The key, if one is to be sent.
+    pub(super) fn key(&self, env: Option<&Vars>) -> Result<Option<Secret>, Box<ProviderError>> {
+        let name = match &self.settings.key {
+            Key::Given(key) => return Ok(Some(key.clone())),
+            Key::Nobody => return Ok(None),
+            Key::Env(name) => name,
+        };
+        let wanted = OsString::from(name);
+        let value = match env {
+            Some(vars) => vars
+                .iter()
+                .find(|(name, _)| *name == wanted)
+                .map(|(_, value)| value.clone()),
+            None => std::env::var_os(name),
+        };
+        let value = value.and_then(|value| value.into_string().ok());
+        match value.as_deref().map(str::trim).filter(|value| !value.is_empty()) {
+            Some(value) if http::HeaderValue::from_str(value).is_ok() => Ok(Some(Secret::new(value))),
+            Some(_) => {
+                let reason = format!("the API key in {name} holds characters that no HTTP header can");
+                Err(self.refuse(Code::InvalidApiKey, reason))
+            }
+            None => Err(self.refuse(Code::NotLoggedIn, format!("there is no API key: {name} is not set"))),
+        }
+    }
+
+    /// What a request needs.
+    pub(super) async fn connect(
+        self: &Arc<Self>,
+        surroundings: Surroundings,
+    ) -> Result<(Option<Secret>, Client), Box<ProviderError>> {
+        let key = surroundings.key?;
+        Ok((key, self.client(surroundings.route).await?))
+    }
+
+    /// The client, made now if there is none.
+    pub(super) async fn client(self: &Arc<Self>, route: Option<Route>) -> Result<Client, Box<ProviderError>> {
+        let engine = Arc::clone(self);
+        // Reading the system's certificates takes tens of milliseconds, and a thread of its own.
+        let made = tokio::task::spawn_blocking(move || -> Result<Client, String> {
+            let mut client = engine.client.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(client) = &*client {
+                return Ok(client.clone());
+            }
+            let route = route.unwrap_or_else(Route::direct);
+            let made = Client::new(&engine.settings.chat, route)?;
+            *client = Some(made.clone());
+            Ok(made)
+        });
+        match made.await {
+            Ok(Ok(client)) => Ok(client),
+            Ok(Err(why)) => Err(self.refuse(Code::ConnectionFailed, format!("no request can be made: {why}"))),
+            Err(panic) => Err(self.refuse(
+                Code::Internal,
+                format!("a bug in this package stopped the call: {panic}"),
+            )),
+        }
+    }
+}

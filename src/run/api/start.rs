@@ -1,0 +1,122 @@
+//! How a call of an API begins: read, checked, connected, recorded, then tried until it ends.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::attempt::ApiCall;
+use super::engine::{ApiEngine, Surroundings};
+use crate::api::content::ACCEPTS;
+use crate::api::request::Request as ApiRequest;
+use crate::api::settings::Settings;
+use crate::error::ProviderError;
+use crate::process::Vars;
+use crate::redact::Redactor;
+use crate::run::handle::{Ended, Run};
+use crate::run::lifecycle::CallHandles;
+use crate::run::model::Model;
+use crate::run::request::{Checked, EncodedRequest, Request};
+use crate::run::sink::Sink;
+use crate::run::{log, record, retry_loop};
+
+impl ApiEngine {
+    /// Begins a run of what JavaScript asks for. Must be called inside the runtime; returns at once, and reads it later. `env` is
+    /// where the key and the proxy are looked up; `None` is this process's environment, read here, on the caller's thread.
+    pub fn start(engine: &Arc<ApiEngine>, request: EncodedRequest, env: Option<Vars>) -> Run {
+        let surroundings = engine.surroundings(env.as_ref());
+        ApiEngine::run(engine, surroundings, |engine| {
+            request.read().map_err(|(code, reason)| engine.refuse(code, reason))
+        })
+    }
+
+    pub(super) fn run(
+        engine: &Arc<ApiEngine>,
+        surroundings: Surroundings,
+        read: impl FnOnce(&ApiEngine) -> Result<Request, Box<ProviderError>> + Send + 'static,
+    ) -> Run {
+        let (of_close, of_task) = (Arc::clone(engine), Arc::clone(engine));
+        let work = move |handles| of_task.call(read, surroundings, handles);
+        (engine.lifecycle).begin(
+            Cow::Owned(engine.id().to_owned()),
+            move || of_close.closed_error(),
+            work,
+        )
+    }
+
+    /// One call, to its end.
+    async fn call(
+        self: Arc<Self>,
+        read: impl FnOnce(&ApiEngine) -> Result<Request, Box<ProviderError>> + Send,
+        surroundings: Surroundings,
+        CallHandles { log, consumer, cancel }: CallHandles,
+    ) -> Result<Ended, Box<ProviderError>> {
+        let refuse = |(code, reason)| self.refuse(code, reason);
+        let Checked {
+            messages,
+            tools,
+            options,
+            call_ids,
+            recorded,
+            lent,
+        } = read(&self)?
+            .check((self.id(), &ACCEPTS), Settings::check_timeout)
+            .map_err(refuse)?;
+        let (of_engine, of_env) = (Arc::clone(&self), surroundings.clone());
+        let redactor = log::lazy_redactor(move || of_env.redactor(&of_engine.settings));
+        let (key, client) = self.connect(surroundings).await?;
+        let of_request = self.settings.redactor(key.as_ref());
+        let recorder = match &options.record {
+            Some(record) => Some(
+                record
+                    .begin_call(self.id(), log.run_id(), recorded, Redactor::clone(&redactor))
+                    .await
+                    .map_err(refuse)?,
+            ),
+            None => None,
+        };
+        let request = ApiRequest::new(&self.settings, &messages, &tools);
+        drop((messages, tools));
+        let sink = Sink::of_call(&options, consumer, false, log, recorder)
+            .in_pieces(&options)
+            .redacting(redactor)
+            .ending_with(&cancel);
+        let call = ApiCall {
+            engine: &self,
+            client: &client,
+            redactor: of_request,
+            key: key.as_ref(),
+            body: Bytes::from(request.body),
+            tools: request.tools,
+            call_ids,
+            timeout: options.timeout,
+            lent,
+            cancel: &cancel,
+            sink: &sink,
+        };
+        let ended = retry_loop::drive(&call, &cancel, &sink).await;
+        sink.close(record::end_of(&ended).as_ref()).await;
+        Ok(ended)
+    }
+}
+
+impl Model for ApiEngine {
+    fn id(&self) -> &str {
+        ApiEngine::id(self)
+    }
+
+    fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
+        self.refusal().map_or(Ok(()), Err)?;
+        self.key(Some(env)).map(|_| ())
+    }
+
+    fn redactor(&self, env: &Vars) -> Redactor {
+        let key = self.key(Some(env)).ok().flatten();
+        record::redactor_of(env).and(&self.settings.redactor(key.as_ref()))
+    }
+
+    fn begin(self: Arc<Self>, request: Request) -> Run {
+        let surroundings = self.surroundings(request.env.as_deref());
+        ApiEngine::run(&self, surroundings, |_| Ok(request))
+    }
+}
