@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::decode::Decoder;
 use crate::event::Event;
 use crate::process::limit::Permit;
 use crate::process::{
-    self, End, EnvPlan, Exit, InUse, Limits, Output, Running, Spec, StartError, Stdin, Tees, Vars, Waiting,
+    self, End, EnvPlan, Exit, InUse, Limits, Output, Resolved, Running, Spec, StartError, Stdin, Tees, Vars, Waiting,
 };
 use crate::provider::Provider;
 
@@ -53,29 +53,18 @@ pub struct Print {
     cancel_process: CancellationToken,
 }
 
-/// The file that `line` will execute, found on the PATH the process will have.
+/// What `line` will execute, found on the PATH the process will have.
 ///
 /// # Errors
 /// What [`process::start`] would say of it.
-pub fn binary(line: &CommandLine, base: &Arc<Vars>) -> Result<PathBuf, StartError> {
-    let vars = variables(line, base);
-    let same = |name: &OsStr| {
-        if cfg!(windows) {
-            name.eq_ignore_ascii_case("PATH")
-        } else {
-            name == "PATH"
-        }
-    };
-    let path = vars
-        .iter()
-        .find(|(name, _)| same(name))
-        .map(|(_, value)| value.as_os_str());
-    Ok(process::resolve(OsStr::new(&line.program), path)?.file)
+pub fn resolve(line: &CommandLine, base: &Arc<Vars>) -> Result<Resolved, StartError> {
+    let path = variable(line, base, "PATH");
+    process::resolve(OsStr::new(&line.program), path.as_deref())
 }
 
-/// The environment the process will have, without what names a place in its private folder.
-pub fn variables(line: &CommandLine, base: &Arc<Vars>) -> Vars {
-    environment(line, Arc::clone(base), None).vars()
+/// The variable `name` as the process will have it, if that is no place in its private folder.
+pub fn variable(line: &CommandLine, base: &Arc<Vars>, name: &str) -> Option<OsString> {
+    environment(line, Arc::clone(base), None).get(name)
 }
 
 /// Without a `scratch`, what names a place in it is left out.
@@ -166,6 +155,7 @@ fn spec(line: CommandLine, stdin: Stdin, surroundings: Surroundings) -> Result<(
     });
     let spec = Spec {
         program: line.program.into(),
+        resolved: None,
         args: args.collect(),
         env,
         cwd,
@@ -216,12 +206,13 @@ pub async fn output(
 }
 
 impl Print {
-    /// Starts the process `line` describes, a command line of `provider`; `cancel` ends it.
+    /// Starts the process `line` describes, a command line of `provider` whose program is `file`; `cancel` ends it.
     ///
     /// # Errors
     /// [`NotStarted`].
     pub fn start(
         mut line: CommandLine,
+        file: Resolved,
         provider: &Provider,
         surroundings: Surroundings,
         cancel: &CancellationToken,
@@ -232,6 +223,7 @@ impl Print {
         let stdin = Stdin::Bytes(std::mem::take(&mut line.stdin).into());
         let (mut spec, scratch) = spec(line, stdin, surroundings)?;
         spec.in_use = in_use(scratch);
+        spec.resolved = Some(file);
         let cancel_process = cancel.child_token();
         Ok(Print {
             running: process::start(spec, cancel_process.clone()).map_err(NotStarted::Process)?,

@@ -34,6 +34,27 @@ impl EnvPlan {
         }
     }
 
+    /// What the child's environment has for `name`: that of [`EnvPlan::vars`], without the others.
+    pub fn get(&self, name: &str) -> Option<OsString> {
+        let same = |other: &OsStr| is_same(other, name);
+        if let Some((_, value)) = self.user.iter().rfind(|(other, _)| same(other)) {
+            return value.clone();
+        }
+        if let Some((_, value)) = self.set.iter().rfind(|(other, _)| same(other)) {
+            return Some(value.clone());
+        }
+        if self.drop.iter().any(|other| same(other)) {
+            return None;
+        }
+        match &self.base {
+            Some(base) => base
+                .iter()
+                .rfind(|(other, _)| same(other))
+                .map(|(_, value)| value.clone()),
+            None => std::env::var_os(name),
+        }
+    }
+
     /// Whether `set` or `user` speaks of `name`.
     pub fn mentions(&self, name: &OsStr) -> bool {
         self.set.iter().any(|(n, _)| n == name) || self.user.iter().any(|(n, _)| n == name)
@@ -82,14 +103,15 @@ impl EnvPlan {
 /// The value of `name` in `vars`, as the platform compares names.
 pub(super) fn lookup<'a>(vars: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsStr> {
     vars.iter()
-        .find(|(n, _)| {
-            if cfg!(windows) {
-                n.eq_ignore_ascii_case(name)
-            } else {
-                n == name
-            }
-        })
+        .find(|(other, _)| is_same(other, name))
         .map(|(_, value)| value.as_os_str())
+}
+
+fn is_same(one: &OsStr, other: &str) -> bool {
+    match cfg!(windows) {
+        true => one.eq_ignore_ascii_case(other),
+        false => one == other,
+    }
 }
 
 #[cfg(test)]
@@ -112,6 +134,36 @@ mod tests {
 
     fn pairs(list: &[(&str, &str)]) -> Vars {
         list.iter().map(|(n, v)| (n.into(), v.into())).collect()
+    }
+
+    #[test]
+    fn one_variable_is_what_all_of_them_have() {
+        let base = pairs(&[
+            ("HOME", "/home/me"),
+            ("PATH", "/bin"),
+            ("PATH", "/usr/bin"),
+            ("TERM", "xterm"),
+            ("CI", "0"),
+            ("CLAUDECODE", "1"),
+            ("NODE_OPTIONS", "--inspect"),
+        ]);
+        let plan = EnvPlan {
+            base: Some(Arc::new(base)),
+            ..plan()
+        };
+        let vars = plan.vars();
+        for name in [
+            "HOME",
+            "PATH",
+            "TERM",
+            "CI",
+            "CLAUDECODE",
+            "NODE_OPTIONS",
+            "NEVER",
+            "ABSENT",
+        ] {
+            assert_eq!(plan.get(name).as_deref(), lookup(&vars, name), "{name}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::fault::StartError;
-use super::sys::Target;
+use super::target::{Target, kill_now};
 
 /// One owner's processes.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ pub fn kill_all(id: u64) -> usize {
     *owner.ended.write().unwrap_or_else(PoisonError::into_inner) = true;
     let live = locked(&owner.live);
     let targets: Vec<Target> = live.values().cloned().collect();
-    super::sys::kill_now(&targets);
+    kill_now(&targets);
     targets.len()
 }
 

@@ -13,7 +13,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use super::fault::StartError;
 
 /// What to execute.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Resolved {
     /// The file, absolute.
     pub file: PathBuf,

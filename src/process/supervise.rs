@@ -27,9 +27,9 @@ use super::drain::{self, Flow};
 use super::feed::Feed;
 use super::limit::Permit;
 use super::running::{End, Exit, Timings};
+use super::spec::{InUse, LONGEST_GRACE, Limits};
 use super::status::Status;
 use super::sys::Group;
-use super::{InUse, LONGEST_GRACE, Limits};
 
 /// How long after SIGKILL the answer waits for the exit. A process that survives it sleeps in the kernel, on a dead
 /// network drive for example.

@@ -17,36 +17,21 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, sleep};
 
-use super::fault::{Launch, StartError};
+use super::fault::StartError;
+use super::launch::{Launch, Pipes};
 use super::registry::Registration;
+use super::spec::Waiting;
+use super::status::Status;
+use super::target::{Target, kill_now};
 use super::tree::{self, Proc, Table};
 use super::wait::{self, Waiter};
 pub(super) use super::watchdog::{Watchdog, watchdog_started};
-use super::{Pipes, Status, Waiting};
 
 /// How often `ETXTBSY` is tried again, with 1, 2, 4, … ms between: another thread of the host forked while it had the
 /// program open for writing, or an update is under way. 31 ms in all.
 const BUSY_TRIES: u32 = 5;
 /// How long after SIGKILL the rest of a group is still looked after. What survives that sleeps in the kernel.
 const GIVE_UP: Duration = Duration::from_secs(5);
-
-/// What [`kill_now`] needs to know of a run.
-#[derive(Debug, Clone)]
-pub(super) struct Target {
-    pid: Pid,
-    run: String,
-}
-
-impl Target {
-    pub fn pid(&self) -> u32 {
-        self.group().cast_unsigned()
-    }
-
-    /// The group's id, which is the leader's.
-    fn group(&self) -> i32 {
-        self.pid.as_raw_nonzero().get()
-    }
-}
 
 /// Starts the process in a group of its own, its stdio being pipes (stdin optionally the null device).
 pub(super) fn spawn(launch: &Launch, stdin: bool, run: &str) -> Result<(Pipes, Target), StartError> {
@@ -274,33 +259,6 @@ impl Drop for Group {
                 .for_each(|escapee| tree::signal(escapee, Signal::KILL));
             self.watchdog = None;
             self.reap();
-        }
-    }
-}
-
-/// Kills whole runs at once, without a runtime: the groups and, where the table of processes shows them, the escapees.
-/// The leaders must not have been reaped.
-pub(super) fn kill_now(targets: &[Target]) {
-    if targets.is_empty() {
-        return;
-    }
-    let mut known: Vec<HashSet<Proc>> = vec![HashSet::new(); targets.len()];
-    // The second round finds what was forked during the first.
-    for round in 0..3 {
-        let table = Table::look().ok();
-        let mut found = false;
-        for (target, known) in targets.iter().zip(&mut known) {
-            if let Some(table) = &table {
-                let escapees = table.descendants(target.group(), known, &target.run);
-                found |= !escapees.is_subset(known);
-                *known = escapees;
-            }
-            // That nobody is left is as good as a success.
-            let _ = kill_process_group(target.pid, Signal::KILL);
-            known.iter().for_each(|escapee| tree::signal(escapee, Signal::KILL));
-        }
-        if round > 0 && !found {
-            return;
         }
     }
 }

@@ -13,7 +13,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, waitid};
 use tokio::sync::watch;
 
-use super::{Status, Waiting};
+use super::spec::Waiting;
+use super::status::Status;
 
 /// How one child is waited for.
 #[derive(Debug)]

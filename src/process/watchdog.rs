@@ -26,7 +26,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 use tokio::sync::Notify;
 
-use super::host_mark;
+use super::mark::host_mark;
 
 /// Reads lines: `group tenths folder/` to guard a group, with the grace in tenths of a second and a folder to remove, which
 /// may be missing; `group` alone to forget it. Its argument is what marks every process of the host's runs ([`host_mark`]).

@@ -10,40 +10,21 @@
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use process_wrap::std::{ChildWrapper, CommandWrap, CreationFlags, JobObject};
+use process_wrap::std::{CommandWrap, CreationFlags, JobObject};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::fault::{Launch, StartError};
+use super::fault::StartError;
+use super::launch::{Launch, Pipes};
 use super::registry::Registration;
-use super::{Pipes, Status, Waiting};
+use super::spec::Waiting;
+use super::status::Status;
+use super::target::Target;
 
 const CREATE_NO_WINDOW: u32 = 0x0800_0000;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-
-/// What [`kill_now`] needs to know of a run.
-#[derive(Debug, Clone)]
-pub(super) struct Target {
-    pid: u32,
-    job: Arc<Mutex<Box<dyn ChildWrapper>>>,
-}
-
-impl Target {
-    pub fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Box<dyn ChildWrapper>> {
-        self.job.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn terminate(&self) {
-        // A job that is over can't be terminated, and need not be.
-        let _ = self.lock().start_kill();
-    }
-}
 
 /// Starts the process in a job of its own, without a console window, its stdio being pipes.
 pub(super) fn spawn(launch: &Launch, stdin: bool, _run: &str) -> Result<(Pipes, Target), StartError> {
@@ -164,9 +145,4 @@ impl Drop for Group {
             self.finish();
         }
     }
-}
-
-/// Terminates whole jobs at once, without a runtime.
-pub(super) fn kill_now(targets: &[Target]) {
-    targets.iter().for_each(Target::terminate);
 }

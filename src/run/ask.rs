@@ -4,7 +4,6 @@
 //! ended. Commands like these are over in a moment, so they don't wait in the queue of requests.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +25,9 @@ impl Engine {
     /// # Errors
     /// As a request: the file can't be found, or can't be executed.
     pub fn file(&self, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderError>> {
-        print::binary(&self.question(&[], &[])?, base).map_err(|error| self.refuse(error.code(), error.to_string()))
+        let found = print::resolve(&self.probe(&[], &[])?, base);
+        let found = found.map_err(|error| self.refuse(error.code(), error.to_string()))?;
+        Ok(found.file)
     }
 
     /// Which of `names` are in the environment of a request, and not empty.
@@ -34,21 +35,9 @@ impl Engine {
     /// # Errors
     /// As [`Engine::file`].
     pub fn present<'a>(&self, names: &[&'a str], base: &Arc<Vars>) -> Result<Vec<&'a str>, Box<ProviderError>> {
-        let vars = print::variables(&self.question(&[], &[])?, base);
-        let has = |wanted: &OsString| {
-            vars.iter().any(|(name, value)| {
-                let same = match cfg!(windows) {
-                    true => name.eq_ignore_ascii_case(wanted),
-                    false => name == wanted,
-                };
-                same && !value.is_empty()
-            })
-        };
-        Ok(names
-            .iter()
-            .copied()
-            .filter(|name| has(&OsString::from(name)))
-            .collect())
+        let line = self.probe(&[], &[])?;
+        let is_set = |name: &&&str| print::variable(&line, base, name).is_some_and(|value| !value.is_empty());
+        Ok(names.iter().filter(is_set).copied().collect())
     }
 
     /// Runs the CLI with `args`, without the variables `without`, for at most `limit`. How it ends is in the output.
@@ -76,11 +65,12 @@ impl Engine {
             tracker: self.lifecycle.runs.clone(),
             tees: Tees::default(),
         };
-        let output = print::output(self.question(args, without)?, surroundings, cancel).await;
+        let output = print::output(self.probe(args, without)?, surroundings, cancel).await;
         output.map_err(|error| not_started(self, &error))
     }
 
-    fn question(&self, args: &[&str], without: &[&str]) -> Result<CommandLine, Box<ProviderError>> {
+    /// The command line that asks `args`.
+    fn probe(&self, args: &[&str], without: &[&str]) -> Result<CommandLine, Box<ProviderError>> {
         let mut line = command::build(&self.provider, &self.options, Mode::Print(""), false, &BTreeSet::new())?;
         line.args = args.iter().map(|arg| Arg::Text((*arg).to_owned())).collect();
         line.stdin = String::new();

@@ -1,27 +1,35 @@
 //! What an installed CLI can't do (flags it has refused, live sessions), remembered for that binary as long as the process lives.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
+
+use crate::process::Resolved;
 
 /// A binary: where it is and when it was last changed, so that an update is asked anew.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Binary {
-    file: PathBuf,
+    resolved: Resolved,
     changed: Option<SystemTime>,
 }
 
 impl Binary {
-    /// The binary at `file`.
-    pub fn at(file: PathBuf) -> Binary {
-        let changed = std::fs::metadata(&file).and_then(|metadata| metadata.modified()).ok();
-        Binary { file, changed }
+    /// The binary that was found.
+    pub fn new(resolved: Resolved) -> Binary {
+        let metadata = std::fs::metadata(&resolved.file);
+        let changed = metadata.and_then(|metadata| metadata.modified()).ok();
+        Binary { resolved, changed }
+    }
+
+    /// What is executed for it.
+    pub fn resolved(&self) -> &Resolved {
+        &self.resolved
     }
 
     /// Where it is.
     pub fn file(&self) -> &Path {
-        &self.file
+        &self.resolved.file
     }
 }
 

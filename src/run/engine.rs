@@ -131,8 +131,8 @@ impl Engine {
     ) -> Result<(CommandLine, Binary), Box<ProviderError>> {
         let build = |without: &BTreeSet<String>| command::build(&self.provider, options, mode, partial, without);
         let line = build(&BTreeSet::new())?;
-        let file = print::binary(&line, base_env).map_err(|error| not_started(self, &NotStarted::Process(error)))?;
-        let binary = Binary::at(file);
+        let found = print::resolve(&line, base_env).map_err(|error| not_started(self, &NotStarted::Process(error)))?;
+        let binary = Binary::new(found);
         let refused = capabilities::refused_by(&binary);
         Ok((if refused.is_empty() { line } else { build(&refused)? }, binary))
     }

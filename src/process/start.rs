@@ -1,0 +1,180 @@
+//! From a [`Spec`] to a process under way.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::env::{self, Vars};
+use super::fault::StartError;
+use super::feed::Feed;
+use super::launch::Launch;
+use super::mark::{RUN_VARIABLE, next_run_id};
+use super::resolve::{Resolved, resolve};
+use super::running::{Closer, Exit, Running};
+use super::spec::{LONGEST_GRACE, Spec, Stdin};
+use super::{drain, limit, registry, supervise, sys};
+
+/// Starts a process. Call it inside of a tokio runtime with io and time; it takes a fraction of a millisecond (and up
+/// to 31 ms where the program's file is being written just now).
+///
+/// # Errors
+/// [`StartError`], which says what to repair. Nothing is left running then.
+pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartError> {
+    let began = Instant::now();
+    let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
+    if cancel.is_cancelled() {
+        return Err(StartError::Cancelled);
+    }
+    let run_id = next_run_id();
+    let launch = prepare(&spec, &run_id)?;
+    let failed = |source: io::Error| StartError::Os {
+        file: launch.file.clone(),
+        source,
+    };
+    let missing = || io::Error::from(io::ErrorKind::BrokenPipe);
+
+    let wants_stdin = spec.stdin != Stdin::Null;
+    let watchdog = spec.guarded.then(sys::Watchdog::spawn);
+    // Before the call, for the child may have run for long when a busy system lets it return.
+    let mut started = began;
+    let (pipes, target, registration) = registry::enter(spec.owner, || {
+        started = Instant::now();
+        sys::spawn(&launch, wants_stdin, &run_id)
+    })?;
+    let pid = target.pid();
+    // From here on an early return drops the group, which kills it.
+    let mut group = sys::Group::new(target, registration, spec.waiting, watchdog).map_err(failed)?;
+    let guarded = group.guard(spec.limits.kill_grace.min(LONGEST_GRACE), spec.folder.as_deref());
+    let stdin = pipes.stdin.map(ChildStdin::from_std).transpose().map_err(failed)?;
+    let (feed, writer) = match (stdin, spec.stdin) {
+        (Some(pipe), Stdin::Bytes(bytes)) => (Feed::bytes(pipe, bytes, guarded), None),
+        (Some(pipe), Stdin::Open) => {
+            let (feed, writer) = Feed::open(pipe, guarded);
+            (feed, Some(writer))
+        }
+        _ => (Feed::NONE, None),
+    };
+    let stdout = pipes
+        .stdout
+        .ok_or_else(missing)
+        .and_then(ChildStdout::from_std)
+        .map_err(failed)?;
+    let stderr = pipes
+        .stderr
+        .ok_or_else(missing)
+        .and_then(ChildStderr::from_std)
+        .map_err(failed)?;
+
+    let (chunks, receiver) = mpsc::channel(drain::QUEUE);
+    let (answer, exit) = oneshot::channel();
+    let flow = Arc::new(drain::Flow::new(started, spec.tees));
+    let closed = CancellationToken::new();
+    let (complete, completed) = watch::channel(false);
+    let supervisor = supervise::Supervisor {
+        run_id: run_id.clone(),
+        pid,
+        group,
+        feed,
+        stdout,
+        stderr,
+        chunks,
+        answer,
+        flow: flow.clone(),
+        limits: spec.limits,
+        cancel,
+        closed: closed.clone(),
+        completed,
+        in_use: spec.in_use,
+        queued: spec.permit.as_ref().map_or(Duration::ZERO, limit::Permit::queued),
+        permit: spec.permit,
+        started,
+        spawn: began.elapsed(),
+    };
+    spec.tracker.spawn_on(supervisor.run(), &runtime);
+    Ok(Running {
+        pid,
+        run_id,
+        chunks: receiver,
+        stdin: writer,
+        flow,
+        exit,
+        closer: Closer(closed.clone()),
+        complete,
+        _end_on_drop: closed.drop_guard(),
+    })
+}
+
+fn prepare(spec: &Spec, run_id: &str) -> Result<Launch, StartError> {
+    if let Some(name) = spec.env.invalid() {
+        let what = format!(
+            "{:?} can't be a variable of an environment, or its value holds a NUL character",
+            name
+        );
+        return Err(StartError::InvalidInput { what });
+    }
+    let cwd = match &spec.cwd {
+        // An empty path would be the host's folder, silently.
+        Some(cwd) if cwd.as_os_str().is_empty() => return Err(StartError::CwdNotFound { cwd: cwd.clone() }),
+        Some(cwd) => Some(std::path::absolute(cwd).map_err(|source| StartError::Os {
+            file: cwd.clone(),
+            source,
+        })?),
+        None => None,
+    };
+    let mut vars = spec.env.vars();
+    set(&mut vars, RUN_VARIABLE, run_id.into());
+    if let Some(cwd) = cwd
+        .as_ref()
+        .filter(|_| cfg!(unix) && !spec.env.mentions(OsStr::new("PWD")))
+    {
+        // An inherited PWD would name another folder than the one the child is in; some CLIs believe it.
+        set(&mut vars, "PWD", cwd.clone().into_os_string());
+    }
+    let resolved = match &spec.resolved {
+        Some(resolved) => resolved.clone(),
+        None => resolve(&spec.program, env::lookup(&vars, "PATH"))?,
+    };
+    let Resolved {
+        file, prefix: mut args, ..
+    } = resolved;
+    args.extend(spec.args.iter().cloned());
+    let launch = Launch { file, args, vars, cwd };
+    launch.check()?;
+    Ok(launch)
+}
+
+fn set(vars: &mut Vars, name: &str, value: OsString) {
+    vars.retain(|(n, _)| n != name);
+    vars.push((name.into(), value));
+}
+
+/// What a process has said, and how it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    /// All of stdout, up to the limit.
+    pub stdout: Vec<u8>,
+    /// The rest of the story.
+    pub exit: Exit,
+}
+
+/// Runs a process to its end and collects its stdout. Dropping the future ends the process.
+///
+/// # Errors
+/// As [`start`]. How the run ends is in [`Output::exit`], not an error.
+pub async fn output(spec: Spec, cancel: CancellationToken) -> Result<Output, StartError> {
+    let mut running = start(spec, cancel)?;
+    let mut stdout = Vec::new();
+    while let Some(chunk) = running.next().await {
+        stdout.extend_from_slice(&chunk);
+    }
+    Ok(Output {
+        stdout,
+        exit: running.exit().await,
+    })
+}

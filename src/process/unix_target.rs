@@ -1,0 +1,52 @@
+//! What a run is ended by at once, on Unix.
+
+use std::collections::HashSet;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::tree::{self, Proc, Table};
+
+/// What [`kill_now`] needs to know of a run.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    pub pid: Pid,
+    pub run: String,
+}
+
+impl Target {
+    pub fn pid(&self) -> u32 {
+        self.group().cast_unsigned()
+    }
+
+    /// The group's id, which is the leader's.
+    pub fn group(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+}
+
+/// Kills whole runs at once, without a runtime: the groups and, where the table of processes shows them, the escapees.
+/// The leaders must not have been reaped.
+pub(super) fn kill_now(targets: &[Target]) {
+    if targets.is_empty() {
+        return;
+    }
+    let mut known: Vec<HashSet<Proc>> = vec![HashSet::new(); targets.len()];
+    // The second round finds what was forked during the first.
+    for round in 0..3 {
+        let table = Table::look().ok();
+        let mut found = false;
+        for (target, known) in targets.iter().zip(&mut known) {
+            if let Some(table) = &table {
+                let escapees = table.descendants(target.group(), known, &target.run);
+                found |= !escapees.is_subset(known);
+                *known = escapees;
+            }
+            // That nobody is left is as good as a success.
+            let _ = kill_process_group(target.pid, Signal::KILL);
+            known.iter().for_each(|escapee| tree::signal(escapee, Signal::KILL));
+        }
+        if round > 0 && !found {
+            return;
+        }
+    }
+}
