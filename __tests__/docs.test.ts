@@ -163,7 +163,9 @@ describe("the checks themselves", () => {
   });
 
   it("let what is right pass", () => {
-    expect(found("sh", "FUZZ_SECONDS=600 cargo test --test fuzz\n.ci/run\nnpm run demo -- --live 'x'")).toEqual([]);
+    expect(
+      found("sh", "FUZZ_SECONDS=600 cargo test --test integration fuzz\n.ci/run\nnpm run demo -- --live 'x'"),
+    ).toEqual([]);
     expect(found("json", "[1]")).toEqual([]);
     expect(found("rust,ignore", "fn main() {")).toEqual([]);
     expect(fence("ts", "x")[0]).toEqual({

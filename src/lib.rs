@@ -11,7 +11,7 @@
 //! [`executor`] says. OpenAI-compatible APIs ([`api`]) are asked without a process and answer in the same events.
 //!
 //! This file is the table of contents, the lowest layer first: a module uses only its own layer and those above it in this list
-//! (`tests/layers.rs` guards that), and the pure ones know neither tokio nor napi, neither processes nor files.
+//! (`tests/integration/layers.rs` guards that), and the pure ones know neither tokio nor napi, neither processes nor files.
 //!
 //! | module | what it does |
 //! | --- | --- |

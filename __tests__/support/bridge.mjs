@@ -33,7 +33,7 @@ let built;
 
 /** Builds the host, with what `cargo test` builds: it is there already where that has run. */
 function build() {
-  const args = ["test", "--no-run", "--quiet", "--test", "bridge_calls"];
+  const args = ["test", "--no-run", "--quiet", "--test", "integration"];
   built ??= promisify(execFile)("cargo", args, { cwd: ROOT, maxBuffer: 64 * 1024 * 1024 });
   return built;
 }

@@ -1,6 +1,6 @@
 //! What is fuzzed: every place that reads what others have written. In: bytes. Out: nothing, or a panic.
 //!
-//! Two drivers share this list: `tests/fuzz.rs` (stable Rust, part of `cargo test`) and the crate around this file
+//! Two drivers share this list: `tests/integration/fuzz.rs` (stable Rust, part of `cargo test`) and the crate around this file
 //! (cargo-fuzz: libFuzzer, guided by coverage). A target is a name, seeds and a function; one more is one more row.
 
 use std::collections::{BTreeSet, HashSet};

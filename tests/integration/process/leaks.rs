@@ -1,19 +1,14 @@
-//! File descriptors, threads and zombies: as many after as before. Alone in its program, because it counts.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod process_support;
-
+//! File descriptors, threads and zombies: as many after as before. Alone in its process, because it counts.
 use std::time::Instant;
 
 use deep_factor_providers::error::Code;
 use deep_factor_providers::process::{self, Spec, Stdin, Waiting};
-use process_support::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-const OWNER: u64 = 1;
+use super::*;
+use crate::alone::alone;
 
 fn files() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
@@ -33,8 +28,17 @@ fn threads_and_children() -> (usize, String) {
     (waiting, tasks().map(|task| read(task.join("children"))).collect())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_left_open() {
+#[test]
+fn nothing_is_left_open() {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
+    alone("process::leaks::nothing_is_left_open", || {
+        runtime.block_on(count_before_and_after());
+    });
+}
+
+async fn count_before_and_after() {
+    let owner = next_owner();
     // The first run opens what stays open: the poller and the blocking pool.
     output(fake(json!([]))).await;
     reaped(0).await;
@@ -43,7 +47,7 @@ async fn nothing_is_left_open() {
     for round in 0..5 {
         for waiting in [Waiting::Auto, Waiting::Thread] {
             let spec = |steps| Spec {
-                owner: OWNER,
+                owner,
                 waiting,
                 limits: limits(None, 100),
                 ..fake(steps)
@@ -71,7 +75,7 @@ async fn nothing_is_left_open() {
             drop(running);
             drop(stdin);
             let missing = Spec {
-                owner: OWNER,
+                owner,
                 ..Spec::new("/no/such/cli")
             };
             assert!(process::start(missing, CancellationToken::new()).is_err());
@@ -82,7 +86,7 @@ async fn nothing_is_left_open() {
             assert!(process::start(nowhere, CancellationToken::new()).is_err());
         }
     }
-    reaped(OWNER).await;
+    reaped(owner).await;
     let since = Instant::now();
     while (files(), threads_and_children()) != (before, (0, String::new())) {
         let now = (files(), threads_and_children());
@@ -105,7 +109,7 @@ async fn nothing_is_left_open() {
         )
         .unwrap();
         let spec = Spec {
-            owner: OWNER,
+            owner,
             stdin: Stdin::Open,
             ..fake(json!(["readAll"]))
         };
@@ -119,7 +123,7 @@ async fn nothing_is_left_open() {
             }
         }
         setrlimit(Resource::Nofile, limit).unwrap();
-        reaped(OWNER).await;
+        reaped(owner).await;
     }
     assert_eq!(output(fake(json!([{"out": "ok"}]))).await.stdout, b"ok");
 }

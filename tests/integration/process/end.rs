@@ -1,16 +1,11 @@
 //! Ending: every reason, every kind of stubbornness, and nothing left behind.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod process_support;
-
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use deep_factor_providers::process::{self, End, Limits, Spec, Stdin, Waiting, limit, registry};
-use process_support::*;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+
+use super::*;
 
 /// A child that signs in and runs `steps`.
 fn child(scene: &Scene, stdio: &str, steps: &[Value]) -> Value {
@@ -20,11 +15,6 @@ fn child(scene: &Scene, stdio: &str, steps: &[Value]) -> Value {
 
 fn ignoring_term() -> Value {
     json!({"onSignal": {"TERM": [], "HUP": [], "INT": []}})
-}
-
-fn next_owner() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1000);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 #[tokio::test]

@@ -1,8 +1,5 @@
 //! Guards the architecture: a module uses only what lies below it, and the pure layers know no runtime and no Node.
 
-// Test code: clippy.toml allows this in `#[test]` functions, and here are helpers of theirs.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,16 +1,14 @@
 //! What the bridge rejects: wrong tokens, other hosts and pages, bodies too large, too slow, or of garbage.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod bridge_support;
-
 use std::time::Duration;
 
-use bridge_support::{Client, LONG, echo, read, start};
 use deep_factor_providers::bridge::BridgeOptions;
 use proptest::prelude::*;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
+
+use super::{Client, echo, read, start};
+use crate::LONG;
 
 /// `change` made of a good request's headers; the body is a call.
 async fn with(client: &Client, change: impl Fn(&mut Vec<(String, String)>)) -> (u16, String) {

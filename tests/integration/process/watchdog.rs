@@ -1,13 +1,12 @@
-//! The watchdog and a run's beginning. One test, for the watchdog is the whole process's.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
+//! The watchdog and a run's beginning. Alone in its process, because the watchdog is the whole process's.
 use std::sync::mpsc;
 
 use bytes::Bytes;
 use deep_factor_providers::process::{self, Spec, Stdin};
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
+
+use crate::alone::alone;
 
 fn cat(guarded: bool) -> Spec {
     Spec {
@@ -19,6 +18,11 @@ fn cat(guarded: bool) -> Spec {
 
 #[test]
 fn a_run_gets_its_input_when_the_watchdog_knows_of_it() {
+    let name = "process::watchdog::a_run_gets_its_input_when_the_watchdog_knows_of_it";
+    alone(name, start_while_the_watchdog_is_missing);
+}
+
+fn start_while_the_watchdog_is_missing() {
     // The only thread that may start the watchdog is taken until the gate opens.
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().max_blocking_threads(1).build().unwrap();

@@ -1,15 +1,28 @@
 //! What the tests of `process` share: the fake CLI, folders where fakes leave their ids, and looking for survivors.
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod crowd;
+mod end;
+mod io;
+#[cfg(target_os = "linux")]
+mod leaks;
+mod start;
+mod watchdog;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use deep_factor_providers::process::{self, End, EnvPlan, Exit, Limits, Output, Spec};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// Longer than anything takes, however busy the machine is.
-pub const LONG: Duration = Duration::from_secs(60);
+use crate::LONG;
+
+/// An owner of processes that no other test has.
+pub fn next_owner() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
 
 /// A run of the fake CLI with these steps, that nothing ends.
 pub fn fake(steps: Value) -> Spec {

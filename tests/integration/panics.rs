@@ -1,8 +1,5 @@
 //! No panic may take Node with it: whatever runs on JavaScript's thread is caught, and becomes an exception there.
 
-// Test code: clippy.toml allows this in `#[test]` functions, and here are helpers of theirs.
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 use std::path::Path;
 

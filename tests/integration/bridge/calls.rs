@@ -1,16 +1,14 @@
 //! What the bridge does for a client that is heard: tools, calls, and answers that come once, late, together or not at all.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod bridge_support;
-
 use std::time::Duration;
 
-use bridge_support::{Client, LONG, echo, read_on, start, text, until};
 use deep_factor_providers::bridge::{BridgeOptions, Connection};
 use deep_factor_providers::message::ToolResult;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
+
+use super::{Client, echo, read_on, start, text, until};
+use crate::LONG;
 
 #[tokio::test]
 async fn lists_the_tools_and_passes_calls_on_as_they_were_made() {
@@ -240,5 +238,5 @@ async fn a_dropped_bridge_and_a_caller_that_has_gone_leave_nobody_waiting() {
     );
     let mut waiting = client.connect().await;
     drop(bridge);
-    assert_eq!(bridge_support::read(&mut waiting).await.status, 0);
+    assert_eq!(super::read(&mut waiting).await.status, 0);
 }

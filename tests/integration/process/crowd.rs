@@ -1,23 +1,16 @@
 //! Many runs at once, ends at any moment, and the neighbours.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod process_support;
-
 use std::time::{Duration, Instant};
 
 use deep_factor_providers::process::{self, End, Spec, Stdin, Waiting, registry};
-use process_support::*;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-const CROWD: u64 = 1;
-const ABORTS: u64 = 2;
-const KILLED: u64 = 3;
+use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_at_once() {
+    let owner = next_owner();
     let mut runs = JoinSet::new();
     for number in 0..100usize {
         let prompt = number.to_string().repeat(50_000);
@@ -29,7 +22,7 @@ async fn a_hundred_at_once() {
         let steps = json!(["countStdin", {"err": number.to_string()}, {"exit": number}]);
         let spec = Spec {
             stdin: Stdin::Bytes(prompt.clone().into()),
-            owner: CROWD,
+            owner,
             waiting,
             ..fake(steps)
         };
@@ -43,7 +36,7 @@ async fn a_hundred_at_once() {
     while let Some(run) = runs.join_next().await {
         run.unwrap();
     }
-    reaped(CROWD).await;
+    reaped(owner).await;
 }
 
 /// The processes whose environment mentions the scene, also those that have not signed in yet.
@@ -79,13 +72,14 @@ fn family(scene: &Scene) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_ends_at_any_moment_leave_nobody() {
     let scene = Scene::new();
+    let owner = next_owner();
     let mut runs = JoinSet::new();
     for number in 0..60u64 {
         // Any moment from before the exec to a complete family, the same ones in every run of the test.
         let moment = Duration::from_micros(number * number * 50);
         let limits = limits((number % 4 == 0).then_some(moment.as_millis() as u64), 50);
         let spec = Spec {
-            owner: ABORTS,
+            owner,
             limits,
             ..fake(family(&scene))
         };
@@ -118,7 +112,7 @@ async fn sixty_ends_at_any_moment_leave_nobody() {
             }
         }
     }
-    reaped(ABORTS).await;
+    reaped(owner).await;
     assert_eq!(survivors(&scene), Vec::<i32>::new());
     assert!(
         scene.pids().len() > 30,
@@ -131,6 +125,7 @@ async fn sixty_ends_at_any_moment_leave_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_start_slips_through_kill_all() {
     let scene = Scene::new();
+    let owner = next_owner();
     let runtime = tokio::runtime::Handle::current();
     let starters: Vec<_> = (0..3)
         .map(|_| {
@@ -142,7 +137,7 @@ async fn no_start_slips_through_kill_all() {
                     assert!(running.len() < 1000, "never refused");
                     match process::start(
                         Spec {
-                            owner: KILLED,
+                            owner,
                             ..fake(steps.clone())
                         },
                         CancellationToken::new(),
@@ -155,11 +150,11 @@ async fn no_start_slips_through_kill_all() {
         })
         .collect();
     let since = Instant::now();
-    while registry::live(KILLED).len() < 10 {
+    while registry::live(owner).len() < 10 {
         assert!(since.elapsed() < LONG);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let killed = tokio::task::spawn_blocking(|| registry::kill_all(KILLED))
+    let killed = tokio::task::spawn_blocking(move || registry::kill_all(owner))
         .await
         .unwrap();
     let mut started = 0;
@@ -172,14 +167,14 @@ async fn no_start_slips_through_kill_all() {
         }
     }
     assert_eq!(killed, started);
-    reaped(KILLED).await;
+    reaped(owner).await;
     assert_eq!(survivors(&scene), Vec::<i32>::new());
 }
 
 /// libuv waits for its children by their ids; so does the standard library.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_hosts_own_children_keep_their_statuses() {
-    let host = tokio::task::spawn_blocking(|| {
+    let host = tokio::task::spawn_blocking(move || {
         let run = |code: i32| {
             std::process::Command::new("/bin/sh")
                 .args(["-c", &format!("exit {code}")])

@@ -1,17 +1,13 @@
 //! Starting: what the child gets, and what each refusal says.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod process_support;
-
 use std::path::Path;
 use std::sync::Arc;
 
 use deep_factor_providers::error::Code;
 use deep_factor_providers::process::{self, EnvPlan, Spec, StartError, registry};
-use process_support::*;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+
+use super::*;
 
 async fn refused(spec: Spec) -> (Code, String) {
     let error = process::start(spec, CancellationToken::new()).expect_err("it started");
@@ -216,9 +212,10 @@ async fn nothing_starts_for_who_has_ended() {
         process::start(fake(json!([])), cancel),
         Err(StartError::Cancelled)
     ));
-    registry::kill_all(77);
+    let owner = next_owner();
+    registry::kill_all(owner);
     let spec = Spec {
-        owner: 77,
+        owner,
         ..fake(json!([]))
     };
     assert_eq!(

@@ -1,13 +1,10 @@
-//! Fuzzing on stable Rust: each target of `fuzz/targets.rs` takes its seeds, its corpus, and what chance makes of them.
+//! Fuzzing on stable Rust: each target of `tests/fuzz/targets.rs` takes its seeds, its corpus, and what chance makes of them.
 //!
 //! A run is the same every time, for its chance is seeded: `FUZZ_SEED` for another, `FUZZ_SECONDS=600` for longer (two seconds for
 //! each target otherwise), `FUZZ_TARGET=decode` for one alone. An input that broke a law is written to
 //! `target/fuzz/<target>`; put it into `tests/fuzz/corpus/<target>` with the fix, where it is a test from then on.
 
-// Test code: clippy.toml allows this in `#[test]` functions, and here are helpers of theirs.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-#[path = "fuzz/targets.rs"]
+#[path = "../fuzz/targets.rs"]
 mod targets;
 
 use std::fs;

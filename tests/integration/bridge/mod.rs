@@ -1,7 +1,7 @@
 //! What the tests of `bridge` share: a client of MCP over HTTP that can also be an unpleasant one.
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::time::Duration;
+mod calls;
+mod guard;
 
 use deep_factor_providers::bridge::{Bridge, BridgeOptions, ToolCallRequest};
 use deep_factor_providers::message::{Content, ToolResult, ToolSpec};
@@ -11,8 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-/// Longer than anything takes, however busy the machine is.
-pub const LONG: Duration = Duration::from_secs(60);
+use crate::LONG;
 
 pub fn tool(name: &str) -> ToolSpec {
     ToolSpec {

@@ -1,15 +1,11 @@
 //! Feeding and draining.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod process_support;
-
 use std::time::Duration;
 
 use bytes::Bytes;
 use deep_factor_providers::process::{End, Limits, Spec, Stdin, StdinClosed, Waiting};
-use process_support::*;
 use serde_json::json;
+
+use super::*;
 
 const MIB: usize = 1024 * 1024;
 
