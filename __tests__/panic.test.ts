@@ -1,8 +1,8 @@
 /** A panic in Rust is an exception or a rejected promise, and Node lives on: shown by an addon made for it (tests/panic/addon.rs). */
 import { execFileSync, spawnSync } from "node:child_process";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
+import { cargoOutput } from "./support/processes.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const FILES = { win32: "panic_addon.dll", darwin: "libpanic_addon.dylib" } as Record<string, string>;
@@ -28,8 +28,7 @@ const attempt = (what, act) => { try { act(); } catch (error) { note(what)(error
 it("a panic is no crash", () => {
   const built = spawnSync("cargo", ["build", "--example", "panic-addon"], { cwd: ROOT, encoding: "utf8" });
   expect(built.status, built.stderr).toBe(0);
-  const target = process.env.CARGO_TARGET_DIR ?? join(ROOT, "target");
-  const addon = join(target, "debug/examples", FILES[process.platform] ?? "libpanic_addon.so");
+  const addon = cargoOutput("examples", FILES[process.platform] ?? "libpanic_addon.so");
   const env = { ...process.env, RUST_BACKTRACE: "0" };
   const stdio = ["ignore", "pipe", "ignore"] as const;
   expect(

@@ -12,9 +12,9 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { onTestFinished } from "vitest";
+import { cargoOutput } from "./processes.mjs";
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
-const HOST = join(ROOT, "target", "debug", process.platform === "win32" ? "bridge-host.exe" : "bridge-host");
 
 /** @typedef {{ id: string, name: string, args: any }} Call */
 /** @typedef {{ content: string | object[], isError?: boolean }} Result */
@@ -45,7 +45,9 @@ function build() {
  */
 export async function startHost(order, answer) {
   await build();
-  const child = spawn(HOST, { stdio: ["pipe", "pipe", "inherit"] });
+  const child = spawn(cargoOutput(process.platform === "win32" ? "bridge-host.exe" : "bridge-host"), {
+    stdio: ["pipe", "pipe", "inherit"],
+  });
   const exited = once(child, "exit");
   onTestFinished(async () => {
     child.stdin.end();

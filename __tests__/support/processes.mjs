@@ -18,13 +18,21 @@ const ROOT = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const VARIABLE = "DFP_TEST_RUN";
 
 /** @type {string | undefined} */
+let host;
+/** @type {string | undefined} */
 let fake;
+
+/** What cargo built without optimisation, in the folder of this machine's target (`.cargo/config.toml`). @param {string[]} path */
+export function cargoOutput(...path) {
+  host ??= /^host: (.+)$/m.exec(execFileSync("rustc", ["-vV"], { cwd: ROOT, encoding: "utf8" }))?.[1] ?? "";
+  return join(process.env.CARGO_TARGET_DIR ?? join(ROOT, "target"), host, "debug", ...path);
+}
 
 /** The path of the fake CLI, which is built where it is missing or older than its source. */
 export function fakeCli() {
   if (fake) return fake;
   const name = process.platform === "win32" ? "fake-cli.exe" : "fake-cli";
-  const path = join(process.env.CARGO_TARGET_DIR ?? join(ROOT, "target"), "debug", name);
+  const path = cargoOutput(name);
   const source = statSync(join(ROOT, "src/bin/fake-cli.rs")).mtimeMs;
   if (!existsSync(path) || statSync(path).mtimeMs < source) {
     const args = ["build", "--features", "fake-cli", "--bin", "fake-cli"];
