@@ -2,4 +2,4 @@
 import { CODEX } from "../support/agent-codex.mjs";
 import { testScenarios } from "../support/agent-suite.mjs";
 
-testScenarios([CODEX]);
+testScenarios([CODEX], { sample: true });

@@ -2,4 +2,4 @@
 import { GEMINI } from "../support/agent-gemini.mjs";
 import { testScenarios } from "../support/agent-suite.mjs";
 
-testScenarios([GEMINI]);
+testScenarios([GEMINI], { sample: true });

@@ -2,4 +2,4 @@
 import { QWEN } from "../support/agent-qwen.mjs";
 import { testScenarios } from "../support/agent-suite.mjs";
 
-testScenarios([QWEN]);
+testScenarios([QWEN], { sample: true });

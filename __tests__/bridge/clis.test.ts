@@ -8,6 +8,7 @@ import { startAnthropic } from "../support/anthropic.mjs";
 import { startHost, together } from "../support/bridge.mjs";
 import { saidTo, startGeminiTools, startOpenAiTools, toolsOf } from "../support/bridge-apis.mjs";
 import { isolateClaude } from "../support/claude.mjs";
+import { sampleOf } from "../support/harness.mjs";
 import { installed } from "../support/installed.mjs";
 
 const TOOLS = ["add", "get.weather"].map((name) => ({
@@ -107,7 +108,10 @@ const ONE_BY_ONE: Name[] = ["qwen"];
 /** Ids that are the model's own: claude and codex pass them on. */
 const PASSED_ON: Name[] = ["claude newest", "claude oldest", "codex"];
 
-describe.each<Name>(["claude newest", "claude oldest", "codex", "gemini", "qwen"])("%s", (name) => {
+// The agent's scenarios are run over every CLI's bridge as well (`__tests__/agent`).
+const NAMES: Name[] = ["claude newest", "codex", "claude oldest", "gemini", "qwen"];
+
+describe.each(sampleOf(NAMES, 2))("%s", (name) => {
   it("makes native calls at once, and its model hears of their results and failures", async () => {
     const { api, run } = await setUp(name, [
       {

@@ -11,7 +11,7 @@ import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import type { AIMessageJson } from "deep-factor-providers/native";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { CLIS, type CliName } from "../support/clis.mjs";
-import { withCli } from "../support/harness.mjs";
+import { ALL, sampleOf, withCli } from "../support/harness.mjs";
 import { calling, readPrompt } from "../support/model.mjs";
 import { createRichSurroundings } from "../support/rich.mjs";
 
@@ -87,7 +87,7 @@ export function describeReal(name: CliName, expected: Expected, more: () => void
 
   // opencode needs 4 s of a processor for each run: on a machine shared by many, minutes.
   describe.skipIf(!HERE)(`the real ${name} ${version}`, { timeout: 600_000 }, () => {
-    it.each(formats.length === 0 ? [""] : [...formats])("answers, format %j", async (format) => {
+    it.each(formats.length === 0 ? [""] : sampleOf(formats))("answers, format %j", async (format) => {
       const { api, create } = await withCli(name, { script: [HELLO] });
       const reply = await ask(create(format === "" ? {} : { outputFormat: format }).invoke(["Say hello"]));
       const { id, ...words } = expected.replies[format] ?? {};
@@ -211,7 +211,7 @@ export function describeReal(name: CliName, expected: Expected, more: () => void
       });
     });
 
-    it("is a row of the doctor's table", async () => {
+    it.runIf(ALL)("is a row of the doctor's table", async () => {
       const { home, options } = await withCli(name, { script: [] });
       const bin = join(home, "bin");
       mkdirSync(bin);

@@ -8,7 +8,7 @@ import {
   runAgent,
 } from "deep-factor-providers";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { createProvider, withClaude } from "../support/harness.mjs";
+import { ALL, createProvider, withClaude } from "../support/harness.mjs";
 import { ask } from "../support/live.mjs";
 import { startOpenAi } from "../support/openai.mjs";
 import { createTag, createTemp, fakeCli, fakeOptions, READY, type Step } from "../support/processes.mjs";
@@ -23,7 +23,7 @@ const folder = createTemp();
 afterAll(folder.cleanup);
 const MANY = `${folder.path}/many`;
 /** How often a race is run: a thousand times with `npm test -- --all`. */
-const TIMES = process.env.TEST_ALL ? 1_000 : 200;
+const TIMES = ALL ? 1_000 : 200;
 
 writeFileSync(MANY, Array.from({ length: 2_000 }, (_, index) => message(`m${index}`)).join(""));
 

@@ -12,8 +12,22 @@ import { isolateClaude } from "./claude.mjs";
 import { CLIS, isolateCli } from "./clis.mjs";
 import { createTag } from "./processes.mjs";
 
-/** The two versions every test of the real CLI runs with. */
-export const VERSIONS = /** @type {const} */ (["newest", "oldest"]);
+/** Whether everything is run (`npm test -- --all`, TEST_ALL); otherwise what a change is likely to break, in a few minutes. */
+export const ALL = Boolean(process.env.TEST_ALL);
+
+/**
+ * What a test is run with: `all`, or the first `count` of it where not everything is run.
+ * @template T
+ * @param {readonly T[]} all
+ * @param {number} [count]
+ * @returns {readonly T[]}
+ */
+export function sampleOf(all, count = 1) {
+  return ALL ? all : all.slice(0, count);
+}
+
+/** The versions of claude that tests run with: the oldest otherwise only where {@link RUNS} are run. */
+export const VERSIONS = sampleOf(/** @type {("newest" | "oldest")[]} */ (["newest", "oldest"]));
 
 /** Every version with every engine. */
 const EVERY_RUN = /** @type {const} */ ([
@@ -23,11 +37,8 @@ const EVERY_RUN = /** @type {const} */ ([
   ["oldest", "print"],
 ]);
 
-/**
- * What a test runs with that holds for both engines: each version and each engine once, and every pair of them with
- * `npm test -- --all` (TEST_ALL).
- */
-export const RUNS = process.env.TEST_ALL ? EVERY_RUN : EVERY_RUN.slice(0, 2);
+/** What a test runs with that holds for both engines: every pair, or each version and each engine once. */
+export const RUNS = sampleOf(EVERY_RUN, 2);
 
 /**
  * A provider that is closed with the test: a live one keeps its process otherwise.
