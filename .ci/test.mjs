@@ -21,6 +21,7 @@ import { nodeBin, npm, prepare, ROOT, runMain } from "./prepare.mjs";
  * @property {string[]} command
  * @property {string} [repeat] how a person runs it alone; default: `command`, which then has to be readable
  * @property {Record<string, string>} [env] beside the environment of all checks
+ * @property {boolean} [early] it is started before all others, because it waits for the network while they compute
  * @property {(output: string) => Counts | undefined} [count] the tests in it; a check without any counts as one test
  */
 /** @typedef {Counts & { name: string, ms: number, ok: boolean }} Result */
@@ -57,6 +58,7 @@ export function listChecks(root, { all = false } = {}) {
     ...release({ name: "cargo doc", command: ["cargo", "doc", "--no-deps"], env: { RUSTDOCFLAGS: "-D warnings" } }),
     { name: "biome", ...bin("@biomejs/biome", "biome", "ci", "--colors=off") },
     { name: "dependencies", ...script("test:dependencies") },
+    { name: "packages", command: ["node", ".ci/install.mjs"], early: true },
     { name: "cargo test", command: ["cargo", "test", "--no-fail-fast"], count: countCargo },
     // What cargo has just compiled for its own tests is most of the unoptimised addon.
     { name: "build", ...script(all ? "build" : "build:debug") },
@@ -78,14 +80,15 @@ export async function runChecks(checks, options = {}) {
   const { write = (text) => process.stdout.write(text), verbose = false } = options;
   /** @type {Result[]} */
   const results = [];
+  /** @type {(check: Check, onText: (text: string) => void) => ReturnType<typeof execute>} */
+  const start = ({ command, env }, onText) => execute(command, { ...options, env, onText });
+  // What one of these prints comes when it is its turn.
+  const started = new Map(checks.filter(({ early }) => early).map((check) => [check, start(check, () => {})]));
   for (const [index, check] of checks.entries()) {
     write(`\n${`── ${index + 1}/${checks.length} ${check.name} `.padEnd(WIDTH, "─")}\n`);
     const startedAt = performance.now();
-    const { end, output } = await execute(check.command, {
-      ...options,
-      env: check.env,
-      onText: verbose ? write : () => {},
-    });
+    const { end, output } = await (started.get(check) ?? start(check, verbose ? write : () => {}));
+    if (verbose && check.early) write(output);
     const ms = performance.now() - startedAt;
     const result = { name: check.name, ms, ...judge(end, check.count?.(stripVTControlCharacters(output))) };
     results.push(result);

@@ -74,7 +74,7 @@ function node(script: string, args: string[] = [], env: Record<string, string | 
 }
 
 async function esbuild(entry: string, out: string, ...args: string[]): Promise<Ended> {
-  const bin = join(await installed("esbuild", "0.28.2"), "bin/esbuild");
+  const bin = join(await installed("esbuild"), "bin/esbuild");
   return node(bin, [entry, "--bundle", "--platform=node", `--outfile=${out}`, "--log-level=warning", ...args]);
 }
 
@@ -84,7 +84,7 @@ async function vite(config: object): Promise<void> {
 }
 
 async function webpack(config: object): Promise<string> {
-  const folder = await installed("webpack", "5.112.2");
+  const folder = await installed("webpack");
   const make = createRequire(import.meta.url)(folder);
   return new Promise((resolve) =>
     make({ context: project, target: "node", ...config }, (error: unknown, stats: { toString(what: object): string }) =>
@@ -202,7 +202,7 @@ it("webpack makes a program with the package in it that runs, and one with the p
 });
 
 it("tools that collect a program's files take the addon along (Next.js, serverless packagers)", async () => {
-  const folder = await installed("@vercel/nft", "1.3.0");
+  const folder = await installed("@vercel/nft");
   const { nodeFileTrace } = await import(pathToFileURL(join(folder, "out/index.js")).href);
   for (const entry of ["main.mjs", "main.cjs"]) {
     const { fileList } = await nodeFileTrace([join(project, entry)], { base: project });

@@ -1,15 +1,12 @@
 /** Real CLIs that call the caller's tools over the bridge in the middle of one run, each against a scripted API. */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { startAnthropic } from "../support/anthropic.mjs";
 import { startHost, together } from "../support/bridge.mjs";
 import { saidTo, startGeminiTools, startOpenAiTools, toolsOf } from "../support/bridge-apis.mjs";
 import { isolateClaude } from "../support/claude.mjs";
+import { isolateCli } from "../support/clis.mjs";
 import { sampleOf } from "../support/harness.mjs";
-import { installed } from "../support/installed.mjs";
 
 const TOOLS = ["add", "get.weather"].map((name) => ({
   name,
@@ -36,47 +33,14 @@ function named(body: Body, { calls = [], text }: Turn) {
   return text === undefined ? { calls: made } : { text };
 }
 
-/** The package of a CLI, and how it is made to talk to an API with a key that is none. */
-const CLIS = {
-  codex: { package: ["@openai/codex", "0.169.0", "bin/codex.js"], model: "mock-model", start: startOpenAiTools },
-  gemini: {
-    package: ["@google/gemini-cli", "0.61.0", "bundle/gemini.js"],
-    model: "gemini-2.5-flash",
-    start: startGeminiTools,
-  },
-  qwen: { package: ["@qwen-code/qwen-code", "0.15.10", "cli.js"], model: "mock-model", start: startOpenAiTools },
-} as const;
+/** The other CLIs by the API that they speak to. */
+const STARTS = { codex: startOpenAiTools, gemini: startGeminiTools, qwen: startOpenAiTools };
 
-async function cli(name: keyof typeof CLIS, turns: Turn[]) {
-  const { package: of, model, start } = CLIS[name];
-  const [id, version, file] = of;
-  const api = await start(turns.map((turn) => (request: { body: Body }) => named(request.body, turn)));
-  const home = mkdtempSync(join(tmpdir(), "dfp-"));
-  const config = `model_provider = "mock"
-[model_providers.mock]
-name = "mock"
-base_url = "${api.url}/v1"
-env_key = "MOCK_KEY"
-wire_api = "responses"
-request_max_retries = 0
-stream_max_retries = 0
-`;
-  mkdirSync(join(home, ".codex"));
-  writeFileSync(join(home, ".codex", "config.toml"), config);
-  mkdirSync(join(home, ".gemini"));
-  const login = { security: { auth: { selectedType: "gemini-api-key" } } };
-  writeFileSync(join(home, ".gemini", "settings.json"), JSON.stringify(login));
-  const env = {
-    HOME: home,
-    MOCK_KEY: "not-a-key",
-    GEMINI_API_KEY: "not-a-key",
-    GOOGLE_GEMINI_BASE_URL: api.url,
-    OPENAI_API_KEY: "not-a-key",
-    OPENAI_BASE_URL: `${api.url}/v1`,
-  };
-  const own = name === "qwen" ? { authType: "openai" } : {};
-  onTestFinished(() => rmSync(home, { recursive: true, force: true, maxRetries: 10 }));
-  return { api, provider: name, options: { cliPath: join(await installed(id, version), file), env, model, ...own } };
+async function cli(name: keyof typeof STARTS, turns: Turn[]) {
+  const api = await STARTS[name](turns.map((turn) => (request: { body: Body }) => named(request.body, turn)));
+  const { options, cleanup } = await isolateCli(name, api.url);
+  onTestFinished(cleanup);
+  return { api, provider: name, options };
 }
 
 async function claude(which: "newest" | "oldest", turns: Turn[]) {
@@ -91,12 +55,12 @@ async function claude(which: "newest" | "oldest", turns: Turn[]) {
   return { api, provider: "claude", options: { cliPath: isolated.cliPath, env: isolated.env, model: "sonnet" } };
 }
 
-type Name = keyof typeof CLIS | "claude newest" | "claude oldest";
+type Name = keyof typeof STARTS | "claude newest" | "claude oldest";
 
 async function setUp(name: Name, turns: Turn[]) {
   const made = name.startsWith("claude ")
     ? await claude(name.slice(7) as "newest", turns)
-    : await cli(name as keyof typeof CLIS, turns);
+    : await cli(name as keyof typeof STARTS, turns);
   onTestFinished(() => made.api.close());
   const { api, provider, options } = made;
   const messages = [{ type: "human", content: "What is it?" }];

@@ -92,12 +92,12 @@ async function proxy({ url, token }: { url: string; token: string }) {
 /** The suite wants Node 22. */
 async function node() {
   if (Number(process.versions.node.split(".")[0]) >= 22) return process.execPath;
-  const folder = await installed(`node-${process.platform}-${process.arch}`, "22.23.3");
+  const folder = await installed(`node-${process.platform}-${process.arch}`);
   return join(folder, "bin", "node");
 }
 
 it.each(SCENARIOS)("%s", async (scenario) => {
-  const suite = join(await installed("@modelcontextprotocol/conformance", "0.1.16"), "dist", "index.js");
+  const suite = join(await installed("@modelcontextprotocol/conformance"), "dist", "index.js");
   const host = await startHost({ serve: { tools: TOOLS, progressMs: 100 } }, async ({ name }) => {
     const { afterMs = 0, ...result } = ANSWERS[name] ?? { content: `no answer for ${name}`, isError: true };
     await delay(afterMs);

