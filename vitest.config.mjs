@@ -4,8 +4,8 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     include: ["__tests__/**/*.test.ts"],
-    // Much of a test is waiting for processes: one core fewer than there are, the default, is left idle by half.
-    maxWorkers: "100%",
+    // Half of a test's time is waiting, for processes and for limits of time: one worker for each core leaves half of it idle.
+    maxWorkers: "200%",
     // Real CLIs on a loaded machine: a limit for what hangs, not a measure of speed.
     testTimeout: 120_000,
     hookTimeout: 120_000,

@@ -9,7 +9,7 @@ import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/
 import { type InvokeUpdate, isModelAdapter, limits, type ProviderEvent } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
-import { startOpenAi } from "../support/openai.mjs";
+import { failure, startOpenAi } from "../support/openai.mjs";
 import { collect, KEY, withApi } from "./setup.js";
 
 const TOOLS = [
@@ -22,13 +22,7 @@ describe.each([
   ["whole", false],
 ])("an answer %s", (_, stream) => {
   it("is an AIMessage with measured usage", async () => {
-    const usage = {
-      prompt_tokens: 40,
-      completion_tokens: 9,
-      total_tokens: 49,
-      prompt_tokens_details: { cached_tokens: 30 },
-      completion_tokens_details: { reasoning_tokens: 4 },
-    };
+    const usage = { input: 40, output: 9, cached: 30, reasoning: 4 };
     const { api, provider } = await withApi({
       script: [{ text: "Hello, wörld 🦀, this is me.", reasoning: "a greeting", usage }],
       options: { stream },
@@ -159,7 +153,7 @@ describe.each([
 
 describe("events", () => {
   it("of a stream come in order, and the last is the reply", async () => {
-    const usage = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
+    const usage = { input: 3, output: 2 };
     const { provider } = await withApi({
       script: [{ chunks: ["Hel", "lo ", "you"], reasoning: "hm", calls: [{ id: "c", name: "add", args: {} }], usage }],
     });
@@ -217,7 +211,7 @@ describe("events", () => {
   });
 
   it("as updates: whole messages, calls, counts, the end", async () => {
-    const usage = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
+    const usage = { input: 3, output: 2 };
     const { provider } = await withApi({
       script: [{ text: "Look.", calls: [{ id: "c", name: "add", args: {} }], usage }],
     });
@@ -409,7 +403,9 @@ describe("a run log", () => {
   it("holds a call as it holds a CLI's, without the key", async () => {
     const path = join(mkdtempSync(join(tmpdir(), "deep-factor-api-")), "run.jsonl");
     onTestFinished(() => rmSync(dirname(path), { recursive: true }));
-    const { provider } = await withApi({ script: [{ text: `Hello, ${KEY}.` }, { error: { status: 401 } }] });
+    const { provider } = await withApi({
+      script: [{ text: `Hello, ${KEY}.` }, { error: { status: 401, body: failure("who?", "x") } }],
+    });
     const updates: InvokeUpdate[] = [];
     await provider.invokeWithUpdates(["hi"], (update) => void updates.push(update), { record: path });
     await expect(provider.invoke(["hi"], { record: path })).rejects.toMatchObject({ code: "AUTHENTICATION_FAILED" });

@@ -27,7 +27,8 @@ describe("an error's status and body", () => {
     [503, { error: { code: 503, message: "Loading model", type: "unavailable_error" } }, "OVERLOADED"],
     [529, failure("busy", "overloaded_error"), "OVERLOADED"],
   ])("%i %j", async (status, body, code) => {
-    const { provider } = await withApi({ script: [{ error: { status, body } }], options: once });
+    const content = typeof body === "string" ? { html: body } : { body };
+    const { provider } = await withApi({ script: [{ error: { status, ...content } }], options: once });
     const error = await failureOf(provider.invoke(["hi"]));
     expect(error).toMatchObject({ name: "ProviderError", provider: "openai", code, httpStatus: status, attempts: 1 });
     expect(error.hint).toEqual(expect.any(String));
@@ -36,7 +37,7 @@ describe("an error's status and body", () => {
 
   it("a web page is told by its title", async () => {
     const { provider } = await withApi({
-      script: [{ error: { status: 502, body: "<html><title>Bad\nGateway</title>…</html>" } }],
+      script: [{ error: { status: 502, html: "<html><title>Bad\nGateway</title>…</html>" } }],
       options: once,
     });
     expect((await failureOf(provider.invoke(["hi"]))).message).toMatch(
@@ -61,8 +62,8 @@ describe("an answer that is none", () => {
     ["a connection that breaks", { raw: [text, text], cutAfter: 1 }, "CONNECTION_LOST", "so far"],
     ["an error in the stream", { raw: text + data(failure("boom", "server_error")) }, "SERVER_ERROR", "so far"],
     ["an error with a status", { raw: data({ error: { message: "slow", code: 429 } }) }, "RATE_LIMITED", ""],
-    ["length", { text: "cut sh", finishReason: "length" }, "MAX_TOKENS", "cut sh"],
-    ["content_filter", { text: "I w", finishReason: "content_filter" }, "REFUSAL", "I w"],
+    ["length", { text: "cut sh", stopReason: "length" }, "MAX_TOKENS", "cut sh"],
+    ["content_filter", { text: "I w", stopReason: "content_filter" }, "REFUSAL", "I w"],
     ["a refusal", { refusal: "I can't help with that." }, "REFUSAL", ""],
     ["a web page", { raw: "<html><title>Log in</title></html>" }, "MALFORMED_RESPONSE", ""],
     ["another object", { raw: '{"hello":"world"}' }, "MALFORMED_RESPONSE", ""],
@@ -249,7 +250,7 @@ describe("a secret", () => {
 
   it.each([
     ["in an error's body", { error: { status: 401, body: failure(echo, "x") } }],
-    ["in a web page", { error: { status: 502, body: `<title>${echo}</title>` } }],
+    ["in a web page", { error: { status: 502, html: `<title>${echo}</title>` } }],
     ["in a stream", { raw: `data: {"error":{"message":"${echo}"}}\n\n` }],
     ["in a foreign object", { raw: `{"x":"${echo}"}` }],
     [

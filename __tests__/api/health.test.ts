@@ -46,7 +46,7 @@ describe("health", () => {
   });
 
   it("auth: it has no list of models", async () => {
-    const { provider } = await withApi({ models: { models: { error: { status: 404, body: "" } } } });
+    const { provider } = await withApi({ models: { models: { error: { status: 404, html: "" } } } });
     expect(await provider.health()).toMatchObject({
       installed: true,
       authenticated: "unknown",
@@ -66,7 +66,7 @@ describe("health", () => {
   it("request: it answers", async () => {
     const { provider } = await withApi({
       script: [{ text: "OK" }],
-      models: { models: { error: { status: 404, body: "" } } },
+      models: { models: { error: { status: 404, html: "" } } },
     });
     expect(await provider.health({ level: "request" })).toMatchObject({
       authenticated: true,

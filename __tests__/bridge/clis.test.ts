@@ -3,10 +3,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { startAnthropic } from "../support/anthropic.mjs";
 import { startHost, together } from "../support/bridge.mjs";
-import { saidTo, startGeminiTools, startOpenAiTools, toolsOf } from "../support/bridge-apis.mjs";
 import { isolateClaude } from "../support/claude.mjs";
-import { isolateCli } from "../support/clis.mjs";
+import { CLIS, type CliName, isolateCli } from "../support/clis.mjs";
 import { sampleOf } from "../support/harness.mjs";
+import { conversationIn, toolsOf } from "../support/model.mjs";
 
 const TOOLS = ["add", "get.weather"].map((name) => ({
   name,
@@ -33,11 +33,8 @@ function named(body: Body, { calls = [], text }: Turn) {
   return text === undefined ? { calls: made } : { text };
 }
 
-/** The other CLIs by the API that they speak to. */
-const STARTS = { codex: startOpenAiTools, gemini: startGeminiTools, qwen: startOpenAiTools };
-
-async function cli(name: keyof typeof STARTS, turns: Turn[]) {
-  const api = await STARTS[name](turns.map((turn) => (request: { body: Body }) => named(request.body, turn)));
+async function cli(name: Exclude<CliName, "opencode">, turns: Turn[]) {
+  const api = await CLIS[name].startApi(turns.map((turn) => (request: { body: Body }) => named(request.body, turn)));
   const { options, cleanup } = await isolateCli(name, api.url);
   onTestFinished(cleanup);
   return { api, provider: name, options };
@@ -55,12 +52,12 @@ async function claude(which: "newest" | "oldest", turns: Turn[]) {
   return { api, provider: "claude", options: { cliPath: isolated.cliPath, env: isolated.env, model: "sonnet" } };
 }
 
-type Name = keyof typeof STARTS | "claude newest" | "claude oldest";
+type Name = Exclude<CliName, "opencode"> | "claude newest" | "claude oldest";
 
 async function setUp(name: Name, turns: Turn[]) {
   const made = name.startsWith("claude ")
     ? await claude(name.slice(7) as "newest", turns)
-    : await cli(name as keyof typeof STARTS, turns);
+    : await cli(name as Exclude<CliName, "opencode">, turns);
   onTestFinished(() => made.api.close());
   const { api, provider, options } = made;
   const messages = [{ type: "human", content: "What is it?" }];
@@ -105,10 +102,10 @@ describe.each(sampleOf(NAMES, 2))("%s", (name) => {
 
     const [first, second] = api.requests.map(({ body }) => body);
     expect(ours(first)).not.toContain("none");
-    expect(saidTo(first)).toContain("What is it?");
-    expect(saidTo(first)).not.toContain("Available Tools");
-    expect(saidTo(second)).toContain("1234");
-    expect(saidTo(second)).toContain("no such town");
+    expect(conversationIn(first)).toContain("What is it?");
+    expect(conversationIn(first)).not.toContain("Available Tools");
+    expect(conversationIn(second)).toContain("1234");
+    expect(conversationIn(second)).toContain("no such town");
     expect(api.requests).toHaveLength(2);
     expect(api.violations).toEqual([]);
   });
@@ -124,7 +121,7 @@ describe.each(sampleOf(NAMES, 2))("%s", (name) => {
       return { content: "late" };
     });
     expect((await host.ended).reply).toMatchObject({ content: "At last." });
-    expect(saidTo(api.requests[1]?.body)).toContain("late");
+    expect(conversationIn(api.requests[1]?.body)).toContain("late");
   });
 });
 

@@ -6,8 +6,8 @@
  * that the CLI has declared to it.
  */
 import { onTestFinished } from "vitest";
-import { startGeminiTools, startOpenAiTools, toolsOf } from "./bridge-apis.mjs";
 import { CLIS, isolateCli } from "./clis.mjs";
+import { toolsOf } from "./model.mjs";
 
 /** @typedef {import("./agent-scenarios.mjs").Turn} Turn */
 /** @typedef {"codex" | "gemini" | "qwen"} Name */
@@ -47,13 +47,12 @@ export function callingCli(name, differs = {}) {
     way: "callbacks",
     differs,
     async cast(turns) {
-      const start = name === "gemini" ? startGeminiTools : startOpenAiTools;
       const script = turns.map(
         (turn, index) =>
           (/** @type {{ body: any }} */ { body }) =>
             toAnswer(turn, index + 1, body),
       );
-      const api = await start(script);
+      const api = await CLIS[name].startApi(script);
       const cli = await isolateCli(name, api.url);
       const provider = CLIS[name].create(cli.options);
       onTestFinished(async () => {

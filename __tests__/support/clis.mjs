@@ -15,11 +15,11 @@ import {
   createQwenCliProvider,
 } from "deep-factor-providers/native";
 import { installed } from "./installed.mjs";
+import { startOpenAi } from "./openai.mjs";
 import { startGemini } from "./scripted-gemini.mjs";
-import { startOpenAi } from "./scripted-openai.mjs";
 
 /** @typedef {"codex" | "gemini" | "qwen" | "opencode"} CliName */
-/** @typedef {import("./scripted-openai.mjs").Answer | import("./scripted-gemini.mjs").Answer} Answer */
+/** @typedef {import("./openai.mjs").Answer | import("./scripted-gemini.mjs").Answer} Answer */
 /** @typedef {import("./scripted.mjs").ScriptOf<any>} Script */
 /**
  * @typedef {object} IsolatedCli
@@ -80,7 +80,7 @@ export const CLIS = {
     startApi: startOpenAi,
     formats: ["stream-json", "json", "text"],
     prepare: (_, url) => ({
-      env: { OPENAI_API_KEY: KEY, OPENAI_BASE_URL: `${url}/v1` },
+      env: { OPENAI_API_KEY: KEY, OPENAI_BASE_URL: url },
       options: { authType: "openai" },
     }),
   },
@@ -109,7 +109,7 @@ export function codexConfig(url, retries) {
 
 [model_providers.mock]
 name = "mock"
-base_url = "${url}/v1"
+base_url = "${url}"
 env_key = "MOCK_KEY"
 wire_api = "responses"
 request_max_retries = ${retries}
@@ -120,7 +120,7 @@ stream_max_retries = ${retries}
 /** @param {string} url */
 function opencodeConfig(url) {
   const models = { m1: { name: "m1", limit: { context: 200_000, output: 8192 }, cost: { input: 1, output: 2 } } };
-  const options = { baseURL: `${url}/v1`, apiKey: KEY };
+  const options = { baseURL: url, apiKey: KEY };
   return { provider: { mock: { npm: "@ai-sdk/openai-compatible", name: "Mock", options, models } } };
 }
 

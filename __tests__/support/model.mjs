@@ -5,7 +5,7 @@
  * In flows a Messages API request whose prompt a provider has written: tool definitions under `[Available Tools]` and the thread
  * as `<event>` elements. Out flows what a model would read in it (`readPrompt`) and would write back (`writeToolCalls`), with
  * ids as the prompt asks for them (`markIn`).
- * Nothing is known here that is not in the request.
+ * Nothing is known here that is not in the request. What a request to any API declares and holds: `toolsOf`, `conversationIn`.
  */
 
 /** @typedef {{ name: string, description?: string, parameters?: any }} ToolDefinition */
@@ -124,4 +124,24 @@ function unescapeXml(text) {
   return text.replace(/&(?:(lt|gt|quot|apos|amp)|#(\d+)|#x([\da-f]+));/gi, (whole, name, decimal, hex) =>
     name ? (ENTITIES.get(name) ?? whole) : String.fromCodePoint(decimal ? Number(decimal) : Number.parseInt(hex, 16)),
   );
+}
+
+/**
+ * The names of all tools a request declares.
+ * @param {any} body
+ * @returns {string[]}
+ */
+export function toolsOf(body) {
+  /** @type {any[]} */
+  const declared = (body.tools ?? []).flatMap((/** @type {any} */ tool) => tool.functionDeclarations ?? [tool]);
+  return declared.flatMap((tool) =>
+    tool.type === "namespace"
+      ? tool.tools.map((/** @type {any} */ inner) => `${tool.name}/${inner.name}`)
+      : [tool.name ?? tool.function?.name],
+  );
+}
+
+/** What a request's conversation holds, as text. @param {any} body @returns {string} */
+export function conversationIn(body) {
+  return JSON.stringify(body.messages ?? body.input ?? body.contents);
 }

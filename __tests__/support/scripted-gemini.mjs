@@ -12,10 +12,11 @@ import { split, startScripted, tokens } from "./scripted.mjs";
  */
 /**
  * `stopReason` is `STOP` by default.
- * @typedef {object} Words
+ * @typedef {object} Fields
+ * @property {{ id?: string, name: string, args: unknown }[]} [calls]
  * @property {Usage} [usage] default: 4 bytes of the request or of the answer a token, nothing cached or thought
  */
-/** @typedef {import("./scripted.mjs").ScriptedAnswer & Words} Answer */
+/** @typedef {import("./scripted.mjs").ScriptedAnswer & Fields} Answer */
 /** @typedef {import("./scripted.mjs").ScriptOf<Answer>} Script */
 /** @typedef {import("./scripted.mjs").ScriptedServer} GeminiServer `url` is what GOOGLE_GEMINI_BASE_URL is set to */
 
@@ -57,17 +58,19 @@ const GEMINI = {
       totalTokenCount: input + output + thoughts,
     };
     const finish = { finishReason: answer.stopReason ?? "STOP" };
-    /** @type {(text: string, more?: object) => { content: object, index: number }[]} */
-    const candidates = (text, more) => [{ content: { role: "model", parts: [{ text }] }, index: 0, ...more }];
+    const calls = (answer.calls ?? []).map((functionCall) => ({ functionCall }));
+    /** @type {object[][]} */
+    const texts = chunks.map((text) => [{ text }]);
+    const parts = texts.length === 0 && calls.length === 0 ? [{ text: "" }] : [...(texts.pop() ?? []), ...calls];
+    /** @type {(parts: object[], more?: object) => object[]} */
+    const candidates = (parts, more) => [{ content: { role: "model", parts }, index: 0, ...more }];
     const head = { modelVersion: model, responseId: `response-${number}` };
-    if (!stream) return { body: { candidates: candidates(text, finish), usageMetadata, ...head } };
-    const last = chunks.length - 1;
-    const frames = (chunks.length === 0 ? [""] : chunks).map((chunk, index) => ({
-      data:
-        index < last
-          ? { candidates: candidates(chunk), ...head }
-          : { candidates: candidates(chunk, finish), usageMetadata, ...head },
-    }));
+    const whole = text === "" && calls.length > 0 ? calls : [{ text }, ...calls];
+    if (!stream) return { body: { candidates: candidates(whole, finish), usageMetadata, ...head } };
+    const frames = [
+      ...texts.map((part) => ({ data: { candidates: candidates(part), ...head } })),
+      { data: { candidates: candidates(parts, finish), usageMetadata, ...head } },
+    ];
     return { frames };
   },
 };

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The common part of scripted APIs on 127.0.0.1: `anthropic.mjs`, `scripted-openai.mjs`, `scripted-gemini.mjs` are dialects.
+ * The common part of scripted APIs on 127.0.0.1: `anthropic.mjs`, `openai.mjs`, `scripted-gemini.mjs` are dialects.
  *
  * In flow the requests of a real coding-agent CLI (or of anything else that speaks the API) and a script of answers; out flow
  * the answers in the words of the dialect, and a record of everything that was asked. A request the script has no answer for
@@ -18,13 +18,17 @@ import { setTimeout as delay } from "node:timers/promises";
  * @property {string} [message]
  * @property {Record<string, string>} [headers]
  * @property {string} [html] the body, served as text/html; with status 200 a proxy's log-in page
+ * @property {unknown} [body] the body as JSON, instead of the API's envelope
  */
 /**
- * One answer. Say what the model says (`text` or `chunks`), or what goes wrong (`error`, `hang`). A dialect may know more.
+ * One answer. Say what the model says (`text` or `chunks`), what goes out byte for byte (`raw`), or what goes wrong (`error`,
+ * `hang`). A dialect may know more.
  * @typedef {object} ScriptedAnswer
  * @property {string} [text]
  * @property {string[]} [chunks] the text's deltas, one event each; without `text` they are the text
- * @property {string} [stopReason] in the API's own words; the default is that of a whole answer
+ * @property {string | null} [stopReason] in the API's own words; the default is that of a whole answer
+ * @property {string | Uint8Array | (string | Uint8Array)[]} [raw] the body, piece by piece; the pieces count as stream events
+ * @property {number} [status] of a `raw` body; default 200
  * @property {Record<string, string>} [headers] further response headers, such as anthropic-ratelimit-unified-*
  * @property {number} [delayMs] wait before the first byte
  * @property {number} [endAfter] end the response properly after that many stream events: 0 is an empty stream
@@ -41,7 +45,9 @@ import { setTimeout as delay } from "node:timers/promises";
  * @property {string} path with the query
  * @property {import("node:http").IncomingHttpHeaders} headers
  * @property {any} body parsed JSON, the text if it is none, undefined if there is none
+ * @property {string} raw the body's text
  * @property {number} bytes the body's length
+ * @property {number} port the client's: the same for requests over one connection
  * @property {number} at milliseconds since the server started
  * @property {Promise<"answered" | "aborted">} outcome whether the answer went out whole, or the connection ended first
  */
@@ -72,6 +78,7 @@ import { setTimeout as delay } from "node:timers/promises";
  * @template {ScriptedAnswer} Answer
  * @typedef {object} Dialect
  * @property {(path: string) => boolean} isModel whether a POST to this path asks the model
+ * @property {(path: string) => Answer | undefined} [get] the answer to a GET; undefined: an empty JSON object
  * @property {(request: RecordedRequest, path: string) => unknown} [other] the JSON for a POST elsewhere; undefined: HTTP 404
  * @property {(error: ScriptedError & { message: string }) => unknown} envelope an error's JSON body
  * @property {(answer: Answer, request: RecordedRequest, number: number) => { headers?: Record<string, string>, body: unknown } |
@@ -130,11 +137,17 @@ export async function startScripted(dialect, script) {
     });
     try {
       const raw = await readBody(incoming);
-      const { method = "", url: path = "", headers } = incoming;
-      const request = { method, path, headers, body: parseBody(raw), bytes: raw.length, at, outcome };
+      const { method = "", url: path = "", headers, socket } = incoming;
+      const text = raw.toString("utf8");
+      const port = socket.remotePort ?? 0;
+      const request = { method, path, headers, body: parseBody(text), raw: text, bytes: raw.length, port, at, outcome };
       log.push(request);
       const { pathname } = new URL(path, "http://127.0.0.1");
-      if (method !== "POST") return sendJson(response, 200, {});
+      if (method !== "POST") {
+        const page = method === "GET" ? dialect.get?.(pathname) : undefined;
+        if (page === undefined) return sendJson(response, 200, {});
+        return await sendAnswer(dialect, response, request, page, log.length, closing.signal);
+      }
       if (dialect.isModel(pathname)) {
         const answer = await answerFor(request);
         const number = requests.indexOf(request) + 1;
@@ -145,7 +158,8 @@ export async function startScripted(dialect, script) {
       else sendJson(response, 200, other);
     } catch (error) {
       // The client is gone or the server is closing; anything else is a fault of this file and must be seen.
-      if (!closing.signal.aborted && !response.destroyed) violations.push(`the server failed: ${error}`);
+      const gone = response.destroyed || ["EPIPE", "ECONNRESET", "ERR_STREAM_DESTROYED"].includes(codeOf(error));
+      if (!closing.signal.aborted && !gone) violations.push(`the server failed: ${error}`);
       response.destroy();
     }
   });
@@ -193,17 +207,33 @@ async function sendAnswer(dialect, response, request, given, number, closing) {
   if (answer.delayMs) await delay(answer.delayMs, undefined, { signal: closing });
   if (answer.hang) return;
   if (answer.error) return sendError(dialect, response, answer.error);
+  if (answer.raw !== undefined) {
+    response.writeHead(answer.status ?? 200, { "content-type": "text/event-stream", ...answer.headers });
+    return await sendPieces(response, [answer.raw].flat(), answer);
+  }
   const reply = dialect.reply(answer, request, number);
   const headers = { ...reply.headers, ...answer.headers };
   if ("body" in reply) return sendJson(response, 200, reply.body, headers);
   response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-cache", ...headers });
-  response.flushHeaders();
-  const last = answer.cutAfter ?? answer.hangAfter ?? answer.endAfter ?? reply.frames.length;
-  for (const { event, data } of reply.frames.slice(0, last)) {
+  const pieces = reply.frames.map(({ event, data }) => {
     const name = event === undefined ? "" : `event: ${event}\n`;
-    const frame = `${name}data: ${typeof data === "string" ? data : JSON.stringify(data)}\n\n`;
+    return `${name}data: ${typeof data === "string" ? data : JSON.stringify(data)}\n\n`;
+  });
+  await sendPieces(response, pieces, answer);
+}
+
+/**
+ * Writes the pieces of a body one by one, as far as the answer wants them.
+ * @param {import("node:http").ServerResponse} response its head is written
+ * @param {(string | Uint8Array)[]} pieces
+ * @param {ScriptedAnswer} answer
+ */
+async function sendPieces(response, pieces, answer) {
+  response.flushHeaders();
+  const last = answer.cutAfter ?? answer.hangAfter ?? answer.endAfter ?? pieces.length;
+  for (const piece of pieces.slice(0, last)) {
     await new Promise((resolve, reject) =>
-      response.write(frame, (error) => (error ? reject(error) : resolve(undefined))),
+      response.write(piece, (error) => (error ? reject(error) : resolve(undefined))),
     );
   }
   if (answer.cutAfter !== undefined) {
@@ -213,12 +243,13 @@ async function sendAnswer(dialect, response, request, given, number, closing) {
 }
 
 /**
- * Pieces of some forty characters, 64 pieces at most, no character torn apart.
+ * Pieces of some `least` characters, 64 pieces at most, no character torn apart.
  * @param {string} text
+ * @param {number} [least]
  */
-export function split(text) {
+export function split(text, least = 40) {
   const characters = Array.from(text);
-  const size = Math.max(40, Math.ceil(characters.length / 64));
+  const size = Math.max(least, Math.ceil(characters.length / 64));
   const pieces = [];
   for (let i = 0; i < characters.length; i += size) pieces.push(characters.slice(i, i + size).join(""));
   return pieces;
@@ -237,8 +268,8 @@ export const tokens = (bytes) => Math.ceil(bytes / 4);
  * @param {ScriptedError} error
  */
 function sendError(dialect, response, error) {
-  const { status, message = `scripted error ${status}`, headers, html } = error;
-  if (html === undefined) return sendJson(response, status, dialect.envelope({ ...error, message }), headers);
+  const { status, message = `scripted error ${status}`, headers, html, body } = error;
+  if (html === undefined) return sendJson(response, status, body ?? dialect.envelope({ ...error, message }), headers);
   response.writeHead(status, { "content-type": "text/html", ...headers }).end(html);
 }
 
@@ -260,9 +291,14 @@ async function readBody(incoming) {
   return Buffer.concat(chunks);
 }
 
-/** @param {Buffer} raw */
-function parseBody(raw) {
-  const text = raw.toString("utf8");
+/**
+ * Node's code of an error, empty where there is none.
+ * @param {unknown} error
+ */
+const codeOf = (error) => (error instanceof Error && "code" in error ? String(error.code) : "");
+
+/** @param {string} text */
+function parseBody(text) {
   if (text === "") return undefined;
   try {
     return JSON.parse(text);
