@@ -86,11 +86,15 @@ export interface CliProvider<TMessage = AIMessage> {
   bindTools(tools: readonly ToolInput[]): CliProvider<TMessage>;
 
   /**
-   * Starts the processes that the option `spares` asks for, so that the first call finds one. Without that option, nothing.
+   * Starts a live process for the next call ahead of it (as many as `spares`, if that is more) and resolves when it has answered: a call
+   * right behind it does not wait for the CLI to start. With what that call will have, `options`, or what `bindTools` and the last call
+   * had, the process knows its system prompt and its tools already. Where calls are made in print form, or `maxConcurrency` leaves no
+   * room, it resolves and starts nothing. A process that no call takes ends after 30 minutes, or with `close()`.
    *
-   * @throws {ProviderError} where they can't be started.
+   * @throws {ProviderError} `INVALID_OPTION` or `INVALID_TOOL`, naming the field; as a call where the CLI can't be started, ends instead
+   * of answering, or takes no live sessions (`LIVE_UNSUPPORTED`, with `engine: "live"`).
    */
-  prewarm(): Promise<void>;
+  prewarm(options?: PrewarmOptions): Promise<void>;
 
   /**
    * How the provider is: four separate facts, each found out in the environment and the folder its runs have. Never rejects
@@ -104,7 +108,7 @@ export interface CliProvider<TMessage = AIMessage> {
   /**
    * Ends what is running, for every adapter of this provider. Resolves when no process of it is left. May be called again;
    * any other call afterwards rejects with code `CLOSED`. A provider that is idle need not be closed: it does not keep Node
-   * alive, and only a live one keeps processes, for `keepAlive`. With `drain`, what runs or waits comes to its end first.
+   * alive, and only live processes are kept, for `keepAlive`. With `drain`, what runs or waits comes to its end first.
    *
    * @throws {ProviderError} `INVALID_OPTION` for an option that there is not.
    */
@@ -327,13 +331,20 @@ export interface ClaudeCliProviderOptions extends CliProviderOptions {
   maxRetries?: number | undefined;
   /**
    * `"print"`: one process per call, the whole thread as one prompt, tools by instruction. `"live"`: one process per
-   * conversation, native tool calls, only the new part of a thread sent. `"auto"`: live, or print where the installed CLI does
-   * not speak the protocol (a `warning` event `ENGINE_FALLBACK`). Default: `"print"`. See docs/live-engine.md.
+   * conversation, native tool calls, only the new part of a thread sent. `"auto"`: live where the installed CLI is known to serve it and
+   * the other options allow it, print otherwise; decided by what the file is, before anything starts. `run.engine` of a reply says which
+   * it was, `health()` which it would be and why. Default: `"auto"`. See docs/live-engine.md.
    */
   engine?: "print" | "live" | "auto" | undefined;
-  /** Live engine: how long a session is kept for its thread's next call, in ms; 0 ends it with the call. Default: 300000. */
+  /**
+   * Live engine: how long a session is kept for its thread's next call, in ms; 0 ends it with the call. Default: 60000; 300000 with
+   * `engine: "live"`.
+   */
   keepAlive?: number | undefined;
-  /** Live engine: how many processes are kept started ahead, from the first call or `prewarm()` on. Default: 0. */
+  /**
+   * Live engine: how many processes are kept started ahead, from the first call or `prewarm()` on. When two calls in a row had the same
+   * system prompt and tools, they are told these ahead. Default: 0.
+   */
   spares?: number | undefined;
 }
 
@@ -666,6 +677,11 @@ export interface HealthReport {
    * answer, or its refusal, at level `"request"` settles it.
    */
   authenticated: boolean | "unknown";
+  /**
+   * Which engine the next call will use and why, in words; only of a CLI that has more than one. `"untried"`: nothing is known of the
+   * file, so the first call tries the handshake for 2 s at most.
+   */
+  engine?: { uses: "print" | "live" | "untried"; why: string };
   /** Whether it has answered. Only at level `"request"`. */
   answering?: boolean;
   /** What is wrong or worth knowing, in the order in which it was found. */
@@ -834,6 +850,8 @@ export interface RunInfo {
   id: string;
   /** The process's id; it may be another process's by now. */
   pid?: number;
+  /** Which engine of a CLI made the call. */
+  engine?: "print" | "live";
   /** Waiting for a free place, before the start. */
   queuedMs?: number;
   /** What starting the process took. */
@@ -1144,6 +1162,14 @@ export interface ErrorClassification {
 export function classifyError(text: string, context?: ErrorContext): ErrorClassification;
 
 // ---------------------------------------------------------------------------------------------------- limits and records
+
+/** What is known of the next call, for `prewarm`. */
+export interface PrewarmOptions {
+  /** The text of the thread's system messages; "" says that it has none. Default: what the last call had. */
+  system?: string | undefined;
+  /** The tools. Default: those that are bound, or those of the last call. */
+  tools?: readonly ToolInput[] | undefined;
+}
 
 /** Options of `close`. */
 export interface CloseOptions {

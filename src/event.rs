@@ -243,6 +243,9 @@ pub struct RunInfo {
     /// The process's id; it may be somebody else's by now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
+    /// The CLI's engine; none for an API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineUsed>,
     /// Waiting for a free place, before the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queued_ms: Option<u64>,
@@ -261,6 +264,16 @@ pub struct RunInfo {
     /// Live engine only: whether the process knew the thread's beginning. Its times count from the turn's beginning then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continued: Option<bool>,
+}
+
+/// How a CLI was driven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EngineUsed {
+    /// One process for this call.
+    Print,
+    /// A turn of a process that takes one after the other.
+    Live,
 }
 
 /// Everything a run came to: what an `AIMessage` is built from.

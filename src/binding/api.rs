@@ -78,7 +78,12 @@ impl NativeApiProvider {
 
     /// There is nothing to start ahead: `{"ok": null}`, or `{"err": …}` of a closed provider.
     #[napi(catch_unwind)]
-    pub fn prewarm<'env>(&self, env: &'env Env, _env_json: Option<String>) -> napi::Result<PromiseRaw<'env, String>> {
+    pub fn prewarm<'env>(
+        &self,
+        env: &'env Env,
+        _known_json: String,
+        _env_json: Option<String>,
+    ) -> napi::Result<PromiseRaw<'env, String>> {
         let engine = Arc::clone(&self.engine);
         promise(env, async move { outcome(engine.refusal().map_or(Ok(()), Err)) })
     }

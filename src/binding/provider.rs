@@ -92,12 +92,18 @@ impl NativeProvider {
         }
     }
 
-    /// Starts the spares there should be: `{"ok": null}` or `{"err": …}`. `env_json` as for [`NativeProvider::start`].
+    /// Starts processes for the next calls and resolves when they have answered: `{"ok": null}` or `{"err": …}`. `known_json`:
+    /// `{"system": text?, "tools": [spec…]?}`; `env_json` as for [`NativeProvider::start`].
     #[napi(catch_unwind)]
-    pub fn prewarm<'env>(&self, env: &'env Env, env_json: Option<String>) -> napi::Result<PromiseRaw<'env, String>> {
+    pub fn prewarm<'env>(
+        &self,
+        env: &'env Env,
+        known_json: String,
+        env_json: Option<String>,
+    ) -> napi::Result<PromiseRaw<'env, String>> {
         let engine = Arc::clone(&self.engine);
         let vars = variables(env_json)?.unwrap_or_else(|| std::env::vars_os().collect());
-        promise(env, async move { outcome(engine.prewarm(vars).await) })
+        promise(env, async move { outcome(Engine::prewarm(&engine, &known_json, vars).await) })
     }
 
     /// Begins to look how the provider is and returns at once. `level_json`: `"command"`, `"version"`, `"auth"` or

@@ -32,7 +32,7 @@ use crate::error::{Code, ProviderError};
 use crate::health::{Check, Level};
 use crate::process::Vars;
 use crate::provider::claude::CLAUDE;
-use crate::provider::options::{self, Kind, OptionSpec, Options};
+use crate::provider::options::{self, EngineKind, Kind, OptionSpec, Options};
 use crate::run::Engine;
 
 /// The JSON Schema of a config.
@@ -76,7 +76,11 @@ impl Adapter {
     pub fn new(options_json: &str, owner: u64, node: String) -> Result<Adapter, Box<ProviderError>> {
         let mut given = options::checked("claude", OPTIONS, options_json)?;
         let saves_log = given.remove(SAVE_LOG.name) == Some(Value::Bool(true));
-        let options = Options::parse(&CLAUDE, &Value::Object(given).to_string())?;
+        let options = Options {
+            // It works for itself, once for each task.
+            engine: EngineKind::Print,
+            ..Options::parse(&CLAUDE, &Value::Object(given).to_string())?
+        };
         let engine = Engine::of(std::borrow::Cow::Borrowed(&CLAUDE), options.clone(), owner);
         Ok(Adapter {
             options,

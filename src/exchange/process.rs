@@ -24,7 +24,7 @@ pub struct Invocation {
 }
 
 /// A process that is no more.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct EndedProcess {
     /// How it ended.
     pub exit: Exit,

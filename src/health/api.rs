@@ -57,6 +57,7 @@ fn empty(engine: &ApiEngine, level: Level) -> Report {
         version: None,
         version_tested: None,
         authenticated: Login::Unknown,
+        engine: None,
         answering: (level >= Level::Request).then_some(false),
         problems: Vec::new(),
         timings_ms: Timings::default(),

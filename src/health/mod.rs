@@ -115,6 +115,7 @@ impl Look {
             version: None,
             version_tested: None,
             authenticated: Login::Unknown,
+            engine: None,
             answering: (level >= Level::Request).then_some(false),
             problems: Vec::new(),
             timings_ms: Timings::default(),
@@ -149,6 +150,8 @@ impl Look {
             self.request(&mut report).await;
             report.timings_ms.request = Some(millis(began));
         }
+        // Last: the request may have found out.
+        report.engine = self.engine.engine_choice(&self.base).unwrap_or_default();
         report
     }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::classify;
 use crate::error::ProviderError;
+use crate::run::EngineChoice;
 
 /// How far to look. Each level includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -59,6 +60,9 @@ pub struct Report {
     pub version_tested: Option<bool>,
     /// Whether it is logged in.
     pub authenticated: Login,
+    /// How calls are made, where there is more than one way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineChoice>,
     /// Whether it answers; only where that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answering: Option<bool>,

@@ -69,8 +69,13 @@ export class NativeProvider {
   start(messagesJson: string, texts: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;
   /** The provider as an agent talks to it. */
   model(): NativeModel;
-  /** Starts the spares there should be: `{"ok": null}` or `{"err": …}`. `envJson` as for `start`. */
-  prewarm(envJson?: string): Promise<string>;
+  /**
+   * Starts processes for the next calls and resolves when they have answered: `{"ok": null}` or `{"err": …}`.
+   *
+   * @param knownJson `{"system": text?, "tools": [spec…]?}`
+   * @param envJson as for `start`
+   */
+  prewarm(knownJson: string, envJson?: string): Promise<string>;
   /**
    * @param levelJson `"command"`, `"version"`, `"auth"` or `"request"`, as JSON
    * @param envJson as for `start`
@@ -97,7 +102,7 @@ export class NativeApiProvider {
   /** The provider as an agent talks to it. */
   model(): NativeModel;
   /** Starts nothing: `{"ok": null}`, or `{"err": …}` of a closed provider. */
-  prewarm(envJson?: string): Promise<string>;
+  prewarm(knownJson: string, envJson?: string): Promise<string>;
   /** As `NativeProvider.health`. */
   health(levelJson: string, envJson?: string): NativeHealth;
   /** Ends what is running and refuses what comes. */

@@ -14,6 +14,7 @@
 const { fault, guard, unwrap } = require("./errors.cjs");
 const { packMessages } = require("./messages.cjs");
 const { createLife, readCloseOptions } = require("./life.cjs");
+const { encodeKnown } = require("./prewarm.cjs");
 const { describe, readCallOptions, workerEnv } = require("./options.cjs");
 const { runForEvents, runForReply, runWithListener } = require("./run.cjs");
 const { encodeTools } = require("./tools.cjs");
@@ -129,8 +130,8 @@ function createAdapter(shared, tools, onBind) {
       );
     },
 
-    async prewarm() {
-      unwrap(await guard(engine.prewarm(workerEnv())));
+    async prewarm(options) {
+      unwrap(await guard(engine.prewarm(encodeKnown(options, tools(), toJsonSchema), workerEnv())));
     },
 
     health: (options) => require("./health.cjs").health(engine, options),

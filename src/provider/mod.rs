@@ -29,7 +29,7 @@ use custom::CustomCli;
 use errors::Errors;
 pub use flags::{Flag, When, Word, same_flag};
 use flags::{flag, optional};
-use options::{OptionSpec, Options, OutputFormat, PromptStyle};
+use options::{EngineKind, OptionSpec, Options, OutputFormat, PromptStyle};
 
 /// One CLI, described.
 #[derive(Debug, Clone)]
@@ -112,6 +112,8 @@ pub struct Checks {
     pub version: &'static [&'static str],
     /// What makes it say whether it is logged in; `None` where it has no such command.
     pub login: Option<LoginCheck>,
+    /// By what an installed copy is known to serve live sessions; `None` where it has no live form.
+    pub live: Option<LiveCheck>,
 }
 
 impl Checks {
@@ -119,7 +121,25 @@ impl Checks {
     pub const VERSION_ONLY: Checks = Checks {
         version: &["--version"],
         login: None,
+        live: None,
     };
+}
+
+/// By what an installed CLI is known to serve live sessions, before anything is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LiveCheck {
+    /// Its npm package. Those that hold the binary of one platform are called so as well, with a `-` and the platform.
+    pub package: &'static str,
+    /// Folders, one in the other, in which an installer puts a file or a folder that is named by the version.
+    pub version_folders: &'static [&'static [&'static str]],
+    /// What the program is called, and scripts that start it call it.
+    pub program: &'static str,
+    /// The oldest version that serves them.
+    pub since: [u64; 3],
+    /// Flags that the user may add and that make sense for one process per call only.
+    pub print_flags: &'static [&'static str],
+    /// Variables with which, set to anything, its sessions leave no calls to the caller.
+    pub print_env: &'static [&'static str],
 }
 
 /// How a CLI is asked whether it is logged in.
@@ -166,6 +186,8 @@ pub struct Defaults {
     pub timeout_ms: u64,
     /// `ignoreUserConfig`.
     pub ignore_user_config: bool,
+    /// `engine`, where the option exists.
+    pub engine: EngineKind,
 }
 
 impl Defaults {
@@ -175,6 +197,7 @@ impl Defaults {
         output_format: OutputFormat::StreamJson,
         timeout_ms: 120_000,
         ignore_user_config: false,
+        engine: EngineKind::Print,
     };
 }
 

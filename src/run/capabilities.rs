@@ -1,25 +1,35 @@
-//! What an installed CLI can't do (flags it has refused, live sessions), remembered for that binary as long as the process lives.
+//! What is known of an installed CLI (flags it has refused, whether it serves live sessions), remembered for that binary as long as
+//! the process lives.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use super::live_support::{self, LiveSupport};
 use crate::process::Resolved;
+use crate::provider::LiveCheck;
 
-/// A binary: where it is and when it was last changed, so that an update is asked anew.
+/// A binary: where it is and which file is there, so that an update is asked anew.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Binary {
     resolved: Resolved,
     changed: Option<SystemTime>,
+    size: u64,
+    /// Device and inode, where there are such.
+    identity: Option<(u64, u64)>,
 }
 
 impl Binary {
     /// The binary that was found.
     pub fn new(resolved: Resolved) -> Binary {
-        let metadata = std::fs::metadata(&resolved.file);
-        let changed = metadata.and_then(|metadata| metadata.modified()).ok();
-        Binary { resolved, changed }
+        let metadata = std::fs::metadata(&resolved.file).ok();
+        Binary {
+            changed: metadata.as_ref().and_then(|metadata| metadata.modified().ok()),
+            size: metadata.as_ref().map_or(0, std::fs::Metadata::len),
+            identity: metadata.as_ref().and_then(identity),
+            resolved,
+        }
     }
 
     /// What is executed for it.
@@ -33,32 +43,71 @@ impl Binary {
     }
 }
 
-static REFUSED: LazyLock<Mutex<HashMap<Binary, BTreeSet<String>>>> = LazyLock::new(Mutex::default);
+#[cfg(unix)]
+fn identity(metadata: &std::fs::Metadata) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    Some((metadata.dev(), metadata.ino()))
+}
 
-fn refused() -> MutexGuard<'static, HashMap<Binary, BTreeSet<String>>> {
-    REFUSED.lock().unwrap_or_else(PoisonError::into_inner)
+#[cfg(not(unix))]
+fn identity(_: &std::fs::Metadata) -> Option<(u64, u64)> {
+    None
+}
+
+/// What is known of one binary.
+#[derive(Debug, Default)]
+struct Facts {
+    refused_flags: BTreeSet<String>,
+    live: Option<LiveSupport>,
+    /// Held by whoever tries it.
+    trial: Arc<tokio::sync::Mutex<()>>,
+}
+
+static FACTS: LazyLock<Mutex<HashMap<Binary, Facts>>> = LazyLock::new(Mutex::default);
+
+fn facts() -> MutexGuard<'static, HashMap<Binary, Facts>> {
+    FACTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The flags `binary` has refused so far.
 pub fn refused_by(binary: &Binary) -> BTreeSet<String> {
-    refused().get(binary).cloned().unwrap_or_default()
+    let facts = facts();
+    facts
+        .get(binary)
+        .map(|facts| facts.refused_flags.clone())
+        .unwrap_or_default()
 }
 
 /// `binary` has refused `flag`.
 pub fn remember_refused(binary: &Binary, flag: &str) {
-    refused().entry(binary.clone()).or_default().insert(flag.to_owned());
+    facts()
+        .entry(binary.clone())
+        .or_default()
+        .refused_flags
+        .insert(flag.to_owned());
 }
 
-static PRINT_ONLY: LazyLock<Mutex<HashSet<Binary>>> = LazyLock::new(Mutex::default);
-
-/// Whether `binary` has turned out to take no live sessions.
-pub fn prints_only(binary: &Binary) -> bool {
-    let known = PRINT_ONLY.lock().unwrap_or_else(PoisonError::into_inner);
-    known.contains(binary)
+/// Whether `binary` serves live sessions, by what it is or has turned out to be.
+pub fn live_support(check: &LiveCheck, binary: &Binary) -> LiveSupport {
+    if let Some(known) = facts().get(binary).and_then(|facts| facts.live.clone()) {
+        return known;
+    }
+    let found = live_support::look(check, binary.file());
+    // Somebody may have tried it meanwhile.
+    facts()
+        .entry(binary.clone())
+        .or_default()
+        .live
+        .get_or_insert(found)
+        .clone()
 }
 
-/// `binary` takes no live sessions.
-pub fn remember_print_only(binary: &Binary) {
-    let mut known = PRINT_ONLY.lock().unwrap_or_else(PoisonError::into_inner);
-    known.insert(binary.clone());
+/// `binary` has turned out to serve live sessions, or not to.
+pub fn remember_live(binary: &Binary, support: LiveSupport) {
+    facts().entry(binary.clone()).or_default().live = Some(support);
+}
+
+/// To be held while `binary` is tried: it is tried once.
+pub fn trial_of(binary: &Binary) -> Arc<tokio::sync::Mutex<()>> {
+    Arc::clone(&facts().entry(binary.clone()).or_default().trial)
 }

@@ -14,7 +14,7 @@ use super::clock::millis as ms;
 use super::engine::Engine;
 use super::log::Level;
 use super::sink::Sink;
-use crate::event::RunInfo;
+use crate::event::{EngineUsed, RunInfo};
 use crate::fold::Fold;
 use crate::judge::CliRules;
 use crate::process::limit::{self, Permit};
@@ -40,8 +40,8 @@ pub(super) struct CliAttempt<'a> {
 
 impl CliAttempt<'_> {
     /// What an exchange is driven with.
-    pub fn attempt<'a>(&'a self, prompt: &'a str, fold: Fold, opening: Opening) -> Attempt<'a> {
-        let limits = self.limits();
+    pub fn attempt<'a>(&'a self, engine: EngineUsed, prompt: &'a str, fold: Fold, opening: Opening) -> Attempt<'a> {
+        let limits = self.limits(engine);
         Attempt {
             provider: self.call.engine.id(),
             rules: CliRules::from(&*self.call.engine.provider),
@@ -86,12 +86,15 @@ impl CliAttempt<'_> {
         Some(permit)
     }
 
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self, engine: EngineUsed) -> Limits {
         let options = &self.call.engine.options;
         let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
         Limits {
             timeout: self.call.request.options.timeout.map_or(options.timeout, limit),
-            idle_timeout: options.idle_timeout,
+            idle_timeout: match engine {
+                EngineUsed::Print => options.idle_timeout,
+                EngineUsed::Live => options.live_idle_timeout,
+            },
             kill_grace: options.kill_grace,
             max_stdout: options.max_buffer,
             ..Limits::default()

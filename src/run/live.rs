@@ -10,27 +10,27 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::attempt::{Attempted, Opening, run_attempt};
-use super::capabilities;
-use super::capabilities::Binary;
+use super::auto::Trial;
+use super::capabilities::{self, Binary};
 use super::cli_attempt::{CliAttempt, CliCall};
 use super::engine::{Engine, not_started};
 use super::live_request::LiveRequest;
 use super::live_sessions::{LiveSessions, Seat};
+use super::live_support::LiveSupport;
 use super::retry_loop::AttemptOutcome;
-use crate::command::{CommandLine, Mode};
-use crate::error::{Code, ProviderError};
-use crate::event::{Event, RunInfo};
+use crate::command::CommandLine;
+use crate::error::ProviderError;
+use crate::event::{EngineUsed, Event, RunInfo};
+use crate::exchange::Invocation;
 use crate::exchange::claude_live::pool::{Claimed, EvictionReason, SessionKey};
 use crate::exchange::claude_live::session::Session;
 use crate::exchange::claude_live::setup::Setup;
-use crate::exchange::claude_live::thread::Known;
+use crate::exchange::claude_live::thread::{Known, Thread};
 use crate::exchange::claude_live::turn::{LiveTurn, Origin, Park, Unusable};
-use crate::exchange::print::{NotStarted, Surroundings};
-use crate::exchange::{Ended, Evidence, Invocation};
+use crate::exchange::print::NotStarted;
 use crate::fold::Fold;
-use crate::judge;
 use crate::process::limit::Permit;
-use crate::process::{Limits, StartError, Tees, Vars};
+use crate::process::{StartError, Vars};
 use crate::provider::options::{EngineKind, Options};
 use crate::toolcall::TextCalls;
 
@@ -48,6 +48,18 @@ struct ClaimedSession {
     notes: Vec<Event>,
 }
 
+/// What a look at an untried CLI comes to.
+enum Tried {
+    /// It is tried no more.
+    Known(LiveSupport),
+    /// A process that has answered the handshake.
+    Served(Box<Session>),
+    /// It takes no sessions, for this reason.
+    Unserved(String),
+    /// What the attempt comes to.
+    Outcome(AttemptOutcome),
+}
+
 /// What a look for a session comes to.
 enum Claim {
     Session(Box<ClaimedSession>),
@@ -63,29 +75,48 @@ impl CliAttempt<'_> {
         request: &LiveRequest,
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
-        let CliCall {
-            engine, base_env, sink, ..
-        } = *self.call;
+        let CliCall { engine, base_env, .. } = *self.call;
         let (line, binary) = engine.live_line(base_env)?;
         let auto = engine.options.engine == EngineKind::Auto;
-        if auto && capabilities::prints_only(&binary) {
+        if auto && matches!(engine.support(&binary, base_env), LiveSupport::Unserved(_)) {
             return self.print(info).await;
         }
         let Some(permit) = self.permit(binary.file(), info).await else {
             return Ok(AttemptOutcome::Cancelled);
         };
+        info.engine = Some(EngineUsed::Live);
+        live.note(&request.setup);
         let key = SessionKey {
             setup: Arc::clone(&request.setup),
             env: Arc::clone(base_env),
         };
+        let mut seat = live.seat();
+        let mut tried = None;
+        if auto {
+            match self.tried(live, request, (&line, &binary)).await? {
+                Tried::Known(LiveSupport::Unserved(_)) => {
+                    drop((seat, permit));
+                    return self.print(info).await;
+                }
+                Tried::Known(_) => {}
+                Tried::Served(session) => tried = Some(session),
+                Tried::Unserved(reason) => {
+                    drop((seat, permit));
+                    return self.fall_back(&reason, info).await;
+                }
+                Tried::Outcome(outcome) => return Ok(outcome),
+            }
+        }
         let mut waiting_ones = true;
-        let (reason, ended) = loop {
-            let seat = live.seat();
-            let claimed = match self.claim(live, request, &key, &line, waiting_ones).await {
-                Ok(Claim::Session(claimed)) => *claimed,
-                Ok(Claim::Refused(refused)) => return Err(refused),
-                Err(NotStarted::Process(StartError::Cancelled)) => return Ok(AttemptOutcome::Cancelled),
-                Err(error) => return Err(not_started(engine, &error)),
+        let (reason, may_have_asked, ended) = loop {
+            let claimed = match tried.take() {
+                Some(session) => self.begun_anew(live, request, &key, *session),
+                None => match self.claim(live, request, &key, &line, waiting_ones).await {
+                    Ok(Claim::Session(claimed)) => *claimed,
+                    Ok(Claim::Refused(refused)) => return Err(refused),
+                    Err(NotStarted::Process(StartError::Cancelled)) => return Ok(AttemptOutcome::Cancelled),
+                    Err(error) => return Err(not_started(engine, &error)),
+                },
             };
             let park = self.park(live, request, &key, &line, seat);
             match self.turn(claimed, &key.setup, &line, park, info).await? {
@@ -96,17 +127,79 @@ impl CliAttempt<'_> {
                     return Ok(outcome);
                 }
                 Attempted::Unusable(Unusable::Vanished, _) => waiting_ones = false,
-                Attempted::Unusable(Unusable::Unsupported(reason), ended) => break (reason, ended),
+                Attempted::Unusable(Unusable::Unsupported { reason, may_have_asked }, ended) => {
+                    break (reason, may_have_asked, ended);
+                }
             }
+            seat = live.seat();
         };
         drop(permit);
-        if !auto {
-            return Err(self.unsupported(&reason, ended.as_deref()));
+        if auto {
+            capabilities::remember_live(&binary, LiveSupport::Unserved(reason.clone()));
         }
-        capabilities::remember_print_only(&binary);
+        // No model is asked twice.
+        if !auto || may_have_asked {
+            let ended = ended.as_deref();
+            return Err(engine.no_sessions(&reason, ended.map(|ended| &ended.evidence)));
+        }
+        self.fall_back(&reason, info).await
+    }
+
+    /// In print form after all, for this reason.
+    async fn fall_back(&self, reason: &str, info: &mut RunInfo) -> Result<AttemptOutcome, Box<ProviderError>> {
         let message = format!("the installed CLI takes no live sessions ({reason}): asked in print form");
-        sink.send(&mut vec![warning("ENGINE_FALLBACK", message)]).await;
+        self.call
+            .sink
+            .send(&mut vec![warning("ENGINE_FALLBACK", message)])
+            .await;
         self.print(info).await
+    }
+
+    /// Tries a CLI of which nothing is known, once for all calls; nothing of the thread is told to it.
+    async fn tried(
+        &self,
+        live: &LiveSessions,
+        request: &LiveRequest,
+        (line, binary): (&CommandLine, &Binary),
+    ) -> Result<Tried, Box<ProviderError>> {
+        let CliCall {
+            engine,
+            base_env,
+            cancel,
+            ..
+        } = *self.call;
+        let known = engine.support(binary, base_env);
+        if !matches!(known, LiveSupport::Unknown(_)) {
+            return Ok(Tried::Known(known));
+        }
+        let lock = capabilities::trial_of(binary);
+        let Some(_trying) = cancel.run_until_cancelled(lock.lock()).await else {
+            return Ok(Tried::Outcome(AttemptOutcome::Cancelled));
+        };
+        // Another call may have tried it meanwhile.
+        let known = engine.support(binary, base_env);
+        if !matches!(known, LiveSupport::Unknown(_)) {
+            return Ok(Tried::Known(known));
+        }
+        if let Some(refused) = &request.untellable {
+            return Err(refused.clone());
+        }
+        let session = match self.place(live).await {
+            Ok(place) => engine.session(line.clone(), base_env, place),
+            Err(error) => Err(error),
+        };
+        let session = match session {
+            Ok(session) => session,
+            Err(NotStarted::Process(StartError::Cancelled)) => return Ok(Tried::Outcome(AttemptOutcome::Cancelled)),
+            Err(error) => return Err(not_started(engine, &error)),
+        };
+        let trial = engine.trial(session, (line, binary), Some(&request.setup));
+        Ok(match cancel.run_until_cancelled(trial).await {
+            None => Tried::Outcome(AttemptOutcome::Cancelled),
+            Some(Trial::Served(session)) => Tried::Served(session),
+            Some(Trial::Unserved(reason)) => Tried::Unserved(reason),
+            Some(Trial::FlagRefused(flag)) => Tried::Outcome(AttemptOutcome::FlagRefused(flag)),
+        })
     }
 
     /// One turn of a session.
@@ -138,8 +231,16 @@ impl CliAttempt<'_> {
         };
         let fold = Fold::new(request.call_ids.clone(), TextCalls::Off).with_listener(sink.has_listener());
         let invocation = Invocation::of(engine.id(), line);
-        let turn = LiveTurn::begin(session, (&user_line, setup), invocation, origin, self.limits(), park);
-        run_attempt(self.attempt(&user_line, fold, opening), turn, info).await
+        let turn = LiveTurn::begin(
+            session,
+            (&user_line, setup),
+            invocation,
+            origin,
+            self.limits(EngineUsed::Live),
+            park,
+        );
+        let attempt = self.attempt(EngineUsed::Live, &user_line, fold, opening);
+        run_attempt(attempt, turn, info).await
     }
 
     /// What becomes of the session when its turn has a reply.
@@ -207,17 +308,40 @@ impl CliAttempt<'_> {
                 (session, whole(), Origin::Fresh)
             }
         };
-        let evicted = (origin != Origin::Continued).then(|| live.pool.eviction(key, thread));
         Ok(Claim::Session(Box::new(ClaimedSession {
             session,
             user_line,
             origin,
-            notes: evicted
-                .flatten()
-                .map(|why| evicted_warning(why, &self.call.engine.options))
-                .into_iter()
-                .collect(),
+            notes: match origin {
+                Origin::Continued => Vec::new(),
+                Origin::Fresh | Origin::Spare => self.eviction_notes(live, key, thread),
+            },
         })))
+    }
+
+    /// A process that knows nothing of the thread, and the whole of it.
+    fn begun_anew(
+        &self,
+        live: &LiveSessions,
+        request: &LiveRequest,
+        key: &SessionKey,
+        session: Session,
+    ) -> ClaimedSession {
+        let guard = self.call.engine.provider.guard;
+        ClaimedSession {
+            session,
+            user_line: request.thread.whole(request.encoding, guard),
+            origin: Origin::Fresh,
+            notes: self.eviction_notes(live, key, &request.thread),
+        }
+    }
+
+    fn eviction_notes(&self, live: &LiveSessions, key: &SessionKey, thread: &Thread) -> Vec<Event> {
+        let evicted = live.pool.eviction(key, thread);
+        evicted
+            .map(|why| evicted_warning(why, &self.call.engine.options))
+            .into_iter()
+            .collect()
     }
 
     /// The place of a process to be started. A run that another waits for goes on without: the other one's may never be free.
@@ -231,15 +355,6 @@ impl CliAttempt<'_> {
             Some(place) => Ok(place.map(Permit::taken)),
             None => Err(NotStarted::Process(StartError::Cancelled)),
         }
-    }
-
-    fn unsupported(&self, reason: &str, ended: Option<&Ended>) -> Box<ProviderError> {
-        let reason = format!("the installed CLI takes no live sessions: {reason}");
-        let mut error = self.call.engine.refuse(Code::LiveUnsupported, reason);
-        if let Some(Evidence::Process(process)) = ended.map(|ended| &ended.evidence) {
-            judge::with_process(&mut error, process);
-        }
-        error
     }
 }
 
@@ -258,61 +373,6 @@ fn restock_later(engine: &Arc<Engine>, line: CommandLine, env: Arc<Vars>) {
             engine.restock(&line, &env);
         }
     });
-}
-
-impl Engine {
-    /// Starts the spares there should be, if there should be any. `env` is what they inherit.
-    pub async fn prewarm(&self, env: Vars) -> Result<(), Box<ProviderError>> {
-        // `close` waits for what holds a token: a process that is being started just now is not overlooked.
-        let _starting = self.lifecycle.runs.token();
-        self.refusal().map_or(Ok(()), Err)?;
-        let Some(live) = self.live.as_ref().filter(|live| live.pool.wants_spares()) else {
-            return Ok(());
-        };
-        let env = Arc::new(env);
-        let (line, _) = self.live_line(&env)?;
-        let mut failed = None;
-        let start = |place| match self.session(line.clone(), &env, Some(Permit::taken(place))) {
-            Ok(session) => Some(session),
-            Err(error) => {
-                failed = Some(error);
-                None
-            }
-        };
-        live.pool.stock(live.working(), &env, start);
-        failed.map_or(Ok(()), |error| Err(not_started(self, &error)))
-    }
-
-    /// The same after a call. That they can't be started will be the next call's own error.
-    fn restock(&self, line: &CommandLine, env: &Arc<Vars>) {
-        if let Some(live) = &self.live {
-            let start = |place| self.session(line.clone(), env, Some(Permit::taken(place))).ok();
-            live.pool.stock(live.working(), env, start);
-        }
-    }
-
-    /// Pieces of messages are always asked for: a session serves calls that want them and calls that don't.
-    fn live_line(&self, base_env: &Arc<Vars>) -> Result<(CommandLine, Binary), Box<ProviderError>> {
-        self.line(Mode::Live, &self.options, true, base_env)
-    }
-
-    /// A process that is told nothing yet, and its place among those of the provider. Its turns have the limits; it has none but
-    /// the provider's end.
-    fn session(&self, line: CommandLine, base_env: &Arc<Vars>, place: Option<Permit>) -> Result<Session, NotStarted> {
-        let surroundings = Surroundings {
-            base_env: Arc::clone(base_env),
-            limits: Limits {
-                kill_grace: self.options.kill_grace,
-                max_stdout: usize::MAX,
-                ..Limits::default()
-            },
-            owner: self.owner,
-            permit: place,
-            tracker: self.lifecycle.runs.clone(),
-            tees: Tees::default(),
-        };
-        Session::start(line, surroundings, &self.lifecycle.closing)
-    }
 }
 
 fn warning(code: &str, message: String) -> Event {

@@ -22,17 +22,9 @@ impl LiveRequest {
     /// The thread's system messages are the session's system prompt, behind that of the options.
     pub fn new(messages: Vec<Message>, tools: &[ToolSpec], encoding: Encoding, options: &Options) -> LiveRequest {
         let thread = Thread::new(messages);
-        let told = thread.system().map(str::to_owned);
-        let (system, append) = match (&options.system_prompt, told) {
-            (SystemPrompt::Custom(own), None) => (Some(own.clone()), None),
-            (SystemPrompt::Custom(own), Some(told)) => (Some(format!("{own}\n\n{told}")), None),
-            // The CLI's own tools need the CLI's own instructions.
-            (SystemPrompt::Cli, told) => (None, told),
-            (SystemPrompt::Default, told) if options.built_in_tools => (None, told),
-            (SystemPrompt::Default, told) => (Some(told.unwrap_or_else(|| SYSTEM_PROMPT.to_owned())), None),
-        };
+        let system = thread.system().map(str::to_owned);
         LiveRequest {
-            setup: Arc::new(Setup::new(system, append, tools)),
+            setup: Arc::new(setup(options, system, tools)),
             thread: Arc::new(thread),
             encoding,
             untellable: None,
@@ -43,4 +35,17 @@ impl LiveRequest {
     pub fn or_refused(self, untellable: Option<Box<ProviderError>>) -> LiveRequest {
         LiveRequest { untellable, ..self }
     }
+}
+
+/// What the session of a thread is told whose system messages are `system`, with these tools bound.
+pub(super) fn setup(options: &Options, system: Option<String>, tools: &[ToolSpec]) -> Setup {
+    let (system, append) = match (&options.system_prompt, system) {
+        (SystemPrompt::Custom(own), None) => (Some(own.clone()), None),
+        (SystemPrompt::Custom(own), Some(system)) => (Some(format!("{own}\n\n{system}")), None),
+        // The CLI's own tools need the CLI's own instructions.
+        (SystemPrompt::Cli, system) => (None, system),
+        (SystemPrompt::Default, system) if options.built_in_tools => (None, system),
+        (SystemPrompt::Default, system) => (Some(system.unwrap_or_else(|| SYSTEM_PROMPT.to_owned())), None),
+    };
+    Setup::new(system, append, tools)
 }

@@ -1,11 +1,12 @@
 //! The sessions of one provider, those at work and those that wait.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::task::TaskTracker;
 
 use crate::exchange::claude_live::pool::Pool;
+use crate::exchange::claude_live::setup::Setup;
 use crate::provider::options::{EngineKind, Options};
 
 /// The sessions of one provider.
@@ -13,7 +14,19 @@ use crate::provider::options::{EngineKind, Options};
 pub(super) struct LiveSessions {
     pub pool: Arc<Pool>,
     pub at_work: Arc<AtomicUsize>,
+    recent: Mutex<Recent>,
 }
+
+/// What the last calls have told their sessions.
+#[derive(Debug, Default)]
+struct Recent {
+    setup: Option<Arc<Setup>>,
+    /// How many calls in a row.
+    times: u32,
+}
+
+/// In how many calls in a row a setup is the same before it is thought that the next one has it, too.
+const STABLE: u32 = 2;
 
 impl LiveSessions {
     /// `None` where the options want no sessions.
@@ -29,7 +42,33 @@ impl LiveSessions {
         (options.engine != EngineKind::Print).then(|| LiveSessions {
             pool: Arc::new(pool()),
             at_work: Arc::default(),
+            recent: Mutex::default(),
         })
+    }
+
+    /// A call's session is told `setup`.
+    pub fn note(&self, setup: &Arc<Setup>) {
+        let mut recent = self.recent();
+        recent.times = match recent.setup.as_ref() == Some(setup) {
+            true => recent.times.saturating_add(1),
+            false => 1,
+        };
+        recent.setup = Some(Arc::clone(setup));
+    }
+
+    /// What the last call's session was told.
+    pub fn last_setup(&self) -> Option<Arc<Setup>> {
+        self.recent().setup.clone()
+    }
+
+    /// What the next call's session will most likely be told.
+    pub fn likely_setup(&self) -> Option<Arc<Setup>> {
+        let recent = self.recent();
+        recent.setup.clone().filter(|_| recent.times >= STABLE)
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a process as working until the seat is dropped.

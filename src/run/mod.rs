@@ -9,6 +9,7 @@
 pub mod api;
 pub mod ask;
 mod attempt;
+mod auto;
 mod callbacks;
 mod capabilities;
 mod cli;
@@ -24,8 +25,10 @@ mod lifecycle;
 mod live;
 mod live_request;
 mod live_sessions;
+mod live_support;
 mod log;
 pub mod model;
+mod prewarm;
 mod print;
 pub(crate) mod record;
 pub mod request;
@@ -33,5 +36,6 @@ mod retry_loop;
 mod sink;
 mod start;
 
+pub use auto::{EngineChoice, EngineUse};
 pub use engine::Engine;
 pub use handle::{Ended, Run};

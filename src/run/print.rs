@@ -12,7 +12,7 @@ use super::engine::{Engine, not_started};
 use super::retry_loop::AttemptOutcome;
 use crate::command::Mode;
 use crate::error::{Code, ProviderError};
-use crate::event::{Event, RunInfo};
+use crate::event::{EngineUsed, Event, RunInfo};
 use crate::exchange::print::{NotStarted, Print, Surroundings};
 use crate::fold::Fold;
 use crate::process::StartError;
@@ -27,6 +27,7 @@ impl CliAttempt<'_> {
             cancel,
             sink,
         } = *self.call;
+        info.engine = Some(EngineUsed::Print);
         if let Some(refused) = &request.unprintable {
             return Err(refused.clone());
         }
@@ -51,7 +52,7 @@ impl CliAttempt<'_> {
         };
         let surroundings = Surroundings {
             base_env: Arc::clone(base_env),
-            limits: self.limits(),
+            limits: self.limits(EngineUsed::Print),
             owner: engine.owner,
             permit: Some(permit),
             tracker: engine.lifecycle.runs.clone(),
@@ -66,7 +67,7 @@ impl CliAttempt<'_> {
             true => Fold::watching(),
             false => Fold::new(request.call_ids.clone(), request.text_calls.clone()).with_listener(sink.has_listener()),
         };
-        let attempt = self.attempt(&request.prompt, fold, opening);
+        let attempt = self.attempt(EngineUsed::Print, &request.prompt, fold, opening);
         let outcome = match bridge {
             None => run_attempt(attempt, print, info).await?,
             Some(bridge) => run_attempt(attempt, BridgedPrint { print, bridge }, info).await?,

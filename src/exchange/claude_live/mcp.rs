@@ -19,6 +19,8 @@ const PROTOCOL: &str = "2025-11-25";
 pub enum Answered {
     /// To be sent back.
     With(Box<RawValue>),
+    /// To be sent back: the CLI knows the tools then.
+    Tools(Box<RawValue>),
     /// The CLI wants the tool run: its hook did not hold the call.
     ToolCallRequest,
 }
@@ -130,7 +132,7 @@ pub fn answer(tools: &[Declared], message: &RawValue) -> Answered {
                     max_result_size_chars: MAX_RESULT_CHARS,
                 },
             });
-            with(id, Outcome::Result(Listed { tools: tools.collect() }))
+            Answered::Tools(rpc(id, Outcome::Result(Listed { tools: tools.collect() })))
         }
         Some("tools/call") => Answered::ToolCallRequest,
         Some(method) => with(
@@ -157,6 +159,10 @@ fn protocol(params: Option<&RawValue>) -> Cow<'_, str> {
 }
 
 fn with<T: Serialize>(id: Option<&RawValue>, outcome: Outcome<T>) -> Answered {
+    Answered::With(rpc(id, outcome))
+}
+
+fn rpc<T: Serialize>(id: Option<&RawValue>, outcome: Outcome<T>) -> Box<RawValue> {
     let none = RawValue::NULL;
     // What the recordings answer notifications with: id 0.
     let zero = serde_json::from_str::<&RawValue>("0").unwrap_or(none);
@@ -165,7 +171,7 @@ fn with<T: Serialize>(id: Option<&RawValue>, outcome: Outcome<T>) -> Answered {
         id: id.unwrap_or(zero),
         outcome,
     };
-    Answered::With(to_raw_value(&rpc).unwrap_or_else(|_| none.to_owned()))
+    to_raw_value(&rpc).unwrap_or_else(|_| none.to_owned())
 }
 
 #[cfg(test)]
@@ -181,7 +187,7 @@ mod tests {
             schema: r#"{"type":"object","properties":{"z":{"const":1.0},"a":{}}}"#.to_owned(),
         }];
         match answer(&tools, &to_raw_value(message).unwrap()) {
-            Answered::With(answer) => serde_json::from_str(answer.get()).unwrap(),
+            Answered::With(answer) | Answered::Tools(answer) => serde_json::from_str(answer.get()).unwrap(),
             Answered::ToolCallRequest => json!("called"),
         }
     }

@@ -9,9 +9,13 @@
 pub mod history;
 pub mod line;
 pub mod mcp;
+pub mod minding;
 pub mod pool;
+pub mod readiness;
 pub mod session;
 pub mod setup;
+mod spare;
+mod streams;
 pub mod thread;
 pub mod turn;
 pub mod wire;

@@ -1,7 +1,8 @@
-//! The sessions of one provider between its calls: those that rest after a turn, and spares that were told nothing yet.
+//! The sessions of one provider between its calls: those that rest after a turn, and spares: told nothing yet, or primed with the
+//! setup that the next thread will have.
 //!
-//! In: sessions whose turn is over ([`Pool::park`]), processes started ahead ([`Pool::stock`]). Out: for a thread the session
-//! that knows its beginning, or a spare, or the news that there is none ([`Pool::claim`]).
+//! In: sessions whose turn is over ([`Pool::park`]), processes started ahead ([`Pool::stock`], [`Pool::prewarm`]). Out: for a thread
+//! the session that knows its beginning, or a spare, or the news that there is none ([`Pool::claim`]).
 //!
 //! Each waiting session has a task that answers the CLI and ends it: when it was unused for too long, when room is needed
 //! (the one unused for longest goes first), and when its process dies. The tasks neither keep Node alive nor outlive the
@@ -12,11 +13,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
+use super::minding::{self, Line, Warmth};
 use super::session::Session;
 use super::setup::Setup;
+use super::spare::Spare;
 use super::thread::{Known, Thread};
 use crate::process::{Vars, resident_bytes};
 
@@ -49,7 +52,7 @@ impl PartialEq for SessionKey {
 pub enum Claimed {
     /// The session that knows its beginning.
     Continued(Box<Session>, Known),
-    /// A process that was told nothing yet.
+    /// A process that was told nothing yet, or what the thread's session is to be told.
     Spare(Box<Session>),
     /// Nothing; a process is to be started.
     Nothing,
@@ -66,21 +69,11 @@ pub enum EvictionReason {
     Grown,
 }
 
-/// The way to the task that has the session; dropping it ends the session.
-type Line = oneshot::Sender<oneshot::Sender<Box<Session>>>;
-
 #[derive(Debug)]
 struct Waiting {
     id: u64,
     key: SessionKey,
     known: Known,
-    line: Line,
-}
-
-#[derive(Debug)]
-struct Spare {
-    id: u64,
-    env: Arc<Vars>,
     line: Line,
 }
 
@@ -148,11 +141,11 @@ impl Pool {
             let Some(Waiting { known, line, .. }) = found else {
                 break;
             };
-            if let Some(session) = fetch(line).await {
+            if let Some(session) = minding::fetch(line).await {
                 return Claimed::Continued(session, known);
             }
         }
-        match self.claim_spare(&key.env).await {
+        match self.claim_spare(key).await {
             Some(session) => Claimed::Spare(session),
             None => Claimed::Nothing,
         }
@@ -166,16 +159,19 @@ impl Pool {
             .any(|waiting| thread.extends(&waiting.known) && waiting.key == *key && goes_on(&waiting.known))
     }
 
-    /// A spare that inherited `env`; others end.
-    async fn claim_spare(&self, env: &Arc<Vars>) -> Option<Box<Session>> {
+    /// A spare for sessions of this kind; those that have inherited another environment end.
+    async fn claim_spare(&self, key: &SessionKey) -> Option<Box<Session>> {
         loop {
             let spare = {
                 let mut state = self.lock();
                 // Dropping the line of the others ends them.
-                state.spares.retain(|spare| spare.env == *env);
-                (!state.spares.is_empty()).then(|| state.spares.remove(0))
+                state.spares.retain(|spare| spare.env == key.env);
+                let best = (0..state.spares.len())
+                    .filter(|at| state.spares[*at].serves(&key.setup))
+                    .min_by_key(|at| state.spares[*at].distance());
+                best.map(|at| state.spares.remove(at))
             };
-            if let Some(session) = fetch(spare?.line).await {
+            if let Some(session) = minding::fetch(spare?.line).await {
                 return Some(session);
             }
         }
@@ -222,6 +218,14 @@ impl Pool {
         }
     }
 
+    /// The place of a process to be started, if there is one free beside `at_work` processes.
+    pub fn place_now(&self, at_work: usize) -> Option<OwnedSemaphorePermit> {
+        let has_room = self.has_room(&self.lock(), at_work);
+        has_room
+            .then(|| Arc::clone(&self.places).try_acquire_owned().ok())
+            .flatten()
+    }
+
     /// Keeps `session`, which knows `known`, for the thread's next call; `at_work` others are at work.
     pub fn park(self: &Arc<Self>, session: Session, key: SessionKey, known: Known, at_work: usize) {
         if self.keep_alive.is_zero() || self.capacity <= at_work {
@@ -233,22 +237,34 @@ impl Pool {
         }
         self.make_room(at_work);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let line = self.mind(session, id, self.keep_alive);
+        let line = self.mind(session, id, self.keep_alive, None);
         self.lock().waiting.push(Waiting { id, key, known, line });
         self.grown.notify_waiters();
     }
 
-    /// Starts spares until there are as many as there should be, as far as there is room beside `at_work` processes.
+    /// Starts spares until there are as many as there should be, as far as there is room beside `at_work` processes. Where it is
+    /// known what the next thread's session will be told, `setup`, they are told that ahead.
     pub fn stock(
         self: &Arc<Self>,
         at_work: usize,
-        env: &Arc<Vars>,
+        (env, setup): (&Arc<Vars>, Option<&Arc<Setup>>),
         mut start: impl FnMut(OwnedSemaphorePermit) -> Option<Session>,
     ) {
+        if let (Some(setup), true) = (setup, self.spares > 0) {
+            let mut state = self.lock();
+            // Dropping the line ends it. What a caller has asked for stays.
+            state.spares.retain(|spare| spare.is_asked_for || spare.serves(setup));
+            let own = state
+                .spares
+                .iter_mut()
+                .filter(|spare| !spare.is_asked_for && spare.env == *env);
+            own.for_each(|spare| spare.prime(setup));
+        }
         loop {
             let mut state = self.lock();
-            let spares = state.spares.len() + state.coming;
-            if state.waiting.len() + spares + at_work >= self.capacity || spares >= self.spares {
+            let serves = |spare: &&Spare| setup.is_none_or(|setup| spare.serves(setup));
+            let spares = state.spares.iter().filter(serves).count() + state.coming;
+            if spares >= self.spares || !self.has_room(&state, at_work) {
                 return;
             }
             let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
@@ -256,54 +272,113 @@ impl Pool {
             };
             state.coming += 1;
             drop(state);
-            let spare = start(place).map(|session| {
-                let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-                let line = self.mind(session, id, SPARE_AGE);
-                let env = Arc::clone(env);
-                Spare { id, env, line }
-            });
-            let mut state = self.lock();
-            state.coming -= 1;
-            match spare {
-                Some(spare) => state.spares.push(spare),
+            let session = start(place);
+            self.lock().coming -= 1;
+            match session {
+                Some(session) => drop(self.add(session, env, setup, false)),
                 None => return,
             }
-            drop(state);
-            self.grown.notify_waiters();
         }
     }
 
-    /// Whether spares are wanted.
-    pub fn wants_spares(&self) -> bool {
-        self.spares > 0
+    /// Sees to it that there are `number` spares which are told `setup` ahead (nothing, if that is not known), as far as there is
+    /// room beside `at_work` processes. How far each is comes out of the receivers, which close when it is taken or has ended.
+    ///
+    /// # Errors
+    /// What `start` says.
+    pub fn prewarm<E>(
+        self: &Arc<Self>,
+        (number, at_work): (usize, usize),
+        (env, setup): (&Arc<Vars>, Option<&Arc<Setup>>),
+        mut start: impl FnMut(OwnedSemaphorePermit) -> Result<Session, E>,
+    ) -> Result<Vec<watch::Receiver<Warmth>>, E> {
+        let mut warm: Vec<watch::Receiver<Warmth>> = {
+            let mut state = self.lock();
+            state.spares.retain(|spare| spare.env == *env);
+            let serves = |spare: &&mut Spare| setup.is_none_or(|setup| spare.serves(setup));
+            let there = state.spares.iter_mut().filter(serves).take(number).map(|spare| {
+                if let Some(setup) = setup {
+                    spare.prime(setup);
+                }
+                spare.is_asked_for = true;
+                spare.warmth.clone()
+            });
+            there.collect()
+        };
+        while warm.len() < number {
+            let place = {
+                let mut state = self.lock();
+                // Those that serve another setup were started on a guess.
+                while !self.has_room(&state, at_work)
+                    && let Some(at) = state.spares.iter().position(|spare| !spare.is_asked_for)
+                {
+                    state.spares.remove(at);
+                }
+                match self.has_room(&state, at_work) {
+                    true => Arc::clone(&self.places).try_acquire_owned().ok(),
+                    false => None,
+                }
+            };
+            let Some(place) = place else { break };
+            let session = start(place)?;
+            warm.push(self.add(session, env, setup, true));
+        }
+        Ok(warm)
     }
 
-    /// Minds `session` until it is called for over the returned line, or must end.
-    fn mind(self: &Arc<Self>, mut session: Session, id: u64, longest: Duration) -> Line {
-        let (line, called) = oneshot::channel::<oneshot::Sender<Box<Session>>>();
-        let pool = Arc::downgrade(self);
-        self.tracker.spawn(async move {
-            let why = tokio::select! {
-                biased;
-                caller = called => match caller {
-                    Ok(caller) => {
-                        // A caller that has gone leaves the session in a state nobody knows.
-                        if let Err(session) = caller.send(Box::new(session)) {
-                            session.end();
-                        }
-                        return;
-                    }
-                    Err(_) => None,
-                },
-                () = session.rest() => None,
-                () = tokio::time::sleep(longest) => Some(EvictionReason::Expired),
-            };
-            if let Some(pool) = pool.upgrade() {
-                pool.lock().forget(id, why);
-            }
-            session.end();
+    /// A spare that was started elsewhere and has answered already. It counts as one that was asked for.
+    pub fn add_ready(self: &Arc<Self>, session: Session, env: &Arc<Vars>, setup: Option<&Arc<Setup>>) {
+        drop(self.add(session, env, setup, true));
+    }
+
+    fn has_room(&self, state: &State, at_work: usize) -> bool {
+        state.waiting.len() + state.spares.len() + state.coming + at_work < self.capacity
+    }
+
+    fn add(
+        self: &Arc<Self>,
+        mut session: Session,
+        env: &Arc<Vars>,
+        setup: Option<&Arc<Setup>>,
+        is_asked_for: bool,
+    ) -> watch::Receiver<Warmth> {
+        match setup {
+            Some(setup) => session.prime(setup),
+            None => session.ask_version(),
+        }
+        let (told, warmth) = watch::channel(Warmth::Coming);
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let line = self.mind(session, id, SPARE_AGE, Some(told));
+        self.lock().spares.push(Spare {
+            id,
+            env: Arc::clone(env),
+            setup: setup.cloned(),
+            is_asked_for,
+            warmth: warmth.clone(),
+            line,
         });
-        line
+        self.grown.notify_waiters();
+        warmth
+    }
+
+    /// How many spares are wanted.
+    pub fn spares(&self) -> usize {
+        self.spares
+    }
+
+    fn mind(
+        self: &Arc<Self>,
+        session: Session,
+        id: u64,
+        longest: Duration,
+        warmth: Option<watch::Sender<Warmth>>,
+    ) -> Line {
+        let pool = Arc::downgrade(self);
+        minding::mind(session, longest, warmth, &self.tracker, move |is_expired| {
+            if let Some(pool) = pool.upgrade() {
+                pool.lock().forget(id, is_expired.then_some(EvictionReason::Expired));
+            }
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -329,11 +404,4 @@ impl State {
         }
         self.evicted.push_back((key, known, why));
     }
-}
-
-/// The session of the task at the other end; `None` if its process has died meanwhile.
-async fn fetch(line: Line) -> Option<Box<Session>> {
-    let (caller, session) = oneshot::channel();
-    line.send(caller).ok()?;
-    session.await.ok()
 }

@@ -5,47 +5,40 @@
 //!
 //! ```text
 //! start ─▶ spare ─begin─▶ handshake + turn ─▶ resting ─begin─▶ turn ─▶ resting …
-//!            └────────────── end (killed, removed, awaited in the background) ◀──┘
+//!   └─prime─▶ handshake ─▶ ready ─begin─▶ turn ─┘
+//! any of them ── end (killed, removed, awaited in the background)
 //! ```
 
-use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde::Deserialize;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::mcp::{self, Answered};
+use super::readiness::{Handshake, Readiness};
 use super::setup::Setup;
+use super::streams::{Step, Streams};
 use super::wire::{self, Inbound};
 use crate::command::CommandLine;
-use crate::decode::lines::{Line, Lines};
 use crate::decode::{Decoder, Wire};
 use crate::event::Event;
 use crate::exchange::EndedProcess;
-use crate::exchange::print::{self, NotStarted, Surroundings, TAIL_BYTES};
+use crate::exchange::print::{self, NotStarted, Surroundings};
 use crate::exchange::scratch::{Leftover, Scratch};
-use crate::process::{Running, StartError, Stdin, StdinWriter};
+use crate::process::{Running, StartError, Stdin};
 
 /// Our request ids; the CLI only repeats them.
 const INITIALIZE: &str = "df-initialize";
 const INTERRUPT: &str = "df-interrupt";
+const VERSION: &str = "df-version";
 
-/// How far the handshake is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Handshake {
-    /// Nothing was said yet: a spare.
-    Unasked,
-    /// `initialize` is under way since then.
-    Asked(Instant),
-    /// The CLI speaks the protocol.
-    Done,
-}
+/// How long the CLI may take to answer the handshake: half a second on an idle machine.
+pub const HANDSHAKE: Duration = Duration::from_secs(30);
 
 /// What [`Session::next`] found.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,46 +53,31 @@ pub enum Pulse {
     Ended,
 }
 
+/// What [`Session::idle`] found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// It has answered what it was [primed](Session::prime) with: a turn would not wait for its start. Found once for each priming.
+    Ready,
+    /// The CLI does not do what a session needs; the reason.
+    Unsupported(String),
+    /// Standard output has ended: the process is going or gone.
+    Ended,
+}
+
 /// A live process.
 #[derive(Debug)]
 pub struct Session {
-    running: Running,
-    stdin: StdinWriter,
-    /// Lines of ours that wait to be taken.
-    outbox: VecDeque<Bytes>,
-    splitter: Lines,
-    /// Lines of the CLI's that wait to be read; `None` where one was too long.
-    inbox: VecDeque<Option<String>>,
+    streams: Streams,
     decoder: Decoder,
     handshake: Handshake,
     setup: Arc<Setup>,
+    readiness: Readiness,
     /// What all turns before this one cost: the CLI tells the sum (CLI-FACTS 1.6).
     cost_usd: f64,
-    turn: Turn,
     owner: u64,
     tracker: TaskTracker,
     scratch: Option<Scratch>,
     socket: Option<Leftover>,
-}
-
-/// Figures of the turn that is going on.
-#[derive(Debug)]
-struct Turn {
-    began: Instant,
-    bytes: usize,
-    lines: u64,
-    tail: VecDeque<u8>,
-}
-
-impl Turn {
-    fn new() -> Turn {
-        Turn {
-            began: Instant::now(),
-            bytes: 0,
-            lines: 0,
-            tail: VecDeque::new(),
-        }
-    }
 }
 
 impl Session {
@@ -122,16 +100,12 @@ impl Session {
             })
         })?;
         Ok(Session {
-            running,
-            stdin,
-            outbox: VecDeque::new(),
-            splitter: Lines::default(),
-            inbox: VecDeque::new(),
+            streams: Streams::new(running, stdin),
             decoder: Decoder::new(Wire::ClaudeStream),
             handshake: Handshake::Unasked,
             setup: Arc::new(Setup::new(None, None, &[])),
+            readiness: Readiness::default(),
             cost_usd: 0.0,
-            turn: Turn::new(),
             owner,
             tracker,
             scratch,
@@ -139,19 +113,39 @@ impl Session {
         })
     }
 
+    /// Asks for the CLI's version, which shows that it has started and tells it nothing.
+    pub fn ask_version(&mut self) {
+        self.readiness.asked = Some(Instant::now());
+        self.readiness.reported = false;
+        self.streams.say(wire::binary_version(VERSION));
+    }
+
+    /// Tells the CLI `setup` ahead of its first turn. Only a process that was told nothing yet takes it.
+    pub fn prime(&mut self, setup: &Arc<Setup>) {
+        self.readiness.reported = false;
+        if self.handshake == Handshake::Unasked {
+            let line = self.initialize(setup);
+            self.streams.say(line);
+        }
+    }
+
+    fn initialize(&mut self, setup: &Arc<Setup>) -> String {
+        self.handshake = Handshake::Asked(Instant::now());
+        self.setup = Arc::clone(setup);
+        wire::initialize(INITIALIZE, setup)
+    }
+
     /// Begins a turn with the user line `user`. The first turn tells the CLI `setup`, in the same write: it reaches the API
     /// in 41 ms that way, and the CLI takes its lines in order (CLI-FACTS 1.7).
     pub fn begin(&mut self, user: &str, setup: &Arc<Setup>) {
-        self.turn = Turn::new();
+        self.streams.begin_turn();
         self.decoder = Decoder::new(Wire::ClaudeStream);
         let mut lines = String::new();
         if self.handshake == Handshake::Unasked {
-            self.handshake = Handshake::Asked(Instant::now());
-            self.setup = Arc::clone(setup);
-            lines = wire::initialize(INITIALIZE, setup);
+            lines = self.initialize(setup);
         }
         lines.push_str(user);
-        self.outbox.push_back(lines.into());
+        self.streams.say(lines);
     }
 
     /// Waits for the next line; what it means goes to `events`. Cancel safe.
@@ -159,11 +153,7 @@ impl Session {
         match self.line().await {
             None => {
                 let decoder = &mut self.decoder;
-                self.splitter.finish(|line| {
-                    if let Line::Text { text, .. } = line {
-                        decoder.push(text.as_bytes(), events);
-                    }
-                });
+                self.streams.finish(|text| decoder.push(text.as_bytes(), events));
                 decoder.finish(events);
                 Pulse::Ended
             }
@@ -172,20 +162,45 @@ impl Session {
         }
     }
 
-    /// Answers what the CLI asks between turns; returns when it is gone. Cancel safe.
-    pub async fn rest(&mut self) {
+    /// Answers what the CLI asks between turns, until there is something to tell. Cancel safe.
+    pub async fn idle(&mut self) -> Idle {
         let mut unheard = Vec::new();
-        while let Some(line) = self.line().await {
-            if let Some(line) = line {
-                let _ = self.read(&line, &mut unheard);
-                unheard.clear();
+        loop {
+            if !self.readiness.reported && self.is_ready() {
+                self.readiness.reported = true;
+                return Idle::Ready;
+            }
+            match self.streams.step().await {
+                Step::Line(Some(line)) => {
+                    if let Pulse::Unsupported(reason) = self.read(&line, &mut unheard) {
+                        return Idle::Unsupported(reason);
+                    }
+                    unheard.clear();
+                }
+                Step::Line(None) | Step::Wrote => {}
+                Step::Ended => return Idle::Ended,
             }
         }
     }
 
+    /// Whether it has answered all that it was asked ahead, and has been answered.
+    fn is_ready(&self) -> bool {
+        self.streams.is_all_said() && self.readiness.is_complete(self.handshake)
+    }
+
+    /// Until when it must have answered what it was asked ahead; `None` if it has.
+    pub fn answers_by(&self) -> Option<Instant> {
+        self.readiness.asked_at(self.handshake).map(|asked| asked + HANDSHAKE)
+    }
+
+    /// The CLI's version, where it has told it when it was [asked](Session::ask_version).
+    pub fn version(&self) -> Option<&str> {
+        self.readiness.version.as_deref()
+    }
+
     /// Asks the CLI to stop the turn, and waits for its result or its end, `patience` at most.
     pub async fn interrupt(&mut self, patience: Duration) {
-        self.outbox.push_back(wire::interrupt(INTERRUPT).into());
+        self.streams.say(wire::interrupt(INTERRUPT));
         let mut unheard = Vec::new();
         let over = async {
             while self.next(&mut unheard).await == Pulse::Alive {
@@ -197,31 +212,27 @@ impl Session {
 
     /// Ends the process and waits until nothing of it is left.
     pub async fn finish(self) -> EndedProcess {
-        let closer = self.running.closer();
-        closer.close();
+        self.streams.close();
         self.finished().await
     }
 
     /// Waits for the exit of a process whose output has [ended](Pulse::Ended).
     pub async fn finished(self) -> EndedProcess {
         let Session {
-            running,
-            stdin,
+            streams,
             decoder,
-            turn,
             scratch,
             socket,
             ..
         } = self;
-        drop(stdin);
-        let exit = running.exit().await;
+        let (exit, stdout_tail) = streams.exit().await;
         drop((scratch, socket));
         EndedProcess {
             exit,
             plain: decoder.plain_text(),
             cut_short: decoder.cut_short(),
             diagnostics: decoder.diagnostics().to_vec(),
-            stdout_tail: tail_of(&turn.tail),
+            stdout_tail,
         }
     }
 
@@ -233,7 +244,7 @@ impl Session {
 
     /// The process.
     pub fn process(&self) -> &Running {
-        &self.running
+        self.streams.process()
     }
 
     /// How far the handshake is.
@@ -243,22 +254,22 @@ impl Session {
 
     /// Since the turn began.
     pub fn elapsed(&self) -> Duration {
-        self.turn.began.elapsed()
+        self.streams.turn().began.elapsed()
     }
 
     /// Bytes of standard output in this turn.
     pub fn turn_bytes(&self) -> usize {
-        self.turn.bytes
+        self.streams.turn().bytes
     }
 
     /// Lines of standard output in this turn.
     pub fn turn_lines(&self) -> u64 {
-        self.turn.lines
+        self.streams.turn().lines
     }
 
     /// The last bytes of this turn's output.
     pub fn turn_tail(&self) -> String {
-        tail_of(&self.turn.tail)
+        self.streams.turn().tail()
     }
 
     /// Lines of this turn that were no events.
@@ -270,47 +281,16 @@ impl Session {
     /// is heard goes through queues.
     async fn line(&mut self) -> Option<Option<String>> {
         loop {
-            if let Some(line) = self.inbox.pop_front() {
-                return Some(line);
+            match self.streams.step().await {
+                Step::Line(line) => return Some(line),
+                Step::Wrote => {}
+                Step::Ended => return None,
             }
-            let heard = match self.outbox.front().cloned() {
-                None => self.running.next().await,
-                // Listening all the while: a CLI that waits for us to listen would never take what we say.
-                Some(words) => tokio::select! {
-                    biased;
-                    said = self.stdin.write_all(words) => {
-                        self.outbox.pop_front();
-                        if said.is_err() {
-                            self.outbox.clear();
-                        }
-                        continue;
-                    }
-                    heard = self.running.next() => heard,
-                },
-            };
-            self.hear(&heard?);
         }
     }
 
-    fn hear(&mut self, bytes: &[u8]) {
-        self.turn.bytes += bytes.len();
-        let tail = &mut self.turn.tail;
-        tail.extend(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]);
-        tail.drain(..tail.len().saturating_sub(TAIL_BYTES));
-        let inbox = &mut self.inbox;
-        self.splitter.push(bytes, |line| {
-            inbox.push_back(match line {
-                Line::Text { text, .. } => Some(text.into_owned()),
-                Line::TooLong { bytes, .. } => {
-                    tracing::warn!(bytes, "a line of a live session is too long; dropped");
-                    None
-                }
-            });
-        });
-    }
-
     fn read(&mut self, line: &str, events: &mut Vec<Event>) -> Pulse {
-        self.turn.lines += 1;
+        self.streams.count_line();
         if let Some(inbound) = wire::read(line) {
             return self.control(inbound);
         }
@@ -335,29 +315,48 @@ impl Session {
     fn control(&mut self, inbound: Inbound) -> Pulse {
         let answer = match inbound {
             Inbound::Hook { request_id } => wire::deferred(&request_id),
-            Inbound::Mcp { request_id, message } => match mcp::answer(self.setup.tools(), &message) {
-                Answered::With(answer) => wire::mcp_answer(&request_id, &answer),
-                Answered::ToolCallRequest => {
-                    return Pulse::Unsupported(
-                        "it runs tools instead of leaving them to the caller (its hooks are off)".into(),
-                    );
+            Inbound::Mcp { request_id, message } => {
+                self.readiness.server_asked = true;
+                match mcp::answer(self.setup.tools(), &message) {
+                    Answered::With(answer) => wire::mcp_answer(&request_id, &answer),
+                    Answered::Tools(answer) => {
+                        self.readiness.tools_listed = true;
+                        wire::mcp_answer(&request_id, &answer)
+                    }
+                    Answered::ToolCallRequest => {
+                        return Pulse::Unsupported(
+                            "it runs tools instead of leaving them to the caller (its hooks are off)".into(),
+                        );
+                    }
                 }
-            },
+            }
             Inbound::Permission { request_id } => wire::denied(&request_id),
             Inbound::Unknown { request_id, subtype } => wire::refused(
                 &request_id,
                 &format!("deep-factor-providers knows no request {subtype}"),
             ),
-            Inbound::Answer { request_id, refused } if request_id == INITIALIZE => {
+            // A refusal is an answer as well: it has started.
+            Inbound::Answer {
+                request_id, version, ..
+            } if request_id == VERSION => {
+                self.readiness.answered = true;
+                self.readiness.version = version;
+                return Pulse::Alive;
+            }
+            Inbound::Answer {
+                request_id, refused, ..
+            } if request_id == INITIALIZE => {
                 if let Some(reason) = refused {
                     return Pulse::Unsupported(format!("it refuses to be initialised: {reason}"));
                 }
                 self.handshake = Handshake::Done;
+                // Lines are taken in order: a CLI that has answered this one has nothing to say to the one before.
+                self.readiness.answered = true;
                 return Pulse::Alive;
             }
             Inbound::Answer { .. } | Inbound::Nothing => return Pulse::Alive,
         };
-        self.outbox.push_back(answer.into());
+        self.streams.say(answer);
         Pulse::Alive
     }
 
@@ -372,7 +371,7 @@ impl Session {
         }
         let told = serde_json::from_str::<Init>(line).ok();
         let told = told.and_then(|init| init.messaging_socket_path);
-        if let Some(path) = told.filter(|path| is_socket_of(path, self.running.pid())) {
+        if let Some(path) = told.filter(|path| is_socket_of(path, self.streams.process().pid())) {
             self.socket = Some(Leftover::adopt(path, self.owner));
         }
     }
@@ -392,11 +391,6 @@ fn is_socket_of(path: &Path, pid: u32) -> bool {
         .file_name()
         .is_some_and(|name| name == format!("{pid}.sock").as_str());
     path.is_absolute() && named && path.parent().is_some_and(|folder| folder.ends_with("cc-socks"))
-}
-
-fn tail_of(tail: &VecDeque<u8>) -> String {
-    let (head, rest) = tail.as_slices();
-    String::from_utf8_lossy(&[head, rest].concat()).into_owned()
 }
 
 #[cfg(test)]

@@ -28,6 +28,22 @@ impl Setup {
         }
     }
 
+    /// The same with other tools.
+    pub fn with_tools(&self, tools: &[ToolSpec]) -> Setup {
+        Setup {
+            declarations: Declarations::new(tools),
+            ..self.clone()
+        }
+    }
+
+    /// The same with other system prompts, those of `other`.
+    pub fn with_system_of(&self, other: &Setup) -> Setup {
+        Setup {
+            declarations: self.declarations.clone(),
+            ..other.clone()
+        }
+    }
+
     /// The tools, in the caller's order.
     pub fn tools(&self) -> &[Declared] {
         self.declarations.tools()

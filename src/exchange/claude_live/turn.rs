@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use tokio::time::sleep_until;
 
-use super::session::{Handshake, Pulse, Session};
+use super::minding::NotReady;
+use super::readiness::Handshake;
+use super::session::{HANDSHAKE, Pulse, Session};
 use super::setup::Setup;
 use super::thread::Pending;
 use crate::classify;
@@ -18,8 +20,6 @@ use crate::exchange::{Ended, Evidence, Exchange, Finish, Invocation, Progress, P
 use crate::judge::{ProcessEnd, ProcessEvidence, TurnEvidence};
 use crate::process::Limits;
 
-/// How long the CLI may take to answer the handshake: half a second on an idle machine.
-const HANDSHAKE: Duration = Duration::from_secs(30);
 /// How long a turn that is given up may take to say so before its process is told to end: 1 ms on an idle machine.
 const INTERRUPT: Duration = Duration::from_millis(500);
 
@@ -39,8 +39,13 @@ pub enum Origin {
 pub enum Unusable {
     /// The process that waited for a turn has died before it heard of this one.
     Vanished,
-    /// The CLI can't do this, for this reason.
-    Unsupported(String),
+    /// The CLI can't do this.
+    Unsupported {
+        /// What it is that it can't.
+        reason: String,
+        /// It had answered the handshake, so the model may have been asked already.
+        may_have_asked: bool,
+    },
 }
 
 /// Keeps a session that can go on for the thread's next call: with the calls whose results it waits for. None that can't.
@@ -175,13 +180,17 @@ impl Exchange for LiveTurn {
                 let process = session.finished().await;
                 let ended = invocation.clone().ended(process, &limits);
                 match unsupported(&invocation, &ended).filter(|_| !is_handshaken) {
-                    Some(reason) => Finish::Unusable(Unusable::Unsupported(reason), Some(Box::new(ended))),
+                    Some(reason) => {
+                        let may_have_asked = false;
+                        Finish::Unusable(Unusable::Unsupported { reason, may_have_asked }, Some(Box::new(ended)))
+                    }
                     None => Finish::Ended(Box::new(ended)),
                 }
             }
             TurnEnd::Unsupported(reason) => {
+                let may_have_asked = session.handshake() == Handshake::Done;
                 let ended = invocation.ended(session.finish().await, &limits);
-                Finish::Unusable(Unusable::Unsupported(reason), Some(Box::new(ended)))
+                Finish::Unusable(Unusable::Unsupported { reason, may_have_asked }, Some(Box::new(ended)))
             }
             TurnEnd::Stopped(reason) => {
                 session.interrupt(INTERRUPT.min(limits.kill_grace)).await;
@@ -210,6 +219,14 @@ fn keep(session: Session, calls: &[ProviderCallId], reply: &Reply, park: Park) {
         session.end();
         park(None, reply);
     }
+}
+
+/// The end of a process that was started ahead as `invocation` says, and why it takes no sessions; `None` where the end says nothing
+/// of that.
+pub fn why_not_ready(invocation: Invocation, not_ready: &NotReady, limits: &Limits) -> (Option<String>, Ended) {
+    let ended = invocation.clone().ended(not_ready.process.clone(), limits);
+    let reason = not_ready.reason.clone().or_else(|| unsupported(&invocation, &ended));
+    (reason, ended)
 }
 
 /// Why a process that ended without having answered the handshake takes no sessions; `None` where the end says nothing of that.

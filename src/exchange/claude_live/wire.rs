@@ -48,6 +48,8 @@ pub enum Inbound {
         request_id: String,
         /// The reason, if it was refused.
         refused: Option<String>,
+        /// The version in the answer, if there is one: that of the CLI.
+        version: Option<String>,
     },
     /// Needs no answer: a request of the CLI's is taken back.
     Nothing,
@@ -83,6 +85,13 @@ struct Response<'a> {
     request_id: Cow<'a, str>,
     #[serde(borrow)]
     error: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    response: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct BinaryVersion {
+    version: Option<String>,
 }
 
 /// Reads a control line; `None` if it is any other line.
@@ -115,6 +124,10 @@ pub fn read(line: &str) -> Option<Inbound> {
                 request_id: response.request_id.into_owned(),
                 refused: (response.subtype != "success")
                     .then(|| response.error.map_or_else(String::new, Cow::into_owned)),
+                version: response
+                    .response
+                    .and_then(|answer| serde_json::from_str::<BinaryVersion>(answer.get()).ok())
+                    .and_then(|answer| answer.version),
             })
         }
         "control_cancel_request" => Some(Inbound::Nothing),
@@ -152,6 +165,7 @@ enum Ours<'a> {
         hooks: Option<Hooks>,
     },
     Interrupt,
+    GetBinaryVersion,
 }
 
 #[derive(Serialize)]
@@ -196,6 +210,14 @@ pub fn initialize(request_id: &str, setup: &Setup) -> String {
                 }],
             }),
         },
+    })
+}
+
+/// Asks for the CLI's version. It is told nothing by that, and answers when it has started.
+pub fn binary_version(request_id: &str) -> String {
+    line(&Outbound::ControlRequest {
+        request_id,
+        request: Ours::GetBinaryVersion,
     })
 }
 
@@ -319,6 +341,10 @@ mod tests {
         assert_eq!(
             json(&interrupt("r4")),
             json!({"type": "control_request", "request_id": "r4", "request": {"subtype": "interrupt"}})
+        );
+        assert_eq!(
+            json(&binary_version("r4")),
+            json!({"type": "control_request", "request_id": "r4", "request": {"subtype": "get_binary_version"}})
         );
         let rpc = RawValue::from_string(r#"{"jsonrpc":"2.0","id":0,"result":{}}"#.to_owned()).unwrap();
         assert_eq!(

@@ -10,11 +10,11 @@ use std::borrow::Cow;
 use serde_json::json;
 
 use super::callbacks::{self, CALL_LIMIT_MS};
-use super::options::{self, OptionSpec, Options, OutputFormat};
+use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
-    APPENDED_PROMPT_FILE, About, Checks, Defaults, EnvValue, FileSpec, Guard, LoginAnswer, LoginCheck, Provider,
-    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, appended_prompt, flag, optional, system_prompt, var,
-    var_when,
+    APPENDED_PROMPT_FILE, About, Checks, Defaults, EnvValue, FileSpec, Guard, LiveCheck, LoginAnswer, LoginCheck,
+    Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, appended_prompt, flag, optional, system_prompt,
+    var, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Dialect, Kind, Takes};
@@ -42,7 +42,10 @@ pub static CLAUDE: Provider = Provider {
         not_isolated: "the CLI keeps its `~/.claude.json` and backups of it",
         limits: "the prompt may have 10 MB",
     },
-    defaults: Defaults::STANDARD,
+    defaults: Defaults {
+        engine: EngineKind::Auto,
+        ..Defaults::STANDARD
+    },
     flags: &[
         flag(&[], &[Lit("-p")]),
         // Right behind `-p`: `--tools` and `--allowedTools` are variadic and would swallow it (CLI-FACTS).
@@ -210,8 +213,46 @@ pub static CLAUDE: Provider = Provider {
             args: &["auth", "status"],
             answer: LoginAnswer::JsonFlag("loggedIn"),
         }),
+        live: Some(LIVE),
     },
     custom: None,
+};
+
+/// npm's package (its program stands beside package.json or below it, and so does that of its platform packages), the native
+/// installer's `~/.local/share/claude/versions/2.1.330`, and Homebrew's `Caskroom/claude-code/2.1.330/claude`.
+const LIVE: LiveCheck = LiveCheck {
+    package: "@anthropic-ai/claude-code",
+    version_folders: &[
+        &["claude", "versions"],
+        &["Caskroom", "claude-code"],
+        &["Caskroom", "claude-code@latest"],
+    ],
+    program: "claude",
+    since: [2, 1, 197],
+    print_flags: &[
+        // Hooks are off with it, so the CLI runs the tools itself (CLI-FACTS 1b §7).
+        "--bare",
+        // The protocol is another one, or there is an end after the first answer.
+        "--input-format",
+        "--output-format",
+        "--json-schema",
+        "--max-turns",
+        "--max-budget-usd",
+        // A session of the user's goes on in every call, and none of ours.
+        "--continue",
+        "-c",
+        "--resume",
+        "-r",
+        "--session-id",
+        "--fork-session",
+        // The handshake's system prompt would win over them.
+        "--system-prompt",
+        "--system-prompt-file",
+        "--append-system-prompt",
+        "--append-system-prompt-file",
+    ],
+    // The same as `--bare`.
+    print_env: &["CLAUDE_CODE_SIMPLE"],
 };
 
 /// What the Messages API takes in a user's turn and in a tool's result; a live session hands it over as it is.

@@ -120,6 +120,7 @@ pub static CODEX: Provider = Provider {
             args: &["login", "status"],
             answer: LoginAnswer::ExitCode("Not logged in"),
         }),
+        live: None,
     },
     custom: None,
 };

@@ -4,6 +4,7 @@
 //! is allowed. Nothing is started before this has passed.
 
 mod check;
+mod engine;
 mod read;
 mod spec;
 
@@ -80,7 +81,7 @@ pub enum EngineKind {
     Print,
     /// One process per conversation; an error where the CLI can't.
     Live,
-    /// Live, or print where the CLI can't.
+    /// Live where the installed CLI is known to serve it, print otherwise.
     Auto,
 }
 
@@ -95,6 +96,8 @@ pub struct Options {
     pub timeout: Option<Duration>,
     /// `idleTimeout`: silence of one process. `None` for no limit.
     pub idle_timeout: Option<Duration>,
+    /// `idleTimeout` of a call in a live session.
+    pub live_idle_timeout: Option<Duration>,
     /// `killGrace`: between TERM and KILL.
     pub kill_grace: Duration,
     /// `maxBuffer`: bytes of standard output of one process.
@@ -135,8 +138,10 @@ pub struct Options {
     pub permission_mode: Option<String>,
     /// `disableBuiltInTools`.
     pub built_in_tools: bool,
-    /// `engine`.
+    /// `engine`; print where `"auto"` finds that nothing else serves the other options.
     pub engine: EngineKind,
+    /// Why it is print although it is `"auto"`.
+    pub print_because: Option<String>,
     /// `keepAlive`: how long an unused session is kept.
     pub keep_alive: Duration,
     /// `spares`: processes started ahead.
@@ -199,7 +204,7 @@ impl Options {
 
 /// Options that make no sense together: the reason names both.
 fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
-    check_engine(map)?;
+    engine::check(provider, map)?;
     let text = |name: &str| map.get(name).and_then(Value::as_str);
     if let (Some(own), Some(model)) = (&provider.custom, text("model").filter(|model| !model.trim().is_empty())) {
         own.check_model(model)?;
@@ -233,35 +238,6 @@ fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), S
         ));
     }
     Ok(())
-}
-
-/// A live session speaks one protocol and takes everything over standard input; the others have no session.
-fn check_engine(map: &Map<String, Value>) -> Result<(), String> {
-    let engine = map.get("engine").and_then(Value::as_str).unwrap_or("print");
-    let (names, why) = if engine == "print" {
-        let some = |value: &&Value| value.as_u64() != Some(0);
-        let named = ["keepAlive", "spares"];
-        let named = named.into_iter().find(|name| map.get(*name).filter(some).is_some());
-        (named, "only a live session outlives its call")
-    } else {
-        let unlike = |name: &str, only: Value| map.get(name).is_some_and(|value| *value != only);
-        let named = [
-            ("promptStyle", Value::from("stdin")),
-            ("outputFormat", Value::from("stream-json")),
-            ("noInput", Value::from(false)),
-        ];
-        let named = named.into_iter().find(|(name, only)| unlike(name, only.clone()));
-        (
-            named.map(|(name, _)| name),
-            "a live session speaks \"stream-json\" over standard input",
-        )
-    };
-    names.map_or(Ok(()), |name| {
-        let given = map.get(name).map(describe).unwrap_or_default();
-        Err(format!(
-            "options \"{name}\" and \"engine\" contradict each other: {why}; given: {name}: {given}, engine: \"{engine}\""
-        ))
-    })
 }
 
 /// Whether `value` is what `spec` allows.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::engine::engine;
 use super::{
     Auth, EngineKind, InputEncoding, Options, OutputFormat, PromptStyle, SystemPrompt, TextToolCalls, environment,
     number, texts,
@@ -45,11 +46,7 @@ pub(super) fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
     let flag = |name: &str| map.get(name).and_then(Value::as_bool);
     let number = |name: &str, default: u64| number(map, name).unwrap_or(default);
     let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
-    let engine = match text("engine").as_deref() {
-        Some("live") => EngineKind::Live,
-        Some("auto") => EngineKind::Auto,
-        _ => EngineKind::Print,
-    };
+    let (engine, print_because) = engine(provider, map);
     let output_format = match text("outputFormat").as_deref() {
         Some("text") => OutputFormat::Text,
         Some("json") => OutputFormat::Json,
@@ -62,11 +59,9 @@ pub(super) fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
             .or_else(own_model),
         cli_path: text("cliPath"),
         timeout: limit(number("timeout", defaults.timeout_ms)),
+        idle_timeout: limit(number("idleTimeout", 0)),
         // A live session that is stuck would be stuck for every call to come.
-        idle_timeout: limit(number(
-            "idleTimeout",
-            if engine == EngineKind::Print { 0 } else { 120_000 },
-        )),
+        live_idle_timeout: limit(number("idleTimeout", 120_000)),
         kill_grace: Duration::from_millis(number("killGrace", 2_000)),
         max_buffer: usize::try_from(number("maxBuffer", 10 * 1024 * 1024)).unwrap_or(usize::MAX),
         max_concurrency: usize::try_from(number("maxConcurrency", 4)).unwrap_or(usize::MAX),
@@ -108,7 +103,12 @@ pub(super) fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         permission_mode: text("permissionMode"),
         built_in_tools: flag("disableBuiltInTools") == Some(false),
         engine,
-        keep_alive: Duration::from_millis(number("keepAlive", 300_000)),
+        print_because,
+        // Nobody has asked for a process that waits.
+        keep_alive: Duration::from_millis(number(
+            "keepAlive",
+            if engine == EngineKind::Auto { 60_000 } else { 300_000 },
+        )),
         spares: usize::try_from(number("spares", 0)).unwrap_or(usize::MAX),
         sandbox: text("sandbox"),
         ignore_user_config: flag("ignoreUserConfig").unwrap_or(defaults.ignore_user_config),

@@ -53,6 +53,7 @@ pub static IMAGINARY: Provider = Provider {
             args: &["login", "status"],
             answer: LoginAnswer::ExitCode("nobody"),
         }),
+        live: None,
     },
     custom: None,
 };

@@ -1,0 +1,81 @@
+//! How far a process is that was started ahead: whether it has started, and whether it knows its setup.
+
+use tokio::time::Instant;
+
+/// How far the handshake is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handshake {
+    /// It was told nothing yet.
+    Unasked,
+    /// `initialize` is under way since then.
+    Asked(Instant),
+    /// The CLI speaks the protocol.
+    Done,
+}
+
+/// What has come of what a process was asked ahead of its first turn.
+#[derive(Debug, Default)]
+pub(super) struct Readiness {
+    /// When it was asked for its version.
+    pub asked: Option<Instant>,
+    /// It has answered that, with or without a version.
+    pub answered: bool,
+    /// What it has said it is.
+    pub version: Option<String>,
+    /// The CLI has spoken to the server of the tools. 2.1.330 does so with the handshake, 2.1.197 with its first turn.
+    pub server_asked: bool,
+    /// It has been given the tools.
+    pub tools_listed: bool,
+    /// That it is complete was told.
+    pub reported: bool,
+}
+
+impl Readiness {
+    /// Whether a turn would find a process that has started and knows all that it asks for ahead of one.
+    pub fn is_complete(&self, handshake: Handshake) -> bool {
+        (self.asked.is_none() || self.answered)
+            && match handshake {
+                Handshake::Unasked => self.answered,
+                Handshake::Asked(_) => false,
+                Handshake::Done => !self.server_asked || self.tools_listed,
+            }
+    }
+
+    /// Since when an answer is due; `None` if none is.
+    pub fn asked_at(&self, handshake: Handshake) -> Option<Instant> {
+        match handshake {
+            Handshake::Asked(asked) => Some(asked),
+            _ => self.asked.filter(|_| !self.answered),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_ready_when_it_has_answered_and_knows_the_tools() {
+        let now = Instant::now();
+        let unasked = Readiness::default();
+        assert!(!unasked.is_complete(Handshake::Unasked) && !unasked.is_complete(Handshake::Asked(now)));
+        assert!(unasked.is_complete(Handshake::Done));
+
+        let started = Readiness {
+            asked: Some(now),
+            answered: true,
+            ..Readiness::default()
+        };
+        assert!(started.is_complete(Handshake::Unasked) && !started.is_complete(Handshake::Asked(now)));
+        assert_eq!(started.asked_at(Handshake::Unasked), None);
+        assert_eq!(started.asked_at(Handshake::Asked(now)), Some(now));
+
+        let mut lists = Readiness {
+            server_asked: true,
+            ..Readiness::default()
+        };
+        assert!(!lists.is_complete(Handshake::Done));
+        lists.tools_listed = true;
+        assert!(lists.is_complete(Handshake::Done));
+    }
+}

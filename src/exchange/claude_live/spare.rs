@@ -1,0 +1,44 @@
+//! A process that was started ahead of its first turn, as the pool knows it.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::minding::{Line, Order, Warmth};
+use super::setup::Setup;
+use crate::process::Vars;
+
+/// A process that was started ahead.
+#[derive(Debug)]
+pub(super) struct Spare {
+    pub id: u64,
+    /// What its process has inherited.
+    pub env: Arc<Vars>,
+    /// What it is told ahead; `None` for nothing.
+    pub setup: Option<Arc<Setup>>,
+    /// A caller wanted it, so it stays although others would be more likely to be used.
+    pub is_asked_for: bool,
+    /// How far it is.
+    pub warmth: watch::Receiver<Warmth>,
+    pub line: Line,
+}
+
+impl Spare {
+    /// Whether a session that is to be told `setup` can begin with it.
+    pub fn serves(&self, setup: &Arc<Setup>) -> bool {
+        self.setup.as_ref().is_none_or(|own| own == setup)
+    }
+
+    /// Tells it `setup`, if it was told nothing yet.
+    pub fn prime(&mut self, setup: &Arc<Setup>) {
+        if self.setup.is_none() && self.line.send(Order::Prime(Arc::clone(setup))).is_ok() {
+            self.setup = Some(Arc::clone(setup));
+        }
+    }
+
+    /// How long a turn would wait for it, compared with others: a process takes half a second to start, a setup 40 ms to be told.
+    pub fn distance(&self) -> u8 {
+        let is_coming = !matches!(*self.warmth.borrow(), Warmth::Ready);
+        u8::from(is_coming) * 2 + u8::from(self.setup.is_none())
+    }
+}

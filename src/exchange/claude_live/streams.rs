@@ -1,0 +1,171 @@
+//! The lines of a process: those it has printed, and those it is to read.
+//!
+//! In: bytes of its standard output, lines for its standard input. Out: one [`Step`] after the other, and the figures of the turn
+//! they belong to.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::decode::lines::{Line, Lines};
+use crate::exchange::print::TAIL_BYTES;
+use crate::process::{Exit, Running, StdinWriter};
+
+/// What has happened to the streams of a process.
+pub(super) enum Step {
+    /// A line came; `None` if it was too long.
+    Line(Option<String>),
+    /// A line of ours was taken.
+    Wrote,
+    /// There are no more lines.
+    Ended,
+}
+
+/// Figures of the turn that is going on.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub began: Instant,
+    pub bytes: usize,
+    pub lines: u64,
+    tail: VecDeque<u8>,
+}
+
+impl Turn {
+    fn new() -> Turn {
+        Turn {
+            began: Instant::now(),
+            bytes: 0,
+            lines: 0,
+            tail: VecDeque::new(),
+        }
+    }
+
+    /// The last bytes of its output.
+    pub fn tail(&self) -> String {
+        let (head, rest) = self.tail.as_slices();
+        String::from_utf8_lossy(&[head, rest].concat()).into_owned()
+    }
+}
+
+/// A process and its lines.
+#[derive(Debug)]
+pub(super) struct Streams {
+    running: Running,
+    stdin: StdinWriter,
+    /// Lines of ours that wait to be taken.
+    outbox: VecDeque<Bytes>,
+    splitter: Lines,
+    /// Lines of the CLI's that wait to be read; `None` where one was too long.
+    inbox: VecDeque<Option<String>>,
+    turn: Turn,
+}
+
+impl Streams {
+    pub fn new(running: Running, stdin: StdinWriter) -> Streams {
+        Streams {
+            running,
+            stdin,
+            outbox: VecDeque::new(),
+            splitter: Lines::default(),
+            inbox: VecDeque::new(),
+            turn: Turn::new(),
+        }
+    }
+
+    /// The next thing that happens. Cancel safe: what is said and what is heard goes through queues.
+    pub async fn step(&mut self) -> Step {
+        loop {
+            if let Some(line) = self.inbox.pop_front() {
+                return Step::Line(line);
+            }
+            let heard = match self.outbox.front().cloned() {
+                None => self.running.next().await,
+                // Listening all the while: a CLI that waits for us to listen would never take what we say.
+                Some(line) => tokio::select! {
+                    biased;
+                    said = self.stdin.write_all(line) => {
+                        self.outbox.pop_front();
+                        if said.is_err() {
+                            self.outbox.clear();
+                        }
+                        return Step::Wrote;
+                    }
+                    heard = self.running.next() => heard,
+                },
+            };
+            match heard {
+                Some(bytes) => self.hear(&bytes),
+                None => return Step::Ended,
+            }
+        }
+    }
+
+    fn hear(&mut self, bytes: &[u8]) {
+        self.turn.bytes += bytes.len();
+        let tail = &mut self.turn.tail;
+        tail.extend(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]);
+        tail.drain(..tail.len().saturating_sub(TAIL_BYTES));
+        let inbox = &mut self.inbox;
+        self.splitter.push(bytes, |line| {
+            inbox.push_back(match line {
+                Line::Text { text, .. } => Some(text.into_owned()),
+                Line::TooLong { bytes, .. } => {
+                    tracing::warn!(bytes, "a line of a live session is too long; dropped");
+                    None
+                }
+            });
+        });
+    }
+
+    /// What is left where output ends without a line's end.
+    pub fn finish(&mut self, mut last: impl FnMut(&str)) {
+        self.splitter.finish(|line| {
+            if let Line::Text { text, .. } = line {
+                last(&text);
+            }
+        });
+    }
+
+    /// A line for the process to read.
+    pub fn say(&mut self, line: String) {
+        self.outbox.push_back(line.into());
+    }
+
+    /// Whether every line was taken.
+    pub fn is_all_said(&self) -> bool {
+        self.outbox.is_empty()
+    }
+
+    /// Counts anew from here.
+    pub fn begin_turn(&mut self) {
+        self.turn = Turn::new();
+    }
+
+    /// A line was read.
+    pub fn count_line(&mut self) {
+        self.turn.lines += 1;
+    }
+
+    pub fn turn(&self) -> &Turn {
+        &self.turn
+    }
+
+    pub fn process(&self) -> &Running {
+        &self.running
+    }
+
+    /// Ends the process.
+    pub fn close(&self) {
+        self.running.closer().close();
+    }
+
+    /// Waits for the exit; what was last said on the way out is given with it.
+    pub async fn exit(self) -> (Exit, String) {
+        let Streams {
+            running, stdin, turn, ..
+        } = self;
+        drop(stdin);
+        (running.exit().await, turn.tail())
+    }
+}

@@ -1,0 +1,87 @@
+//! Which engine the options want, and which of them want one process per call.
+//!
+//! In: a checked object of options. Out: the [`EngineKind`], and why `"auto"` is print with these options.
+
+use serde_json::{Map, Value};
+
+use super::{EngineKind, describe, texts};
+use crate::provider::Provider;
+
+/// What a live session speaks; another value of one of these options wants print.
+const LIVE_VALUES: [(&str, &str); 3] = [
+    ("promptStyle", "\"stdin\""),
+    ("outputFormat", "\"stream-json\""),
+    ("noInput", "false"),
+];
+
+/// The engine of a checked object, and for `"auto"` why nothing but print serves these options.
+pub(super) fn engine(provider: &Provider, map: &Map<String, Value>) -> (EngineKind, Option<String>) {
+    let asked = match map.get("engine").and_then(Value::as_str) {
+        Some("live") => EngineKind::Live,
+        Some("auto") => EngineKind::Auto,
+        Some(_) => EngineKind::Print,
+        None => provider.defaults.engine,
+    };
+    let wants_print = (asked == EngineKind::Auto).then(|| wants_print(provider, map));
+    match wants_print.flatten() {
+        Some(reason) => (EngineKind::Print, Some(reason)),
+        None => (asked, None),
+    }
+}
+
+/// Why these options want one process per call; `None` where a session serves them.
+fn wants_print(provider: &Provider, map: &Map<String, Value>) -> Option<String> {
+    let given = |name: &str, value: &str| Some(format!("the option `{name}` is {value}"));
+    if let Some((name, value)) = unlike_live(map) {
+        return given(name, &describe(value));
+    }
+    // Who asks for calls out of any text wants the model's calls to be text.
+    if map.get("textToolCalls").and_then(Value::as_str) == Some("lenient") {
+        return given("textToolCalls", "\"lenient\"");
+    }
+    let live = provider.checks.live?;
+    let is_print_flag = |arg: &str| {
+        let name = arg.split_once('=').map_or(arg, |(name, _)| name);
+        live.print_flags.contains(&name)
+    };
+    if let Some(arg) = texts(map, "extraArgs").iter().find(|arg| is_print_flag(arg)) {
+        let name = arg.split_once('=').map_or(arg.as_str(), |(name, _)| name);
+        return Some(format!("the option `extraArgs` has {name}"));
+    }
+    None
+}
+
+fn unlike_live(map: &Map<String, Value>) -> Option<(&'static str, &Value)> {
+    LIVE_VALUES.iter().find_map(|(name, only)| {
+        let value = map.get(*name).filter(|value| value.to_string() != *only)?;
+        Some((*name, value))
+    })
+}
+
+/// A live session speaks one protocol and takes everything over standard input; the others have no session.
+pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
+    let engine = match map.get("engine").and_then(Value::as_str) {
+        Some(engine) => engine,
+        None if provider.defaults.engine == EngineKind::Auto => "auto",
+        None => "print",
+    };
+    let (name, why) = match engine {
+        "print" => {
+            let some = |value: &&Value| value.as_u64() != Some(0);
+            let named = ["keepAlive", "spares"];
+            let named = named.into_iter().find(|name| map.get(*name).filter(some).is_some());
+            (named, "only a live session outlives its call")
+        }
+        "live" => (
+            unlike_live(map).map(|(name, _)| name),
+            "a live session speaks \"stream-json\" over standard input",
+        ),
+        _ => return Ok(()),
+    };
+    name.map_or(Ok(()), |name| {
+        let given = map.get(name).map(describe).unwrap_or_default();
+        Err(format!(
+            "options \"{name}\" and \"engine\" contradict each other: {why}; given: {name}: {given}, engine: \"{engine}\""
+        ))
+    })
+}

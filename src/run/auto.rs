@@ -1,0 +1,177 @@
+//! What `engine: "auto"` comes to with the CLI that is installed: live where that is known to serve it, print otherwise.
+//!
+//! In: a binary, and the environment of its process. Out: a [`LiveSupport`], decided before anything is started
+//! ([`super::live_support`]). A binary of which nothing is known is tried once: a process is started and asked for the handshake, for
+//! [`TRIAL`] at most and before any prompt is sent to it, and takes the call if it answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::{Instant, timeout_at};
+
+use super::capabilities::{self, Binary};
+use super::engine::Engine;
+use super::live_support::{self, LiveSupport};
+use crate::command::CommandLine;
+use crate::error::ProviderError;
+use crate::exchange::Invocation;
+use crate::exchange::claude_live::minding::NotReady;
+use crate::exchange::claude_live::session::{Idle, Session};
+use crate::exchange::claude_live::setup::Setup;
+use crate::exchange::claude_live::turn;
+use crate::process::{Limits, Vars};
+use crate::provider::options::EngineKind;
+
+/// How long a CLI of which nothing is known may take to answer the handshake: half a second on an idle machine.
+const TRIAL: Duration = Duration::from_secs(2);
+
+/// The engine of the next call, as far as that can be told without starting anything: index.d.ts's `HealthReport.engine`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EngineChoice {
+    /// Which one.
+    pub uses: EngineUse,
+    /// Why that one.
+    pub why: String,
+}
+
+/// An engine, or the news that a call has to find out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EngineUse {
+    /// A process per call.
+    Print,
+    /// A process per conversation.
+    Live,
+    /// The first call tries the handshake.
+    Untried,
+}
+
+/// What a trial came to.
+pub(super) enum Trial {
+    /// A process that has answered.
+    Served(Box<Session>),
+    /// It takes no sessions, for this reason.
+    Unserved(String),
+    /// The CLI refused a flag the run can do without.
+    FlagRefused(String),
+}
+
+/// Ends a session whose trial nobody waits for any more.
+struct Tried(Option<Session>);
+
+impl Drop for Tried {
+    fn drop(&mut self) {
+        if let Some(session) = self.0.take() {
+            session.end();
+        }
+    }
+}
+
+impl Engine {
+    /// Whether `binary` serves live sessions in the environment `base`.
+    pub(super) fn support(&self, binary: &Binary, base: &Arc<Vars>) -> LiveSupport {
+        let Some(check) = &self.provider.checks.live else {
+            return LiveSupport::Unserved("there is no live form of it".to_owned());
+        };
+        match self.present(check.print_env, base).unwrap_or_default().first() {
+            Some(name) => LiveSupport::Unserved(format!("{name} is set in the environment")),
+            None => capabilities::live_support(check, binary),
+        }
+    }
+
+    /// The engine of the next call; `None` for a provider that has but one.
+    ///
+    /// # Errors
+    /// As a request: the file can't be found, or can't be executed.
+    pub fn engine_choice(&self, base: &Arc<Vars>) -> Result<Option<EngineChoice>, Box<ProviderError>> {
+        if self.provider.option("engine").is_none() {
+            return Ok(None);
+        }
+        let by_option = |uses, why: &str| EngineChoice {
+            uses,
+            why: why.to_owned(),
+        };
+        let choice = match (self.options.engine, &self.options.print_because) {
+            (EngineKind::Live, _) => by_option(EngineUse::Live, "the option `engine` is \"live\""),
+            (EngineKind::Print, Some(why)) => by_option(EngineUse::Print, why),
+            (EngineKind::Print, None) => by_option(EngineUse::Print, "the option `engine` is \"print\""),
+            (EngineKind::Auto, _) => {
+                let (uses, why) = match self.support(&Binary::at(self.file(base)?), base) {
+                    LiveSupport::Served(why) => (EngineUse::Live, why),
+                    LiveSupport::Unserved(why) => (EngineUse::Print, why),
+                    LiveSupport::Unknown(why) => (EngineUse::Untried, why),
+                };
+                EngineChoice { uses, why }
+            }
+        };
+        Ok(Some(choice))
+    }
+
+    /// Tries `session`, a process of `binary` that was started as `line` says and told nothing yet, with `setup` if that is known.
+    /// What comes of it is remembered.
+    pub(super) async fn trial(
+        &self,
+        session: Session,
+        (line, binary): (&CommandLine, &Binary),
+        setup: Option<&Arc<Setup>>,
+    ) -> Trial {
+        let mut tried = Tried(Some(session));
+        let outcome = match &mut tried.0 {
+            Some(session) => {
+                // Answered in this order, so the version is known when the handshake is.
+                session.ask_version();
+                if let Some(setup) = setup {
+                    session.prime(setup);
+                }
+                timeout_at(Instant::now() + TRIAL, session.idle()).await
+            }
+            None => Ok(Idle::Ended),
+        };
+        let Some(session) = tried.0.take() else {
+            return Trial::Unserved("it has ended".to_owned());
+        };
+        let reason = match outcome {
+            Ok(Idle::Ready) => match self.too_old(&session) {
+                None => {
+                    let why = "it has answered the handshake".to_owned();
+                    capabilities::remember_live(binary, LiveSupport::Served(why));
+                    return Trial::Served(Box::new(session));
+                }
+                Some(reason) => {
+                    session.end();
+                    reason
+                }
+            },
+            Ok(Idle::Unsupported(reason)) => {
+                session.end();
+                reason
+            }
+            Ok(Idle::Ended) => {
+                let not_ready = NotReady {
+                    reason: None,
+                    process: session.finished().await,
+                };
+                let invocation = Invocation::of(self.id(), line);
+                let (reason, ended) = turn::why_not_ready(invocation, &not_ready, &Limits::default());
+                if let Some(flag) = ended.refused_flag {
+                    capabilities::remember_refused(binary, &flag);
+                    return Trial::FlagRefused(flag);
+                }
+                reason.unwrap_or_else(|| "it ended instead of answering the handshake".to_owned())
+            }
+            Err(_) => {
+                // Not waited for: it may ignore the signal.
+                session.end();
+                format!("it did not answer the handshake within {} s", TRIAL.as_secs())
+            }
+        };
+        capabilities::remember_live(binary, LiveSupport::Unserved(reason.clone()));
+        Trial::Unserved(reason)
+    }
+
+    fn too_old(&self, session: &Session) -> Option<String> {
+        let (check, version) = (self.provider.checks.live?, session.version()?);
+        live_support::is_too_old(&check, version).then(|| format!("it says that it is {} {version}", check.program))
+    }
+}

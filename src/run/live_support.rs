@@ -1,0 +1,141 @@
+//! Whether an installed CLI serves live sessions, by what it is: nothing is started.
+//!
+//! In: a file, and the provider's [`LiveCheck`]. Out: a [`LiveSupport`] with its reason. What the file says of itself when it runs
+//! (`--version`) is no proof: test doubles say the same.
+//!
+//! | the file | is |
+//! | --- | --- |
+//! | stands in the vendor's npm package, of a version that serves sessions | served |
+//! | is named by such a version in an installer's folder | served |
+//! | is a script that starts the CLI with its own arguments, or a program that is called as the CLI | unknown: tried by a handshake |
+//! | is anything else, an older version included | not served |
+
+mod script;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::provider::LiveCheck;
+
+/// How much of a script is read, bytes: a launcher has a few lines.
+const SCRIPT_BYTES: u64 = 64 * 1024;
+/// How far above a program its package.json may stand: `bin/claude.exe`, `cli.js`, `vendor/x64/claude`.
+const MANIFEST_LEVELS: usize = 3;
+/// A package.json is a few kilobytes.
+const MANIFEST_BYTES: u64 = 256 * 1024;
+
+/// Whether a file serves live sessions, and why that is thought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LiveSupport {
+    /// It does.
+    Served(String),
+    /// It may: only a handshake tells.
+    Unknown(String),
+    /// It does not, or nothing speaks for it.
+    Unserved(String),
+}
+
+/// What `file` is.
+pub fn look(check: &LiveCheck, file: &Path) -> LiveSupport {
+    // A shim on the PATH is a link to what is meant.
+    let real = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    if let Some((name, version)) = manifest(check, &real) {
+        return by_version(check, &name, &version, "its package.json");
+    }
+    let Some(head) = head(&real) else {
+        return LiveSupport::Unserved("it can't be read".to_owned());
+    };
+    let program = check.program;
+    if let Some(text) = script::text(&head) {
+        return match script::starts(program, text) {
+            true => LiveSupport::Unknown(format!("it is a script that starts {program}: a handshake tells")),
+            false => LiveSupport::Unserved(format!("it is a script that does not start {program}")),
+        };
+    }
+    if let Some(version) = version_of_path(check, &real) {
+        return by_version(check, program, &version, "its path");
+    }
+    let is_called = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        name.contains(program)
+    };
+    if is_called(file) || is_called(&real) {
+        return LiveSupport::Unknown(format!(
+            "it is called {program}, and neither a package.json nor its path names its version: a handshake tells"
+        ));
+    }
+    LiveSupport::Unserved(format!("nothing says that it is {program}"))
+}
+
+fn by_version(check: &LiveCheck, name: &str, version: &str, source: &str) -> LiveSupport {
+    let [major, minor, patch] = check.since;
+    match parse_version(version) {
+        Some(found) if found >= check.since => LiveSupport::Served(format!("it is {name} {version}, says {source}")),
+        _ => LiveSupport::Unserved(format!(
+            "it is {name} {version}, says {source}: {major}.{minor}.{patch} is the oldest that serves sessions"
+        )),
+    }
+}
+
+/// Whether `version`, as the CLI itself has said it, is too old.
+pub fn is_too_old(check: &LiveCheck, version: &str) -> bool {
+    parse_version(version).is_some_and(|found| found < check.since)
+}
+
+/// `2.1.330`, also with something behind a `-` or `+`.
+fn parse_version(text: &str) -> Option<[u64; 3]> {
+    let core = text.split(['-', '+']).next().unwrap_or_default();
+    let numbers: Option<Vec<u64>> = core.split('.').map(|number| number.parse().ok()).collect();
+    numbers?.try_into().ok()
+}
+
+/// Name and version of the vendor's package that `file` stands in.
+fn manifest(check: &LiveCheck, file: &Path) -> Option<(String, String)> {
+    #[derive(Deserialize)]
+    struct Manifest {
+        name: String,
+        version: String,
+    }
+    let folders = file.ancestors().skip(1).take(MANIFEST_LEVELS);
+    let found = folders
+        .map(|folder| folder.join("package.json"))
+        .find(|path| path.is_file())?;
+    let mut text = String::new();
+    let opened = File::open(found).ok()?;
+    opened.take(MANIFEST_BYTES).read_to_string(&mut text).ok()?;
+    let Manifest { name, version } = serde_json::from_str(&text).ok()?;
+    let rest = name.strip_prefix(check.package)?;
+    (rest.is_empty() || rest.starts_with('-')).then_some((name, version))
+}
+
+/// The version in whose folder, or as whose file, an installer has put `file`.
+fn version_of_path(check: &LiveCheck, file: &Path) -> Option<String> {
+    let names: Vec<&str> = file
+        .components()
+        .filter_map(|component| match component {
+            Component::Normal(name) => name.to_str(),
+            _ => None,
+        })
+        .collect();
+    // The file itself, or the folder it stands in.
+    let candidates = (names.len().saturating_sub(2)..names.len()).rev();
+    let version = |at: usize| {
+        let (before, version) = (&names[..at], names[at]);
+        let is_installers = check.version_folders.iter().any(|folders| before.ends_with(folders));
+        (is_installers && parse_version(version).is_some()).then(|| version.to_owned())
+    };
+    candidates.filter_map(version).next()
+}
+
+fn head(file: &Path) -> Option<Vec<u8>> {
+    let mut head = Vec::new();
+    let opened = File::open(PathBuf::from(file)).ok()?;
+    opened.take(SCRIPT_BYTES).read_to_end(&mut head).ok()?;
+    Some(head)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! Whether a script starts a CLI with the arguments that it is given itself, or only acts like one.
+//!
+//! In: the text of a script in any language. Out: yes or no. A launcher hands all its arguments on to a program that it names
+//! (`exec "$HOME/.claude/local/node_modules/.bin/claude" "$@"`). A test double reads or prints them instead, and must not be started
+//! once more than it expects: so a script that can't be told for a launcher is none.
+
+/// The text of a file that begins with `head`, if that is a script.
+pub fn text(head: &[u8]) -> Option<&str> {
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        // Cut in the middle of a character.
+        Err(error) if error.error_len().is_none() => std::str::from_utf8(&head[..error.valid_up_to()]).ok()?,
+        Err(_) => return None,
+    };
+    (!text.contains('\0')).then_some(text)
+}
+
+/// What stands for all arguments in the shells' and Windows' command language.
+const ALL_ARGUMENTS: [&str; 6] = ["\"$@\"", "$@", "${@}", "\"$*\"", "$*", "%*"];
+/// What programs call their arguments elsewhere.
+const ARGUMENT_NAMES: [&str; 3] = ["argv", "Deno.args", "ARGV"];
+/// With what they start others.
+const STARTS: [&str; 6] = ["spawn", "exec", "subprocess", "child_process", "system(", "Command"];
+
+/// Whether the script `text` starts `program` with its own arguments.
+pub fn starts(program: &str, text: &str) -> bool {
+    let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
+    let lines = || joined.lines().map(str::trim).filter(|line| !is_comment(line));
+    if lines().any(|line| is_launch(program, line)) {
+        return true;
+    }
+    // Another language: it has the arguments' name, starts something, and the program is a text of its own.
+    let has = |words: &[&str]| lines().any(|line| words.iter().any(|word| line.contains(word)));
+    has(&ARGUMENT_NAMES) && has(&STARTS) && lines().any(|line| literals(line).any(|text| names(program, text)))
+}
+
+fn is_comment(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    ["#", "//", "rem ", "::", "@rem "]
+        .iter()
+        .any(|mark| line.starts_with(mark))
+}
+
+/// Whether a line of a shell's script names `program` and hands all arguments on behind it.
+fn is_launch(program: &str, line: &str) -> bool {
+    let at = ALL_ARGUMENTS.iter().filter_map(|all| line.find(all)).min();
+    let Some(command) = at.map(|at| &line[..at]) else {
+        return false;
+    };
+    // Only the command that has the arguments: `claude --version; echo "$@"` is none.
+    let command = command.rsplit([';', '|', '&', '(', '`']).next().unwrap_or_default();
+    let mut words = command.split_whitespace();
+    // What is printed is not started.
+    let is_printed = matches!(
+        words.clone().next(),
+        Some("echo" | "printf" | "set" | "for" | "case" | "test" | "[")
+    );
+    !is_printed && words.any(|word| names(program, word.trim_matches(['"', '\''])))
+}
+
+/// Whether `word` is the program, a path to it, its npm package, or a variable that is called so.
+fn names(program: &str, word: &str) -> bool {
+    if let Some(variable) = word.strip_prefix('$') {
+        let variable = variable.trim_matches(['{', '}']);
+        let is_name = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if is_name(variable) {
+            return variable.to_lowercase().contains(program);
+        }
+    }
+    let name = word.rsplit(['/', '\\']).next().unwrap_or_default();
+    let name = name.strip_prefix('.').unwrap_or(name);
+    // `.claude-wrapped` (Nix), `claude.exe`, `@anthropic-ai/claude-code@latest`.
+    let rest = name
+        .strip_prefix(program)
+        .map(|rest| rest.split('@').next().unwrap_or_default());
+    matches!(
+        rest,
+        Some("" | ".exe" | ".cmd" | "-code" | "-wrapped" | "-real" | "-original")
+    )
+}
+
+/// The texts between quotes of one line.
+fn literals(line: &str) -> impl Iterator<Item = &str> {
+    ['"', '\'', '`']
+        .into_iter()
+        .flat_map(move |quote| line.split(quote).skip(1).step_by(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_are_told_from_doubles() {
+        for launcher in [
+            "#!/bin/bash\nexec \"/home/me/.claude/local/node_modules/.bin/claude\" \"$@\"",
+            "#!/bin/sh\n# sets a proxy\nexport HTTPS_PROXY=http://proxy\nexec /opt/node_modules/claude-code-newest/bin/claude.exe --verbose \"$@\"\n",
+            "#!/bin/sh\nexec \"$REAL_CLAUDE\" \"$@\"",
+            "#!/bin/sh\nexec ${CLAUDE_BIN} $@",
+            "#!/usr/bin/env bash\nexec asdf exec \"claude\" \"$@\"",
+            "#!/bin/sh\nexec npx -y @anthropic-ai/claude-code@2.1.330 \"$@\"",
+            "#!/bin/sh\ndocker run --rm -i image claude \\\n  \"$@\"",
+            "#! /nix/store/x-bash/bin/bash -e\nexport DISABLE_AUTOUPDATER='1'\nexec -a \"$0\" \"/nix/store/y/bin/.claude-wrapped\"  \"$@\"",
+            "@echo off\r\n\"C:\\tools\\claude.exe\" %*\r\n",
+            "#!/usr/bin/env node\nconst { spawn } = require('node:child_process');\nspawn('/opt/claude', process.argv.slice(2), { stdio: 'inherit' });",
+            "#!/usr/bin/env python3\nimport os, sys\nos.execvp(\"claude\", [\"claude\"] + sys.argv[1:])",
+        ] {
+            assert!(starts("claude", launcher), "{launcher}");
+        }
+        for double in [
+            "#!/bin/sh\necho 2.1.330 '(Claude Code)'",
+            "#!/bin/sh\n# a fake claude\nprintf '%s\\n' \"$@\" > args.txt\ncat > /dev/null\necho hello",
+            "#!/bin/sh\ncase \"$*\" in *--version*) echo 2.1.330;; esac\necho claude",
+            "#!/bin/sh\necho claude \"$@\"",
+            "#!/bin/sh\nexec '/usr/bin/node' '/tests/fake-cli.mjs' '/tmp/dfp/claude.state' \"$@\"",
+            "#!/usr/bin/env node\nrequire('node:fs').writeFileSync('argv.json', JSON.stringify(process.argv));\nconsole.log('claude');",
+            "#!/usr/bin/env node\nif (process.argv.includes('--version')) console.log('2.1.330 (Claude Code)');\nelse console.log(JSON.stringify({ model: 'claude-sonnet-4-5' }));",
+            "",
+        ] {
+            assert!(!starts("claude", double), "{double}");
+        }
+    }
+
+    #[test]
+    fn a_program_is_no_script() {
+        assert_eq!(text(b"\x7fELF\x02\x01\x01\0\0"), None);
+        assert_eq!(text(b"MZ\x90\0"), None);
+        assert_eq!(text(b"#!/bin/sh\necho \xc3"), Some("#!/bin/sh\necho "));
+    }
+}

@@ -1,0 +1,124 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::provider::find;
+
+/// What no script is.
+const PROGRAM: &[u8] = b"\x7fELF\x02\x01\x01\0\0";
+
+fn check() -> LiveCheck {
+    find("claude").and_then(|provider| provider.checks.live).unwrap()
+}
+
+fn write(root: &TempDir, path: &str, content: &[u8]) -> PathBuf {
+    let file = root.path().join(path);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, content).unwrap();
+    file
+}
+
+fn package(root: &TempDir, folder: &str, name: &str, version: &str) {
+    let json = format!(r#"{{"name":"{name}","version":"{version}"}}"#);
+    write(root, &format!("{folder}/package.json"), json.as_bytes());
+}
+
+fn seen(file: &Path) -> &'static str {
+    match look(&check(), file) {
+        LiveSupport::Served(_) => "served",
+        LiveSupport::Unknown(_) => "unknown",
+        LiveSupport::Unserved(_) => "unserved",
+    }
+}
+
+#[test]
+fn the_vendors_package_says_what_it_is() {
+    for (name, version, expected) in [
+        ("@anthropic-ai/claude-code", "2.1.330", "served"),
+        ("@anthropic-ai/claude-code", "2.1.197", "served"),
+        ("@anthropic-ai/claude-code", "3.0.0-beta.1", "served"),
+        ("@anthropic-ai/claude-code-linux-x64", "2.1.330", "served"),
+        ("@anthropic-ai/claude-code", "2.1.196", "unserved"),
+        ("@anthropic-ai/claude-code", "newest", "unserved"),
+        // Somebody's own package, with a binary that is called as the CLI.
+        ("@anthropic-ai/claude-codex", "2.1.330", "unknown"),
+        ("my-agent", "2.1.330", "unknown"),
+    ] {
+        let root = TempDir::new().unwrap();
+        package(&root, "lib", name, version);
+        for file in ["lib/claude", "lib/bin/claude.exe"] {
+            assert_eq!(seen(&write(&root, file, PROGRAM)), expected, "{name} {version} {file}");
+        }
+    }
+}
+
+#[test]
+fn a_package_above_another_one_says_nothing_of_it() {
+    let root = TempDir::new().unwrap();
+    package(&root, "lib", "@anthropic-ai/claude-code", "2.1.330");
+    package(&root, "lib/mine", "mine", "1.0.0");
+    assert_eq!(
+        seen(&write(&root, "lib/mine/claude", b"#!/bin/sh\necho hi")),
+        "unserved"
+    );
+}
+
+#[test]
+fn an_installers_path_names_the_version() {
+    for (path, expected) in [
+        (".local/share/claude/versions/2.1.330", "served"),
+        ("Caskroom/claude-code/2.1.330/claude", "served"),
+        (".local/share/claude/versions/1.0.85", "unserved"),
+        ("claude/versions/latest", "unserved"),
+        ("versions/2.1.330", "unserved"),
+    ] {
+        let root = TempDir::new().unwrap();
+        assert_eq!(seen(&write(&root, path, PROGRAM)), expected, "{path}");
+    }
+    // A script in its place is not what the installer has put there.
+    let root = TempDir::new().unwrap();
+    let file = write(
+        &root,
+        "claude/versions/2.1.330",
+        b"#!/bin/sh\necho '2.1.330 (Claude Code)'",
+    );
+    assert_eq!(seen(&file), "unserved");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_is_what_it_leads_to() {
+    let root = TempDir::new().unwrap();
+    let file = write(&root, "share/claude/versions/2.1.330", PROGRAM);
+    let link = root.path().join("claude");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    assert_eq!(seen(&link), "served");
+}
+
+#[test]
+fn what_nothing_tells_of_is_tried_only_under_the_clis_name() {
+    let root = TempDir::new().unwrap();
+    assert_eq!(seen(&write(&root, "bin/claude", PROGRAM)), "unknown");
+    assert_eq!(seen(&write(&root, "bin/fake-cli", PROGRAM)), "unserved");
+    assert_eq!(
+        seen(&write(&root, "bin/claude-2", b"#!/bin/sh\nexec claude \"$@\"")),
+        "unknown"
+    );
+    assert_eq!(seen(&root.path().join("nowhere")), "unserved");
+}
+
+#[test]
+fn reasons_are_sentences_for_people() {
+    let root = TempDir::new().unwrap();
+    package(&root, "lib", "@anthropic-ai/claude-code", "2.0.1");
+    assert_eq!(
+        look(&check(), &write(&root, "lib/claude", PROGRAM)),
+        LiveSupport::Unserved(
+            "it is @anthropic-ai/claude-code 2.0.1, says its package.json: 2.1.197 is the oldest that serves sessions"
+                .to_owned()
+        )
+    );
+    assert!(is_too_old(&check(), "2.0.1") && !is_too_old(&check(), "2.1.330") && !is_too_old(&check(), "?"));
+}

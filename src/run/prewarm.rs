@@ -1,0 +1,235 @@
+//! Processes of live sessions that are started ahead of the call that will need them.
+//!
+//! In: what is known of the next call ([`Known`]). Out: processes that have started and were told it, so that the call does not wait.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use tokio::sync::watch;
+
+use super::auto::Trial;
+use super::capabilities::{self, Binary};
+use super::engine::{Engine, not_started};
+use super::live_request;
+use super::live_sessions::LiveSessions;
+use super::live_support::LiveSupport;
+use crate::command::{CommandLine, Mode};
+use crate::error::{Code, ProviderError};
+use crate::exchange::claude_live::minding::{NotReady, Warmth};
+use crate::exchange::claude_live::session::Session;
+use crate::exchange::claude_live::setup::Setup;
+use crate::exchange::claude_live::turn;
+use crate::exchange::print::{NotStarted, Surroundings};
+use crate::exchange::{Evidence, Invocation};
+use crate::fold::Fold;
+use crate::judge::{self, CliRules, Context};
+use crate::message::ToolSpec;
+use crate::process::limit::Permit;
+use crate::process::{Limits, Tees, Vars};
+use crate::provider::options::EngineKind;
+use crate::toolcall::TextCalls;
+
+/// How often a process is started anew because the CLI has refused a flag that it can do without.
+const ATTEMPTS: usize = 8;
+
+/// What is known of the next call.
+#[derive(Debug, Default, Deserialize)]
+struct Known {
+    /// The text of the thread's system messages; an empty one says that there are none.
+    system: Option<String>,
+    tools: Option<Vec<ToolSpec>>,
+}
+
+/// What one round of starting ahead came to.
+enum Warmed {
+    /// They are ready.
+    Ready,
+    /// The CLI refused a flag that it can do without: once more.
+    FlagRefused,
+}
+
+impl Engine {
+    /// Starts a process for the next call, or as many as `spares` says, and waits until they have answered. `known` is the JSON of what
+    /// is known of that call: `{"system": text?, "tools": [spec…]?}`; what it does not say is what the last call had. `env` is what
+    /// they inherit.
+    ///
+    /// Where calls are made in print form there is nothing to start. Where other calls leave no room within `maxConcurrency`, the next
+    /// one takes the place of a session that rests, and has to wait for its process.
+    ///
+    /// # Errors
+    /// `CLOSED`, `INVALID_TOOL`; as a call where the CLI can't be started, or ends instead of answering.
+    pub async fn prewarm(engine: &Arc<Engine>, known: &str, env: Vars) -> Result<(), Box<ProviderError>> {
+        // `close` waits for what holds a token: a process that is being started just now is not overlooked.
+        let _starting = engine.runs.token();
+        engine.refusal().map_or(Ok(()), Err)?;
+        let known: Known = serde_json::from_str(known)
+            .map_err(|error| engine.refuse(Code::InvalidTool, format!("tools can't be read: {error}")))?;
+        let Some(live) = &engine.live else {
+            return Ok(());
+        };
+        let env = Arc::new(env);
+        let setup = engine.likely_setup(live, known);
+        for _ in 0..ATTEMPTS {
+            match engine.warm(live, setup.as_ref(), &env).await {
+                Ok(Warmed::Ready) => break,
+                Ok(Warmed::FlagRefused) => {}
+                Err(error) => return Err(engine.closed().unwrap_or(error)),
+            }
+        }
+        engine.closed().map_or(Ok(()), Err)
+    }
+
+    /// What the next call's session will be told; `None` if that is not known.
+    fn likely_setup(&self, live: &LiveSessions, known: Known) -> Option<Arc<Setup>> {
+        let last = live.last_setup();
+        let of = |system: String, tools: &[ToolSpec]| {
+            let system = Some(system).filter(|text| !text.trim().is_empty());
+            live_request::setup(&self.options, system, tools)
+        };
+        match (known.system, known.tools, last) {
+            (Some(system), Some(tools), _) => Some(Arc::new(of(system, &tools))),
+            (Some(system), None, None) => Some(Arc::new(of(system, &[]))),
+            (Some(system), None, Some(last)) => Some(Arc::new(last.with_system_of(&of(system, &[])))),
+            (None, Some(tools), Some(last)) => Some(Arc::new(last.with_tools(&tools))),
+            // A guess at the system prompt would be a process that nobody can use.
+            (None, _, last) => last,
+        }
+    }
+
+    async fn warm(
+        &self,
+        live: &LiveSessions,
+        setup: Option<&Arc<Setup>>,
+        env: &Arc<Vars>,
+    ) -> Result<Warmed, Box<ProviderError>> {
+        let (line, binary) = self.live_line(env)?;
+        if self.options.engine == EngineKind::Auto {
+            let trial = capabilities::trial_of(&binary);
+            let _trying = match self.support(&binary, env) {
+                LiveSupport::Unknown(_) => Some(trial.lock().await),
+                _ => None,
+            };
+            match self.support(&binary, env) {
+                LiveSupport::Served(_) => {}
+                LiveSupport::Unserved(_) => return Ok(Warmed::Ready),
+                LiveSupport::Unknown(_) => return self.warm_untried(live, (&line, &binary), setup, env).await,
+            }
+        }
+        let start = |place| self.session(line.clone(), env, Some(Permit::taken(place)));
+        let number = live.pool.spares().max(1);
+        let warm = live.pool.prewarm((number, live.working()), (env, setup), start);
+        for mut one in warm.map_err(|error| not_started(self, &error))? {
+            let Some(not_ready) = failure(&mut one).await else {
+                continue;
+            };
+            let invocation = Invocation::of(self.id(), &line);
+            let (reason, ended) = turn::why_not_ready(invocation, &not_ready, &Limits::default());
+            if let Some(flag) = &ended.refused_flag {
+                capabilities::remember_refused(&binary, flag);
+                return Ok(Warmed::FlagRefused);
+            }
+            return Err(self.not_ready(reason, ended.evidence));
+        }
+        Ok(Warmed::Ready)
+    }
+
+    async fn warm_untried(
+        &self,
+        live: &LiveSessions,
+        (line, binary): (&CommandLine, &Binary),
+        setup: Option<&Arc<Setup>>,
+        env: &Arc<Vars>,
+    ) -> Result<Warmed, Box<ProviderError>> {
+        let Some(place) = live.pool.place_now(live.working()) else {
+            return Ok(Warmed::Ready);
+        };
+        let session = self
+            .session(line.clone(), env, Some(Permit::taken(place)))
+            .map_err(|error| not_started(self, &error))?;
+        let trial = self
+            .closing
+            .run_until_cancelled(self.trial(session, (line, binary), setup));
+        Ok(match trial.await {
+            Some(Trial::Served(session)) => {
+                live.pool.add_ready(*session, env, setup);
+                Warmed::Ready
+            }
+            Some(Trial::FlagRefused(_)) => Warmed::FlagRefused,
+            Some(Trial::Unserved(_)) | None => Warmed::Ready,
+        })
+    }
+
+    /// The error of a process that was started ahead and takes no turn.
+    fn not_ready(&self, reason: Option<String>, evidence: Evidence) -> Box<ProviderError> {
+        if let Some(reason) = reason {
+            return self.no_sessions(&reason, Some(&evidence));
+        }
+        let context = Context {
+            provider: self.id(),
+            rules: CliRules::from(&*self.provider),
+            now_ms: super::clock::now_ms(),
+            local_offset_min: super::clock::local_offset_min(),
+        };
+        let folded = Fold::new(Default::default(), TextCalls::Off).finish(&mut Vec::new());
+        match judge::judge(&context, evidence, folded) {
+            Err(error) => error,
+            Ok(_) => self.no_sessions("it ended instead of answering the handshake", None),
+        }
+    }
+
+    /// The error of a CLI that takes no live sessions.
+    pub(super) fn no_sessions(&self, reason: &str, evidence: Option<&Evidence>) -> Box<ProviderError> {
+        let reason = format!("the installed CLI takes no live sessions: {reason}");
+        let mut error = self.refuse(Code::LiveUnsupported, reason);
+        if let Some(Evidence::Process(process)) = evidence {
+            judge::with_process(&mut error, process);
+        }
+        error
+    }
+
+    /// Starts the spares there should be after a call. That they can't be started will be the next call's own error.
+    pub(super) fn restock(&self, line: &CommandLine, env: &Arc<Vars>) {
+        if let Some(live) = &self.live {
+            let start = |place| self.session(line.clone(), env, Some(Permit::taken(place))).ok();
+            let setup = live.likely_setup();
+            live.pool.stock(live.working(), (env, setup.as_ref()), start);
+        }
+    }
+
+    /// Pieces of messages are always asked for: a session serves calls that want them and calls that don't.
+    pub(super) fn live_line(&self, base_env: &Arc<Vars>) -> Result<(CommandLine, Binary), Box<ProviderError>> {
+        self.line(Mode::Live, &self.options, true, base_env)
+    }
+
+    /// A process that is told nothing yet, and its place among those of the provider. Its turns have the limits; it has none but
+    /// the provider's end.
+    pub(super) fn session(
+        &self,
+        line: CommandLine,
+        base_env: &Arc<Vars>,
+        place: Option<Permit>,
+    ) -> Result<Session, NotStarted> {
+        let surroundings = Surroundings {
+            base_env: Arc::clone(base_env),
+            limits: Limits {
+                kill_grace: self.options.kill_grace,
+                max_stdout: usize::MAX,
+                ..Limits::default()
+            },
+            owner: self.owner,
+            permit: place,
+            tracker: self.runs.clone(),
+            tees: Tees::default(),
+        };
+        Session::start(line, surroundings, &self.closing)
+    }
+}
+
+/// Waits until a process that was started ahead is ready, or a call has taken it. Why it is not, if it has failed.
+async fn failure(warmth: &mut watch::Receiver<Warmth>) -> Option<Arc<NotReady>> {
+    let settled = warmth.wait_for(|now| !matches!(now, Warmth::Coming)).await;
+    match settled.as_deref() {
+        Ok(Warmth::Failed(not_ready)) => Some(Arc::clone(not_ready)),
+        _ => None,
+    }
+}
