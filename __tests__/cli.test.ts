@@ -53,6 +53,7 @@ describe.skipIf(process.platform === "win32")("doctor", () => {
     const { code, stdout, stderr } = await run(["doctor", "claude", "codex", "gemini", "qwen"], { env });
     expect(stdout.replaceAll(fakes.dir, "<bin>")).toBe(`PROVIDER  STATUS         VERSION                 LOGGED IN  PATH
 claude    ready          2.1.330                 yes        <bin>/claude
+          engine: print: it is a script that does not start claude
           ! ANTHROPIC_API_KEY in the environment beats the login, silently, and is what is billed
             → unset ANTHROPIC_API_KEY, or use \`auth: "subscription"\`, which leaves it out
 codex     logged out     0.170.0 (not measured)  no         <bin>/codex

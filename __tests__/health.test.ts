@@ -347,6 +347,7 @@ describe.each(VERSIONS)("the real claude, %s", (which) => {
       version: which === "newest" ? "2.1.330" : "2.1.197",
       versionTested: true,
       authenticated: true,
+      engine: { uses: "live", why: expect.stringContaining("says its package.json") },
       problems: [] as unknown[],
       timingsMs: "command version auth",
     };

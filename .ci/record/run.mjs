@@ -96,6 +96,8 @@ export async function record(cli, version, one) {
   const provider = create({
     ...isolated.options,
     ...one.options,
+    // The recordings are those of the print form, as that of every other CLI.
+    ...(cli.provider === "claude" && { engine: "print" }),
     ...(one.format && { outputFormat: one.format }),
     cliPath: standIn(tee, cli.cliPath),
     timeout: LIMIT_MS,

@@ -2,7 +2,7 @@
 import { copyFileSync, existsSync, linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { HumanMessage } from "@langchain/core/messages";
-import type { ClaudeCliProviderOptions } from "deep-factor-providers";
+import type { ClaudeCliProviderOptions, RunInfo } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes, type Fakes } from "../support/fake.mjs";
 import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
@@ -68,23 +68,26 @@ async function engineOf(options: ClaudeCliProviderOptions) {
 }
 
 describe.skipIf(process.platform === "win32")("a CLI that is known", () => {
-  it.each(VERSIONS)("is driven live by default where the vendor's package.json says which it is (%s)", async (which) => {
-    const { api, options } = await withClaude({ which, script: ok });
-    const provider = createProvider(options);
-    const first = await ask(provider, ["one"]);
-    const second = await ask(provider, [new HumanMessage("one"), first.message, new HumanMessage("two")]);
-    expect([first, second].map(({ run }) => [run?.engine, run?.continued])).toEqual([
-      ["live", false],
-      ["live", true],
-    ]);
-    expect(second.pid).toBe(first.pid);
-    expect(api.requests).toHaveLength(2);
-    const version = which === "newest" ? "2.1.330" : "2.1.197";
-    expect((await provider.health({ level: "command" })).engine).toEqual({
-      uses: "live",
-      why: expect.stringMatching(new RegExp(`claude-code-[a-z0-9-]+ ${version}, says its package.json`)),
-    });
-  });
+  it.each(VERSIONS)(
+    "is driven live by default where the vendor's package.json says which it is (%s)",
+    async (which) => {
+      const { api, options } = await withClaude({ which, script: ok });
+      const provider = createProvider(options);
+      const first = await ask(provider, ["one"]);
+      const second = await ask(provider, [new HumanMessage("one"), first.message, new HumanMessage("two")]);
+      expect([first, second].map(({ run }) => [run?.engine, run?.continued])).toEqual([
+        ["live", false],
+        ["live", true],
+      ]);
+      expect(second.pid).toBe(first.pid);
+      expect(api.requests).toHaveLength(2);
+      const version = which === "newest" ? "2.1.330" : "2.1.197";
+      expect((await provider.health({ level: "command" })).engine).toEqual({
+        uses: "live",
+        why: expect.stringMatching(new RegExp(`claude-code-[a-z0-9-]+ ${version}, says its package.json`)),
+      });
+    },
+  );
 
   it("is known by the path that its installer gives it", async () => {
     const { options } = await withClaude({ script: ok });
@@ -102,18 +105,21 @@ describe.skipIf(process.platform === "win32")("a CLI that is known", () => {
     const { options } = await withClaude({ script: ok });
     const live = await createProvider(options).invoke(["hi"]);
     const print = await createProvider({ ...options, engine: "print" }).invoke(["hi"]);
-    expect([live, print].map(({ response_metadata }) => response_metadata.run.engine)).toEqual(["live", "print"]);
+    expect([live, print].map(({ response_metadata }) => (response_metadata.run as RunInfo).engine)).toEqual([
+      "live",
+      "print",
+    ]);
   });
 
   it.each([
-    [{ promptStyle: "arg" }, "the option `promptStyle` is \"arg\""],
-    [{ outputFormat: "json" }, "the option `outputFormat` is \"json\""],
-    [{ outputFormat: "text" }, "the option `outputFormat` is \"text\""],
+    [{ promptStyle: "arg" }, 'the option `promptStyle` is "arg"'],
+    [{ outputFormat: "json" }, 'the option `outputFormat` is "json"'],
+    [{ outputFormat: "text" }, 'the option `outputFormat` is "text"'],
     [{ noInput: true }, "the option `noInput` is true"],
-    [{ textToolCalls: "lenient" }, "the option `textToolCalls` is \"lenient\""],
+    [{ textToolCalls: "lenient" }, 'the option `textToolCalls` is "lenient"'],
     [{ extraArgs: ["--max-turns=3"] }, "the option `extraArgs` has --max-turns"],
-    [{ engine: "auto", outputFormat: "json" }, "the option `outputFormat` is \"json\""],
-    [{ engine: "print" }, "the option `engine` is \"print\""],
+    [{ engine: "auto", outputFormat: "json" }, 'the option `outputFormat` is "json"'],
+    [{ engine: "print" }, 'the option `engine` is "print"'],
   ] as const)("is asked in print form with %j", async (more, why) => {
     const { options } = await withClaude({ script: ok });
     const provider = createProvider({ ...options, ...(more as ClaudeCliProviderOptions) });
@@ -160,7 +166,11 @@ describe.skipIf(process.platform === "win32")("a CLI that can't be told by what 
     const { path, starts, prompts } = launcher(made, "exec sleep 60");
     const provider = createProvider({ cliPath: path });
     const first = await ask(provider, ["only once"]);
-    expect([first.reply.content, first.run?.engine, first.warnings]).toEqual(["in print", "print", ["ENGINE_FALLBACK"]]);
+    expect([first.reply.content, first.run?.engine, first.warnings]).toEqual([
+      "in print",
+      "print",
+      ["ENGINE_FALLBACK"],
+    ]);
     expect(prompts().split("only once")).toHaveLength(2);
     expect(starts()).toEqual(["live", "print"]);
     expect((await provider.health({ level: "command" })).engine).toEqual({

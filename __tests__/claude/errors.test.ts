@@ -8,7 +8,7 @@ import {
 } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import type { Script } from "../support/anthropic.mjs";
-import { VERSIONS, withClaude } from "../support/harness.mjs";
+import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
 
 interface Case {
   answer: Exclude<Script, (...args: never) => unknown>[number];
@@ -143,6 +143,9 @@ const CASES: Record<string, Case> = {
   },
 };
 
+/** Each version with one of the engines, as the other tests do. */
+const ENGINES = { newest: "print", oldest: "live" } as const;
+
 async function failing(options: object): Promise<ProviderError> {
   const call = createClaudeCliProvider({ ...options, retry: false }).invoke(["Say hello"]);
   const error = await call.then(
@@ -173,7 +176,11 @@ describe("the API", { timeout: 60_000 }, () => {
   it.each(Object.entries(CASES))("%s", (_, { answer, category, code, says, more, requests, options }) =>
     each(async (which, index) => {
       const expected = requests?.[index] ?? 1;
-      const claude = await withClaude({ which, script: Array.from({ length: expected }, () => answer) });
+      const claude = await withClaude({
+        which,
+        engine: ENGINES[which],
+        script: Array.from({ length: expected }, () => answer),
+      });
       const error = await failing({ ...claude.options, ...options });
       expect(error).toMatchObject({ category, code, attempts: 1, provider: "claude", ...more });
       expect(error.message).toMatch(says);
@@ -185,7 +192,7 @@ describe("the API", { timeout: 60_000 }, () => {
   it(
     "a connection that is refused",
     each(async (which) => {
-      const { api, options } = await withClaude({ which, script: [] });
+      const { api, options } = await withClaude({ which, engine: ENGINES[which], script: [] });
       const env = { ...options.env, ANTHROPIC_BASE_URL: `http://127.0.0.1:${await closedPort()}` };
       const error = await failing({ ...options, env });
       expect(error).toMatchObject({ category: "network", code: "CONNECTION_FAILED", attempts: 1 });
@@ -198,8 +205,12 @@ describe("the API", { timeout: 60_000 }, () => {
   it(
     "a passing failure, which is tried again by us and not by the CLI",
     each(async (which) => {
-      const { api, options } = await withClaude({ which, script: [error(500, "boom"), { text: "better" }] });
-      const provider = createClaudeCliProvider({ ...options, retry: { baseDelayMs: 1 } });
+      const { api, options } = await withClaude({
+        which,
+        engine: ENGINES[which],
+        script: [error(500, "boom"), { text: "better" }],
+      });
+      const provider = createProvider({ ...options, retry: { baseDelayMs: 1 } });
       expect((await provider.invoke(["hi"])).content).toBe("better");
       expect(api.requests).toHaveLength(2);
     }),

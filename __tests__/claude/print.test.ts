@@ -240,7 +240,7 @@ describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
 });
 
 it("gives an AIMessage of the CommonJS build to CommonJS callers", async () => {
-  const { options } = await withClaude({ script: [{ text: "hi" }] });
+  const { options } = await withClaude({ engine: "print", script: [{ text: "hi" }] });
   const require = createRequire(import.meta.url);
   const cjs = require("deep-factor-providers");
   const reply = await cjs.createClaudeCliProvider(options).invoke(["hi"]);
@@ -248,7 +248,7 @@ it("gives an AIMessage of the CommonJS build to CommonJS callers", async () => {
 });
 
 it("gives AIMessage-shaped JSON without LangChain", async () => {
-  const { options } = await withClaude({ script: [{ text: "hi" }] });
+  const { options } = await withClaude({ engine: "print", script: [{ text: "hi" }] });
   const native = await import("deep-factor-providers/native");
   const reply = await native.createClaudeCliProvider(options).invoke([{ role: "user", content: "hi" }]);
   expect(Object.getPrototypeOf(reply)).toBe(Object.prototype);
@@ -256,7 +256,7 @@ it("gives AIMessage-shaped JSON without LangChain", async () => {
 });
 
 it("keeps two agents that share one provider apart", async () => {
-  const { api, options } = await withClaude({ script: () => ({ text: "ok" }) });
+  const { api, options } = await withClaude({ engine: "print", script: () => ({ text: "ok" }) });
   const shared = createClaudeCliProvider(options);
   const one = shared.bindTools([{ name: "one", schema: { type: "object" } }]);
   const two = shared.bindTools([{ name: "two", schema: { type: "object" } }]);
@@ -268,7 +268,7 @@ it("keeps two agents that share one provider apart", async () => {
 });
 
 it("works from any folder the process is in", async () => {
-  const { options } = await withClaude({ script: [{ text: "ok" }] });
+  const { options } = await withClaude({ engine: "print", script: [{ text: "ok" }] });
   const folder = mkdtempSync(join(tmpdir(), "dfp-cwd-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const reply = await createClaudeCliProvider({ ...options, cwd: folder }).invoke(["hi"]);

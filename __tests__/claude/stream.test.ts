@@ -140,7 +140,7 @@ it.each(VERSIONS)("shows the last part of an answer only, where claude %s prints
 });
 
 it("throws the run's error from the iterator, after its events", async () => {
-  const { options } = await withClaude({ script: () => ({ error: { status: 403, message: "no" } }) });
+  const { options } = await withClaude({ engine: "print", script: () => ({ error: { status: 403, message: "no" } }) });
   const seen: string[] = [];
   const run = async () => {
     for await (const event of createClaudeCliProvider(options).stream(["hi"])) seen.push(event.type);
@@ -151,7 +151,7 @@ it("throws the run's error from the iterator, after its events", async () => {
 });
 
 it("does not start when the signal is already aborted", async () => {
-  const { api, options } = await withClaude({ script: [] });
+  const { api, options } = await withClaude({ engine: "print", script: [] });
   const provider = createClaudeCliProvider(options);
   await expect(provider.invoke(["hi"], { signal: AbortSignal.abort() })).rejects.toMatchObject({ name: "AbortError" });
   await expect(collect(provider.stream(["hi"], { signal: AbortSignal.abort("why") }))).rejects.toBe("why");

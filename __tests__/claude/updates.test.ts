@@ -71,7 +71,10 @@ describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
 });
 
 it("makes a repeated call id unique within the thread", async () => {
-  const { options } = await withClaude({ script: [calling("", [{ name: "lookup", args: {}, id: "call_1" }])] });
+  const { options } = await withClaude({
+    engine: "print",
+    script: [calling("", [{ name: "lookup", args: {}, id: "call_1" }])],
+  });
   const thread = [
     new HumanMessage("x"),
     new AIMessage({ content: "", tool_calls: [{ name: "lookup", args: {}, id: "call_1" }] }),
@@ -82,10 +85,14 @@ it("makes a repeated call id unique within the thread", async () => {
 });
 
 it("rejects with the error that onUpdate throws, and the process is gone", async () => {
-  const { api, options } = await withClaude({ script: [{ chunks: ["one ", "two"], hangAfter: 6 }], mayRunOut: true });
+  const { api, options } = await withClaude({
+    engine: "print",
+    script: [{ chunks: ["one ", "two"], hangAfter: 6 }],
+    mayRunOut: true,
+  });
   const provider = createClaudeCliProvider({ ...options, includePartialMessages: true });
   const reason = new Error("the screen is gone");
-  const { options: second } = await withClaude({ script: [{ text: "hi" }] });
+  const { options: second } = await withClaude({ engine: "print", script: [{ text: "hi" }] });
   const done = createClaudeCliProvider(second).invokeWithUpdates(["hi"], () => {
     throw reason;
   });
@@ -99,7 +106,7 @@ it("rejects with the error that onUpdate throws, and the process is gone", async
 });
 
 it("sends no error update: the rejection is enough", async () => {
-  const { options } = await withClaude({ script: () => ({ error: { status: 400, message: "no" } }) });
+  const { options } = await withClaude({ engine: "print", script: () => ({ error: { status: 400, message: "no" } }) });
   const updates: InvokeUpdate[] = [];
   const call = createClaudeCliProvider(options).invokeWithUpdates(["hi"], (update) => void updates.push(update));
   await expect(call).rejects.toMatchObject({ name: "ProviderError", category: "validation" });

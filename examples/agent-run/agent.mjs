@@ -60,7 +60,7 @@ export async function runExample({ live = false, model, reviewer = "claude", ...
   const tools = createFileTools(options.folder);
   if (live) {
     screen.begin(TITLE, `the claude on your PATH, with your login; ${reviewer} reviews`);
-    const main = createClaudeCliProvider({ engine: "live", ...(model && { model }) });
+    const main = createClaudeCliProvider({ ...(model && { model }) });
     return converse(main, REVIEWERS[reviewer](), { ...options, tools }, screen);
   }
   const [anthropic, openai] = await Promise.all([startAnthropic(scriptedClaude), startOpenAi(scriptedReviewer)]);
@@ -70,7 +70,7 @@ export async function runExample({ live = false, model, reviewer = "claude", ...
       TITLE,
       `claude ${claude.version} from node_modules and an OpenAI-compatible API; both APIs are scripted`,
     );
-    const main = createClaudeCliProvider({ engine: "live", cliPath: claude.cliPath, env: claude.env });
+    const main = createClaudeCliProvider({ cliPath: claude.cliPath, env: claude.env });
     const second = createOpenAiCompatibleProvider({ baseURL: openai.url, model: "scripted" });
     const result = await converse(main, second, { ...options, tools }, screen);
     const violations = [...anthropic.violations, ...openai.violations];

@@ -15,7 +15,7 @@ import { scriptedModel } from "./scripted-model.mjs";
 /**
  * @typedef {object} DemoOptions
  * @property {boolean} [live] the claude on PATH with its own login, instead of the one in node_modules with a scripted API
- * @property {"print" | "live"} [engine] a process per step, or one for all of them
+ * @property {"auto" | "print" | "live"} [engine] a process per step, or one for all of them
  * @property {string} [model]
  * @property {string} [question]
  */
@@ -33,15 +33,14 @@ const MAX_STEPS = 8;
  */
 export async function runDemo({ live = false, engine, model, question = QUESTION }, screen) {
   const settings = { ...(model && { model }), ...(engine && { engine }) };
-  const title = engine === "live" ? `${TITLE}, one process for all steps` : TITLE;
   if (live) {
-    screen.begin(title, "the claude on your PATH, with your login");
+    screen.begin(TITLE, "the claude on your PATH, with your login");
     return converse(createClaudeCliProvider(settings), question, screen);
   }
   const api = await startAnthropic(scriptedModel);
   const claude = isolateClaude({ baseUrl: api.url });
   try {
-    screen.begin(title, `claude ${claude.version} from node_modules; its API is scripted: no login, no cost`);
+    screen.begin(TITLE, `claude ${claude.version} from node_modules; its API is scripted: no login, no cost`);
     const provider = createClaudeCliProvider({ ...settings, cliPath: claude.cliPath, env: claude.env });
     await converse(provider, question, screen);
     if (api.violations.length > 0) throw new Error(`the scripted API is at fault: ${api.violations.join("; ")}`);
@@ -65,16 +64,21 @@ async function converse(provider, question, screen) {
   /** @type {Tokens} */
   const total = { input: 0, output: 0 };
   let calls = 0;
+  /** The processes that have answered. */
+  const pids = new Set();
   screen.row("you", question, "strong");
   try {
     for (let step = 1; step <= MAX_STEPS; step++) {
       screen.step(`step ${step}`);
       const reply = await ask(agent, messages, total, screen);
       messages.push(reply);
+      const { pid, engine } = /** @type {{ pid?: number, engine?: string }} */ (reply.response_metadata.run);
+      pids.add(pid);
       if (!reply.tool_calls?.length) {
         screen.rule();
         const steps = `${step} ${step === 1 ? "step" : "steps"}, ${calls} tool ${calls === 1 ? "call" : "calls"}`;
-        return screen.note(`${steps}, ${describe(startedAt, total)}`);
+        const processes = `${pids.size} ${pids.size === 1 ? "process" : "processes"} (${engine})`;
+        return screen.note(`${steps}, ${processes}, ${describe(startedAt, total)}`);
       }
       for (const call of reply.tool_calls) {
         calls++;

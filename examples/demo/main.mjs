@@ -17,7 +17,8 @@ words. Offline by default: the real claude CLI, against a scripted API on
 
   "question"      another question, such as "How long is Cargo.toml?"
   --live          ask your own claude, logged in and on PATH
-  --engine NAME   print (a process per step) or live (one for all of them)
+  --engine NAME   live (one process for all steps), print (one for each), or
+                  auto, the default: live where the CLI is known to serve it
   --model NAME    the model, such as sonnet
   --help          this text
 `;
@@ -57,8 +58,8 @@ function readOptions(args) {
   });
   if (values.help) return "help";
   const { live = false, engine, model } = values;
-  if (engine !== undefined && engine !== "print" && engine !== "live") {
-    throw new Error(`--engine must be print or live, not ${engine}`);
+  if (engine !== undefined && engine !== "print" && engine !== "live" && engine !== "auto") {
+    throw new Error(`--engine must be auto, live or print, not ${engine}`);
   }
   const question = positionals.join(" ").trim();
   return { live, ...(engine && { engine }), ...(model && { model }), ...(question && { question }) };

@@ -3,7 +3,7 @@
  * What the scripted API answers in the demo. In flows the request the CLI has sent, out flows what a model would say to it:
  * first a call of the tool that is offered, for the file that the question names; then a sentence about the result that has
  * come back in the next request. Tools and results are read in the prompt, or where the API has its own words for them
- * (engine live), and the call is written the same way. Every name and number in it is read from the request.
+ * (live engine), and the call is written the same way. Every name and number in it is read from the request.
  */
 import { markIn, readPrompt, writeToolCalls } from "../../__tests__/support/model.mjs";
 

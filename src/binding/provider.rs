@@ -103,7 +103,9 @@ impl NativeProvider {
     ) -> napi::Result<PromiseRaw<'env, String>> {
         let engine = Arc::clone(&self.engine);
         let vars = variables(env_json)?.unwrap_or_else(|| std::env::vars_os().collect());
-        promise(env, async move { outcome(Engine::prewarm(&engine, &known_json, vars).await) })
+        promise(env, async move {
+            outcome(Engine::prewarm(&engine, &known_json, vars).await)
+        })
     }
 
     /// Begins to look how the provider is and returns at once. `level_json`: `"command"`, `"version"`, `"auth"` or

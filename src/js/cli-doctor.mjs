@@ -51,6 +51,9 @@ export async function doctor(words, signal) {
   return reports.some(isReady) ? 0 : 1;
 }
 
+/** What `engine: "auto"` comes to, for people. */
+const ENGINES = { live: "live", print: "print", untried: "live or print" };
+
 /** @param {HealthReport} report */
 function isReady({ installed, authenticated, answering }) {
   return installed && authenticated !== false && answering !== false;
@@ -74,14 +77,17 @@ function formatReports(reports, paint) {
       ...(asked ? [report.answering ? "yes" : "no"] : []),
       report.path ?? "–",
     ];
-    const under = report.problems.flatMap(({ severity, message, hint }) => [
+    const engine = report.engine && [
+      { text: `engine: ${ENGINES[report.engine.uses]}: ${report.engine.why}`, colour: undefined },
+    ];
+    const problems = report.problems.flatMap(({ severity, message, hint }) => [
       {
         text: `${severity === "error" ? "✗" : "!"} ${message}`,
         colour: /** @type {Colour} */ (severity === "error" ? "red" : "yellow"),
       },
       { text: `  → ${hint}`, colour: undefined },
     ]);
-    return { cells, colours: [/** @type {const} */ ("bold"), colour], under };
+    return { cells, colours: [/** @type {const} */ ("bold"), colour], under: [...(engine ?? []), ...problems] };
   });
   const ready = reports.filter(isReady).length;
   const one = reports.length === 1;

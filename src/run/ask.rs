@@ -14,7 +14,7 @@ use super::engine::{Engine, not_started};
 use crate::command::{self, Arg, CommandLine, Mode};
 use crate::error::ProviderError;
 use crate::exchange::print::{self, Surroundings};
-use crate::process::{Limits, Output, Tees, Vars};
+use crate::process::{Limits, Output, Resolved, Tees, Vars};
 
 /// How much a command may print, bytes: a version or a login's state.
 const MAX_STDOUT: usize = 256 * 1024;
@@ -25,9 +25,13 @@ impl Engine {
     /// # Errors
     /// As a request: the file can't be found, or can't be executed.
     pub fn file(&self, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderError>> {
+        self.resolved(base).map(|found| found.file)
+    }
+
+    /// The same with what it is executed by.
+    pub(super) fn resolved(&self, base: &Arc<Vars>) -> Result<Resolved, Box<ProviderError>> {
         let found = print::resolve(&self.probe(&[], &[])?, base);
-        let found = found.map_err(|error| self.refuse(error.code(), error.to_string()))?;
-        Ok(found.file)
+        found.map_err(|error| self.refuse(error.code(), error.to_string()))
     }
 
     /// Which of `names` are in the environment of a request, and not empty.

@@ -60,7 +60,7 @@ impl Engine {
     /// `CLOSED`, `INVALID_TOOL`; as a call where the CLI can't be started, or ends instead of answering.
     pub async fn prewarm(engine: &Arc<Engine>, known: &str, env: Vars) -> Result<(), Box<ProviderError>> {
         // `close` waits for what holds a token: a process that is being started just now is not overlooked.
-        let _starting = engine.runs.token();
+        let _starting = engine.lifecycle.runs.token();
         engine.refusal().map_or(Ok(()), Err)?;
         let known: Known = serde_json::from_str(known)
             .map_err(|error| engine.refuse(Code::InvalidTool, format!("tools can't be read: {error}")))?;
@@ -147,6 +147,7 @@ impl Engine {
             .session(line.clone(), env, Some(Permit::taken(place)))
             .map_err(|error| not_started(self, &error))?;
         let trial = self
+            .lifecycle
             .closing
             .run_until_cancelled(self.trial(session, (line, binary), setup));
         Ok(match trial.await {
@@ -218,10 +219,10 @@ impl Engine {
             },
             owner: self.owner,
             permit: place,
-            tracker: self.runs.clone(),
+            tracker: self.lifecycle.runs.clone(),
             tees: Tees::default(),
         };
-        Session::start(line, surroundings, &self.closing)
+        Session::start(line, surroundings, &self.lifecycle.closing)
     }
 }
 

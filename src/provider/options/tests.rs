@@ -113,11 +113,10 @@ fn contradictions_name_both_options() {
         (r#"{"verbose":false}"#, "verbose", "outputFormat"),
         (r#"{"idleTimeout":2000,"timeout":1000}"#, "idleTimeout", "timeout"),
         (r#"{"engine":"live","promptStyle":"arg"}"#, "promptStyle", "engine"),
-        (r#"{"engine":"auto","outputFormat":"text"}"#, "outputFormat", "engine"),
         (r#"{"engine":"live","outputFormat":"json"}"#, "outputFormat", "engine"),
         (r#"{"engine":"live","noInput":true}"#, "noInput", "engine"),
         (r#"{"engine":"print","keepAlive":1}"#, "keepAlive", "engine"),
-        (r#"{"spares":1}"#, "spares", "engine"),
+        (r#"{"engine":"print","spares":1}"#, "spares", "engine"),
     ] {
         let message = refusal(json);
         assert!(
@@ -135,15 +134,60 @@ fn a_live_session_has_limits_of_its_own() {
     )
     .unwrap();
     assert_eq!(
-        (options.engine, options.spares, options.keep_alive, options.idle_timeout),
-        (
-            EngineKind::Live,
-            2,
-            Duration::from_secs(300),
-            Some(Duration::from_secs(120))
-        )
+        (options.engine, options.spares, options.keep_alive),
+        (EngineKind::Live, 2, Duration::from_secs(300))
     );
-    assert!(Options::parse(&CLAUDE, r#"{"spares":0,"keepAlive":0}"#).is_ok());
+    assert_eq!(
+        (options.idle_timeout, options.live_idle_timeout),
+        (None, Some(Duration::from_secs(120)))
+    );
+    assert!(Options::parse(&CLAUDE, r#"{"engine":"print","spares":0,"keepAlive":0}"#).is_ok());
+}
+
+#[test]
+fn auto_is_the_default_and_print_where_an_option_wants_that() {
+    let engine = |json: &str| {
+        let options = Options::parse(&CLAUDE, json).unwrap();
+        (options.engine, options.print_because, options.keep_alive.as_secs())
+    };
+    let auto = (EngineKind::Auto, None, 60);
+    let print = |why: &str| (EngineKind::Print, Some(why.to_owned()), 300);
+    for json in [
+        "{}",
+        r#"{"engine":"auto"}"#,
+        r#"{"promptStyle":"stdin","outputFormat":"stream-json","noInput":false,"textToolCalls":"marked"}"#,
+        r#"{"extraArgs":["--effort","low"],"spares":1}"#,
+    ] {
+        assert_eq!(engine(json), auto, "{json}");
+    }
+    for (json, why) in [
+        (r#"{"promptStyle":"arg"}"#, "the option `promptStyle` is \"arg\""),
+        (
+            r#"{"engine":"auto","outputFormat":"text"}"#,
+            "the option `outputFormat` is \"text\"",
+        ),
+        (r#"{"noInput":true}"#, "the option `noInput` is true"),
+        (
+            r#"{"textToolCalls":"lenient"}"#,
+            "the option `textToolCalls` is \"lenient\"",
+        ),
+        (
+            r#"{"extraArgs":["--verbose","--resume","x"]}"#,
+            "the option `extraArgs` has --resume",
+        ),
+        (
+            r#"{"extraArgs":["--max-turns=1"]}"#,
+            "the option `extraArgs` has --max-turns",
+        ),
+    ] {
+        assert_eq!(engine(json), print(why), "{json}");
+    }
+    assert_eq!(engine(r#"{"engine":"print"}"#), (EngineKind::Print, None, 300));
+    assert_eq!(
+        engine(r#"{"engine":"live","keepAlive":5000}"#),
+        (EngineKind::Live, None, 5)
+    );
+    assert_eq!(engine(r#"{"keepAlive":5000}"#).2, 5);
 }
 
 #[test]
