@@ -14,6 +14,7 @@ pub use crate::judge::{Evidence, StopReason};
 
 pub mod claude_live;
 pub mod http;
+pub mod live;
 pub mod print;
 mod process;
 pub mod scratch;

@@ -16,10 +16,11 @@ use super::live_support::{self, LiveSupport};
 use crate::command::CommandLine;
 use crate::error::ProviderError;
 use crate::exchange::Invocation;
-use crate::exchange::claude_live::minding::NotReady;
-use crate::exchange::claude_live::session::{Idle, Session};
+use crate::exchange::claude_live::session::Session;
 use crate::exchange::claude_live::setup::Setup;
 use crate::exchange::claude_live::turn;
+use crate::exchange::live::keep::Idle;
+use crate::exchange::live::minding::NotReady;
 use crate::process::{Limits, Vars};
 use crate::provider::options::EngineKind;
 

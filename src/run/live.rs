@@ -22,11 +22,11 @@ use crate::command::CommandLine;
 use crate::error::ProviderError;
 use crate::event::{EngineUsed, Event, RunInfo};
 use crate::exchange::Invocation;
-use crate::exchange::claude_live::pool::{Claimed, EvictionReason, SessionKey};
 use crate::exchange::claude_live::session::Session;
 use crate::exchange::claude_live::setup::Setup;
-use crate::exchange::claude_live::thread::{Known, Thread};
 use crate::exchange::claude_live::turn::{LiveTurn, Origin, Park, Unusable};
+use crate::exchange::live::pool::{Claimed, EvictionReason, SessionKey};
+use crate::exchange::live::thread::{Known, Thread};
 use crate::exchange::print::NotStarted;
 use crate::fold::Fold;
 use crate::process::limit::Permit;
@@ -248,7 +248,7 @@ impl CliAttempt<'_> {
         &self,
         live: &LiveSessions,
         request: &LiveRequest,
-        key: &SessionKey,
+        key: &SessionKey<Setup>,
         line: &CommandLine,
         seat: Seat,
     ) -> Park {
@@ -274,7 +274,7 @@ impl CliAttempt<'_> {
         &self,
         live: &LiveSessions,
         request: &LiveRequest,
-        key: &SessionKey,
+        key: &SessionKey<Setup>,
         line: &CommandLine,
         waiting_ones: bool,
     ) -> Result<Claim, NotStarted> {
@@ -324,7 +324,7 @@ impl CliAttempt<'_> {
         &self,
         live: &LiveSessions,
         request: &LiveRequest,
-        key: &SessionKey,
+        key: &SessionKey<Setup>,
         session: Session,
     ) -> ClaimedSession {
         let guard = self.call.engine.provider.guard;
@@ -336,7 +336,7 @@ impl CliAttempt<'_> {
         }
     }
 
-    fn eviction_notes(&self, live: &LiveSessions, key: &SessionKey, thread: &Thread) -> Vec<Event> {
+    fn eviction_notes(&self, live: &LiveSessions, key: &SessionKey<Setup>, thread: &Thread) -> Vec<Event> {
         let evicted = live.pool.eviction(key, thread);
         evicted
             .map(|why| evicted_warning(why, &self.call.engine.options))

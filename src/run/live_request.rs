@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::ProviderError;
 use crate::exchange::claude_live::setup::{SYSTEM_PROMPT, Setup};
-use crate::exchange::claude_live::thread::Thread;
+use crate::exchange::live::thread::Thread;
 use crate::message::{Message, ToolSpec};
 use crate::prompt::Encoding;
 use crate::provider::options::{Options, SystemPrompt};

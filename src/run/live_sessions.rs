@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::task::TaskTracker;
 
-use crate::exchange::claude_live::pool::Pool;
+use crate::exchange::claude_live::session::Session;
 use crate::exchange::claude_live::setup::Setup;
+use crate::exchange::live::pool::Pool;
 use crate::provider::options::{EngineKind, Options};
 
 /// The sessions of one provider.
 #[derive(Debug)]
 pub(super) struct LiveSessions {
-    pub pool: Arc<Pool>,
+    pub pool: Arc<Pool<Session>>,
     pub at_work: Arc<AtomicUsize>,
     recent: Mutex<Recent>,
 }

@@ -1,7 +1,7 @@
 //! One claude process that takes one turn after the other.
 //!
 //! In: a user line per turn. Out: [`Pulse`]s with the events of the turn, until it is over. Questions of the CLI's are answered
-//! on the way, between turns as well ([`Session::rest`]).
+//! on the way, between turns as well ([`Session::idle`]).
 //!
 //! ```text
 //! start ─▶ spare ─begin─▶ handshake + turn ─▶ resting ─begin─▶ turn ─▶ resting …
@@ -28,6 +28,7 @@ use crate::command::CommandLine;
 use crate::decode::{Decoder, Wire};
 use crate::event::Event;
 use crate::exchange::EndedProcess;
+use crate::exchange::live::keep::{HANDSHAKE, Idle, Keepable};
 use crate::exchange::print::{self, NotStarted, Surroundings};
 use crate::exchange::scratch::{Leftover, Scratch};
 use crate::process::{Running, StartError, Stdin};
@@ -37,9 +38,6 @@ const INITIALIZE: &str = "df-initialize";
 const INTERRUPT: &str = "df-interrupt";
 const VERSION: &str = "df-version";
 
-/// How long the CLI may take to answer the handshake: half a second on an idle machine.
-pub const HANDSHAKE: Duration = Duration::from_secs(30);
-
 /// What [`Session::next`] found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pulse {
@@ -47,17 +45,6 @@ pub enum Pulse {
     Alive,
     /// The turn's result is among the events.
     TurnOver,
-    /// The CLI does not do what a session needs; the reason.
-    Unsupported(String),
-    /// Standard output has ended: the process is going or gone.
-    Ended,
-}
-
-/// What [`Session::idle`] found.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Idle {
-    /// It has answered what it was [primed](Session::prime) with: a turn would not wait for its start. Found once for each priming.
-    Ready,
     /// The CLI does not do what a session needs; the reason.
     Unsupported(String),
     /// Standard output has ended: the process is going or gone.
@@ -374,6 +361,41 @@ impl Session {
         if let Some(path) = told.filter(|path| is_socket_of(path, self.streams.process().pid())) {
             self.socket = Some(Leftover::adopt(path, self.owner));
         }
+    }
+}
+
+impl Keepable for Session {
+    type Setup = Setup;
+
+    fn pid(&self) -> u32 {
+        self.process().pid()
+    }
+
+    fn idle(&mut self) -> impl Future<Output = Idle> + Send {
+        Session::idle(self)
+    }
+
+    fn end(self) {
+        Session::end(self);
+    }
+
+    fn prime(&mut self, setup: &Arc<Setup>) {
+        Session::prime(self, setup);
+    }
+
+    fn ask_version(&mut self) {
+        Session::ask_version(self);
+    }
+
+    fn answers_by(&self) -> Option<Instant> {
+        Session::answers_by(self)
+    }
+
+    async fn ended(self, has_ended: bool) -> Option<EndedProcess> {
+        Some(match has_ended {
+            true => self.finished().await,
+            false => self.finish().await,
+        })
     }
 }
 

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use tokio::time::sleep_until;
 
-use super::minding::NotReady;
 use super::readiness::Handshake;
-use super::session::{HANDSHAKE, Pulse, Session};
+use super::session::{Pulse, Session};
 use super::setup::Setup;
-use super::thread::Pending;
 use crate::classify;
 use crate::event::{Event, Reply};
+use crate::exchange::live::keep::HANDSHAKE;
+use crate::exchange::live::minding::NotReady;
+use crate::exchange::live::thread::Pending;
 use crate::exchange::{Ended, Evidence, Exchange, Finish, Invocation, Progress, ProviderCallId, StopReason};
 use crate::judge::{ProcessEnd, ProcessEvidence, TurnEvidence};
 use crate::process::Limits;

@@ -2,7 +2,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::message::ToolCall;
+use crate::event::Reply;
+use crate::exchange::live::history::History;
+use crate::exchange::live::thread::Pending;
+use crate::message::{Content, Message, Role, ToolCall};
 
 const GUARD: Option<Guard> = Some(Guard {
     first: '/',

@@ -16,9 +16,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
+use super::keep::Keepable;
 use super::minding::{self, Line, Warmth};
-use super::session::Session;
-use super::setup::Setup;
 use super::spare::Spare;
 use super::thread::{Known, Thread};
 use crate::process::{Vars, resident_bytes};
@@ -33,15 +32,24 @@ const SPARE_AGE: Duration = Duration::from_secs(30 * 60);
 const MOST_MEMORY: u64 = 1 << 30;
 
 /// What a session was told for good: it serves no call that differs in it.
-#[derive(Debug, Clone)]
-pub struct SessionKey {
+#[derive(Debug)]
+pub struct SessionKey<T> {
     /// System prompt and tools.
-    pub setup: Arc<Setup>,
+    pub setup: Arc<T>,
     /// The environment its process inherits.
     pub env: Arc<Vars>,
 }
 
-impl PartialEq for SessionKey {
+impl<T> Clone for SessionKey<T> {
+    fn clone(&self) -> Self {
+        SessionKey {
+            setup: Arc::clone(&self.setup),
+            env: Arc::clone(&self.env),
+        }
+    }
+}
+
+impl<T: PartialEq> PartialEq for SessionKey<T> {
     fn eq(&self, other: &Self) -> bool {
         self.setup == other.setup && (Arc::ptr_eq(&self.env, &other.env) || self.env == other.env)
     }
@@ -49,11 +57,11 @@ impl PartialEq for SessionKey {
 
 /// What there is for a thread.
 #[derive(Debug)]
-pub enum Claimed {
+pub enum Claimed<S> {
     /// The session that knows its beginning.
-    Continued(Box<Session>, Known),
+    Continued(Box<S>, Known),
     /// A process that was told nothing yet, or what the thread's session is to be told.
-    Spare(Box<Session>),
+    Spare(Box<S>),
     /// Nothing; a process is to be started.
     Nothing,
 }
@@ -69,28 +77,25 @@ pub enum EvictionReason {
     Grown,
 }
 
-#[derive(Debug)]
-struct Waiting {
+struct Waiting<S: Keepable> {
     id: u64,
-    key: SessionKey,
+    key: SessionKey<S::Setup>,
     known: Known,
-    line: Line,
+    line: Line<S>,
 }
 
-#[derive(Debug, Default)]
-struct State {
+struct State<S: Keepable> {
     /// The longest unused first.
-    waiting: Vec<Waiting>,
-    spares: Vec<Spare>,
+    waiting: Vec<Waiting<S>>,
+    spares: Vec<Spare<S>>,
     /// Spares that are being started.
     coming: usize,
-    evicted: VecDeque<(SessionKey, Known, EvictionReason)>,
+    evicted: VecDeque<(SessionKey<S::Setup>, Known, EvictionReason)>,
 }
 
 /// The waiting sessions of one provider.
-#[derive(Debug)]
-pub struct Pool {
-    /// How many processes there may be, those at work included.
+pub struct Pool<S: Keepable> {
+    /// How many sessions there may be, those at work included.
     capacity: usize,
     /// One for each of them, given back when the process is no more.
     places: Arc<Semaphore>,
@@ -100,13 +105,21 @@ pub struct Pool {
     spares: usize,
     tracker: TaskTracker,
     next_id: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<State<S>>,
 }
 
-impl Pool {
+impl<S: Keepable> std::fmt::Debug for Pool<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.debug_struct("Pool")
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Keepable> Pool<S> {
     /// A pool for at most `capacity` processes, each kept for `keep_alive` after its turn, with `spares` started ahead. Its
     /// tasks are tracked by `tracker`.
-    pub fn new(capacity: usize, keep_alive: Duration, spares: usize, tracker: TaskTracker) -> Pool {
+    pub fn new(capacity: usize, keep_alive: Duration, spares: usize, tracker: TaskTracker) -> Self {
         Pool {
             capacity: capacity.max(1),
             places: Arc::new(Semaphore::new(capacity.clamp(1, Semaphore::MAX_PERMITS))),
@@ -115,13 +128,23 @@ impl Pool {
             spares,
             tracker,
             next_id: AtomicU64::new(0),
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                waiting: Vec::new(),
+                spares: Vec::new(),
+                coming: 0,
+                evicted: VecDeque::new(),
+            }),
         }
     }
 
     /// The session for `thread`, taken out of the pool: of those that can go on with it, the one that knows most. Where calls
     /// have ids that are not unique, several may know as much: then it is the one whose messages are the thread's, or none.
-    pub async fn claim(&self, key: &SessionKey, thread: &Thread, goes_on: impl Fn(&Known) -> bool) -> Claimed {
+    pub async fn claim(
+        &self,
+        key: &SessionKey<S::Setup>,
+        thread: &Thread,
+        goes_on: impl Fn(&Known) -> bool,
+    ) -> Claimed<S> {
         // More than one round only where a process has died just now.
         loop {
             let found = {
@@ -152,7 +175,7 @@ impl Pool {
     }
 
     /// Whether there is a session that can go on with `thread`.
-    pub fn knows(&self, key: &SessionKey, thread: &Thread, goes_on: impl Fn(&Known) -> bool) -> bool {
+    pub fn knows(&self, key: &SessionKey<S::Setup>, thread: &Thread, goes_on: impl Fn(&Known) -> bool) -> bool {
         self.lock()
             .waiting
             .iter()
@@ -160,7 +183,7 @@ impl Pool {
     }
 
     /// A spare for sessions of this kind; those that have inherited another environment end.
-    async fn claim_spare(&self, key: &SessionKey) -> Option<Box<Session>> {
+    async fn claim_spare(&self, key: &SessionKey<S::Setup>) -> Option<Box<S>> {
         loop {
             let spare = {
                 let mut state = self.lock();
@@ -178,7 +201,7 @@ impl Pool {
     }
 
     /// Why `thread` does not find the session it left, if it left one: told once.
-    pub fn eviction(&self, key: &SessionKey, thread: &Thread) -> Option<EvictionReason> {
+    pub fn eviction(&self, key: &SessionKey<S::Setup>, thread: &Thread) -> Option<EvictionReason> {
         let mut state = self.lock();
         let at = state
             .evicted
@@ -227,11 +250,11 @@ impl Pool {
     }
 
     /// Keeps `session`, which knows `known`, for the thread's next call; `at_work` others are at work.
-    pub fn park(self: &Arc<Self>, session: Session, key: SessionKey, known: Known, at_work: usize) {
+    pub fn park(self: &Arc<Self>, session: S, key: SessionKey<S::Setup>, known: Known, at_work: usize) {
         if self.keep_alive.is_zero() || self.capacity <= at_work {
             return session.end();
         }
-        if resident_bytes(session.process().pid()).is_some_and(|bytes| bytes > MOST_MEMORY) {
+        if resident_bytes(session.pid()).is_some_and(|bytes| bytes > MOST_MEMORY) {
             self.lock().remember(key, known, EvictionReason::Grown);
             return session.end();
         }
@@ -247,8 +270,8 @@ impl Pool {
     pub fn stock(
         self: &Arc<Self>,
         at_work: usize,
-        (env, setup): (&Arc<Vars>, Option<&Arc<Setup>>),
-        mut start: impl FnMut(OwnedSemaphorePermit) -> Option<Session>,
+        (env, setup): (&Arc<Vars>, Option<&Arc<S::Setup>>),
+        mut start: impl FnMut(OwnedSemaphorePermit) -> Option<S>,
     ) {
         if let (Some(setup), true) = (setup, self.spares > 0) {
             let mut state = self.lock();
@@ -262,7 +285,7 @@ impl Pool {
         }
         loop {
             let mut state = self.lock();
-            let serves = |spare: &&Spare| setup.is_none_or(|setup| spare.serves(setup));
+            let serves = |spare: &&Spare<S>| setup.is_none_or(|setup| spare.serves(setup));
             let spares = state.spares.iter().filter(serves).count() + state.coming;
             if spares >= self.spares || !self.has_room(&state, at_work) {
                 return;
@@ -289,13 +312,13 @@ impl Pool {
     pub fn prewarm<E>(
         self: &Arc<Self>,
         (number, at_work): (usize, usize),
-        (env, setup): (&Arc<Vars>, Option<&Arc<Setup>>),
-        mut start: impl FnMut(OwnedSemaphorePermit) -> Result<Session, E>,
+        (env, setup): (&Arc<Vars>, Option<&Arc<S::Setup>>),
+        mut start: impl FnMut(OwnedSemaphorePermit) -> Result<S, E>,
     ) -> Result<Vec<watch::Receiver<Warmth>>, E> {
         let mut warm: Vec<watch::Receiver<Warmth>> = {
             let mut state = self.lock();
             state.spares.retain(|spare| spare.env == *env);
-            let serves = |spare: &&mut Spare| setup.is_none_or(|setup| spare.serves(setup));
+            let serves = |spare: &&mut Spare<S>| setup.is_none_or(|setup| spare.serves(setup));
             let there = state.spares.iter_mut().filter(serves).take(number).map(|spare| {
                 if let Some(setup) = setup {
                     spare.prime(setup);
@@ -327,19 +350,19 @@ impl Pool {
     }
 
     /// A spare that was started elsewhere and has answered already. It counts as one that was asked for.
-    pub fn add_ready(self: &Arc<Self>, session: Session, env: &Arc<Vars>, setup: Option<&Arc<Setup>>) {
+    pub fn add_ready(self: &Arc<Self>, session: S, env: &Arc<Vars>, setup: Option<&Arc<S::Setup>>) {
         drop(self.add(session, env, setup, true));
     }
 
-    fn has_room(&self, state: &State, at_work: usize) -> bool {
+    fn has_room(&self, state: &State<S>, at_work: usize) -> bool {
         state.waiting.len() + state.spares.len() + state.coming + at_work < self.capacity
     }
 
     fn add(
         self: &Arc<Self>,
-        mut session: Session,
+        mut session: S,
         env: &Arc<Vars>,
-        setup: Option<&Arc<Setup>>,
+        setup: Option<&Arc<S::Setup>>,
         is_asked_for: bool,
     ) -> watch::Receiver<Warmth> {
         match setup {
@@ -368,11 +391,11 @@ impl Pool {
 
     fn mind(
         self: &Arc<Self>,
-        session: Session,
+        session: S,
         id: u64,
         longest: Duration,
         warmth: Option<watch::Sender<Warmth>>,
-    ) -> Line {
+    ) -> Line<S> {
         let pool = Arc::downgrade(self);
         minding::mind(session, longest, warmth, &self.tracker, move |is_expired| {
             if let Some(pool) = pool.upgrade() {
@@ -381,12 +404,12 @@ impl Pool {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<S>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl<S: Keepable> State<S> {
     fn forget(&mut self, id: u64, why: Option<EvictionReason>) {
         self.spares.retain(|spare| spare.id != id);
         let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) else {
@@ -398,7 +421,7 @@ impl State {
         }
     }
 
-    fn remember(&mut self, key: SessionKey, known: Known, why: EvictionReason) {
+    fn remember(&mut self, key: SessionKey<S::Setup>, known: Known, why: EvictionReason) {
         if self.evicted.len() == REMEMBERED {
             self.evicted.pop_front();
         }

@@ -4,33 +4,32 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::keep::Keepable;
 use super::minding::{Line, Order, Warmth};
-use super::setup::Setup;
 use crate::process::Vars;
 
 /// A process that was started ahead.
-#[derive(Debug)]
-pub(super) struct Spare {
+pub(super) struct Spare<S: Keepable> {
     pub id: u64,
     /// What its process has inherited.
     pub env: Arc<Vars>,
     /// What it is told ahead; `None` for nothing.
-    pub setup: Option<Arc<Setup>>,
+    pub setup: Option<Arc<S::Setup>>,
     /// A caller wanted it, so it stays although others would be more likely to be used.
     pub is_asked_for: bool,
     /// How far it is.
     pub warmth: watch::Receiver<Warmth>,
-    pub line: Line,
+    pub line: Line<S>,
 }
 
-impl Spare {
+impl<S: Keepable> Spare<S> {
     /// Whether a session that is to be told `setup` can begin with it.
-    pub fn serves(&self, setup: &Arc<Setup>) -> bool {
+    pub fn serves(&self, setup: &Arc<S::Setup>) -> bool {
         self.setup.as_ref().is_none_or(|own| own == setup)
     }
 
     /// Tells it `setup`, if it was told nothing yet.
-    pub fn prime(&mut self, setup: &Arc<Setup>) {
+    pub fn prime(&mut self, setup: &Arc<S::Setup>) {
         if self.setup.is_none() && self.line.send(Order::Prime(Arc::clone(setup))).is_ok() {
             self.setup = Some(Arc::clone(setup));
         }

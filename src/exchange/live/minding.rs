@@ -10,21 +10,19 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
-use super::session::{HANDSHAKE, Idle, Session};
-use super::setup::Setup;
+use super::keep::{HANDSHAKE, Idle, Keepable};
 use crate::exchange::EndedProcess;
 
 /// What the task is to do.
-#[derive(Debug)]
-pub(super) enum Order {
+pub(super) enum Order<S: Keepable> {
     /// Give the session away.
-    Hand(oneshot::Sender<Box<Session>>),
+    Hand(oneshot::Sender<Box<S>>),
     /// Tell it this ahead of its first turn.
-    Prime(Arc<Setup>),
+    Prime(Arc<S::Setup>),
 }
 
 /// The way to the task; dropping it ends the session.
-pub(super) type Line = mpsc::UnboundedSender<Order>;
+pub(super) type Line<S> = mpsc::UnboundedSender<Order<S>>;
 
 /// How far a process is that was started ahead.
 #[derive(Debug, Clone)]
@@ -60,13 +58,13 @@ enum End {
 
 /// Minds `session` until it is called for over the returned line, or must end, at the latest after `longest`. When it ends,
 /// `forget` is told, with whether it was unused for too long. The task is tracked by `tracker`.
-pub(super) fn mind(
-    mut session: Session,
+pub(super) fn mind<S: Keepable>(
+    mut session: S,
     longest: Duration,
     warmth: Option<watch::Sender<Warmth>>,
     tracker: &TaskTracker,
     forget: impl FnOnce(bool) + Send + 'static,
-) -> Line {
+) -> Line<S> {
     let (line, mut orders) = mpsc::unbounded_channel();
     tracker.spawn(async move {
         let tell = |now| {
@@ -106,18 +104,20 @@ pub(super) fn mind(
             }
         };
         forget(matches!(end, End::Expired));
-        let (reason, process) = match end {
+        let (reason, has_ended) = match end {
             End::Unwanted | End::Expired => return session.end(),
-            End::Unsupported(reason) => (Some(reason), session.finish().await),
-            End::Gone => (None, session.finished().await),
+            End::Unsupported(reason) => (Some(reason), false),
+            End::Gone => (None, true),
         };
-        tell(Warmth::Failed(Arc::new(NotReady { reason, process })));
+        if let Some(process) = session.ended(has_ended).await {
+            tell(Warmth::Failed(Arc::new(NotReady { reason, process })));
+        }
     });
     line
 }
 
 /// The session of the task at the other end; `None` if its process has died meanwhile.
-pub(super) async fn fetch(line: Line) -> Option<Box<Session>> {
+pub(super) async fn fetch<S: Keepable>(line: Line<S>) -> Option<Box<S>> {
     let (caller, session) = oneshot::channel();
     line.send(Order::Hand(caller)).ok()?;
     session.await.ok()

@@ -1,0 +1,55 @@
+//! What a session is to the pool that keeps it between its turns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::exchange::EndedProcess;
+
+/// How long a CLI may take to answer the handshake: half a second on an idle machine.
+pub const HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// What [`Keepable::idle`] found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// It has answered what it was [primed](Keepable::prime) with: a turn would not wait for its start. Found once for each priming.
+    Ready,
+    /// The CLI does not do what a session needs; the reason.
+    Unsupported(String),
+    /// The process is going or gone, or the session can't go on any more.
+    Ended,
+}
+
+/// A session that can be kept between its turns. The methods with a body are for forms that can be started ahead of a call, as
+/// spares.
+pub trait Keepable: Send + Sized + 'static {
+    /// What it was told for good.
+    type Setup: PartialEq + Send + Sync + 'static;
+
+    /// Its process.
+    fn pid(&self) -> u32;
+
+    /// Answers what it asks between turns, until there is something to be said of it. Cancel safe.
+    fn idle(&mut self) -> impl Future<Output = Idle> + Send;
+
+    /// Ends it in the background.
+    fn end(self);
+
+    /// Tells it `setup` ahead of its first turn.
+    fn prime(&mut self, _setup: &Arc<Self::Setup>) {}
+
+    /// Asks it for its version, of a process that nothing else can be told yet: an answer says that it has started.
+    fn ask_version(&mut self) {}
+
+    /// When it must have answered what it was asked ahead; `None` where nothing is due.
+    fn answers_by(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Waits for its end, which it is told unless it `has_ended` by itself. `None` for a form without spares.
+    fn ended(self, _has_ended: bool) -> impl Future<Output = Option<EndedProcess>> + Send {
+        self.end();
+        std::future::ready(None)
+    }
+}

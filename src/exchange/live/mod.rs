@@ -1,0 +1,12 @@
+//! What the live forms share: threads compared by content, and sessions kept between calls.
+//!
+//! In: the messages of a call ([`thread::Thread`]), sessions whose turn is over. Out: the session that knows a thread's beginning
+//! ([`pool::Pool`]), and what is new to it. What a session is (a process, a thread of a process that serves many) and how it
+//! is spoken to is each form's own: [`super::claude_live`], [`super::codex_live`].
+
+pub mod history;
+pub mod keep;
+pub mod minding;
+pub mod pool;
+mod spare;
+pub mod thread;

@@ -1,0 +1,160 @@
+//! A thread as a live form sees it: what a session has heard, and what is new.
+//!
+//! In: the messages of a call. Out: a [`Thread`] (the system prompt, and its [`History`]), and what of it a session that [knows](Known)
+//! its beginning has not heard ([`Thread::continuation`]). How that is said is each form's own.
+//!
+//! Messages are compared by content, never by identity: a thread that went through JSON, another copy of LangChain or a
+//! database is the same thread. What the model did is compared by its calls ([`super::history`]), for agents rebuild that part.
+
+use super::history::{Fingerprint, History, print_of};
+use crate::event::Reply;
+use crate::message::{Content, Message, Role};
+
+/// Which system messages are the session's system prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SystemMessages {
+    /// All of them, wherever they stand.
+    All,
+    /// Those before any other message; later ones are messages of the thread.
+    Leading,
+}
+
+/// The messages of one call.
+#[derive(Debug)]
+pub struct Thread {
+    /// The texts of its system prompt, joined by a blank line.
+    system: Option<String>,
+    /// All other messages.
+    messages: Vec<Message>,
+    prints: Vec<Fingerprint>,
+    history: History,
+}
+
+/// What a session that knows a thread's beginning has not heard of it.
+#[derive(Debug)]
+pub struct Continuation<'a> {
+    /// The calls it waits for, in their order, each with its result.
+    pub results: Vec<(&'a Pending, &'a Message)>,
+    /// The messages behind them.
+    pub rest: &'a [Message],
+}
+
+/// A call the model has made and nobody has answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pending {
+    /// The id the API gave it.
+    pub api: String,
+    /// The id the caller has seen: another one where the API's was taken.
+    pub given: String,
+}
+
+/// What a session has heard and said.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// Its messages as they were, to choose between sessions whose calls have the same ids.
+    prints: Vec<Fingerprint>,
+    history: History,
+    pending: Vec<Pending>,
+}
+
+impl Thread {
+    /// The thread of `messages`.
+    pub fn new(messages: Vec<Message>) -> Thread {
+        Thread::with(messages, SystemMessages::All)
+    }
+
+    /// The thread of `messages`, whose system prompt is made of `prompt`.
+    pub fn with(messages: Vec<Message>, prompt: SystemMessages) -> Thread {
+        let mut leading = true;
+        let (system, messages): (Vec<Message>, Vec<Message>) = messages.into_iter().partition(|message| {
+            leading &= message.role == Role::System;
+            message.role == Role::System && (leading || prompt == SystemMessages::All)
+        });
+        let texts: Vec<&str> = system
+            .iter()
+            .map(|message| message.content.as_text())
+            .filter(|text| !text.trim().is_empty())
+            .collect();
+        let prints: Vec<Fingerprint> = messages.iter().map(print_of).collect();
+        Thread {
+            system: (!texts.is_empty()).then(|| texts.join("\n\n")),
+            history: History::new(&messages.iter().collect::<Vec<_>>(), &prints),
+            prints,
+            messages,
+        }
+    }
+
+    /// The system messages' text.
+    pub fn system(&self) -> Option<&str> {
+        self.system.as_deref()
+    }
+
+    /// All messages but those of the system prompt.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// What is new to a session that knows `known`. `None` if this is not that session's thread, or a call has no result yet.
+    pub fn continuation<'a>(&'a self, known: &'a Known) -> Option<Continuation<'a>> {
+        let beyond = self.history.beyond(&known.history)?;
+        if beyond.results.len() != known.pending.len() {
+            return None;
+        }
+        let result = |call: &'a Pending| {
+            let answered = beyond.results.contains(&call.given);
+            Some((call, answered.then(|| self.result_of(&call.given)).flatten()?))
+        };
+        Some(Continuation {
+            results: known.pending.iter().map(result).collect::<Option<_>>()?,
+            rest: &self.messages[beyond.rest..],
+        })
+    }
+
+    /// The last result of the call `id`: ids may have come twice in a thread's past, never in what a session waits for.
+    fn result_of(&self, id: &str) -> Option<&Message> {
+        let is_result = |message: &&Message| message.role == Role::Tool && message.tool_call_id == id;
+        self.messages.iter().rfind(is_result)
+    }
+
+    /// Whether this is `known`'s thread, gone on.
+    pub fn extends(&self, known: &Known) -> bool {
+        let beyond = self.history.beyond(&known.history);
+        beyond.is_some_and(|beyond| !beyond.results.is_empty() || beyond.rest < self.messages.len())
+    }
+
+    /// Whether it begins with `known`'s messages as they were, prose and all.
+    pub fn repeats(&self, known: &Known) -> bool {
+        self.prints.starts_with(&known.prints)
+    }
+
+    /// What a session knows that has heard all of this thread and given `reply`, whose calls are `pending`.
+    pub fn known_with(&self, reply: &Reply, pending: Vec<Pending>) -> Known {
+        let reply = Message {
+            role: Role::Ai,
+            content: Content::Text(reply.content.clone()),
+            tool_calls: reply.tool_calls.clone(),
+            tool_call_id: String::new(),
+            is_error: false,
+        };
+        let mut prints = self.prints.clone();
+        prints.push(print_of(&reply));
+        let messages: Vec<&Message> = self.messages.iter().chain([&reply]).collect();
+        Known {
+            history: History::new(&messages, &prints),
+            prints,
+            pending,
+        }
+    }
+}
+
+impl Known {
+    /// How much it has heard and said.
+    pub fn len(&self) -> usize {
+        self.history.len()
+    }
+
+    /// Whether it knows nothing.
+    pub fn is_empty(&self) -> bool {
+        self.history.is_empty()
+    }
+}
