@@ -3,6 +3,7 @@
 //! Pure: which folder the private files end up in is decided when the run starts, so a file's path is a placeholder here.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use crate::decode::Wire;
 use crate::error::{Code, ProviderError};
@@ -36,6 +37,8 @@ pub struct CommandLine {
     pub stdin: String,
     /// Files that hold what must not show in argv.
     pub files: Vec<PrivateFile>,
+    /// Links to files elsewhere, in its private folder.
+    pub links: Vec<PrivateLink>,
     /// Where it runs.
     pub cwd: Cwd,
     /// What it prints.
@@ -88,6 +91,15 @@ pub struct PrivateFile {
     pub name: &'static str,
     /// What it holds.
     pub content: String,
+}
+
+/// A link that lives as long as the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrivateLink {
+    /// Its place in the private folder.
+    pub name: String,
+    /// Where it leads; there may be nothing yet.
+    pub target: PathBuf,
 }
 
 /// The working folder.
@@ -170,6 +182,7 @@ pub fn build(
                 content: (file.content)(provider, options),
             })
             .collect(),
+        links: Vec::new(),
         cwd: match &options.cwd {
             Some(path) => Cwd::Given(path.clone()),
             None if options.built_in_tools || options.spec_form() => Cwd::Inherit,

@@ -38,10 +38,15 @@ pub struct Tools {
 impl Tools {
     /// Declares `tools` under names of at most `max_name` bytes.
     pub fn new(tools: &[ToolSpec], max_name: usize) -> Tools {
+        Tools::avoiding(tools, max_name, |_| false)
+    }
+
+    /// The same, under none of the names that are `reserved`: each of them, or all that begin in a way other than `t_`.
+    pub fn avoiding(tools: &[ToolSpec], max_name: usize, reserved: impl Fn(&str) -> bool) -> Tools {
         let mut taken: HashSet<String> = HashSet::new();
         let mut callers = HashMap::new();
         let declare = |tool: &ToolSpec| {
-            let name = wire_name(&tool.name, max_name, &taken);
+            let name = wire_name(&tool.name, max_name, |name| taken.contains(name) || reserved(name));
             taken.insert(name.clone());
             callers.insert(name.clone(), tool.name.clone());
             Declared {
@@ -70,24 +75,27 @@ impl Tools {
     /// that it might have had.
     pub fn wire_name(&self, name: &str, max_name: usize) -> String {
         let known = self.callers.iter().find(|(_, callers)| *callers == name);
-        known.map_or_else(|| wire_name(name, max_name, &HashSet::new()), |(wire, _)| wire.clone())
+        known.map_or_else(|| wire_name(name, max_name, |_| false), |(wire, _)| wire.clone())
     }
 }
 
 /// `name` as the API allows it: unchanged where it can be, otherwise with a hash of the original, so that a tool has the
 /// same name in every session.
-fn wire_name(name: &str, max_name: usize, taken: &HashSet<String>) -> String {
+fn wire_name(name: &str, max_name: usize, is_taken: impl Fn(&str) -> bool) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let fits = !name.is_empty() && name.len() <= max_name && name.chars().all(allowed);
     let mut wire = name.to_owned();
     let mut round = 0_u32;
-    while (round == 0 && !fits) || taken.contains(&wire) {
+    while (round == 0 && !fits) || is_taken(&wire) {
         // Always with the same keys, unlike a HashMap's.
         let mut hasher = DefaultHasher::new();
         (name, round).hash(&mut hasher);
         let hash = format!("_{:08x}", hasher.finish() & 0xFFFF_FFFF);
-        let kept = name.chars().take(max_name - hash.len());
-        wire = kept.map(|c| if allowed(c) { c } else { '_' }).collect::<String>() + &hash;
+        // A name whose beginning is the trouble gets another one.
+        let before = if round > 0 { "t_" } else { "" };
+        let kept = name.chars().take(max_name - hash.len() - before.len());
+        let kept: String = kept.map(|c| if allowed(c) { c } else { '_' }).collect();
+        wire = format!("{before}{kept}{hash}");
         round += 1;
     }
     wire

@@ -13,6 +13,7 @@ pub use crate::fold::ProviderCallId;
 pub use crate::judge::{Evidence, StopReason};
 
 pub mod claude_live;
+pub mod codex_live;
 pub mod http;
 pub mod live;
 pub mod print;

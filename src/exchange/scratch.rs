@@ -93,7 +93,7 @@ impl Scratch {
             _ => None,
         });
         let further: Vec<&str> = folders_of_env.collect();
-        if line.cwd != Cwd::Private && line.files.is_empty() && further.is_empty() {
+        if line.cwd != Cwd::Private && line.files.is_empty() && line.links.is_empty() && further.is_empty() {
             return Ok(None);
         }
         let owner = folders(owner);
@@ -114,6 +114,13 @@ impl Scratch {
                 make_folder(parent)?;
             }
             write_private(&path, &file.content)?;
+        }
+        for link in &line.links {
+            let path = dir.path().join(&link.name);
+            if let Some(parent) = path.parent() {
+                make_folder(parent)?;
+            }
+            make_link(&link.target, &path)?;
         }
         let path = dir.keep();
         listed.live.insert(path.clone());
@@ -189,6 +196,19 @@ fn make_folder(path: &Path) -> io::Result<()> {
     }
     std::fs::create_dir(path)?;
     set_mode(path, 0o700)
+}
+
+/// A link to the file `target`, which is neither read nor changed, nor removed with the folder.
+fn make_link(target: &Path, path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    return std::os::unix::fs::symlink(target, path);
+    // Links need a right of their own there, which few have; a second name of the file needs none.
+    #[cfg(windows)]
+    return match std::os::windows::fs::symlink_file(target, path) {
+        Err(_) if !target.exists() => Ok(()),
+        Err(_) => std::fs::hard_link(target, path),
+        Ok(()) => Ok(()),
+    };
 }
 
 /// Sets what the umask has taken from the mode of what lies in a private folder, where nobody else can put a link.

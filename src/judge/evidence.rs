@@ -44,6 +44,7 @@ impl Evidence {
                 end: HttpEnd::Stopped(reason),
                 ..
             }) => Some(*reason),
+            Evidence::Turn(turn) => turn.stopped,
             _ => None,
         }
     }
@@ -94,6 +95,8 @@ pub struct TurnEvidence {
     pub wire: Wire,
     /// The flags it was given.
     pub flags: Vec<String>,
+    /// Why the turn was stopped from here, if it was.
+    pub stopped: Option<StopReason>,
     /// Lines that were no events.
     pub diagnostics: Vec<String>,
     /// The last bytes of the turn's standard output.
@@ -105,7 +108,7 @@ impl From<TurnEvidence> for ProcessEvidence {
         ProcessEvidence {
             wire: turn.wire,
             flags: turn.flags,
-            end: ProcessEnd::Lingered,
+            end: turn.stopped.map_or(ProcessEnd::Lingered, ProcessEnd::Stopped),
             exit_code: None,
             signal: None,
             stderr: String::new(),

@@ -329,6 +329,7 @@ static FORM: Provider = Provider {
     own_options: &[],
     system_prompt: "",
     guard: None,
+    live: None,
     live_content: Accepts::TEXT,
     prompt_limit: None,
     stop_on: &[],

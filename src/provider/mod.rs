@@ -60,6 +60,8 @@ pub struct Provider {
     pub system_prompt: &'static str,
     /// Put before a prompt that begins with this character, which the CLI would take for a command of its own.
     pub guard: Option<Guard>,
+    /// How it serves conversations with one process, where it does.
+    pub live: Option<LiveForm>,
     /// What its live sessions take beside text. A prompt is text, so print takes none.
     pub live_content: Accepts,
     /// The longest prompt it takes; it would cut a longer one, or refuse it late.
@@ -102,6 +104,27 @@ impl Provider {
             Some(own) => own.version_args.iter().map(String::as_str).collect(),
             None => self.checks.version.to_vec(),
         }
+    }
+}
+
+/// How a CLI serves conversations with one process: which of `exchange`'s live forms it speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LiveForm {
+    /// claude's control protocol: one process for each conversation (`exchange::claude_live`).
+    ClaudeControl,
+    /// `codex app-server`: one process for all of them (`exchange::codex_live`).
+    CodexAppServer,
+}
+
+impl LiveForm {
+    /// Whether the CLI's own tools can't be on.
+    pub fn needs_tools_off(self) -> bool {
+        self == LiveForm::CodexAppServer
+    }
+
+    /// Whether a history that no session knows can hold what is no text.
+    pub fn tells_media(self) -> bool {
+        self == LiveForm::CodexAppServer
     }
 }
 

@@ -73,7 +73,11 @@ impl Engine {
     /// Whether `binary` serves live sessions in the environment `base`.
     pub(super) fn support(&self, binary: &Binary, base: &Arc<Vars>) -> LiveSupport {
         let Some(check) = &self.provider.checks.live else {
-            return LiveSupport::Unserved("there is no live form of it".to_owned());
+            return match self.provider.live {
+                None => LiveSupport::Unserved("there is no live form of it".to_owned()),
+                Some(_) => capabilities::known_live(binary)
+                    .unwrap_or_else(|| LiveSupport::Unknown("its first call asks what it serves".to_owned())),
+            };
         };
         match self.present(check.print_env, base).unwrap_or_default().first() {
             Some(name) => LiveSupport::Unserved(format!("{name} is set in the environment")),

@@ -89,7 +89,7 @@ pub fn remember_refused(binary: &Binary, flag: &str) {
 
 /// Whether `binary` serves live sessions, by what it is or has turned out to be.
 pub fn live_support(check: &LiveCheck, binary: &Binary) -> LiveSupport {
-    if let Some(known) = facts().get(binary).and_then(|facts| facts.live.clone()) {
+    if let Some(known) = known_live(binary) {
         return known;
     }
     let found = live_support::look(check, binary.file());
@@ -105,6 +105,11 @@ pub fn live_support(check: &LiveCheck, binary: &Binary) -> LiveSupport {
 /// `binary` has turned out to serve live sessions, or not to.
 pub fn remember_live(binary: &Binary, support: LiveSupport) {
     facts().entry(binary.clone()).or_default().live = Some(support);
+}
+
+/// What is known of `binary`'s live sessions, if anything is.
+pub fn known_live(binary: &Binary) -> Option<LiveSupport> {
+    facts().get(binary).and_then(|facts| facts.live.clone())
 }
 
 /// To be held while `binary` is tried: it is tried once.

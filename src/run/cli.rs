@@ -4,6 +4,8 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use super::cli_attempt::{CliAttempt, CliCall};
+use super::live_request::LiveCall;
+use super::live_sessions::Live;
 use super::retry_loop::{AttemptOutcome, RetryableCall};
 use crate::error::ProviderError;
 use crate::event::RunInfo;
@@ -30,7 +32,8 @@ impl RetryableCall for CliCall<'_> {
             began,
         };
         match (&self.engine.live, &self.request.live) {
-            (Some(live), Some(request)) => attempt.live(live, request, info).await,
+            (Some(Live::Claude(live)), Some(LiveCall::Claude(request))) => attempt.live(live, request, info).await,
+            (Some(Live::Codex(live)), Some(LiveCall::Codex(request))) => attempt.codex_live(live, request, info).await,
             _ => attempt.print(info).await,
         }
     }

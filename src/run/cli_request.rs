@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use super::callbacks::ToolServer;
 use super::engine::Engine;
-use super::live_request::LiveRequest;
+use super::live_request::LiveCall;
 use super::request::{CallOptions, Checked, Request};
 use crate::bridge::{BridgeOptions, ToolCallRequest};
 use crate::declare::mcp::Declarations;
@@ -28,7 +28,7 @@ pub(super) struct CliRequest {
     /// Why it can't be a prompt, where a live session could take it.
     pub unprintable: Option<Box<ProviderError>>,
     /// The same for a live session.
-    pub live: Option<LiveRequest>,
+    pub live: Option<LiveCall>,
     /// The tools, where the CLI calls them itself.
     pub tool_server: Option<ToolServer>,
     /// The thread's call ids, which no new call may repeat.
@@ -171,7 +171,7 @@ impl CliRequest {
             live: engine
                 .live
                 .as_ref()
-                .map(|_| LiveRequest::new(messages, &tools, encoding, &engine.options).or_refused(untellable)),
+                .map(|live| LiveCall::new(live, messages, &tools, encoding, (&engine.options, untellable))),
             text_calls,
             uncallable: form == TextToolCalls::Off && !tools.is_empty(),
             ..blank

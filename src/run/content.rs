@@ -7,6 +7,7 @@ use super::engine::Engine;
 use crate::error::{Code, ProviderError};
 use crate::message::content::{self, Accepts, Refused, Takes};
 use crate::message::{Message, Role};
+use crate::provider::LiveForm;
 use crate::provider::options::EngineKind;
 
 /// `messages` as text wherever they are nothing else.
@@ -63,6 +64,9 @@ impl Engine {
     /// Why `messages` can't be told to a session that knows nothing of them: of a thread that is more than what users say, the whole is
     /// told as text.
     pub(super) fn untellable(&self, messages: &[Message]) -> Option<Box<ProviderError>> {
+        if self.provider.live.is_some_and(LiveForm::tells_media) {
+            return None;
+        }
         let users_only = messages
             .iter()
             .all(|message| matches!(message.role, Role::Human | Role::System));

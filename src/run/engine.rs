@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::capabilities::{self, Binary};
 use super::lifecycle::{CLOSED, Lifecycle};
-use super::live_sessions::LiveSessions;
+use super::live_sessions::Live;
 use crate::classify;
 use crate::command::{self, CommandLine, Mode};
 use crate::error::{Code, ProviderError};
@@ -25,7 +25,7 @@ pub struct Engine {
     pub(super) owner: u64,
     pub(super) lifecycle: Lifecycle,
     /// The sessions between calls, if there are any.
-    pub(super) live: Option<LiveSessions>,
+    pub(super) live: Option<Live>,
 }
 
 impl Engine {
@@ -69,8 +69,8 @@ impl Engine {
         limit::global().raise_limit(options.max_concurrency);
         let lifecycle = Lifecycle::default();
         Engine {
+            live: Live::new(&provider, &options, &lifecycle.runs),
             provider,
-            live: LiveSessions::new(&options, &lifecycle.runs),
             options,
             owner,
             lifecycle,

@@ -15,7 +15,7 @@ use super::capabilities::{self, Binary};
 use super::cli_attempt::{CliAttempt, CliCall};
 use super::engine::{Engine, not_started};
 use super::live_request::LiveRequest;
-use super::live_sessions::{LiveSessions, Seat};
+use super::live_sessions::{LiveSessions, Seat, evicted_warning, warning};
 use super::live_support::LiveSupport;
 use super::retry_loop::AttemptOutcome;
 use crate::command::CommandLine;
@@ -25,7 +25,7 @@ use crate::exchange::Invocation;
 use crate::exchange::claude_live::session::Session;
 use crate::exchange::claude_live::setup::Setup;
 use crate::exchange::claude_live::turn::{LiveTurn, Origin, Park, Unusable};
-use crate::exchange::live::pool::{Claimed, EvictionReason, SessionKey};
+use crate::exchange::live::pool::{Claimed, SessionKey};
 use crate::exchange::live::thread::{Known, Thread};
 use crate::exchange::print::NotStarted;
 use crate::fold::Fold;
@@ -339,7 +339,7 @@ impl CliAttempt<'_> {
     fn eviction_notes(&self, live: &LiveSessions, key: &SessionKey<Setup>, thread: &Thread) -> Vec<Event> {
         let evicted = live.pool.eviction(key, thread);
         evicted
-            .map(|why| evicted_warning(why, &self.call.engine.options))
+            .map(|why| evicted_warning(why, &self.call.engine.options, &places(&self.call.engine.options)))
             .into_iter()
             .collect()
     }
@@ -375,27 +375,7 @@ fn restock_later(engine: &Arc<Engine>, line: CommandLine, env: Arc<Vars>) {
     });
 }
 
-fn warning(code: &str, message: String) -> Event {
-    Event::Warning {
-        code: code.to_owned(),
-        message,
-    }
-}
-
-fn evicted_warning(why: EvictionReason, options: &Options) -> Event {
-    let reason = match why {
-        EvictionReason::Expired => format!(
-            "unused for {} ms, the option `keepAlive`",
-            options.keep_alive.as_millis()
-        ),
-        EvictionReason::Displaced => format!(
-            "other threads needed its place: `maxConcurrency` is {}",
-            options.max_concurrency
-        ),
-        EvictionReason::Grown => "its process took more than 1 GiB of memory".to_owned(),
-    };
-    warning(
-        "SESSION_EXPIRED",
-        format!("the session that knew this thread has ended ({reason}): the thread was sent whole to another"),
-    )
+/// How many sessions there may be, in words.
+fn places(options: &Options) -> String {
+    format!("`maxConcurrency` is {}", options.max_concurrency)
 }

@@ -1,15 +1,69 @@
-//! A call as a live session takes it.
+//! A call as a live session takes it: what it is told for good, and its thread.
 
 use std::sync::Arc;
 
+use super::live_sessions::Live;
 use crate::error::ProviderError;
 use crate::exchange::claude_live::setup::{SYSTEM_PROMPT, Setup};
-use crate::exchange::live::thread::Thread;
+use crate::exchange::codex_live;
+use crate::exchange::live::thread::{SystemMessages, Thread};
 use crate::message::{Message, ToolSpec};
 use crate::prompt::Encoding;
 use crate::provider::options::{Options, SystemPrompt};
 
-/// A call as a live session takes it.
+/// A call as the live form of its provider takes it.
+pub(super) enum LiveCall {
+    Claude(LiveRequest),
+    Codex(CodexRequest),
+}
+
+impl LiveCall {
+    /// The call of `messages` for `live`. `untellable`: why a session that knows nothing can't be told the whole of it.
+    pub fn new(
+        live: &Live,
+        messages: Vec<Message>,
+        tools: &[ToolSpec],
+        encoding: Encoding,
+        (options, untellable): (&Options, Option<Box<ProviderError>>),
+    ) -> LiveCall {
+        match live {
+            Live::Claude(_) => {
+                LiveCall::Claude(LiveRequest::new(messages, tools, encoding, options).or_refused(untellable))
+            }
+            Live::Codex(_) => LiveCall::Codex(CodexRequest::new(messages, tools, options)),
+        }
+    }
+}
+
+/// A call as a thread of codex's takes it.
+pub(super) struct CodexRequest {
+    pub thread: Arc<Thread>,
+    pub setup: Arc<codex_live::setup::Setup>,
+}
+
+impl CodexRequest {
+    /// The thread's first system messages are its system prompt, behind that of the options; later ones stay where they are.
+    pub fn new(messages: Vec<Message>, tools: &[ToolSpec], options: &Options) -> CodexRequest {
+        let thread = Thread::with(messages, SystemMessages::Leading);
+        let own = match &options.system_prompt {
+            SystemPrompt::Custom(own) => Some(own.as_str()),
+            SystemPrompt::Default | SystemPrompt::Cli => None,
+        };
+        let texts: Vec<&str> = own.into_iter().chain(thread.system()).collect();
+        let system = match options.system_prompt {
+            SystemPrompt::Default if texts.is_empty() => SYSTEM_PROMPT.to_owned(),
+            _ => texts.join("\n\n"),
+        };
+        let own_instructions = options.system_prompt == SystemPrompt::Cli;
+        let setup = codex_live::setup::Setup::new(system, own_instructions, options.model.clone(), tools);
+        CodexRequest {
+            thread: Arc::new(thread),
+            setup: Arc::new(setup),
+        }
+    }
+}
+
+/// A call as a live session of claude takes it.
 pub(super) struct LiveRequest {
     pub thread: Arc<Thread>,
     pub setup: Arc<Setup>,

@@ -5,10 +5,56 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::task::TaskTracker;
 
+use super::codex_sessions::CodexSessions;
+use crate::event::Event;
 use crate::exchange::claude_live::session::Session;
 use crate::exchange::claude_live::setup::Setup;
-use crate::exchange::live::pool::Pool;
+use crate::exchange::live::pool::{EvictionReason, Pool};
 use crate::provider::options::{EngineKind, Options};
+use crate::provider::{LiveForm, Provider};
+
+/// What a provider keeps between its calls, by the form of its live engine.
+#[derive(Debug)]
+pub(super) enum Live {
+    /// A process for each conversation.
+    Claude(LiveSessions),
+    /// A process for all of them.
+    Codex(CodexSessions),
+}
+
+impl Live {
+    /// `None` where the options want no sessions, or the provider has none.
+    pub fn new(provider: &Provider, options: &Options, runs: &TaskTracker) -> Option<Live> {
+        match provider.live? {
+            LiveForm::ClaudeControl => LiveSessions::new(options, runs).map(Live::Claude),
+            LiveForm::CodexAppServer => CodexSessions::new(options, runs).map(Live::Codex),
+        }
+    }
+}
+
+/// A warning.
+pub(super) fn warning(code: &str, message: String) -> Event {
+    Event::Warning {
+        code: code.to_owned(),
+        message,
+    }
+}
+
+/// That the thread was sent whole to another session than the one that knew it. `places`: how many there are.
+pub(super) fn evicted_warning(why: EvictionReason, options: &Options, places: &str) -> Event {
+    let reason = match why {
+        EvictionReason::Expired => format!(
+            "unused for {} ms, the option `keepAlive`",
+            options.keep_alive.as_millis()
+        ),
+        EvictionReason::Displaced => format!("other threads needed its place: {places}"),
+        EvictionReason::Grown => "its process took more than 1 GiB of memory".to_owned(),
+    };
+    warning(
+        "SESSION_EXPIRED",
+        format!("the session that knew this thread has ended ({reason}): the thread was sent whole to another"),
+    )
+}
 
 /// The sessions of one provider.
 #[derive(Debug)]

@@ -16,6 +16,8 @@ mod cli;
 mod cli_attempt;
 mod cli_request;
 mod clock;
+mod codex_live;
+mod codex_sessions;
 mod content;
 mod engine;
 pub mod exec;

@@ -11,7 +11,7 @@ use super::auto::Trial;
 use super::capabilities::{self, Binary};
 use super::engine::{Engine, not_started};
 use super::live_request;
-use super::live_sessions::LiveSessions;
+use super::live_sessions::{Live, LiveSessions};
 use super::live_support::LiveSupport;
 use crate::command::{CommandLine, Mode};
 use crate::error::{Code, ProviderError};
@@ -64,10 +64,16 @@ impl Engine {
         engine.refusal().map_or(Ok(()), Err)?;
         let known: Known = serde_json::from_str(known)
             .map_err(|error| engine.refuse(Code::InvalidTool, format!("tools can't be read: {error}")))?;
-        let Some(live) = &engine.live else {
-            return Ok(());
-        };
         let env = Arc::new(env);
+        let live = match &engine.live {
+            Some(Live::Claude(live)) => live,
+            // Its server serves any setup: threads are opened by the calls.
+            Some(Live::Codex(live)) => {
+                let ready = engine.prewarm_codex(live, &env).await;
+                return engine.closed().map_or(ready, Err);
+            }
+            None => return Ok(()),
+        };
         let setup = engine.likely_setup(live, known);
         for _ in 0..ATTEMPTS {
             match engine.warm(live, setup.as_ref(), &env).await {
@@ -190,7 +196,7 @@ impl Engine {
 
     /// Starts the spares there should be after a call. That they can't be started will be the next call's own error.
     pub(super) fn restock(&self, line: &CommandLine, env: &Arc<Vars>) {
-        if let Some(live) = &self.live {
+        if let Some(Live::Claude(live)) = &self.live {
             let start = |place| self.session(line.clone(), env, Some(Permit::taken(place))).ok();
             let setup = live.likely_setup();
             live.pool.stock(live.working(), (env, setup.as_ref()), start);

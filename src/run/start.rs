@@ -16,6 +16,7 @@ use super::{log, record, retry_loop};
 use crate::bridge::{self, BridgeOptions, ToolCallRequest};
 use crate::error::ProviderError;
 use crate::process::{Tees, Vars};
+use crate::provider::LiveForm;
 use crate::provider::options::EngineKind;
 use crate::redact::Redactor;
 
@@ -137,9 +138,10 @@ impl Model for Engine {
         if !self.takes_callbacks() || self.options.engine == EngineKind::Live {
             return Calls::Turns;
         }
-        // Those that have a live form call natively there, with the end of a turn.
-        let has_forms = self.provider.option("engine").is_some();
-        if has_forms { Calls::Either } else { Calls::Callbacks }
+        // Those that have a live form call natively there, with the end of a turn. In print form claude's turns are preferred, too;
+        // codex in print form is asked once, and calls back.
+        let has_turns = self.options.engine == EngineKind::Auto || self.provider.live == Some(LiveForm::ClaudeControl);
+        if has_turns { Calls::Either } else { Calls::Callbacks }
     }
 
     fn begin_with_callbacks(self: Arc<Self>, request: Request) -> (Run, Option<mpsc::Receiver<ToolCallRequest>>) {

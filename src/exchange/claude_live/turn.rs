@@ -161,6 +161,7 @@ impl Exchange for LiveTurn {
                 let evidence = Evidence::Turn(TurnEvidence {
                     wire: invocation.wire,
                     flags: invocation.flags,
+                    stopped: None,
                     diagnostics: session.diagnostics().to_vec(),
                     stdout_tail: session.turn_tail(),
                 });

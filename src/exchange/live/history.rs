@@ -14,7 +14,7 @@ use crate::message::{Content, Message, Role, ToolCall};
 use crate::prompt::is_js_space;
 
 /// Content as 128 bits of a keyed hash: threads of different users can't be made to look alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(u64, u64);
 
 static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
@@ -170,6 +170,33 @@ pub fn print_of(message: &Message) -> Fingerprint {
         }
         (&message.tool_call_id, message.is_error).hash(state);
     })
+}
+
+/// The fingerprint of a thread up to each of its messages. A model's message with calls is known by them, as in a [`History`].
+#[derive(Debug)]
+pub struct Chain(Fingerprint);
+
+impl Chain {
+    /// That of a thread of `kind` without messages.
+    pub fn new(kind: &str) -> Chain {
+        Chain(print(|state| kind.hash(state)))
+    }
+
+    /// The fingerprint of the thread with `message` behind it.
+    pub fn push(&mut self, message: &Message) -> Fingerprint {
+        let before = self.0;
+        self.0 = match message.tool_calls.as_slice() {
+            [] => {
+                let own = print_of(message);
+                print(|state| (before, own).hash(state))
+            }
+            calls => print(|state| {
+                before.hash(state);
+                calls.iter().for_each(|call| hash_call(call, state));
+            }),
+        };
+        self.0
+    }
 }
 
 fn print_of_call(call: &ToolCall) -> Fingerprint {

@@ -12,9 +12,9 @@ use serde_json::json;
 use super::callbacks::{self, CALL_LIMIT_MS};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
-    APPENDED_PROMPT_FILE, About, Checks, Defaults, EnvValue, FileSpec, Guard, LiveCheck, LoginAnswer, LoginCheck,
-    Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, appended_prompt, flag, optional, system_prompt,
-    var, var_when,
+    APPENDED_PROMPT_FILE, About, Checks, Defaults, EnvValue, FileSpec, Guard, LiveCheck, LiveForm, LoginAnswer,
+    LoginCheck, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, appended_prompt, flag, optional,
+    system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Dialect, Kind, Takes};
@@ -194,6 +194,7 @@ pub static CLAUDE: Provider = Provider {
         first: '/',
         prefix: "\n",
     }),
+    live: Some(LiveForm::ClaudeControl),
     live_content: Accepts {
         users: BLOCKS,
         results: BLOCKS,

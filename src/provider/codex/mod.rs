@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use super::callbacks::TOKEN_VARIABLE;
 use super::options::{self, OptionSpec, OutputFormat};
 use super::{
-    About, Checks, Defaults, EnvValue, FileSpec, LoginAnswer, LoginCheck, PromptLimit, Provider,
+    About, Checks, Defaults, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, PromptLimit, Provider,
     STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, flag, optional, system_prompt, var_when,
 };
 use crate::decode::Wire;
@@ -34,43 +34,52 @@ pub static CODEX: Provider = Provider {
     },
     defaults: Defaults::STANDARD,
     flags: &[
-        flag(&[], &[Lit("exec"), Lit("--json"), Lit("--skip-git-repo-check")]),
-        flag(&[], &[Lit("--sandbox"), Word::Sandbox]),
-        optional(&[], &[Lit("--ephemeral")]),
-        flag(&[When::IgnoreUserConfig], &[Lit("--ignore-user-config")]),
-        flag(&[When::Model], &[Lit("--model"), Word::Model]),
         flag(
-            &[When::SystemPrompt],
+            &[When::Print],
+            &[Lit("exec"), Lit("--json"), Lit("--skip-git-repo-check")],
+        ),
+        flag(&[When::Print], &[Lit("--sandbox"), Word::Sandbox]),
+        optional(&[When::Print], &[Lit("--ephemeral")]),
+        flag(&[When::Print, When::IgnoreUserConfig], &[Lit("--ignore-user-config")]),
+        flag(&[When::Print, When::Model], &[Lit("--model"), Word::Model]),
+        flag(
+            &[When::Print, When::SystemPrompt],
             &[
                 Lit("-c"),
                 Word::FileSetting("model_instructions_file", SYSTEM_PROMPT_FILE),
             ],
         ),
         // An override that codex does not know is no error; a feature that it does not know is (CLI-FACTS 2).
-        flag(&[When::ToolsOff], &[Lit("-c"), Lit("web_search=\"disabled\"")]),
-        flag(&[When::ToolsOff], &[Lit("-c"), Lit("project_doc_max_bytes=0")]),
         flag(
-            &[When::ToolsOff],
+            &[When::Print, When::ToolsOff],
+            &[Lit("-c"), Lit("web_search=\"disabled\"")],
+        ),
+        flag(
+            &[When::Print, When::ToolsOff],
+            &[Lit("-c"), Lit("project_doc_max_bytes=0")],
+        ),
+        flag(
+            &[When::Print, When::ToolsOff],
             &[Lit("-c"), Lit("include_environment_context=false")],
         ),
         flag(
-            &[When::ToolsOff],
+            &[When::Print, When::ToolsOff],
             &[Lit("-c"), Lit("include_permissions_instructions=false")],
         ),
         flag(
-            &[When::ToolsOff],
+            &[When::Print, When::ToolsOff],
             &[Lit("-c"), Lit("skills.include_instructions=false")],
         ),
         // Not optional: with a shell it would be another run.
-        flag(&[When::ToolsOff], &[Lit("--disable"), Lit("shell_tool")]),
-        optional(&[When::ToolsOff], &[Lit("--disable"), Lit("multi_agent")]),
-        optional(&[When::ToolsOff], &[Lit("--disable"), Lit("goals")]),
+        flag(&[When::Print, When::ToolsOff], &[Lit("--disable"), Lit("shell_tool")]),
+        optional(&[When::Print, When::ToolsOff], &[Lit("--disable"), Lit("multi_agent")]),
+        optional(&[When::Print, When::ToolsOff], &[Lit("--disable"), Lit("goals")]),
         flag(
-            &[When::Callbacks],
+            &[When::Print, When::Callbacks],
             &[Lit("-c"), Word::BridgeUrlSetting("mcp_servers.df.url")],
         ),
         flag(
-            &[When::Callbacks],
+            &[When::Print, When::Callbacks],
             &[
                 Lit("-c"),
                 Lit("mcp_servers.df.bearer_token_env_var=\"DEEP_FACTOR_BRIDGE_TOKEN\""),
@@ -78,27 +87,46 @@ pub static CODEX: Provider = Provider {
         ),
         // Who may call what is the caller's to decide: nobody could be asked here.
         flag(
-            &[When::Callbacks],
+            &[When::Print, When::Callbacks],
             &[Lit("-c"), Lit("mcp_servers.df.default_tools_approval_mode=\"approve\"")],
         ),
         // Its own limit is 60 s.
         flag(
-            &[When::Callbacks],
+            &[When::Print, When::Callbacks],
             &[Lit("-c"), Lit("mcp_servers.df.tool_timeout_sec=86400")],
         ),
         // A server that is not there after its own limit (10 s) is left out, and the run goes on without the tools.
         flag(
-            &[When::Callbacks],
+            &[When::Print, When::Callbacks],
             &[Lit("-c"), Lit("mcp_servers.df.startup_timeout_sec=300")],
         ),
         // Says that the prompt comes over standard input.
-        flag(&[], &[Lit("-")]),
+        flag(&[When::Print], &[Lit("-")]),
+        // What acts at a process's start and in no thread (CODEX-LIVE §3.1): no plugins, whose lists it would fetch from the
+        // network at every start, nothing told to the vendor but requests, an error where there is no network, no skills of its own
+        // written to disk, threads forgotten when nobody has them.
+        flag(&[When::Live], &[Lit("app-server")]),
+        flag(&[When::Live], &[Lit("-c"), Lit("features.plugins=false")]),
+        flag(&[When::Live], &[Lit("-c"), Lit("features.apps=false")]),
+        flag(&[When::Live], &[Lit("-c"), Lit("features.remote_plugin=false")]),
+        flag(
+            &[When::Live],
+            &[Lit("-c"), Lit("features.unbounded_connection_retries=false")],
+        ),
+        flag(&[When::Live], &[Lit("-c"), Lit("analytics.enabled=false")]),
+        flag(&[When::Live], &[Lit("-c"), Lit("check_for_update_on_startup=false")]),
+        flag(&[When::Live], &[Lit("-c"), Lit("skills.bundled.enabled=false")]),
+        flag(
+            &[When::Live],
+            &[Lit("-c"), Lit("suppress_unstable_features_warning=true")],
+        ),
+        flag(&[When::Live], &[Lit("-c"), Lit("thread_unload_delay_secs=1")]),
     ],
     env: &[var_when(&[When::Callbacks], TOKEN_VARIABLE, EnvValue::BridgeToken)],
     drop_env: &[],
     key_env: &[],
     files: &[FileSpec {
-        when: &[When::SystemPrompt],
+        when: &[When::Print, When::SystemPrompt],
         name: SYSTEM_PROMPT_FILE,
         content: system_prompt,
     }],
@@ -106,6 +134,7 @@ pub static CODEX: Provider = Provider {
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
+    live: Some(LiveForm::CodexAppServer),
     live_content: Accepts::TEXT,
     prompt_limit: Some(PromptLimit::Chars(1_048_576)),
     stop_on: &[],
@@ -131,6 +160,8 @@ const OPTIONS: &[OptionSpec] = &[
     options::DISABLE_BUILT_IN_TOOLS,
     options::SANDBOX,
     options::IGNORE_USER_CONFIG,
+    options::ENGINE,
+    options::KEEP_ALIVE,
     // What agents pass that start codex themselves. It is always so, and they change nothing: output is read as JSON lines, and
     // the private folder that codex runs in is no repository.
     OptionSpec {

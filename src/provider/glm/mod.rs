@@ -34,6 +34,7 @@ pub static GLM: Provider = Provider {
     own_options: OPTIONS,
     system_prompt: "",
     guard: None,
+    live: None,
     live_content: Accepts::TEXT,
     prompt_limit: None,
     stop_on: &[],

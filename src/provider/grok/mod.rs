@@ -30,6 +30,7 @@ pub static GROK: Provider = Provider {
     own_options: glm::OPTIONS,
     system_prompt: "",
     guard: None,
+    live: None,
     live_content: Accepts::TEXT,
     prompt_limit: None,
     stop_on: &[],

@@ -89,6 +89,7 @@ pub static OPENCODE: Provider = Provider {
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
+    live: None,
     live_content: Accepts::TEXT,
     prompt_limit: None,
     stop_on: &["unknown"],

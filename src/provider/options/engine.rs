@@ -4,8 +4,11 @@
 
 use serde_json::{Map, Value};
 
-use super::{EngineKind, describe, texts};
-use crate::provider::Provider;
+use super::{EngineKind, check as fits, describe, texts};
+use crate::provider::{LiveForm, Provider};
+
+/// Where it is said that the CLI has no tools of its own.
+const TOOLS_OFF: &str = "disableBuiltInTools";
 
 /// What a live session speaks; another value of one of these options wants print.
 const LIVE_VALUES: [(&str, &str); 3] = [
@@ -32,7 +35,7 @@ pub(super) fn engine(provider: &Provider, map: &Map<String, Value>) -> (EngineKi
 /// Why these options want one process per call; `None` where a session serves them.
 fn wants_print(provider: &Provider, map: &Map<String, Value>) -> Option<String> {
     let given = |name: &str, value: &str| Some(format!("the option `{name}` is {value}"));
-    if let Some((name, value)) = unlike_live(map) {
+    if let Some((name, value)) = unlike_live(provider, map) {
         return given(name, &describe(value));
     }
     // Who asks for calls out of any text wants the model's calls to be text.
@@ -51,10 +54,19 @@ fn wants_print(provider: &Provider, map: &Map<String, Value>) -> Option<String> 
     None
 }
 
-fn unlike_live(map: &Map<String, Value>) -> Option<(&'static str, &Value)> {
-    LIVE_VALUES.iter().find_map(|(name, only)| {
+/// An option that no live session can serve, and its value.
+fn unlike_live<'a>(provider: &Provider, map: &'a Map<String, Value>) -> Option<(&'static str, &'a Value)> {
+    let tools_off = [(TOOLS_OFF, "true")];
+    let needs_tools_off = provider.live.is_some_and(LiveForm::needs_tools_off);
+    let of_form = if needs_tools_off { &tools_off[..] } else { &[] };
+    // Where the CLI has the option in another sense, it takes no such value.
+    let takes = |name: &str, only: &str| {
+        let only = serde_json::from_str(only).unwrap_or_else(|_| Value::from(only.trim_matches('"')));
+        provider.option(name).is_none_or(|spec| fits(&spec, &only).is_ok())
+    };
+    LIVE_VALUES.iter().chain(of_form).find_map(|(name, only)| {
         let value = map.get(*name).filter(|value| value.to_string() != *only)?;
-        Some((*name, value))
+        takes(name, only).then_some((*name, value))
     })
 }
 
@@ -72,10 +84,16 @@ pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(),
             let named = named.into_iter().find(|name| map.get(*name).filter(some).is_some());
             (named, "only a live session outlives its call")
         }
-        "live" => (
-            unlike_live(map).map(|(name, _)| name),
-            "a live session speaks \"stream-json\" over standard input",
-        ),
+        "live" => match unlike_live(provider, map) {
+            Some((TOOLS_OFF, _)) => (
+                Some(TOOLS_OFF),
+                "a live thread is a model behind an agent, without tools of its own",
+            ),
+            unlike => (
+                unlike.map(|(name, _)| name),
+                "a live session speaks \"stream-json\" over standard input",
+            ),
+        },
         _ => return Ok(()),
     };
     name.map_or(Ok(()), |name| {

@@ -135,6 +135,7 @@ pub static QWEN: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     // What is longer is cut, with a warning (recording qwen/stdin-12MiB).
+    live: None,
     live_content: Accepts::TEXT,
     prompt_limit: Some(PromptLimit::Bytes(8 * 1024 * 1024)),
     stop_on: &[],

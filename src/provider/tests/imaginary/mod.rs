@@ -40,6 +40,7 @@ pub static IMAGINARY: Provider = Provider {
     own_options: &[options::TIMEOUT_ALWAYS, options::SANDBOX],
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
+    live: None,
     live_content: Accepts::TEXT,
     prompt_limit: None,
     stop_on: &[],

@@ -1,0 +1,137 @@
+//! One thread of a codex server, between its turns and in them.
+//!
+//! In: what the server tells of the thread. Out: the calls that wait for results, and their answers. A thread that rests is idle, or has
+//! a turn whose calls are held open, for as long as it takes (CODEX-LIVE §2.3: 15 minutes were measured).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio_util::task::TaskTracker;
+
+use super::server::Inbox;
+use super::service::Service;
+use super::setup::Setup;
+use super::wire::{self, Interrupt, ThreadEvent, ToolAnswer, Unsubscribe};
+use crate::exchange::live::keep::{Idle, Keepable};
+
+/// How long a turn that is given up may take to say so: 1 to 11 ms were measured.
+const INTERRUPT: Duration = Duration::from_secs(1);
+
+/// A thread of a server.
+#[derive(Debug)]
+pub struct Conversation {
+    /// The server it lives in.
+    pub service: Arc<Service>,
+    /// Its id.
+    pub id: String,
+    /// The model that answers.
+    pub model: String,
+    /// What the server tells of it.
+    pub inbox: Inbox,
+    /// The turn that goes on.
+    pub turn: Option<String>,
+    /// The server's requests for results, by the call.
+    requests: HashMap<String, Box<RawValue>>,
+    /// Results that the server has not asked for yet: before 0.169 it asks for one after the other.
+    answers: HashMap<String, ToolAnswer>,
+    tracker: TaskTracker,
+}
+
+impl Conversation {
+    /// The thread `id` of `service`, of which nothing was told yet.
+    pub fn new(service: Arc<Service>, id: String, model: String, tracker: TaskTracker) -> Conversation {
+        Conversation {
+            inbox: service.server.inbox(&id),
+            service,
+            id,
+            model,
+            turn: None,
+            requests: HashMap::new(),
+            answers: HashMap::new(),
+            tracker,
+        }
+    }
+
+    /// The result of the call `call`: it goes over as soon as the server asks for it.
+    pub fn answer(&mut self, call: &str, answer: ToolAnswer) {
+        match self.requests.remove(call) {
+            Some(request) => self.service.server.send(wire::answer(&request, &answer)),
+            None => {
+                self.answers.insert(call.to_owned(), answer);
+            }
+        }
+    }
+
+    /// The server asks for the result of `call`.
+    pub fn asked(&mut self, call: String, request: Box<RawValue>) {
+        match self.answers.remove(&call) {
+            Some(answer) => self.service.server.send(wire::answer(&request, &answer)),
+            None => {
+                self.requests.insert(call, request);
+            }
+        }
+    }
+
+    /// Stops the turn, if one goes on, and has the server forget the thread. A server that takes too long is ended: what it does
+    /// in the meantime, nobody sees.
+    pub async fn close(mut self) {
+        if let Some(turn) = self.turn.take() {
+            let interrupt = Interrupt {
+                thread_id: &self.id,
+                turn_id: &turn,
+            };
+            let _ = self.service.server.post("turn/interrupt", &interrupt);
+            let over = async {
+                while let Some(event) = self.inbox.next().await {
+                    if matches!(event, ThreadEvent::TurnCompleted { .. } | ThreadEvent::Closed) {
+                        return;
+                    }
+                }
+            };
+            if tokio::time::timeout(INTERRUPT, over).await.is_err() {
+                self.service.server.close();
+            }
+        }
+        let unsubscribe = Unsubscribe { thread_id: &self.id };
+        let _ = self.service.server.post("thread/unsubscribe", &unsubscribe);
+    }
+}
+
+impl Keepable for Conversation {
+    type Setup = Setup;
+
+    fn pid(&self) -> u32 {
+        self.service.server.pid()
+    }
+
+    async fn idle(&mut self) -> Idle {
+        let retired = self.service.server.retired().clone();
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = retired.cancelled() => return Idle::Ended,
+                event = self.inbox.next() => event,
+            };
+            match event {
+                Some(ThreadEvent::ToolCall { request, call }) => self.asked(call, request),
+                // Its calls are answered by nobody any more, or its history is another one.
+                None
+                | Some(
+                    ThreadEvent::TurnStarted { .. }
+                    | ThreadEvent::TurnCompleted { .. }
+                    | ThreadEvent::Compaction
+                    | ThreadEvent::UnknownRequest { .. }
+                    | ThreadEvent::Closed,
+                ) => return Idle::Ended,
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn end(self) {
+        let tracker = self.tracker.clone();
+        tracker.spawn(self.close());
+    }
+}

@@ -1,0 +1,277 @@
+//! Messages as items of the Responses API, which is how codex takes a history.
+//!
+//! In: messages. Out: the items of `thread/inject_items`, and the answers to calls that wait for their results. What the model said in
+//! this process goes over as it came, with its reasoning ([`super::recall`]); the rest is built of text and calls. Nothing a user or a
+//! tool says is looked at by codex: `$skill`, `/command` and the limit of 1,048,576 characters are `turn/start`'s (CODEX-LIVE
+//! pitfall 9).
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value, json};
+
+use super::recall::Recalled;
+use super::wire::{ContentItem, ToolAnswer};
+use crate::declare::{MAX_NAME, Tools};
+use crate::message::content::{self, Media, Part, Source};
+use crate::message::{Content, Message, Role};
+
+/// What a call is answered with that nobody has answered. Left alone, codex would say "aborted".
+const NO_RESULT: &str = "Error: this call has no result";
+
+/// The fields of the API's items that are injected again; codex adds notes of its own.
+const KEPT: [&str; 12] = [
+    "type",
+    "id",
+    "role",
+    "phase",
+    "content",
+    "summary",
+    "encrypted_content",
+    "name",
+    "namespace",
+    "arguments",
+    "call_id",
+    "output",
+];
+
+/// The items of `messages`, a whole history. `recalled` are those of messages that came from codex itself, by their place.
+pub fn of_history(messages: &[Message], tools: &Tools, recalled: &HashMap<usize, Recalled>) -> Vec<Value> {
+    let mut history = History {
+        tools,
+        items: Vec::new(),
+        open: Vec::new(),
+        used: HashSet::new(),
+        made: 0,
+    };
+    for (at, message) in messages.iter().enumerate() {
+        if message.role != Role::Tool {
+            history.close();
+        }
+        match (&message.role, recalled.get(&at)) {
+            (Role::Ai, Some(recalled)) => history.recall(message, recalled),
+            (Role::Ai, None) => history.answer(message),
+            (Role::Tool, _) => history.result(message),
+            _ => history.items.extend(of_message(message)),
+        }
+    }
+    history.close();
+    history.items
+}
+
+/// The item of what somebody says who is not the model and no tool; `None` where it is nothing.
+pub fn of_message(message: &Message) -> Option<Value> {
+    // "system" vanishes without a word (CODEX-LIVE pitfall 11).
+    let role = if message.role == Role::System {
+        "developer"
+    } else {
+        "user"
+    };
+    let parts = parts(&message.content, &message.role);
+    let parts: Vec<Value> = parts.into_iter().map(Piece::into_item).collect();
+    (!parts.is_empty()).then(|| json!({"type": "message", "role": role, "content": parts}))
+}
+
+/// The answer to a call. That the tool failed, only its text can say.
+pub fn answer(message: &Message) -> ToolAnswer {
+    let pieces = result_pieces(message);
+    ToolAnswer {
+        content_items: pieces.into_iter().map(Piece::into_content).collect(),
+        success: true,
+    }
+}
+
+/// An answer that is this text.
+pub fn answer_of(text: &str) -> ToolAnswer {
+    ToolAnswer {
+        content_items: vec![ContentItem::InputText { text: text.to_owned() }],
+        success: true,
+    }
+}
+
+/// An item of the API without what codex has added to it.
+pub fn plain(item: &Value) -> Value {
+    let fields = item.as_object().into_iter().flatten();
+    let kept = fields.filter(|(name, value)| KEPT.contains(&name.as_str()) && !value.is_null());
+    Value::Object(
+        kept.map(|(name, value)| (name.clone(), value.clone()))
+            .collect::<Map<_, _>>(),
+    )
+}
+
+/// A piece of content.
+enum Piece {
+    Text(String),
+    Image(String),
+}
+
+impl Piece {
+    fn into_item(self) -> Value {
+        match self {
+            Piece::Text(text) => json!({"type": "input_text", "text": text}),
+            Piece::Image(url) => json!({"type": "input_image", "image_url": url}),
+        }
+    }
+
+    fn into_content(self) -> ContentItem {
+        match self {
+            Piece::Text(text) => ContentItem::InputText { text },
+            Piece::Image(image_url) => ContentItem::InputImage { image_url },
+        }
+    }
+}
+
+fn parts(content: &Content, role: &Role) -> Vec<Piece> {
+    let text = |text: String| (!text.trim().is_empty()).then_some(Piece::Text(text));
+    match content {
+        Content::Text(whole) => text(whole.clone()).into_iter().collect(),
+        Content::Blocks(raw) => content::parts(raw, role)
+            .into_iter()
+            .filter_map(|part| match part {
+                Part::Text(more) => text(more),
+                Part::Media(media) => data_url(&media).map(Piece::Image),
+                _ => None,
+            })
+            .collect(),
+    }
+}
+
+/// An image as a data URL: codex takes no others. What is no image has been refused before (`run::content`).
+fn data_url(media: &Media) -> Option<String> {
+    match &media.source {
+        Source::Base64(data) => {
+            let mime = media.mime.as_deref().unwrap_or("image/png");
+            Some(format!("data:{mime};base64,{data}"))
+        }
+        _ => None,
+    }
+}
+
+fn result_pieces(message: &Message) -> Vec<Piece> {
+    let mut pieces = parts(&message.content, &message.role);
+    if message.is_error {
+        let said = match pieces.first() {
+            Some(Piece::Text(text)) => text.trim_start().to_lowercase().starts_with("error"),
+            _ => false,
+        };
+        if !said {
+            match pieces.first_mut() {
+                Some(Piece::Text(text)) => text.insert_str(0, "Error: "),
+                _ => pieces.insert(0, Piece::Text("Error: the tool failed".to_owned())),
+            }
+        }
+    }
+    if pieces.is_empty() {
+        // Nothing at all is refused: "dynamic tool response was invalid" (CODEX-LIVE pitfall 6).
+        pieces.push(Piece::Text(String::new()));
+    }
+    pieces
+}
+
+fn output(message: &Message) -> Value {
+    let mut pieces = result_pieces(message);
+    match (pieces.len(), pieces.pop()) {
+        (1, Some(Piece::Text(text))) => Value::String(text),
+        (_, last) => pieces.into_iter().chain(last).map(Piece::into_item).collect(),
+    }
+}
+
+/// A history as it grows.
+struct History<'a> {
+    tools: &'a Tools,
+    items: Vec<Value>,
+    /// Calls without a result: the caller's id, and the one they were given here.
+    open: Vec<(String, String)>,
+    /// Ids that were given: each may be there once.
+    used: HashSet<String>,
+    made: usize,
+}
+
+impl History<'_> {
+    /// An id for a call that the caller calls `id`.
+    fn open_call(&mut self, id: &str) -> String {
+        let mut given = id.to_owned();
+        while given.is_empty() || !self.used.insert(given.clone()) {
+            self.made += 1;
+            given = format!("call_df_{}", self.made);
+        }
+        self.open.push((id.to_owned(), given.clone()));
+        given
+    }
+
+    /// Answers what nobody has answered before somebody else speaks.
+    fn close(&mut self) {
+        for (_, id) in self.open.drain(..) {
+            let output = json!({"type": "function_call_output", "call_id": id, "output": NO_RESULT});
+            self.items.push(output);
+        }
+    }
+
+    /// A message of the model, of what is known of it.
+    fn answer(&mut self, message: &Message) {
+        let texts = parts(&message.content, &message.role).into_iter();
+        let texts: Vec<Value> = texts
+            .filter_map(|piece| match piece {
+                Piece::Text(text) => Some(json!({"type": "output_text", "text": text})),
+                Piece::Image(_) => None,
+            })
+            .collect();
+        if !texts.is_empty() {
+            let item = json!({"type": "message", "role": "assistant", "content": texts});
+            self.items.push(item);
+        }
+        for call in &message.tool_calls {
+            let id = self.open_call(&call.id);
+            let name = self.tools.wire_name(&call.name, MAX_NAME);
+            let item = json!({"type": "function_call", "call_id": id, "name": name, "arguments": call.args.get()});
+            self.items.push(item);
+        }
+    }
+
+    /// A message of the model as it came. Its calls have the ids that the caller knows.
+    fn recall(&mut self, message: &Message, recalled: &Recalled) {
+        let mut calls = message.tool_calls.iter();
+        for item in recalled.items() {
+            let mut item = item.clone();
+            let asked = item.get("call_id").and_then(Value::as_str).map(str::to_owned);
+            let kind = item.get("type").and_then(Value::as_str).unwrap_or_default();
+            match (kind, asked) {
+                ("function_call", Some(id)) if recalled.is_callers(&id) => {
+                    let Some(call) = calls.next() else { continue };
+                    let id = self.open_call(&call.id);
+                    item["call_id"] = Value::String(id);
+                }
+                ("function_call", Some(id)) => {
+                    self.used.insert(id);
+                }
+                _ => {}
+            }
+            self.items.push(item);
+        }
+    }
+
+    /// The result of a call; of none that is there, what it says is all that is left of it.
+    fn result(&mut self, message: &Message) {
+        let at = match message.tool_call_id.as_str() {
+            "" => (!self.open.is_empty()).then_some(0),
+            id => self.open.iter().position(|(callers, _)| callers == id),
+        };
+        match at.map(|at| self.open.remove(at)) {
+            Some((_, id)) => {
+                let item = json!({"type": "function_call_output", "call_id": id, "output": output(message)});
+                self.items.push(item);
+            }
+            None => {
+                let mut content: Vec<Value> = result_pieces(message).into_iter().map(Piece::into_item).collect();
+                content.insert(
+                    0,
+                    json!({"type": "input_text", "text": "The result of an earlier tool call:"}),
+                );
+                self.items
+                    .push(json!({"type": "message", "role": "user", "content": content}));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,352 @@
+//! What the server tells of a turn, as events.
+//!
+//! In: [`ThreadEvent`]s. Out: the events of a reply, and whether it is over ([`Step`]). A reply is over where calls of the caller's tools
+//! are pending at the end of a response, or with the turn. Calls that codex answers itself (of tools that are not there, with
+//! arguments that are no JSON) are none of the caller's: the reply then takes several responses, whose usage is added up (CODEX-LIVE
+//! pitfalls 3, 5 and 7).
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::items;
+use super::tools::NAMESPACE;
+use super::wire::{Limits, ThreadEvent, TurnError};
+use crate::declare::Tools;
+use crate::event::{Event, Failure, Outcome};
+use crate::message::{ToolCall, Usage};
+
+/// The failure of a turn that ended well without a word and without a call.
+const NO_ANSWER: &str = "no_answer";
+/// The same, where the model had begun one.
+const REFUSED: &str = "refused_answer";
+/// The failure of a thread whose history codex has replaced.
+const COMPACTED: &str = "context_compaction";
+/// The failure of a thread for which codex wanted something that nobody here understands.
+const UNKNOWN_REQUEST: &str = "unknown_server_request";
+/// The failure of a stream that fell silent behind a call.
+const SILENT: &str = "silent_stream";
+
+/// What to do with the turn.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There is more to come.
+    More,
+    /// The reply is there, the calls of the caller's among it.
+    Reply,
+    /// It failed; why is among the events.
+    Failed,
+}
+
+/// A call of the model, as the API gave it.
+#[derive(Debug)]
+struct Call {
+    id: String,
+    name: String,
+    /// Of our tools, or none.
+    is_ours: bool,
+    arguments: String,
+}
+
+/// A reply as it comes.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    tools: &'a Tools,
+    /// The turn, when it is known.
+    pub turn: Option<String>,
+    /// All items of the model's in this reply.
+    items: Vec<Value>,
+    /// Its calls since the last response ended.
+    calls: Vec<Call>,
+    /// The ids of the caller's.
+    callers: Vec<String>,
+    /// The ids of those that codex waits for and the caller can't answer.
+    unfit: Vec<String>,
+    usage: Option<Usage>,
+    session: String,
+    model: String,
+    /// Reasoning came piece by piece.
+    thought: bool,
+    has_text: bool,
+    has_begun_message: bool,
+}
+
+impl<'a> Reader<'a> {
+    /// For a reply in the thread `session`, of a turn that goes on or is to begin.
+    pub fn new(tools: &'a Tools, session: &str, model: &str, turn: Option<String>) -> Reader<'a> {
+        Reader {
+            tools,
+            turn,
+            items: Vec::new(),
+            calls: Vec::new(),
+            callers: Vec::new(),
+            unfit: Vec::new(),
+            usage: None,
+            session: session.to_owned(),
+            model: model.to_owned(),
+            thought: false,
+            has_text: false,
+            has_begun_message: false,
+        }
+    }
+
+    /// The items of the reply, without codex's own notes, and the ids of the calls that are the caller's to answer.
+    pub fn into_items(self) -> (Vec<Value>, Vec<String>) {
+        (self.items.iter().map(items::plain).collect(), self.callers)
+    }
+
+    /// The calls that came with arguments which are JSON and no object: codex waits for them, and no tool can take them.
+    pub fn take_unfit(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.unfit)
+    }
+
+    /// Whether calls have come whose response has not ended.
+    pub fn waits_behind_call(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    /// Takes one event of the thread; what it means is added to `events`. `limits` are those of the account by now.
+    pub fn push(&mut self, event: ThreadEvent, limits: &Limits, events: &mut Vec<Event>) -> Step {
+        match event {
+            ThreadEvent::TurnStarted { turn } => self.turn = Some(turn),
+            ThreadEvent::TextDelta { item, delta } => {
+                self.has_text |= !delta.is_empty();
+                events.push(Event::TextDelta {
+                    message_id: Some(item),
+                    text: delta,
+                });
+            }
+            ThreadEvent::ReasoningDelta { item, delta } => {
+                self.thought = true;
+                events.push(Event::ThinkingDelta {
+                    message_id: Some(item),
+                    text: delta,
+                });
+            }
+            // What was injected comes back as well, of another turn.
+            ThreadEvent::RawItem { turn, item } if self.is_current(&turn) => self.item(item, events),
+            ThreadEvent::RawItem { .. } => {}
+            ThreadEvent::ResponseCompleted { turn, usage } if self.is_current(&turn) => {
+                return self.response(usage, limits, events);
+            }
+            ThreadEvent::ResponseCompleted { .. } => {}
+            ThreadEvent::TurnCompleted { turn, status, error } if self.is_current(&turn) => {
+                return self.turn_over(&status, error, limits, events);
+            }
+            ThreadEvent::TurnCompleted { .. } => {}
+            ThreadEvent::Error {
+                will_retry: true,
+                error,
+            } => {
+                // What came of a message so far comes again.
+                events.push(Event::Abandoned);
+                events.push(Event::Retry {
+                    by: "cli",
+                    attempt: 1,
+                    max_attempts: None,
+                    delay_ms: 0,
+                    reason: error.message,
+                    http_status: error.http_status,
+                });
+            }
+            // `turn/completed` says it again.
+            ThreadEvent::Error { .. } => {}
+            ThreadEvent::MessageStarted => self.has_begun_message = true,
+            ThreadEvent::Rerouted { model } => self.model = model,
+            ThreadEvent::Warning { message } => events.push(Event::Warning {
+                code: "CLI_WARNING".to_owned(),
+                message,
+            }),
+            ThreadEvent::Compaction => {
+                let reason =
+                    "codex replaces the history by a summary of its own, with which the thread would go on unseen";
+                return self.failed(COMPACTED, reason.to_owned(), limits, events);
+            }
+            ThreadEvent::UnknownRequest { method } => {
+                let reason = format!("codex asks for {method}, which is not understood here");
+                return self.failed(UNKNOWN_REQUEST, reason, limits, events);
+            }
+            ThreadEvent::Closed => {
+                let reason = "codex has closed the thread in the middle of its turn";
+                return self.failed(UNKNOWN_REQUEST, reason.to_owned(), limits, events);
+            }
+            ThreadEvent::ToolCall { .. } => {}
+        }
+        Step::More
+    }
+
+    /// The stream fell silent behind a call: it broke, which codex keeps to itself until the call is answered (CODEX-LIVE pitfall 4).
+    pub fn silent(&mut self, limits: &Limits, events: &mut Vec<Event>) -> Step {
+        let reason = "stream disconnected before completion: nothing came behind a tool call";
+        self.failed(SILENT, reason.to_owned(), limits, events)
+    }
+
+    fn is_current(&self, turn: &str) -> bool {
+        self.turn.as_deref() == Some(turn)
+    }
+
+    fn item(&mut self, item: Value, events: &mut Vec<Event>) {
+        let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        match item.get("type").and_then(Value::as_str).unwrap_or_default() {
+            "message" if text("role") == "assistant" => {
+                let content = joined(&item, "content");
+                self.has_text |= !content.is_empty();
+                events.push(Event::Message {
+                    id: Some(text("id")).filter(|id| !id.is_empty()),
+                    content,
+                });
+            }
+            "reasoning" => {
+                let summary = joined(&item, "summary");
+                // Whole, where it did not come piece by piece.
+                if !std::mem::take(&mut self.thought) && !summary.is_empty() {
+                    events.push(Event::ThinkingDelta {
+                        message_id: Some(text("id")),
+                        text: summary,
+                    });
+                }
+            }
+            "function_call" => self.calls.push(Call {
+                id: text("call_id"),
+                name: text("name"),
+                is_ours: matches!(text("namespace").as_str(), "" | "functions" | NAMESPACE),
+                arguments: text("arguments"),
+            }),
+            // codex's own answer to a call that it does not ask anybody for.
+            "function_call_output" if self.items.iter().any(|known| is_call(known, &text("call_id"))) => {}
+            _ => return,
+        }
+        self.items.push(item);
+    }
+
+    /// A response is complete: its calls are known now.
+    fn response(&mut self, usage: Option<Usage>, limits: &Limits, events: &mut Vec<Event>) -> Step {
+        if let Some(usage) = usage {
+            match &mut self.usage {
+                Some(sum) => sum.add(&usage),
+                None => self.usage = Some(usage),
+            }
+        }
+        for call in std::mem::take(&mut self.calls) {
+            let name = self.tools.callers_name(&call.name).filter(|_| call.is_ours);
+            let Some(name) = name else { continue };
+            match serde_json::from_str::<Box<RawValue>>(&call.arguments) {
+                Ok(args) if args.get().starts_with('{') => {
+                    self.callers.push(call.id.clone());
+                    let tool_call = ToolCall {
+                        id: call.id,
+                        name: name.to_owned(),
+                        args,
+                    };
+                    events.push(Event::ToolCall { tool_call });
+                }
+                // codex hands over what is JSON, and waits.
+                Ok(_) => self.unfit.push(call.id),
+                Err(_) => {}
+            }
+        }
+        if !self.callers.is_empty() {
+            self.over(limits, events);
+            return Step::Reply;
+        }
+        Step::More
+    }
+
+    fn turn_over(&mut self, status: &str, error: Option<TurnError>, limits: &Limits, events: &mut Vec<Event>) -> Step {
+        match (status, error) {
+            ("completed", None) if self.has_text => {
+                self.over(limits, events);
+                Step::Reply
+            }
+            ("completed", None) if self.has_begun_message => {
+                let reason = "the model began an answer and gave none: it refused";
+                self.failed(REFUSED, reason.to_owned(), limits, events)
+            }
+            ("completed", None) => {
+                let reason = "the turn ended well, without a word and without a call";
+                self.failed(NO_ANSWER, reason.to_owned(), limits, events)
+            }
+            (status, error) => {
+                let error = error.unwrap_or_else(|| TurnError {
+                    message: format!("codex ended the turn as \"{status}\""),
+                    ..TurnError::default()
+                });
+                self.limits(limits, true, events);
+                events.push(Event::Failure(Failure {
+                    // "other" says nothing; the words do.
+                    kind: error.kind.filter(|kind| kind != "other"),
+                    message: error.message,
+                    http_status: error.http_status,
+                    resets_at: None,
+                    ..Failure::default()
+                }));
+                self.outcome(true, events);
+                Step::Failed
+            }
+        }
+    }
+
+    fn failed(&mut self, kind: &str, message: String, limits: &Limits, events: &mut Vec<Event>) -> Step {
+        self.limits(limits, false, events);
+        events.push(Event::Failure(Failure {
+            kind: Some(kind.to_owned()),
+            message,
+            ..Failure::default()
+        }));
+        self.outcome(true, events);
+        Step::Failed
+    }
+
+    fn over(&mut self, limits: &Limits, events: &mut Vec<Event>) {
+        self.limits(limits, false, events);
+        self.outcome(false, events);
+    }
+
+    fn outcome(&mut self, is_error: bool, events: &mut Vec<Event>) {
+        if let Some(usage) = &self.usage {
+            events.push(Event::Usage {
+                usage: usage.clone(),
+                raw_stop_reason: None,
+            });
+        }
+        events.push(Event::Outcome(Box::new(Outcome {
+            is_error,
+            usage: self.usage.clone(),
+            session_id: Some(self.session.clone()),
+            model: Some(self.model.clone()).filter(|model| !model.is_empty()),
+            ..Outcome::default()
+        })));
+    }
+
+    /// The account's limits, where the API has told any.
+    fn limits(&self, limits: &Limits, is_failure: bool, events: &mut Vec<Event>) {
+        let Some((used, resets_at)) = limits.fullest else {
+            return;
+        };
+        let is_rejected = is_failure && (limits.reached.is_some() || used >= 1.0);
+        events.push(Event::RateLimit {
+            status: if is_rejected { "rejected" } else { "allowed" }.to_owned(),
+            resets_at: resets_at.map(|seconds| seconds.saturating_mul(1000)),
+            limit_type: limits.reached.clone(),
+            utilization: Some(used),
+        });
+    }
+}
+
+fn is_call(item: &Value, id: &str) -> bool {
+    item.get("type").and_then(Value::as_str) == Some("function_call")
+        && item.get("call_id").and_then(Value::as_str) == Some(id)
+}
+
+/// The texts of an item's parts.
+fn joined(item: &Value, field: &str) -> String {
+    let parts = item.get(field).and_then(Value::as_array);
+    let texts = parts
+        .into_iter()
+        .flatten()
+        .filter_map(|part| part.get("text")?.as_str());
+    let joint = if field == "summary" { "\n\n" } else { "" };
+    texts.collect::<Vec<_>>().join(joint)
+}
+
+#[cfg(test)]
+mod tests;

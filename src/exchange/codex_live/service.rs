@@ -1,0 +1,207 @@
+//! A codex server that is ready: it has answered, its version can do what is needed, and the user's configuration is known.
+//!
+//! In: a command line of `app-server` and the vendor's catalog. Out: a [`Service`], or why there is none.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::catalog;
+use super::home::{self, Home};
+use super::server::{AppServer, RequestError};
+use super::settings::UserConfig;
+use super::wire::{self, ConfigRead, Initialize};
+use crate::command::{Arg, CommandLine};
+use crate::exchange::print::{self, NotStarted, Surroundings};
+use crate::process::Exit;
+
+/// How long a server may take to answer: a tenth of a second on an idle machine.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+/// How long the exit of a process is waited for that has closed its output.
+const EXIT: Duration = Duration::from_secs(10);
+/// The first version that tells where a response ends (CODEX-LIVE §8).
+const OLDEST: (u32, u32) = (0, 150);
+
+/// What a server is started with.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    /// `codex app-server` with the settings of a process.
+    pub line: &'a CommandLine,
+    /// The vendor's model catalog; null where it can't be had.
+    pub vendor: &'a Value,
+    /// The model of the options, if there is one.
+    pub model: Option<&'a str>,
+    /// codex's own instructions are wanted.
+    pub own_instructions: bool,
+    /// The user's configuration is in force.
+    pub with_config: bool,
+}
+
+/// A server that is ready.
+#[derive(Debug)]
+pub struct Service {
+    /// The process.
+    pub server: Arc<AppServer>,
+    /// What the user has set.
+    pub config: UserConfig,
+    /// codex's version, if it says one.
+    pub version: Option<String>,
+    /// The empty folder of its threads.
+    pub folder: String,
+    /// Settings that it does not take.
+    refused: Mutex<Vec<String>>,
+}
+
+/// Why there is no server.
+#[derive(Debug)]
+pub enum NoService {
+    /// The process could not be started.
+    NotStarted(NotStarted),
+    /// It does not do what is needed, for this reason.
+    Unsupported(String),
+    /// It has ended before it was ready.
+    Ended(Option<Arc<Exit>>),
+}
+
+impl From<NotStarted> for NoService {
+    fn from(error: NotStarted) -> Self {
+        NoService::NotStarted(error)
+    }
+}
+
+impl Service {
+    /// Starts a server and waits until it is ready.
+    ///
+    /// # Errors
+    /// [`NoService`].
+    pub async fn start(
+        plan: &Plan<'_>,
+        surroundings: impl Fn() -> Surroundings,
+        cancel: &CancellationToken,
+    ) -> Result<Service, NoService> {
+        let mut home = Home::Links;
+        let mut models: Vec<String> = plan.model.into_iter().map(str::to_owned).collect();
+        loop {
+            let names: Vec<&str> = models.iter().map(String::as_str).collect();
+            let catalog = catalog::catalog(plan.vendor, &names, plan.own_instructions);
+            let surroundings = surroundings();
+            let mut line = plan.line.clone();
+            home::furnish(&mut line, &surroundings.base_env, home, plan.with_config, &catalog);
+            let server = AppServer::start(line, surroundings, cancel)?;
+            let ready = tokio::time::timeout(HANDSHAKE, Service::handshake(server)).await;
+            let service = ready.unwrap_or_else(|_| {
+                let reason = format!("it did not answer the handshake within {} s", HANDSHAKE.as_secs());
+                Err(NoService::Unsupported(reason))
+            })?;
+            // Only now is it known what it should have been started with.
+            let unlisted = service.config.model.as_deref().filter(|_| plan.model.is_none());
+            let unlisted = unlisted.filter(|model| !catalog::slugs(&catalog).contains(model));
+            match (unlisted, home) {
+                (_, Home::Links) if service.config.keyring && plan.with_config => home = Home::Users,
+                (Some(model), _) => models.push(model.to_owned()),
+                _ => return Ok(service),
+            }
+        }
+    }
+
+    async fn handshake(server: AppServer) -> Result<Service, NoService> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Answer {
+            #[serde(default)]
+            user_agent: String,
+        }
+        let answer = match server.request("initialize", &Initialize::default()).await {
+            Ok(answer) => answer,
+            Err(error) => return Err(unready(&server, error).await),
+        };
+        let agent = serde_json::from_str::<Answer>(answer.get()).map(|answer| answer.user_agent);
+        let version = agent.ok().as_deref().and_then(version_of).map(str::to_owned);
+        if let Some(version) = &version
+            && numbers(version).is_some_and(|numbers| numbers < OLDEST)
+        {
+            let (major, minor) = OLDEST;
+            let reason = format!("codex {version} does not tell where a response ends; {major}.{minor}.0 does");
+            return Err(NoService::Unsupported(reason));
+        }
+        server.send(wire::initialized());
+        let folder = server.folder().to_string_lossy().into_owned();
+        let config = match server.request("config/read", &ConfigRead { cwd: &folder }).await {
+            Ok(answer) => UserConfig::read(answer.get()),
+            Err(error) => return Err(unready(&server, error).await),
+        };
+        Ok(Service {
+            server: Arc::new(server),
+            config,
+            version,
+            folder,
+            refused: Mutex::default(),
+        })
+    }
+
+    /// Settings of a thread that it has refused.
+    pub fn refused_settings(&self) -> Vec<String> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// It does not take the setting `name`.
+    pub fn remember_refused(&self, name: String) {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).push(name);
+    }
+}
+
+async fn unready(server: &AppServer, error: RequestError) -> NoService {
+    match error {
+        RequestError::Refused(refused) => NoService::Unsupported(format!("it refuses: {}", refused.message)),
+        RequestError::Gone => NoService::Ended(server.ended(EXIT).await),
+    }
+}
+
+/// The vendor's model catalog, of the binary that `line` starts; null where it can't be had.
+pub async fn vendors_catalog(line: &CommandLine, surroundings: Surroundings, cancel: &CancellationToken) -> Value {
+    let mut line = line.clone();
+    line.args = ["debug", "models", "--bundled"]
+        .map(|word| Arg::Text(word.to_owned()))
+        .to_vec();
+    home::hide(&mut line);
+    match print::output(line, surroundings, cancel).await {
+        Ok(output) if output.exit.success() => serde_json::from_slice(&output.stdout).unwrap_or_default(),
+        _ => {
+            tracing::debug!("codex does not tell its model catalog: models get entries of our own");
+            Value::Null
+        }
+    }
+}
+
+/// `0.169.0` of `deep_factor_providers/0.169.0 (Debian 12.0.0; x86_64) …`.
+fn version_of(agent: &str) -> Option<&str> {
+    agent
+        .split_once('/')?
+        .1
+        .split([' ', '('])
+        .next()
+        .filter(|version| !version.is_empty())
+}
+
+fn numbers(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.split(['.', '-']);
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_the_user_agent() {
+        let agent = "dfp/0.169.0 (Debian 12.0.0; x86_64) unknown (dfp; 0.1)";
+        assert_eq!(version_of(agent), Some("0.169.0"));
+        assert_eq!(version_of("dfp/0.170.0-alpha.3 (x)").and_then(numbers), Some((0, 170)));
+        assert_eq!(version_of("dfp"), None);
+        assert!(numbers("0.149.9") < Some(OLDEST) && numbers("1.0.0") > Some(OLDEST));
+        assert_eq!(numbers("next"), None);
+    }
+}

@@ -1,0 +1,264 @@
+//! What a thread is set to: nothing of codex's own, and as little as possible of the user's but login, provider and model.
+//!
+//! In: what the server says of the user's configuration ([`UserConfig`]). Out: the settings of `thread/start`. Each one is there for what
+//! CODEX-LIVE §3.1 has measured that it removes. Those that act at a process's start are flags (`provider/codex`).
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// Our entry for the vendor's API, where the user has no provider of their own: retries of the built-in one can't be set
+/// (CODEX-LIVE pitfall 12). The address is codex's to choose, by the login.
+const PROVIDER: &str = "df";
+
+/// What is the same for every thread.
+const THREAD: &[(&str, Fixed)] = &[
+    ("developer_instructions", Fixed::Text("")),
+    ("notify", Fixed::NoList),
+    ("web_search", Fixed::Text("disabled")),
+    ("project_doc_max_bytes", Fixed::Zero),
+    ("include_environment_context", Fixed::Off),
+    ("include_permissions_instructions", Fixed::Off),
+    ("include_apps_instructions", Fixed::Off),
+    ("include_collaboration_mode_instructions", Fixed::Off),
+    ("skills.include_instructions", Fixed::Off),
+    ("tools.experimental_request_user_input.enabled", Fixed::Off),
+    ("tools.update_plan.enabled", Fixed::Off),
+    ("agents.enabled", Fixed::Off),
+    ("orchestrator.skills.enabled", Fixed::Off),
+    ("orchestrator.mcp.enabled", Fixed::Off),
+    ("features.shell_tool", Fixed::Off),
+    ("features.unified_exec", Fixed::Off),
+    ("features.multi_agent", Fixed::Off),
+    ("features.multi_agent_v2", Fixed::Off),
+    ("features.goals", Fixed::Off),
+    ("features.view_image", Fixed::Off),
+    ("features.hooks", Fixed::Off),
+    ("features.memories", Fixed::Off),
+    ("features.image_generation", Fixed::Off),
+    ("features.tool_suggest", Fixed::Off),
+    ("features.sleep_tool", Fixed::Off),
+    ("features.skill_search", Fixed::Off),
+    ("features.browser_use", Fixed::Off),
+    ("features.computer_use", Fixed::Off),
+    ("features.code_mode_host", Fixed::Off),
+    ("features.enable_request_compression", Fixed::Off),
+];
+
+/// A value that is always the same.
+#[derive(Debug, Clone, Copy)]
+enum Fixed {
+    Off,
+    Zero,
+    NoList,
+    Text(&'static str),
+}
+
+impl Fixed {
+    fn value(self) -> Value {
+        match self {
+            Fixed::Off => json!(false),
+            Fixed::Zero => json!(0),
+            Fixed::NoList => json!([]),
+            Fixed::Text(text) => json!(text),
+        }
+    }
+}
+
+/// What the server says of the user's configuration (`config/read`). It holds keys: it is neither kept whole nor told to anybody.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UserConfig {
+    /// The model, if one is set.
+    pub model: Option<String>,
+    /// The model provider, if one is set.
+    provider: Option<String>,
+    /// Providers that the user has described.
+    providers: Vec<String>,
+    /// Another address of the vendor's API.
+    base_url: Option<String>,
+    /// MCP servers.
+    servers: Vec<String>,
+    /// The login is where only the real home leads to: in a key ring.
+    pub keyring: bool,
+}
+
+#[derive(Deserialize)]
+struct ConfigAnswer {
+    config: Config,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Config {
+    model: Option<String>,
+    model_provider: Option<String>,
+    model_providers: Option<Map<String, Value>>,
+    openai_base_url: Option<String>,
+    mcp_servers: Option<Map<String, Value>>,
+    cli_auth_credentials_store: Option<String>,
+}
+
+impl UserConfig {
+    /// Of the answer to `config/read`; nothing of one that can't be read.
+    pub fn read(answer: &str) -> UserConfig {
+        let config = serde_json::from_str::<ConfigAnswer>(answer).map(|answer| answer.config);
+        let config = config.unwrap_or_default();
+        let names = |map: Option<Map<String, Value>>| map.into_iter().flatten().map(|(name, _)| name).collect();
+        UserConfig {
+            model: config.model,
+            provider: config.model_provider,
+            providers: names(config.model_providers),
+            base_url: config.openai_base_url,
+            servers: names(config.mcp_servers),
+            keyring: matches!(config.cli_auth_credentials_store.as_deref(), Some("keyring" | "auto")),
+        }
+    }
+
+    /// Whether the vendor's own API is asked.
+    fn is_vendors(&self) -> bool {
+        matches!(self.provider.as_deref(), None | Some("openai"))
+    }
+
+    /// The model provider of threads, where it is ours.
+    pub fn thread_provider(&self) -> Option<&'static str> {
+        self.is_vendors().then_some(PROVIDER)
+    }
+
+    /// The settings of a thread whose stream may be silent for `silence`. Tools are functions, or in a namespace that codex never hides.
+    pub fn thread_settings(&self, silence: Duration, namespace: Option<&str>) -> Map<String, Value> {
+        let fixed = THREAD.iter().map(|(name, value)| ((*name).to_owned(), value.value()));
+        let mut settings: Map<String, Value> = fixed.collect();
+        for server in &self.servers {
+            settings.insert(format!("mcp_servers.{}.enabled", key(server)), json!(false));
+        }
+        let own = self.provider.as_deref().unwrap_or_default();
+        let silence = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX);
+        if self.is_vendors() {
+            settings.insert(format!("model_providers.{PROVIDER}"), self.vendors_entry(silence));
+        } else if self.providers.iter().any(|known| known == own) {
+            // Retries are made above, in a new thread.
+            let entry = format!("model_providers.{}", key(own));
+            settings.insert(format!("{entry}.request_max_retries"), json!(0));
+            settings.insert(format!("{entry}.stream_max_retries"), json!(0));
+            settings.insert(format!("{entry}.stream_idle_timeout_ms"), json!(silence));
+        }
+        if let Some(namespace) = namespace {
+            settings.insert(
+                "features.code_mode.direct_only_tool_namespaces".to_owned(),
+                json!([namespace]),
+            );
+        }
+        settings
+    }
+
+    /// The built-in provider's entry as codex has it, with retries that can be set.
+    fn vendors_entry(&self, silence: u64) -> Value {
+        let mut entry = json!({
+            "name": "OpenAI",
+            "wire_api": "responses",
+            "requires_openai_auth": true,
+            "request_max_retries": 0,
+            "stream_max_retries": 0,
+            "stream_idle_timeout_ms": silence,
+            "supports_websockets": false,
+            "env_http_headers": {"OpenAI-Organization": "OPENAI_ORGANIZATION", "OpenAI-Project": "OPENAI_PROJECT"},
+        });
+        if let Some(url) = &self.base_url {
+            entry["base_url"] = json!(url);
+        }
+        entry
+    }
+}
+
+/// A name within a dotted one, quoted where TOML wants it.
+fn key(name: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    match !name.is_empty() && name.chars().all(bare) {
+        true => name.to_owned(),
+        false => json!(name).to_string(),
+    }
+}
+
+/// The setting that `refusal` names, of those that were sent: `failed to load configuration: …\nin `agents.enabled``.
+pub fn refused_setting(refusal: &str, settings: &Map<String, Value>) -> Option<String> {
+    let named = refusal.split('`').skip(1).step_by(2).last()?;
+    settings.contains_key(named).then(|| named.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(config: Value) -> UserConfig {
+        UserConfig::read(&json!({ "config": config }).to_string())
+    }
+
+    const SILENCE: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn a_provider_of_the_users_own_keeps_its_entry_without_retries() {
+        let mine = config(
+            json!({"model": "m", "model_provider": "mine", "model_providers": {"mine": {"name": "mine"}},
+                                 "mcp_servers": {"one": {}, "a b": {}}}),
+        );
+        let settings = mine.thread_settings(SILENCE, None);
+        assert_eq!(mine.thread_provider(), None);
+        assert_eq!(settings["model_providers.mine.request_max_retries"], json!(0));
+        assert_eq!(settings["model_providers.mine.stream_idle_timeout_ms"], json!(5000));
+        assert_eq!(settings["mcp_servers.one.enabled"], json!(false));
+        assert_eq!(settings["mcp_servers.\"a b\".enabled"], json!(false));
+        assert!(!settings.contains_key("model_providers.df"));
+    }
+
+    #[test]
+    fn the_vendors_own_is_asked_through_an_entry_of_ours() {
+        for provider in [Value::Null, json!("openai")] {
+            let vendors = config(json!({"model_provider": provider, "openai_base_url": "http://127.0.0.1:1/v1"}));
+            let settings = vendors.thread_settings(SILENCE, None);
+            assert_eq!(vendors.thread_provider(), Some("df"));
+            assert_eq!(settings["model_providers.df"]["requires_openai_auth"], json!(true));
+            assert_eq!(
+                settings["model_providers.df"]["base_url"],
+                json!("http://127.0.0.1:1/v1")
+            );
+        }
+        let settings = config(json!({})).thread_settings(SILENCE, Some("df"));
+        assert_eq!(settings["model_providers.df"].get("base_url"), None);
+        assert_eq!(
+            settings["features.code_mode.direct_only_tool_namespaces"],
+            json!(["df"])
+        );
+    }
+
+    #[test]
+    fn a_built_in_provider_that_is_not_the_vendors_is_left_alone() {
+        let settings = config(json!({"model_provider": "ollama"})).thread_settings(SILENCE, None);
+        assert!(!settings.keys().any(|name| name.starts_with("model_providers")));
+    }
+
+    #[test]
+    fn key_rings_are_seen() {
+        assert!(config(json!({"cli_auth_credentials_store": "keyring"})).keyring);
+        assert!(!config(json!({"cli_auth_credentials_store": "file"})).keyring);
+        assert_eq!(UserConfig::read("no JSON"), UserConfig::default());
+    }
+
+    /// Recording codex-app-server/thread-config-bad.
+    #[test]
+    fn the_setting_that_a_version_refuses_is_found() {
+        let settings = UserConfig::default().thread_settings(SILENCE, None);
+        let refusal =
+            "failed to load configuration: invalid type: string \"x\", expected a boolean\nin `agents.enabled`\n";
+        assert_eq!(refused_setting(refusal, &settings).as_deref(), Some("agents.enabled"));
+        let variants = "unknown variant `sometimes`, expected one of `disabled`, `live`\nin `web_search`\n";
+        assert_eq!(refused_setting(variants, &settings).as_deref(), Some("web_search"));
+        assert_eq!(
+            refused_setting(
+                "failed to load configuration: No such file or directory (os error 2)",
+                &settings
+            ),
+            None
+        );
+    }
+}

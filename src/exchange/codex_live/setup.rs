@@ -1,0 +1,44 @@
+//! What a thread of codex's is told once: the system prompt, the tools, the model.
+
+use super::tools::{self, Form};
+use super::wire::DynamicTool;
+use crate::declare::Tools;
+use crate::message::ToolSpec;
+
+/// By this, threads are told apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setup {
+    /// The system prompt; empty where there is none.
+    pub system: String,
+    /// codex's own instructions stand before it.
+    pub own_instructions: bool,
+    /// The model, where one is chosen.
+    pub model: Option<String>,
+    /// The caller's tools.
+    pub tools: Tools,
+    /// How they are offered.
+    pub form: Form,
+}
+
+impl Setup {
+    /// A setup with functions for `tools`.
+    pub fn new(system: String, own_instructions: bool, model: Option<String>, tools: &[ToolSpec]) -> Setup {
+        Setup {
+            system,
+            own_instructions,
+            model,
+            tools: tools::declare(tools),
+            form: Form::Functions,
+        }
+    }
+
+    /// The namespace of the tools, where they are one.
+    pub fn namespace(&self) -> Option<&'static str> {
+        (self.form == Form::Namespace).then_some(tools::NAMESPACE)
+    }
+
+    /// The tools for `thread/start`.
+    pub fn dynamic_tools(&self) -> Vec<DynamicTool> {
+        tools::dynamic(&self.tools, self.form)
+    }
+}
