@@ -124,10 +124,17 @@ function opencodeConfig(url) {
   return { provider: { mock: { npm: "@ai-sdk/openai-compatible", name: "Mock", options, models } } };
 }
 
-/** The binary of the version that was measured. @param {CliName} name */
-export async function findCli(name) {
+/** The oldest codex that takes live conversations. */
+export const OLDEST_LIVE_CODEX = "0.150.0";
+
+/**
+ * The binary of the version that was measured, or of another one.
+ * @param {CliName} name
+ * @param {string} [version]
+ */
+export async function findCli(name, version) {
   const { package: of, file } = CLIS[name];
-  return join(await installed(of), file);
+  return join(await installed(of, version), file);
 }
 
 /**

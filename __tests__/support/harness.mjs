@@ -9,7 +9,7 @@ import { createClaudeCliProvider } from "deep-factor-providers";
 import { onTestFinished } from "vitest";
 import { startAnthropic } from "./anthropic.mjs";
 import { isolateClaude } from "./claude.mjs";
-import { CLIS, isolateCli } from "./clis.mjs";
+import { CLIS, findCli, isolateCli } from "./clis.mjs";
 import { createTag } from "./processes.mjs";
 
 /** Whether everything is run (`npm test -- --all`, TEST_ALL); otherwise what a change is likely to break, in a few minutes. */
@@ -79,6 +79,7 @@ export async function withClaude({ which = "newest", engine, script, env = {}, m
  * @typedef {object} CliSetup
  * @property {import("./clis.mjs").Script} script
  * @property {boolean} [mayRunOut] the script may be asked for more than it has
+ * @property {string} [version] of the CLI; default: the one that was measured
  */
 
 /**
@@ -86,10 +87,11 @@ export async function withClaude({ which = "newest", engine, script, env = {}, m
  * @param {import("./clis.mjs").CliName} name
  * @param {CliSetup} setup
  */
-export async function withCli(name, { script, mayRunOut = false }) {
+export async function withCli(name, { script, mayRunOut = false, version }) {
   const api = await CLIS[name].startApi(script);
   const tag = createTag();
-  const cli = await isolateCli(name, api.url, { env: tag.env });
+  const cliPath = version === undefined ? undefined : await findCli(name, version);
+  const cli = await isolateCli(name, api.url, { cliPath, env: tag.env });
   onTestFinished(async () => {
     await api.close();
     cli.cleanup();

@@ -29,6 +29,13 @@ import { split, startScripted, tokens } from "./scripted.mjs";
  * @property {Usage | null} [usage] default: 4 bytes of the request or of the answer a token; `null` leaves it out
  * @property {boolean} [done] whether a stream of Chat Completions ends with `[DONE]`; default `true`
  * @property {{ code: string, message: string }} [failed] the stream says that the answer failed (Responses only)
+ * @property {Item[]} [output] the items of the answer, instead of `text` and `calls` (Responses only)
+ * @property {string} [incomplete] the stream says that the answer is not whole, for this reason (Responses only)
+ */
+/**
+ * An item of an answer.
+ * @typedef {{ text: string, chunks?: string[] } | { reasoning: string, encrypted?: string } | { refusal: string } |
+ *   { call: string, id?: string, namespace?: string, args: unknown }} Item
  */
 /** @typedef {Omit<import("./scripted.mjs").ScriptedAnswer, "stopReason"> & Fields} Answer */
 /** @typedef {import("./scripted.mjs").ScriptOf<Answer>} Script */
@@ -112,24 +119,22 @@ function facts(answer, request, number) {
 
 /** @type {(answer: Answer, request: RecordedRequest, number: number) => { body: unknown, frames: Frame[] }} */
 function toResponse(answer, request, number) {
-  const { text, chunks, calls, usage } = facts(answer, request, number);
-  const head = { id: `resp_${number}`, object: "response", model: request.body.model };
-  const begun = { ...head, status: "in_progress", output: [] };
-  const content = [{ type: "output_text", text: text ?? "", annotations: [] }];
-  const message = { type: "message", role: "assistant", id: `msg_${number}`, status: "completed", content };
-  const messages = text === undefined && calls.length > 0 ? [] : [message];
-  const made = calls.map(({ id, named, json }) => ({
-    type: "function_call",
-    id: `fc_${id}`,
-    call_id: id,
-    ...named,
-    arguments: json,
-    status: "completed",
-  }));
+  const { text, chunks, usage } = facts(answer, request, number);
+  const calls = answer.calls ?? [];
+  const message = text === undefined && calls.length > 0 ? [] : [{ text: text ?? "", chunks }];
+  const items = answer.output ?? [...message, ...calls.map(({ name, ...call }) => ({ call: name, ...call }))];
+  const made = items.map((item, index) => toItem(item, number, index));
+  const begun = {
+    id: `resp_${number}`,
+    object: "response",
+    model: request.body.model,
+    status: "in_progress",
+    output: [],
+  };
   const whole = {
     ...begun,
     status: "completed",
-    output: [...messages, ...made],
+    output: made.map(({ item }) => item),
     usage: usage && {
       input_tokens: usage.input,
       input_tokens_details: { cached_tokens: usage.cached ?? 0 },
@@ -138,23 +143,70 @@ function toResponse(answer, request, number) {
       total_tokens: usage.input + usage.output,
     },
   };
-  const place = { item_id: message.id, output_index: 0, content_index: 0 };
+  const incomplete = { ...whole, status: "incomplete", incomplete_details: { reason: answer.incomplete } };
   const events = answer.failed
     ? [{ type: "response.failed", response: { ...begun, status: "failed", error: answer.failed } }]
     : [
-        ...messages.flatMap((item) => [
-          {
-            type: "response.output_item.added",
-            output_index: 0,
-            item: { ...item, status: "in_progress", content: [] },
-          },
-          ...chunks.map((delta) => ({ type: "response.output_text.delta", ...place, delta })),
-        ]),
-        ...whole.output.map((item, output_index) => ({ type: "response.output_item.done", output_index, item })),
-        { type: "response.completed", response: whole },
+        ...made.flatMap(({ events }) => events),
+        answer.incomplete
+          ? { type: "response.incomplete", response: incomplete }
+          : { type: "response.completed", response: whole },
       ];
   const all = [{ type: "response.created", response: begun }, ...events];
   return { body: whole, frames: all.map((data) => ({ event: data.type, data })) };
+}
+
+/**
+ * An item of the Responses dialect, and the events that bring it.
+ * @param {Item} item
+ * @param {number} number of the answer
+ * @param {number} index in it
+ * @returns {{ item: object, events: { type: string, [field: string]: unknown }[] }}
+ */
+function toItem(item, number, index) {
+  const suffix = index === 0 ? `${number}` : `${number}_${index}`;
+  /** @type {(whole: { id: string }, begun: object, deltas: object[]) => { item: object, events: any[] }} */
+  const made = (whole, begun, deltas) => ({
+    item: whole,
+    events: [
+      { type: "response.output_item.added", output_index: index, item: { ...whole, status: "in_progress", ...begun } },
+      ...deltas.map((delta) => ({ item_id: whole.id, output_index: index, ...delta })),
+      { type: "response.output_item.done", output_index: index, item: whole },
+    ],
+  });
+  if ("call" in item) {
+    const { id = `call_${suffix}`, call: name, namespace, args } = item;
+    const named = { name, ...(namespace !== undefined && { namespace }) };
+    const json = typeof args === "string" ? args : JSON.stringify(args);
+    const whole = {
+      type: "function_call",
+      id: `fc_${id}`,
+      call_id: id,
+      ...named,
+      arguments: json,
+      status: "completed",
+    };
+    return made(whole, { arguments: "" }, []);
+  }
+  if ("reasoning" in item) {
+    const summary = [{ type: "summary_text", text: item.reasoning }];
+    const whole = { type: "reasoning", id: `rs_${suffix}`, summary, encrypted_content: item.encrypted ?? "SEALED" };
+    return made(whole, { summary: [] }, [
+      { type: "response.reasoning_summary_part.added", summary_index: 0, part: { type: "summary_text", text: "" } },
+      { type: "response.reasoning_summary_text.delta", summary_index: 0, delta: item.reasoning },
+    ]);
+  }
+  const content =
+    "refusal" in item
+      ? [{ type: "refusal", refusal: item.refusal }]
+      : [{ type: "output_text", text: item.text, annotations: [] }];
+  const message = { type: "message", role: "assistant", id: `msg_${suffix}`, status: "completed", content };
+  const deltas = "refusal" in item ? [] : (item.chunks ?? [item.text]);
+  return made(
+    message,
+    { content: [] },
+    deltas.map((delta) => ({ type: "response.output_text.delta", content_index: 0, delta })),
+  );
 }
 
 /** @type {(answer: Answer, request: RecordedRequest, number: number) => { body: unknown, frames: Frame[] }} */

@@ -48,7 +48,8 @@ fn failure_of_its_own(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
     if !well || fatal || folded.failure.is_some() {
         return Some(classified(facts, folded));
     }
-    if facts.process.stdout_tail.trim().is_empty() {
+    // What has a last word has printed it.
+    if folded.outcome.is_none() && facts.process.stdout_tail.trim().is_empty() {
         let reason = "the CLI ended with exit code 0 and printed nothing";
         return Some(advised(facts, Code::EmptyResponse, reason));
     }

@@ -168,8 +168,8 @@ impl CodexTurn {
             flags: invocation.flags,
             stopped,
             diagnostics: Vec::new(),
-            // It says on other channels what it has to say; the lines hold the user's texts.
-            stdout_tail: " ".to_owned(),
+            // The lines of all threads are mixed there, and hold what the users say.
+            stdout_tail: String::new(),
         })
     }
 }

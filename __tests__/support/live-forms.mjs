@@ -1,0 +1,165 @@
+// @ts-check
+/**
+ * The live forms there are, behind one vocabulary: what the model says, and what the API is told.
+ *
+ * In flow a form (a CLI and its version) and a script of neutral answers; out flow a provider's options, and each request of the API as
+ * the same words, whichever API it is.
+ */
+import { createClaudeCliProvider, createCodexCliProvider } from "deep-factor-providers";
+import { onTestFinished } from "vitest";
+import { CLIS, OLDEST_LIVE_CODEX } from "./clis.mjs";
+import { withClaude, withCli } from "./harness.mjs";
+import { told } from "./live.mjs";
+
+/**
+ * What the model says: a text or its pieces, calls behind it, or what goes wrong.
+ * @typedef {{ text?: string, chunks?: string[], calls?: { id: string, name: string, args: object }[], hang?: boolean, hangAfter?: number,
+ *   error?: { status: number, message?: string }, usage?: { input: number, output: number } }} Says
+ */
+/**
+ * What the API was told: `[role, text]`, `["call", id, name, args]` or `["result", id, text]`.
+ * @typedef {unknown[][]} Heard
+ */
+/**
+ * @typedef {object} LiveForm
+ * @property {string} name
+ * @property {boolean} oneProcess for all conversations
+ * @property {string} toolPrefix what the API sees before a tool's name
+ * @property {(script: Says[] | ((index: number) => Says)) => Promise<Running>} start
+ */
+/**
+ * @typedef {object} Running
+ * @property {import("./scripted.mjs").ScriptedServer} api
+ * @property {(more?: object) => import("deep-factor-providers").CliProvider} create
+ * @property {(n: number) => Heard} heard by the request `n`, from 0, without the system prompt
+ * @property {(n: number) => string} system the system prompt of that request
+ * @property {(n: number) => string[]} tools the names of its tools, as the caller has them
+ */
+
+const claude = (/** @type {import("./claude.mjs").Which} */ which) => ({
+  name: `claude ${which}`,
+  oneProcess: false,
+  toolPrefix: "mcp__df__",
+  start: async (/** @type {Says[] | ((index: number) => Says)} */ script) => {
+    const { api, options } = await withClaude({ which, engine: "live", script: scripted(script, toClaude) });
+    return running(api, (more) => createClaudeCliProvider({ ...options, ...more }), {
+      heard: (body) => told(body).flatMap(([role, ...blocks]) => blocks.map((block) => ofBlock(role, block))),
+      system: (body) => body.system.at(-1)?.text ?? "",
+      tools: (body) => body.tools.map((/** @type {{ name: string }} */ { name }) => name.replace("mcp__df__", "")),
+    });
+  },
+});
+
+const codex = (/** @type {string} */ version) => ({
+  name: `codex ${version}`,
+  oneProcess: true,
+  toolPrefix: "",
+  start: async (/** @type {Says[] | ((index: number) => Says)} */ script) => {
+    const { api, options } = await withCli("codex", { version, script: scripted(script, toCodex) });
+    return running(api, (more) => createCodexCliProvider({ ...options, engine: "live", ...more }), {
+      heard: (body) => items(body).filter(([role]) => role !== "developer"),
+      system: (body) => String(items(body).find(([role]) => role === "developer")?.[1] ?? ""),
+      tools: (body) => body.tools.map((/** @type {{ name: string }} */ { name }) => name),
+    });
+  },
+});
+
+/**
+ * What a test of all live forms runs with: the newest of each CLI, and every version that is measured with `npm test -- --all`.
+ * @type {LiveForm[]}
+ */
+export const LIVE_FORMS = [
+  claude("newest"),
+  codex(CLIS.codex.version),
+  ...(process.env.TEST_ALL ? [claude("oldest"), codex(OLDEST_LIVE_CODEX)] : []),
+];
+
+/**
+ * @param {import("./scripted.mjs").ScriptedServer} api
+ * @param {(more: object) => import("deep-factor-providers").CliProvider} make
+ * @param {{ heard: (body: any) => Heard, system: (body: any) => string, tools: (body: any) => string[] }} read
+ * @returns {Running}
+ */
+function running(api, make, read) {
+  const body = (/** @type {number} */ n) => api.requests[n]?.body;
+  return {
+    api,
+    create: (more = {}) => {
+      const provider = make({ retry: false, ...more });
+      onTestFinished(() => provider.close());
+      return provider;
+    },
+    heard: (n) => read.heard(body(n)),
+    system: (n) => read.system(body(n)),
+    tools: (n) => read.tools(body(n)),
+  };
+}
+
+/**
+ * @template T
+ * @param {Says[] | ((index: number) => Says)} script
+ * @param {(says: Says) => T} translate
+ * @returns {T[] | ((request: unknown, index: number) => T)}
+ */
+function scripted(script, translate) {
+  return typeof script === "function" ? (_, index) => translate(script(index)) : script.map(translate);
+}
+
+/** @param {Says} says */
+function toClaude({ calls, text, usage, ...rest }) {
+  const content = [
+    ...(text === undefined ? [] : [{ type: "text", text }]),
+    ...(calls ?? []).map(({ id, name, args }) => ({ type: "tool_use", id, name: `mcp__df__${name}`, input: args })),
+  ];
+  const tokens = usage && { usage: { input_tokens: usage.input, output_tokens: usage.output } };
+  return { ...rest, ...tokens, ...(calls ? { content } : text === undefined ? {} : { text }) };
+}
+
+/** @param {Says} says */
+function toCodex({ calls, text, ...rest }) {
+  const output = [
+    ...(text === undefined ? [] : [{ text }]),
+    ...(calls ?? []).map(({ id, name, args }) => ({ call: name, id, args })),
+  ];
+  return { ...rest, ...(calls ? { output } : text === undefined ? {} : { text }) };
+}
+
+/**
+ * @param {string} role
+ * @param {any} block
+ * @returns {unknown[]}
+ */
+function ofBlock(role, block) {
+  const text = (/** @type {any} */ content) =>
+    typeof content === "string" ? content : content.map((/** @type {any} */ part) => part.text).join("");
+  switch (block.type) {
+    case "tool_use":
+      return ["call", block.id, block.name.replace("mcp__df__", ""), block.input];
+    case "tool_result":
+      return ["result", block.tool_use_id, `${block.is_error ? "Error: " : ""}${text(block.content)}`];
+    default:
+      return [role, block.text];
+  }
+}
+
+/**
+ * The items of a Responses request.
+ * @param {any} body
+ * @returns {Heard}
+ */
+export function items(body) {
+  /** @type {any[]} */
+  const input = body.input;
+  return input.map((item) => {
+    switch (item.type) {
+      case "message":
+        return [item.role, item.content.map((/** @type {any} */ part) => part.text ?? part.image_url).join("")];
+      case "function_call":
+        return ["call", item.call_id, item.name, JSON.parse(item.arguments)];
+      case "function_call_output":
+        return ["result", item.call_id, item.output];
+      default:
+        return [item.type, item];
+    }
+  });
+}
