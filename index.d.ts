@@ -424,6 +424,18 @@ export interface CodexCliProviderOptions extends CliProviderOptions {
   outputFormat?: "jsonl" | undefined;
   /** Accepted without effect: codex never asks for a Git repository here. */
   skipGitRepoCheck?: boolean | undefined;
+  /**
+   * `"live"` serves all conversations with one process, `codex app-server`: native tool calls, text piece by piece, only what is new
+   * sent. Needs codex 0.150 or newer (`LIVE_UNSUPPORTED`). `"auto"` is live, or print where the CLI can't. Default: `"print"`.
+   */
+  engine?: "print" | "live" | "auto" | undefined;
+  /** Live engine: how long, in ms, a conversation is kept for its next call, and the process for any. 0: not at all. Default: 300000. */
+  keepAlive?: number | undefined;
+  /**
+   * Live engine: how tools are offered to the model, each as a function, or all in a namespace, which is the vendor's documented way
+   * around codex's own tool mode. `doctor codex --request --engine live` says which one the API takes. Default: `"functions"`.
+   */
+  toolForm?: "functions" | "namespace" | undefined;
 }
 
 /**
@@ -684,6 +696,8 @@ export interface HealthReport {
   engine?: { uses: "print" | "live" | "untried"; why: string };
   /** Whether it has answered. Only at level `"request"`. */
   answering?: boolean;
+  /** How the model was offered a tool that it called (codex's option `toolForm`). Only at level `"request"`, of codex with `engine: "live"`. */
+  toolForm?: "functions" | "namespace";
   /** What is wrong or worth knowing, in the order in which it was found. */
   problems: HealthProblem[];
   /** What each fact took, in ms. What was not asked is left out. */
@@ -695,7 +709,7 @@ export interface HealthProblem {
   /**
    * The code of the error a call would fail with, or a code of health's own: `VERSION_NOT_MEASURED`; `VERSION_UNKNOWN` and
    * `LOGIN_UNKNOWN`, where the CLI was asked and gave no answer; `KEY_BEATS_LOGIN`, where an API key in the environment is
-   * used and billed although there is a login.
+   * used and billed although there is a login; `TOOL_FORM`, where codex's live engine needs another `toolForm`.
    */
   code: ProviderErrorCode | "VERSION_NOT_MEASURED" | "VERSION_UNKNOWN" | "LOGIN_UNKNOWN" | "KEY_BEATS_LOGIN";
   /** `"error"`: calls will fail. `"warning"`: they may go well. */

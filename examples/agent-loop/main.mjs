@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The small agent of agent.mjs with claude as its model: `node examples/agent-loop/main.mjs [options] ["question"]`.
+ * The small agent of agent.mjs with claude, or codex, as its model: `node examples/agent-loop/main.mjs [options] ["question"]`.
  */
 import { parseArgs } from "node:util";
 import { PrepareError, prepare, runMain } from "../../.ci/prepare.mjs";
@@ -8,14 +8,15 @@ import { PrepareError, prepare, runMain } from "../../.ci/prepare.mjs";
 const HELP = `node examples/agent-loop/main.mjs [options] ["question"]
 
 The loop of an agent over a model adapter, printing every update as it arrives.
-Offline by default: the real claude CLI, against a scripted API on 127.0.0.1.
+Offline by default: the real CLI, against a scripted API on 127.0.0.1.
 
   "question"      arithmetic, such as "What is 17 + 25, and what is 6 * 9?"
+  --provider NAME claude, or codex: one process for all steps, with native tool calls
   --context KIND  standard (messages) or xml (one message with the thread)
   --no-updates    call invoke instead of invokeWithUpdates
   --plan          ask for a plan instead of an answer
   --errors N      offline: let the first N requests fail
-  --live          ask your own claude, logged in and on PATH
+  --live          ask your own CLI, logged in and on PATH
   --model NAME    the model, such as sonnet
   --help          this text
 `;
@@ -46,6 +47,7 @@ function readOptions(args) {
     args,
     allowPositionals: true,
     options: {
+      provider: { type: "string", default: "claude" },
       context: { type: "string", default: "standard" },
       "no-updates": { type: "boolean" },
       plan: { type: "boolean" },
@@ -56,11 +58,12 @@ function readOptions(args) {
     },
   });
   if (values.help) return "help";
-  const { context, model, live = false, plan = false } = values;
+  const { provider, context, model, live = false, plan = false } = values;
   if (context !== "standard" && context !== "xml") throw new Error(`--context is standard or xml, not ${context}`);
+  if (provider !== "claude" && provider !== "codex") throw new Error(`--provider is claude or codex, not ${provider}`);
   const errors = Number(values.errors);
   if (!Number.isInteger(errors) || errors < 0) throw new Error(`--errors is a count, not ${values.errors}`);
   const question = positionals.join(" ").trim();
   const updates = !values["no-updates"];
-  return { context, updates, plan, errors, live, ...(model && { model }), ...(question && { question }) };
+  return { provider, context, updates, plan, errors, live, ...(model && { model }), ...(question && { question }) };
 }

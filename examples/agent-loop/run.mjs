@@ -5,15 +5,18 @@
  * In flow the command line's options; out flow the updates as JSON, one a line, then the answer.
  */
 import { tool } from "@langchain/core/tools";
-import { createClaudeCliProvider } from "deep-factor-providers";
+import { createClaudeCliProvider, createCodexCliProvider } from "deep-factor-providers";
 import { z } from "zod";
 import { startAnthropic } from "../../__tests__/support/anthropic.mjs";
 import { isolateClaude } from "../../__tests__/support/claude.mjs";
+import { isolateCli } from "../../__tests__/support/clis.mjs";
+import { startOpenAi } from "../../__tests__/support/scripted-openai.mjs";
 import { SmallAgent } from "./agent.mjs";
-import { OPERATORS, scriptedModel } from "./scripted-model.mjs";
+import { OPERATORS, scriptedModel, scriptedResponses } from "./scripted-model.mjs";
 
 /**
  * @typedef {object} LoopOptions
+ * @property {"claude" | "codex"} [provider] claude by default
  * @property {"standard" | "xml"} [context]
  * @property {boolean} [updates] true by default
  * @property {boolean} [plan]
@@ -39,14 +42,29 @@ const calculate = tool(({ a, operator, b }) => String(ARITHMETIC[operator]?.(a, 
  * @param {(line: string) => void} print
  */
 export async function runAgentLoop(options, print) {
-  const { live = false, model, errors = 0 } = options;
+  const { provider = "claude", live = false, model } = options;
   const settings = model === undefined ? {} : { model };
-  if (live) return converse(createClaudeCliProvider(settings), options, print);
-  const api = await startAnthropic((request, index) => {
-    // A status that neither the CLI nor a provider repeats by itself, so that the agent has to.
-    if (index < errors) return { error: { status: 403, message: `scripted refusal ${index + 1}` } };
-    return scriptedModel(request);
-  });
+  if (!live)
+    return provider === "claude" ? offlineClaude(settings, options, print) : offlineCodex(settings, options, print);
+  const own =
+    provider === "claude" ? createClaudeCliProvider(settings) : createCodexCliProvider({ ...settings, ...LIVE });
+  await converse(own, options, print);
+}
+
+/** One codex process for all steps. */
+const LIVE = /** @type {const} */ ({ engine: "live" });
+
+/** A status that neither a CLI nor a provider repeats by itself, so that the agent has to. @param {number} index */
+const refusal = (index) => ({ error: { status: 403, message: `scripted refusal ${index + 1}` } });
+
+/**
+ * @param {{ model?: string }} settings
+ * @param {LoopOptions} options
+ * @param {(line: string) => void} print
+ */
+async function offlineClaude(settings, options, print) {
+  const { errors = 0 } = options;
+  const api = await startAnthropic((request, index) => (index < errors ? refusal(index) : scriptedModel(request)));
   const claude = isolateClaude({ baseUrl: api.url });
   try {
     const provider = createClaudeCliProvider({ ...settings, cliPath: claude.cliPath, env: claude.env });
@@ -54,6 +72,23 @@ export async function runAgentLoop(options, print) {
   } finally {
     await api.close();
     claude.cleanup();
+  }
+}
+
+/**
+ * @param {{ model?: string }} settings
+ * @param {LoopOptions} options
+ * @param {(line: string) => void} print
+ */
+async function offlineCodex(settings, options, print) {
+  const { errors = 0 } = options;
+  const api = await startOpenAi((request, index) => (index < errors ? refusal(index) : scriptedResponses(request)));
+  const codex = await isolateCli("codex", api.url);
+  try {
+    await converse(createCodexCliProvider({ ...codex.options, ...settings, ...LIVE }), options, print);
+  } finally {
+    await api.close();
+    codex.cleanup();
   }
 }
 

@@ -8,32 +8,89 @@ import { markIn, readPrompt, writeToolCalls } from "../../__tests__/support/mode
 export const OPERATORS = /** @type {const} */ (["+", "-", "*", "/"]);
 
 /**
+ * What the model reads: what is asked, whether a plan is wanted, the offered tool, and the calls made so far with their results.
+ * @typedef {{ question: string, wantsPlan: boolean, tool: string | undefined, results: { args: string, text: string }[] }} Read
+ */
+
+/**
+ * The Messages API, as claude asks it in print form: tools and calls in words.
  * @param {{ body: any }} request
  * @returns {{ text: string }}
  */
 export function scriptedModel({ body }) {
   const { tools, events } = readPrompt(body);
-  const question = events.findLast((event) => event.type === "human")?.text ?? "";
+  const inputs = events.filter((event) => event.type === "tool_input");
+  const outputs = events.filter((event) => event.type === "tool_output");
+  const { text, calls } = think({
+    question: events.findLast((event) => event.type === "human")?.text ?? "",
+    wantsPlan: events.some(({ type, text }) => type === "system" && text.includes("plan")),
+    tool: tools[0]?.name,
+    results: outputs.map(({ callId, text }) => ({
+      args: inputs.find((input) => input.callId === callId)?.text ?? "{}",
+      text,
+    })),
+  });
+  return { text: calls ? writeToolCalls(calls, markIn(body)) : text };
+}
+
+/**
+ * The Responses API, as codex asks it live: tools and calls as items.
+ * @param {{ body: any }} request
+ * @returns {import("../../__tests__/support/scripted-openai.mjs").Answer}
+ */
+export function scriptedResponses({ body }) {
+  /** @type {any[]} */
+  const input = body.input;
+  const said = (/** @type {string} */ role) =>
+    input
+      .filter((item) => item.type === "message" && item.role === role)
+      .map(({ content }) => content.map((/** @type {{ text?: string }} */ part) => part.text ?? "").join(""));
+  // An agent that sends its thread as XML: what it holds is what was said.
+  const xml = readPrompt({ messages: [{ role: "user", content: said("user").at(-1) ?? "" }] }).events;
+  const of = (/** @type {string} */ type) => xml.filter((event) => event.type === type);
+  const native = input
+    .filter(({ type }) => type === "function_call_output")
+    .map(({ call_id, output }) => ({
+      args: input.find((item) => item.type === "function_call" && item.call_id === call_id)?.arguments ?? "{}",
+      text: String(output),
+    }));
+  const { text, calls } = think({
+    question: of("human").at(-1)?.text ?? said("user").at(-1) ?? "",
+    wantsPlan: [...said("developer"), ...of("system").map((event) => event.text)].some((text) => text.includes("plan")),
+    tool: body.tools?.[0]?.name,
+    results: [
+      ...of("tool_output").map(({ callId, text }) => ({
+        args: of("tool_input").find((call) => call.callId === callId)?.text ?? "{}",
+        text,
+      })),
+      ...native,
+    ],
+  });
+  return calls ? { output: calls.map(({ name, args, id }) => ({ call: name, args, id })) } : { text };
+}
+
+/**
+ * @param {Read} read
+ * @returns {{ text: string, calls?: import("../../__tests__/support/model.mjs").Call[] }}
+ */
+function think({ question, wantsPlan, tool, results }) {
   const sums = Array.from(question.matchAll(/(\d+(?:\.\d+)?)\s*([-+*/])\s*(\d+(?:\.\d+)?)/g), ([, a, operator, b]) => ({
     a: Number(a),
     operator,
     b: Number(b),
   }));
-  if (events.some(({ type, text }) => type === "system" && text.includes("plan")))
-    return { text: writePlan(sums.length) };
-  const inputs = events.filter((event) => event.type === "tool_input");
-  const outputs = events.filter((event) => event.type === "tool_output");
-  if (outputs.length > 0) {
-    const results = outputs.map(({ callId, text }) => {
-      const { a, operator, b } = JSON.parse(inputs.find((input) => input.callId === callId)?.text ?? "{}");
+  if (wantsPlan) return { text: writePlan(sums.length) };
+  if (results.length > 0) {
+    const lines = results.map(({ args, text }) => {
+      const { a, operator, b } = JSON.parse(args);
       return `${a} ${operator} ${b} = ${text}`;
     });
-    return { text: `${results.join(", and ")}.` };
+    return { text: `${lines.join(", and ")}.` };
   }
-  const [tool] = tools;
-  if (!tool || sums.length === 0) return { text: "I can only calculate; give me a sum such as 17 + 25." };
-  const calls = sums.map((args, index) => ({ name: tool.name, args, id: `call_${index + 1}` }));
-  return { text: writeToolCalls(calls, markIn(body)) };
+  if (tool === undefined || sums.length === 0) {
+    return { text: "I can only calculate; give me a sum such as 17 + 25." };
+  }
+  return { text: "", calls: sums.map((args, index) => ({ name: tool, args, id: `call_${index + 1}` })) };
 }
 
 /**

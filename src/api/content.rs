@@ -15,6 +15,7 @@ const PARTS: Takes = Takes {
     kinds: &[Kind::Image],
     types: &[],
     dialect: Some(Dialect::OpenAi),
+    urls: true,
 };
 
 /// What goes to an API beside text. Results of tools are text there.

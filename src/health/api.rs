@@ -59,6 +59,7 @@ fn empty(engine: &ApiEngine, level: Level) -> Report {
         authenticated: Login::Unknown,
         engine: None,
         answering: (level >= Level::Request).then_some(false),
+        tool_form: None,
         problems: Vec::new(),
         timings_ms: Timings::default(),
     }

@@ -12,18 +12,19 @@ pub use report::{Level, Login, Problem, Report, Severity, Timings};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::value::RawValue;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::classify;
 use crate::error::{Category, Code, ProviderError};
-use crate::message::{Message, Role};
+use crate::message::{Message, Role, ToolSpec};
 use crate::process::{Output, Vars};
 use crate::provider::LoginCheck;
 use crate::run::model::Model as _;
 use crate::run::request::{CallOptions, Request};
-use crate::run::{Ended, Engine, Run};
+use crate::run::{Ended, Engine, FUNCTIONS, NAMESPACE, Run};
 use answers::{COMMAND_LIMIT, answer, said, text, version};
 use report::Finding;
 
@@ -31,6 +32,11 @@ use report::Finding;
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 /// What the tiny request asks.
 const QUESTION: &str = "Reply with the word OK.";
+
+/// The same where the form in which tools are offered is to be found out, with the tool it names.
+const TOOL_QUESTION: &str = "Call the tool report_ready once, with ready set to true.";
+const TOOL: &str = "report_ready";
+const TOOL_SCHEMA: &str = r#"{"type":"object","properties":{"ready":{"type":"boolean"}},"required":["ready"]}"#;
 
 /// `None`: it was cancelled.
 type Looked = Result<Option<Report>, Box<ProviderError>>;
@@ -117,6 +123,7 @@ impl Look {
             authenticated: Login::Unknown,
             engine: None,
             answering: (level >= Level::Request).then_some(false),
+            tool_form: None,
             problems: Vec::new(),
             timings_ms: Timings::default(),
         };
@@ -255,12 +262,42 @@ impl Look {
         if !report.installed {
             return;
         }
-        let request = Request {
-            env: Some(Arc::clone(&self.base)),
-            ..tiny_request()
+        let Some(form) = self.engine.tool_form() else {
+            let run = self.begin(&self.engine, tiny_request());
+            return answered(self.engine.id(), &run, &self.cancel, report).await;
         };
-        let run = Arc::clone(&self.engine).begin(request);
-        answered(self.engine.id(), &run, &self.cancel, report).await;
+        let asked = self.offer(&self.engine).await;
+        let refused = match &asked {
+            Ended::Failed(error) if form == FUNCTIONS && may_be_the_form(error.category) => error.message.clone(),
+            _ => {
+                report.tool_form = calls(&asked).then_some(form);
+                return settled(self.engine.id(), asked, report);
+            }
+        };
+        // Second best: what codex's own tools do not hide (CODEX-LIVE §3.3).
+        let engine = Arc::new(self.engine.with_tool_namespace());
+        let again = self.offer(&engine).await;
+        engine.close().await;
+        if matches!(again, Ended::Replied(_)) {
+            report.tool_form = calls(&again).then_some(NAMESPACE);
+            let message =
+                format!("the API refuses tools that are plain functions ({refused}), and takes them in a namespace");
+            let hint = "set `toolForm: \"namespace\"`";
+            report.problems.push(Finding::ToolForm.problem(message, hint));
+            return settled(self.engine.id(), again, report);
+        }
+        settled(self.engine.id(), asked, report);
+    }
+
+    fn begin(&self, engine: &Arc<Engine>, request: Request) -> Run {
+        let env = Some(Arc::clone(&self.base));
+        Arc::clone(engine).begin(Request { env, ..request })
+    }
+
+    /// What comes of the tiny request where a tool is to be called.
+    async fn offer(&self, engine: &Arc<Engine>) -> Ended {
+        let run = self.begin(engine, tool_request());
+        within_limit(&run, &self.cancel).await
     }
 
     fn command(&self, args: &[&str]) -> String {
@@ -269,8 +306,24 @@ impl Look {
 }
 
 fn tiny_request() -> Request {
+    request(QUESTION, Vec::new())
+}
+
+/// The tiny request whose answer is a call.
+fn tool_request() -> Request {
+    let schema = RawValue::from_string(TOOL_SCHEMA.to_owned()).unwrap_or_default();
+    let tool = ToolSpec {
+        name: TOOL.to_owned(),
+        description: Some("Reports whether the model can call tools.".to_owned()),
+        schema,
+    };
+    request(TOOL_QUESTION, vec![tool])
+}
+
+fn request(question: &str, tools: Vec<ToolSpec>) -> Request {
     Request {
-        messages: vec![Message::new(Role::Human, QUESTION)],
+        messages: vec![Message::new(Role::Human, question)],
+        tools,
         options: CallOptions {
             timeout: u64::try_from(REQUEST_LIMIT.as_millis()).ok(),
             ..CallOptions::default()
@@ -281,7 +334,21 @@ fn tiny_request() -> Request {
 
 /// What came of the tiny request, into the report.
 async fn answered(id: &str, run: &Run, cancel: &CancellationToken, report: &mut Report) {
-    match within_limit(run, cancel).await {
+    settled(id, within_limit(run, cancel).await, report);
+}
+
+/// Whether the model has made a call.
+fn calls(ended: &Ended) -> bool {
+    matches!(ended, Ended::Replied(reply) if !reply.tool_calls.is_empty())
+}
+
+/// Whether another form of tools may do better.
+fn may_be_the_form(category: Category) -> bool {
+    matches!(category, Category::Validation | Category::Unknown | Category::Server)
+}
+
+fn settled(id: &str, ended: Ended, report: &mut Report) {
+    match ended {
         Ended::Replied(_) => {
             report.answering = Some(true);
             // What it said of its login, it did not need.

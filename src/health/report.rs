@@ -66,6 +66,9 @@ pub struct Report {
     /// Whether it answers; only where that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answering: Option<bool>,
+    /// The form in which its model was offered a tool and called it; only where that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_form: Option<&'static str>,
     /// What is wrong, or worth knowing.
     pub problems: Vec<Problem>,
     /// What each fact took, ms.
@@ -119,6 +122,7 @@ pub(super) enum Finding {
     VersionUnknown,
     LoginUnknown,
     KeyBeatsLogin,
+    ToolForm,
 }
 
 impl Finding {
@@ -128,6 +132,7 @@ impl Finding {
             Finding::VersionUnknown => "VERSION_UNKNOWN",
             Finding::LoginUnknown => "LOGIN_UNKNOWN",
             Finding::KeyBeatsLogin => "KEY_BEATS_LOGIN",
+            Finding::ToolForm => "TOOL_FORM",
         };
         Problem {
             code,

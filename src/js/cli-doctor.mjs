@@ -11,6 +11,8 @@ import { parseWords } from "./cli-words.mjs";
 import loader from "./load.cjs";
 import plain from "./plain.cjs";
 
+const FORMS = { functions: "plain functions", namespace: "a namespace" };
+
 const LEVELS = ["command", "version", "auth", "request"];
 
 const api = plain.plainCore(import.meta.url);
@@ -38,11 +40,22 @@ export function factoryOf(id) {
  * @param {AbortSignal} signal
  */
 export async function doctor(words, signal) {
-  const { values, positionals } = parseWords(words, { level: { type: "string" }, json: { type: "boolean" } });
-  const level = values.level ?? "auth";
+  const { values, positionals } = parseWords(words, {
+    level: { type: "string" },
+    request: { type: "boolean" },
+    engine: { type: "string" },
+    model: { type: "string" },
+    json: { type: "boolean" },
+  });
+  const level = values.level ?? (values.request ? "request" : "auth");
   if (!LEVELS.includes(level)) throw new UsageError(`--level must be ${LEVELS.join(", ")}, not "${level}"`);
+  const { engine, model } = values;
+  if ((engine ?? model) !== undefined && positionals.length === 0) {
+    throw new UsageError("--engine and --model need a provider: not every one takes them");
+  }
   const ids = positionals.length > 0 ? positionals : REGISTRY.map((provider) => provider.id);
-  const providers = ids.map((id) => factoryOf(id)());
+  const options = /** @type {CliProviderOptions} */ ({ ...(engine && { engine }), ...(model && { model }) });
+  const providers = ids.map((id) => factoryOf(id)(options));
   const reports = await api.checkHealth(providers, { level: /** @type {HealthLevel} */ (level), signal });
   const text = values.json
     ? JSON.stringify(reports, null, 2)
@@ -77,9 +90,14 @@ function formatReports(reports, paint) {
       ...(asked ? [report.answering ? "yes" : "no"] : []),
       report.path ?? "–",
     ];
-    const engine = report.engine && [
-      { text: `engine: ${ENGINES[report.engine.uses]}: ${report.engine.why}`, colour: undefined },
-    ];
+    const engine = report.engine && {
+      text: `engine: ${ENGINES[report.engine.uses]}: ${report.engine.why}`,
+      colour: undefined,
+    };
+    const form = report.toolForm && {
+      text: `✓ the model calls tools, offered as ${FORMS[report.toolForm]}`,
+      colour: undefined,
+    };
     const problems = report.problems.flatMap(({ severity, message, hint }) => [
       {
         text: `${severity === "error" ? "✗" : "!"} ${message}`,
@@ -87,7 +105,8 @@ function formatReports(reports, paint) {
       },
       { text: `  → ${hint}`, colour: undefined },
     ]);
-    return { cells, colours: [/** @type {const} */ ("bold"), colour], under: [...(engine ?? []), ...problems] };
+    const under = [...(engine ? [engine] : []), ...(form ? [form] : []), ...problems];
+    return { cells, colours: [/** @type {const} */ ("bold"), colour], under };
   });
   const ready = reports.filter(isReady).length;
   const one = reports.length === 1;

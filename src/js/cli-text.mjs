@@ -55,6 +55,10 @@ Options:
                      version   which version is it
                      auth      is it logged in, where the CLI can tell
                      request   does it answer (sends one tiny request, which is billed)
+  --request        the same as --level request
+  --engine <name>  the engine that is asked, of a provider that has several. With codex and live, the request offers a
+                   tool, and the report says in which form the API takes it
+  --model <name>   the model that is asked; the CLI's own by default
   --json           the reports as JSON
   -h, --help       this text
 

@@ -136,6 +136,8 @@ pub struct Takes {
     pub types: &'static [&'static str],
     /// All blocks that are written so, as they are.
     pub dialect: Option<Dialect>,
+    /// Also where only an address of the data is given.
+    pub urls: bool,
 }
 
 impl Takes {
@@ -144,6 +146,7 @@ impl Takes {
         kinds: &[],
         types: &[],
         dialect: None,
+        urls: false,
     };
 
     fn takes(&self, media: &Media) -> bool {
@@ -155,7 +158,8 @@ impl Takes {
             None => self.types.is_empty() || matches!(media.source, Source::Url(_)),
         };
         let fits = match media.source {
-            Source::Base64(_) | Source::Url(_) => typed,
+            Source::Base64(_) => typed,
+            Source::Url(_) => typed && self.urls,
             Source::Text(_) => media.kind == Kind::Document,
             Source::Own | Source::Unreadable => false,
         };

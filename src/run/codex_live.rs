@@ -22,6 +22,7 @@ use crate::command::CommandLine;
 use crate::error::{Code, ProviderError};
 use crate::event::{EngineUsed, Event, RunInfo};
 use crate::exchange::Invocation;
+use crate::exchange::codex_live::catalog::Keep;
 use crate::exchange::codex_live::conversation::Conversation;
 use crate::exchange::codex_live::items;
 use crate::exchange::codex_live::service::{NoService, Plan, Service, vendors_catalog};
@@ -190,7 +191,7 @@ impl CliAttempt<'_> {
         let recalled = live
             .recall()
             .look_up(&model_of(&service, &request.setup), thread.messages());
-        let items = items::of_history(thread.messages(), &request.setup.tools, &recalled);
+        let items = items::of_history(thread.messages(), &request.setup, &recalled);
         let evicted = live.pool.eviction(key, thread);
         let places = || format!("at most {MOST_RESTING} conversations rest");
         Ok(Place {
@@ -295,7 +296,10 @@ impl Engine {
             line,
             vendor: &vendor,
             model: self.options.model.as_deref(),
-            own_instructions: self.options.system_prompt == SystemPrompt::Cli,
+            keep: Keep {
+                instructions: self.options.system_prompt == SystemPrompt::Cli,
+                tool_mode: self.options.tool_namespace,
+            },
             with_config: !self.options.ignore_user_config,
         };
         let service = Service::start(&plan, || self.server_surroundings(env, None), &self.lifecycle.closing)

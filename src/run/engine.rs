@@ -17,6 +17,11 @@ use crate::process::{Vars, limit};
 use crate::provider::options::Options;
 use crate::provider::{self, Provider, custom};
 
+/// The form of native tools in which each is a function, as the option `toolForm` has it.
+pub const FUNCTIONS: &str = "functions";
+/// The form in which they have a common name.
+pub const NAMESPACE: &str = "namespace";
+
 /// One provider object: its options, and the runs it has.
 #[derive(Debug)]
 pub struct Engine {
@@ -114,6 +119,25 @@ impl Engine {
     /// The error of whoever asks a provider that was closed, or is about to be; `None` for an open one.
     pub fn refusal(&self) -> Option<Box<ProviderError>> {
         self.lifecycle.refuses().then(|| self.closed_error())
+    }
+
+    /// In which form its model is offered tools, where there are several.
+    pub fn tool_form(&self) -> Option<&'static str> {
+        self.provider.option("toolForm").filter(|_| self.live.is_some())?;
+        Some(if self.options.tool_namespace {
+            NAMESPACE
+        } else {
+            FUNCTIONS
+        })
+    }
+
+    /// The same provider with tools that have a common name.
+    pub fn with_tool_namespace(&self) -> Engine {
+        let options = Options {
+            tool_namespace: true,
+            ..self.options.clone()
+        };
+        Engine::of(self.provider.clone(), options, self.owner)
     }
 
     /// Whether [`Engine::start_with_callbacks`] can come to anything with this provider.

@@ -6,6 +6,7 @@ use super::live_sessions::Live;
 use crate::error::ProviderError;
 use crate::exchange::claude_live::setup::{SYSTEM_PROMPT, Setup};
 use crate::exchange::codex_live;
+use crate::exchange::codex_live::tools::Form;
 use crate::exchange::live::thread::{SystemMessages, Thread};
 use crate::message::{Message, ToolSpec};
 use crate::prompt::Encoding;
@@ -54,11 +55,15 @@ impl CodexRequest {
             SystemPrompt::Default if texts.is_empty() => SYSTEM_PROMPT.to_owned(),
             _ => texts.join("\n\n"),
         };
+        let form = match options.tool_namespace {
+            true => Form::Namespace,
+            false => Form::Functions,
+        };
         let own_instructions = options.system_prompt == SystemPrompt::Cli;
         let setup = codex_live::setup::Setup::new(system, own_instructions, options.model.clone(), tools);
         CodexRequest {
             thread: Arc::new(thread),
-            setup: Arc::new(setup),
+            setup: Arc::new(setup.with_form(form)),
         }
     }
 }

@@ -39,5 +39,5 @@ mod sink;
 mod start;
 
 pub use auto::{EngineChoice, EngineUse};
-pub use engine::Engine;
+pub use engine::{Engine, FUNCTIONS, NAMESPACE};
 pub use handle::{Ended, Run};

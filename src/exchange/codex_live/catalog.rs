@@ -34,8 +34,17 @@ pub fn slugs(catalog: &Value) -> Vec<&str> {
     slugs.collect()
 }
 
-/// The catalog for `models`, beside all that `vendor` has. `own_instructions`: codex's own instructions are wanted.
-pub fn catalog(vendor: &Value, models: &[&str], own_instructions: bool) -> Value {
+/// What of the vendor's entries stays as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// codex's own instructions.
+    pub instructions: bool,
+    /// How models are offered tools: where ours are a namespace, which is never hidden.
+    pub tool_mode: bool,
+}
+
+/// The catalog for `models`, beside all that `vendor` has.
+pub fn catalog(vendor: &Value, models: &[&str], keep: Keep) -> Value {
     let known: Vec<&Value> = vendor
         .get("models")
         .and_then(Value::as_array)
@@ -43,7 +52,7 @@ pub fn catalog(vendor: &Value, models: &[&str], own_instructions: bool) -> Value
         .flatten()
         .collect();
     let slug = |model: &Value| model.get("slug").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mut entries: Vec<Value> = known.iter().map(|model| adapted(model, own_instructions)).collect();
+    let mut entries: Vec<Value> = known.iter().map(|model| adapted(model, keep)).collect();
     for name in models {
         if entries.iter().any(|entry| slug(entry) == *name) {
             continue;
@@ -53,7 +62,7 @@ pub fn catalog(vendor: &Value, models: &[&str], own_instructions: bool) -> Value
             .iter()
             .filter(|model| name.starts_with(&slug(model)) && !slug(model).is_empty());
         let mut entry = match kin.max_by_key(|model| slug(model).len()) {
-            Some(kin) => adapted(kin, own_instructions),
+            Some(kin) => adapted(kin, keep),
             None => unknown(),
         };
         entry["slug"] = json!(name);
@@ -64,9 +73,13 @@ pub fn catalog(vendor: &Value, models: &[&str], own_instructions: bool) -> Value
 }
 
 /// The vendor's entry with our changes.
-fn adapted(model: &Value, own_instructions: bool) -> Value {
+fn adapted(model: &Value, keep: Keep) -> Value {
     let fields = model.as_object().cloned().unwrap_or_default();
-    let keeps = |name: &str| !DROPPED.contains(&name) || (own_instructions && name == "model_messages");
+    let keeps = |name: &str| match name {
+        "model_messages" => keep.instructions,
+        "tool_mode" => keep.tool_mode,
+        name => !DROPPED.contains(&name),
+    };
     let mut entry: Map<String, Value> = fields.into_iter().filter(|(name, _)| keeps(name)).collect();
     let changes = json!({
         "shell_type": "disabled",
@@ -81,7 +94,7 @@ fn adapted(model: &Value, own_instructions: bool) -> Value {
     });
     let changes = changes.as_object().cloned().unwrap_or_default();
     entry.extend(changes);
-    if !own_instructions {
+    if !keep.instructions {
         entry.insert("base_instructions".to_owned(), json!(""));
     }
     Value::Object(entry)
@@ -100,7 +113,7 @@ fn unknown() -> Value {
             "input_modalities": ["text", "image"],
             "base_instructions": "",
         }),
-        false,
+        Keep::default(),
     )
 }
 
@@ -124,7 +137,7 @@ mod tests {
     #[test]
     fn the_vendors_entry_offers_our_tools_only_and_cuts_nothing() {
         assert_eq!(
-            catalog(&vendor(), &["gpt-6-luna"], false),
+            catalog(&vendor(), &["gpt-6-luna"], Keep::default()),
             json!({"models": [{
                 "slug": "gpt-6-luna", "display_name": "GPT-6-Luna", "default_reasoning_level": "medium",
                 "supported_reasoning_levels": [{"effort": "low", "description": "l"}], "shell_type": "disabled",
@@ -140,16 +153,21 @@ mod tests {
 
     #[test]
     fn models_that_are_not_in_it_get_an_entry() {
-        let made = catalog(&vendor(), &["gpt-6-luna-2026", "mine"], false);
+        let made = catalog(&vendor(), &["gpt-6-luna-2026", "mine"], Keep::default());
         assert_eq!(slugs(&made), ["gpt-6-luna", "gpt-6-luna-2026", "mine"]);
         assert_eq!(made["models"][1]["use_responses_lite"], json!(true));
         assert_eq!(made["models"][2].get("use_responses_lite"), None);
-        assert_eq!(slugs(&catalog(&Value::Null, &["mine"], false)), ["mine"]);
+        assert_eq!(slugs(&catalog(&Value::Null, &["mine"], Keep::default())), ["mine"]);
     }
 
     #[test]
     fn codexs_own_instructions_stay_where_they_are_wanted() {
-        let made = catalog(&vendor(), &[], true);
+        let keep = Keep {
+            instructions: true,
+            tool_mode: true,
+        };
+        let made = catalog(&vendor(), &[], keep);
+        assert_eq!(made["models"][0]["tool_mode"], json!("code_mode_only"));
         assert_eq!(made["models"][0]["base_instructions"], json!("You are Codex"));
         assert_eq!(
             made["models"][0]["model_messages"],

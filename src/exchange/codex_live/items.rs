@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value, json};
 
 use super::recall::Recalled;
+use super::setup::Setup;
 use super::wire::{ContentItem, ToolAnswer};
 use crate::declare::{MAX_NAME, Tools};
 use crate::message::content::{self, Media, Part, Source};
@@ -35,9 +36,10 @@ const KEPT: [&str; 12] = [
 ];
 
 /// The items of `messages`, a whole history. `recalled` are those of messages that came from codex itself, by their place.
-pub fn of_history(messages: &[Message], tools: &Tools, recalled: &HashMap<usize, Recalled>) -> Vec<Value> {
+pub fn of_history(messages: &[Message], setup: &Setup, recalled: &HashMap<usize, Recalled>) -> Vec<Value> {
     let mut history = History {
-        tools,
+        tools: &setup.tools,
+        namespace: setup.namespace(),
         items: Vec::new(),
         open: Vec::new(),
         used: HashSet::new(),
@@ -178,6 +180,8 @@ fn output(message: &Message) -> Value {
 /// A history as it grows.
 struct History<'a> {
     tools: &'a Tools,
+    /// That of calls of our tools.
+    namespace: Option<&'static str>,
     items: Vec<Value>,
     /// Calls without a result: the caller's id, and the one they were given here.
     open: Vec<(String, String)>,
@@ -222,7 +226,10 @@ impl History<'_> {
         for call in &message.tool_calls {
             let id = self.open_call(&call.id);
             let name = self.tools.wire_name(&call.name, MAX_NAME);
-            let item = json!({"type": "function_call", "call_id": id, "name": name, "arguments": call.args.get()});
+            let mut item = json!({"type": "function_call", "call_id": id, "name": name, "arguments": call.args.get()});
+            if let Some(namespace) = self.namespace {
+                item["namespace"] = Value::from(namespace);
+            }
             self.items.push(item);
         }
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::catalog;
+use super::catalog::{self, Keep};
 use super::home::{self, Home};
 use super::server::{AppServer, RequestError};
 use super::settings::UserConfig;
@@ -34,8 +34,8 @@ pub struct Plan<'a> {
     pub vendor: &'a Value,
     /// The model of the options, if there is one.
     pub model: Option<&'a str>,
-    /// codex's own instructions are wanted.
-    pub own_instructions: bool,
+    /// What of the vendor's catalog stays as it is.
+    pub keep: Keep,
     /// The user's configuration is in force.
     pub with_config: bool,
 }
@@ -86,7 +86,7 @@ impl Service {
         let mut models: Vec<String> = plan.model.into_iter().map(str::to_owned).collect();
         loop {
             let names: Vec<&str> = models.iter().map(String::as_str).collect();
-            let catalog = catalog::catalog(plan.vendor, &names, plan.own_instructions);
+            let catalog = catalog::catalog(plan.vendor, &names, plan.keep);
             let surroundings = surroundings();
             let mut line = plan.line.clone();
             home::furnish(&mut line, &surroundings.base_env, home, plan.with_config, &catalog);

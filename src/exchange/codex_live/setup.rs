@@ -32,6 +32,12 @@ impl Setup {
         }
     }
 
+    /// The same with the tools in this form.
+    #[must_use]
+    pub fn with_form(self, form: Form) -> Setup {
+        Setup { form, ..self }
+    }
+
     /// The namespace of the tools, where they are one.
     pub fn namespace(&self) -> Option<&'static str> {
         (self.form == Form::Namespace).then_some(tools::NAMESPACE)

@@ -26,7 +26,7 @@ pub struct Thread {
     system: Option<String>,
     /// All other messages.
     messages: Vec<Message>,
-    prints: Vec<Fingerprint>,
+    pub(in crate::exchange) prints: Vec<Fingerprint>,
     history: History,
 }
 

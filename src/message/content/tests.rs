@@ -12,6 +12,7 @@ const EVERYTHING: Accepts = Accepts {
         kinds: &[Kind::Image, Kind::Document, Kind::Audio, Kind::Video],
         types: &[],
         dialect: None,
+        urls: true,
     },
     results: Takes::TEXT,
     others: Takes::TEXT,

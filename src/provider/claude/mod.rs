@@ -261,6 +261,7 @@ const BLOCKS: Takes = Takes {
     kinds: &[Kind::Image, Kind::Document],
     types: &["image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"],
     dialect: Some(Dialect::Anthropic),
+    urls: true,
 };
 
 const OPTIONS: &[OptionSpec] = &[

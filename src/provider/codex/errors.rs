@@ -31,6 +31,26 @@ const HINTS: &[(Code, &str)] = &[
 
 #[rustfmt::skip] // One rule, one row.
 const RULES: &[Rule] = &[
+    // A live turn has a word for it (`codexErrorInfo`; CODEX-LIVE §5), or the live engine has.
+    Rule::new(&[Kind("usage_limit_exceeded"), Text("<quota exceeded>")], Code::QuotaExceeded, "Quota exceeded. Check your plan and billing details."),
+    Rule::new(&[Kind("usage_limit_exceeded")], Code::UsageLimit, "To use Codex with your ChatGPT plan, upgrade to Plus."),
+    Rule::new(&[Kind("context_window_exceeded")], Code::ContextLength, "Codex ran out of room in the model's context window."),
+    Rule::new(&[Kind("model_not_found")], Code::ModelNotFound, "The requested model 'm' does not exist."),
+    Rule::new(&[Kind("server_overloaded")], Code::Overloaded, "Selected model is at capacity. Please try a different model."),
+    Rule::new(&[Kind("internal_server_error")], Code::ServerError, "We’re currently experiencing high demand"),
+    Rule::new(&[Kind("response_too_many_failed_attempts"), Status(429)], Code::RateLimited, "exceeded retry limit, last status: 429 Too Many Requests"),
+    Rule::new(&[Kind("rate_limit_exceeded")], Code::RateLimited, "rate limit exceeded: try again in 11.054s"),
+    Rule::new(&[Kind("cyber_policy")], Code::Refusal, "This request was refused by policy."),
+    Rule::new(&[Kind("refused_answer")], Code::Refusal, "the model began an answer and gave none: it refused"),
+    Rule::new(&[Kind("no_answer")], Code::EmptyResponse, "the turn ended well, without a word and without a call"),
+    Rule::new(&[Kind("silent_stream")], Code::ConnectionLost, "stream disconnected before completion: nothing came behind a tool call"),
+    Rule::new(&[Kind("context_compaction")], Code::ContextLength, "codex replaces the history by a summary of its own").hint("shorten the thread: its model takes no more"),
+    Rule::new(&[Kind("unknown_server_request")], Code::MalformedResponse, "codex asks for item/tool/requestUserInput, which is not understood here"),
+    Rule::new(&[Kind("http_connection_failed"), Text("<error sending request>")], Code::ConnectionFailed, "Connection failed: error sending request"),
+    Rule::new(&[Text("<incomplete response returned, reason: max_output_tokens>")], Code::MaxTokens, "Incomplete response returned, reason: max_output_tokens"),
+    Rule::new(&[Text("<incomplete response returned, reason: content_filter>")], Code::Refusal, "stream disconnected before completion: Incomplete response returned, reason: content_filter"),
+    Rule::new(&[Text("<thread not found>")], Code::ConnectionLost, "thread not found: 01a2"),
+    Rule::new(&[Text("<failed to load configuration>")], Code::InvalidConfig, "failed to load configuration: No such file or directory (os error 2)").hint("correct ~/.codex/config.toml"),
     Rule::new(&[Text("<you've hit your usage limit|<hit your usage limit")], Code::UsageLimit, "You’ve hit your usage limit. Upgrade to Pro or try again at 10:50 PM."),
     Rule::new(&[Text("<quota exceeded\\. check your plan")], Code::QuotaExceeded, "Quota exceeded. Check your plan and billing details."),
     Rule::new(&[Text("<selected model is at capacity>")], Code::Overloaded, "Selected model is at capacity. Please try a different model."),

@@ -16,7 +16,7 @@ use super::{
     STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, flag, optional, system_prompt, var_when,
 };
 use crate::decode::Wire;
-use crate::message::content::Accepts;
+use crate::message::content::{Accepts, Kind, Takes};
 use Word::Lit;
 
 /// The codex CLI.
@@ -135,7 +135,11 @@ pub static CODEX: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     live: Some(LiveForm::CodexAppServer),
-    live_content: Accepts::TEXT,
+    live_content: Accepts {
+        users: IMAGES,
+        results: IMAGES,
+        others: IMAGES,
+    },
     prompt_limit: Some(PromptLimit::Chars(1_048_576)),
     stop_on: &[],
     fatal_stderr: &[],
@@ -154,6 +158,14 @@ pub static CODEX: Provider = Provider {
     custom: None,
 };
 
+/// "remote image URLs are not supported" (CODEX-LIVE §2.3), and files of users are refused.
+const IMAGES: Takes = Takes {
+    kinds: &[Kind::Image],
+    types: &["image/png", "image/jpeg", "image/gif", "image/webp"],
+    dialect: None,
+    urls: false,
+};
+
 const OPTIONS: &[OptionSpec] = &[
     options::TIMEOUT_ALWAYS,
     options::SYSTEM_PROMPT,
@@ -162,6 +174,7 @@ const OPTIONS: &[OptionSpec] = &[
     options::IGNORE_USER_CONFIG,
     options::ENGINE,
     options::KEEP_ALIVE,
+    options::TOOL_FORM,
     // What agents pass that start codex themselves. It is always so, and they change nothing: output is read as JSON lines, and
     // the private folder that codex runs in is no repository.
     OptionSpec {

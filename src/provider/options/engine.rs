@@ -77,6 +77,13 @@ pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(),
         None if provider.defaults.engine == EngineKind::Auto => "auto",
         None => "print",
     };
+    if engine == "print" && map.contains_key("toolForm") {
+        return Err(format!(
+            "options \"toolForm\" and \"engine\" contradict each other: only a live thread offers tools natively; given: toolForm: {}, \
+             engine: \"print\"",
+            map.get("toolForm").map(describe).unwrap_or_default()
+        ));
+    }
     let (name, why) = match engine {
         "print" => {
             let some = |value: &&Value| value.as_u64() != Some(0);

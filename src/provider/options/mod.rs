@@ -146,6 +146,8 @@ pub struct Options {
     pub keep_alive: Duration,
     /// `spares`: processes started ahead.
     pub spares: usize,
+    /// `toolForm`: tools are offered under a common name, which codex never hides behind its code mode.
+    pub tool_namespace: bool,
     /// `sandbox`.
     pub sandbox: Option<String>,
     /// `ignoreUserConfig`.

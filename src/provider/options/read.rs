@@ -110,6 +110,7 @@ pub(super) fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
             if engine == EngineKind::Auto { 60_000 } else { 300_000 },
         )),
         spares: usize::try_from(number("spares", 0)).unwrap_or(usize::MAX),
+        tool_namespace: text("toolForm").as_deref() == Some("namespace"),
         sandbox: text("sandbox"),
         ignore_user_config: flag("ignoreUserConfig").unwrap_or(defaults.ignore_user_config),
         auth_type: text("authType"),

@@ -147,6 +147,8 @@ pub const MAX_RETRIES: OptionSpec = option("maxRetries", Kind::Whole(0, 15));
 pub const ENGINE: OptionSpec = option("engine", Kind::OneOf(&["print", "live", "auto"]));
 /// `keepAlive`, ms an unused session is kept; 0 ends it with its turn.
 pub const KEEP_ALIVE: OptionSpec = option("keepAlive", Kind::Ms(0, MAX_MS));
+/// `toolForm`: how a live thread of codex's offers tools to the model.
+pub const TOOL_FORM: OptionSpec = option("toolForm", Kind::OneOf(&["functions", "namespace"]));
 /// `spares`: processes started ahead.
 pub const SPARES: OptionSpec = option("spares", Kind::Whole(0, 64));
 

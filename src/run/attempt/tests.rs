@@ -102,6 +102,7 @@ impl Exchange for Scripted {
                 ..TurnEvidence {
                     wire,
                     flags,
+                    stopped: None,
                     diagnostics,
                     stdout_tail,
                 }
@@ -110,6 +111,7 @@ impl Exchange for Scripted {
             None => Evidence::Turn(TurnEvidence {
                 wire,
                 flags,
+                stopped: None,
                 diagnostics,
                 stdout_tail,
             }),

@@ -3,9 +3,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::event::Reply;
-use crate::exchange::live::history::History;
 use crate::exchange::live::thread::Pending;
-use crate::message::{Content, Message, Role, ToolCall};
+use crate::message::ToolCall;
 
 const GUARD: Option<Guard> = Some(Guard {
     first: '/',

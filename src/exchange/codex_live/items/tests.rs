@@ -1,1 +1,173 @@
+use serde_json::json;
+
 use super::*;
+use crate::exchange::codex_live::tools::Form;
+
+fn setup() -> Setup {
+    Setup::new(String::new(), false, None, &[])
+}
+
+fn messages(messages: &Value) -> Vec<Message> {
+    serde_json::from_str(&messages.to_string()).unwrap()
+}
+
+fn history(thread: &Value) -> Vec<Value> {
+    of_history(&messages(thread), &setup(), &HashMap::new())
+}
+
+fn said(role: &str, text: &str) -> Value {
+    let kind = if role == "assistant" {
+        "output_text"
+    } else {
+        "input_text"
+    };
+    json!({"type": "message", "role": role, "content": [{"type": kind, "text": text}]})
+}
+
+#[test]
+fn a_history_is_the_apis_own_items() {
+    assert_eq!(
+        history(&json!([
+            {"type": "human", "content": "$skill /x !y @z"},
+            {"type": "ai", "content": "Two.", "tool_calls": [{"id": "a", "name": "add", "args": {"b": 1.0, "a": 2}}, {"id": "b", "name": "add", "args": {}}]},
+            {"type": "tool", "tool_call_id": "b", "content": "no", "is_error": true},
+            {"type": "tool", "tool_call_id": "a", "content": "3"},
+            {"type": "system", "content": "be quick"},
+            {"type": "critic", "content": "hm"},
+            {"type": "ai", "content": "3"},
+        ])),
+        [
+            said("user", "$skill /x !y @z"),
+            said("assistant", "Two."),
+            json!({"type": "function_call", "call_id": "a", "name": "add", "arguments": "{\"b\":1.0,\"a\":2}"}),
+            json!({"type": "function_call", "call_id": "b", "name": "add", "arguments": "{}"}),
+            json!({"type": "function_call_output", "call_id": "b", "output": "Error: no"}),
+            json!({"type": "function_call_output", "call_id": "a", "output": "3"}),
+            // Pitfall 11: "system" would vanish.
+            said("developer", "be quick"),
+            said("user", "hm"),
+            said("assistant", "3"),
+        ]
+    );
+}
+
+/// Pitfall 11: orphan outputs would be dropped, and orphan calls be answered by codex.
+#[test]
+fn nothing_is_left_to_codex() {
+    assert_eq!(
+        history(&json!([
+            {"type": "human", "content": "go"},
+            {"type": "ai", "content": "", "tool_calls": [{"id": "a", "name": "add", "args": {}}]},
+            {"type": "human", "content": "never mind"},
+            {"type": "tool", "tool_call_id": "lost", "content": "7"},
+        ])),
+        [
+            said("user", "go"),
+            json!({"type": "function_call", "call_id": "a", "name": "add", "arguments": "{}"}),
+            json!({"type": "function_call_output", "call_id": "a", "output": NO_RESULT}),
+            said("user", "never mind"),
+            json!({"type": "message", "role": "user", "content": [
+                {"type": "input_text", "text": "The result of an earlier tool call:"}, {"type": "input_text", "text": "7"}]}),
+        ]
+    );
+}
+
+#[test]
+fn ids_that_are_missing_or_come_again_are_made_unique() {
+    let thread = json!([
+        {"type": "ai", "content": "", "tool_calls": [{"id": "a", "name": "add", "args": {}}, {"id": "", "name": "add", "args": {}}]},
+        {"type": "tool", "tool_call_id": "a", "content": "1"},
+        {"type": "tool", "tool_call_id": "", "content": "2"},
+        {"type": "ai", "content": "", "tool_calls": [{"id": "a", "name": "add", "args": {}}]},
+        {"type": "tool", "tool_call_id": "a", "content": "3"},
+    ]);
+    let ids: Vec<Value> = history(&thread).iter().map(|item| item["call_id"].clone()).collect();
+    assert_eq!(
+        ids,
+        ["a", "call_df_1", "a", "call_df_1", "call_df_2", "call_df_2"].map(Value::from)
+    );
+}
+
+#[test]
+fn images_go_over_as_data() {
+    let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+    let thread = json!([
+        {"type": "human", "content": [{"type": "text", "text": "see"}, image]},
+        {"type": "ai", "content": "", "tool_calls": [{"id": "a", "name": "add", "args": {}}]},
+        {"type": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "x"}, image]},
+    ]);
+    let picture = json!({"type": "input_image", "image_url": "data:image/png;base64,AAAA"});
+    let items = history(&thread);
+    assert_eq!(
+        items[0]["content"],
+        json!([{"type": "input_text", "text": "see"}, picture])
+    );
+    assert_eq!(
+        items[2]["output"],
+        json!([{"type": "input_text", "text": "x"}, picture])
+    );
+    let answer = answer(&messages(&thread)[2]);
+    assert_eq!(
+        serde_json::to_value(answer).unwrap(),
+        json!({"contentItems": [{"type": "inputText", "text": "x"}, {"type": "inputImage", "imageUrl": "data:image/png;base64,AAAA"}], "success": true})
+    );
+}
+
+/// Pitfall 6: an empty result is refused, and that a tool failed only its text can say.
+#[test]
+fn results_say_that_they_are_failures_and_are_never_nothing() {
+    let answered = |content: &str, is_error: bool| {
+        let message = json!([{"type": "tool", "tool_call_id": "a", "content": content, "is_error": is_error}]);
+        serde_json::to_value(answer(&messages(&message)[0])).unwrap()["contentItems"].take()
+    };
+    assert_eq!(answered("", false), json!([{"type": "inputText", "text": ""}]));
+    assert_eq!(
+        answered("it broke", true),
+        json!([{"type": "inputText", "text": "Error: it broke"}])
+    );
+    assert_eq!(
+        answered("error: it broke", true),
+        json!([{"type": "inputText", "text": "error: it broke"}])
+    );
+    assert_eq!(
+        answered("", true),
+        json!([{"type": "inputText", "text": "Error: the tool failed"}])
+    );
+}
+
+#[test]
+fn what_the_model_said_goes_over_as_it_came_with_the_callers_ids() {
+    let reply = [
+        json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "SEALED", "content": null}),
+        json!({"type": "function_call", "id": "fc_0", "call_id": "nope", "name": "nope", "arguments": "{}"}),
+        json!({"type": "function_call_output", "call_id": "nope", "output": "unsupported call: nope"}),
+        json!({"type": "function_call", "id": "fc_1", "call_id": "api", "name": "add", "arguments": "{ }",
+               "internal_chat_message_metadata_passthrough": {"turn_id": "t"}, "status": "completed"}),
+    ];
+    let recalled = Recalled::new(reply.iter().map(plain).collect(), vec!["api".to_owned()]);
+    let thread = messages(&json!([
+        {"type": "ai", "content": "", "tool_calls": [{"id": "given", "name": "add", "args": {}}]},
+        {"type": "tool", "tool_call_id": "given", "content": "3"},
+    ]));
+    assert_eq!(
+        of_history(&thread, &setup(), &HashMap::from([(0, recalled)])),
+        [
+            json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "SEALED"}),
+            reply[1].clone(),
+            reply[2].clone(),
+            json!({"type": "function_call", "id": "fc_1", "call_id": "given", "name": "add", "arguments": "{ }"}),
+            json!({"type": "function_call_output", "call_id": "given", "output": "3"}),
+        ]
+    );
+}
+
+#[test]
+fn calls_of_a_namespace_say_so() {
+    let setup = setup().with_form(Form::Namespace);
+    let thread =
+        messages(&json!([{"type": "ai", "content": "", "tool_calls": [{"id": "a", "name": "add", "args": {}}]}]));
+    assert_eq!(
+        of_history(&thread, &setup, &HashMap::new())[0]["namespace"],
+        json!("df")
+    );
+}
