@@ -8,6 +8,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
+import { createCodexCliProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
 import { CLIS, findCli, OLDEST_LIVE_CODEX } from "../support/clis.mjs";
@@ -101,19 +102,21 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
       { error: { status: 500, message: "boom" } },
       { hang: true },
     ];
-    const { api, home, options, create } = await withCli("codex", { version, script: answers });
+    const { api, home, options } = await withCli("codex", { version, script: answers });
     const [sent, told] = [join(home, "sent"), join(home, "told")];
     const recorder = fakes.shell(
       "recording-codex",
       `case "$1" in app-server) tee -a '${sent}' | '${codex}' "$@" | tee -a '${told}';; *) exec '${codex}' "$@";; esac`,
     );
     const PATH = [join(process.execPath, ".."), process.env.PATH].join(":");
-    const provider = create({
+    const provider = createCodexCliProvider({
+      ...options,
       cliPath: recorder,
       env: { ...options.env, PATH },
       engine: "live",
       retry: false,
     });
+    onTestFinished(() => provider.close());
     const schema = { type: "object", properties: { n: { type: "number", minimum: 1 } }, required: ["n"] };
     const model = provider.bindTools([{ name: "step", description: "Takes a step", schema }]);
     const thread: BaseMessage[] = [

@@ -1,9 +1,21 @@
 /** codex live: what only it does, against the real CLI. The common behaviours are in `__tests__/live`. */
-import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { execFile } from "node:child_process";
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { delimiter, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { AIMessage, type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
-import { createCodexCliProvider } from "deep-factor-providers";
+import { createCodexCliProvider, runAgent } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
 import { CLIS, codexConfig, OLDEST_LIVE_CODEX } from "../support/clis.mjs";
@@ -20,12 +32,19 @@ const result = (id: string, content: string) => new ToolMessage({ tool_call_id: 
 
 const VERSIONS = process.env.TEST_ALL ? [CLIS.codex.version, OLDEST_LIVE_CODEX] : [CLIS.codex.version];
 
+const DOCTOR = fileURLToPath(new URL("../../src/js/cli.mjs", import.meta.url));
+
 type Script = Parameters<typeof withCli>[1]["script"];
 
 /** codex of a version, live. */
 async function withCodex(version: string, script: Script) {
   const cli = await withCli("codex", { version, script });
-  return { ...cli, create: (more: object = {}) => cli.create({ engine: "live", retry: false, ...more }) };
+  const create = (more: object = {}) => {
+    const provider = createCodexCliProvider({ ...cli.options, engine: "live", retry: false, ...more });
+    onTestFinished(() => provider.close());
+    return provider;
+  };
+  return { ...cli, create };
 }
 
 describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version) => {
@@ -56,6 +75,99 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     const first = await ask(provider, ["hi"]);
     await gone(first.pid);
     expect((await ask(provider, ["hi"])).pid).not.toBe(first.pid);
+  });
+
+  it("forgets a conversation without a word to the others", async () => {
+    const { api, create } = await withCodex(version, (request: { body: object }) =>
+      JSON.stringify(request.body).includes("busy") ? { hang: true } : { text: "ok" },
+    );
+    const provider = create({ keepAlive: 50 });
+    const controller = new AbortController();
+    const busy = provider.invoke(["busy"], { signal: controller.signal });
+    await api.waitForRequest(1);
+    const thread: BaseMessage[] = [new HumanMessage("1")];
+    let last = await ask(provider, thread);
+    const { pid } = last;
+    // More than once: what forgets one of them must leave the process alone.
+    for (let forgotten = 0, tries = 0; forgotten < 2 && tries < 100; tries++) {
+      await new Promise((resolve) => setTimeout(resolve, 60));
+      thread.push(last.message, new HumanMessage("more"));
+      last = await ask(provider, thread);
+      if (last.run?.continued === false) forgotten++;
+      expect(last.pid).toBe(pid);
+    }
+    expect([last.run?.continued, api.requests[0]?.outcome]).toEqual([false, expect.any(Promise)]);
+    controller.abort(new Error("enough"));
+    await expect(busy).rejects.toThrow("enough");
+    expect(await api.requests[0]?.outcome).toBe("aborted");
+  });
+
+  it("interrupts a call that is aborted before its turn has begun, and asks nothing unseen", async () => {
+    const { api, create } = await withCodex(version, () => ({ text: "ok" }));
+    const provider = create();
+    await provider.prewarm();
+    for (let n = 0; n < 5; n++) {
+      const controller = new AbortController();
+      const pending = provider.invoke([`abandoned ${n}`], { signal: controller.signal });
+      setTimeout(() => controller.abort(new Error("enough")), n * 8);
+      await pending.catch((error: Error) => expect(error.message).toBe("enough"));
+    }
+    // Whatever was asked was asked before the next call, which finds the process as it was.
+    const asked = api.requests.length;
+    const { reply } = await ask(provider, ["and now?"]);
+    expect([reply.content, api.requests.length]).toEqual(["ok", asked + 1]);
+  });
+
+  it("gets the real home where a key ring knows the login by it, and says what is sent of it", async () => {
+    const { api, home, create } = await withCodex(version, [{ text: "ok" }]);
+    const config = `cli_auth_credentials_store = "keyring"\n${codexConfig(api.url, 0)}`;
+    writeFileSync(join(home, ".codex/config.toml"), config);
+    writeFileSync(join(home, ".codex/AGENTS.md"), "canary-home\n");
+    const { reply, warnings } = await ask(create(), ["hi"]);
+    expect([reply.content, warnings]).toEqual(["ok", ["INSTRUCTIONS_SENT"]]);
+    expect(JSON.stringify(api.requests[0]?.body)).toContain("canary-home");
+    expect(filesIn(join(home, ".codex")).filter(([path]) => /sqlite|log$/.test(String(path)))).toEqual([]);
+  });
+
+  it("works for an agent, its tools called natively", async () => {
+    const { api, create } = await withCodex(version, [{ output: [call("c", 2)] }, { text: "Took 2." }]);
+    const run = runAgent({
+      provider: create(),
+      prompt: "go",
+      tools: [{ ...step, execute: ({ n }: { n: number }) => `took ${n}` }],
+      permissions: { allow: ["step"] },
+    });
+    expect(await run.result).toMatchObject({ status: "completed", output: "Took 2." });
+    expect(items(api.requests[1]?.body).slice(-2)).toEqual([
+      ["call", "c", "step", { n: 2 }],
+      ["result", "c", "took 2"],
+    ]);
+  });
+
+  it.each([
+    ["plain functions", true, "✓ the model calls tools, offered as plain functions"],
+    ["a namespace", false, "✓ the model calls tools, offered as a namespace"],
+  ])("is told by the doctor to take tools as %s", async (_, takesFunctions, line) => {
+    type Tool = { type: string; name: string };
+    const { options } = await withCodex(version, (request: { body: { tools?: Tool[] } }) => {
+      const isFunction = request.body.tools?.some(({ name }) => name === "report_ready");
+      return isFunction && !takesFunctions
+        ? { error: { status: 400, message: "tools are not supported by this model" } }
+        : {
+            output: [
+              { call: "report_ready", id: "r", args: { ready: true }, ...(isFunction ? {} : { namespace: "df" }) },
+            ],
+          };
+    });
+    const bin = join(options.env.HOME ?? "", "bin");
+    mkdirSync(bin);
+    symlinkSync(options.cliPath, join(bin, "codex"));
+    const PATH = [bin, dirname(process.execPath), "/usr/bin", "/bin"].join(delimiter);
+    const env = { ...process.env, ...options.env, PATH, NO_COLOR: "1" };
+    const words = [DOCTOR, "doctor", "codex", "--request", "--engine", "live", "--model", "mock-model"];
+    const { stdout } = await promisify(execFile)(process.execPath, words, { env });
+    expect(stdout).toContain(line);
+    expect(stdout.includes('set `toolForm: "namespace"`')).toBe(!takesFunctions);
   });
 
   it("streams reasoning, and hands it back to the API sealed, also from a new thread of another process", async () => {
@@ -248,11 +360,6 @@ memories = true
       { failed: { code: "context_length_exceeded", message: "long" } },
       { code: "CONTEXT_LENGTH" },
     ],
-    [
-      "a used-up quota",
-      { error: { status: 429, type: "insufficient_quota", message: "used up" } },
-      { code: "QUOTA_EXCEEDED" },
-    ],
     ["a wrong key", { error: { status: 401, message: "Incorrect API key provided" } }, { code: "INVALID_API_KEY" }],
     ["a missing model", { error: { status: 404, message: "no such model" } }, { category: "not_found" }],
     ["no place", { error: { status: 503, message: "busy" } }, { category: "server", shouldRetry: true }],
@@ -260,6 +367,14 @@ memories = true
     const { api, create } = await withCodex(version, [answer]);
     await expect(create().invoke(["go"])).rejects.toMatchObject(error);
     expect(api.requests).toHaveLength(1);
+  });
+
+  it("tells a used-up quota", async () => {
+    const answer = { error: { status: 429, type: "insufficient_quota", message: "used up" } };
+    const { create } = await withCodex(version, [answer]);
+    // The oldest keeps to itself what kind of 429 it was.
+    const code = version === OLDEST_LIVE_CODEX ? "RATE_LIMITED" : "QUOTA_EXCEEDED";
+    await expect(create().invoke(["go"])).rejects.toMatchObject({ code });
   });
 
   it("ends a call whose stream broke behind a tool call, which codex keeps to itself", async () => {

@@ -7,6 +7,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { count } from "../../examples/demo/count-words.mjs";
+import { HERE } from "../clis/real.js";
 
 const ROOT = new URL("../../", import.meta.url);
 const TIMEOUT = { timeout: 120_000 };
@@ -99,6 +100,12 @@ describe("the agent loop", () => {
       kinds: updates,
     });
     expect(all.filter((kind) => kind === "usage").length).toBeGreaterThanOrEqual(2);
+  });
+
+  it.skipIf(!HERE)("runs on codex, one process for all steps", TIMEOUT, async () => {
+    const { code, stdout, stderr } = await run("examples/agent-loop/main.mjs", "--provider", "codex");
+    const all = kinds(stdout).filter((kind) => kind !== "usage");
+    expect({ code, stderr, kinds: all }).toEqual({ code: 0, stderr: "", kinds: updates });
   });
 
   it("goes on after failures", TIMEOUT, async () => {

@@ -165,7 +165,7 @@ function toResponse(answer, request, number) {
  */
 function toItem(item, number, index) {
   const suffix = index === 0 ? `${number}` : `${number}_${index}`;
-  /** @type {(whole: { id: string }, begun: object, deltas: object[]) => { item: object, events: any[] }} */
+  /** @type {(whole: { id: string, [field: string]: unknown }, begun: object, deltas: object[]) => { item: object, events: any[] }} */
   const made = (whole, begun, deltas) => ({
     item: whole,
     events: [

@@ -38,6 +38,7 @@ assertType<Equal<api.ModelInvocationUpdate, api.InvokeUpdate>>();
 assertType<Equal<api.ModelInvocationToolCall, api.ToolCall>>();
 assertType<Equal<native.ModelInvocationToolCall, api.ToolCall>>();
 export const codex = () => createCodexCliProvider({ outputFormat: "jsonl", skipGitRepoCheck: true, model: "" });
+export const live = () => createCodexCliProvider({ engine: "live", keepAlive: 60_000, toolForm: "namespace" });
 // @ts-expect-error its output is always JSON lines
 export const wrong = () => createCodexCliProvider({ outputFormat: "text" });
 

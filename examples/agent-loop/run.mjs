@@ -10,7 +10,7 @@ import { z } from "zod";
 import { startAnthropic } from "../../__tests__/support/anthropic.mjs";
 import { isolateClaude } from "../../__tests__/support/claude.mjs";
 import { isolateCli } from "../../__tests__/support/clis.mjs";
-import { startOpenAi } from "../../__tests__/support/scripted-openai.mjs";
+import { startOpenAi } from "../../__tests__/support/openai.mjs";
 import { SmallAgent } from "./agent.mjs";
 import { OPERATORS, scriptedModel, scriptedResponses } from "./scripted-model.mjs";
 

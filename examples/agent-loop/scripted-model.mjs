@@ -36,7 +36,7 @@ export function scriptedModel({ body }) {
 /**
  * The Responses API, as codex asks it live: tools and calls as items.
  * @param {{ body: any }} request
- * @returns {import("../../__tests__/support/scripted-openai.mjs").Answer}
+ * @returns {import("../../__tests__/support/openai.mjs").Answer}
  */
 export function scriptedResponses({ body }) {
   /** @type {any[]} */

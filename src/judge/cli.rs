@@ -26,10 +26,17 @@ struct Facts<'a> {
 pub(super) fn failure(context: &Context, process: &ProcessEvidence, folded: &Folded) -> Option<ProviderError> {
     let facts = &Facts { context, process };
     match process.end {
-        ProcessEnd::Stopped(StopReason::Timeout(limit)) => Some(timed_out(facts, limit)),
-        ProcessEnd::Stopped(StopReason::IdleTimeout(limit)) => Some(idle(facts, limit)),
-        ProcessEnd::Stopped(StopReason::OutputLimit(limit)) => Some(too_much(facts, limit)),
-        ProcessEnd::Exited | ProcessEnd::Lingered | ProcessEnd::Stopped(StopReason::Cancelled) => {
+        ProcessEnd::Stopped(StopReason::Timeout(limit)) | ProcessEnd::Interrupted(StopReason::Timeout(limit)) => {
+            Some(timed_out(facts, limit))
+        }
+        ProcessEnd::Stopped(StopReason::IdleTimeout(limit))
+        | ProcessEnd::Interrupted(StopReason::IdleTimeout(limit)) => Some(idle(facts, limit)),
+        ProcessEnd::Stopped(StopReason::OutputLimit(limit))
+        | ProcessEnd::Interrupted(StopReason::OutputLimit(limit)) => Some(too_much(facts, limit)),
+        ProcessEnd::Exited
+        | ProcessEnd::Lingered
+        | ProcessEnd::Stopped(StopReason::Cancelled)
+        | ProcessEnd::Interrupted(StopReason::Cancelled) => {
             failure_of_its_own(facts, folded).or_else(|| process.unreached.then(|| unreached(facts)))
         }
     }
@@ -186,23 +193,36 @@ fn unreached(facts: &Facts) -> ProviderError {
 
 fn timed_out(facts: &Facts, limit: Duration) -> ProviderError {
     let reason = format!(
-        "no answer within {} ms: the CLI and all it started were ended",
-        limit.as_millis()
+        "no answer within {} ms: {}",
+        limit.as_millis(),
+        what_ended(facts, "the CLI and all it started were ended")
     );
     limited(facts, Code::Timeout, limit, reason)
 }
 
 fn idle(facts: &Facts, limit: Duration) -> ProviderError {
     let reason = format!(
-        "the CLI printed nothing for {} ms and was ended with all it started",
-        limit.as_millis()
+        "the CLI printed nothing for {} ms and {}",
+        limit.as_millis(),
+        what_ended(facts, "was ended with all it started")
     );
     limited(facts, Code::IdleTimeout, limit, reason)
 }
 
 fn too_much(facts: &Facts, limit: usize) -> ProviderError {
-    let reason = format!("the CLI printed more than {limit} bytes, the limit of the option `maxBuffer`, and was ended");
+    let reason = format!(
+        "the CLI printed more than {limit} bytes, the limit of the option `maxBuffer`, and {}",
+        what_ended(facts, "was ended")
+    );
     advised(facts, Code::OutputLimit, reason)
+}
+
+/// What was done to keep a limit: `process` says it, where the process was ended.
+fn what_ended<'a>(facts: &Facts, process: &'a str) -> &'a str {
+    match facts.process.end {
+        ProcessEnd::Interrupted(_) => "its turn was interrupted",
+        _ => process,
+    }
 }
 
 fn limited(facts: &Facts, code: Code, limit: Duration, reason: String) -> ProviderError {

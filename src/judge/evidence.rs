@@ -37,7 +37,7 @@ impl Evidence {
     pub fn stop_reason(&self) -> Option<StopReason> {
         match self {
             Evidence::Process(ProcessEvidence {
-                end: ProcessEnd::Stopped(reason),
+                end: ProcessEnd::Stopped(reason) | ProcessEnd::Interrupted(reason),
                 ..
             })
             | Evidence::Http(HttpEvidence {
@@ -86,6 +86,8 @@ pub enum ProcessEnd {
     Lingered,
     /// It was ended from here.
     Stopped(StopReason),
+    /// Its turn was ended from here; it goes on.
+    Interrupted(StopReason),
 }
 
 /// What is known of a turn whose process takes the next one.
@@ -108,7 +110,7 @@ impl From<TurnEvidence> for ProcessEvidence {
         ProcessEvidence {
             wire: turn.wire,
             flags: turn.flags,
-            end: turn.stopped.map_or(ProcessEnd::Lingered, ProcessEnd::Stopped),
+            end: turn.stopped.map_or(ProcessEnd::Lingered, ProcessEnd::Interrupted),
             exit_code: None,
             signal: None,
             stderr: String::new(),

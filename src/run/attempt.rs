@@ -268,7 +268,7 @@ fn note_end(ended: &Ended, info: &mut RunInfo, sink: &Sink) {
         (Evidence::Turn(_), None) => return,
         (Evidence::Process(process), None) => match process.end {
             ProcessEnd::Lingered => (Level::Info, "lingered"),
-            ProcessEnd::Exited | ProcessEnd::Stopped(_) => (Level::Info, "exited"),
+            ProcessEnd::Exited | ProcessEnd::Stopped(_) | ProcessEnd::Interrupted(_) => (Level::Info, "exited"),
         },
         (Evidence::Http(request), None) => match request.end {
             HttpEnd::Answered(_) | HttpEnd::Stopped(_) => (Level::Info, "answered"),

@@ -27,7 +27,8 @@ use crate::exchange::codex_live::conversation::Conversation;
 use crate::exchange::codex_live::items;
 use crate::exchange::codex_live::service::{NoService, Plan, Service, vendors_catalog};
 use crate::exchange::codex_live::setup::Setup;
-use crate::exchange::codex_live::turn::{self, CodexTurn, Kept, Park, Unusable};
+use crate::exchange::codex_live::turn::{CodexTurn, Kept, Park, Unusable};
+use crate::exchange::codex_live::work;
 use crate::exchange::live::pool::{Claimed, SessionKey};
 use crate::exchange::live::thread::{Continuation, Known, Thread};
 use crate::exchange::print::{NotStarted, Surroundings};
@@ -42,7 +43,7 @@ const CATALOG_LIMITS: (Duration, usize) = (Duration::from_secs(20), 32 * 1024 * 
 
 /// Where a call's turn is to be.
 struct Place {
-    opening: turn::Opening,
+    opening: work::Opening,
     service: Arc<Service>,
     continued: bool,
     notes: Vec<Event>,
@@ -195,7 +196,7 @@ impl CliAttempt<'_> {
         let evicted = live.pool.eviction(key, thread);
         let places = || format!("at most {MOST_RESTING} conversations rest");
         Ok(Place {
-            opening: turn::Opening::Fresh {
+            opening: work::Opening::Fresh {
                 service: Arc::clone(&service),
                 items,
             },
@@ -221,7 +222,7 @@ fn continued(conversation: Box<Conversation>, new: &Continuation) -> Place {
     let results = new.results.iter();
     Place {
         service: Arc::clone(&conversation.service),
-        opening: turn::Opening::Continued {
+        opening: work::Opening::Continued {
             conversation,
             results: results
                 .map(|(call, result)| (call.api.clone(), items::answer(result)))

@@ -10,10 +10,11 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio_util::task::TaskTracker;
 
+use super::inbound::ThreadEvent;
 use super::server::Inbox;
 use super::service::Service;
 use super::setup::Setup;
-use super::wire::{self, Interrupt, ThreadEvent, ToolAnswer, Unsubscribe};
+use super::wire::{self, Interrupt, ToolAnswer, Unsubscribe};
 use crate::exchange::live::keep::{Idle, Keepable};
 
 /// How long a turn that is given up may take to say so: 1 to 11 ms were measured.
@@ -30,8 +31,10 @@ pub struct Conversation {
     pub model: String,
     /// What the server tells of it.
     pub inbox: Inbox,
-    /// The turn that goes on.
+    /// The turn that goes on, as soon as its id is known.
     pub turn: Option<String>,
+    /// A turn was asked for, of which nothing is known yet.
+    pub is_starting: bool,
     /// The server's requests for results, by the call.
     requests: HashMap<String, Box<RawValue>>,
     /// Results that the server has not asked for yet: before 0.169 it asks for one after the other.
@@ -48,6 +51,7 @@ impl Conversation {
             id,
             model,
             turn: None,
+            is_starting: false,
             requests: HashMap::new(),
             answers: HashMap::new(),
             tracker,
@@ -77,6 +81,18 @@ impl Conversation {
     /// Stops the turn, if one goes on, and has the server forget the thread. A server that takes too long is ended: what it does
     /// in the meantime, nobody sees.
     pub async fn close(mut self) {
+        if self.is_starting && self.turn.is_none() {
+            // Forgotten now, it would ask the API all the same, unseen (CODEX-LIVE pitfall 18).
+            let started = async {
+                while let Some(event) = self.inbox.next().await {
+                    if let ThreadEvent::TurnStarted { turn } = event {
+                        return Some(turn);
+                    }
+                }
+                None
+            };
+            self.turn = tokio::time::timeout(INTERRUPT, started).await.ok().flatten();
+        }
         if let Some(turn) = self.turn.take() {
             let interrupt = Interrupt {
                 thread_id: &self.id,

@@ -12,6 +12,7 @@
 pub mod catalog;
 pub mod conversation;
 pub mod home;
+pub mod inbound;
 pub mod items;
 pub mod reader;
 pub mod recall;
@@ -22,3 +23,4 @@ pub mod setup;
 pub mod tools;
 pub mod turn;
 pub mod wire;
+pub mod work;

@@ -8,9 +8,9 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::inbound::{Limits, ThreadEvent, TurnError};
 use super::items;
 use super::tools::NAMESPACE;
-use super::wire::{Limits, ThreadEvent, TurnError};
 use crate::declare::Tools;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::{ToolCall, Usage};
@@ -252,6 +252,8 @@ impl<'a> Reader<'a> {
     }
 
     fn turn_over(&mut self, status: &str, error: Option<TurnError>, limits: &Limits, events: &mut Vec<Event>) -> Step {
+        // There is nothing left to be interrupted.
+        self.turn = None;
         match (status, error) {
             ("completed", None) if self.has_text => {
                 self.over(limits, events);

@@ -16,7 +16,8 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::wire::{self, Inbound, Limits, RpcError, ThreadEvent};
+use super::inbound::{self, Inbound, Limits, RpcError, ThreadEvent};
+use super::wire;
 use crate::command::CommandLine;
 use crate::decode::lines::{Line, Lines};
 use crate::exchange::print::{self, NotStarted, Surroundings};
@@ -255,7 +256,7 @@ impl Shared {
     }
 
     fn read(&self, line: &str) {
-        let (thread, event) = match wire::read(line) {
+        let (thread, event) = match inbound::read(line) {
             Inbound::Nothing => return,
             Inbound::Answer { id, result } => {
                 if let Some(asker) = self.lock().requests.remove(&id) {

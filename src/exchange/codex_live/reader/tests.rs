@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::*;
-use crate::exchange::codex_live::wire::{self, Inbound};
+use crate::exchange::codex_live::inbound::{self, Inbound};
 use crate::message::ToolSpec;
 
 fn recorded(file: &str) -> Vec<String> {
@@ -49,7 +49,7 @@ fn play(case: &str) -> Vec<String> {
     let mut readers: HashMap<String, (Reader, Vec<String>)> = HashMap::new();
     let mut limits = Limits::default();
     for line in recorded(&format!("{case}.stdout")) {
-        let (thread, event) = match wire::read(&line) {
+        let (thread, event) = match inbound::read(&line) {
             Inbound::Thread(thread, event) => (thread, event),
             Inbound::Limits(now) => {
                 limits = now;
@@ -184,7 +184,7 @@ fn what_is_unexpected_is_told_or_fails_the_turn() {
         }),
         Step::More
     );
-    let request = wire::read(r#"{"id":7,"method":"item/tool/requestUserInput","params":{"threadId":"t"}}"#);
+    let request = inbound::read(r#"{"id":7,"method":"item/tool/requestUserInput","params":{"threadId":"t"}}"#);
     let Inbound::Request {
         id,
         method,

@@ -3,6 +3,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::*;
+use crate::exchange::codex_live::inbound::{Inbound, Limits, ThreadEvent, read};
 
 fn value(line: &str) -> Value {
     assert!(line.ends_with('\n') && line.trim_end().lines().count() == 1, "{line:?}");

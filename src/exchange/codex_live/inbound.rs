@@ -1,0 +1,409 @@
+//! What `codex app-server` says, line by line.
+//!
+//! In: one line of the server's standard output. Out: what it answers, asks or tells ([`Inbound`]), and what it tells of a thread
+//! ([`ThreadEvent`]). What is sent to it is in [`super::wire`].
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::message::Usage;
+
+/// A line of the server.
+#[derive(Debug)]
+pub enum Inbound {
+    /// The answer to a request of ours.
+    Answer {
+        /// Which.
+        id: u64,
+        /// What came of it.
+        result: Result<Box<RawValue>, RpcError>,
+    },
+    /// A request of the server's.
+    Request {
+        /// To be repeated in the answer.
+        id: Box<RawValue>,
+        /// What it wants.
+        method: String,
+        /// Of which thread, if of one.
+        thread: Option<String>,
+        /// What is known of it.
+        event: ThreadEvent,
+    },
+    /// Something about a thread.
+    Thread(String, ThreadEvent),
+    /// The limits of the account, as far as the API has told them.
+    Limits(Limits),
+    /// Nothing that matters here.
+    Nothing,
+}
+
+/// An error answer.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct RpcError {
+    /// -32600 for nearly everything.
+    #[serde(default)]
+    pub code: i64,
+    /// The reason.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// What the server tells of a thread.
+#[derive(Debug)]
+pub enum ThreadEvent {
+    /// A turn has begun.
+    TurnStarted {
+        /// Its id.
+        turn: String,
+    },
+    /// A piece of a message.
+    TextDelta {
+        /// The message.
+        item: String,
+        /// The piece.
+        delta: String,
+    },
+    /// A piece of the reasoning.
+    ReasoningDelta {
+        /// The item.
+        item: String,
+        /// The piece.
+        delta: String,
+    },
+    /// An item of the API is complete: of an answer, or of the input.
+    RawItem {
+        /// The turn; another one for what was injected.
+        turn: String,
+        /// The item.
+        item: Value,
+    },
+    /// A response is complete.
+    ResponseCompleted {
+        /// The turn.
+        turn: String,
+        /// What it cost, if the API says so.
+        usage: Option<Usage>,
+    },
+    /// The server asks for the result of a call.
+    ToolCall {
+        /// To be repeated in the answer.
+        request: Box<RawValue>,
+        /// The API's id of the call.
+        call: String,
+    },
+    /// The turn is over.
+    TurnCompleted {
+        /// Its id.
+        turn: String,
+        /// `completed`, `failed`, `interrupted`.
+        status: String,
+        /// Why it failed.
+        error: Option<TurnError>,
+    },
+    /// Something went wrong, and is tried again or not: `turn/completed` says the last word.
+    Error {
+        /// codex tries again.
+        will_retry: bool,
+        /// What it was.
+        error: TurnError,
+    },
+    /// A message has begun, which may never come: a refusal begins one and says nothing.
+    MessageStarted,
+    /// Something began that changes the history behind the caller's back.
+    Compaction,
+    /// The API answered with another model.
+    Rerouted {
+        /// Which.
+        model: String,
+    },
+    /// Something that the user should know.
+    Warning {
+        /// For people.
+        message: String,
+    },
+    /// The server asked for something that nobody here understands, and was refused.
+    UnknownRequest {
+        /// What.
+        method: String,
+    },
+    /// It was forgotten.
+    Closed,
+}
+
+/// Why a turn failed, in codex's words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TurnError {
+    /// For people.
+    pub message: String,
+    /// codex's word for it: `usageLimitExceeded`.
+    pub kind: Option<String>,
+    /// HTTP status of the API's answer, if it is told.
+    pub http_status: Option<u16>,
+}
+
+/// The limits of the account that pays.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Limits {
+    /// The share of the fuller window that is used, 0 to 1, and when that window ends, s since the epoch.
+    pub fullest: Option<(f64, Option<u64>)>,
+    /// Which limit has refused the request.
+    pub reached: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// Reads a line; what can't be read is [`Inbound::Nothing`].
+pub fn read(text: &str) -> Inbound {
+    let Ok(line) = serde_json::from_str::<Line>(text) else {
+        return Inbound::Nothing;
+    };
+    match (line.id, line.method) {
+        // Its numbers are not ours: what has both is its request.
+        (Some(id), Some(method)) => {
+            let (thread, event) = read_request(&method, id, line.params);
+            Inbound::Request {
+                id: id.to_owned(),
+                method: method.into_owned(),
+                thread,
+                event,
+            }
+        }
+        (Some(id), None) => {
+            let Ok(id) = id.get().parse() else {
+                return Inbound::Nothing;
+            };
+            let result = match (line.result, line.error) {
+                (_, Some(error)) => Err(serde_json::from_str(error.get()).unwrap_or(RpcError {
+                    code: 0,
+                    message: error.get().to_owned(),
+                })),
+                (Some(result), None) => Ok(result.to_owned()),
+                (None, None) => Ok(RawValue::NULL.to_owned()),
+            };
+            Inbound::Answer { id, result }
+        }
+        (None, Some(method)) => {
+            let params = line.params.map_or("{}", RawValue::get);
+            read_notification(&method, params).unwrap_or(Inbound::Nothing)
+        }
+        (None, None) => Inbound::Nothing,
+    }
+}
+
+fn read_request(method: &str, id: &RawValue, params: Option<&RawValue>) -> (Option<String>, ThreadEvent) {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params {
+        thread_id: Option<String>,
+        call_id: Option<String>,
+    }
+    let params = params.and_then(|params| serde_json::from_str::<Params>(params.get()).ok());
+    let (thread, call) = params.map_or((None, None), |params| (params.thread_id, params.call_id));
+    let event = match (method, call) {
+        ("item/tool/call", Some(call)) => ThreadEvent::ToolCall {
+            request: id.to_owned(),
+            call,
+        },
+        _ => ThreadEvent::UnknownRequest {
+            method: method.to_owned(),
+        },
+    };
+    (thread, event)
+}
+
+/// The fields of all notifications that matter.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Params {
+    thread_id: Option<String>,
+    turn_id: String,
+    turn: TurnParams,
+    item_id: String,
+    delta: String,
+    summary_index: u64,
+    item: Value,
+    usage: Option<UsageParams>,
+    will_retry: bool,
+    error: Option<ErrorParams>,
+    to_model: String,
+    message: String,
+    rate_limits: Option<RateLimitParams>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct TurnParams {
+    id: String,
+    status: String,
+    error: Option<ErrorParams>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ErrorParams {
+    message: String,
+    codex_error_info: Value,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct UsageParams {
+    total_tokens: u64,
+    input_tokens: u64,
+    cached_input_tokens: Option<u64>,
+    cache_write_input_tokens: Option<u64>,
+    output_tokens: u64,
+    reasoning_output_tokens: Option<u64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RateLimitParams {
+    primary: Option<WindowParams>,
+    secondary: Option<WindowParams>,
+    rate_limit_reached_type: Option<String>,
+}
+
+#[derive(Deserialize, Default, Clone)]
+#[serde(rename_all = "camelCase", default)]
+struct WindowParams {
+    used_percent: f64,
+    resets_at: Option<u64>,
+}
+
+fn read_notification(method: &str, text: &str) -> Option<Inbound> {
+    let known = matches!(
+        method,
+        "turn/started"
+            | "turn/completed"
+            | "item/agentMessage/delta"
+            | "item/reasoning/summaryTextDelta"
+            | "item/reasoning/textDelta"
+            | "item/reasoning/summaryPartAdded"
+            | "rawResponseItem/completed"
+            | "rawResponse/completed"
+            | "item/started"
+            | "error"
+            | "model/rerouted"
+            | "warning"
+            | "thread/closed"
+            | "account/rateLimits/updated"
+    );
+    if !known {
+        return None;
+    }
+    let params: Params = serde_json::from_str(text).ok()?;
+    if let Some(limits) = params.rate_limits {
+        return Some(Inbound::Limits(limits.into()));
+    }
+    let event = match method {
+        "turn/started" => ThreadEvent::TurnStarted { turn: params.turn.id },
+        "turn/completed" => ThreadEvent::TurnCompleted {
+            turn: params.turn.id,
+            status: params.turn.status,
+            error: params.turn.error.map(TurnError::from),
+        },
+        "item/agentMessage/delta" => ThreadEvent::TextDelta {
+            item: params.item_id,
+            delta: params.delta,
+        },
+        "item/reasoning/summaryTextDelta" | "item/reasoning/textDelta" => ThreadEvent::ReasoningDelta {
+            item: params.item_id,
+            delta: params.delta,
+        },
+        // Between two parts of a summary.
+        "item/reasoning/summaryPartAdded" if params.summary_index > 0 => ThreadEvent::ReasoningDelta {
+            item: params.item_id,
+            delta: "\n\n".to_owned(),
+        },
+        "rawResponseItem/completed" => ThreadEvent::RawItem {
+            turn: params.turn_id,
+            item: params.item,
+        },
+        "rawResponse/completed" => ThreadEvent::ResponseCompleted {
+            turn: params.turn_id,
+            usage: params.usage.map(Usage::from),
+        },
+        "item/started" => match params.item.get("type").and_then(Value::as_str) {
+            Some("agentMessage") => ThreadEvent::MessageStarted,
+            Some("contextCompaction") => ThreadEvent::Compaction,
+            _ => return None,
+        },
+        "error" => ThreadEvent::Error {
+            will_retry: params.will_retry,
+            error: params.error.map(TurnError::from).unwrap_or_default(),
+        },
+        "model/rerouted" => ThreadEvent::Rerouted { model: params.to_model },
+        "warning" => ThreadEvent::Warning {
+            message: params.message,
+        },
+        "thread/closed" => ThreadEvent::Closed,
+        _ => return None,
+    };
+    Some(Inbound::Thread(params.thread_id?, event))
+}
+
+impl From<ErrorParams> for TurnError {
+    /// `codexErrorInfo` is a word, or an object with the word as its only key.
+    fn from(error: ErrorParams) -> Self {
+        let (kind, http_status) = match &error.codex_error_info {
+            Value::String(word) => (Some(word.clone()), None),
+            Value::Object(map) => {
+                let entry = map.iter().next();
+                let status = entry.and_then(|(_, fields)| fields.get("httpStatusCode")?.as_u64());
+                let status = status.and_then(|status| u16::try_from(status).ok());
+                (entry.map(|(word, _)| word.clone()), status)
+            }
+            _ => (None, None),
+        };
+        TurnError {
+            message: error.message,
+            kind,
+            http_status,
+        }
+    }
+}
+
+impl From<UsageParams> for Usage {
+    /// `inputTokens` includes the cached ones, `outputTokens` the reasoning.
+    fn from(usage: UsageParams) -> Self {
+        Usage {
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            total_tokens: match usage.total_tokens {
+                0 => usage.input_tokens.saturating_add(usage.output_tokens),
+                total => total,
+            },
+            cache_read_tokens: usage.cached_input_tokens,
+            cache_write_tokens: usage.cache_write_input_tokens,
+            reasoning_tokens: usage.reasoning_output_tokens,
+            estimated: false,
+        }
+    }
+}
+
+impl From<RateLimitParams> for Limits {
+    fn from(limits: RateLimitParams) -> Self {
+        let windows = [limits.primary, limits.secondary].into_iter().flatten();
+        let fullest = windows.max_by(|a, b| a.used_percent.total_cmp(&b.used_percent));
+        Limits {
+            fullest: fullest.map(|window| (window.used_percent / 100.0, window.resets_at)),
+            reached: limits.rate_limit_reached_type,
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! The task of a turn: opens the thread where there is none, says what is new, and reads until the reply is there.
+//!
+//! In: an [`Opening`]. Out: events, and what the turn came to ([`TurnEnd`]). Giving it up stops the turn and forgets the thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::conversation::Conversation;
+use super::inbound::{RpcError, ThreadEvent};
+use super::items;
+use super::reader::{Reader, Step};
+use super::recall::Recalled;
+use super::server::RequestError;
+use super::service::Service;
+use super::settings::refused_setting;
+use super::setup::Setup;
+use super::wire::{InjectItems, ThreadStart, ToolAnswer, TurnStart, Unsubscribe};
+use crate::event::{Event, Failure, Outcome};
+use crate::process::Exit;
+
+/// How long a stream may be silent where no option says so: codex's own limit.
+const SILENCE: Duration = Duration::from_secs(300);
+/// What codex needs longer than its own limit to say so.
+const SLACK: Duration = Duration::from_secs(1);
+/// How long the exit of a process is waited for that has closed its output.
+const EXIT: Duration = Duration::from_secs(10);
+/// What codex gets for a call that no tool can take.
+const UNFIT: &str = "Error: the arguments must be a JSON object";
+
+/// What is said, and where.
+#[derive(Debug)]
+pub enum Opening {
+    /// A history, to a thread that is to be opened.
+    Fresh {
+        /// Where.
+        service: Arc<Service>,
+        /// The whole history.
+        items: Vec<Value>,
+    },
+    /// What is new, to a thread that knows the beginning.
+    Continued {
+        /// The thread.
+        conversation: Box<Conversation>,
+        /// The results of its calls, by the API's ids.
+        results: Vec<(String, ToolAnswer)>,
+        /// What follows them.
+        items: Vec<Value>,
+    },
+}
+
+/// What the task comes to.
+#[derive(Debug)]
+pub enum TurnEnd {
+    /// The reply is there.
+    Reply(Box<Conversation>, Recalled),
+    /// It failed; why was an event. The thread is being forgotten.
+    Failed,
+    /// The thread was gone before it heard anything.
+    Vanished,
+    /// The process is gone.
+    ProcessGone(Option<Arc<Exit>>),
+    /// It was given up, and has stopped.
+    Stopped,
+}
+
+/// The task of a turn.
+#[derive(Debug)]
+pub struct Work {
+    service: Arc<Service>,
+    setup: Arc<Setup>,
+    /// How long nothing may come behind a call.
+    silence: Duration,
+    events: mpsc::Sender<Event>,
+    received: Arc<AtomicU64>,
+    /// The thread, when there is one.
+    conversation: Option<Box<Conversation>>,
+    /// The thread is opened for this turn.
+    is_fresh: bool,
+    /// A thread that is being opened.
+    opened: Option<oneshot::Receiver<Result<Box<RawValue>, RequestError>>>,
+    tracker: TaskTracker,
+}
+
+/// The driver is gone, or has given the turn up.
+struct Abandoned;
+
+impl Work {
+    /// The task of a turn by `setup` in a thread of `service`. Its events go to `events`; `received` counts what has come of its
+    /// thread. A stream may be silent for `silence`.
+    pub fn new(
+        (service, setup): (Arc<Service>, Arc<Setup>),
+        is_fresh: bool,
+        silence: Option<Duration>,
+        (events, received): (mpsc::Sender<Event>, Arc<AtomicU64>),
+        tracker: TaskTracker,
+    ) -> Work {
+        Work {
+            service,
+            setup,
+            silence: silence.unwrap_or(SILENCE) + SLACK,
+            events,
+            received,
+            conversation: None,
+            is_fresh,
+            opened: None,
+            tracker,
+        }
+    }
+
+    /// Does it. `stop` gives it up.
+    pub async fn run(mut self, opening: Opening, stop: CancellationToken) -> TurnEnd {
+        let end = tokio::select! {
+            biased;
+            () = stop.cancelled() => Err(Abandoned),
+            end = self.turn(opening) => end,
+        };
+        let end = end.unwrap_or(TurnEnd::Stopped);
+        if let Some(conversation) = self.conversation.take() {
+            match end {
+                TurnEnd::Stopped => conversation.close().await,
+                // Nobody waits for it.
+                _ => drop(self.tracker.spawn(conversation.close())),
+            }
+        }
+        if let Some(answer) = self.opened.take() {
+            // Opened for nobody.
+            let server = Arc::clone(&self.service.server);
+            self.tracker.spawn(async move {
+                if let Ok(Ok(answer)) = answer.await
+                    && let Ok(opened) = serde_json::from_str::<Opened>(answer.get())
+                {
+                    let thread_id = &opened.thread.id;
+                    let _ = server.post("thread/unsubscribe", &Unsubscribe { thread_id });
+                }
+            });
+        }
+        end
+    }
+
+    async fn turn(&mut self, opening: Opening) -> Result<TurnEnd, Abandoned> {
+        let said = match opening {
+            Opening::Fresh { items, .. } => match self.open().await? {
+                Ok(()) => self.say(items).await,
+                Err(end) => return Ok(end),
+            },
+            Opening::Continued {
+                conversation,
+                results,
+                items,
+            } => {
+                self.conversation = Some(conversation);
+                match self.go_on(results, items).await {
+                    // Nothing was asked of the model yet: another thread can be.
+                    Err(_) => return Ok(TurnEnd::Vanished),
+                    said => said,
+                }
+            }
+        };
+        match said {
+            Ok(()) => self.read().await,
+            Err(error) => {
+                if let Some(conversation) = &mut self.conversation {
+                    conversation.is_starting = false;
+                }
+                self.unsaid(error).await
+            }
+        }
+    }
+
+    /// Opens a thread, without the settings that an older codex does not take.
+    async fn open(&mut self) -> Result<Result<(), TurnEnd>, Abandoned> {
+        let (service, setup) = (Arc::clone(&self.service), Arc::clone(&self.setup));
+        let silence = self.silence;
+        let namespace = setup.namespace();
+        let mut settings = service.config.thread_settings(silence, namespace);
+        for name in service.refused_settings() {
+            settings.remove(&name);
+        }
+        let tools = setup.dynamic_tools();
+        loop {
+            let start = ThreadStart {
+                cwd: &service.folder,
+                approval_policy: "never",
+                sandbox: "read-only",
+                base_instructions: (!setup.own_instructions).then_some(""),
+                developer_instructions: &setup.system,
+                ephemeral: true,
+                environments: [],
+                experimental_raw_events: true,
+                config: &settings,
+                model: setup.model.as_deref(),
+                model_provider: service.config.thread_provider(),
+                dynamic_tools: &tools,
+            };
+            let answer = self.opened.insert(service.server.post("thread/start", &start));
+            let answer = answer.await.unwrap_or(Err(RequestError::Gone));
+            self.opened = None;
+            match answer {
+                Ok(answer) => return self.opened(&answer).await,
+                Err(RequestError::Refused(refused)) => match refused_setting(&refused.message, &settings) {
+                    Some(name) => {
+                        settings.remove(&name);
+                        service.remember_refused(name);
+                    }
+                    None => return Ok(Err(self.unsaid(RequestError::Refused(refused)).await?)),
+                },
+                Err(RequestError::Gone) => return Ok(Err(self.unsaid(RequestError::Gone).await?)),
+            }
+        }
+    }
+
+    async fn opened(&mut self, answer: &RawValue) -> Result<Result<(), TurnEnd>, Abandoned> {
+        let Ok(opened) = serde_json::from_str::<Opened>(answer.get()) else {
+            let error = RpcError {
+                code: 0,
+                message: "codex opened a thread without an id".to_owned(),
+            };
+            return Ok(Err(self.unsaid(RequestError::Refused(error)).await?));
+        };
+        let service = Arc::clone(&self.service);
+        let (id, model) = (opened.thread.id, opened.model);
+        if !opened.instruction_sources.is_empty() {
+            let sources = opened.instruction_sources.join(", ");
+            let message = format!("codex sends instructions of the user's with this thread: {sources}");
+            self.emit(vec![Event::Warning {
+                code: "INSTRUCTIONS_SENT".to_owned(),
+                message,
+            }])
+            .await?;
+        }
+        let tracker = self.tracker.clone();
+        self.conversation = Some(Box::new(Conversation::new(service, id, model, tracker)));
+        Ok(Ok(()))
+    }
+
+    /// Says `items` to an idle thread, and has it answer. In one breath: that loses nothing (CODEX-LIVE pitfall 10).
+    async fn say(&mut self, items: Vec<Value>) -> Result<(), RequestError> {
+        let Some(conversation) = &mut self.conversation else {
+            return Err(RequestError::Gone);
+        };
+        conversation.is_starting = true;
+        let (server, thread_id) = (&conversation.service.server, conversation.id.as_str());
+        let injected = (!items.is_empty()).then(|| {
+            let inject = InjectItems {
+                thread_id,
+                items: &items,
+            };
+            server.post("thread/inject_items", &inject)
+        });
+        let start = TurnStart { thread_id, input: [] };
+        let started = server.post("turn/start", &start);
+        for answer in injected.into_iter().chain([started]) {
+            answer.await.unwrap_or(Err(RequestError::Gone))?;
+        }
+        Ok(())
+    }
+
+    /// Says what is new to a thread that waits.
+    async fn go_on(&mut self, results: Vec<(String, ToolAnswer)>, items: Vec<Value>) -> Result<(), RequestError> {
+        if results.is_empty() {
+            return self.say(items).await;
+        }
+        let Some(conversation) = &mut self.conversation else {
+            return Err(RequestError::Gone);
+        };
+        if conversation.service.server.is_over() {
+            return Err(RequestError::Gone);
+        }
+        if !items.is_empty() {
+            // In one breath with the results, most of them would miss the request (CODEX-LIVE pitfall 10).
+            let inject = InjectItems {
+                thread_id: &conversation.id,
+                items: &items,
+            };
+            conversation
+                .service
+                .server
+                .request("thread/inject_items", &inject)
+                .await?;
+        }
+        for (call, answer) in results {
+            conversation.answer(&call, answer);
+        }
+        Ok(())
+    }
+
+    /// Reads until the reply is there.
+    async fn read(&mut self) -> Result<TurnEnd, Abandoned> {
+        let setup = Arc::clone(&self.setup);
+        let Some(conversation) = self.conversation.as_mut() else {
+            return Ok(TurnEnd::Vanished);
+        };
+        let (session, model) = (conversation.id.clone(), conversation.model.clone());
+        let mut reader = Reader::new(&setup.tools, &session, &model, conversation.turn.clone());
+        let before = conversation.inbox.bytes();
+        let mut told = Some(Event::Session {
+            session_id: Some(session.clone()),
+            model: Some(model.clone()).filter(|model| !model.is_empty()),
+            permission_mode: None,
+            version: self.service.version.clone(),
+        });
+        let mut events = Vec::new();
+        let end = loop {
+            let next = conversation.inbox.next();
+            let next = match reader.waits_behind_call() {
+                false => Ok(next.await),
+                true => tokio::time::timeout(self.silence, next).await,
+            };
+            self.received
+                .store(conversation.inbox.bytes() - before, Ordering::Relaxed);
+            events.extend(told.take_if(|_| matches!(next, Ok(Some(_)))));
+            let limits = conversation.service.server.limits();
+            let step = match next {
+                Ok(Some(ThreadEvent::ToolCall { request, call })) => {
+                    conversation.asked(call, request);
+                    Step::More
+                }
+                Ok(Some(event)) => reader.push(event, &limits, &mut events),
+                Ok(None) => break None,
+                Err(_) => reader.silent(&limits, &mut events),
+            };
+            conversation.turn.clone_from(&reader.turn);
+            conversation.is_starting &= reader.turn.is_none() && step == Step::More;
+            for call in reader.take_unfit() {
+                conversation.answer(&call, items::answer_of(UNFIT));
+            }
+            for event in events.drain(..) {
+                self.events.send(event).await.map_err(|_| Abandoned)?;
+            }
+            if step != Step::More {
+                break Some(step);
+            }
+        };
+        match end {
+            Some(Step::Reply) => {
+                let (items, callers) = reader.into_items();
+                let conversation = self.conversation.take().ok_or(Abandoned)?;
+                Ok(TurnEnd::Reply(conversation, Recalled::new(items, callers)))
+            }
+            Some(_) => Ok(TurnEnd::Failed),
+            None if !conversation.service.server.is_over() => {
+                let reason = "more came for this thread than could be taken";
+                self.fail(reason.to_owned()).await
+            }
+            // Nobody has heard of it.
+            None if told.is_some() && conversation.turn.is_none() && !self.is_fresh => Ok(TurnEnd::Vanished),
+            None => self.unsaid(RequestError::Gone).await,
+        }
+    }
+
+    /// What becomes of a turn that could not be begun.
+    async fn unsaid(&mut self, error: RequestError) -> Result<TurnEnd, Abandoned> {
+        match error {
+            RequestError::Refused(refused) => self.fail(refused.message).await,
+            RequestError::Gone => Ok(TurnEnd::ProcessGone(self.service.server.ended(EXIT).await)),
+        }
+    }
+
+    async fn fail(&mut self, message: String) -> Result<TurnEnd, Abandoned> {
+        let failure = Event::Failure(Failure {
+            message,
+            ..Failure::default()
+        });
+        let outcome = Event::Outcome(Box::new(Outcome {
+            is_error: true,
+            ..Outcome::default()
+        }));
+        self.emit(vec![failure, outcome]).await?;
+        Ok(TurnEnd::Failed)
+    }
+
+    async fn emit(&mut self, events: Vec<Event>) -> Result<(), Abandoned> {
+        for event in events {
+            self.events.send(event).await.map_err(|_| Abandoned)?;
+        }
+        Ok(())
+    }
+}
+
+/// The answer to `thread/start`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Opened {
+    thread: OpenedThread,
+    #[serde(default)]
+    model: String,
+    #[serde(default)]
+    instruction_sources: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct OpenedThread {
+    id: String,
+}
