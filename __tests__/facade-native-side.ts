@@ -85,11 +85,16 @@ export function nativeSide(...scripts: Script[]) {
     killAll: (owner: number) => log.push(["killAll", owner]),
     claudeCodeFacts: () => '{"ok":{"name":"claude-code","version":"0","config":{},"log":{}}}',
     limits: () => '{"processWide":{"limit":4,"running":0,"waiting":0},"perBinary":{}}',
-    checkOptions: (_kind: string, json: string) =>
-      json.includes("bad") ? JSON.stringify({ err: { ...FAILURE, code: "INVALID_OPTION" } }) : '{"ok":{}}',
     NativeProvider: class {
+      #given: unknown[];
       constructor(...given: unknown[]) {
-        log.push(["provider", ...given]);
+        this.#given = given;
+      }
+      check() {
+        const isBad = String(this.#given[1]).includes("bad");
+        if (isBad) return JSON.stringify({ err: { ...FAILURE, code: "INVALID_OPTION" } });
+        log.push(["provider", ...this.#given]);
+        return '{"ok":null}';
       }
       start(messages: string, texts: string, tools: string, call: string) {
         log.push(["start", unpack(messages, texts), JSON.parse(tools), JSON.parse(call)]);

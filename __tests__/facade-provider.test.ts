@@ -116,6 +116,9 @@ describe("invoke", () => {
     const { native } = nativeSide();
     const cause = new Error("panicked");
     (native as { NativeProvider: unknown }).NativeProvider = class {
+      check() {
+        return '{"ok":null}';
+      }
       start() {
         return { result: () => Promise.reject(cause), cancel() {} };
       }

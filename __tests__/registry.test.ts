@@ -49,7 +49,7 @@ describe.each(REGISTRY)("$id", ({ id, name, command }) => {
   });
 
   it("takes the options that its type has", () => {
-    expect(optionsOf(native.checkOptions(id, '{"§":0}'))).toEqual(fieldsOf(options));
+    expect(optionsOf(new native.NativeProvider(id, '{"§":0}', 0).check())).toEqual(fieldsOf(options));
   });
 
   it("has its row in docs/providers.md, and its factory in docs/options.md", () => {
@@ -70,6 +70,6 @@ it("every factory of the contract is the registry's, and a CLI of one's own take
     maxTokens: 1,
     timeout: 1,
   };
-  const answer = native.checkCliConfig(JSON.stringify(config), '{"§":0}');
+  const answer = native.NativeProvider.custom(JSON.stringify(config), '{"§":0}', 0).check();
   expect(optionsOf(answer)).toEqual(fieldsOf("CliProviderOptions"));
 });

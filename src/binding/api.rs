@@ -9,42 +9,39 @@ use napi_derive::napi;
 use super::agent::NativeModel;
 use super::environment::{promise, variables};
 use super::provider::{NativeHealth, NativeRun};
-use super::{from_json, outcome};
+use super::{Made, from_json, outcome};
 use crate::health::Check;
 use crate::run::api::ApiEngine;
 use crate::run::model::Model;
 use crate::run::request::EncodedRequest;
 use crate::thread::Thread;
 
-/// Checks an options object: `{"ok": null}`, or `{"err": …}` that names the option.
-#[napi(catch_unwind)]
-pub fn check_api_options(options_json: String) -> String {
-    outcome(ApiEngine::new(&options_json).map(|_| ()))
-}
-
 /// One provider object.
 #[napi]
 pub struct NativeApiProvider {
-    engine: Arc<ApiEngine>,
+    engine: Made<ApiEngine>,
 }
 
 #[napi]
 impl NativeApiProvider {
-    /// `options_json` has passed [`check_api_options`].
+    /// What the options are worth, [`NativeApiProvider::check`] says.
     #[napi(constructor, catch_unwind)]
-    pub fn new(options_json: String) -> napi::Result<Self> {
-        match ApiEngine::new(&options_json) {
-            Ok(engine) => Ok(NativeApiProvider {
-                engine: Arc::new(engine),
-            }),
-            Err(error) => Err(napi::Error::from_reason(error.message.clone())),
+    pub fn new(options_json: String) -> Self {
+        NativeApiProvider {
+            engine: Made::new(ApiEngine::new(&options_json)),
         }
+    }
+
+    /// `{"ok": null}`, or `{"err": …}` that names the option.
+    #[napi(catch_unwind)]
+    pub fn check(&self) -> String {
+        self.engine.check()
     }
 
     /// The provider's id.
     #[napi(getter, catch_unwind)]
-    pub fn id(&self) -> String {
-        self.engine.id().to_owned()
+    pub fn id(&self) -> napi::Result<String> {
+        Ok(self.engine.get()?.id().to_owned())
     }
 
     /// Begins a run and returns at once. `env_json` as for `NativeProvider.start`: the key and the proxy are looked up there.
@@ -63,17 +60,17 @@ impl NativeApiProvider {
             tools: tools_json,
             options: call_json,
         };
+        let engine = self.engine.get()?;
         Ok(NativeRun::new(within_runtime_if_available(|| {
-            ApiEngine::start(&self.engine, request, env)
+            ApiEngine::start(engine, request, env)
         })))
     }
 
     /// The provider as an agent talks to it.
     #[napi(catch_unwind)]
-    pub fn model(&self) -> NativeModel {
-        NativeModel {
-            model: Arc::clone(&self.engine) as Arc<dyn Model>,
-        }
+    pub fn model(&self) -> napi::Result<NativeModel> {
+        let model = Arc::clone(self.engine.get()?) as Arc<dyn Model>;
+        Ok(NativeModel { model })
     }
 
     /// There is nothing to start ahead: `{"ok": null}`, or `{"err": …}` of a closed provider.
@@ -84,7 +81,7 @@ impl NativeApiProvider {
         _known_json: String,
         _env_json: Option<String>,
     ) -> napi::Result<PromiseRaw<'env, String>> {
-        let engine = Arc::clone(&self.engine);
+        let engine = Arc::clone(self.engine.get()?);
         promise(env, async move { outcome(engine.refusal().map_or(Ok(()), Err)) })
     }
 
@@ -93,28 +90,30 @@ impl NativeApiProvider {
     pub fn health(&self, level_json: String, env_json: Option<String>) -> napi::Result<NativeHealth> {
         let level = from_json(&level_json)?;
         let env = variables(env_json)?;
+        let engine = Arc::clone(self.engine.get()?);
         Ok(NativeHealth::new(within_runtime_if_available(|| {
-            Check::of_api(&self.engine, level, env.as_ref())
+            Check::of_api(&engine, level, env.as_ref())
         })))
     }
 
     /// Refuses further calls from now on; those that run or wait go on.
     #[napi(catch_unwind)]
-    pub fn refuse_further(&self) {
-        self.engine.refuse_further();
+    pub fn refuse_further(&self) -> napi::Result<()> {
+        self.engine.get()?.refuse_further();
+        Ok(())
     }
 
     /// Refuses further calls, and waits until those that run or wait have ended by themselves.
     #[napi(catch_unwind)]
     pub fn drain<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, ()>> {
-        let engine = Arc::clone(&self.engine);
+        let engine = Arc::clone(self.engine.get()?);
         promise(env, async move { engine.drain().await })
     }
 
     /// Ends all runs and waits for the last of them.
     #[napi(catch_unwind)]
     pub fn close<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, ()>> {
-        let engine = Arc::clone(&self.engine);
+        let engine = Arc::clone(self.engine.get()?);
         promise(env, async move { engine.close().await })
     }
 }

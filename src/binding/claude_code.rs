@@ -7,16 +7,10 @@ use napi::bindgen_prelude::PromiseRaw;
 use napi_derive::napi;
 
 use super::environment::{promise, variables};
-use super::outcome;
+use super::{Made, outcome};
 use crate::claude_code::{self, Adapter, Execution};
 use crate::error::ProviderError;
 use crate::health;
-
-/// Checks the adapter's options: `{"ok": null}`, or `{"err": …}` that names the option.
-#[napi(catch_unwind)]
-pub fn check_claude_code_options(options_json: String) -> String {
-    outcome(Adapter::new(&options_json, 0, String::new()).map(|_| ()))
-}
 
 /// `{"ok": {"config": schema, "log": schema, "name": …, "version": …}}`.
 #[napi(catch_unwind)]
@@ -27,27 +21,31 @@ pub fn claude_code_facts() -> String {
 /// One adapter.
 #[napi]
 pub struct NativeClaudeCode {
-    adapter: Arc<Adapter>,
+    adapter: Made<Adapter>,
 }
 
 #[napi]
 impl NativeClaudeCode {
-    /// `options_json` has passed [`check_claude_code_options`]; `node` is the host's version.
+    /// What the options are worth, [`NativeClaudeCode::check`] says; `node` is the host's version.
     #[napi(constructor, catch_unwind)]
-    pub fn new(options_json: String, owner: u32, node: String) -> napi::Result<Self> {
-        match Adapter::new(&options_json, u64::from(owner), node) {
-            Ok(adapter) => Ok(NativeClaudeCode {
-                adapter: Arc::new(adapter),
-            }),
-            Err(error) => Err(napi::Error::from_reason(error.message.clone())),
+    pub fn new(options_json: String, owner: u32, node: String) -> Self {
+        NativeClaudeCode {
+            adapter: Made::new(Adapter::new(&options_json, u64::from(owner), node)),
         }
+    }
+
+    /// `{"ok": null}`, or `{"err": …}` that names the option.
+    #[napi(catch_unwind)]
+    pub fn check(&self) -> String {
+        self.adapter.check()
     }
 
     /// Begins a run and returns at once. `env_json` as for `NativeProvider::start`.
     #[napi(catch_unwind)]
     pub fn execute(&self, context_json: String, env_json: Option<String>) -> napi::Result<NativeExecution> {
         let env = variables(env_json)?;
-        let start = || Execution::start(&self.adapter, context_json, env);
+        let adapter = self.adapter.get()?;
+        let start = || Execution::start(adapter, context_json, env);
         Ok(NativeExecution {
             execution: Arc::new(napi::bindgen_prelude::within_runtime_if_available(start)),
         })
@@ -55,15 +53,16 @@ impl NativeClaudeCode {
 
     /// `{"ok": RunLog}`, or `{"err": …}` for what is no result.
     #[napi(catch_unwind)]
-    pub fn normalize_log(&self, result_json: String, context_json: String) -> String {
-        outcome(self.adapter.normalize(&result_json, &context_json))
+    pub fn normalize_log(&self, result_json: String, context_json: String) -> napi::Result<String> {
+        Ok(outcome(self.adapter.get()?.normalize(&result_json, &context_json)))
     }
 
     /// Begins to look whether the CLI is there and says its version. `env_json` as for `NativeProvider::start`.
     #[napi(catch_unwind)]
     pub fn look(&self, env_json: Option<String>) -> napi::Result<NativeLook> {
         let env = variables(env_json)?;
-        let look = || self.adapter.look(env);
+        let adapter = self.adapter.get()?;
+        let look = || adapter.look(env);
         Ok(NativeLook {
             check: Arc::new(napi::bindgen_prelude::within_runtime_if_available(look)),
         })

@@ -12,6 +12,8 @@ pub mod runlog;
 pub mod runtime;
 pub mod text;
 
+use std::sync::Arc;
+
 use napi::bindgen_prelude::{Either, Latin1String};
 use napi_derive::napi;
 
@@ -45,6 +47,26 @@ fn text(string: String) -> Text {
         Either::A(string.into())
     } else {
         Either::B(string)
+    }
+}
+
+/// What a constructor has made of its options. It can't throw an error with a code itself: `check` says it, and whoever goes on
+/// without asking that gets none.
+struct Made<T>(Result<Arc<T>, Box<ProviderError>>);
+
+impl<T> Made<T> {
+    fn new(made: Result<T, Box<ProviderError>>) -> Made<T> {
+        Made(made.map(Arc::new))
+    }
+
+    /// `{"ok": null}`, or `{"err": …}` that names the option.
+    fn check(&self) -> String {
+        outcome(self.0.as_ref().map(|_| ()).map_err(Clone::clone))
+    }
+
+    fn get(&self) -> napi::Result<&Arc<T>> {
+        let made = self.0.as_ref();
+        made.map_err(|error| napi::Error::from_reason(error.message.clone()))
     }
 }
 

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent::NativeModel;
 use super::environment::{promise, variables};
-use super::{Text, from_json, outcome, text};
+use super::{Made, Text, from_json, outcome, text};
 use crate::error::ProviderError;
 use crate::health;
 use crate::provider;
@@ -19,46 +19,34 @@ use crate::run::request::EncodedRequest;
 use crate::run::{Ended, Engine, Run};
 use crate::thread::Thread;
 
-/// Checks an options object: `{"ok": null}`, or `{"err": …}` that names the option.
-#[napi(catch_unwind)]
-pub fn check_options(kind: String, options_json: String) -> String {
-    outcome(Engine::new(&kind, &options_json, 0).map(|_| ()))
-}
-
-/// Checks the description of a CLI and its options: `{"ok": null}`, or `{"err": …}` that names the field or the option.
-#[napi(catch_unwind)]
-pub fn check_cli_config(config_json: String, options_json: String) -> String {
-    outcome(Engine::custom(&config_json, &options_json, 0).map(|_| ()))
-}
-
 /// One provider object.
 #[napi]
 pub struct NativeProvider {
-    engine: Arc<Engine>,
+    engine: Made<Engine>,
 }
 
 #[napi]
 impl NativeProvider {
-    /// `options_json` has passed [`check_options`].
+    /// What the options are worth, [`NativeProvider::check`] says.
     #[napi(constructor, catch_unwind)]
-    pub fn new(kind: String, options_json: String, owner: u32) -> napi::Result<Self> {
-        match Engine::new(&kind, &options_json, u64::from(owner)) {
-            Ok(engine) => Ok(NativeProvider {
-                engine: Arc::new(engine),
-            }),
-            Err(error) => Err(napi::Error::from_reason(error.message.clone())),
+    pub fn new(kind: String, options_json: String, owner: u32) -> Self {
+        NativeProvider {
+            engine: Made::new(Engine::new(&kind, &options_json, u64::from(owner))),
         }
     }
 
-    /// The provider that `config_json` describes. Both have passed [`check_cli_config`].
+    /// The provider that `config_json` describes; [`NativeProvider::check`] also names its fields.
     #[napi(factory, catch_unwind)]
-    pub fn custom(config_json: String, options_json: String, owner: u32) -> napi::Result<Self> {
-        match Engine::custom(&config_json, &options_json, u64::from(owner)) {
-            Ok(engine) => Ok(NativeProvider {
-                engine: Arc::new(engine),
-            }),
-            Err(error) => Err(napi::Error::from_reason(error.message.clone())),
+    pub fn custom(config_json: String, options_json: String, owner: u32) -> Self {
+        NativeProvider {
+            engine: Made::new(Engine::custom(&config_json, &options_json, u64::from(owner))),
         }
+    }
+
+    /// `{"ok": null}`, or `{"err": …}` that names the option.
+    #[napi(catch_unwind)]
+    pub fn check(&self) -> String {
+        self.engine.check()
     }
 
     /// Begins a run of the thread that [`Thread::new`] makes and returns at once; everything slow happens on the runtime's threads.
@@ -72,7 +60,7 @@ impl NativeProvider {
         call_json: String,
         env_json: Option<String>,
     ) -> napi::Result<NativeRun> {
-        let engine = Arc::clone(&self.engine);
+        let engine = Arc::clone(self.engine.get()?);
         let env = variables(env_json)?;
         let request = EncodedRequest {
             messages: Thread::new(messages_json, texts),
@@ -86,10 +74,9 @@ impl NativeProvider {
 
     /// The provider as an agent talks to it.
     #[napi(catch_unwind)]
-    pub fn model(&self) -> NativeModel {
-        NativeModel {
-            model: Arc::clone(&self.engine) as Arc<dyn Model>,
-        }
+    pub fn model(&self) -> napi::Result<NativeModel> {
+        let model = Arc::clone(self.engine.get()?) as Arc<dyn Model>;
+        Ok(NativeModel { model })
     }
 
     /// Starts processes for the next calls and resolves when they have answered: `{"ok": null}` or `{"err": …}`. `known_json`:
@@ -101,7 +88,7 @@ impl NativeProvider {
         known_json: String,
         env_json: Option<String>,
     ) -> napi::Result<PromiseRaw<'env, String>> {
-        let engine = Arc::clone(&self.engine);
+        let engine = Arc::clone(self.engine.get()?);
         let vars = variables(env_json)?.unwrap_or_else(|| std::env::vars_os().collect());
         promise(env, async move {
             outcome(Engine::prewarm(&engine, &known_json, vars).await)
@@ -114,7 +101,7 @@ impl NativeProvider {
     pub fn health(&self, level_json: String, env_json: Option<String>) -> napi::Result<NativeHealth> {
         let level = from_json(&level_json)?;
         let env = variables(env_json)?;
-        let engine = Arc::clone(&self.engine);
+        let engine = Arc::clone(self.engine.get()?);
         let start = || health::Check::start(&engine, level, env);
         Ok(NativeHealth::new(napi::bindgen_prelude::within_runtime_if_available(
             start,
@@ -123,21 +110,22 @@ impl NativeProvider {
 
     /// Refuses further calls from now on; those that run or wait go on.
     #[napi(catch_unwind)]
-    pub fn refuse_further(&self) {
-        self.engine.refuse_further();
+    pub fn refuse_further(&self) -> napi::Result<()> {
+        self.engine.get()?.refuse_further();
+        Ok(())
     }
 
     /// Refuses further calls, and waits until those that run or wait have ended by themselves.
     #[napi(catch_unwind)]
     pub fn drain<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, ()>> {
-        let engine = Arc::clone(&self.engine);
+        let engine = Arc::clone(self.engine.get()?);
         promise(env, async move { engine.drain().await })
     }
 
     /// Ends all runs and waits for the last of their processes.
     #[napi(catch_unwind)]
     pub fn close<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, ()>> {
-        let engine = Arc::clone(&self.engine);
+        let engine = Arc::clone(self.engine.get()?);
         promise(env, async move { engine.close().await })
     }
 }

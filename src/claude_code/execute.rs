@@ -15,8 +15,10 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::context::{self, Context, problem};
+use super::log::{self, RunLog};
 use super::output_capture::{Captured, OutputCapture};
 use super::result::{ArtifactPaths, ErrorRecord, ExecutionResult, OUTPUT_TRUNCATED, verdict};
+use super::transcript::Transcript;
 use super::workspace::{self, Artifacts, EVENTS, LOG, Place, STDERR, STDOUT};
 use super::{Adapter, transcript};
 use crate::classify;
@@ -86,11 +88,8 @@ impl Drop for Execution {
 async fn execute(adapter: Arc<Adapter>, json: String, base: Vars, cancel: CancellationToken) -> ExecutionOutcome {
     let saves_log = adapter.saves_log;
     // A workspace may be on a disk that is slow.
-    let prepared = tokio::task::spawn_blocking(move || {
-        let (context, place) = prepare(&json, saves_log)?;
-        Ok((json, context, place))
-    });
-    let (json, context, place) = match prepared.await {
+    let prepared = tokio::task::spawn_blocking(move || prepare(&json, saves_log));
+    let (context, place) = match prepared.await {
         Ok(Ok(prepared)) => prepared,
         Ok(Err(problems)) => return Err(Box::new(refusal(problems))),
         Err(panic) => {
@@ -109,9 +108,10 @@ async fn execute(adapter: Arc<Adapter>, json: String, base: Vars, cancel: Cancel
     let Some(ran) = run(&engine, place, base, &cancel).await else {
         return Ok(None);
     };
-    let mut result = ran.result(&context);
+    let (mut result, read) = ran.result(&context);
     if saves_log && let Some(folder) = &context.artifacts {
-        save_log(&adapter, folder, &json, &mut result);
+        let log = log::of_run(&result, read, &context, &adapter.node);
+        save_log(&log, folder, &mut result);
     }
     Ok(Some(Box::new(result)))
 }
@@ -309,7 +309,8 @@ impl EventCollector {
 }
 
 impl Ran {
-    fn result(self, context: &Context) -> ExecutionResult {
+    /// The result, and what was read of its output.
+    fn result(self, context: &Context) -> (ExecutionResult, Transcript) {
         let Ran {
             ended, stdout, stderr, ..
         } = self;
@@ -342,16 +343,16 @@ impl Ran {
             let message = format!("temperature {degree} is not applied: the CLI has no way to set it");
             warnings.push(record("TEMPERATURE_NOT_APPLIED", message));
         }
-        let read = transcript::read(&stdout.text);
-        let reply = ended.as_ref().ok();
-        let usage = reply.map(|reply| reply.usage.clone()).filter(|usage| !usage.estimated);
-        let outcome = read.outcome.as_ref();
         let mut output = stdout.text;
         if !stderr.text.is_empty() && !output.is_empty() && !output.ends_with('\n') {
             output.push('\n');
         }
+        let read = transcript::read(&output);
         output.push_str(&stderr.text);
-        ExecutionResult {
+        let reply = ended.as_ref().ok();
+        let usage = reply.map(|reply| reply.usage.clone()).filter(|usage| !usage.estimated);
+        let outcome = read.outcome.as_ref();
+        let result = ExecutionResult {
             exit_code: found.exit_code,
             status: found.status,
             errors,
@@ -364,17 +365,20 @@ impl Ran {
             signal: error.and_then(|error| error.signal.clone()),
             prompt: self.prompt,
             answer: reply.map(|reply| reply.content.clone()).filter(|text| !text.is_empty()),
-            model: reply.and_then(|reply| reply.model.clone()).or(read.model),
-            cli_version: read.version,
-            session_id: read.session_id,
+            model: reply
+                .and_then(|reply| reply.model.clone())
+                .or_else(|| read.model.clone()),
+            cli_version: read.version.clone(),
+            session_id: read.session_id.clone(),
             cost_usd: outcome.and_then(|outcome| outcome.cost_usd),
             num_turns: outcome.and_then(|outcome| outcome.num_turns),
-            usage: usage.or(read.usage),
-            permission_denials: read.denials,
+            usage: usage.or_else(|| read.usage.clone()),
+            permission_denials: read.denials.clone(),
             artifacts: self.artifacts.map(|(folder, _)| paths(&folder)),
             stderr: stderr.text,
             output,
-        }
+        };
+        (result, read)
     }
 }
 
@@ -389,16 +393,11 @@ fn paths(folder: &Path) -> ArtifactPaths {
 }
 
 /// Writes the log; that it can't be written is an error of the result like any other.
-fn save_log(adapter: &Adapter, folder: &Path, context: &str, result: &mut ExecutionResult) {
+fn save_log(log: &RunLog, folder: &Path, result: &mut ExecutionResult) {
     let path = folder.join(LOG);
-    let written = serde_json::to_string(&*result)
-        .map_err(|error| error.to_string())
-        .and_then(|json| {
-            let log = adapter.normalize(&json, context).map_err(|error| error.message)?;
-            let text = serde_json::to_string_pretty(&log).map_err(|error| error.to_string())?;
-            let written = workspace::private(&path).and_then(|mut file| file.write_all(text.as_bytes()));
-            written.map_err(|error| error.to_string())
-        });
+    let written = serde_json::to_string_pretty(log)
+        .map_err(io::Error::from)
+        .and_then(|text| workspace::private(&path)?.write_all(text.as_bytes()));
     match written {
         Ok(()) => {
             if let Some(artifacts) = &mut result.artifacts {

@@ -1,12 +1,16 @@
 //! The normalised log: what happened in a run, in the same shape whatever happened (the document's YouBenchaLog).
 //!
-//! In: a result and its context, as JSON, and what is known of the host. Out: a [`RunLog`]. Pure: the same in, the same out.
+//! In: a result and its context, as they are or as JSON, and what is known of the host. Out: a [`RunLog`]. Pure: the same in, the same
+//! out.
+
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::context::Context;
 use super::header;
-use super::result::{ErrorRecord, OUTPUT_TRUNCATED, Status, document_code};
+use super::result::{ErrorRecord, ExecutionResult, OUTPUT_TRUNCATED, Status, document_code};
 use super::transcript::{self, Denial, Message, Transcript, TranscriptCall, UNKNOWN};
 use crate::classify::{self, Evidence};
 use crate::error::{Code, ProviderError};
@@ -117,6 +121,59 @@ struct Given {
     permission_denials: Vec<Denial>,
 }
 
+/// What a log says of what was asked.
+#[derive(Debug, Default)]
+struct Asked {
+    prompt: Option<String>,
+    model: Option<String>,
+    agent_name: Option<String>,
+    workspace: Option<String>,
+    repo: Option<String>,
+}
+
+impl From<&Map<String, Value>> for Asked {
+    /// As much as there is of a context.
+    fn from(context: &Map<String, Value>) -> Asked {
+        let config = context.get("config").and_then(Value::as_object);
+        let configured = |name: &str| Some(config?.get(name)?.as_str()?.to_owned());
+        let path = |name: &str| context.get(name).and_then(Value::as_str).map(str::to_owned);
+        Asked {
+            prompt: configured("prompt"),
+            model: configured("model"),
+            agent_name: configured("agent_name"),
+            workspace: path("workspaceDir"),
+            repo: path("repoDir"),
+        }
+    }
+}
+
+/// The log of a run that has just ended, whose output was `read`.
+pub(super) fn of_run(result: &ExecutionResult, read: Transcript, context: &Context, node: &str) -> RunLog {
+    let path = |path: &Path| path.to_string_lossy().into_owned();
+    let asked = Asked {
+        prompt: None,
+        model: context.config.model.clone(),
+        agent_name: context.config.agent_name.clone(),
+        workspace: Some(path(&context.workspace)),
+        repo: context.repo.as_deref().map(path),
+    };
+    let given = Given {
+        exit_code: result.exit_code,
+        status: result.status,
+        output: String::new(),
+        started_at: result.started_at.clone(),
+        completed_at: result.completed_at.clone(),
+        duration_ms: result.duration_ms,
+        timed_out: result.timed_out,
+        errors: result.errors.clone(),
+        warnings: result.warnings.clone(),
+        stderr: result.stderr.clone(),
+        prompt: Some(result.prompt.clone()),
+        permission_denials: result.permission_denials.clone(),
+    };
+    log(given, read, asked, node)
+}
+
 /// The log of `result` (JSON) in `context` (JSON). `node` is the host's version.
 ///
 /// # Errors
@@ -128,14 +185,12 @@ pub fn normalize(result: &str, context: &str, node: &str) -> Result<RunLog, Box<
     };
     let given: Given = serde_json::from_str(result).map_err(|error| refuse("result", error))?;
     let context: Map<String, Value> = serde_json::from_str(context).map_err(|error| refuse("context", error))?;
-    Ok(log(given, &context, node))
+    let stdout = given.output.strip_suffix(&given.stderr).unwrap_or(&given.output);
+    let read = transcript::read(stdout);
+    Ok(log(given, read, Asked::from(&context), node))
 }
 
-fn log(given: Given, context: &Map<String, Value>, node: &str) -> RunLog {
-    let stdout = given.output.strip_suffix(&given.stderr).unwrap_or(&given.output);
-    let mut read = transcript::read(stdout);
-    let config = context.get("config").and_then(Value::as_object);
-    let configured = |name: &str| Some(config?.get(name)?.as_str()?.to_owned());
+fn log(given: Given, mut read: Transcript, asked: Asked, node: &str) -> RunLog {
     let mut tokens = tokens(
         read.usage.take(),
         read.outcome.as_ref().and_then(|outcome| outcome.cost_usd),
@@ -145,10 +200,7 @@ fn log(given: Given, context: &Map<String, Value>, node: &str) -> RunLog {
     }
     let errors = errors(&given, &read);
     let warnings = warnings(&given, &read);
-    let prompt = given
-        .prompt
-        .or_else(|| configured("prompt"))
-        .filter(|prompt| !prompt.is_empty());
+    let prompt = given.prompt.or(asked.prompt).filter(|prompt| !prompt.is_empty());
     let prompt = prompt.map(|content| Message {
         role: "user",
         content,
@@ -163,7 +215,6 @@ fn log(given: Given, context: &Map<String, Value>, node: &str) -> RunLog {
             .any(|denial| denial.tool_use_id == call.id)
     };
     read.calls.iter_mut().for_each(|call| call.denied |= denied(call));
-    let path = |name: &str| context.get(name).and_then(Value::as_str).map(str::to_owned);
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.to_owned());
     RunLog {
         version: LOG_VERSION,
@@ -171,13 +222,13 @@ fn log(given: Given, context: &Map<String, Value>, node: &str) -> RunLog {
             name: NAME,
             version: or_unknown(read.version),
             adapter_version: ADAPTER_VERSION,
-            agent_name: configured("agent_name"),
+            agent_name: asked.agent_name,
         },
         model_info: ModelInfo {
             // A run that ended before any model is named was for the configured one.
-            name: or_unknown(read.model.or_else(|| configured("model"))),
+            name: or_unknown(read.model.or_else(|| asked.model.clone())),
             provider: "anthropic",
-            requested: configured("model"),
+            requested: asked.model,
         },
         execution: Execution {
             started_at: given.started_at,
@@ -200,8 +251,8 @@ fn log(given: Given, context: &Map<String, Value>, node: &str) -> RunLog {
             os: std::env::consts::OS,
             arch: std::env::consts::ARCH,
             node_version: node.to_owned(),
-            working_directory: or_unknown(path("workspaceDir")),
-            repo_directory: path("repoDir"),
+            working_directory: or_unknown(asked.workspace),
+            repo_directory: asked.repo,
         },
     }
 }

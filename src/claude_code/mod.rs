@@ -79,7 +79,7 @@ impl Adapter {
         let options = Options {
             // It works for itself, once for each task.
             engine: EngineKind::Print,
-            ..Options::parse(&CLAUDE, &Value::Object(given).to_string())?
+            ..Options::read(&CLAUDE, &given)?
         };
         let engine = Engine::of(std::borrow::Cow::Borrowed(&CLAUDE), options.clone(), owner);
         Ok(Adapter {

@@ -53,8 +53,8 @@ function createClaudeCode(native, owner) {
     /** @param {unknown} [options] */
     constructor(options) {
       const json = encodeOptions(options);
-      unwrap(native.checkClaudeCodeOptions(json));
       this.#native = new native.NativeClaudeCode(json, owner, process.version);
+      unwrap(this.#native.check());
     }
 
     async checkAvailability() {

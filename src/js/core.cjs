@@ -84,8 +84,9 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
     (/** @type {unknown} */ options = undefined) => {
       const { log, rest } = takeLogger(options, describe);
       const json = encodeOptions(rest);
-      unwrap(native.checkOptions(id, json));
-      return createProvider({ id, engine: new native.NativeProvider(id, json, owner), toMessage, toJsonSchema, log });
+      const engine = new native.NativeProvider(id, json, owner);
+      unwrap(engine.check());
+      return createProvider({ id, engine, toMessage, toJsonSchema, log });
     };
 
   /** @type {{ id: string, name: string }[]} */
@@ -123,8 +124,8 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
     createCliProvider(config, options) {
       const { log, rest } = takeLogger(options, describe);
       const [configJson, json] = [encodeConfig(config), encodeOptions(rest)];
-      unwrap(native.checkCliConfig(configJson, json));
       const engine = native.NativeProvider.custom(configJson, json, owner);
+      unwrap(engine.check());
       return createProvider({ id: JSON.parse(configJson).providerId, engine, toMessage, toJsonSchema, log });
     },
 
@@ -132,8 +133,8 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
     createOpenAiCompatibleProvider(options) {
       const { log, rest } = takeLogger(options, describe);
       const json = encodeOptions(rest);
-      unwrap(native.checkApiOptions(json));
       const engine = new native.NativeApiProvider(json);
+      unwrap(engine.check());
       return createProvider({ id: engine.id, engine, toMessage, toJsonSchema, log });
     },
 

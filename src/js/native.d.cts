@@ -50,17 +50,13 @@ export function killAll(owner: number): void;
 /** `Limits` of index.d.ts as JSON. */
 export function limits(): string;
 
-/** `{"ok": {…the resolved options}}` or `{"err": …}`. */
-export function checkOptions(kind: string, optionsJson: string): string;
-
-/** As `checkOptions`, for a CLI that `configJson` describes. */
-export function checkCliConfig(configJson: string, optionsJson: string): string;
-
 /** One provider with its limits and what it learnt about its CLI. */
 export class NativeProvider {
   constructor(kind: string, optionsJson: string, owner: number);
   /** The provider of a CLI that `configJson` describes. */
   static custom(configJson: string, optionsJson: string, owner: number): NativeProvider;
+  /** `{"ok": null}`, or `{"err": …}` that names the option. Without the former, everything else throws. */
+  check(): string;
   /**
    * @param callJson `{"events": boolean, "partial": boolean, "timeout"?: ms, "log"?: boolean,
    *   "record"?: {"path": absolute, "prompts": boolean}}`
@@ -89,12 +85,11 @@ export class NativeProvider {
   drain(): Promise<void>;
 }
 
-/** `{"ok": null}` or `{"err": …}`. */
-export function checkApiOptions(optionsJson: string): string;
-
 /** One OpenAI-compatible API: the methods of a {@link NativeProvider}. */
 export class NativeApiProvider {
   constructor(optionsJson: string);
+  /** `{"ok": null}`, or `{"err": …}` that names the option. Without the former, everything else throws. */
+  check(): string;
   /** What the provider calls itself. */
   readonly id: string;
   /** As `NativeProvider.start`; `envJson` is where the key and the proxy are looked up. */
@@ -150,8 +145,6 @@ export class NativeHealth {
   cancel(): void;
 }
 
-/** `{"ok": null}` or `{"err": …}` that names the option. */
-export function checkClaudeCodeOptions(optionsJson: string): string;
 /** `{"ok": {name, version, config: JSON Schema, log: JSON Schema}}`. */
 export function claudeCodeFacts(): string;
 
@@ -159,6 +152,8 @@ export function claudeCodeFacts(): string;
 export class NativeClaudeCode {
   /** @param node the host's version, for the log */
   constructor(optionsJson: string, owner: number, node: string);
+  /** `{"ok": null}`, or `{"err": …}` that names the option. Without the former, everything else throws. */
+  check(): string;
   /** `contextJson` is index.d.ts's `AgentExecutionContext` without its signal; `envJson` as for `NativeProvider.start`. */
   execute(contextJson: string, envJson?: string): NativeExecution;
   /** `{"ok": RunLog}` or `{"err": …}`. */

@@ -192,10 +192,17 @@ impl Options {
     /// # Errors
     /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
     pub fn parse(provider: &Provider, json: &str) -> Result<Options, Box<ProviderError>> {
-        let map = checked(&provider.id, &provider.options(), json)?;
-        check_together(provider, &map)
+        Options::read(provider, &checked(&provider.id, &provider.options(), json)?)
+    }
+
+    /// The same of an object of which each field was checked.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, naming options that make no sense together.
+    pub fn read(provider: &Provider, map: &Map<String, Value>) -> Result<Options, Box<ProviderError>> {
+        check_together(provider, map)
             .map_err(|reason| Box::new(ProviderError::new(&provider.id, Code::InvalidOption, reason)))?;
-        Ok(read(provider, &map))
+        Ok(read(provider, map))
     }
 
     /// SPEC-01's own command form, which has no flags but its own.
