@@ -24,11 +24,11 @@ use self::wire::{ApiMessage, Block, Content, Line, RateLimitInfo, RateLimitLine,
 use super::ansi::{strip_ansi, strip_owned};
 use super::assembler::{MessageAssembler, tool_call};
 use super::failure::{API_ERROR, failure_of};
+use super::format::{Format, Verdict};
 use super::generic::{Answers, Generic};
 use super::json::{Fields, Text, is_true, word};
 use super::notes::Out;
 use super::usage::read_usage;
-use super::{Format, Verdict};
 use crate::event::{Event, Failure};
 
 /// How the CLI asks for the rest of an answer that its model was not allowed to end, or that a lost connection has cut, in the

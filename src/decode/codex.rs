@@ -12,10 +12,10 @@ use serde_json::value::RawValue;
 use super::ansi::strip_owned;
 use super::assembler::{MessageAssembler, tool_call};
 use super::failure::failure_of;
+use super::format::{Format, Verdict};
 use super::json::{Fields, Text, word};
 use super::notes::Out;
 use super::usage::read_usage;
-use super::{Format, Verdict};
 use crate::event::{Event, Failure, Outcome};
 
 /// The code of warnings that a CLI gives no code of its own.

@@ -9,9 +9,9 @@ use serde_json::value::RawValue;
 
 use super::assembler::{MessageAssembler, tool_call};
 use super::failure::{failure_of, status};
+use super::format::{Format, Verdict};
 use super::json::{Count, Fields, Members, Text, is_true, word};
 use super::notes::Out;
-use super::{Format, Verdict};
 use crate::event::{Event, Failure, Outcome};
 use crate::message::Usage;
 

@@ -16,10 +16,10 @@ use super::assembler::{MessageAssembler, invalid_call, tool_call};
 use super::claude::wire::Content;
 use super::codex::Codex;
 use super::failure::failure_of;
+use super::format::{Format, Verdict};
 use super::json::{Fields, Text, is_array, is_object, is_string, is_true, word};
 use super::notes::Out;
 use super::usage::read_usage;
-use super::{Format, Verdict};
 use crate::event::{Event, Failure, Outcome};
 
 /// Which objects are taken for an answer by themselves.

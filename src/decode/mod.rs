@@ -11,6 +11,7 @@ mod claude;
 mod codex;
 mod completion;
 mod failure;
+mod format;
 mod gemini;
 mod generic;
 pub(crate) mod json;
@@ -33,6 +34,8 @@ use self::ansi::strip_ansi;
 use self::claude::Claude;
 use self::codex::Codex;
 use self::completion::DocumentEnd;
+pub use self::format::Wire;
+use self::format::{Format, Verdict};
 use self::gemini::Gemini;
 use self::generic::Answers;
 use self::lines::{Line, Lines};
@@ -41,36 +44,6 @@ use self::notes::{Notes, Out};
 use self::opencode::Opencode;
 pub use self::plain::{Plain, plain};
 use crate::event::Event;
-
-/// How a CLI writes its output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Wire {
-    /// JSON lines of `claude --output-format stream-json` (2.1.197, 2.1.330) and of qwen's (0.15.10).
-    ClaudeStream,
-    /// `claude --output-format json`: one `result` object, or with `--verbose`, as with qwen, an array of all events.
-    ClaudeJson,
-    /// All of standard output is the answer.
-    Text,
-    /// JSON lines of `codex exec --json` (0.169.0).
-    CodexJson,
-    /// JSON lines of `gemini --output-format stream-json` (0.61.0).
-    GeminiStream,
-    /// `gemini --output-format json`: one object.
-    GeminiJson,
-    /// JSON lines of `opencode run --format json` (1.18.34).
-    OpencodeJson,
-    /// `stream-json` of CLI-ADAPTER-PROTOCOL, claude's included: for CLIs described by their user.
-    GenericStream,
-    /// `json` of CLI-ADAPTER-PROTOCOL.
-    GenericJson,
-}
-
-impl Wire {
-    /// Whether a run that went well always has an [`Event::Outcome`]. Lines of messages (`{"role": …}`) have no last one.
-    pub fn tells_its_end(self) -> bool {
-        !matches!(self, Wire::Text | Wire::GenericStream)
-    }
-}
 
 /// How a wire format's JSON lies in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,25 +56,6 @@ enum Framing {
     Documents,
     /// No JSON.
     Text,
-}
-
-/// What a format makes of one piece of output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    /// A line of the protocol.
-    Event,
-    /// A JSON object that is no line of the protocol.
-    Foreign,
-    /// Not a JSON object.
-    NotJson,
-}
-
-/// A wire format: small state, and a pure function from one JSON object to events.
-trait Format: std::fmt::Debug + Send {
-    /// Reads the text of one JSON object (or what begins like one).
-    fn object(&mut self, json: &str, out: &mut Out) -> Verdict;
-    /// The output is over.
-    fn finish(&mut self, out: &mut Out);
 }
 
 /// Decodes one process's output. Feed it with [`push`](Decoder::push), end it with [`finish`](Decoder::finish).

@@ -13,9 +13,9 @@ use serde_json::value::RawValue;
 use super::ansi::strip_owned;
 use super::assembler::{MessageAssembler, tool_call};
 use super::failure::status;
+use super::format::{Format, Verdict};
 use super::json::{Count, Fields, Text, word};
 use super::notes::Out;
-use super::{Format, Verdict};
 use crate::event::{Event, Failure, Outcome};
 use crate::message::Usage;
 

@@ -7,8 +7,6 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::options::Options;
-
 /// The variable that holds the token for CLIs that take the name of one.
 pub const TOKEN_VARIABLE: &str = "DEEP_FACTOR_BRIDGE_TOKEN";
 
@@ -45,10 +43,10 @@ impl Callbacks {
     }
 }
 
-/// A configuration with the bridge in it, `{"mcpServers": {"df": …}}`, in which `server` says how a CLI spells it; empty
+/// A configuration with the `bridge` in it, `{"mcpServers": {"df": …}}`, in which `server` says how a CLI spells it; empty
 /// without one.
-pub(super) fn servers(options: &Options, server: impl Fn(&Callbacks) -> Value) -> Value {
-    match &options.callbacks {
+pub(super) fn servers(bridge: Option<&Callbacks>, server: impl Fn(&Callbacks) -> Value) -> Value {
+    match bridge {
         Some(callbacks) => json!({(crate::declare::mcp::SERVER): server(callbacks)}),
         None => json!({}),
     }
@@ -58,6 +56,7 @@ pub(super) fn servers(options: &Options, server: impl Fn(&Callbacks) -> Value) -
 mod tests {
     use std::collections::BTreeSet;
 
+    use super::super::options::Options;
     use super::super::{ALL, find};
     use super::*;
     use crate::command::{self, Arg, CommandLine, EnvText, Mode};

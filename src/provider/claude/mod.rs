@@ -25,7 +25,7 @@ const MCP_FILE: &str = "mcp.json";
 /// The bridge, for `--mcp-config`. `alwaysLoad`: its tools are in every request (CLI-FACTS 1.7).
 fn mcp_config(_: &Provider, options: &Options) -> String {
     let servers = callbacks::servers(
-        options,
+        options.callbacks.as_ref(),
         |bridge| json!({"type": "http", "url": bridge.url, "headers": bridge.headers(), "timeout": CALL_LIMIT_MS, "alwaysLoad": true}),
     );
     json!({"mcpServers": servers}).to_string()

@@ -149,7 +149,7 @@ fn settings(_: &Provider, options: &Options) -> String {
     });
     if options.callbacks.is_some() {
         settings["mcpServers"] = callbacks::servers(
-            options,
+            options.callbacks.as_ref(),
             |bridge| json!({"httpUrl": bridge.url, "headers": bridge.headers(), "timeout": CALL_LIMIT_MS, "trust": true}),
         );
     }

@@ -37,7 +37,7 @@ fn settings(_: &Provider, _: &Options) -> String {
 /// The bridge, for `--mcp-config`. A trusted server's tools run unasked.
 fn mcp_config(_: &Provider, options: &Options) -> String {
     let servers = callbacks::servers(
-        options,
+        options.callbacks.as_ref(),
         |bridge| json!({"httpUrl": bridge.url, "headers": bridge.headers(), "timeout": CALL_LIMIT_MS, "trust": true}),
     );
     json!({"mcpServers": servers}).to_string()

@@ -1,0 +1,52 @@
+//! The wire formats by name, and what a file of one has to be able to do.
+
+use super::notes::Out;
+
+/// How a CLI writes its output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Wire {
+    /// JSON lines of `claude --output-format stream-json` (2.1.197, 2.1.330) and of qwen's (0.15.10).
+    ClaudeStream,
+    /// `claude --output-format json`: one `result` object, or with `--verbose`, as with qwen, an array of all events.
+    ClaudeJson,
+    /// All of standard output is the answer.
+    Text,
+    /// JSON lines of `codex exec --json` (0.169.0).
+    CodexJson,
+    /// JSON lines of `gemini --output-format stream-json` (0.61.0).
+    GeminiStream,
+    /// `gemini --output-format json`: one object.
+    GeminiJson,
+    /// JSON lines of `opencode run --format json` (1.18.34).
+    OpencodeJson,
+    /// `stream-json` of CLI-ADAPTER-PROTOCOL, claude's included: for CLIs described by their user.
+    GenericStream,
+    /// `json` of CLI-ADAPTER-PROTOCOL.
+    GenericJson,
+}
+
+impl Wire {
+    /// Whether a run that went well always has an [`Event::Outcome`]. Lines of messages (`{"role": …}`) have no last one.
+    pub fn tells_its_end(self) -> bool {
+        !matches!(self, Wire::Text | Wire::GenericStream)
+    }
+}
+
+/// What a format makes of one piece of output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// A line of the protocol.
+    Event,
+    /// A JSON object that is no line of the protocol.
+    Foreign,
+    /// Not a JSON object.
+    NotJson,
+}
+
+/// A wire format: small state, and a pure function from one JSON object to events.
+pub(super) trait Format: std::fmt::Debug + Send {
+    /// Reads the text of one JSON object (or what begins like one).
+    fn object(&mut self, json: &str, out: &mut Out) -> Verdict;
+    /// The output is over.
+    fn finish(&mut self, out: &mut Out);
+}
