@@ -40,6 +40,9 @@ use spec::Spec;
 /// Events that may wait for a slow host; then the run waits.
 const EVENTS_WAITING: usize = 256;
 
+/// An `event::AgentResult` as JSON, or why there is none.
+type EncodedResult = Result<Box<RawValue>, Box<ProviderError>>;
+
 /// What is to be run, checked.
 #[derive(Debug)]
 pub struct Agent {
@@ -115,7 +118,7 @@ impl Agent {
 pub struct AgentRun {
     cancel: CancellationToken,
     events: AsyncMutex<mpsc::Receiver<AgentEvent>>,
-    task: AsyncMutex<Option<JoinHandle<Result<Box<RawValue>, Box<ProviderError>>>>>,
+    task: AsyncMutex<Option<JoinHandle<EncodedResult>>>,
     host: Arc<Host>,
 }
 
@@ -137,7 +140,7 @@ impl AgentRun {
     ///
     /// # Errors
     /// `INVALID_MESSAGES`: the thread can't be read. `INTERNAL`: a bug.
-    pub async fn result(&self) -> Result<Box<RawValue>, Box<ProviderError>> {
+    pub async fn result(&self) -> EncodedResult {
         let Some(task) = self.task.lock().await.take() else {
             return Err(bug("its result was taken before"));
         };
