@@ -26,7 +26,7 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Whether a run that went well always has an [`Event::Outcome`]. Lines of messages (`{"role": …}`) have no last one.
+    /// Whether a run that went well always has an [`Event::Outcome`](crate::event::Event::Outcome). Lines of messages (`{"role": …}`) have no last one.
     pub fn tells_its_end(self) -> bool {
         !matches!(self, Wire::Text | Wire::GenericStream)
     }

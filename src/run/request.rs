@@ -1,6 +1,6 @@
 //! One call, from the JSON of it to what was found in order.
 //!
-//! In: an [`EncodedRequest`] of JavaScript's, or a [`Request`] that was made here. Out: [`Checked`]. The JSON is read once, on the
+//! In: an [`EncodedRequest`] of JavaScript's, or a [`Request`] that was made here. Out: `Checked`. The JSON is read once, on the
 //! runtime's threads; behind it messages and tools are values, and only the arguments of tools stay the text they were.
 
 use std::collections::HashSet;
