@@ -5,7 +5,10 @@
 
 use std::sync::LazyLock;
 
+use chrono::{DateTime, Datelike, NaiveDate};
 use regex::{Captures, Regex};
+
+use crate::time::LATEST_MS;
 
 const MINUTE: i64 = 60_000;
 const DAY: i64 = 86_400_000;
@@ -16,9 +19,6 @@ const JUST_PAST: i64 = super::JUST_PAST_MS as i64;
 /// Past and future limits of a plausible reset: 40 days ago (a stale message) to 400 days ahead.
 const PAST: i64 = 40 * DAY;
 const FUTURE: i64 = 400 * DAY;
-
-/// 9999-12-31: no clock is later, so nothing below can overflow.
-const LATEST: i64 = 253_402_300_799_000;
 
 const EPOCH: &str = r#"(?ix)
     (?: limit\s+reached \s* \| | \b(?:resets?|reset|retry|available)[\s_-]*(?:at|time|on|after) ["']? \s* [:=]? \s* ["']? )
@@ -79,7 +79,8 @@ pub fn find(text: &str, now_ms: u64, local_offset_min: Option<i32>) -> Option<u6
 }
 
 fn clock(now_ms: u64) -> i64 {
-    i64::try_from(now_ms).unwrap_or(LATEST).min(LATEST)
+    // No clock is later, so nothing below can overflow.
+    i64::try_from(now_ms).map_or(LATEST_MS, |now| now.min(LATEST_MS))
 }
 
 fn plausible(at: i64, now: i64) -> Option<u64> {
@@ -213,33 +214,18 @@ fn month(name: &str) -> Option<i64> {
     (name.len() >= 3).then_some(index as i64 + 1)
 }
 
-/// Days since the epoch of a date of the Gregorian calendar, counted in 400-year cycles that begin in March.
+/// Days since the epoch of a date of the Gregorian calendar, from 1970 to 9999.
 fn days(year: i64, month: i64, day: i64) -> Option<i64> {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let length = match month {
-        2 if leap => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    if !(1970..=9999).contains(&year) || !(1..=length).contains(&day) {
-        return None;
-    }
-    let from_march = year - i64::from(month <= 2);
-    let (cycle, year_of_cycle) = (from_march.div_euclid(400), from_march.rem_euclid(400));
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_cycle = year_of_cycle * 365 + year_of_cycle / 4 - year_of_cycle / 100 + day_of_year;
-    Some(cycle * 146_097 + day_of_cycle - 719_468)
+    let year = i32::try_from(year).ok().filter(|year| (1970..=9999).contains(year))?;
+    let date = NaiveDate::from_ymd_opt(year, u32::try_from(month).ok()?, u32::try_from(day).ok()?)?;
+    // The default is the epoch's.
+    Some((date - NaiveDate::default()).num_days())
 }
 
 /// The year that a day since the epoch is in.
 fn year_of(day: i64) -> i64 {
-    let estimate = 1970 + day.div_euclid(366);
-    (estimate..estimate + 30)
-        .take_while(|year| days(*year, 1, 1).is_some_and(|first| first <= day))
-        .last()
-        .unwrap_or(estimate)
+    let midnight = DateTime::from_timestamp_millis(day.saturating_mul(DAY));
+    i64::from(midnight.unwrap_or_default().year())
 }
 
 #[cfg(test)]

@@ -2,12 +2,11 @@
 //!
 //! In: bytes as the process prints them. Out: a text of bounded length, and the first error of the file, if any.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::process::Tee;
+use crate::process::{HeadTail, Tee};
 
 /// What a text kept of output begins its one line of its own with, where something is left out (the document's marker).
 pub const TRUNCATED: &str = "[OUTPUT TRUNCATED";
@@ -21,7 +20,7 @@ pub struct OutputCapture(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    ends: Ends,
+    ends: HeadTail,
     file: Option<File>,
     failed: Option<io::Error>,
 }
@@ -43,7 +42,7 @@ impl OutputCapture {
     /// Keeps at most `limit` bytes in memory, a fifth of them of the beginning, and writes all to `file`.
     pub fn new(limit: usize, file: Option<File>) -> OutputCapture {
         OutputCapture(Mutex::new(State {
-            ends: Ends::new(limit),
+            ends: ends_of(limit),
             file,
             failed: None,
         }))
@@ -56,12 +55,12 @@ impl OutputCapture {
     /// What it came to; what it kept is let go.
     pub fn take(&self) -> Captured {
         let mut state = self.lock();
-        let ends = std::mem::replace(&mut state.ends, Ends::new(0));
+        let ends = std::mem::replace(&mut state.ends, ends_of(0));
         let flushed = state.file.take().map_or(Ok(()), |mut file| file.flush());
         Captured {
-            truncated: ends.truncated(),
-            bytes: ends.total,
-            text: ends.text(),
+            truncated: !ends.is_whole(),
+            bytes: ends.total(),
+            text: text_of(&ends),
             failed: state.failed.take().or_else(|| flushed.err()),
         }
     }
@@ -79,65 +78,33 @@ impl Tee for OutputCapture {
     }
 }
 
-/// The beginning and the end of a long output.
-#[derive(Debug)]
-struct Ends {
-    head: Vec<u8>,
-    tail: VecDeque<u8>,
-    head_limit: usize,
-    tail_limit: usize,
-    total: u64,
+/// Keeps `limit` bytes, a fifth of them of the beginning.
+fn ends_of(limit: usize) -> HeadTail {
+    let head = limit / 5;
+    HeadTail::new(head, limit - head)
 }
 
-impl Ends {
-    fn new(limit: usize) -> Ends {
-        let head_limit = limit / 5;
-        Ends {
-            head: Vec::new(),
-            tail: VecDeque::new(),
-            head_limit,
-            tail_limit: limit - head_limit,
-            total: 0,
-        }
+/// What was kept as a text. Cut between lines where there are any: a line that is cut can't be read.
+fn text_of(kept: &HeadTail) -> String {
+    let (mut head, mut tail) = kept.ends();
+    if kept.is_whole() {
+        head.append(&mut tail);
+        return into_text(head);
     }
-
-    fn push(&mut self, bytes: &[u8]) {
-        self.total += bytes.len() as u64;
-        let (head, rest) = bytes.split_at(bytes.len().min(self.head_limit - self.head.len()));
-        self.head.extend_from_slice(head);
-        let rest = &rest[rest.len().saturating_sub(self.tail_limit)..];
-        let overflow = (self.tail.len() + rest.len()).saturating_sub(self.tail_limit);
-        self.tail.drain(..overflow);
-        self.tail.extend(rest);
+    head.truncate(memchr::memrchr(b'\n', &head).map_or(head.len(), |end| end + 1));
+    let spare = tail.len().min(MARKER);
+    let begin = memchr::memchr(b'\n', &tail[spare..]).map_or(spare, |at| spare + at + 1);
+    // A last line without a beginning is better than nothing.
+    tail.drain(..if begin < tail.len() { begin } else { spare });
+    let total = kept.total();
+    let left_out = total - (head.len() + tail.len()) as u64;
+    let mut text = into_text(head);
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
     }
-
-    fn truncated(&self) -> bool {
-        self.total > (self.head.len() + self.tail.len()) as u64
-    }
-
-    /// Cut between lines where there are any: a line that is cut can't be read.
-    fn text(mut self) -> String {
-        if !self.truncated() {
-            self.head.extend(self.tail);
-            return into_text(self.head);
-        }
-        let head = memchr::memrchr(b'\n', &self.head).map_or(self.head.len(), |end| end + 1);
-        self.head.truncate(head);
-        let mut tail = Vec::from(self.tail);
-        let spare = tail.len().min(MARKER);
-        let begin = memchr::memchr(b'\n', &tail[spare..]).map_or(spare, |at| spare + at + 1);
-        // A last line without a beginning is better than nothing.
-        tail.drain(..if begin < tail.len() { begin } else { spare });
-        let left_out = self.total - (self.head.len() + tail.len()) as u64;
-        let mut text = into_text(self.head);
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        let marker = format!("{TRUNCATED}: {left_out} of {} bytes left out]\n", self.total);
-        text.push_str(&marker);
-        text.push_str(&into_text(tail));
-        text
-    }
+    text.push_str(&format!("{TRUNCATED}: {left_out} of {total} bytes left out]\n"));
+    text.push_str(&into_text(tail));
+    text
 }
 
 fn into_text(bytes: Vec<u8>) -> String {

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::head_tail::HeadTail;
 use super::tee::Tees;
 
 /// The largest chunk handed on, bytes: what a pipe holds on Linux.
@@ -58,7 +59,7 @@ impl Flow {
             holds: AtomicUsize::new(0),
             stdout_bytes: AtomicU64::new(0),
             first_byte: OnceLock::new(),
-            stderr: Mutex::new(HeadTail::default()),
+            stderr: Mutex::new(HeadTail::new(STDERR_HEAD, STDERR_TAIL)),
             tees,
             exited: CancellationToken::new(),
             over_limit: CancellationToken::new(),
@@ -113,7 +114,7 @@ impl Flow {
     /// The text of stderr so far and how many bytes there were.
     pub fn stderr(&self) -> (String, u64) {
         let kept = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
-        (kept.text(), kept.total)
+        (text_of(&kept), kept.total())
     }
 }
 
@@ -239,49 +240,25 @@ impl<'a, P: AsyncRead + Unpin> Patient<'a, P> {
     }
 }
 
-/// The beginning and the end of a long text.
-#[derive(Debug, Default)]
-struct HeadTail {
-    head: Vec<u8>,
-    tail: std::collections::VecDeque<u8>,
-    total: u64,
-}
+/// Bytes kept of the beginning of stderr, where a program says what it is about to do and what it did not understand.
+const STDERR_HEAD: usize = 8 * 1024;
+/// Bytes kept of its end, where it says why it failed.
+const STDERR_TAIL: usize = 24 * 1024;
 
-impl HeadTail {
-    /// Bytes kept of the beginning, where a program says what it is about to do and what it did not understand.
-    const HEAD: usize = 8 * 1024;
-    /// Bytes kept of the end, where it says why it failed.
-    const TAIL: usize = 24 * 1024;
-
-    fn push(&mut self, bytes: &[u8]) {
-        self.total += bytes.len() as u64;
-        let (head, rest) = bytes.split_at(bytes.len().min(Self::HEAD - self.head.len()));
-        self.head.extend_from_slice(head);
-        let rest = &rest[rest.len().saturating_sub(Self::TAIL)..];
-        let overflow = (self.tail.len() + rest.len()).saturating_sub(Self::TAIL);
-        self.tail.drain(..overflow);
-        self.tail.extend(rest);
+/// What was kept as a text, with a line in place of what is left out.
+fn text_of(kept: &HeadTail) -> String {
+    let (mut head, mut tail) = kept.ends();
+    if kept.is_whole() {
+        head.append(&mut tail);
+        return String::from_utf8_lossy(&head).into_owned();
     }
-
-    fn text(&self) -> String {
-        let left_out = self.total - (self.head.len() + self.tail.len()) as u64;
-        let mut bytes = self.head.clone();
-        if left_out == 0 {
-            bytes.extend(&self.tail);
-            return String::from_utf8_lossy(&bytes).into_owned();
-        }
-        // The cuts may have gone through characters.
-        let half = bytes.utf8_chunks().last().map_or(0, |chunk| chunk.invalid().len());
-        bytes.truncate(bytes.len() - half);
-        let tail: Vec<u8> = self
-            .tail
-            .iter()
-            .copied()
-            .skip_while(|byte| byte & 0xC0 == 0x80)
-            .collect();
-        let (head, tail) = (String::from_utf8_lossy(&bytes), String::from_utf8_lossy(&tail));
-        format!("{head}\n… {left_out} bytes left out …\n{tail}")
-    }
+    let left_out = kept.total() - (head.len() + tail.len()) as u64;
+    // The cuts may have gone through characters.
+    let half = head.utf8_chunks().last().map_or(0, |chunk| chunk.invalid().len());
+    let head = String::from_utf8_lossy(&head[..head.len() - half]);
+    let begin = tail.iter().take_while(|byte| **byte & 0xC0 == 0x80).count();
+    let tail = String::from_utf8_lossy(&tail[begin..]);
+    format!("{head}\n… {left_out} bytes left out …\n{tail}")
 }
 
 #[cfg(test)]
@@ -290,10 +267,10 @@ mod tests {
 
     #[test]
     fn short_text_is_whole() {
-        let mut kept = HeadTail::default();
+        let mut kept = HeadTail::new(STDERR_HEAD, STDERR_TAIL);
         kept.push("a💡".as_bytes());
         kept.push(b"\xFF!\n");
-        assert_eq!((kept.text(), kept.total), ("a💡\u{FFFD}!\n".to_owned(), 8));
+        assert_eq!((text_of(&kept), kept.total()), ("a💡\u{FFFD}!\n".to_owned(), 8));
     }
 
     #[test]
@@ -302,26 +279,26 @@ mod tests {
         let texts: Vec<(String, u64)> = [1, 7, 4096, 30_000, text.len()]
             .iter()
             .map(|&size| {
-                let mut kept = HeadTail::default();
+                let mut kept = HeadTail::new(STDERR_HEAD, STDERR_TAIL);
                 text.chunks(size).for_each(|chunk| kept.push(chunk));
-                (kept.text(), kept.total)
+                (text_of(&kept), kept.total())
             })
             .collect();
         let whole = std::str::from_utf8(&text).unwrap();
-        let left_out = text.len() - HeadTail::HEAD - HeadTail::TAIL;
+        let left_out = text.len() - STDERR_HEAD - STDERR_TAIL;
         let expected = format!(
             "{}\n… {left_out} bytes left out …\n{}",
-            &whole[..HeadTail::HEAD],
-            &whole[whole.len() - HeadTail::TAIL..]
+            &whole[..STDERR_HEAD],
+            &whole[whole.len() - STDERR_TAIL..]
         );
         assert!(texts.iter().all(|t| *t == (expected.clone(), text.len() as u64)));
     }
 
     #[test]
     fn cuts_inside_of_characters_leave_no_rubbish() {
-        let mut kept = HeadTail::default();
+        let mut kept = HeadTail::new(STDERR_HEAD, STDERR_TAIL);
         kept.push(&[b"x".as_slice(), "💡".repeat(20_000).as_bytes()].concat());
-        let text = kept.text();
+        let text = text_of(&kept);
         assert!(!text.contains('\u{FFFD}') && text.starts_with("x💡") && text.ends_with('💡'));
     }
 
