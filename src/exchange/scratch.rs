@@ -152,11 +152,9 @@ impl Drop for Scratch {
         // Taken off the list when it is gone: what is on the list is removed when the owner ends.
         // Mostly the CLI has left nothing in it, and then there is nothing to be looked through.
         let emptied = std::fs::remove_dir(self.folder()).is_ok() && std::fs::remove_dir(&self.path).is_ok();
-        if !emptied && !remove(&self.path) {
-            tracing::debug!(path = %self.path.display(), "a private folder stays until its owner ends");
-            return;
+        if emptied || remove(&self.path) {
+            locked(&self.owner).live.remove(&self.path);
         }
-        locked(&self.owner).live.remove(&self.path);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a run tells its user's `logger`: few records, kept until JavaScript takes them, and `tracing` events of the same.
+//! What a run tells its user's `logger`: few records, kept until JavaScript takes them.
 //!
 //! In: what happened, with figures and names. Out: records as JSON. Neither prompts, system prompts, environment values
 //! nor anything the model said gets in here: fields hold numbers, codes, and words of ours.
@@ -121,29 +121,27 @@ impl Log {
 
     /// Adds a record. `fields` is an object; its nulls are left out.
     pub fn say(&self, level: Level, message: &'static str, fields: Value) {
+        if !self.locked().wanted {
+            return;
+        }
         let mut fields: Map<String, Value> = match fields {
             Value::Object(fields) => fields.into_iter().filter(|(_, value)| !value.is_null()).collect(),
             _ => Map::new(),
         };
-        if self.locked().wanted {
-            fields.values_mut().for_each(|value| self.clean(value));
-        }
+        fields.values_mut().for_each(|value| self.clean(value));
         let mut state = self.locked();
         let pid = state.pid;
-        trace(level, message, &self.provider, &self.run_id, pid, &fields);
-        if state.wanted {
-            state.records.push(Record {
-                level,
-                time: now_ms(),
-                message,
-                provider: self.provider.clone(),
-                run_id: self.run_id.clone(),
-                pid,
-                fields,
-            });
-            drop(state);
-            self.added.notify_one();
-        }
+        state.records.push(Record {
+            level,
+            time: now_ms(),
+            message,
+            provider: self.provider.clone(),
+            run_id: self.run_id.clone(),
+            pid,
+            fields,
+        });
+        drop(state);
+        self.added.notify_one();
     }
 
     fn clean(&self, value: &mut Value) {
@@ -194,35 +192,12 @@ impl Log {
         if records.is_empty() {
             return None;
         }
-        serde_json::to_string(&records)
-            .map_err(|error| tracing::warn!(%error, "records can't be written"))
-            .ok()
+        // What is built of JSON values can be written.
+        serde_json::to_string(&records).ok()
     }
 
     fn locked(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn trace(level: Level, message: &str, provider: &str, run: &str, pid: Option<u32>, fields: &Map<String, Value>) {
-    // A level is a constant of each call site of `tracing`.
-    macro_rules! at {
-        ($level:ident) => {
-            tracing::event!(
-                tracing::Level::$level,
-                provider,
-                run,
-                pid,
-                fields = ?fields,
-                "{message}"
-            )
-        };
-    }
-    match level {
-        Level::Debug => at!(DEBUG),
-        Level::Info => at!(INFO),
-        Level::Warn => at!(WARN),
-        Level::Error => at!(ERROR),
     }
 }
 
