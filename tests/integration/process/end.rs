@@ -224,19 +224,16 @@ async fn output_that_comes_shortly_after_the_exit() {
         &[scene.flag("up"), json!({"sleep": 20}), json!({"out": "late"})],
     );
     let limits = Limits {
-        drain: Duration::from_secs(20),
+        drain: Duration::from_secs(3_600),
         ..Limits::default()
     };
-    let done = output(Spec {
+    let spec = Spec {
         limits,
         ..fake(json!([late, scene.wait_flag("up"), {"out": "early "}]))
-    })
-    .await;
+    };
+    // Nobody waits for so long a drain: the end of the pipe ends it.
+    let done = tokio::time::timeout(LONG, output(spec)).await.expect("it waits on");
     assert_eq!(done.stdout, b"early late");
-    assert!(
-        done.exit.timings.settled < Duration::from_secs(15),
-        "the end of the pipe ends the waiting"
-    );
 }
 
 #[tokio::test]
