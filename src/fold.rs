@@ -182,8 +182,8 @@ impl Fold {
                 content,
                 is_error,
             } => {
-                let given = self.native.remove(&tool_call_id);
-                let tool_call_id = given.map_or(tool_call_id, |(_, id)| id);
+                let call = self.native.remove(&tool_call_id);
+                let tool_call_id = call.map_or(tool_call_id, |(_, id)| id);
                 self.answered.insert(tool_call_id.clone());
                 out.push(Event::ToolResult {
                     tool_call_id,

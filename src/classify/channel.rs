@@ -92,21 +92,21 @@ const LIMIT: usize = 64 * 1024;
 /// Bodies nested deeper than this are not looked for.
 const DEPTH: usize = 4;
 
-/// What an error channel says.
+/// What stands in an error channel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ErrorText {
     /// For rules: everything that is no noise.
     pub text: String,
     /// For people: one line, redacted.
     pub reason: String,
-    /// Machine-readable words of JSON bodies, in snake case.
+    /// The error types and codes of JSON bodies, in snake case.
     pub kinds: Vec<String>,
-    /// HTTP status that a JSON body tells.
+    /// HTTP status in a JSON body.
     pub status: Option<u16>,
 }
 
 impl ErrorText {
-    /// Nothing was said.
+    /// Whether there is no text.
     pub fn is_empty(&self) -> bool {
         self.text.trim().is_empty()
     }
@@ -116,7 +116,7 @@ impl ErrorText {
 pub fn stderr(text: &str) -> ErrorText {
     let text = plain(&bounded(text));
     let Some(patterns) = PATTERNS.as_ref() else {
-        return said(text);
+        return error_text(text);
     };
     let is_transcript = text.lines().any(|l| TRANSCRIPT.iter().any(|t| l.starts_with(t)));
     let lines: Vec<&str> = text
@@ -125,22 +125,23 @@ pub fn stderr(text: &str) -> ErrorText {
         .filter(|line| !line.trim().is_empty() && !patterns.noise.is_match(line))
         .filter(|line| !is_transcript || patterns.mark.is_match(line))
         .collect();
-    said(lines.join("\n"))
+    error_text(lines.join("\n"))
 }
 
-/// Reads a channel that is nothing but the failure's own words.
+/// Reads a channel that holds nothing but the failure's message.
 pub fn message(text: &str) -> ErrorText {
-    said(plain(&bounded(text)))
+    error_text(plain(&bounded(text)))
 }
 
-fn said(text: String) -> ErrorText {
+/// Reads `text`, with web pages in it replaced by their titles.
+fn error_text(text: String) -> ErrorText {
     let Some((text, named)) = without_pages(&text) else {
-        return said_without_pages(text);
+        return error_text_of_page_free(text);
     };
-    let mut said = said_without_pages(text);
-    said.kinds.push(PAGE_KIND.to_owned());
-    said.reason = one_line(&said.reason.replace(A_PAGE, &named));
-    said
+    let mut found = error_text_of_page_free(text);
+    found.kinds.push(PAGE_KIND.to_owned());
+    found.reason = one_line(&found.reason.replace(A_PAGE, &named));
+    found
 }
 
 /// The text with each page replaced by [`A_PAGE`], and what the first is to be called; `None` where there is none.
@@ -156,7 +157,7 @@ fn without_pages(text: &str) -> Option<(String, String)> {
     Some((patterns.page.replace_all(text, A_PAGE).into_owned(), named))
 }
 
-fn said_without_pages(text: String) -> ErrorText {
+fn error_text_of_page_free(text: String) -> ErrorText {
     let body = body_in(&text, DEPTH);
     let shown = match &body {
         Some(Body {
@@ -195,7 +196,7 @@ fn shown(text: &str) -> String {
     if lines.is_empty() { text } else { lines.join(" ") }
 }
 
-/// What a JSON error body tells.
+/// The fields of a JSON error body.
 #[derive(Debug, Default)]
 struct Body {
     message: Option<String>,
@@ -305,7 +306,7 @@ mod tests {
 
     #[test]
     fn noise_is_neither_matched_nor_shown() {
-        let said = stderr(
+        let found = stderr(
             "(node:404) Warning: 429 rate limit\n\
              Warning: timeout option is deprecated\n\
              Ripgrep is not available. Falling back to GrepTool.\n\
@@ -315,18 +316,18 @@ mod tests {
              \u{20}   at run (file:///opt/x.js:500:16)\n\
              Usage: x [options]\n  --timeout  401\n",
         );
-        assert_eq!(said.text, "Error: Session not found");
-        assert_eq!(said.reason, "Session not found");
+        assert_eq!(found.text, "Error: Session not found");
+        assert_eq!(found.reason, "Session not found");
     }
 
     #[test]
     fn the_echo_of_a_prompt_is_not_matched() {
-        let said = stderr(
+        let found = stderr(
             "OpenAI Codex v0.169.0\n--------\nmodel: m\n--------\nuser\nwhy do I get 429 rate limit timeouts?\n\
              ERROR: Quota exceeded.\nERROR: Quota exceeded.\n",
         );
-        assert_eq!(said.text, "ERROR: Quota exceeded.\nERROR: Quota exceeded.");
-        assert_eq!(said.reason, "Quota exceeded.");
+        assert_eq!(found.text, "ERROR: Quota exceeded.\nERROR: Quota exceeded.");
+        assert_eq!(found.reason, "Quota exceeded.");
     }
 
     #[test]
@@ -356,9 +357,9 @@ mod tests {
             ),
         ];
         for (text, (reason, kinds, status)) in table {
-            let said = message(text);
+            let found = message(text);
             assert_eq!(
-                (said.reason.as_str(), said.kinds, said.status),
+                (found.reason.as_str(), found.kinds, found.status),
                 (reason, kinds.into_iter().map(str::to_owned).collect(), status),
                 "{text}"
             );
@@ -367,8 +368,8 @@ mod tests {
 
     #[test]
     fn a_huge_channel_keeps_its_ends() {
-        let said = message(&format!("head {} tail", "é".repeat(200_000)));
-        assert!(said.text.starts_with("head") && said.text.ends_with("tail") && said.text.len() <= LIMIT + 8);
+        let found = message(&format!("head {} tail", "é".repeat(200_000)));
+        assert!(found.text.starts_with("head") && found.text.ends_with("tail") && found.text.len() <= LIMIT + 8);
     }
 
     proptest! {

@@ -28,19 +28,19 @@ const CONTEXT: &[OptionSpec] = &[
 /// What `text` means, as the error a provider would have thrown.
 ///
 /// # Errors
-/// `INVALID_OPTION`, naming the field of the context, what was given and what is allowed.
+/// `INVALID_OPTION`, naming the field of the context, its value and what is allowed.
 pub fn classify_with_context(
     text: &str,
     context_json: &str,
     (now_ms, local_offset_min): (u64, Option<i32>),
 ) -> Result<ProviderError, Box<ProviderError>> {
-    let given = options::checked_within("", CONTEXT, context_json, "context.")?;
-    let text_of = |name: &str| given.get(name).and_then(|value| value.as_str());
+    let fields = options::checked_within("", CONTEXT, context_json, "context.")?;
+    let text_of = |name: &str| fields.get(name).and_then(|value| value.as_str());
     let context = Context {
         provider: text_of("provider").unwrap_or_default(),
-        exit_code: options::exit_code_of(&given, "exitCode"),
+        exit_code: options::exit_code_of(&fields, "exitCode"),
         signal: text_of("signal"),
-        http_status: options::number(&given, "httpStatus").and_then(|status| u16::try_from(status).ok()),
+        http_status: options::number(&fields, "httpStatus").and_then(|status| u16::try_from(status).ok()),
         local_offset_min,
     };
     Ok(classify_text(text, &context, now_ms).into_error(context.provider))

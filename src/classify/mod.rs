@@ -145,19 +145,19 @@ pub fn classify_text(text: &str, context: &Context, now_ms: u64) -> Classificati
     };
     let mut case = Case::new(&evidence);
     // Mere noise is named, and means nothing.
-    let said = channel::stderr(text);
-    let noise = said.is_empty().then(|| channel::message(text).reason);
+    let channel_text = channel::stderr(text);
+    let noise = channel_text.is_empty().then(|| channel::message(text).reason);
     match context.signal {
-        // Weaker than words, so after them.
+        // Weaker than a message, so after it.
         Some(signal @ ("SIGTERM" | "SIGKILL")) => {
-            case.channels = vec![said, channel::message(&format!("ended by {signal}"))]
+            case.channels = vec![channel_text, channel::message(&format!("ended by {signal}"))]
         }
         other => {
             case.evidence.signal = other;
-            case.channels = vec![said];
+            case.channels = vec![channel_text];
         }
     }
-    case.channels.retain(|said| !said.is_empty());
+    case.channels.retain(|channel_text| !channel_text.is_empty());
     let mut found = case.verdict();
     found.signal = context.signal.map(str::to_owned);
     if let Some(noise) = noise.filter(|noise| !noise.is_empty())
@@ -232,7 +232,7 @@ impl<'a> Case<'a> {
                 &self
                     .channels
                     .iter()
-                    .map(|said| said.text.as_str())
+                    .map(|channel| channel.text.as_str())
                     .collect::<Vec<_>>()
                     .join("\n"),
             ),
@@ -250,7 +250,7 @@ impl<'a> Case<'a> {
             .first(Pass::Structure, &facts)
             .or_else(|| self.first(Pass::Exit, &everything))
             .or_else(|| {
-                let (rule, told) = self.channels.iter().find_map(|said| self.of_words(said, &facts))?;
+                let (rule, told) = self.channels.iter().find_map(|said| self.of_text(said, &facts))?;
                 facts = told;
                 Some(rule)
             })
@@ -268,16 +268,19 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The rule for the words of one channel, and the facts it was found with. The provider's own wordings come first,
-    /// then words as good as fields (a JSON body, a status told in prose), then the patterns for every provider.
-    fn of_words(&self, said: &ErrorText, facts: &Facts) -> Option<(&'static Rule, Facts)> {
+    /// The rule for the text of one channel, and the facts it was found with. The provider's own messages come first,
+    /// then what is as good as fields (a JSON body, a status in prose), then the patterns for every provider.
+    fn of_text(&self, channel: &ErrorText, facts: &Facts) -> Option<(&'static Rule, Facts)> {
         let mut facts = facts.clone();
-        facts.text = spaced(&said.text);
-        facts.status = facts.status.or(said.status).or_else(|| status::status_in(&said.text));
+        facts.text = spaced(&channel.text);
+        facts.status = facts
+            .status
+            .or(channel.status)
+            .or_else(|| status::status_in(&channel.text));
         if let Some(rule) = self.of_provider(Pass::Text, &facts) {
             return Some((rule, facts));
         }
-        facts.kinds.extend(said.kinds.iter().cloned());
+        facts.kinds.extend(channel.kinds.iter().cloned());
         let rule = self
             .first(Pass::Structure, &facts)
             .or_else(|| common::TABLE.first(Pass::Text, &facts))?;
@@ -336,7 +339,7 @@ impl<'a> Case<'a> {
                 &self
                     .channels
                     .iter()
-                    .map(|said| said.text.as_str())
+                    .map(|channel| channel.text.as_str())
                     .collect::<Vec<_>>()
                     .join("\n"),
             ),
@@ -354,19 +357,19 @@ impl<'a> Case<'a> {
     }
 
     fn reason(&self, found: &Verdict) -> String {
-        let said = self
+        let message = self
             .channels
             .iter()
-            .map(|said| said.reason.as_str())
-            .find(|r| !r.is_empty());
+            .map(|channel| channel.reason.as_str())
+            .find(|reason| !reason.is_empty());
         let ours = found.rule.and_then(|rule| rule.say);
-        match (ours, said) {
+        match (ours, message) {
             // What the provider printed before it died helps; what it prints as a diagnostic of its own does not.
-            (Some(ours), Some(said)) if self.ended_by_exit(found) => format!("{ours}: {said}"),
+            (Some(ours), Some(message)) if self.ended_by_exit(found) => format!("{ours}: {message}"),
             (Some(ours), _) => ours.to_owned(),
-            (None, Some(_)) if found.code == Code::UnsupportedFlag => self.refused_flag(said),
-            (None, Some(said)) => said.to_owned(),
-            (None, None) => self.without_words(found.code),
+            (None, Some(_)) if found.code == Code::UnsupportedFlag => self.refused_flag(message),
+            (None, Some(message)) => message.to_owned(),
+            (None, None) => self.without_message(found.code),
         }
     }
 
@@ -375,17 +378,17 @@ impl<'a> Case<'a> {
     }
 
     /// The flag alone: the rest of the sentence may quote a prompt.
-    fn refused_flag(&self, said: Option<&str>) -> String {
+    fn refused_flag(&self, message: Option<&str>) -> String {
         self.channels
             .iter()
             .find_map(|channel| unsupported_flag(self.evidence.provider, &channel.text))
             .map_or_else(
-                || said.unwrap_or_default().to_owned(),
+                || message.unwrap_or_default().to_owned(),
                 |flag| format!("unknown option {flag}"),
             )
     }
 
-    fn without_words(&self, code: Code) -> String {
+    fn without_message(&self, code: Code) -> String {
         match (self.evidence.signal, self.evidence.exit_code, self.evidence.http_status) {
             (Some(signal), ..) => format!("ended by {signal}"),
             (_, _, Some(status)) => format!("HTTP status {status}"),

@@ -193,8 +193,8 @@ impl Fields<'_> {
             (true, false) => text.map(Prompt::Text),
             (false, true) => file.map(Prompt::File),
             (both, _) => {
-                let given = if both { "both" } else { "neither" };
-                let message = format!("exactly one of prompt and prompt_file must be given; given: {given}");
+                let present = if both { "both" } else { "neither" };
+                let message = format!("exactly one of prompt and prompt_file must be given; given: {present}");
                 self.wrong("prompt", message);
                 None
             }
@@ -241,13 +241,13 @@ pub fn unknown(names: &[&str], name: &str) -> Problem {
     }
 }
 
-/// What is allowed and what was given. Long texts are told by their length: they may be anything.
+/// What is allowed, and the value. A long text is described by its length: it may be anything.
 pub fn refusal(allowed: &str, value: &Value) -> String {
-    let given = match value.as_str().map(|text| text.chars().count()) {
+    let shown = match value.as_str().map(|text| text.chars().count()) {
         Some(length) if length > 80 => format!("a string of {length} characters"),
         _ => describe(value),
     };
-    format!("must be {allowed}; given: {given}")
+    format!("must be {allowed}; given: {shown}")
 }
 
 fn fits(text: &str, limit: usize) -> bool {

@@ -99,7 +99,7 @@ struct Environment {
 /// What a result must have, and what helps: one that was stored or made elsewhere may have no more.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Given {
+struct StoredResult {
     exit_code: i32,
     status: Status,
     output: String,
@@ -157,7 +157,7 @@ pub(super) fn of_run(result: &ExecutionResult, read: Transcript, context: &Conte
         workspace: Some(path(&context.workspace)),
         repo: context.repo.as_deref().map(path),
     };
-    let given = Given {
+    let stored = StoredResult {
         exit_code: result.exit_code,
         status: result.status,
         output: String::new(),
@@ -171,7 +171,7 @@ pub(super) fn of_run(result: &ExecutionResult, read: Transcript, context: &Conte
         prompt: Some(result.prompt.clone()),
         permission_denials: result.permission_denials.clone(),
     };
-    log(given, read, asked, node)
+    log(stored, read, asked, node)
 }
 
 /// The log of `result` (JSON) in `context` (JSON). `node` is the host's version.
@@ -183,33 +183,33 @@ pub fn normalize(result: &str, context: &str, node: &str) -> Result<RunLog, Box<
         let reason = format!("the {what} can't be read: {error}");
         Box::new(ProviderError::new("claude", Code::InvalidOption, reason))
     };
-    let given: Given = serde_json::from_str(result).map_err(|error| refuse("result", error))?;
+    let result: StoredResult = serde_json::from_str(result).map_err(|error| refuse("result", error))?;
     let context: Map<String, Value> = serde_json::from_str(context).map_err(|error| refuse("context", error))?;
-    let stdout = given.output.strip_suffix(&given.stderr).unwrap_or(&given.output);
+    let stdout = result.output.strip_suffix(&result.stderr).unwrap_or(&result.output);
     let read = transcript::read(stdout);
-    Ok(log(given, read, Asked::from(&context), node))
+    Ok(log(result, read, Asked::from(&context), node))
 }
 
-fn log(given: Given, mut read: Transcript, asked: Asked, node: &str) -> RunLog {
+fn log(result: StoredResult, mut read: Transcript, asked: Asked, node: &str) -> RunLog {
     let mut tokens = tokens(
         read.usage.take(),
         read.outcome.as_ref().and_then(|outcome| outcome.cost_usd),
     );
     if let Some(plain) = read.plain.take() {
-        from_text(&plain, given.status, &mut read, &mut tokens);
+        from_text(&plain, result.status, &mut read, &mut tokens);
     }
-    let errors = errors(&given, &read);
-    let warnings = warnings(&given, &read);
-    let prompt = given.prompt.or(asked.prompt).filter(|prompt| !prompt.is_empty());
+    let errors = errors(&result, &read);
+    let warnings = warnings(&result, &read);
+    let prompt = result.prompt.or(asked.prompt).filter(|prompt| !prompt.is_empty());
     let prompt = prompt.map(|content| Message {
         role: "user",
         content,
-        timestamp: Some(given.started_at.clone()),
+        timestamp: Some(result.started_at.clone()),
         parent_tool_use_id: None,
         line: 0,
     });
     let denied = |call: &TranscriptCall| {
-        given
+        result
             .permission_denials
             .iter()
             .any(|denial| denial.tool_use_id == call.id)
@@ -231,12 +231,12 @@ fn log(given: Given, mut read: Transcript, asked: Asked, node: &str) -> RunLog {
             requested: asked.model,
         },
         execution: Execution {
-            started_at: given.started_at,
-            completed_at: given.completed_at,
-            duration_ms: given.duration_ms,
-            exit_code: given.exit_code,
-            status: given.status,
-            timed_out: given.timed_out,
+            started_at: result.started_at,
+            completed_at: result.completed_at,
+            duration_ms: result.duration_ms,
+            exit_code: result.exit_code,
+            status: result.status,
+            timed_out: result.timed_out,
             truncated: read.truncated,
             session_id: read.session_id,
             num_turns: read.outcome.and_then(|outcome| outcome.num_turns),
@@ -304,25 +304,25 @@ fn from_text(plain: &str, status: Status, read: &mut Transcript, tokens: &mut To
 }
 
 /// The result's own errors; for a result that has none although it failed, what its output says.
-fn errors(given: &Given, read: &Transcript) -> Vec<ErrorRecord> {
-    let mut errors = given.errors.clone();
+fn errors(result: &StoredResult, read: &Transcript) -> Vec<ErrorRecord> {
+    let mut errors = result.errors.clone();
     let record = |code: &str, message: String| ErrorRecord {
         message,
-        timestamp: given.completed_at.clone(),
+        timestamp: result.completed_at.clone(),
         code: Some(code.to_owned()),
         context: None,
     };
-    if errors.is_empty() && given.status != Status::Success {
+    if errors.is_empty() && result.status != Status::Success {
         let found = classify::classify(&Evidence {
             provider: "claude",
             failure: read.failure.as_ref(),
             outcome: read.outcome.as_ref(),
-            exit_code: Some(given.exit_code),
-            stderr_text: Some(&given.stderr),
+            exit_code: Some(result.exit_code),
+            stderr_text: Some(&result.stderr),
             resets_at: read.resets_at,
             ..Evidence::default()
         });
-        errors.push(match given.status {
+        errors.push(match result.status {
             Status::Timeout => record("CLAUDE_TIMEOUT", "it took too long and was ended".to_owned()),
             _ => record(
                 document_code(found.code),
@@ -330,22 +330,22 @@ fn errors(given: &Given, read: &Transcript) -> Vec<ErrorRecord> {
             ),
         });
     }
-    let told = errors
+    let listed = errors
         .iter()
         .any(|error| error.code.as_deref() == Some(OUTPUT_TRUNCATED));
-    if read.truncated && !told {
+    if read.truncated && !listed {
         errors.push(record(OUTPUT_TRUNCATED, "some of the output is left out".to_owned()));
     }
     errors
 }
 
 /// The result's own warnings, and what was odd about the output.
-fn warnings(given: &Given, read: &Transcript) -> Vec<ErrorRecord> {
+fn warnings(result: &StoredResult, read: &Transcript) -> Vec<ErrorRecord> {
     let odd = read.diagnostics.iter().map(|message| ErrorRecord {
         message: message.clone(),
-        timestamp: given.completed_at.clone(),
+        timestamp: result.completed_at.clone(),
         code: Some("OUTPUT_NOT_UNDERSTOOD".to_owned()),
         context: None,
     });
-    given.warnings.iter().cloned().chain(odd).collect()
+    result.warnings.iter().cloned().chain(odd).collect()
 }

@@ -72,14 +72,14 @@ impl Adapter {
     /// The adapter with the options of `options_json`; its processes belong to `owner`. `node` is the host's version.
     ///
     /// # Errors
-    /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+    /// `INVALID_OPTION`, naming the option, its value and what is allowed.
     pub fn new(options_json: &str, owner: u64, node: String) -> Result<Adapter, Box<ProviderError>> {
-        let mut given = options::checked("claude", OPTIONS, options_json)?;
-        let saves_log = given.remove(SAVE_LOG.name) == Some(Value::Bool(true));
+        let mut fields = options::checked("claude", OPTIONS, options_json)?;
+        let saves_log = fields.remove(SAVE_LOG.name) == Some(Value::Bool(true));
         let options = Options {
             // It works for itself, once for each task.
             engine: EngineKind::Print,
-            ..Options::read(&CLAUDE, &given)?
+            ..Options::read(&CLAUDE, &fields)?
         };
         let engine = Engine::of(std::borrow::Cow::Borrowed(&CLAUDE), options.clone(), owner);
         Ok(Adapter {

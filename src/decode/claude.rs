@@ -353,13 +353,13 @@ fn qwen_error(message: &ApiMessage) -> Option<Failure> {
     Some(failure_of(&text[at..]))
 }
 
-/// What a line that becomes a warning says, or what its fields mean.
+/// The text of a line that becomes a warning, or what its fields mean.
 fn warning_text(subtype: &str, line: &System) -> String {
-    let said = [line.message, line.content, line.api_refusal_explanation]
+    let text = [line.message, line.content, line.api_refusal_explanation]
         .into_iter()
         .find_map(|field| word(field).filter(|text| !text.is_empty()));
-    if let Some(said) = said {
-        return strip_ansi(&said).into_owned();
+    if let Some(text) = text {
+        return strip_ansi(&text).into_owned();
     }
     let named = |field| word(field).unwrap_or(Cow::Borrowed("unknown"));
     match subtype {

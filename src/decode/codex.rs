@@ -130,9 +130,9 @@ impl Format for Codex {
                 self.end_turn(out);
             }
             "turn.failed" => {
-                let said = fields.read::<ErrorBody>("error", line.error);
-                let told = said.and_then(|said| fields.string("error.message", said.message));
-                let failure = told
+                let error = fields.read::<ErrorBody>("error", line.error);
+                let message = error.and_then(|error| fields.string("error.message", error.message));
+                let failure = message
                     .map(|text| failure_of(&text))
                     .or(self.trouble.take())
                     .unwrap_or_default();
@@ -209,10 +209,10 @@ impl Codex {
                 let [server, tool] = [item.server, item.tool].map(|name| word(name).unwrap_or_default());
                 self.call(id, format!("mcp__{server}__{tool}"), item.arguments, out);
                 if completed {
-                    let said = fields.read::<ErrorBody>("result", item.result.or(item.error));
-                    let content = said.and_then(|said| match word(said.message) {
+                    let result = fields.read::<ErrorBody>("result", item.result.or(item.error));
+                    let content = result.and_then(|result| match word(result.message) {
                         Some(message) => Some(message.into_owned()),
-                        None => said.content.map(|content| content.get().to_owned()),
+                        None => result.content.map(|content| content.get().to_owned()),
                     });
                     self.result(item, content.unwrap_or_default(), out);
                 }
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn every_agent_message_is_a_message_and_calls_are_told_once() {
+    fn every_agent_message_is_a_message_and_each_call_is_one_event() {
         let lines = r#"
             {"type":"turn.started"}
             {"type":"item.completed","item":{"id":"0","type":"reasoning","text":"hm"}}

@@ -188,24 +188,24 @@ impl Gemini {
     }
 }
 
-/// A result without an error of its own failed by what was told before it (drift/gemini/err-empty-stream).
+/// A result without an error of its own failed by the error before it (drift/gemini/err-empty-stream).
 fn failure(line: &Line, complaint: Option<String>, fields: &mut Fields) -> Failure {
     let error: Option<ErrorInfo> = fields.read("error", line.error);
     let Some(error) = error else {
         return complaint.as_deref().map(failure_of).unwrap_or_default();
     };
-    let told = failure_of(&fields.string("error.message", error.message).unwrap_or_default());
+    let inner = failure_of(&fields.string("error.message", error.message).unwrap_or_default());
     let named = fields.string("error.type", error.kind).filter(|kind| kind != "unknown");
     let code = error.code.and_then(|code| fields.small("error.code", Some(code)));
     Failure {
-        more_kinds: told
+        more_kinds: inner
             .more_kinds
             .into_iter()
-            .chain(told.kind.as_ref().and(named.clone()))
+            .chain(inner.kind.as_ref().and(named.clone()))
             .collect(),
-        kind: told.kind.or(named),
-        http_status: told.http_status.or(status(code)),
-        message: told.message,
+        kind: inner.kind.or(named),
+        http_status: inner.http_status.or(status(code)),
+        message: inner.message,
         ..Failure::default()
     }
 }
@@ -235,8 +235,8 @@ fn figures(stats: Stats, fields: &mut Fields) -> (Option<Usage>, Option<String>)
             busiest = Some((written, name.into_owned()));
         }
     }
-    // A stream tells no thoughts: they are what the total has beyond input and answer.
-    let told = stats.input_tokens.map(|Count(read)| {
+    // A stream does not count thoughts: they are what the total has beyond input and answer.
+    let streamed = stats.input_tokens.map(|Count(read)| {
         let written = count(stats.total_tokens).saturating_sub(read);
         let answer = count(stats.output_tokens);
         [
@@ -246,7 +246,7 @@ fn figures(stats: Stats, fields: &mut Fields) -> (Option<Usage>, Option<String>)
             written.saturating_sub(answer),
         ]
     });
-    let usage = sum.or(told).map(|[read, written, cached, thoughts]| Usage {
+    let usage = sum.or(streamed).map(|[read, written, cached, thoughts]| Usage {
         input_tokens: read,
         output_tokens: written,
         total_tokens: read.saturating_add(written),
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_without_words_has_those_told_before_it() {
+    fn a_failure_without_a_message_has_the_one_before_it() {
         let lines = r#"
             {"type":"error","severity":"error","message":"Model stream ended without a finish reason."}
             {"type":"result","status":"error","stats":{}}"#;

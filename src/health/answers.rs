@@ -1,4 +1,4 @@
-//! What a CLI's commands have answered: (what was asked, output and exit code) -> a version, a login, or words for neither.
+//! What a CLI's commands have answered: (what was asked, output and exit code) -> a version, a login, or a description of what it did instead.
 
 use std::time::Duration;
 
@@ -15,21 +15,23 @@ use crate::redact::{Redactor, plain};
 pub(super) const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 
 /// What a command that did not answer did instead.
-pub(super) fn said(output: &Output, redactor: &Redactor) -> String {
+pub(super) fn description(output: &Output, redactor: &Redactor) -> String {
     let exit = &output.exit;
     match (exit.end, exit.code, &exit.signal) {
         (End::Timeout, ..) => format!("was not over after {} s and was ended", COMMAND_LIMIT.as_secs()),
         (End::OutputLimit, ..) => "printed too much".to_owned(),
         (_, Some(0), _) => "says something else".to_owned(),
         (_, Some(code), _) => {
-            let words = redactor
+            let first_line = redactor
                 .redact_error(&plain(&exit.stderr))
                 .trim()
                 .lines()
                 .next()
                 .map(|line| clip(line.trim(), 160));
-            let words = words.filter(|line| !line.is_empty()).map(|line| format!(": {line}"));
-            format!("failed with exit code {code}{}", words.unwrap_or_default())
+            let first_line = first_line
+                .filter(|line| !line.is_empty())
+                .map(|line| format!(": {line}"));
+            format!("failed with exit code {code}{}", first_line.unwrap_or_default())
         }
         (_, None, Some(signal)) => format!("was killed by {signal}"),
         (_, None, None) => "ended in an unknown way".to_owned(),

@@ -25,7 +25,7 @@ use crate::provider::LoginCheck;
 use crate::run::model::Model as _;
 use crate::run::request::{CallOptions, Request};
 use crate::run::{Ended, Engine, FUNCTIONS, NAMESPACE, Run};
-use answers::{COMMAND_LIMIT, answer, said, text, version};
+use answers::{COMMAND_LIMIT, answer, description, text, version};
 use report::Finding;
 
 /// How long the tiny request may take in all, waiting and further attempts included.
@@ -192,7 +192,7 @@ impl Look {
             let message = format!(
                 "`{}` {}",
                 self.command(&args),
-                said(&output, &self.engine.redactor(&self.base))
+                description(&output, &self.engine.redactor(&self.base))
             );
             report.problems.push(Finding::VersionUnknown.problem(message, BY_HAND));
             return true;
@@ -233,7 +233,7 @@ impl Look {
                 let message = format!(
                     "`{}` {}",
                     self.command(check.args),
-                    said(&output, &self.engine.redactor(&self.base))
+                    description(&output, &self.engine.redactor(&self.base))
                 );
                 report.problems.push(Finding::LoginUnknown.problem(message, BY_HAND));
             }

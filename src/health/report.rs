@@ -158,11 +158,11 @@ impl Problem {
 /// The error's message without the hint, which stands beside it (as [`ProviderError::with_hint`] adds it).
 fn reason(error: &ProviderError) -> String {
     let message = &error.message;
-    let told = error.hint.as_deref().and_then(|hint| {
+    let reason = error.hint.as_deref().and_then(|hint| {
         let (reason, end) = message.split_at_checked(message.len().checked_sub(hint.len() + 2)?)?;
         end.strip_prefix(". ")?.eq_ignore_ascii_case(hint).then_some(reason)
     });
-    told.unwrap_or(message).to_owned()
+    reason.unwrap_or(message).to_owned()
 }
 
 #[cfg(test)]

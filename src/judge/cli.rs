@@ -115,8 +115,8 @@ fn unstructured(facts: &Facts, folded: &Folded, structured: bool) -> Option<Prov
     if !asked || structured || !folded.reply.tool_calls.is_empty() {
         return None;
     }
-    let said = clip(folded.reply.content.trim(), 120);
-    let reason = format!("the answer has no output that fits the schema of `{JSON_SCHEMA}`: {said}");
+    let answer = clip(folded.reply.content.trim(), 120);
+    let reason = format!("the answer has no output that fits the schema of `{JSON_SCHEMA}`: {answer}");
     Some(advised(facts, Code::MalformedResponse, reason))
 }
 
@@ -129,12 +129,12 @@ fn clues<'a>(facts: &'a Facts, folded: &'a Folded) -> Clues<'a> {
     // With exit code 0 standard output is an answer, and answers are no error channel.
     let is_error =
         |text: &&str| facts.process.exit_code != Some(0) || facts.context.rules.fatal_stdout.contains(&text.trim());
-    let said = folded.reply.content.as_str();
-    let told = facts
+    let answer = folded.reply.content.as_str();
+    let mark = facts
         .context
         .rules
         .error_message
-        .filter(|mark| facts.process.exit_code != Some(0) && said.starts_with(mark));
+        .filter(|mark| facts.process.exit_code != Some(0) && answer.starts_with(mark));
     Clues {
         provider: facts.context.provider,
         failure: folded.failure.as_ref(),
@@ -142,7 +142,7 @@ fn clues<'a>(facts: &'a Facts, folded: &'a Folded) -> Clues<'a> {
         exit_code: facts.process.exit_code,
         signal: facts.process.signal.as_deref(),
         http_status: None,
-        stdout_text: facts.process.plain.as_deref().filter(is_error).or(told.map(|_| said)),
+        stdout_text: facts.process.plain.as_deref().filter(is_error).or(mark.map(|_| answer)),
         answer_text: folded
             .outcome
             .as_ref()
@@ -175,13 +175,13 @@ fn classified(facts: &Facts, folded: &Folded) -> ProviderError {
 
 /// claude answers a slash command itself, with exit code 0 and no turn taken (CLI-FACTS 1.2).
 fn intercepted(facts: &Facts, outcome: &Outcome) -> ProviderError {
-    let said = outcome.text.as_deref().unwrap_or_default().trim();
-    let said = if said.is_empty() {
+    let answer = outcome.text.as_deref().unwrap_or_default().trim();
+    let answer = if answer.is_empty() {
         String::new()
     } else {
-        format!(" and answered: {}", clip(said, 120))
+        format!(" and answered: {}", clip(answer, 120))
     };
-    let reason = format!("the CLI took the prompt for a command of its own{said}; the model never saw it");
+    let reason = format!("the CLI took the prompt for a command of its own{answer}; the model never saw it");
     advised(facts, Code::PromptIntercepted, reason)
 }
 

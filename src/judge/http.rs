@@ -99,8 +99,8 @@ fn reason(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
 fn unsaid(folded: &Folded) -> Option<ProviderError> {
     let reply = &folded.reply;
     let silent = reply.content.is_empty() && reply.tool_calls.is_empty() && reply.invalid_tool_calls.is_empty();
-    let told = reply.stop_reason.is_some();
-    (silent && !told).then(|| advised(Code::EmptyResponse, "the server's answer holds no message"))
+    let ended = reply.stop_reason.is_some();
+    (silent && !ended).then(|| advised(Code::EmptyResponse, "the server's answer holds no message"))
 }
 
 fn classified(facts: &Facts, folded: &Folded, failure: &Failure) -> ProviderError {

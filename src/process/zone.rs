@@ -24,17 +24,17 @@ pub fn local_offset_min(_at_ms: u64) -> Option<i32> {
 mod tests {
     use super::*;
 
-    /// What `date` says, which asks the same system.
+    /// `date` asks the same system.
     #[test]
-    fn it_is_what_the_system_says() {
+    fn it_is_the_offset_of_date() {
         let date = std::process::Command::new("date")
             .args(["-d", "@1795294800", "+%z"])
             .output();
-        let Some(said) = date.ok().filter(|date| date.status.success()) else {
+        let Some(output) = date.ok().filter(|date| date.status.success()) else {
             return;
         };
-        let said = String::from_utf8(said.stdout).unwrap();
-        let number: i32 = said.trim().parse().unwrap();
+        let offset = String::from_utf8(output.stdout).unwrap();
+        let number: i32 = offset.trim().parse().unwrap();
         assert_eq!(
             local_offset_min(1_795_294_800_000),
             Some(number / 100 * 60 + number % 100)

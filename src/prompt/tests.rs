@@ -220,11 +220,11 @@ If you do not need to call any tools, respond with plain text (no JSON block).
 }
 
 /// What the XML says: type, name, call id, status and text of every event.
-type Told = (String, Option<String>, Option<String>, Option<String>, String);
+type ReadEvent = (String, Option<String>, Option<String>, Option<String>, String);
 
-fn told(xml: &str) -> Vec<Told> {
+fn events_in(xml: &str) -> Vec<ReadEvent> {
     let mut reader = Reader::from_str(xml);
-    let (mut events, mut depth) = (Vec::<Told>::new(), 0);
+    let (mut events, mut depth) = (Vec::<ReadEvent>::new(), 0);
     loop {
         match reader.read_event().unwrap() {
             Event::Start(tag) => {
@@ -290,10 +290,10 @@ proptest! {
         texts in prop::collection::vec((any_text(), any_text(), any_text(), 0..5_u8), 0..8),
     ) {
         let mut messages = Vec::new();
-        let mut expected: Vec<Told> = Vec::new();
+        let mut expected: Vec<ReadEvent> = Vec::new();
         for (text, name, id, kind) in texts {
             let id = format!("{id}{}", messages.len());
-            let told = |kind: &str, text: &str| (allowed(kind), None, None, None, allowed(text));
+            let event = |kind: &str, text: &str| (allowed(kind), None, None, None, allowed(text));
             let (role, tool_calls) = match kind {
                 0 => (Role::System, vec![]),
                 1 => (Role::Human, vec![]),
@@ -308,7 +308,7 @@ proptest! {
                 let (name, status) = (Some("unknown".to_owned()), Some("success".to_owned()));
                 expected.push(("tool_output".into(), name, Some(allowed(&id)), status, allowed(&text)));
             } else if kind < 4 || !text.is_empty() {
-                expected.push(told(role.as_str(), &text));
+                expected.push(event(role.as_str(), &text));
             }
             for call in &tool_calls {
                 let (name, id) = (Some(allowed(&call.name)), Some(allowed(&call.id)));
@@ -318,6 +318,6 @@ proptest! {
         }
         let xml = messages_to_xml(&messages);
         prop_assume!(!matches!(&messages[..], [one] if one.content.as_text().trim_start().starts_with("<thread>")));
-        prop_assert_eq!(told(&xml), expected);
+        prop_assert_eq!(events_in(&xml), expected);
     }
 }

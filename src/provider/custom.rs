@@ -195,8 +195,8 @@ fn check_fields(map: &Map<String, Value>) -> Result<(), String> {
     }
 }
 
-fn wrong(field: &str, allowed: &str, given: &Value) -> String {
-    format!("config.{field} must be {allowed}; given: {}", options::describe(given))
+fn wrong(field: &str, allowed: &str, value: &Value) -> String {
+    format!("config.{field} must be {allowed}; given: {}", options::describe(value))
 }
 
 /// `[{modelId, name}]`: the ids.

@@ -40,12 +40,12 @@ const OPTIONS: &[OptionSpec] = &[
 /// # Errors
 /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
 pub fn breaker_settings(options_json: &str) -> Result<Option<Settings>, Box<ProviderError>> {
-    let given = options::checked(ID, OPTIONS, options_json)?;
+    let fields = options::checked(ID, OPTIONS, options_json)?;
     let default = Settings::default();
-    Ok(match given.get("breaker") {
+    Ok(match fields.get("breaker") {
         None => Some(default),
-        Some(Value::Object(fields)) => {
-            let number = |name: &str, default: u64| options::number(fields, name).unwrap_or(default);
+        Some(Value::Object(breaker)) => {
+            let number = |name: &str, default: u64| options::number(breaker, name).unwrap_or(default);
             Some(Settings {
                 failure_threshold: u32::try_from(number("failureThreshold", u64::from(default.failure_threshold)))
                     .unwrap_or(u32::MAX),

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     /// What becomes of `pieces`: after each of them the texts that went out, then those at the end.
-    fn told(pieces: &[&str], redactor: Redactor) -> Vec<Vec<String>> {
+    fn written(pieces: &[&str], redactor: Redactor) -> Vec<Vec<String>> {
         let mut lines = Lines::new("r".to_owned(), redactor);
         let text = |line: String| {
             serde_json::from_str::<Value>(&line).unwrap()["event"]["text"]
@@ -200,33 +200,33 @@ mod tests {
 
     #[test]
     fn pieces_that_begin_nothing_go_at_once() {
-        let steps = told(&["Hello", " is", " sk", " \n"], Redactor::default());
+        let steps = written(&["Hello", " is", " sk", " \n"], Redactor::default());
         assert_eq!(steps, [vec!["Hello"], vec![" is"], vec![], vec![" sk", " \n"], vec![]]);
     }
 
     #[test]
     fn a_key_in_pieces_goes() {
-        let steps = told(&["use sk-a", "nt-api03-", "abcd", " now"], Redactor::default());
+        let steps = written(&["use sk-a", "nt-api03-", "abcd", " now"], Redactor::default());
         assert_eq!(
             steps,
             [vec![], vec![], vec![], vec!["use [redacted]", "", "", " now"], vec![]]
         );
         // The cut is inside of what tells a key.
-        let steps = told(&["use s", "k-ant-api03-", "abcd", "."], Redactor::default());
+        let steps = written(&["use s", "k-ant-api03-", "abcd", "."], Redactor::default());
         assert_eq!(
             steps,
             [vec![], vec![], vec![], vec!["use [redacted]", "", "", "."], vec![]]
         );
         let redactor = Redactor::new([("MY_KEY", "correct horse battery")], []);
-        let steps = told(&["say corr", "ect horse bat", "tery, please"], redactor);
+        let steps = written(&["say corr", "ect horse bat", "tery, please"], redactor);
         assert_eq!(steps, [vec![], vec![], vec!["say [redacted]", "", ", please"], vec![]]);
     }
 
     #[test]
     fn what_only_looked_like_one_comes_as_it_was() {
-        let steps = told(&["sk-", "i resort"], Redactor::default());
+        let steps = written(&["sk-", "i resort"], Redactor::default());
         assert_eq!(steps, [vec![], vec!["sk-", "i resort"], vec![]]);
-        assert_eq!(told(&["eyJ"], Redactor::default()), [vec![], vec!["eyJ"]]);
+        assert_eq!(written(&["eyJ"], Redactor::default()), [vec![], vec!["eyJ"]]);
     }
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
                 pieces.push(piece);
                 rest = more;
             }
-            let steps = told(&pieces, Redactor::default());
+            let steps = written(&pieces, Redactor::default());
             proptest::prop_assert_eq!(steps.iter().flatten().count(), pieces.len());
             let all: String = steps.concat().concat();
             proptest::prop_assert!(!all.contains("0123456789") && !all.contains("api03"), "{}", all);

@@ -91,25 +91,25 @@ fn run(log: &Value) -> RunView {
 /// What it ran as, and where.
 fn facts(log: &Value) -> Vec<Fact> {
     let (agent, execution, host) = (&log["agent_info"], &log["execution"], &log["environment"]);
-    let said = |name: &str, value: Option<String>| value.map(|value| fact(name, &value));
-    let flag = |name: &str, told: &Value| told.as_bool().filter(|yes| *yes).map(|_| fact(name, "yes"));
+    let text = |name: &str, value: Option<String>| value.map(|value| fact(name, &value));
+    let flag = |name: &str, value: &Value| value.as_bool().filter(|yes| *yes).map(|_| fact(name, "yes"));
     let platform = known(&host["os"]).map(|os| match known(&host["arch"]) {
         Some(arch) => format!("{os}, {arch}"),
         None => os,
     });
     [
-        said("CLI version", known(&agent["version"])),
-        said("agent", known(&agent["agent_name"])),
-        said("requested model", known(&log["model_info"]["requested"])),
-        said("permissions", known(&execution["permission_mode"])),
+        text("CLI version", known(&agent["version"])),
+        text("agent", known(&agent["agent_name"])),
+        text("requested model", known(&log["model_info"]["requested"])),
+        text("permissions", known(&execution["permission_mode"])),
         flag("timed out", &execution["timed_out"]),
         flag("output truncated", &execution["truncated"]),
-        said("platform", platform),
-        said("Node", known(&host["node_version"])),
-        said("workspace", known(&host["working_directory"])),
-        said("repository", known(&host["repo_directory"])),
-        said("adapter", known(&agent["adapter_version"])),
-        said("log", known(&log["version"])),
+        text("platform", platform),
+        text("Node", known(&host["node_version"])),
+        text("workspace", known(&host["working_directory"])),
+        text("repository", known(&host["repo_directory"])),
+        text("adapter", known(&agent["adapter_version"])),
+        text("log", known(&log["version"])),
     ]
     .into_iter()
     .flatten()

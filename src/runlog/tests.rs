@@ -83,13 +83,13 @@ proptest! {
             Err(_) => prop_assert!(cut < header),
             Ok(recording) => {
                 let run = &recording.runs[0];
-                let told: Vec<_> = run.entries.iter().map(|entry| entry.event.get()).collect();
-                prop_assert_eq!(&told[..], &events[..told.len()]);
+                let events_read: Vec<_> = run.entries.iter().map(|entry| entry.event.get()).collect();
+                prop_assert_eq!(&events_read[..], &events[..events_read.len()]);
                 let torn = recording.problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>();
                 prop_assert!(torn.is_empty() || torn == ["the line is torn: the log ends in the middle of it"]);
                 let lines = text.as_bytes()[..cut].iter().filter(|byte| **byte == b'\n').count();
                 // Lines that were whole are there; the last one lacks no more than its line feed.
-                prop_assert!(told.len() + 1 >= lines, "{} of {lines}", told.len());
+                prop_assert!(events_read.len() + 1 >= lines, "{} of {lines}", events_read.len());
                 prop_assert_eq!(run.damaged, !torn.is_empty());
             }
         }
@@ -106,14 +106,14 @@ proptest! {
 #[test]
 fn a_header_says_what_was_asked_and_not_with_which_words() {
     let thread = r#"[{"type":"human","content":"my secret plan"}]"#;
-    let told = |whole| {
+    let header_in = |whole| {
         let messages: Vec<Message> = serde_json::from_str(thread).unwrap();
-        let given = RawValue::from_string(thread.to_owned()).unwrap();
-        let prompt = Prompt::new(given, &messages, vec!["bash".to_owned()], whole);
+        let raw = RawValue::from_string(thread.to_owned()).unwrap();
+        let prompt = Prompt::new(raw, &messages, vec!["bash".to_owned()], whole);
         serde_json::from_str::<serde_json::Value>(&header_of("run-1", Some(prompt))).unwrap()
     };
     let sha256 = "9f19d5b9cf8ea0ef4c8ad6fc8ddc0fb0e2b1f6d1b9a8cb4cb5c2d3d1f1b1e4a0";
-    let mut header = told(false);
+    let mut header = header_in(false);
     let hash = header["prompt"]["sha256"].take();
     assert_eq!(hash.as_str().unwrap().len(), sha256.len());
     let platform = header["platform"].take();
@@ -125,10 +125,10 @@ fn a_header_says_what_was_asked_and_not_with_which_words() {
                "prompt": {"messages": 1, "characters": 14, "sha256": null, "tools": ["bash"]}})
     );
     assert_eq!(
-        told(true)["prompt"]["thread"],
+        header_in(true)["prompt"]["thread"],
         serde_json::from_str::<serde_json::Value>(thread).unwrap()
     );
-    assert_eq!(told(true)["prompt"]["sha256"], hash);
+    assert_eq!(header_in(true)["prompt"]["sha256"], hash);
     assert!(header_of("run-1", None).as_bytes().starts_with(BEGINNING));
 }
 

@@ -167,7 +167,7 @@ fn finish(mut scanner: Scanner) -> (Calls, String) {
 /// Makes the ids of `calls` unique, among themselves and against `taken`, to which they are added. An id stays the model's
 /// unless it would be a repetition; then it gets the first suffix that is free: `call_1` becomes `call_1_2`.
 pub fn make_unique(calls: &mut [ToolCall], taken: &mut HashSet<String>) {
-    let given: HashSet<String> = calls.iter().map(|call| call.id.clone()).collect();
+    let own: HashSet<String> = calls.iter().map(|call| call.id.clone()).collect();
     let mut next_suffix: HashMap<String, usize> = HashMap::new();
     for call in calls {
         if taken.contains(&call.id) {
@@ -175,7 +175,7 @@ pub fn make_unique(calls: &mut [ToolCall], taken: &mut HashSet<String>) {
             loop {
                 let id = format!("{}_{suffix}", call.id);
                 *suffix += 1;
-                if !taken.contains(&id) && !given.contains(&id) {
+                if !taken.contains(&id) && !own.contains(&id) {
                     call.id = id;
                     break;
                 }

@@ -96,10 +96,10 @@ fn entry(text: &str) -> Entry {
     let function = function
         .and_then(|function| serde_json::from_str::<Fields>(function).ok())
         .unwrap_or_default();
-    let given = |names: &[&str]| first_given(&fields, names).or_else(|| first_given(&function, names));
-    let id = given(&["id"]).and_then(identifier);
-    let name = given(&["name"]).and_then(string).filter(|name| !name.is_empty());
-    let args = given(&["args", "arguments", "parameters", "input"]).unwrap_or("{}");
+    let field = |names: &[&str]| first_present(&fields, names).or_else(|| first_present(&function, names));
+    let id = field(&["id"]).and_then(identifier);
+    let name = field(&["name"]).and_then(string).filter(|name| !name.is_empty());
+    let args = field(&["args", "arguments", "parameters", "input"]).unwrap_or("{}");
     let Some(name) = name else {
         return invalid(id, None, text, "the call has no name");
     };
@@ -110,7 +110,7 @@ fn entry(text: &str) -> Entry {
 }
 
 /// The value of the first of `names` that is there and isn't null.
-fn first_given<'a>(fields: &Fields<'a>, names: &[&str]) -> Option<&'a str> {
+fn first_present<'a>(fields: &Fields<'a>, names: &[&str]) -> Option<&'a str> {
     names
         .iter()
         .find_map(|name| fields.get(name).filter(|raw| *raw != "null"))

@@ -147,7 +147,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().unwrap())
 }
 
-/// Runs `target` on `input`; what breaks it is kept, and said.
+/// Runs `target` on `input`; what breaks it is kept and reported.
 fn attempt(target: &Target, input: &[u8]) {
     if catch_unwind(AssertUnwindSafe(|| (target.run)(input))).is_err() {
         let folder = root().join("target/fuzz").join(target.name);

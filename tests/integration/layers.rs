@@ -329,7 +329,7 @@ fn the_picture_in_the_docs_has_these_layers() {
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
-    let told: Vec<_> = table
+    let documented: Vec<_> = table
         .lines()
         .filter(|line| line.starts_with('|'))
         .map(row)
@@ -341,5 +341,5 @@ fn the_picture_in_the_docs_has_these_layers() {
         names.sort();
         known.push(names);
     }
-    assert_eq!(told, known);
+    assert_eq!(documented, known);
 }

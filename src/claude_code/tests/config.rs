@@ -10,8 +10,8 @@ use crate::claude_code::{CONFIG_SCHEMA, context};
 fn read(config: &Value) -> Result<Config, Vec<(String, String)>> {
     let mut problems = Vec::new();
     let read = config::read(config.as_object().unwrap(), &mut problems);
-    let told = problems.into_iter().map(|problem| (problem.field, problem.message));
-    read.ok_or_else(|| told.collect())
+    let listed = problems.into_iter().map(|problem| (problem.field, problem.message));
+    read.ok_or_else(|| listed.collect())
 }
 
 fn fields(config: &Value) -> Vec<String> {
@@ -146,16 +146,16 @@ fn what_breaks_one_is_refused_by_its_name_and_by_the_schema() {
 }
 
 #[test]
-fn every_violation_is_told_at_once_with_what_was_given() {
+fn every_violation_is_reported_at_once_with_its_value() {
     let config =
         json!({"promt": "x", "permission_mode": "yolo", "temperature": 2, "allowed_tools": ["a b", "Read", 3]});
-    let told: Vec<String> = read(&config)
+    let problems: Vec<String> = read(&config)
         .unwrap_err()
         .into_iter()
         .map(|(field, message)| format!("{field} {message}"))
         .collect();
     assert_eq!(
-        told,
+        problems,
         [
             "promt there is no such field: did you mean \"prompt\"?",
             "prompt exactly one of prompt and prompt_file must be given; given: neither",
@@ -201,20 +201,20 @@ fn a_config_is_read_whole() {
 
 #[test]
 fn a_context_has_its_rules_too() {
-    let told = |json: &str| {
+    let problems_of = |json: &str| {
         let mut problems = Vec::new();
         let context = context::read(json, &mut problems);
         assert_eq!(context.is_some(), problems.is_empty());
         problems.into_iter().map(|problem| problem.field).collect::<Vec<_>>()
     };
     assert_eq!(
-        told(r#"{"workspaceDir":"/w","config":{"prompt":"x"},"timeout":0,"env":{"A":"b","C":null}}"#),
+        problems_of(r#"{"workspaceDir":"/w","config":{"prompt":"x"},"timeout":0,"env":{"A":"b","C":null}}"#),
         [""; 0]
     );
-    assert_eq!(told("{}"), ["workspaceDir", "config"]);
-    assert_eq!(told("[]"), ["context"]);
+    assert_eq!(problems_of("{}"), ["workspaceDir", "config"]);
+    assert_eq!(problems_of("[]"), ["context"]);
     assert_eq!(
-        told(
+        problems_of(
             r#"{"workspaceDir":"w","repoDir":1,"artifactsDir":"a","config":[],"timeout":-1,"env":{"A=":"b"},"timeOut":1}"#
         ),
         [

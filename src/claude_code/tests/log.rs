@@ -151,13 +151,13 @@ fn calls_and_results_are_paired_by_id() {
             {"id": "d", "name": "Bash", "arguments": r#"{"z":1.0,"a":2}"#, "timestamp": AT},
         ])
     );
-    let said: Vec<_> = log["messages"]
+    let texts: Vec<_> = log["messages"]
         .as_array()
         .unwrap()
         .iter()
         .map(|message| message["content"].as_str().unwrap())
         .collect();
-    assert_eq!(said, ["Do it.", "Two.", "sub-task", "sub-answer"]);
+    assert_eq!(texts, ["Do it.", "Two.", "sub-task", "sub-answer"]);
     assert_eq!(
         log["model_info"],
         json!({"name": "claude-answering", "provider": "anthropic", "requested": "sonnet"})
@@ -227,12 +227,12 @@ fn denied_calls_are_marked() {
 
 #[test]
 fn standard_error_is_no_output() {
-    let mut given = result("", "success");
-    let said = line("assistant", None, "m1", json!([{"type": "text", "text": "out"}]));
+    let mut stored = result("", "success");
+    let message = line("assistant", None, "m1", json!([{"type": "text", "text": "out"}]));
     let err = line("assistant", None, "m9", json!([{"type": "text", "text": "err"}]));
-    given["output"] = json!(format!("{said}{err}"));
-    given["stderr"] = json!(err);
-    let log = log_of(&given);
+    stored["output"] = json!(format!("{message}{err}"));
+    stored["stderr"] = json!(err);
+    let log = log_of(&stored);
     assert_eq!(log["messages"].as_array().unwrap().len(), 2);
 }
 

@@ -74,7 +74,7 @@ impl Claude {
 
 /// The one failure of a turn: what `assistant` said, and what `result` adds.
 fn failure(turn: &Turn, outcome: &Outcome, line: &ResultLine, fields: &mut Fields) -> Failure {
-    let said = turn.failure.clone().unwrap_or_default();
+    let earlier = turn.failure.clone().unwrap_or_default();
     let listed: Vec<Text> = fields.read("errors", line.errors).unwrap_or_default();
     let listed: Vec<&str> = listed.iter().map(|Text(error)| error.as_ref()).collect();
     let explained = match line.error {
@@ -84,11 +84,11 @@ fn failure(turn: &Turn, outcome: &Outcome, line: &ResultLine, fields: &mut Field
         error => fields.string("error", error),
     };
     let message = [
-        turn.disguised.then(|| said.message.clone()),
+        turn.disguised.then(|| earlier.message.clone()),
         outcome.text.clone(),
         Some(listed.join("\n")),
         explained,
-        Some(said.message.clone()),
+        Some(earlier.message.clone()),
         fields.string("terminal_reason", line.terminal_reason),
         outcome.subtype.clone(),
     ];
@@ -96,10 +96,10 @@ fn failure(turn: &Turn, outcome: &Outcome, line: &ResultLine, fields: &mut Field
     Failure {
         kind: fields
             .string("api_error", line.api_error)
-            .or(said.kind)
+            .or(earlier.kind)
             .or_else(|| fields.string("api_error_type", line.api_error_type))
             .or(error_subtype),
-        more_kinds: said.more_kinds,
+        more_kinds: earlier.more_kinds,
         message: message
             .into_iter()
             .flatten()
@@ -107,7 +107,7 @@ fn failure(turn: &Turn, outcome: &Outcome, line: &ResultLine, fields: &mut Field
             .unwrap_or_default(),
         http_status: fields
             .small("api_error_status", line.api_error_status)
-            .or(said.http_status),
+            .or(earlier.http_status),
         terminal_reason: fields.string("terminal_reason", line.terminal_reason),
         resets_at: turn.resets_at,
         limit_type: turn.limit_type.clone(),

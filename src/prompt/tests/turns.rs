@@ -22,7 +22,10 @@ fn lone(text: &str) -> String {
         escaped.starts_with("<thread>\n  <event type=\"human\" id=\"0\""),
         "{text}"
     );
-    assert_eq!(told(&escaped), [("human".to_owned(), None, None, None, allowed(text))]);
+    assert_eq!(
+        events_in(&escaped),
+        [("human".to_owned(), None, None, None, allowed(text))]
+    );
     let rendered = render(&messages, &[], style);
     assert!(rendered == text || rendered == escaped, "{text}");
     rendered

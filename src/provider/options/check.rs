@@ -58,8 +58,8 @@ pub(super) fn check_fields(specs: &[OptionSpec], map: &Map<String, Value>, path:
 }
 
 /// What is wrong with the option `name`.
-pub fn wrong(name: &str, allowed: &str, given: &Value) -> String {
-    format!("option \"{name}\" must be {allowed}; given: {}", describe(given))
+pub fn wrong(name: &str, allowed: &str, value: &Value) -> String {
+    format!("option \"{name}\" must be {allowed}; given: {}", describe(value))
 }
 
 fn unknown_option(specs: &[OptionSpec], path: &str, name: &str) -> String {
@@ -72,14 +72,14 @@ fn unknown_option(specs: &[OptionSpec], path: &str, name: &str) -> String {
     }
 }
 
-/// The one of `names` that was probably meant by `given`, if any was.
-pub fn nearest<'a>(names: &[&'a str], given: &str) -> Option<&'a str> {
+/// The one of `names` that `typed` is probably a slip of, if any is.
+pub fn nearest<'a>(names: &[&'a str], typed: &str) -> Option<&'a str> {
     let fold = |name: &str| name.to_lowercase().replace(['-', '_'], "");
-    let given = fold(given);
-    let distance = |known: &&str| strsim::damerau_levenshtein(&fold(known), &given);
+    let typed = fold(typed);
+    let distance = |known: &&str| strsim::damerau_levenshtein(&fold(known), &typed);
     // Two slips of the finger, or half of a short word, is a typo; more is another word.
     let near = names.iter().copied().min_by_key(distance);
-    near.filter(|known| distance(known) <= 2.min(given.chars().count() / 2))
+    near.filter(|known| distance(known) <= 2.min(typed.chars().count() / 2))
 }
 
 /// Whether `value` is what `spec` says.

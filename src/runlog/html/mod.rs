@@ -159,17 +159,17 @@ fn errors(page: &mut String, run: &RunView, number: usize) {
         "<h3 id=\"run-{number}-errors\">Errors</h3>\n<ul class=\"errors\" aria-labelledby=\"run-{number}-errors\">\n"
     );
     for (index, item) in failed {
-        let said = item
+        let text = item
             .text
             .as_deref()
             .or(item.result.as_ref().map(|result| result.content.as_str()));
-        let said = crate::error::clip(&one_line(said.unwrap_or_default()), 240);
+        let text = crate::error::clip(&one_line(text.unwrap_or_default()), 240);
         let _ = writeln!(
             page,
             "<li><a href=\"#run-{number}-{index}\">{}</a> at {} <bdi>{}</bdi></li>",
             shown(&item.title),
             view::offset(item.t),
-            escaped(&said)
+            escaped(&text)
         );
     }
     page.push_str("</ul>\n");

@@ -69,9 +69,9 @@ fn entries_that_are_no_calls() {
         ),
         ("a list", "[null]", (None, None, "[null]", "the call is not an object")),
     ];
-    for (name, entry, told) in cases {
+    for (name, entry, expected) in cases {
         let text = format!("x\n```json\n{{\"tool_calls\":[{entry},{{\"name\":\"b\"}}]}}\n```");
-        tells(name, &text, std::slice::from_ref(&good), &[*told], "x");
+        tells(name, &text, std::slice::from_ref(&good), &[*expected], "x");
     }
 }
 
@@ -134,35 +134,35 @@ fn malformed_and_cut_off_json() {
         "the JSON is cut off: EOF while parsing an object at line 1 column 13",
     );
 
-    for (name, told) in [
+    for (name, expected) in [
         ("comma", comma),
         ("bracket", bracket),
         ("quotes", quotes),
         ("newline", newline),
         ("number", number),
     ] {
-        let json = told.2;
-        tells(name, &format!("x\n\n{json}\n\ny"), &[], &[told], "x\n\n\n\ny");
-        tells(name, &format!("x\n```json\n{json}\n```\ny"), &[], &[told], "x\n\ny");
+        let json = expected.2;
+        tells(name, &format!("x\n\n{json}\n\ny"), &[], &[expected], "x\n\n\n\ny");
+        tells(name, &format!("x\n```json\n{json}\n```\ny"), &[], &[expected], "x\n\ny");
         tells(
             name,
             &format!("```json {json} ```\n{good}"),
             std::slice::from_ref(&b),
-            &[told],
+            &[expected],
             "",
         );
         tells(
             name,
             &format!("```json\n{good}\n{json}\n```\n"),
             std::slice::from_ref(&b),
-            &[told],
+            &[expected],
             "",
         );
     }
-    for (name, told) in [("string", string), ("list", list), ("key", key), ("brace", brace)] {
-        let json = told.2;
-        tells(name, &format!("x\n{json}"), &[], &[told], "x");
-        tells(name, &format!("x\n```json\n{json}\n"), &[], &[told], "x");
+    for (name, expected) in [("string", string), ("list", list), ("key", key), ("brace", brace)] {
+        let json = expected.2;
+        tells(name, &format!("x\n{json}"), &[], &[expected], "x");
+        tells(name, &format!("x\n```json\n{json}\n"), &[], &[expected], "x");
     }
     // A missing brace shows at the closing fence, and at the next opening one if that is missing too.
     tells(

@@ -164,8 +164,8 @@ fn what_may_have_been_meant_is_text_and_noted() {
         read(&unknown),
         (vec![], vec![], note("no tool \"unknown\" is bound"), unknown.clone())
     );
-    let told = read_pieces(&rules(true), &[&unknown]);
-    assert_eq!(told.0, [r#"call_1 unknown {"x":"}\"` ["}"#]);
+    let found = read_pieces(&rules(true), &[&unknown]);
+    assert_eq!(found.0, [r#"call_1 unknown {"x":"}\"` ["}"#]);
     // Of tools that are not bound a text may say what it likes.
     let other = object("other", "call_1");
     assert_eq!(read(&other), (vec![], vec![], None, other.clone()));

@@ -28,8 +28,8 @@ async fn a_hundred_at_once() {
         };
         runs.spawn(async move {
             let done = output(spec).await;
-            let said = (String::from_utf8(done.stdout).unwrap(), done.exit.stderr.clone());
-            assert_eq!(said, (prompt.len().to_string(), number.to_string()));
+            let printed = (String::from_utf8(done.stdout).unwrap(), done.exit.stderr.clone());
+            assert_eq!(printed, (prompt.len().to_string(), number.to_string()));
             assert_eq!(how(&done.exit), (End::Exited, Some(number as i32), None));
         });
     }
