@@ -66,7 +66,7 @@ const TARGETS: [string, (text: string) => Promise<Target>][] = [
     [
       `claude ${which}, print`,
       async (text) => {
-        const { options } = await withClaude({ which, script: () => ({ text }) });
+        const { options } = await withClaude({ which, engine: "print", script: () => ({ text }) });
         return { provider: createProvider(options), written: true };
       },
     ],
@@ -80,7 +80,7 @@ const TARGETS: [string, (text: string) => Promise<Target>][] = [
     [
       `claude ${which}, callbacks`,
       async (text) => {
-        const { options } = await withClaude({ which, script: () => ({ text }) });
+        const { options } = await withClaude({ which, engine: "print", script: () => ({ text }) });
         return { provider: createProvider(options), written: false, toolCalls: "callbacks" };
       },
     ],
@@ -186,7 +186,7 @@ describe("textToolCalls", () => {
     const unknown = ({ body }: { body: unknown }) => ({
       text: writeToolCalls([{ name: "send_mail", args: {}, id: "call_1" }], markIn(body)),
     });
-    const { options, api } = await withClaude({ script: [unknown, unknown, { text: "Never mind." }] });
+    const { options, api } = await withClaude({ engine: "print", script: [unknown, unknown, { text: "Never mind." }] });
     const { tool, sent } = outbox();
     const provider = createProvider(options);
     const reply = await provider.bindTools([tool]).invoke(["hi"]);

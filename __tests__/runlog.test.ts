@@ -275,6 +275,7 @@ describe.skipIf(process.platform === "win32")("a recorded run", () => {
     const { fakes, file } = setup();
     const input = { command: "sleep 0.5; echo slept" };
     const { options } = await withClaude({
+      engine: "print",
       script: [{ content: [{ type: "tool_use", id: "toolu_1", name: "Bash", input }] }, { text: "It slept." }],
     });
     const provider = createClaudeCliProvider({

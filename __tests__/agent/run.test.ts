@@ -186,7 +186,7 @@ describe("what the model gets wrong", () => {
     const broken = ({ body }: { body: unknown }) => ({
       text: `\`\`\`json\n{"tool_calls":[{"name":"look","args":{"at": },"id":"${markIn(body)}_1"}]}\n\`\`\``,
     });
-    const { options, api } = await withClaude({ script: [broken, { text: "Never mind." }] });
+    const { options, api } = await withClaude({ engine: "print", script: [broken, { text: "Never mind." }] });
     const run = runAgent({ provider: createProvider(options), prompt: "Look.", tools: [look] });
     const warnings = (await eventsOf(run)).flatMap((event) => (event.type === "warning" ? [event.code] : []));
     expect([[...new Set(warnings)], (await run.result).output]).toEqual([["INVALID_TOOL_CALL"], "Never mind."]);

@@ -117,6 +117,7 @@ describe.skipIf(process.platform === "win32")("a CLI that is known", () => {
     [{ outputFormat: "text" }, 'the option `outputFormat` is "text"'],
     [{ noInput: true }, "the option `noInput` is true"],
     [{ textToolCalls: "lenient" }, 'the option `textToolCalls` is "lenient"'],
+    [{ disableBuiltInTools: false }, "the option `disableBuiltInTools` is false"],
     [{ extraArgs: ["--max-turns=3"] }, "the option `extraArgs` has --max-turns"],
     [{ engine: "auto", outputFormat: "json" }, 'the option `outputFormat` is "json"'],
     [{ engine: "print" }, 'the option `engine` is "print"'],

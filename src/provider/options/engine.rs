@@ -10,13 +10,6 @@ use crate::provider::{LiveForm, Provider};
 /// Where it is said that the CLI has no tools of its own.
 const TOOLS_OFF: &str = "disableBuiltInTools";
 
-/// What a live session speaks; another value of one of these options wants print.
-const LIVE_VALUES: [(&str, &str); 3] = [
-    ("promptStyle", "\"stdin\""),
-    ("outputFormat", "\"stream-json\""),
-    ("noInput", "false"),
-];
-
 /// The engine of a checked object, and for `"auto"` why nothing but print serves these options.
 pub(super) fn engine(provider: &Provider, map: &Map<String, Value>) -> (EngineKind, Option<String>) {
     let asked = match map.get("engine").and_then(Value::as_str) {
@@ -42,6 +35,10 @@ fn wants_print(provider: &Provider, map: &Map<String, Value>) -> Option<String> 
     if map.get("textToolCalls").and_then(Value::as_str) == Some("lenient") {
         return given("textToolCalls", "\"lenient\"");
     }
+    // A CLI that works for itself has hooks, servers and work in the background, which a process that rests would keep.
+    if map.get("disableBuiltInTools") == Some(&Value::Bool(false)) {
+        return given("disableBuiltInTools", "false");
+    }
     let live = provider.checks.live?;
     let is_print_flag = |arg: &str| {
         let name = arg.split_once('=').map_or(arg, |(name, _)| name);
@@ -54,19 +51,20 @@ fn wants_print(provider: &Provider, map: &Map<String, Value>) -> Option<String> 
     None
 }
 
-/// An option that no live session can serve, and its value.
+/// The first option that has another value than what a live session serves, and that value.
 fn unlike_live<'a>(provider: &Provider, map: &'a Map<String, Value>) -> Option<(&'static str, &'a Value)> {
-    let tools_off = [(TOOLS_OFF, "true")];
     let needs_tools_off = provider.live.is_some_and(LiveForm::needs_tools_off);
-    let of_form = if needs_tools_off { &tools_off[..] } else { &[] };
-    // Where the CLI has the option in another sense, it takes no such value.
-    let takes = |name: &str, only: &str| {
-        let only = serde_json::from_str(only).unwrap_or_else(|_| Value::from(only.trim_matches('"')));
-        provider.option(name).is_none_or(|spec| fits(&spec, &only).is_ok())
-    };
-    LIVE_VALUES.iter().chain(of_form).find_map(|(name, only)| {
-        let value = map.get(*name).filter(|value| value.to_string() != *only)?;
-        takes(name, only).then_some((*name, value))
+    let only = [
+        ("promptStyle", Value::from("stdin")),
+        ("outputFormat", Value::from("stream-json")),
+        ("noInput", Value::from(false)),
+    ];
+    let of_form = needs_tools_off.then(|| (TOOLS_OFF, Value::from(true)));
+    only.into_iter().chain(of_form).find_map(|(name, only)| {
+        // A CLI that has the option in another sense takes no such value.
+        let takes = || provider.option(name).is_none_or(|spec| fits(&spec, &only).is_ok());
+        let value = map.get(name).filter(|value| **value != only)?;
+        takes().then_some((name, value))
     })
 }
 

@@ -176,6 +176,10 @@ fn auto_is_the_default_and_print_where_an_option_wants_that() {
             "the option `extraArgs` has --resume",
         ),
         (
+            r#"{"disableBuiltInTools":false}"#,
+            "the option `disableBuiltInTools` is false",
+        ),
+        (
             r#"{"extraArgs":["--max-turns=1"]}"#,
             "the option `extraArgs` has --max-turns",
         ),
