@@ -1,7 +1,8 @@
 // @ts-check
 /**
  * What the scripted API answers to the small agent. In flows the request the CLI has sent; out flows a call of the offered tool
- * for every sum in the question, then a sentence with the results that have come back, or a plan if one is asked for.
+ * for every sum in the question, then a sentence with the results that have come back, or a plan if one is asked for. Thread and tools
+ * are read where the request has them: in the prompt's text (print form), or as the API's own messages and tools (a live session).
  */
 import { markIn, readPrompt, writeToolCalls } from "../../__tests__/support/model.mjs";
 
@@ -13,12 +14,12 @@ export const OPERATORS = /** @type {const} */ (["+", "-", "*", "/"]);
  */
 
 /**
- * The Messages API, as claude asks it in print form: tools and calls in words.
+ * The Messages API, as claude asks it: tools and calls are native with a live session, in words in print form.
  * @param {{ body: any }} request
- * @returns {{ text: string }}
+ * @returns {import("../../__tests__/support/anthropic.mjs").Answer}
  */
 export function scriptedModel({ body }) {
-  const { tools, events } = readPrompt(body);
+  const { tools, events } = read(body);
   const inputs = events.filter((event) => event.type === "tool_input");
   const outputs = events.filter((event) => event.type === "tool_output");
   const { text, calls } = think({
@@ -30,7 +31,9 @@ export function scriptedModel({ body }) {
       text,
     })),
   });
-  return { text: calls ? writeToolCalls(calls, markIn(body)) : text };
+  if (!calls) return { text };
+  if (!isNative(body)) return { text: writeToolCalls(calls, markIn(body)) };
+  return { content: calls.map(({ name, args, id }) => ({ type: "tool_use", id, name, input: args })) };
 }
 
 /**
@@ -91,6 +94,38 @@ function think({ question, wantsPlan, tool, results }) {
     return { text: "I can only calculate; give me a sum such as 17 + 25." };
   }
   return { text: "", calls: sums.map((args, index) => ({ name: tool, args, id: `call_${index + 1}` })) };
+}
+
+/** @typedef {{ type: string, text: string, callId?: string }} ThreadEvent */
+
+/** @param {any} body */
+const isNative = (body) => body.tools?.length > 0;
+
+/**
+ * @param {any} body
+ * @returns {{ tools: { name: string }[], events: ThreadEvent[] }}
+ */
+function read(body) {
+  const { tools, events } = readPrompt(body);
+  const system = body.system.map((/** @type {{ text: string }} */ { text }) => ({ type: "system", text }));
+  /** @type {ThreadEvent[]} */
+  const thread = events.length > 0 ? events : body.messages.flatMap(readMessage);
+  return { tools: isNative(body) ? body.tools : tools, events: [...system, ...thread] };
+}
+
+/**
+ * @param {{ role: string, content: string | any[] }} message
+ * @returns {ThreadEvent[]}
+ */
+function readMessage({ role, content }) {
+  const blocks = typeof content === "string" ? [{ type: "text", text: content }] : content;
+  return blocks.flatMap((block) => {
+    if (block.type === "tool_use") return { type: "tool_input", callId: block.id, text: JSON.stringify(block.input) };
+    if (block.type === "tool_result")
+      return { type: "tool_output", callId: block.tool_use_id, text: String(block.content) };
+    const isReminder = String(block.text).startsWith("<system-reminder>");
+    return block.type === "text" && role === "user" && !isReminder ? { type: "human", text: block.text } : [];
+  });
 }
 
 /**
