@@ -12,7 +12,7 @@ import {
 } from "deep-factor-providers/native";
 import { afterAll, describe, expect, it } from "vitest";
 import { createFakes } from "./support/fake.mjs";
-import { VERSIONS, withClaude } from "./support/harness.mjs";
+import { createProvider, VERSIONS, withClaude } from "./support/harness.mjs";
 import { createTag, until } from "./support/processes.mjs";
 import { replay } from "./support/replay.mjs";
 
@@ -383,8 +383,8 @@ describe.each(VERSIONS)("the real claude, %s", (which) => {
 
   it("answers a tiny request", async () => {
     const { api, options } = await withClaude({ which, script: [{ text: "OK" }] });
-    const report = await look(createClaudeCliProvider(options), "request");
-    expect(report).toMatchObject({ authenticated: true, answering: true, problems: [] });
+    const report = await look(createProvider(options), "request");
+    expect(report).toMatchObject({ authenticated: true, answering: true, problems: [], engine: { uses: "live" } });
     expect(api.requests).toHaveLength(1);
   });
 });

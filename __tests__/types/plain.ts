@@ -45,6 +45,14 @@ export async function look(provider: CliProvider): Promise<number> {
   });
   refuseAny<IsAny<typeof report.authenticated>>();
   refuseAny<IsAny<typeof first>>();
+  refuseAny<IsAny<typeof report.engine>>();
+  const engine: "print" | "live" | "untried" | undefined = report.engine?.uses;
+  if (engine === "live") await provider.prewarm({ system: "Be brief.", tools: [{ name: "t" }] });
+  await provider.prewarm();
+  // @ts-expect-error: a text
+  await provider.prewarm({ system: 1 });
+  // @ts-expect-error: there is no such option
+  await provider.prewarm({ sytem: "" });
   // @ts-expect-error: there is no such level
   await checkHealth(undefined, { level: "deep" });
   return (report.timingsMs.version ?? 0) + (first?.problems.filter(({ severity }) => severity === "error").length ?? 0);

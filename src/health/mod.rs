@@ -326,6 +326,7 @@ fn request(question: &str, tools: Vec<ToolSpec>) -> Request {
         tools,
         options: CallOptions {
             timeout: u64::try_from(REQUEST_LIMIT.as_millis()).ok(),
+            once: true,
             ..CallOptions::default()
         },
         ..Request::default()

@@ -255,9 +255,13 @@ impl CliAttempt<'_> {
         let (engine, base_env) = (Arc::clone(self.call.engine), Arc::clone(self.call.base_env));
         let (pool, at_work) = (Arc::clone(&live.pool), Arc::clone(&live.at_work));
         let (thread, key, line) = (Arc::clone(&request.thread), key.clone(), line.clone());
+        let once = self.call.request.options.once;
         Box::new(move |session, reply| {
             drop(seat);
             if let Some((session, pending)) = session {
+                if once {
+                    return session.end();
+                }
                 let known = thread.known_with(reply, pending);
                 pool.park(session, key, known, at_work.load(Ordering::Relaxed));
             }

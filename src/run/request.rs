@@ -39,6 +39,9 @@ pub struct CallOptions {
     /// The model is to be told of tools that there are not, so calls of them are wanted as well.
     #[serde(default)]
     pub unknown_tools: bool,
+    /// Its thread does not go on: no session is kept for it.
+    #[serde(default)]
+    pub once: bool,
 }
 
 /// One call: a thread, the tools it may call, and what the caller wants of it.
