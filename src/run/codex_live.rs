@@ -25,6 +25,7 @@ use crate::exchange::Invocation;
 use crate::exchange::codex_live::catalog::Keep;
 use crate::exchange::codex_live::conversation::Conversation;
 use crate::exchange::codex_live::items;
+use crate::exchange::codex_live::native;
 use crate::exchange::codex_live::service::{NoService, Plan, Service, vendors_catalog};
 use crate::exchange::codex_live::setup::Setup;
 use crate::exchange::codex_live::turn::{CodexTurn, Kept, Park, Unusable};
@@ -68,7 +69,7 @@ impl CliAttempt<'_> {
         let CliCall {
             engine, base_env, sink, ..
         } = *self.call;
-        let (line, binary) = engine.live_line(base_env)?;
+        let (line, binary) = engine.codex_line(base_env)?;
         let auto = engine.options.engine == EngineKind::Auto;
         if auto && matches!(capabilities::known_live(&binary), Some(LiveSupport::Unserved(_))) {
             return self.print(info).await;
@@ -265,9 +266,15 @@ fn park(live: &CodexSessions, request: &CodexRequest, key: &SessionKey<Setup>, m
 }
 
 impl Engine {
+    /// The command line of a server, and the file that a user knows as codex.
+    fn codex_line(&self, env: &Arc<Vars>) -> Result<(CommandLine, Binary), Box<ProviderError>> {
+        let (line, binary) = self.live_line(env)?;
+        Ok((native::direct(line, binary.file()), binary))
+    }
+
     /// Starts the server, if none runs, and waits until it has answered.
     pub(super) async fn prewarm_codex(&self, live: &CodexSessions, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
-        let (line, binary) = self.live_line(env)?;
+        let (line, binary) = self.codex_line(env)?;
         let auto = self.options.engine == EngineKind::Auto;
         match self.codex_service(live, (&line, &binary), env).await {
             Ok(_) | Err(NoPlace::Cancelled) => Ok(()),

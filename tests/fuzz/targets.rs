@@ -12,6 +12,11 @@ use deep_factor_providers::decode::ansi::{Stripper, strip_ansi};
 use deep_factor_providers::decode::{Decoder, Wire};
 use deep_factor_providers::event::Event;
 use deep_factor_providers::exchange::claude_live::{mcp, wire};
+use deep_factor_providers::exchange::codex_live::catalog::{self, Keep};
+use deep_factor_providers::exchange::codex_live::inbound::{self, Inbound};
+use deep_factor_providers::exchange::codex_live::reader::{Reader, Step};
+use deep_factor_providers::exchange::codex_live::settings::UserConfig;
+use deep_factor_providers::exchange::codex_live::tools;
 use deep_factor_providers::fold::Fold;
 use deep_factor_providers::message::Message;
 use deep_factor_providers::output;
@@ -116,6 +121,16 @@ pub const TARGETS: &[Target] = &[
             r#"{"type":"control_response","response":{"subtype":"error","request_id":"1","error":"no"}}"#,
         ],
         recordings: true,
+    },
+    Target {
+        name: "app-server-line",
+        run: app_server_line,
+        seeds: &[
+            r#"{"method":"item/tool/call","id":0,"params":{"threadId":"t","callId":"c","arguments":{}}}"#,
+            r#"{"method":"rawResponseItem/completed","params":{"threadId":"t","turnId":"u","item":{"type":"function_call","call_id":"c","name":"a","arguments":"[1]"}}}"#,
+            r#"{"method":"turn/completed","params":{"threadId":"t","turn":{"id":"u","status":"failed","error":{"message":"m","codexErrorInfo":{"x":{"httpStatusCode":401}}}}}}"#,
+        ],
+        recordings: false,
     },
 ];
 
@@ -340,4 +355,34 @@ fn control_line(data: &[u8]) {
             let _answer = mcp::answer(&[], &message);
         }
     }
+}
+
+/// A line of `codex app-server` is what it is, whoever wrote it; what a thread is told ends a turn at most.
+fn app_server_line(data: &[u8]) {
+    let (choice, rest) = split(data);
+    let text = text(rest);
+    let _ = UserConfig::read(&text);
+    let _ = catalog::catalog(
+        &serde_json::from_str(&text).unwrap_or_default(),
+        &["m"],
+        Keep::default(),
+    );
+    let tools = tools::declare(&[]);
+    let mut reader = Reader::new(&tools, "t", "m", (choice % 2 == 0).then(|| "u".to_owned()));
+    let mut events = Vec::new();
+    for line in text.lines() {
+        match inbound::read(line) {
+            Inbound::Thread(_, event) | Inbound::Request { event, .. } => {
+                let step = reader.push(event, &inbound::Limits::default(), &mut events);
+                let ended = events.iter().any(|event| matches!(event, Event::Outcome(_)));
+                assert_eq!(step != Step::More, ended);
+                if ended {
+                    break;
+                }
+            }
+            Inbound::Answer { .. } | Inbound::Limits(_) | Inbound::Nothing => {}
+        }
+    }
+    reader.into_items();
+    fold(events);
 }

@@ -5,7 +5,7 @@
 //! pending and nothing run. The results answer those requests. A history that no thread knows is injected as the API's own items
 //! ([`items`]), with the model's reasoning where it is known ([`recall`]).
 //!
-//! A [`service::Service`] is a server that is ready, in a home of links ([`home`]), with a model catalog that leaves tools and history
+//! A [`service::Service`] is a server that is ready, in a home of links ([`home`]), started without npm's script between ([`native`]), with a model catalog that leaves tools and history
 //! alone ([`catalog`]). A [`conversation::Conversation`] is one of its threads, which takes one [`turn::CodexTurn`] after the other;
 //! a [`reader::Reader`] makes events of what the server tells. All facts are those of CODEX-LIVE, measured with 0.150.0 and 0.169.0.
 
@@ -14,6 +14,7 @@ pub mod conversation;
 pub mod home;
 pub mod inbound;
 pub mod items;
+pub mod native;
 pub mod reader;
 pub mod recall;
 pub mod server;

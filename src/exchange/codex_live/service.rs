@@ -2,6 +2,7 @@
 //!
 //! In: a command line of `app-server` and the vendor's catalog. Out: a [`Service`], or why there is none.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -51,6 +52,8 @@ pub struct Service {
     pub version: Option<String>,
     /// The empty folder of its threads.
     pub folder: String,
+    /// It has opened a thread: what it does not do any more, another one may.
+    has_served: AtomicBool,
     /// Settings that it does not take.
     refused: Mutex<Vec<String>>,
 }
@@ -138,8 +141,19 @@ impl Service {
             config,
             version,
             folder,
+            has_served: AtomicBool::new(false),
             refused: Mutex::default(),
         })
+    }
+
+    /// Whether it has opened a thread.
+    pub fn has_served(&self) -> bool {
+        self.has_served.load(Ordering::Relaxed)
+    }
+
+    /// It has opened a thread.
+    pub fn mark_served(&self) {
+        self.has_served.store(true, Ordering::Relaxed);
     }
 
     /// Settings of a thread that it has refused.

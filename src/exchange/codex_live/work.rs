@@ -212,6 +212,8 @@ impl Work {
                     }
                     None => return Ok(Err(self.unsaid(RequestError::Refused(refused)).await?)),
                 },
+                // It has died since its last turn, and has heard nothing of this one. One that was never of use would die again.
+                Err(RequestError::Gone) if service.has_served() => return Ok(Err(TurnEnd::Vanished)),
                 Err(RequestError::Gone) => return Ok(Err(self.unsaid(RequestError::Gone).await?)),
             }
         }
@@ -226,6 +228,7 @@ impl Work {
             return Ok(Err(self.unsaid(RequestError::Refused(error)).await?));
         };
         let service = Arc::clone(&self.service);
+        service.mark_served();
         let (id, model) = (opened.thread.id, opened.model);
         if !opened.instruction_sources.is_empty() {
             let sources = opened.instruction_sources.join(", ");
