@@ -11,13 +11,13 @@ import { type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@lan
 import { createCodexCliProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
-import { CLIS, findCli, OLDEST_LIVE_CODEX } from "../support/clis.mjs";
+import { findCli, LIVE_CODEX, OLDEST_LIVE_CODEX } from "../support/clis.mjs";
 import { createFakes } from "../support/fake.mjs";
 import { withCli } from "../support/harness.mjs";
 import { installed } from "../support/installed.mjs";
 import { ask } from "../support/live.mjs";
 
-const VERSIONS = process.env.TEST_ALL ? [CLIS.codex.version, OLDEST_LIVE_CODEX] : [CLIS.codex.version];
+const VERSIONS = process.env.TEST_ALL ? [LIVE_CODEX, OLDEST_LIVE_CODEX] : [LIVE_CODEX];
 
 /** The schema's file of what is sent, by method. */
 const SENT = {

@@ -18,7 +18,7 @@ import { AIMessage, type BaseMessage, HumanMessage, SystemMessage, ToolMessage }
 import { createCodexCliProvider, runAgent } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
-import { CLIS, codexConfig, OLDEST_LIVE_CODEX } from "../support/clis.mjs";
+import { codexConfig, LIVE_CODEX, OLDEST_LIVE_CODEX } from "../support/clis.mjs";
 import { createFakes } from "../support/fake.mjs";
 import { withCli } from "../support/harness.mjs";
 import { ask, gone, isAlive } from "../support/live.mjs";
@@ -30,7 +30,7 @@ const step = { name: "step", description: "Takes a step", schema };
 const call = (id: string, n: number) => ({ call: "step", id, args: { n } });
 const result = (id: string, content: string) => new ToolMessage({ tool_call_id: id, content });
 
-const VERSIONS = process.env.TEST_ALL ? [CLIS.codex.version, OLDEST_LIVE_CODEX] : [CLIS.codex.version];
+const VERSIONS = process.env.TEST_ALL ? [LIVE_CODEX, OLDEST_LIVE_CODEX] : [LIVE_CODEX];
 
 const DOCTOR = fileURLToPath(new URL("../../src/js/cli.mjs", import.meta.url));
 

@@ -14,7 +14,7 @@ import {
   createOpenCodeCliProvider,
   createQwenCliProvider,
 } from "deep-factor-providers/native";
-import { installed } from "./installed.mjs";
+import { installed, PACKAGES } from "./installed.mjs";
 import { startOpenAi } from "./openai.mjs";
 import { startGemini } from "./scripted-gemini.mjs";
 
@@ -124,7 +124,8 @@ function opencodeConfig(url) {
   return { provider: { mock: { npm: "@ai-sdk/openai-compatible", name: "Mock", options, models } } };
 }
 
-/** The oldest codex that takes live conversations. */
+/** The codex of the tests, and the oldest one that takes live conversations. */
+export const LIVE_CODEX = PACKAGES["@openai/codex"] ?? "";
 export const OLDEST_LIVE_CODEX = "0.150.0";
 
 /**

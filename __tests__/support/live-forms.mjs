@@ -7,7 +7,7 @@
  */
 import { createClaudeCliProvider, createCodexCliProvider } from "deep-factor-providers";
 import { onTestFinished } from "vitest";
-import { CLIS, OLDEST_LIVE_CODEX } from "./clis.mjs";
+import { LIVE_CODEX, OLDEST_LIVE_CODEX } from "./clis.mjs";
 import { withClaude, withCli } from "./harness.mjs";
 import { told } from "./live.mjs";
 
@@ -70,7 +70,7 @@ const codex = (/** @type {string} */ version) => ({
  */
 export const LIVE_FORMS = [
   claude("newest"),
-  codex(CLIS.codex.version),
+  codex(LIVE_CODEX),
   ...(process.env.TEST_ALL ? [claude("oldest"), codex(OLDEST_LIVE_CODEX)] : []),
 ];
 
