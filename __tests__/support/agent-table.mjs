@@ -7,7 +7,7 @@
  */
 import { API } from "./agent-api.mjs";
 import { CALLING_CLAUDES, CLAUDES } from "./agent-claude.mjs";
-import { CODEX } from "./agent-codex.mjs";
+import { CODEX, CODEX_LIVE } from "./agent-codex.mjs";
 import { GEMINI } from "./agent-gemini.mjs";
 import { QWEN } from "./agent-qwen.mjs";
 import { SCENARIOS } from "./agent-scenarios.mjs";
@@ -17,6 +17,7 @@ const COLUMNS = [
   ["claude live", CLAUDES.filter(({ name }) => name.endsWith("live"))],
   ["claude print", CLAUDES.filter(({ name }) => name.endsWith("print"))],
   ["claude callbacks", CALLING_CLAUDES],
+  ["codex live", [CODEX_LIVE]],
   ["codex", [CODEX]],
   ["gemini", [GEMINI]],
   ["qwen", [QWEN]],

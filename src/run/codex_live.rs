@@ -168,10 +168,11 @@ impl CliAttempt<'_> {
         let engine = self.call.engine;
         let thread = &request.thread;
         let goes_on = |known: &Known| new_to(thread, known).is_some();
-        if resting_ones && let Claimed::Continued(conversation, known) = live.pool.claim(key, thread, goes_on).await {
-            if let Some(new) = new_to(thread, &known) {
-                return Ok(continued(conversation, &new));
-            }
+        if resting_ones
+            && let Claimed::Continued(conversation, known) = live.pool.claim(key, thread, goes_on).await
+            && let Some(new) = new_to(thread, &known)
+        {
+            return Ok(continued(conversation, &new));
         }
         let starting = engine.codex_service(live, (line, binary), self.call.base_env);
         let late = async {

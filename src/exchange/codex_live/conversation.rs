@@ -98,7 +98,7 @@ impl Conversation {
                 thread_id: &self.id,
                 turn_id: &turn,
             };
-            let _ = self.service.server.post("turn/interrupt", &interrupt);
+            drop(self.service.server.post("turn/interrupt", &interrupt));
             let over = async {
                 while let Some(event) = self.inbox.next().await {
                     if matches!(event, ThreadEvent::TurnCompleted { .. } | ThreadEvent::Closed) {
@@ -111,7 +111,7 @@ impl Conversation {
             }
         }
         let unsubscribe = Unsubscribe { thread_id: &self.id };
-        let _ = self.service.server.post("thread/unsubscribe", &unsubscribe);
+        drop(self.service.server.post("thread/unsubscribe", &unsubscribe));
     }
 }
 

@@ -268,7 +268,7 @@ mod tests {
         ];
         let tools = declare(&names.map(|name| tool(name, &json!({"type": "object"}))));
         for (declared, name) in tools.declared().iter().zip(names) {
-            assert_eq!(is_reserved(&declared.name), false, "{name}");
+            assert!(!is_reserved(&declared.name), "{name}");
             assert_eq!(tools.callers_name(&declared.name), Some(name));
         }
         assert_eq!(tools.declared()[3].name, "apply_patch");

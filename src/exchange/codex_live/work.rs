@@ -138,7 +138,7 @@ impl Work {
                     && let Ok(opened) = serde_json::from_str::<Opened>(answer.get())
                 {
                     let thread_id = &opened.thread.id;
-                    let _ = server.post("thread/unsubscribe", &Unsubscribe { thread_id });
+                    drop(server.post("thread/unsubscribe", &Unsubscribe { thread_id }));
                 }
             });
         }
