@@ -129,8 +129,11 @@ async function openSpec(setting) {
   return { ...agent, processes: () => processes, close: () => {} };
 }
 
-/** What the agent SDK is told in every way of using it: the smallest prompt it can make. @param {Setting} setting */
-function sdkOptions({ cliPath, cwd, wholeEnv }) {
+/**
+ * What the agent SDK is told in every way of using it: the smallest prompt it can make.
+ * @param {{ cliPath: string, cwd: string, wholeEnv: Record<string, string> }} setting
+ */
+export function sdkOptions({ cliPath, cwd, wholeEnv }) {
   return {
     pathToClaudeCodeExecutable: cliPath,
     cwd,

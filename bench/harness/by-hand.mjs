@@ -21,8 +21,11 @@ const PURE = [
 ];
 const ENV = { CLAUDE_CODE_MAX_RETRIES: "0", CLAUDE_CODE_DISABLE_ATTACHMENTS: "1", ENABLE_TOOL_SEARCH: "false" };
 
-/** @param {import("./setting.mjs").Setting} setting */
-export function driveByHand({ cliPath, cwd, wholeEnv }) {
+/**
+ * @param {{ cliPath: string, cwd: string, wholeEnv: Record<string, string> }} setting
+ * @param {{ tools?: boolean }} [options] `tools`: whether there is the one tool; default yes
+ */
+export function driveByHand({ cliPath, cwd, wholeEnv }, { tools = true } = {}) {
   const child = spawn(cliPath, [...FLAGS.split(" "), ...PURE], {
     cwd,
     env: { ...wholeEnv, ...ENV },
@@ -48,7 +51,8 @@ export function driveByHand({ cliPath, cwd, wholeEnv }) {
       if (!initialised) {
         initialised = true;
         const hooks = { PreToolUse: [{ matcher: "mcp__df__.*", hookCallbackIds: ["h1"] }] };
-        const request = { subtype: "initialize", systemPrompt: SYSTEM, sdkMcpServers: ["df"], hooks };
+        const bound = tools ? { sdkMcpServers: ["df"], hooks } : {};
+        const request = { subtype: "initialize", systemPrompt: SYSTEM, ...bound };
         say({ type: "control_request", request_id: "r1", request });
       }
       say({ type: "user", message: { role: "user", content } });
