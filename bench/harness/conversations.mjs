@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isolateCli } from "../../__tests__/support/clis.mjs";
 import { installed } from "../../__tests__/support/installed.mjs";
-import { startOpenAi } from "../../__tests__/support/scripted-openai.mjs";
+import { startOpenAi } from "../../__tests__/support/openai.mjs";
 import { sdkOptions } from "./agents.mjs";
 import { driveByHand } from "./by-hand.mjs";
 import { driveCodexByHand } from "./codex.mjs";
@@ -78,7 +78,7 @@ async function placeOfCodex() {
 
 /** The binary in codex's package for this platform. */
 async function nativeCodex() {
-  const folder = await installed("@openai/codex", "0.169.0");
+  const folder = await installed("@openai/codex");
   const vendor = join(folder, "..", `codex-${process.platform}-${process.arch}`, "vendor");
   const [target = ""] = readdirSync(vendor);
   return join(vendor, target, "bin", "codex");
