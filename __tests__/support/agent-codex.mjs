@@ -21,7 +21,7 @@ export const CODEX = callingCli("codex", DIFFERS);
 /**
  * @param {import("./agent-scenarios.mjs").Turn} turn
  * @param {number} index of the turn, for ids
- * @returns {import("./scripted-openai.mjs").Answer}
+ * @returns {import("./openai.mjs").Answer}
  */
 function toAnswer({ text, calls = [], hang }, index) {
   if (hang) return { hang };
