@@ -137,7 +137,7 @@ impl Engine {
             return Trial::Unserved("it has ended".to_owned());
         };
         let reason = match outcome {
-            Ok(Idle::Ready) => match self.too_old(&session) {
+            Ok(Idle::Ready { .. }) => match self.too_old(&session) {
                 None => {
                     let why = "it has answered the handshake".to_owned();
                     capabilities::remember_live(binary, LiveSupport::Served(why));

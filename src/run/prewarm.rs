@@ -125,7 +125,7 @@ impl Engine {
         let number = live.pool.spares().max(1);
         let warm = live.pool.prewarm((number, live.working()), (env, setup), start);
         for mut one in warm.map_err(|error| not_started(self, &error))? {
-            let Some(not_ready) = failure(&mut one).await else {
+            let Some(not_ready) = failure(&mut one, setup.is_some()).await else {
                 continue;
             };
             let invocation = Invocation::of(self.id(), &line);
@@ -232,9 +232,15 @@ impl Engine {
     }
 }
 
-/// Waits until a process that was started ahead is ready, or a call has taken it. Why it is not, if it has failed.
-async fn failure(warmth: &mut watch::Receiver<Warmth>) -> Option<Arc<NotReady>> {
-    let settled = warmth.wait_for(|now| !matches!(now, Warmth::Coming)).await;
+/// Waits until a process that was started ahead is ready, with its setup if it `has_setup`, or a call has taken it. Why it is not, if it
+/// has failed.
+async fn failure(warmth: &mut watch::Receiver<Warmth>, has_setup: bool) -> Option<Arc<NotReady>> {
+    let is_settled = |now: &Warmth| match now {
+        Warmth::Coming => false,
+        Warmth::Ready { is_primed } => *is_primed || !has_setup,
+        Warmth::Failed(_) => true,
+    };
+    let settled = warmth.wait_for(is_settled).await;
     match settled.as_deref() {
         Ok(Warmth::Failed(not_ready)) => Some(Arc::clone(not_ready)),
         _ => None,

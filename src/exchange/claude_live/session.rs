@@ -155,7 +155,9 @@ impl Session {
         loop {
             if !self.readiness.reported && self.is_ready() {
                 self.readiness.reported = true;
-                return Idle::Ready;
+                return Idle::Ready {
+                    is_primed: self.handshake != Handshake::Unasked,
+                };
             }
             match self.streams.step().await {
                 Step::Line(Some(line)) => {

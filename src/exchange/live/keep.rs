@@ -13,8 +13,11 @@ pub const HANDSHAKE: Duration = Duration::from_secs(30);
 /// What [`Keepable::idle`] found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// It has answered what it was [primed](Keepable::prime) with: a turn would not wait for its start. Found once for each priming.
-    Ready,
+    /// It has answered what it was told or asked ahead: a turn would not wait for its start. Found once for each priming.
+    Ready {
+        /// That was its [setup](Keepable::prime).
+        is_primed: bool,
+    },
     /// The CLI does not do what a session needs; the reason.
     Unsupported(String),
     /// The process is going or gone, or the session can't go on any more.

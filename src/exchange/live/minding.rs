@@ -30,7 +30,10 @@ pub enum Warmth {
     /// It has not answered yet.
     Coming,
     /// It has answered what it was told ahead.
-    Ready,
+    Ready {
+        /// That was its setup. Whoever has just ordered that may still see how it was before.
+        is_primed: bool,
+    },
     /// It will not.
     Failed(Arc<NotReady>),
 }
@@ -92,7 +95,7 @@ pub(super) fn mind<S: Keepable>(
                     None => break End::Unwanted,
                 },
                 idle = session.idle() => match idle {
-                    Idle::Ready => tell(Warmth::Ready),
+                    Idle::Ready { is_primed } => tell(Warmth::Ready { is_primed }),
                     Idle::Unsupported(reason) => break End::Unsupported(reason),
                     Idle::Ended => break End::Gone,
                 },

@@ -37,7 +37,8 @@ impl<S: Keepable> Spare<S> {
 
     /// How long a turn would wait for it, compared with others: a process takes half a second to start, a setup 40 ms to be told.
     pub fn distance(&self) -> u8 {
-        let is_coming = !matches!(*self.warmth.borrow(), Warmth::Ready);
-        u8::from(is_coming) * 2 + u8::from(self.setup.is_none())
+        let has_setup = self.setup.is_some();
+        let is_ready = matches!(*self.warmth.borrow(), Warmth::Ready { is_primed } if is_primed == has_setup);
+        u8::from(!is_ready) * 2 + u8::from(!has_setup)
     }
 }
