@@ -91,14 +91,12 @@ function replyOf(text) {
 
 /** @param {Record<string, unknown>} options @returns {Way["open"]} */
 function ours(options) {
-  return async (setting, context) => {
+  return async (setting) => {
     const { createClaudeCliProvider } = await import("deep-factor-providers/native");
     const { cliPath, env } = setting;
     const provider = createClaudeCliProvider({ cliPath, env, model: "sonnet", ...options });
-    if (options.spares) {
-      await provider.prewarm();
-      await rest(context);
-    }
+    // No pause behind it: it is ready when that resolves.
+    if (options.spares) await provider.prewarm({ system: SYSTEM, tools: [TOOL] });
     const model = provider.bindTools([TOOL]);
     const pids = new Set();
     const agent = byThread(setting, async (thread) => {
