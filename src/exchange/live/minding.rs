@@ -1,6 +1,6 @@
 //! The task that has a session while no call does: it answers the CLI, and ends the session where it must.
 //!
-//! In: a session, and [`Order`]s. Out: the session, when it is asked for, and how far it is with what it was told ahead
+//! In: a session, and orders. Out: the session, when it is asked for, and how far it is with what it was told ahead
 //! ([`Warmth`]).
 
 use std::sync::Arc;
