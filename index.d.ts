@@ -363,7 +363,8 @@ export interface RetryOptions {
 }
 
 /**
- * The claude CLI (`claude -p`) as a model: one process per call, without memory, with the login of the user's terminal.
+ * The claude CLI (`claude -p`) as a model, with the login of the user's terminal: one process per conversation where the installed CLI is
+ * known to serve that, one per call otherwise ({@link ClaudeCliProviderOptions.engine}).
  * Nothing is started here.
  *
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
