@@ -90,6 +90,7 @@ export interface CliProvider<TMessage = AIMessage> {
    * right behind it does not wait for the CLI to start. With what that call will have, `options`, or what `bindTools` and the last call
    * had, the process knows its system prompt and its tools already. Where calls are made in print form, or `maxConcurrency` leaves no
    * room, it resolves and starts nothing. A process that no call takes ends after 30 minutes, or with `close()`.
+   * codex's live engine has one process for all conversations, whatever their tools; it is started if it does not run.
    *
    * @throws {ProviderError} `INVALID_OPTION` or `INVALID_TOOL`, naming the field; as a call where the CLI can't be started, ends instead
    * of answering, or takes no live sessions (`LIVE_UNSUPPORTED`, with `engine: "live"`).
@@ -440,7 +441,8 @@ export interface CodexCliProviderOptions extends CliProviderOptions {
 }
 
 /**
- * The codex CLI (`codex exec`) as a model: one process per call, without memory, with the user's login. Measured with 0.169.0.
+ * The codex CLI as a model, with the user's login: one process per call without memory (`codex exec`), or with `engine: "live"` one for
+ * all conversations (`codex app-server`). Measured with 0.169.0, live also with 0.150.0.
  *
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */

@@ -102,6 +102,22 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     expect(await api.requests[0]?.outcome).toBe("aborted");
   });
 
+  it("interrupts a call that is late, and leaves the process to the others", async () => {
+    const { api, create } = await withCodex(version, (request: { body: object }) =>
+      JSON.stringify(request.body).includes("slow") ? { hang: true } : { text: "ok" },
+    );
+    const provider = create();
+    const first = await ask(provider, ["1"]);
+    await expect(provider.invoke(["slow"], { timeout: 500 })).rejects.toMatchObject({
+      code: "TIMEOUT",
+      message: expect.stringMatching(/^no answer within 500 ms: its turn was interrupted/),
+    });
+    // The oldest stops its turn and keeps the connection.
+    if (version !== OLDEST_LIVE_CODEX) expect(await api.requests[1]?.outcome).toBe("aborted");
+    const second = await ask(provider, [new HumanMessage("1"), first.message, new HumanMessage("2")]);
+    expect([second.run?.continued, second.pid]).toEqual([true, first.pid]);
+  });
+
   it("interrupts a call that is aborted before its turn has begun, and asks nothing unseen", async () => {
     const { api, create } = await withCodex(version, () => ({ text: "ok" }));
     const provider = create();

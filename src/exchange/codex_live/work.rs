@@ -32,6 +32,8 @@ const SILENCE: Duration = Duration::from_secs(300);
 const SLACK: Duration = Duration::from_secs(1);
 /// How long the exit of a process is waited for that has closed its output.
 const EXIT: Duration = Duration::from_secs(10);
+/// The failure of a turn whose process has ended.
+const GONE: &str = "server_gone";
 /// What codex gets for a call that no tool can take.
 const UNFIT: &str = "Error: the arguments must be a JSON object";
 
@@ -363,7 +365,19 @@ impl Work {
     async fn unsaid(&mut self, error: RequestError) -> Result<TurnEnd, Abandoned> {
         match error {
             RequestError::Refused(refused) => self.fail(refused.message).await,
-            RequestError::Gone => Ok(TurnEnd::ProcessGone(self.service.server.ended(EXIT).await)),
+            RequestError::Gone => {
+                let exit = self.service.server.ended(EXIT).await;
+                // A signal says so itself; an exit code, and the log on standard error, do not.
+                if exit.as_ref().is_some_and(|exit| exit.signal.is_none()) {
+                    let failure = Event::Failure(Failure {
+                        kind: Some(GONE.to_owned()),
+                        message: "codex app-server ended in the middle of a turn".to_owned(),
+                        ..Failure::default()
+                    });
+                    self.emit(vec![failure]).await?;
+                }
+                Ok(TurnEnd::ProcessGone(exit))
+            }
         }
     }
 

@@ -45,6 +45,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("no_answer")], Code::EmptyResponse, "the turn ended well, without a word and without a call"),
     Rule::new(&[Kind("silent_stream")], Code::ConnectionLost, "stream disconnected before completion: nothing came behind a tool call"),
     Rule::new(&[Kind("context_compaction")], Code::ContextLength, "codex replaces the history by a summary of its own").hint("shorten the thread: its model takes no more"),
+    Rule::new(&[Kind("server_gone")], Code::Crashed, "codex app-server ended in the middle of a turn"),
     Rule::new(&[Kind("unknown_server_request")], Code::MalformedResponse, "codex asks for item/tool/requestUserInput, which is not understood here"),
     Rule::new(&[Kind("http_connection_failed"), Text("<error sending request>")], Code::ConnectionFailed, "Connection failed: error sending request"),
     Rule::new(&[Text("<incomplete response returned, reason: max_output_tokens>")], Code::MaxTokens, "Incomplete response returned, reason: max_output_tokens"),

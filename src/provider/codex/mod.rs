@@ -4,6 +4,9 @@
 //! kept. codex's retries stay its own (429: 6 requests in 10.6 s, 500: 30 requests in 25 s): they are settings of a model
 //! provider, and those of the built-in one, which a login uses, are not the user's to override. Without a network codex waits
 //! for ever, so there is always a time limit.
+//!
+//! Its live form is `codex app-server` (`exchange::codex_live`; CODEX-LIVE, measured with 0.150.0 and 0.169.0), where the settings of
+//! each thread are made.
 
 mod errors;
 
@@ -27,10 +30,10 @@ pub static CODEX: Provider = Provider {
         name: "Codex",
         versions: &["0.169.0"],
         sent: "about 3.4 KB: our short system prompt, two harmless tools (`request_user_input`, `view_image`)",
-        not_isolated: "`~/.codex/config.toml` with its MCP servers, unless `ignoreUserConfig: true`; `~/.codex/AGENTS.md` is \
+        not_isolated: "in print form, `~/.codex/config.toml` with its MCP servers, unless `ignoreUserConfig: true`; `~/.codex/AGENTS.md` is \
                        sent; codex writes its sqlite files, `skills/.system`, `.tmp` and `installation_id` to `~/.codex`",
-        limits: "always a `timeout`: without a network codex waits for ever; its own retries can't be switched off (up to 25 s \
-                 on a 500); a prompt of 1048576 characters; whole messages, no text deltas",
+        limits: "always a `timeout`: without a network codex waits for ever; in print form, its own retries can't be switched \
+                 off (up to 25 s on a 500), a prompt may have 1048576 characters, and there are whole messages, no text deltas",
     },
     defaults: Defaults::STANDARD,
     flags: &[

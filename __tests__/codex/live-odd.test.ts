@@ -1,0 +1,102 @@
+/** codex live over a server that does what the real one can't be made to do. */
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { createCodexCliProvider } from "deep-factor-providers";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { createFakes } from "../support/fake.mjs";
+import { ask, gone } from "../support/live.mjs";
+
+const SERVER = fileURLToPath(new URL("../support/odd-app-server.mjs", import.meta.url));
+
+/** A provider over a server in this mood, and the lines it was sent. */
+function withServer(mood: string, more: object = {}) {
+  const fakes = createFakes();
+  onTestFinished(() => fakes.cleanup());
+  const log = join(fakes.dir, "lines");
+  const start = `exec '${process.execPath}' '${SERVER}' ${mood} '${log}'`;
+  const cliPath = fakes.shell("codex", `case "$1" in app-server) ${start};; *) exit 1;; esac`);
+  const provider = createCodexCliProvider({ cliPath, engine: "live", retry: false, ...more });
+  onTestFinished(() => provider.close());
+  const sent = () =>
+    (existsSync(log) ? readFileSync(log, "utf8").trim().split("\n") : []).map((line) => JSON.parse(line));
+  return { provider, sent };
+}
+
+describe.skipIf(process.platform === "win32")("a server that", () => {
+  it("asks for what nobody understands is refused, and the call fails", async () => {
+    const { provider, sent } = withServer("asks");
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject({
+      code: "MALFORMED_RESPONSE",
+      message: expect.stringContaining("item/tool/requestUserInput"),
+    });
+    const refusal = sent().find(({ id, error }) => id === 0 && error);
+    expect(refusal?.error.code).toBe(-32601);
+  });
+
+  it("replaces the history makes the call fail", async () => {
+    const { provider } = withServer("compacts");
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject({ code: "CONTEXT_LENGTH" });
+  });
+
+  it("has another model answer says so", async () => {
+    const { reply, warnings } = await ask(withServer("reroutes").provider, ["hi"]);
+    expect([reply.content, reply.model, warnings]).toEqual(["ok", "another", ["CLI_WARNING"]]);
+  });
+
+  it("says what is nobody's is not listened to", async () => {
+    const { reply } = await ask(withServer("noise").provider, ["hi"]);
+    expect([reply.content, reply.toolCalls]).toEqual(["ok", []]);
+  });
+
+  it("does not stop a turn is ended, and the next call has another", async () => {
+    const { provider } = withServer("deaf");
+    const controller = new AbortController();
+    let pid = 0;
+    const run = async () => {
+      for await (const event of provider.stream(["hi"], { signal: controller.signal })) {
+        if (event.type === "start") pid = event.pid ?? 0;
+        if (event.type === "text_delta") controller.abort(new Error("enough"));
+      }
+    };
+    await expect(run()).rejects.toThrow("enough");
+    await gone(pid);
+    const again = new AbortController();
+    let other = 0;
+    const more = async () => {
+      for await (const event of provider.stream(["hi"], { signal: again.signal })) {
+        if (event.type === "start") other = event.pid ?? 0;
+        if (event.type === "text_delta") again.abort(new Error("enough"));
+      }
+    };
+    await expect(more()).rejects.toThrow("enough");
+    expect([other > 0, other === pid]).toEqual([true, false]);
+  });
+
+  it("refuses a setting is asked again without it, once", async () => {
+    const { provider, sent } = withServer("strict");
+    expect((await ask(provider, ["one"])).reply.content).toBe("ok");
+    expect((await ask(provider, ["two"])).reply.content).toBe("ok");
+    const starts = sent().filter(({ method }) => method === "thread/start");
+    expect(starts.map(({ params }) => "agents.enabled" in params.config)).toEqual([true, false, false]);
+  });
+
+  it.each([
+    ["refuses a configuration", "broken", { code: "INVALID_CONFIG", category: "configuration" }],
+    ["can't read its configuration", "misconfigured", { code: "INVALID_CONFIG", category: "configuration" }],
+    ["closes a thread in its turn", "closes", { code: "MALFORMED_RESPONSE" }],
+    ["dies at its first thread", "dies", { code: "CRASHED", exitCode: 3 }],
+  ])("%s makes the call fail", async (_, mood, error) => {
+    await expect(withServer(mood).provider.invoke(["hi"])).rejects.toMatchObject(error);
+  });
+
+  it("never answers keeps no call longer than its time limit", async () => {
+    const { provider } = withServer("silent", { timeout: 1500 });
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject({ code: "TIMEOUT" });
+  });
+
+  it("is warmed says what is wrong with it", async () => {
+    const { provider } = withServer("misconfigured");
+    await expect(provider.prewarm()).rejects.toMatchObject({ code: "INVALID_CONFIG" });
+  });
+});

@@ -1,0 +1,94 @@
+// @ts-check
+/**
+ * A `codex app-server` that does what the real one can't be made to do: `node odd-app-server.mjs <mood> <log>`.
+ *
+ * In flow the lines of a client, which are kept in the log; out flow the answers of a server in that mood. Everything it says is as
+ * codex 0.169.0 says it (`__tests__/fixtures/codex-app-server`).
+ */
+import { appendFileSync, existsSync } from "node:fs";
+import { createInterface } from "node:readline";
+
+const [, , mood = "", log = ""] = process.argv;
+let threadId = "";
+let threads = 0;
+const turn = { id: "01a3", items: [], status: "inProgress", error: null };
+const say = (/** @type {object} */ message) => process.stdout.write(`${JSON.stringify(message)}\n`);
+const tell = (/** @type {string} */ method, /** @type {object} */ params) =>
+  say({ method, params: { threadId, turnId: turn.id, ...params } });
+const answer = (/** @type {number} */ id, /** @type {object} */ result) => say({ id, result });
+
+/** An answer of the model, and the end of its turn. */
+function reply() {
+  const item = { type: "message", id: "msg_1", role: "assistant", content: [{ type: "output_text", text: "ok" }] };
+  tell("item/agentMessage/delta", { itemId: "msg_1", delta: "ok" });
+  tell("rawResponseItem/completed", { item });
+  tell("rawResponse/completed", { responseId: "r", usage: { inputTokens: 1, outputTokens: 1, totalTokens: 2 } });
+  tell("turn/completed", { turn: { ...turn, status: "completed" } });
+}
+
+/** @type {Record<string, () => void>} */
+const MOODS = {
+  well: reply,
+  asks: () => say({ method: "item/tool/requestUserInput", id: 0, params: { threadId, turnId: turn.id } }),
+  compacts: () => tell("item/started", { item: { type: "contextCompaction", id: "c" } }),
+  reroutes: () => {
+    tell("model/rerouted", { fromModel: "m", toModel: "another" });
+    tell("warning", { message: "look out" });
+    reply();
+  },
+  deaf: () => tell("item/agentMessage/delta", { itemId: "msg_1", delta: "so far" }),
+  noise: () => {
+    process.stdout.write("no JSON\n\n[]\n\ufeff{}\n");
+    say({ id: 999, result: {} });
+    say({ method: "something/new", params: { threadId } });
+    say({ method: "item/agentMessage/delta", params: { threadId: "other", itemId: "x", delta: "of another thread" } });
+    tell("rawResponseItem/completed", {
+      turnId: "other",
+      item: { type: "function_call", call_id: "x", name: "step", arguments: "{}" },
+    });
+    reply();
+  },
+  closes: () => tell("thread/closed", {}),
+};
+
+createInterface({ input: process.stdin }).on("line", (line) => {
+  const { id, method, params } = JSON.parse(line);
+  const again = existsSync(log);
+  appendFileSync(log, `${line}\n`);
+  switch (method) {
+    case "initialize":
+      if (mood === "silent") return;
+      if (mood === "misconfigured") {
+        process.stderr.write("Error loading configuration: config.toml:1:1: invalid TOML\n");
+        process.exit(1);
+      }
+      return answer(id, { userAgent: "deep_factor_providers/0.169.0 (Debian 12.0.0; x86_64)" });
+    case "config/read":
+      return answer(id, { config: { model: "m", model_provider: "mine", model_providers: { mine: {} } } });
+    case "thread/start": {
+      if (mood === "strict" && "agents.enabled" in params.config) {
+        const message =
+          'failed to load configuration: invalid type: string "x", expected a boolean\nin `agents.enabled`\n';
+        return say({ id, error: { code: -32600, message } });
+      }
+      if (mood === "broken")
+        return say({ id, error: { code: -32600, message: "failed to load configuration: no such file" } });
+      if (mood === "dies") process.exit(3);
+      threads++;
+      threadId = `01a2-${threads}`;
+      return answer(id, { thread: { id: threadId }, model: "m", instructionSources: [] });
+    }
+    case "turn/start":
+      answer(id, { turn });
+      tell("turn/started", { turn });
+      return (MOODS[mood] ?? reply)();
+    case "turn/interrupt":
+      if (mood === "deaf" && again) return;
+      return tell("turn/completed", { turn: { ...turn, status: "interrupted" } });
+    case undefined:
+    case "initialized":
+      return;
+    default:
+      return answer(id, {});
+  }
+});
