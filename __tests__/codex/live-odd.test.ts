@@ -2,6 +2,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { createCodexCliProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
@@ -79,6 +80,23 @@ describe.skipIf(process.platform === "win32")("a server that", () => {
     expect((await ask(provider, ["two"])).reply.content).toBe("ok");
     const starts = sent().filter(({ method }) => method === "thread/start");
     expect(starts.map(({ params }) => "agents.enabled" in params.config)).toEqual([true, false, false]);
+  });
+
+  it("asks for one result after the other gets each when it asks, and none before it has taken what follows them", async () => {
+    const { provider, sent } = withServer("calls");
+    const model = provider.bindTools([{ name: "step", schema: { type: "object" } }]);
+    const first = await ask(model, ["go"]);
+    expect(first.reply.toolCalls.map(({ id }) => id)).toEqual(["a", "b"]);
+    const result = (id: string) => new ToolMessage({ tool_call_id: id, content: `of ${id}` });
+    const thread = [new HumanMessage("go"), first.message, result("b"), result("a"), new HumanMessage("and?")];
+    const second = await ask(model, thread);
+    expect([second.reply.content, second.run?.continued]).toEqual(["ok", true]);
+    const told = sent().flatMap(({ id, method, params, result, answered }) => {
+      if (answered !== undefined) return ["answered"];
+      if (result) return [`${id}: ${result.contentItems[0].text}`];
+      return method === "thread/inject_items" ? [params.items[0].content[0].text] : [];
+    });
+    expect(told.slice(told.indexOf("and?"))).toEqual(["and?", "answered", "0: of a", "1: of b"]);
   });
 
   it.each([

@@ -345,6 +345,33 @@ memories = true
     expect(items(api.requests[2]?.body).at(-3)).toEqual(["result", "c", "y".repeat(300_000)]);
   });
 
+  it("tells a lite model its instructions once, also without tools", async () => {
+    const { api, create } = await withCodex(version, [{ text: "ok" }]);
+    await ask(create({ model: "gpt-5.6-luna" }), [new SystemMessage("canary-system"), new HumanMessage("hi")]);
+    expect(JSON.stringify(api.requests[0]?.body).split("canary-system")).toHaveLength(2);
+  });
+
+  it("fails at once where nobody listens, instead of waiting for a network", async () => {
+    const { api, create } = await withCodex(version, []);
+    await api.close();
+    await expect(create().invoke(["hi"])).rejects.toMatchObject({ code: "CONNECTION_FAILED", category: "network" });
+  });
+
+  it("interrupts calls that wait when their conversation is forgotten, and asks nothing unseen", async () => {
+    const { api, create } = await withCodex(version, (request: { body: object }) =>
+      JSON.stringify(request.body).includes("function_call_output") ? { text: "ok" } : { output: [call("c", 1)] },
+    );
+    const model = create({ keepAlive: 0 }).bindTools([step]);
+    const first = await ask(model, ["go"]);
+    const second = await ask(model, [new HumanMessage("go"), first.message, result("c", "took 1")]);
+    expect([second.reply.content, second.run?.continued]).toEqual(["ok", false]);
+    expect(api.requests).toHaveLength(2);
+    expect(items(api.requests[1]?.body).slice(-2)).toEqual([
+      ["call", "c", "step", { n: 1 }],
+      ["result", "c", "took 1"],
+    ]);
+  });
+
   it("adds up what a reply has cost where codex answers a call by itself", async () => {
     const usage = { input: 10, output: 2 };
     const { api, create } = await withCodex(version, [

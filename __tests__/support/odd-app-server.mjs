@@ -48,6 +48,18 @@ const MOODS = {
     });
     reply();
   },
+  calls: () => {
+    for (const call of ["a", "b"]) {
+      const item = { type: "function_call", call_id: call, name: "step", arguments: "{}" };
+      tell("rawResponseItem/completed", { item });
+    }
+    tell("rawResponse/completed", { responseId: "r", usage: null });
+    say({
+      method: "item/tool/call",
+      id: 0,
+      params: { threadId, turnId: turn.id, callId: "a", tool: "step", arguments: {} },
+    });
+  },
   closes: () => tell("thread/closed", {}),
 };
 
@@ -82,10 +94,27 @@ createInterface({ input: process.stdin }).on("line", (line) => {
       answer(id, { turn });
       tell("turn/started", { turn });
       return (MOODS[mood] ?? reply)();
+    case "thread/inject_items":
+      if (mood !== "calls") return answer(id, {});
+      // Answered late: whoever does not wait is seen in the log.
+      setTimeout(() => {
+        appendFileSync(log, `${JSON.stringify({ answered: id })}\n`);
+        answer(id, {});
+      }, 50);
+      return;
     case "turn/interrupt":
       if (mood === "deaf" && again) return;
       return tell("turn/completed", { turn: { ...turn, status: "interrupted" } });
     case undefined:
+      // Results, one after the other, as before 0.169.
+      if (id === 0) {
+        say({
+          method: "item/tool/call",
+          id: 1,
+          params: { threadId, turnId: turn.id, callId: "b", tool: "step", arguments: {} },
+        });
+      } else reply();
+      return;
     case "initialized":
       return;
     default:
