@@ -103,7 +103,7 @@ impl CliAttempt<'_> {
             let mut error = engine.refuse(Code::LiveUnsupported, reason);
             if let Some(exit) = exit {
                 error.exit_code = exit.code;
-                error.stderr_tail = Some(exit.stderr.clone()).filter(|said| !said.trim().is_empty());
+                error.stderr_tail = Some(exit.stderr.clone()).filter(|text| !text.trim().is_empty());
             }
             return Err(error);
         }
@@ -135,7 +135,7 @@ impl CliAttempt<'_> {
         } = place;
         info.continued = Some(continued);
         info.engine = Some(EngineUsed::Live);
-        let told = Opening {
+        let opening_record = Opening {
             message: if continued { "continued" } else { "started" },
             fields: json!({"attempt": self.number, "spare": false, "flags": line.flags}),
             notes,
@@ -154,7 +154,12 @@ impl CliAttempt<'_> {
             &engine.lifecycle.runs,
             park(live, request, key, model_of(&service, &request.setup)),
         );
-        run_attempt(self.attempt(EngineUsed::Live, &prompt, fold, told), turn, info).await
+        run_attempt(
+            self.attempt(EngineUsed::Live, &prompt, fold, opening_record),
+            turn,
+            info,
+        )
+        .await
     }
 
     /// The thread that knows the beginning, or a server for a new one.

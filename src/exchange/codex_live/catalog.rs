@@ -58,11 +58,11 @@ pub fn catalog(vendor: &Value, models: &[&str], keep: Keep) -> Value {
             continue;
         }
         // As codex does it: `gpt-5.5-2026-04-01` is a `gpt-5.5`.
-        let kin = known
+        let similar = known
             .iter()
             .filter(|model| name.starts_with(&slug(model)) && !slug(model).is_empty());
-        let mut entry = match kin.max_by_key(|model| slug(model).len()) {
-            Some(kin) => adapted(kin, keep),
+        let mut entry = match similar.max_by_key(|model| slug(model).len()) {
+            Some(similar) => adapted(similar, keep),
             None => unknown(),
         };
         entry["slug"] = json!(name);

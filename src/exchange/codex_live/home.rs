@@ -31,7 +31,7 @@ pub enum Home {
 }
 
 /// `line` with this home and this catalog. `with_config`: the user's configuration is in force.
-pub fn furnish(line: &mut CommandLine, base: &Arc<Vars>, home: Home, with_config: bool, catalog: &Value) {
+pub fn prepare(line: &mut CommandLine, base: &Arc<Vars>, home: Home, with_config: bool, catalog: &Value) {
     // Nothing of a project may be found.
     line.cwd = Cwd::Private;
     line.files.push(PrivateFile {
@@ -77,7 +77,7 @@ fn users_home(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 }
 
 /// `line` with an empty home: for a question about codex alone.
-pub fn hide(line: &mut CommandLine) {
+pub fn with_empty_home(line: &mut CommandLine) {
     line.cwd = Cwd::Private;
     line.user_env.retain(|(name, _)| name != VARIABLE);
     line.set_env.push((VARIABLE, EnvText::Folder(FOLDER)));

@@ -151,11 +151,11 @@ fn data_url(media: &Media) -> Option<String> {
 fn result_pieces(message: &Message) -> Vec<Piece> {
     let mut pieces = parts(&message.content, &message.role);
     if message.is_error {
-        let said = match pieces.first() {
+        let says_so = match pieces.first() {
             Some(Piece::Text(text)) => text.trim_start().to_lowercase().starts_with("error"),
             _ => false,
         };
-        if !said {
+        if !says_so {
             match pieces.first_mut() {
                 Some(Piece::Text(text)) => text.insert_str(0, "Error: "),
                 _ => pieces.insert(0, Piece::Text("Error: the tool failed".to_owned())),
@@ -193,13 +193,13 @@ struct History<'a> {
 impl History<'_> {
     /// An id for a call that the caller calls `id`.
     fn open_call(&mut self, id: &str) -> String {
-        let mut given = id.to_owned();
-        while given.is_empty() || !self.used.insert(given.clone()) {
+        let mut unique = id.to_owned();
+        while unique.is_empty() || !self.used.insert(unique.clone()) {
             self.made += 1;
-            given = format!("call_df_{}", self.made);
+            unique = format!("call_df_{}", self.made);
         }
-        self.open.push((id.to_owned(), given.clone()));
-        given
+        self.open.push((id.to_owned(), unique.clone()));
+        unique
     }
 
     /// Answers what nobody has answered before somebody else speaks.

@@ -93,3 +93,69 @@ impl Recall {
         found
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn messages(messages: &Value) -> Vec<Message> {
+        serde_json::from_str(&messages.to_string()).unwrap()
+    }
+
+    fn thread(question: &str) -> Vec<Message> {
+        messages(&json!([
+            {"type": "human", "content": question},
+            {"type": "ai", "content": "Wait.", "tool_calls": [{"id": "a", "name": "add", "args": {"x": 1, "y": 2}}]},
+            {"type": "tool", "tool_call_id": "a", "content": "3"},
+        ]))
+    }
+
+    fn recall() -> Recall {
+        let mut recall = Recall::default();
+        let thread = thread("go");
+        let whole: Vec<&Message> = thread[..2].iter().collect();
+        let item = json!({"type": "function_call", "call_id": "a"});
+        recall.keep("m", &whole, Recalled::new(vec![item], vec!["a".to_owned()]));
+        recall
+    }
+
+    #[test]
+    fn a_reply_is_recalled_behind_the_same_beginning_alone() {
+        let recall = recall();
+        let places =
+            |model: &str, thread: &[Message]| -> Vec<usize> { recall.look_up(model, thread).into_keys().collect() };
+        assert_eq!(places("m", &thread("go")), [1]);
+        assert_eq!(places("another", &thread("go")), [0_usize; 0]);
+        assert_eq!(places("m", &thread("go, please")), [0_usize; 0]);
+        // As agents write it down anew: without its prose, the arguments' keys in another order.
+        let mut rewritten = thread("go");
+        rewritten[1] = messages(&json!([
+            {"type": "ai", "content": "", "tool_calls": [{"id": "a", "name": "add", "args": {"y": 2.0, "x": 1}}]}
+        ]))
+        .remove(0);
+        assert_eq!(places("m", &rewritten), [1]);
+        let mut edited = thread("go");
+        edited[1] = messages(&json!([
+            {"type": "ai", "content": "", "tool_calls": [{"id": "a", "name": "add", "args": {"x": 2, "y": 2}}]}
+        ]))
+        .remove(0);
+        assert_eq!(places("m", &edited), [0_usize; 0]);
+    }
+
+    #[test]
+    fn the_oldest_goes_where_there_is_too_much() {
+        let mut recall = Recall::default();
+        let large = "x".repeat(MOST_BYTES / 2 - 1000);
+        for n in 0..3 {
+            let thread =
+                messages(&json!([{"type": "human", "content": n.to_string()}, {"type": "ai", "content": "a"}]));
+            let whole: Vec<&Message> = thread.iter().collect();
+            recall.keep("m", &whole, Recalled::new(vec![json!(large)], Vec::new()));
+        }
+        assert_eq!(recall.replies.len(), 2);
+        assert!(recall.bytes <= MOST_BYTES);
+        assert_eq!(recall.order.len(), 2);
+    }
+}

@@ -92,7 +92,7 @@ impl Service {
             let catalog = catalog::catalog(plan.vendor, &names, plan.keep);
             let surroundings = surroundings();
             let mut line = plan.line.clone();
-            home::furnish(&mut line, &surroundings.base_env, home, plan.with_config, &catalog);
+            home::prepare(&mut line, &surroundings.base_env, home, plan.with_config, &catalog);
             let server = AppServer::start(line, surroundings, cancel)?;
             let ready = tokio::time::timeout(HANDSHAKE, Service::handshake(server)).await;
             let service = ready.unwrap_or_else(|_| {
@@ -180,7 +180,7 @@ pub async fn vendors_catalog(line: &CommandLine, surroundings: Surroundings, can
     line.args = ["debug", "models", "--bundled"]
         .map(|word| Arg::Text(word.to_owned()))
         .to_vec();
-    home::hide(&mut line);
+    home::with_empty_home(&mut line);
     match print::output(line, surroundings, cancel).await {
         Ok(output) if output.exit.success() => serde_json::from_slice(&output.stdout).unwrap_or_default(),
         _ => {

@@ -73,7 +73,7 @@ pub fn dynamic(tools: &Tools, form: Form) -> Vec<DynamicTool> {
 fn function(tool: &Declared) -> DynamicTool {
     let mut schema = serde_json::from_str(&tool.schema).unwrap_or_else(|_| json!({"type": "object"}));
     let mut notes = Vec::new();
-    mend(&mut schema, "", &mut notes, 0);
+    rewrite(&mut schema, "", &mut notes, 0);
     let mut description = tool.description.clone().unwrap_or_default();
     if !notes.is_empty() {
         if !description.is_empty() {
@@ -90,7 +90,7 @@ fn function(tool: &Declared) -> DynamicTool {
 }
 
 /// Writes `schema`, which stands at `path`, as codex keeps it. What it would drop goes to `notes`.
-fn mend(schema: &mut Value, path: &str, notes: &mut Vec<String>, depth: usize) {
+fn rewrite(schema: &mut Value, path: &str, notes: &mut Vec<String>, depth: usize) {
     if depth > DEEPEST {
         return;
     }
@@ -100,8 +100,8 @@ fn mend(schema: &mut Value, path: &str, notes: &mut Vec<String>, depth: usize) {
     }
     let Value::Object(map) = schema else { return };
     note_dropped(map, path, notes);
-    mend_tuple(map);
-    mend_values(map);
+    rewrite_tuple(map);
+    rewrite_values(map);
     let at = |name: &str| match path {
         "" => name.to_owned(),
         path => format!("{path}.{name}"),
@@ -115,14 +115,14 @@ fn mend(schema: &mut Value, path: &str, notes: &mut Vec<String>, depth: usize) {
                     } else {
                         format!("#/{key}/{name}")
                     };
-                    mend(inner, &place, notes, depth + 1);
+                    rewrite(inner, &place, notes, depth + 1);
                 }
             }
-            ("items", inner) => mend(inner, &format!("{path}[]"), notes, depth + 1),
-            ("additionalProperties", inner @ Value::Object(_)) => mend(inner, &at("*"), notes, depth + 1),
+            ("items", inner) => rewrite(inner, &format!("{path}[]"), notes, depth + 1),
+            ("additionalProperties", inner @ Value::Object(_)) => rewrite(inner, &at("*"), notes, depth + 1),
             ("anyOf" | "oneOf" | "allOf", Value::Array(forms)) => {
                 for inner in forms {
-                    mend(inner, path, notes, depth + 1);
+                    rewrite(inner, path, notes, depth + 1);
                 }
             }
             _ => {}
@@ -132,21 +132,21 @@ fn mend(schema: &mut Value, path: &str, notes: &mut Vec<String>, depth: usize) {
 
 fn note_dropped(map: &Map<String, Value>, path: &str, notes: &mut Vec<String>) {
     let dropped = map.iter().filter(|(key, _)| DROPPED.contains(&key.as_str()));
-    let mut said: Vec<String> = dropped.map(|(key, value)| format!("{key} {value}")).collect();
+    let mut constraints: Vec<String> = dropped.map(|(key, value)| format!("{key} {value}")).collect();
     if map.get("nullable") == Some(&Value::Bool(true)) {
-        said.push("may be null".to_owned());
+        constraints.push("may be null".to_owned());
     }
     if let Some(Value::Array(places)) = map.get("items") {
-        said.push(format!("items in this order {}", Value::from(places.clone())));
+        constraints.push(format!("items in this order {}", Value::from(places.clone())));
     }
-    if !said.is_empty() {
+    if !constraints.is_empty() {
         let place = if path.is_empty() { "all" } else { path };
-        notes.push(format!("- {place}: {}", said.join(", ")));
+        notes.push(format!("- {place}: {}", constraints.join(", ")));
     }
 }
 
 /// A tuple is refused whole ("input schema is not supported"): an array of any of its items is as near as can be.
-fn mend_tuple(map: &mut Map<String, Value>) {
+fn rewrite_tuple(map: &mut Map<String, Value>) {
     if let Some(Value::Array(places)) = map.get("items") {
         let any = json!({"anyOf": places});
         map.insert("items".to_owned(), any);
@@ -154,7 +154,7 @@ fn mend_tuple(map: &mut Map<String, Value>) {
 }
 
 /// A constant, or values without a type, would become a string.
-fn mend_values(map: &mut Map<String, Value>) {
+fn rewrite_values(map: &mut Map<String, Value>) {
     if let Some(value) = map.remove("const") {
         map.insert("enum".to_owned(), Value::Array(vec![value]));
     }

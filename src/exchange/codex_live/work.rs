@@ -148,9 +148,9 @@ impl Work {
     }
 
     async fn turn(&mut self, opening: Opening) -> Result<TurnEnd, Abandoned> {
-        let said = match opening {
+        let sent = match opening {
             Opening::Fresh { items, .. } => match self.open().await? {
-                Ok(()) => self.say(items).await,
+                Ok(()) => self.start_turn(items).await,
                 Err(end) => return Ok(end),
             },
             Opening::Continued {
@@ -159,20 +159,20 @@ impl Work {
                 items,
             } => {
                 self.conversation = Some(conversation);
-                match self.go_on(results, items).await {
+                match self.continue_turn(results, items).await {
                     // Nothing was asked of the model yet: another thread can be.
                     Err(_) => return Ok(TurnEnd::Vanished),
-                    said => said,
+                    sent => sent,
                 }
             }
         };
-        match said {
+        match sent {
             Ok(()) => self.read().await,
             Err(error) => {
                 if let Some(conversation) = &mut self.conversation {
                     conversation.is_starting = false;
                 }
-                self.unsaid(error).await
+                self.not_started(error).await
             }
         }
     }
@@ -212,11 +212,11 @@ impl Work {
                         settings.remove(&name);
                         service.remember_refused(name);
                     }
-                    None => return Ok(Err(self.unsaid(RequestError::Refused(refused)).await?)),
+                    None => return Ok(Err(self.not_started(RequestError::Refused(refused)).await?)),
                 },
                 // It has died since its last turn, and has heard nothing of this one. One that was never of use would die again.
                 Err(RequestError::Gone) if service.has_served() => return Ok(Err(TurnEnd::Vanished)),
-                Err(RequestError::Gone) => return Ok(Err(self.unsaid(RequestError::Gone).await?)),
+                Err(RequestError::Gone) => return Ok(Err(self.not_started(RequestError::Gone).await?)),
             }
         }
     }
@@ -227,7 +227,7 @@ impl Work {
                 code: 0,
                 message: "codex opened a thread without an id".to_owned(),
             };
-            return Ok(Err(self.unsaid(RequestError::Refused(error)).await?));
+            return Ok(Err(self.not_started(RequestError::Refused(error)).await?));
         };
         let service = Arc::clone(&self.service);
         service.mark_served();
@@ -247,7 +247,7 @@ impl Work {
     }
 
     /// Says `items` to an idle thread, and has it answer. In one breath: that loses nothing (CODEX-LIVE pitfall 10).
-    async fn say(&mut self, items: Vec<Value>) -> Result<(), RequestError> {
+    async fn start_turn(&mut self, items: Vec<Value>) -> Result<(), RequestError> {
         let Some(conversation) = &mut self.conversation else {
             return Err(RequestError::Gone);
         };
@@ -269,9 +269,13 @@ impl Work {
     }
 
     /// Says what is new to a thread that waits.
-    async fn go_on(&mut self, results: Vec<(String, ToolAnswer)>, items: Vec<Value>) -> Result<(), RequestError> {
+    async fn continue_turn(
+        &mut self,
+        results: Vec<(String, ToolAnswer)>,
+        items: Vec<Value>,
+    ) -> Result<(), RequestError> {
         if results.is_empty() {
-            return self.say(items).await;
+            return self.start_turn(items).await;
         }
         let Some(conversation) = &mut self.conversation else {
             return Err(RequestError::Gone);
@@ -306,7 +310,7 @@ impl Work {
         let (session, model) = (conversation.id.clone(), conversation.model.clone());
         let mut reader = Reader::new(&setup.tools, &session, &model, conversation.turn.clone());
         let before = conversation.inbox.bytes();
-        let mut told = Some(Event::Session {
+        let mut session_event = Some(Event::Session {
             session_id: Some(session.clone()),
             model: Some(model.clone()).filter(|model| !model.is_empty()),
             permission_mode: None,
@@ -321,7 +325,7 @@ impl Work {
             };
             self.received
                 .store(conversation.inbox.bytes() - before, Ordering::Relaxed);
-            events.extend(told.take_if(|_| matches!(next, Ok(Some(_)))));
+            events.extend(session_event.take_if(|_| matches!(next, Ok(Some(_)))));
             let limits = conversation.service.server.limits();
             let step = match next {
                 Ok(Some(ThreadEvent::ToolCall { request, call })) => {
@@ -356,13 +360,13 @@ impl Work {
                 self.fail(reason.to_owned()).await
             }
             // Nobody has heard of it.
-            None if told.is_some() && conversation.turn.is_none() && !self.is_fresh => Ok(TurnEnd::Vanished),
-            None => self.unsaid(RequestError::Gone).await,
+            None if session_event.is_some() && conversation.turn.is_none() && !self.is_fresh => Ok(TurnEnd::Vanished),
+            None => self.not_started(RequestError::Gone).await,
         }
     }
 
     /// What becomes of a turn that could not be begun.
-    async fn unsaid(&mut self, error: RequestError) -> Result<TurnEnd, Abandoned> {
+    async fn not_started(&mut self, error: RequestError) -> Result<TurnEnd, Abandoned> {
         match error {
             RequestError::Refused(refused) => self.fail(refused.message).await,
             RequestError::Gone => {
