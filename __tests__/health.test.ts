@@ -50,6 +50,8 @@ const LOGGED_OUT = {
   message: "codex is not logged in",
   hint: "run `codex login`",
 };
+/** codex has a live form, which is to be asked for. */
+const engine = { uses: "print", why: 'the option `engine` is "print", the default' };
 const BY_HAND = "run it by hand to see what it says";
 
 describe.skipIf(process.platform === "win32")("a provider's health", () => {
@@ -59,6 +61,7 @@ describe.skipIf(process.platform === "win32")("a provider's health", () => {
       provider: "codex",
       installed: true,
       path,
+      engine,
       version: "0.169.0",
       versionTested: true,
       authenticated: true,
@@ -73,7 +76,14 @@ describe.skipIf(process.platform === "win32")("a provider's health", () => {
   it("is found out no further than asked", async () => {
     const fake = fakes.cli("codex-counts", [{ stdout: "codex-cli 0.169.0\n" }, { stdout: "0.169.0" }, { code: 0 }]);
     const provider = createCodexCliProvider({ cliPath: fake.path });
-    const facts = { provider: "codex", installed: true, path: fake.path, authenticated: "unknown", problems: [] };
+    const facts = {
+      provider: "codex",
+      installed: true,
+      path: fake.path,
+      engine,
+      authenticated: "unknown",
+      problems: [],
+    };
     expect(await look(provider, "command")).toEqual({ ...facts, timingsMs: "command" });
     expect(fake.calls()).toEqual([]);
     const versions = { version: "0.169.0", versionTested: true };
@@ -196,6 +206,7 @@ describe.skipIf(process.platform === "win32")("a provider's health", () => {
       provider: "codex",
       installed: true,
       path,
+      engine,
       timingsMs: "command version auth",
       ...expected,
     });
@@ -256,6 +267,7 @@ describe.skipIf(process.platform === "win32")("a provider's health", () => {
       provider: "codex",
       installed: true,
       path: good.path,
+      engine,
       version: "0.169.0",
       versionTested: true,
       authenticated: true,

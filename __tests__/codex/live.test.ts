@@ -485,7 +485,7 @@ memories = true
 
   it("asks the vendor's own API through an entry of ours, with the login of the home", async () => {
     const { api, home, create } = await withCodex(version, [{ error: { status: 500, message: "boom" } }]);
-    writeFileSync(join(home, ".codex/config.toml"), `openai_base_url = "${api.url}/v1"\n`);
+    writeFileSync(join(home, ".codex/config.toml"), `openai_base_url = "${api.url}"\n`);
     writeFileSync(join(home, ".codex/auth.json"), JSON.stringify({ OPENAI_API_KEY: "not-a-key" }));
     await expect(create({ model: "gpt-5.5" }).invoke(["hi"])).rejects.toMatchObject({ category: "server" });
     // Once, over HTTP: the built-in entry would ask 30 times, and for a WebSocket first.

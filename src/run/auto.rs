@@ -100,6 +100,9 @@ impl Engine {
         let choice = match (self.options.engine, &self.options.print_because) {
             (EngineKind::Live, _) => by_option(EngineUse::Live, "the option `engine` is \"live\""),
             (EngineKind::Print, Some(why)) => by_option(EngineUse::Print, why),
+            (EngineKind::Print, None) if self.provider.defaults.engine == EngineKind::Print => {
+                by_option(EngineUse::Print, "the option `engine` is \"print\", the default")
+            }
             (EngineKind::Print, None) => by_option(EngineUse::Print, "the option `engine` is \"print\""),
             (EngineKind::Auto, _) => {
                 let (uses, why) = match self.support(&Binary::new(self.resolved(base)?), base) {
