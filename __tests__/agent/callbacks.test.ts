@@ -11,9 +11,9 @@ const look = { name: "look", execute: () => "fine" };
 
 /** A model of claude's that calls by callback. */
 async function calling(turns: Turn[]) {
-  const [, oldest] = CALLING_CLAUDES;
-  if (!oldest) throw new Error("there is no such claude");
-  return await oldest.cast(turns);
+  const claude = CALLING_CLAUDES.at(-1);
+  if (!claude) throw new Error("there is no such claude");
+  return await claude.cast(turns);
 }
 
 it("a fast result is delivered at once, not held for a slow one", async () => {

@@ -71,7 +71,8 @@ function toolsOf(body: any): string[] {
 /** The files below a folder, with what changes from run to run replaced. */
 function filesIn(dir: string) {
   const entries = readdirSync(dir, { recursive: true, withFileTypes: true });
-  const files = entries.filter((entry) => !entry.isDirectory());
+  // codex asks git for a list of plugins; how far that comes is git's affair.
+  const files = entries.filter((entry) => !entry.isDirectory() && !/\.codex[/\\]\.tmp[/\\]git-/.test(entry.parentPath));
   const paths = files.map((entry) => relative(dir, join(entry.parentPath, entry.name)));
   const stable = paths.map((path) =>
     path
@@ -193,7 +194,15 @@ export function describeReal(name: CliName, expected: Expected, more: () => void
         const { timingsMs, ...report } = await provider.health({ level });
         return { ...report, timings: Object.keys(timingsMs).join(" ") };
       };
-      const facts = { provider: name, installed: true, path: options.cliPath, problems: [] };
+      // codex has a live form, which is to be asked for.
+      const engine = { uses: "print", why: 'the option `engine` is "print", the default' };
+      const facts = {
+        provider: name,
+        installed: true,
+        path: options.cliPath,
+        problems: [],
+        ...(name === "codex" && { engine }),
+      };
       const known = { ...facts, version, versionTested: true };
       // Only codex can be asked for its login, and knows of none: the key is that of a model provider of the user's own.
       const auth = name === "codex" ? " auth" : "";
