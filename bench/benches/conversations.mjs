@@ -1,5 +1,6 @@
 // @ts-check
 /** Many conversations at once: processes, memory, time, bytes. */
+import { setTimeout as delay } from "node:timers/promises";
 
 import { goal } from "../harness/bench.mjs";
 import { descendants, PLACES, WAYS } from "../harness/conversations.mjs";
@@ -38,6 +39,8 @@ async function measure({ cli, host }, many, context) {
       return held ? { ...figures, processes: Math.max(peak, held.count), memory: held.memory } : figures;
     } finally {
       await opened.close();
+      // Some leave a process behind for a moment, which still writes into its home.
+      while ((descendants()?.count ?? 0) > 0) await delay(50);
     }
   } finally {
     await place.close();
