@@ -59,9 +59,9 @@ pub(super) enum Trial {
 }
 
 /// Ends a session whose trial nobody waits for any more.
-struct Tried(Option<Session>);
+struct EndOnDrop(Option<Session>);
 
-impl Drop for Tried {
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
         if let Some(session) = self.0.take() {
             session.end();
@@ -124,8 +124,8 @@ impl Engine {
         (line, binary): (&CommandLine, &Binary),
         setup: Option<&Arc<Setup>>,
     ) -> Trial {
-        let mut tried = Tried(Some(session));
-        let outcome = match &mut tried.0 {
+        let mut guarded = EndOnDrop(Some(session));
+        let outcome = match &mut guarded.0 {
             Some(session) => {
                 // Answered in this order, so the version is known when the handshake is.
                 session.ask_version();
@@ -136,7 +136,7 @@ impl Engine {
             }
             None => Ok(Idle::Ended),
         };
-        let Some(session) = tried.0.take() else {
+        let Some(session) = guarded.0.take() else {
             return Trial::Unserved("it has ended".to_owned());
         };
         let reason = match outcome {

@@ -49,7 +49,7 @@ struct ClaimedSession {
 }
 
 /// What a look at an untried CLI comes to.
-enum Tried {
+enum TrialOutcome {
     /// It is tried no more.
     Known(LiveSupport),
     /// A process that has answered the handshake.
@@ -94,17 +94,17 @@ impl CliAttempt<'_> {
         let mut tried = None;
         if auto {
             match self.tried(live, request, (&line, &binary)).await? {
-                Tried::Known(LiveSupport::Unserved(_)) => {
+                TrialOutcome::Known(LiveSupport::Unserved(_)) => {
                     drop((seat, permit));
                     return self.print(info).await;
                 }
-                Tried::Known(_) => {}
-                Tried::Served(session) => tried = Some(session),
-                Tried::Unserved(reason) => {
+                TrialOutcome::Known(_) => {}
+                TrialOutcome::Served(session) => tried = Some(session),
+                TrialOutcome::Unserved(reason) => {
                     drop((seat, permit));
                     return self.fall_back(&reason, info).await;
                 }
-                Tried::Outcome(outcome) => return Ok(outcome),
+                TrialOutcome::Outcome(outcome) => return Ok(outcome),
             }
         }
         let mut waiting_ones = true;
@@ -161,7 +161,7 @@ impl CliAttempt<'_> {
         live: &LiveSessions,
         request: &LiveRequest,
         (line, binary): (&CommandLine, &Binary),
-    ) -> Result<Tried, Box<ProviderError>> {
+    ) -> Result<TrialOutcome, Box<ProviderError>> {
         let CliCall {
             engine,
             base_env,
@@ -170,16 +170,16 @@ impl CliAttempt<'_> {
         } = *self.call;
         let known = engine.support(binary, base_env);
         if !matches!(known, LiveSupport::Unknown(_)) {
-            return Ok(Tried::Known(known));
+            return Ok(TrialOutcome::Known(known));
         }
         let lock = capabilities::trial_of(binary);
         let Some(_trying) = cancel.run_until_cancelled(lock.lock()).await else {
-            return Ok(Tried::Outcome(AttemptOutcome::Cancelled));
+            return Ok(TrialOutcome::Outcome(AttemptOutcome::Cancelled));
         };
         // Another call may have tried it meanwhile.
         let known = engine.support(binary, base_env);
         if !matches!(known, LiveSupport::Unknown(_)) {
-            return Ok(Tried::Known(known));
+            return Ok(TrialOutcome::Known(known));
         }
         if let Some(refused) = &request.untellable {
             return Err(refused.clone());
@@ -190,15 +190,17 @@ impl CliAttempt<'_> {
         };
         let session = match session {
             Ok(session) => session,
-            Err(NotStarted::Process(StartError::Cancelled)) => return Ok(Tried::Outcome(AttemptOutcome::Cancelled)),
+            Err(NotStarted::Process(StartError::Cancelled)) => {
+                return Ok(TrialOutcome::Outcome(AttemptOutcome::Cancelled));
+            }
             Err(error) => return Err(not_started(engine, &error)),
         };
         let trial = engine.trial(session, (line, binary), Some(&request.setup));
         Ok(match cancel.run_until_cancelled(trial).await {
-            None => Tried::Outcome(AttemptOutcome::Cancelled),
-            Some(Trial::Served(session)) => Tried::Served(session),
-            Some(Trial::Unserved(reason)) => Tried::Unserved(reason),
-            Some(Trial::FlagRefused(flag)) => Tried::Outcome(AttemptOutcome::FlagRefused(flag)),
+            None => TrialOutcome::Outcome(AttemptOutcome::Cancelled),
+            Some(Trial::Served(session)) => TrialOutcome::Served(session),
+            Some(Trial::Unserved(reason)) => TrialOutcome::Unserved(reason),
+            Some(Trial::FlagRefused(flag)) => TrialOutcome::Outcome(AttemptOutcome::FlagRefused(flag)),
         })
     }
 

@@ -23,7 +23,7 @@ fn tools() -> Tools {
     crate::exchange::codex_live::tools::declare(&["add", "get_weather"].map(tool))
 }
 
-fn told(event: &Event) -> Option<String> {
+fn line_of(event: &Event) -> Option<String> {
     Some(match event {
         Event::TextDelta { text, .. } => format!("delta {text}"),
         Event::ThinkingDelta { text, .. } => format!("thinking {text}"),
@@ -63,7 +63,7 @@ fn play(case: &str) -> Vec<String> {
         });
         let mut events = Vec::new();
         let step = reader.push(event, &limits, &mut events);
-        lines.extend(events.iter().filter_map(told));
+        lines.extend(events.iter().filter_map(line_of));
         lines.extend(reader.take_unfit().into_iter().map(|call| format!("unfit {call}")));
         if step != Step::More {
             lines.push(if step == Step::Reply { "reply" } else { "failed" }.to_owned());
@@ -145,7 +145,7 @@ fn a_stream_that_breaks_behind_a_call_is_known_by_its_silence() {
     assert!(reader.waits_behind_call());
     assert_eq!(reader.silent(&Limits::default(), &mut events), Step::Failed);
     assert_eq!(
-        events.iter().filter_map(told).collect::<Vec<_>>(),
+        events.iter().filter_map(line_of).collect::<Vec<_>>(),
         ["failure silent_stream 0 stream disconnected before completion: nothing came behind a"]
     );
 }
@@ -204,5 +204,5 @@ fn what_is_unexpected_is_told_or_fails_the_turn() {
         _ => None,
     });
     assert_eq!(model.as_deref(), Some("n"));
-    assert_eq!(events.iter().filter_map(told).next().as_deref(), Some("warning w"));
+    assert_eq!(events.iter().filter_map(line_of).next().as_deref(), Some("warning w"));
 }
