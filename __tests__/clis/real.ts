@@ -235,6 +235,7 @@ export function describeReal(name: CliName, expected: Expected, more: () => void
       expect(stdout.replaceAll(bin, "<bin>").split("\n")).toEqual([
         expect.stringMatching(/^PROVIDER +STATUS +VERSION +LOGGED IN +PATH$/),
         expect.stringMatching(new RegExp(`^${name} +ready +${version} +unknown +<bin>/${name}$`)),
+        ...(name === "codex" ? ['          engine: print: the option `engine` is "print", the default'] : []),
         "",
         "1 of 1 provider is ready.",
         "",
