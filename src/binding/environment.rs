@@ -2,7 +2,7 @@
 //!
 //! Node frees every object of an environment when that ends, also those with promises that wait, while the runtime's threads go on.
 //! So no future here borrows the object whose method has made it: an `async fn` that takes `&self` would, napi does not prevent
-//! it, and what such a future touches afterwards is freed memory. [`promise`] takes futures that own what they need.
+//! it, and what such a future touches afterwards is freed memory. `promise` takes futures that own what they need.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
