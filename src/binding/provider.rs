@@ -204,14 +204,14 @@ impl NativeRun {
         self.unwatched.cancel();
     }
 
-    /// The next records as soon as there are any, a JSON array of index.d.ts's `LogRecord`; `null` when the run is over.
+    /// The next records as soon as there are any: `{"batch": n, "records": [LogRecord…]}`; `null` when the run is over.
     #[napi(catch_unwind)]
     pub fn next_log<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, Option<String>>> {
         let run = Arc::clone(&self.run);
         promise(env, async move { run.next_log().await })
     }
 
-    /// What the run has told since the last call, a JSON array of index.d.ts's `LogRecord`; `null` if nothing.
+    /// What the run has told since the last call, as [`NativeRun::next_log`] gives it; `null` if nothing.
     #[napi(catch_unwind)]
     pub fn take_log(&self) -> Option<String> {
         self.run.take_log()

@@ -34,7 +34,8 @@ function start(engine, { thread, tools, timeout, record, signal, log, documents 
   const run = engine.start(thread.json, thread.texts, tools, call, workerEnv());
   const cancel = () => run.cancel();
   const unlisten = onAbort(signal, cancel);
-  const logged = log === undefined ? Promise.resolve() : follow(run, log);
+  const deliver = log && inOrder(log);
+  const logged = deliver === undefined ? Promise.resolve() : follow(run, deliver);
   /** @type {Promise<void> | undefined} */
   let lost;
   /**
@@ -44,8 +45,8 @@ function start(engine, { thread, tools, timeout, record, signal, log, documents 
   const told = async (promise) => {
     const value = await guard(promise);
     // What goes on in the same tick is told before it.
-    const records = log && run.takeLog();
-    if (records) for (const record of JSON.parse(records)) log(record);
+    const records = deliver && run.takeLog();
+    if (records) deliver(records);
     return value;
   };
   return {
@@ -91,14 +92,35 @@ function late() {
 }
 
 /**
- * Tells `log` of every record as soon as there is one. Resolves with the run.
+ * Hands batches of records on in the order in which they were taken: a promise of one may settle behind the next one, which was
+ * taken without a promise.
+ *
+ * @param {Log} log
+ * @returns {(json: string) => void}
+ */
+function inOrder(log) {
+  /** @type {Map<number, Parameters<Log>[0][]>} */
+  const waiting = new Map();
+  let next = 0;
+  return (json) => {
+    const { batch, records } = JSON.parse(json);
+    waiting.set(batch, records);
+    for (let due = waiting.get(next); due; due = waiting.get(next)) {
+      waiting.delete(next++);
+      for (const record of due) log(record);
+    }
+  };
+}
+
+/**
+ * Delivers every record as soon as there is one. Resolves with the run.
  *
  * @param {import("./native.cjs").NativeRun} run
- * @param {Log} log
+ * @param {(json: string) => void} deliver
  */
-async function follow(run, log) {
+async function follow(run, deliver) {
   for (let records = await guard(run.nextLog()); records !== null; records = await guard(run.nextLog())) {
-    for (const record of JSON.parse(records)) log(record);
+    deliver(records);
   }
 }
 
@@ -228,4 +250,4 @@ function leavable(generator, leave) {
   };
 }
 
-module.exports = { leavable, runForReply, runForEvents, runWithListener };
+module.exports = { inOrder, leavable, runForReply, runForEvents, runWithListener };

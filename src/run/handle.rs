@@ -135,7 +135,7 @@ impl Run {
         }
     }
 
-    /// The next records, for the user's logger, as soon as there are any: a JSON array; `None` when the run is over and all
+    /// The next records, for the user's logger, as soon as there are any: a numbered batch (`Log::take`); `None` when the run is over and all
     /// are taken.
     pub async fn next_log(&self) -> Option<String> {
         loop {
@@ -153,7 +153,7 @@ impl Run {
         }
     }
 
-    /// What the run has told since the last call, for the user's logger: a JSON array; `None` if nothing.
+    /// What the run has told since the last call, for the user's logger: a numbered batch; `None` if nothing.
     pub fn take_log(&self) -> Option<String> {
         self.log.take()
     }

@@ -67,6 +67,8 @@ struct State {
     /// The process of the attempt that goes on.
     pid: Option<u32>,
     records: Vec<Record>,
+    /// How many batches were taken.
+    taken: u64,
 }
 
 impl Log {
@@ -186,14 +188,18 @@ impl Log {
         }
     }
 
-    /// The records since the last call, as a JSON array; `None` if there are none.
+    /// The records since the last call: `{"batch": n, "records": […]}`, the batches numbered from 0; `None` if there are none.
     pub fn take(&self) -> Option<String> {
-        let records = std::mem::take(&mut self.locked().records);
+        let mut state = self.locked();
+        let records = std::mem::take(&mut state.records);
         if records.is_empty() {
             return None;
         }
+        let batch = state.taken;
+        state.taken += 1;
+        drop(state);
         // What is built of JSON values can be written.
-        serde_json::to_string(&records).ok()
+        serde_json::to_string(&json!({"batch": batch, "records": records})).ok()
     }
 
     fn locked(&self) -> std::sync::MutexGuard<'_, State> {
@@ -217,7 +223,9 @@ mod tests {
             code: "C".to_owned(),
             message: "not told".to_owned(),
         });
-        let mut records: Value = serde_json::from_str(&log.take().unwrap()).unwrap();
+        let mut taken: Value = serde_json::from_str(&log.take().unwrap()).unwrap();
+        assert_eq!(taken["batch"], 0);
+        let mut records = taken["records"].take();
         for record in records.as_array_mut().unwrap() {
             assert!(record["time"].take().as_u64().unwrap() > 1_700_000_000_000);
         }
