@@ -16,7 +16,7 @@ use crate::error::{Code, ProviderError};
 use crate::event::Event;
 use crate::run::model::{Calls, Model};
 use crate::run::request::Request;
-use crate::run::{Ended, Run};
+use crate::run::{Ended, LogRecord, Run};
 
 /// Which way an agent's tool calls come: the option `toolCalls`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -146,9 +146,9 @@ impl Turn {
         }
     }
 
-    /// The run's records for the user's logger, a JSON array.
-    pub(super) fn take_log(&self) -> Option<String> {
-        self.run.take_log()
+    /// The run's records for the user's logger.
+    pub(super) fn take_log(&self) -> Vec<LogRecord> {
+        self.run.take_log().map_or_else(Vec::new, |batch| batch.records)
     }
 
     /// Ends the turn and waits until nothing of it is left.

@@ -10,6 +10,7 @@ use crate::executor::policy::By;
 use crate::executor::rules::Limit;
 use crate::executor::{RunOutcome, Status};
 use crate::message::{Content, ToolCall, Usage};
+use crate::run::LogRecord;
 
 /// One thing that happened in a run, and in which.
 #[derive(Debug, Clone, Serialize)]
@@ -124,7 +125,7 @@ pub(super) enum Kind {
     /// To the host: nobody waits for that request any more.
     Abandon { request: u32 },
     /// To the host: records for the logger of that agent's provider.
-    Log { who: usize, records: Box<RawValue> },
+    Log { who: usize, records: Vec<LogRecord> },
 }
 
 impl Kind {

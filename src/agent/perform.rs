@@ -151,7 +151,7 @@ impl Driver<'_> {
     }
 
     pub(super) async fn pass_log(&self) {
-        let log = self.turn.as_ref().and_then(Turn::take_log);
+        let log = self.turn.as_ref().map_or_else(Vec::new, Turn::take_log);
         self.reporter.emit_log(log).await;
     }
 }

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::to_raw_value;
 
 use super::event::{AgentEvent, Kind};
 use super::shared::{Lineage, Shared};
 use crate::error::{Code, ProviderError};
 use crate::message::Message;
 use crate::recorder::Recorder;
+use crate::run::LogRecord;
 use crate::run::record::{RecordOptions, redactor_of};
 use crate::runlog::Prompt;
 
@@ -97,16 +98,11 @@ impl<'a> Reporter<'a> {
     }
 
     /// Passes on the records of a turn for the user's logger, a JSON array.
-    pub async fn emit_log(&self, log: Option<String>) {
-        let Some(log) = log else { return };
-        let kind = match RawValue::from_string(log) {
-            Ok(records) => Kind::Log {
-                who: self.lineage.agent,
-                records,
-            },
-            Err(error) => Kind::warning("INTERNAL", format!("records for the logger are lost: {error}")),
-        };
-        self.emit(kind).await;
+    pub async fn emit_log(&self, records: Vec<LogRecord>) {
+        if !records.is_empty() {
+            let who = self.lineage.agent;
+            self.emit(Kind::Log { who, records }).await;
+        }
     }
 
     fn event(&self, kind: Kind) -> AgentEvent {

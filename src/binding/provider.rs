@@ -16,7 +16,7 @@ use crate::provider;
 use crate::run::exec::execute_file;
 use crate::run::model::Model;
 use crate::run::request::EncodedRequest;
-use crate::run::{Ended, Engine, Run};
+use crate::run::{Ended, Engine, LogBatch, Run};
 use crate::thread::Thread;
 
 /// One provider object.
@@ -208,13 +208,13 @@ impl NativeRun {
     #[napi(catch_unwind)]
     pub fn next_log<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, Option<String>>> {
         let run = Arc::clone(&self.run);
-        promise(env, async move { run.next_log().await })
+        promise(env, async move { run.next_log().await.and_then(batch) })
     }
 
     /// What the run has told since the last call, as [`NativeRun::next_log`] gives it; `null` if nothing.
     #[napi(catch_unwind)]
     pub fn take_log(&self) -> Option<String> {
-        self.run.take_log()
+        self.run.take_log().and_then(batch)
     }
 
     /// Ends the run; `result` then says so.
@@ -271,6 +271,11 @@ pub fn providers() -> String {
         serde_json::json!({"id": provider.id, "name": about.name, "command": provider.command, "versions": about.versions})
     });
     serde_json::Value::Array(all.collect()).to_string()
+}
+
+/// The JSON of a batch of log records. What is built of JSON values can be written.
+fn batch(batch: LogBatch) -> Option<String> {
+    serde_json::to_string(&batch).ok()
 }
 
 /// Runs a program without a shell: `{"ok": stdout}` or `{"err": …}` (SPEC-01's `execFileAsync`). `env_json` as for

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::id;
-use super::log::Log;
+use super::log::{Log, LogBatch};
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, Reply};
 
@@ -135,9 +135,8 @@ impl Run {
         }
     }
 
-    /// The next records, for the user's logger, as soon as there are any: a numbered batch (`Log::take`); `None` when the run is over and all
-    /// are taken.
-    pub async fn next_log(&self) -> Option<String> {
+    /// The next records, for the user's logger, as soon as there are any: `None` when the run is over and all are taken.
+    pub async fn next_log(&self) -> Option<LogBatch> {
         loop {
             let is_over = self.over.is_cancelled();
             if let Some(records) = self.log.take() {
@@ -153,8 +152,8 @@ impl Run {
         }
     }
 
-    /// What the run has told since the last call, for the user's logger: a numbered batch; `None` if nothing.
-    pub fn take_log(&self) -> Option<String> {
+    /// What the run has told since the last call, for the user's logger; `None` if nothing.
+    pub fn take_log(&self) -> Option<LogBatch> {
         self.log.take()
     }
 

@@ -33,10 +33,19 @@ pub(super) enum Level {
     Error,
 }
 
-/// One record: index.d.ts's `LogRecord`.
+/// Records that were taken together, numbered from 0: who takes some by a promise and some without one orders them by that.
 #[derive(Debug, Serialize)]
+pub struct LogBatch {
+    /// The number of batches of the run that were taken before.
+    pub batch: u64,
+    /// The records, oldest first.
+    pub records: Vec<LogRecord>,
+}
+
+/// One record: index.d.ts's `LogRecord`.
+#[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Record {
+pub struct LogRecord {
     level: Level,
     /// ms since the epoch.
     time: u64,
@@ -66,7 +75,7 @@ struct State {
     wanted: bool,
     /// The process of the attempt that goes on.
     pid: Option<u32>,
-    records: Vec<Record>,
+    records: Vec<LogRecord>,
     /// How many batches were taken.
     taken: u64,
 }
@@ -133,7 +142,7 @@ impl Log {
         fields.values_mut().for_each(|value| self.clean(value));
         let mut state = self.locked();
         let pid = state.pid;
-        state.records.push(Record {
+        state.records.push(LogRecord {
             level,
             time: now_ms(),
             message,
@@ -188,8 +197,8 @@ impl Log {
         }
     }
 
-    /// The records since the last call: `{"batch": n, "records": […]}`, the batches numbered from 0; `None` if there are none.
-    pub fn take(&self) -> Option<String> {
+    /// The records since the last call; `None` if there are none.
+    pub fn take(&self) -> Option<LogBatch> {
         let mut state = self.locked();
         let records = std::mem::take(&mut state.records);
         if records.is_empty() {
@@ -197,9 +206,7 @@ impl Log {
         }
         let batch = state.taken;
         state.taken += 1;
-        drop(state);
-        // What is built of JSON values can be written.
-        serde_json::to_string(&json!({"batch": batch, "records": records})).ok()
+        Some(LogBatch { batch, records })
     }
 
     fn locked(&self) -> std::sync::MutexGuard<'_, State> {
@@ -215,7 +222,7 @@ mod tests {
     fn records_are_kept_where_they_are_wanted_and_taken_once() {
         let log = Log::new("claude".into(), "run-1".to_owned());
         log.say(Level::Info, "unheard", json!({}));
-        assert_eq!(log.take(), None);
+        assert!(log.take().is_none());
         log.want();
         log.about(Some(7));
         log.say(Level::Warn, "ended", json!({"exitCode": 3, "signal": null}));
@@ -223,7 +230,7 @@ mod tests {
             code: "C".to_owned(),
             message: "not told".to_owned(),
         });
-        let mut taken: Value = serde_json::from_str(&log.take().unwrap()).unwrap();
+        let mut taken: Value = serde_json::to_value(log.take().unwrap()).unwrap();
         assert_eq!(taken["batch"], 0);
         let mut records = taken["records"].take();
         for record in records.as_array_mut().unwrap() {
@@ -240,6 +247,8 @@ mod tests {
                 record("warned", json!({"code": "C"}))
             ])
         );
-        assert_eq!(log.take(), None);
+        assert!(log.take().is_none());
+        log.say(Level::Info, "ended", json!({}));
+        assert_eq!(log.take().unwrap().batch, 1);
     }
 }

@@ -41,3 +41,4 @@ mod start;
 pub use auto::{EngineChoice, EngineUse};
 pub use engine::{Engine, FUNCTIONS, NAMESPACE};
 pub use handle::{Ended, Run};
+pub use log::{LogBatch, LogRecord};

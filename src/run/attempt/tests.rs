@@ -3,7 +3,6 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::*;
@@ -12,7 +11,7 @@ use crate::event::{Failure, Outcome};
 use crate::judge::{HttpEvidence, ProcessEvidence, TurnEvidence};
 use crate::message::{ToolCall, Usage};
 use crate::redact::Redactor;
-use crate::run::log::Log;
+use crate::run::log::{Log, LogRecord};
 use crate::toolcall::TextCalls;
 
 /// What an exchange does next.
@@ -201,10 +200,9 @@ async fn drive(exchange: Scripted, limits: CallLimits, cancel: &CancellationToke
         let value = serde_json::to_value(event).unwrap();
         events.push(value["type"].as_str().unwrap().to_owned());
     }
-    let records: Vec<Value> = log
-        .take()
-        .map_or(Vec::new(), |json| serde_json::from_str(&json).unwrap());
-    let told = |record: &Value| {
+    let records = log.take().map_or_else(Vec::new, |batch| batch.records);
+    let line = |record: &LogRecord| {
+        let record = serde_json::to_value(record).unwrap();
         let why = record["fields"]["why"].as_str().unwrap_or_default();
         format!("{} {why}", record["message"].as_str().unwrap())
             .trim_end()
@@ -215,7 +213,7 @@ async fn drive(exchange: Scripted, limits: CallLimits, cancel: &CancellationToke
         outcome,
         info,
         events,
-        log: records.iter().map(told).collect(),
+        log: records.iter().map(line).collect(),
         notes,
     }
 }
