@@ -69,7 +69,7 @@ export default {
       {
         title: way.title,
         kind: way.kind,
-        skip: (of) => of.cli !== way.cli,
+        skip: (of) => of.cli !== way.cli || way.isThere?.() === false,
         prepare: (of, context) => ({ measure: () => measure(way, of.many, context) }),
       },
     ]),

@@ -9,7 +9,7 @@ import { driveByHand } from "./by-hand.mjs";
 import { spec } from "./plain.mjs";
 import { QUESTION, SYSTEM, TOOL, taken } from "./setting.mjs";
 
-/** @typedef {import("./setting.mjs").Setting} Setting */
+/** @typedef {Pick<import("./setting.mjs").Setting, "api" | "call" | "waits" | "steps" | "cliPath" | "nativePath" | "cwd" | "env" | "wholeEnv" | "model" | "close">} Setting */
 /** @typedef {import("./bench.mjs").Context} Context */
 /** @typedef {import("./plain.mjs").Message} Message */
 /**
@@ -55,7 +55,7 @@ If you do not need to call any tools, respond with plain text (no JSON block).`;
  * @param {(thread: Message[]) => Promise<Reply>} answer
  * @returns {Pick<Agent, "talk" | "loop">}
  */
-function byThread(setting, answer) {
+export function byThread(setting, answer) {
   /** @type {Message[]} */
   const thread = [{ type: "system", content: SYSTEM }];
   const ask = async () => {
@@ -79,22 +79,26 @@ function byThread(setting, answer) {
 }
 
 /** SPEC-01's prompt: tools in words, the thread as XML. @param {Message[]} thread */
-function promptOf(thread) {
+export function promptOf(thread) {
   const tools = [{ name: TOOL.name, description: TOOL.description, parameters: TOOL.schema }];
   return `[Available Tools]\n${JSON.stringify(tools, null, 2)}\n\n${FORMAT}\n\n${spec.messagesToXml(thread)}`;
 }
 
 /** @param {string} text @returns {Reply} */
-function replyOf(text) {
+export function replyOf(text) {
   return { content: text, tool_calls: spec.parseToolCalls(text) };
 }
 
-/** @param {Record<string, unknown>} options @returns {Way["open"]} */
-function ours(options) {
+/**
+ * @param {Record<string, unknown>} options
+ * @param {"createClaudeCliProvider" | "createCodexCliProvider"} create
+ * @returns {Way["open"]}
+ */
+export function ours(options, create = "createClaudeCliProvider") {
   return async (setting) => {
-    const { createClaudeCliProvider } = await import("deep-factor-providers/native");
-    const { cliPath, env } = setting;
-    const provider = createClaudeCliProvider({ cliPath, env, model: "sonnet", ...options });
+    const native = await import("deep-factor-providers/native");
+    const { cliPath, env, model: name } = setting;
+    const provider = native[create]({ cliPath, env, model: name, ...options });
     // No pause behind it: it is ready when that resolves.
     if (options.spares) await provider.prewarm({ system: SYSTEM, tools: [TOOL] });
     const model = provider.bindTools([TOOL]);

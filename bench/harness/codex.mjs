@@ -2,10 +2,13 @@
 /**
  * The floor of codex's live engine: the bare `codex app-server`, driven by hand. One process, a thread per conversation.
  *
- * In flow user messages of a conversation; out flow what the model says.
+ * In flow user messages of a conversation; out flows the end of each turn. Its tools are run by the caller, whose results go back as
+ * the replies to the app-server's own requests.
  */
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
+
+/** @typedef {{ name: string, description: string, schema: object }} Tool */
 
 /** What its app-server is told to leave out, so that a request is no larger than it has to be. */
 const SETTINGS = [
@@ -46,8 +49,15 @@ export function driveCodexByHand({ cliPath, cwd, wholeEnv, model, system }) {
   const replies = new Map();
   /** @type {Map<string, (turn: any) => void>} */
   const turns = new Map();
+  /** @type {Map<string, (args: any) => string>} */
+  const tools = new Map();
   createInterface({ input: child.stdout }).on("line", (line) => {
     const { id, method, params, result, error } = JSON.parse(line);
+    if (method === "item/tool/call") {
+      const text = tools.get(params.threadId)?.(params.arguments) ?? "";
+      const result = { contentItems: [{ type: "inputText", text }], success: true };
+      child.stdin.write(`${JSON.stringify({ id, result })}\n`);
+    }
     if (method === "turn/completed") turns.get(params.threadId)?.(params.turn);
     if (method !== undefined) return;
     if (error) throw new Error(`codex refused a request: ${line}`);
@@ -68,9 +78,16 @@ export function driveCodexByHand({ cliPath, cwd, wholeEnv, model, system }) {
 
   return {
     pid: child.pid,
-    /** A conversation of its own. */
-    async open() {
+    /**
+     * A conversation of its own.
+     * @param {Tool} [tool] its only one
+     * @param {(args: any) => string} [run] the tool's result
+     */
+    async open(tool, run) {
       await ready;
+      const dynamicTools = tool && [
+        { type: "function", name: tool.name, description: tool.description, inputSchema: tool.schema },
+      ];
       const { thread } = await request("thread/start", {
         cwd,
         model,
@@ -82,7 +99,9 @@ export function driveCodexByHand({ cliPath, cwd, wholeEnv, model, system }) {
         environments: [],
         experimentalRawEvents: true,
         config: THREAD,
+        dynamicTools,
       });
+      if (run) tools.set(thread.id, run);
       return {
         /** @param {string} text */
         async talk(text) {

@@ -10,6 +10,7 @@ import { join } from "node:path";
 import { isolateCli } from "../../__tests__/support/clis.mjs";
 import { installed } from "../../__tests__/support/installed.mjs";
 import { startOpenAi } from "../../__tests__/support/openai.mjs";
+import { driveAcp, hasAcp } from "./acp.mjs";
 import { sdkOptions } from "./agents.mjs";
 import { driveByHand } from "./by-hand.mjs";
 import { driveCodexByHand } from "./codex.mjs";
@@ -35,6 +36,7 @@ import { createSetting, SYSTEM } from "./setting.mjs";
  * @property {import("./bench.mjs").Kind} kind
  * @property {"claude" | "codex"} cli
  * @property {(place: Place, many: number, context: Context) => Promise<Host>} host
+ * @property {() => boolean} [isThere] default: it is
  */
 
 /** @returns {Promise<Place>} */
@@ -48,9 +50,9 @@ async function placeOfClaude() {
   return { cliPath, nativePath: cliPath, cwd, model: "sonnet", env, wholeEnv, arrived, close: () => setting.close() };
 }
 
-/** @returns {Promise<Place>} */
-async function placeOfCodex() {
-  const api = await startOpenAi(() => ({ text: "Fine." }));
+/** @param {(request: { body: any }, n: number) => import("../../__tests__/support/openai.mjs").Answer} script */
+export async function startPlaceOfCodex(script) {
+  const api = await startOpenAi(script);
   const { options, cleanup } = await isolateCli("codex", api.url);
   const { cliPath, model, env } = options;
   const cwd = mkdtempSync(join(tmpdir(), "dfp-bench-"));
@@ -58,6 +60,7 @@ async function placeOfCodex() {
     value === undefined ? [] : [[name, value]],
   );
   return {
+    api,
     cliPath,
     nativePath: await nativeCodex(),
     cwd,
@@ -85,6 +88,11 @@ async function nativeCodex() {
 }
 
 export const PLACES = { claude: placeOfClaude, codex: placeOfCodex };
+
+/** @returns {Promise<Place>} */
+function placeOfCodex() {
+  return startPlaceOfCodex(() => ({ text: "Fine." }));
+}
 
 /** @param {"createClaudeCliProvider" | "createCodexCliProvider"} create @param {object} options @returns {Way["host"]} */
 function ours(create, options) {
@@ -221,6 +229,16 @@ export const WAYS = {
     host: aiSdkCodex("createCodexAppServer"),
   },
   aiSdkExec: { title: "the same, codex exec", kind: "peer", cli: "codex", host: aiSdkCodex("createCodexExec") },
+  acp: {
+    title: "codex-acp",
+    kind: "peer",
+    cli: "codex",
+    isThere: hasAcp,
+    host: async (place) => {
+      const server = driveAcp(place);
+      return { open: () => server.open(), close: () => server.close() };
+    },
+  },
   floor: { title: "the bare claude by hand", kind: "floor", cli: "claude", host: claudeByHand },
   codexFloor: { title: "the bare app-server by hand", kind: "floor", cli: "codex", host: codexByHand },
 };

@@ -40,7 +40,9 @@ function stepping(speech, steps) {
 
 /** @typedef {Awaited<ReturnType<typeof createSetting>>} Setting */
 
-/** @param {{ speech: Speech, steps: number }} script one step: the model only talks */
+/** @typedef {{ speech: Speech, steps: number }} Script one step: the model only talks */
+
+/** @param {Script} script */
 export async function createSetting({ speech, steps }) {
   /** @type {number[]} */
   const arrivals = [];
@@ -59,6 +61,9 @@ export async function createSetting({ speech, steps }) {
   return {
     api,
     cliPath: claude.cliPath,
+    /** The CLI's own binary, behind any wrapper. */
+    nativePath: claude.cliPath,
+    model: "sonnet",
     /** To be merged over the process's own. */
     env: claude.env,
     /** All of it, for who replaces the process's own. @type {Record<string, string>} */

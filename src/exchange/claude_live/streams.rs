@@ -110,10 +110,7 @@ impl Streams {
         self.splitter.push(bytes, |line| {
             inbox.push_back(match line {
                 Line::Text { text, .. } => Some(text.into_owned()),
-                Line::TooLong { bytes, .. } => {
-                    tracing::warn!(bytes, "a line of a live session is too long; dropped");
-                    None
-                }
+                Line::TooLong { .. } => None,
             });
         });
     }

@@ -331,7 +331,8 @@ async fn serve(
         let Some(chunk) = chunk else { break };
         splitter.push(&chunk, |line| match line {
             Line::Text { text, .. } => shared.read(&text),
-            Line::TooLong { bytes, .. } => tracing::warn!(bytes, "a line of a live server is too long; dropped"),
+            // Whose it was can't be told: no thread may wait for what was in it.
+            Line::TooLong { .. } => shared.lock().routes.clear(),
         });
     }
     {

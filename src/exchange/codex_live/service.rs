@@ -31,7 +31,7 @@ const OLDEST: (u32, u32) = (0, 150);
 pub struct Plan<'a> {
     /// `codex app-server` with the settings of a process.
     pub line: &'a CommandLine,
-    /// The vendor's model catalog; null where it can't be had.
+    /// The vendor's model catalog; null where it can't be had: models get entries of our own then.
     pub vendor: &'a Value,
     /// The model of the options, if there is one.
     pub model: Option<&'a str>,
@@ -183,10 +183,7 @@ pub async fn vendors_catalog(line: &CommandLine, surroundings: Surroundings, can
     home::with_empty_home(&mut line);
     match print::output(line, surroundings, cancel).await {
         Ok(output) if output.exit.success() => serde_json::from_slice(&output.stdout).unwrap_or_default(),
-        _ => {
-            tracing::debug!("codex does not tell its model catalog: models get entries of our own");
-            Value::Null
-        }
+        _ => Value::Null,
     }
 }
 
