@@ -1023,7 +1023,7 @@ export type ProviderErrorCode =
   | "UNTRUSTED_WORKSPACE"
   /** The CLI's own configuration is wrong. */
   | "INVALID_CONFIG"
-  /** What the Claude Code adapter was given is wrong; `problems` lists it by field. */
+  /** What the Claude Code adapter was called with is wrong; `problems` lists it by field. */
   | "CLAUDE_INVALID_CONFIG"
   /** The installed CLI takes no live sessions. */
   | "LIVE_UNSUPPORTED"

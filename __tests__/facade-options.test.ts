@@ -32,23 +32,26 @@ describe("options", () => {
       }),
     ).toEqual({
       systemPrompt: null,
-      timeout: { $given: "NaN" },
-      maxBuffer: { $given: "the BigInt 10" },
-      idleTimeout: { $given: "Infinity" },
-      cliPath: { $given: "a URL" },
-      cwd: { $given: "a Folder" },
-      extraArgs: ["-v", { $given: "undefined" }, { $given: "a function" }, ["x"]],
-      verbose: { $given: "a symbol" },
-      auth: { $given: "a Date" },
-      nested: { gone: { $given: "undefined" }, circular: { a: 1, self: { $given: "an object that contains itself" } } },
-      env: { A: "1", B: null, C: { $given: "null" }, D: 4, E: { $given: "a Map" } },
+      timeout: { $notJson: "NaN" },
+      maxBuffer: { $notJson: "the BigInt 10" },
+      idleTimeout: { $notJson: "Infinity" },
+      cliPath: { $notJson: "a URL" },
+      cwd: { $notJson: "a Folder" },
+      extraArgs: ["-v", { $notJson: "undefined" }, { $notJson: "a function" }, ["x"]],
+      verbose: { $notJson: "a symbol" },
+      auth: { $notJson: "a Date" },
+      nested: {
+        gone: { $notJson: "undefined" },
+        circular: { a: 1, self: { $notJson: "an object that contains itself" } },
+      },
+      env: { A: "1", B: null, C: { $notJson: "null" }, D: 4, E: { $notJson: "a Map" } },
     });
   });
 
   it("takes process.env, and an env that is none over as what it is", () => {
     expect(encode({ env: process.env })).toEqual({ env: { ...process.env } });
     expect(encode({ env: Object.assign(Object.create(null), { A: "1" }) })).toEqual({ env: { A: "1" } });
-    expect(encode({ env: new Map([["A", "1"]]) })).toEqual({ env: { $given: "a Map" } });
+    expect(encode({ env: new Map([["A", "1"]]) })).toEqual({ env: { $notJson: "a Map" } });
     expect(encode({ env: ["A=1"] })).toEqual({ env: ["A=1"] });
   });
 

@@ -91,7 +91,7 @@ pub struct Breaker {
     state: State,
     /// The last ticket's number.
     tickets: u64,
-    /// Tickets up to this one were given before the state last changed: how they ended is no news.
+    /// Tickets up to this one were issued before the state last changed: how they ended is no news.
     stale: u64,
 }
 

@@ -110,7 +110,7 @@ pub enum Cwd {
     /// An empty one made for the run: nothing of the project can be found, and the CLI's environment note names none.
     Private,
     /// The user's.
-    Given(String),
+    Path(String),
 }
 
 /// How a command line is run.
@@ -118,7 +118,7 @@ pub enum Cwd {
 pub enum Mode<'a> {
     /// One process for this prompt.
     Print(&'a str),
-    /// One process for a conversation: everything is said over standard input later on.
+    /// One process for a conversation: everything goes over standard input later on.
     Live,
 }
 
@@ -152,7 +152,7 @@ pub fn build(
             }
             optional_flags.push(name);
         }
-        flags.extend(flag.words.iter().filter_map(|word| match word {
+        flags.extend(flag.args.iter().filter_map(|word| match word {
             Word::Lit(name) if name.starts_with('-') => Some(*name),
             _ => None,
         }));
@@ -184,7 +184,7 @@ pub fn build(
             .collect(),
         links: Vec::new(),
         cwd: match &options.cwd {
-            Some(path) => Cwd::Given(path.clone()),
+            Some(path) => Cwd::Path(path.clone()),
             None if options.built_in_tools || options.spec_form() => Cwd::Inherit,
             None => Cwd::Private,
         },
@@ -194,7 +194,7 @@ pub fn build(
     })
 }
 
-/// Whether a CLI with these options can be told of a bridge: whether any part of its command line speaks of one.
+/// Whether a CLI with these options can be configured with a bridge: whether any part of its command line speaks of one.
 pub fn takes_callbacks(provider: &Provider, options: &Options) -> bool {
     let bridge = Callbacks {
         url: String::new(),
@@ -321,15 +321,15 @@ impl Context<'_> {
 fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str) -> Vec<Arg> {
     let text = |text: &str| vec![Arg::Text(text.to_owned())];
     let all = |texts: Vec<String>| texts.into_iter().map(Arg::Text).collect();
-    let given = |option: &Option<String>| text(option.as_deref().unwrap_or_default());
+    let optional = |option: &Option<String>| text(option.as_deref().unwrap_or_default());
     let none = Workspace::default();
     let workspace = options.workspace.as_ref().unwrap_or(&none);
-    flag.words
+    flag.args
         .iter()
         .flat_map(|word| match word {
             Word::Lit(literal) => text(literal),
             Word::Prompt => text(prompt),
-            Word::Model => given(&options.model),
+            Word::Model => optional(&options.model),
             Word::SystemPrompt => text(&system_prompt(provider, options)),
             Word::BridgeUrlSetting(key) => {
                 let url = options.callbacks.as_ref().map_or("", |callbacks| &callbacks.url);
@@ -337,13 +337,13 @@ fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str)
             }
             Word::File(name) => vec![Arg::File(name)],
             Word::FileSetting(key, name) => vec![Arg::FileSetting(key, name)],
-            Word::PermissionMode => given(&options.permission_mode),
+            Word::PermissionMode => optional(&options.permission_mode),
             Word::Sandbox => text(match &options.sandbox {
                 Some(sandbox) if options.built_in_tools => sandbox,
                 _ => "read-only",
             }),
-            Word::AuthType => given(&options.auth_type),
-            Word::Agent => given(&workspace.agent),
+            Word::AuthType => optional(&options.auth_type),
+            Word::Agent => optional(&workspace.agent),
             Word::AllowedTools => all(workspace.allowed_tools.clone()),
             Word::DefaultArgs => all(provider
                 .custom

@@ -191,7 +191,7 @@ codes! {
     UnsupportedFlag = "UNSUPPORTED_FLAG", Configuration, "The installed CLI does not know a flag that is needed.";
     UntrustedWorkspace = "UNTRUSTED_WORKSPACE", Configuration, "The CLI does not trust the working folder.";
     InvalidConfig = "INVALID_CONFIG", Configuration, "The CLI's own configuration is wrong.";
-    ClaudeInvalidConfig = "CLAUDE_INVALID_CONFIG", Configuration, "What the Claude Code adapter was given is wrong; `problems` lists it by field.";
+    ClaudeInvalidConfig = "CLAUDE_INVALID_CONFIG", Configuration, "What the Claude Code adapter was called with is wrong; `problems` lists it by field.";
     LiveUnsupported = "LIVE_UNSUPPORTED", Configuration, "The installed CLI takes no live sessions.";
     CallbacksUnavailable = "CALLBACKS_UNAVAILABLE", Configuration, "The CLI did not come for the tools it was to call.";
     OutputLimit = "OUTPUT_LIMIT", Configuration, "The CLI printed more than maxBuffer bytes.";
@@ -208,7 +208,7 @@ pub struct Partial {
     pub text: String,
     /// How many events had come.
     pub events: u64,
-    /// Tokens, if the provider had told.
+    /// Tokens, if the provider had reported any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
@@ -225,12 +225,12 @@ pub struct AttemptFailure {
     pub message: String,
 }
 
-/// What is wrong with one field of what was given.
+/// What is wrong with one field of an input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The field: `prompt_file`, `allowed_tools[1]`.
     pub field: String,
-    /// What is allowed, what was given.
+    /// What is allowed, what it holds.
     pub message: String,
 }
 
@@ -284,7 +284,7 @@ pub struct ProviderError {
     pub attempts: u32,
     /// Why each attempt failed.
     pub reasons: Vec<AttemptFailure>,
-    /// Where several fields of what was given may be wrong: all that are.
+    /// Where several fields of an input may be wrong: all that are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,
     /// The run's id.

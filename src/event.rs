@@ -27,7 +27,7 @@ pub enum Event {
         /// How long it waited for a free place, in ms.
         queued_ms: u64,
     },
-    /// The provider told who it is (claude: `system/init`).
+    /// The provider identified itself (claude: `system/init`).
     Session {
         /// The provider's id of the session.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,7 +90,7 @@ pub enum Event {
     Usage {
         /// The figures.
         usage: Usage,
-        /// Why the model stopped, in the provider's words (`end_turn`).
+        /// Why the model stopped, in the provider's vocabulary (`end_turn`).
         #[serde(skip_serializing_if = "Option::is_none")]
         raw_stop_reason: Option<String>,
     },
@@ -161,10 +161,10 @@ pub enum Event {
 pub struct Failure {
     /// The provider's own machine-readable word (claude: `assistant.error`, `rate_limit`; gemini: `error.type`).
     pub kind: Option<String>,
-    /// Further such words, where it has several (a body's `code`, `type`, `status` and `details[].reason`): any of them may be
+    /// Further such identifiers, where it has several (a body's `code`, `type`, `status` and `details[].reason`): any of them may be
     /// the one that is known.
     pub more_kinds: Vec<String>,
-    /// The reason in the provider's words.
+    /// The reason as the provider put it.
     pub message: String,
     /// HTTP status of the API's answer.
     pub http_status: Option<u16>,
@@ -183,9 +183,9 @@ pub struct Outcome {
     pub subtype: Option<String>,
     /// The provider calls it a failure.
     pub is_error: bool,
-    /// The answer as the provider sums it up. Absent where it is long and repeats what was said before (claude's wire).
+    /// The answer as the provider sums it up. Absent where it is long and repeats text that came before (claude's wire).
     pub text: Option<String>,
-    /// Why the model stopped, in the provider's words.
+    /// Why the model stopped, in the provider's vocabulary.
     pub stop_reason: Option<String>,
     /// Turns taken; 0 means that the prompt never reached the model (claude: a slash command).
     pub num_turns: Option<u32>,
@@ -302,7 +302,7 @@ pub struct Reply {
     /// The provider's session id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// Why the model stopped, in the provider's words.
+    /// Why the model stopped, in the provider's vocabulary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
     /// The CLI's permission mode.

@@ -96,9 +96,9 @@ pub enum Input {
     },
     /// Tokens and dollars of this run's own.
     Spent(Spent),
-    /// What the model said last.
+    /// The model's last text.
     Output(String),
-    /// The model's turn is over. What it said and its calls have been told before.
+    /// The model's turn is over. Its text and its calls came before.
     TurnEnded,
     /// The provider has failed.
     ProviderFailed(Box<ProviderError>),
@@ -113,7 +113,7 @@ pub enum Input {
 pub struct Spent {
     /// Tokens.
     pub usage: Usage,
-    /// US dollars, if anybody told.
+    /// US dollars, if anybody reported it.
     pub cost_usd: Option<f64>,
 }
 
@@ -155,9 +155,9 @@ pub enum Effect {
     },
     /// Nobody waits for this call any more: end its tool or its agent, take the question back.
     Abandon(String),
-    /// Send the thread (grown by calls and answers) to the model: [`Input::TurnEnded`]. `notes` are said by the user first.
+    /// Send the thread (grown by calls and answers) to the model: [`Input::TurnEnded`]. `notes` go first, as user messages.
     NextTurn {
-        /// What the model has to be told besides.
+        /// What the model has to know besides.
         notes: Vec<String>,
     },
     /// End the model's turn, if one is under way.
@@ -177,7 +177,7 @@ pub struct Permission {
     pub allow: bool,
     /// What decided.
     pub by: By,
-    /// Why, where somebody said so.
+    /// Why, where somebody gave a reason.
     pub reason: Option<String>,
     /// The arguments it runs with, where somebody replaced the model's.
     pub args: Option<Box<RawValue>>,
@@ -202,7 +202,7 @@ pub enum Status {
 pub struct RunOutcome {
     /// How it ended.
     pub status: Status,
-    /// The model's last word; what it said last, if the run did not get so far.
+    /// The model's final text; its latest, if the run did not get so far.
     pub output: String,
     /// All tokens and dollars, those of agents it handed tasks to included.
     pub spent: Spent,

@@ -14,12 +14,12 @@ use crate::toolcall::{Gate, TextCalls, make_unique};
 /// What a run came to, before anybody judges it.
 #[derive(Debug, Default)]
 pub struct Folded {
-    /// The reply, without usage where the provider told none.
+    /// The reply, without usage where the provider reported none.
     pub reply: Reply,
     /// Tokens as the provider counts them.
     pub usage: Option<Usage>,
     /// Whether they went out as an event.
-    pub usage_told: bool,
+    pub usage_reported: bool,
     /// What the provider says of its failure.
     pub failure: Option<Failure>,
     /// The provider's last word.
@@ -28,7 +28,7 @@ pub struct Folded {
     pub limit_resets_at: Option<u64>,
     /// How many public events went out.
     pub events: u64,
-    /// Of each native call, the provider's id and the one it was given.
+    /// Of each native call, the provider's id and the one the reply has for it.
     pub call_ids: Vec<ProviderCallId>,
     /// The texts that came in. An answer may be long: none is kept a second time.
     received: Vec<ReceivedText>,
@@ -40,7 +40,7 @@ pub struct ProviderCallId {
     /// The provider's.
     pub provider: String,
     /// The caller's: another one where the provider's was taken.
-    pub given: String,
+    pub id: String,
 }
 
 /// A text that came in.
@@ -53,9 +53,9 @@ enum ReceivedText {
 }
 
 impl Folded {
-    /// The text that came in, of all messages: for a failed run's `partial`, and to be counted where nobody told usage.
+    /// The text that came in, of all messages: for a failed run's `partial`, and to be counted where nobody reported usage.
     pub fn text(&self) -> Cow<'_, str> {
-        let mut parts = self.received.iter().map(|said| match said {
+        let mut parts = self.received.iter().map(|received| match received {
             ReceivedText::Message(place) => self.reply.messages.get(*place).map_or("", |message| &message.content),
             ReceivedText::Text(text) => text,
         });
@@ -75,15 +75,15 @@ pub struct Fold {
     text_calls: TextCalls,
     /// The message being written.
     gate: Option<Gate>,
-    /// Its pieces so far; those of an abandoned one until anything else is said.
+    /// Its pieces so far; those of an abandoned one until anything else comes.
     pieces: String,
     /// Where the last message is among the reply's, if any text is left of it.
     last: Option<usize>,
     /// Somebody hears the texts.
     has_listener: bool,
-    /// Ids no new call may have: those of the thread, then those given out.
+    /// Ids no new call may have: those of the thread, then those assigned.
     taken: HashSet<String>,
-    /// Native calls without a result, by the provider's id: their names, and the ids they were given.
+    /// Native calls without a result, by the provider's id: their names, and the ids assigned to them.
     native: HashMap<String, (String, String)>,
     /// Calls the CLI itself has answered.
     answered: HashSet<String>,
@@ -161,7 +161,7 @@ impl Fold {
                 }
             }
             Event::Message { id, content } => self.message(id, content, out),
-            // What is said next has nothing to do with it. Its text is the last that is known, until then.
+            // What comes next has nothing to do with it. Its text is the last that is known, until then.
             Event::Abandoned => self.gate = None,
             // Printed twice, when it begins and when it ends, it is one call.
             Event::ToolCall { tool_call } if self.is_known(&tool_call) => {}
@@ -170,13 +170,13 @@ impl Fold {
                 make_unique(std::slice::from_mut(&mut tool_call), &mut self.taken);
                 self.folded.call_ids.push(ProviderCallId {
                     provider: id.clone(),
-                    given: tool_call.id.clone(),
+                    id: tool_call.id.clone(),
                 });
                 self.native.insert(id, (tool_call.name.clone(), tool_call.id.clone()));
                 self.folded.reply.tool_calls.push(tool_call.clone());
                 out.push(Event::ToolCall { tool_call });
             }
-            // The result of a call has the id that the call was given.
+            // The result of a call has the id assigned to the call.
             Event::ToolResult {
                 tool_call_id,
                 content,
@@ -228,7 +228,7 @@ impl Fold {
             Event::InvalidToolCall { invalid_tool_call } => reply.invalid_tool_calls.push(invalid_tool_call.clone()),
             Event::Usage { usage, .. } => {
                 self.folded.usage = Some(usage.clone());
-                self.folded.usage_told = true;
+                self.folded.usage_reported = true;
             }
             Event::RateLimit { status, resets_at, .. } if status == "rejected" => {
                 self.folded.limit_resets_at = *resets_at
@@ -240,7 +240,7 @@ impl Fold {
     /// A message is complete: the rest of its text, the message itself, the calls found in it.
     fn message(&mut self, id: Option<String>, content: String, out: &mut Vec<Event>) {
         let pieces = std::mem::take(&mut self.pieces);
-        // Where its pieces said something else they are out all the same; what counts is the whole one.
+        // Where its pieces differed they are out all the same; what counts is the whole one.
         let differs = self.gate.is_some() && pieces != content;
         let mut first = None;
         // Where no pieces of it came it is one itself.
@@ -254,20 +254,20 @@ impl Fold {
         drop(pieces);
         if let Some(text) = rest.filter(|_| !differs) {
             let message_id = id.clone();
-            self.tell(|| Event::TextDelta { message_id, text }, out);
+            self.emit(|| Event::TextDelta { message_id, text }, out);
         }
         let place = self.folded.reply.messages.len();
         // Only where something was taken out of what came, that is not the message itself.
-        let (text, said) = match calls.is_empty() {
+        let (text, received) = match calls.is_empty() {
             true if content.is_empty() => (content, ReceivedText::Text(String::new())),
             true => (content, ReceivedText::Message(place)),
             false => (self.text_calls.remainder(&content), ReceivedText::Text(content)),
         };
-        self.folded.received.push(said);
+        self.folded.received.push(received);
         self.folded.reply.message_id.clone_from(&id);
         self.last = (!text.is_empty()).then_some(place);
         if !text.is_empty() {
-            self.tell(
+            self.emit(
                 || Event::Message {
                     id: id.clone(),
                     content: text.clone(),
@@ -301,7 +301,7 @@ impl Fold {
     }
 
     /// A text goes out, if anybody hears it.
-    fn tell(&mut self, event: impl FnOnce() -> Event, out: &mut Vec<Event>) {
+    fn emit(&mut self, event: impl FnOnce() -> Event, out: &mut Vec<Event>) {
         match self.has_listener {
             true => out.push(event()),
             false => self.folded.events += 1,

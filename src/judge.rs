@@ -1,11 +1,11 @@
 //! Did it succeed? What is left of an exchange in, a [`Reply`] or a [`ProviderError`] out. Nothing else in the crate decides this.
 //!
-//! Success of a CLI is: exit 0, no failure told, nothing fatal on standard error, and an outcome (a wire format's last word) that is
+//! Success of a CLI is: exit 0, no failure reported, nothing fatal on standard error, and an outcome (a wire format's last word) that is
 //! no error. Of claude that is subtype "success", `is_error` false and at least one turn (CLI-FACTS 1.1); of codex
 //! `turn.completed`; of gemini `result` with status "success"; of opencode a last `step_finish` with a reason that ends a run.
 //! qwen tells an API's error with exit 0 and "success": its decoder makes a failure of it. Output that is no JSON at all,
 //! with exit 0, is taken as text; JSON that is no answer never is, nor is the beginning of a stream or an object. In the format
-//! `text` an answer's end can't be told from a cut, so there the exit code decides alone.
+//! `text` an answer's end can't be distinguished from a cut, so there the exit code decides alone.
 //!
 //! Success of an API is: a 2xx status, and a body that is an answer and came to its end (`finish_reason` or `[DONE]`) without an
 //! error.

@@ -41,7 +41,7 @@
 //! | [`bridge`] | the caller's tools as an MCP server, for CLIs that call them in the middle of a run |
 //! | [`exchange`] | exchanges with a provider: a process per answer, a session, or an HTTP request |
 //! | [`run`] | the orchestrator: render, queue, start, decode, fold, judge, try again |
-//! | [`health`] | what can be said of a provider before it is needed, and what to do about what is wrong |
+//! | [`health`] | what can be known of a provider before it is needed, and what to do about what is wrong |
 //! | [`agent`] | an agent's run: a model, its tools, and the executor between them |
 //! | [`claude_code`] | claude itself at work in a workspace, for suites that compare agents |
 //! | [`binding`] | what JavaScript sees: one-line entries over all of this |

@@ -110,7 +110,7 @@ pub struct Message {
     /// Who speaks.
     #[serde(rename = "type")]
     pub role: Role,
-    /// What is said.
+    /// The content.
     #[serde(default)]
     pub content: Content,
     /// Calls the model made in this message (`ai` only).
@@ -227,7 +227,7 @@ pub struct Usage {
     /// Of the output: reasoning ("thinking").
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_tokens: Option<u64>,
-    /// `true` where the provider told nothing and the figures are `ceil(length / 4)`.
+    /// `true` where the provider reported nothing and the figures are `ceil(length / 4)`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
 }

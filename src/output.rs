@@ -57,7 +57,7 @@ pub struct ParsedError {
     pub category: Category,
     /// The stable code.
     pub code: Code,
-    /// The reason, in the provider's words.
+    /// The reason, as the provider put it.
     pub message: String,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -344,10 +344,10 @@ mod tests {
 
         /// INV-CLI-PARSE-004: no escape sequence is left in an answer.
         #[test]
-        fn no_escape_sequence_survives(words in prop::collection::vec("[a-z]{1,8}", 1..6), colour in 30_u8..48) {
-            let coloured: String = words.iter().map(|word| format!("\x1b[{colour};1m{word}\x1b[0m ")).collect();
+        fn no_escape_sequence_survives(parts in prop::collection::vec("[a-z]{1,8}", 1..6), colour in 30_u8..48) {
+            let coloured: String = parts.iter().map(|part| format!("\x1b[{colour};1m{part}\x1b[0m ")).collect();
             let parsed = parse(&coloured, OutputFormat::Text, None, 0);
-            prop_assert_eq!(parsed.content.trim(), words.join(" "));
+            prop_assert_eq!(parsed.content.trim(), parts.join(" "));
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! In: events, as they happen. Out: whole lines, in order, written by a thread of its own: neither Node's thread nor a run's
 //! waits for a disk. What waits for the disk is bounded: behind `ROOM` bytes the run waits too, and a file that takes
-//! nothing for `PATIENCE` is given up. A log that fails is never a run that fails: [`Recorder::failure`] says why, once.
+//! nothing for `PATIENCE` is abandoned. A log that fails is never a run that fails: [`Recorder::failure`] says why, once.
 //!
 //! Every line is handed to the operating system as soon as it is there: it survives this process, whichever way that ends.
 
@@ -69,17 +69,17 @@ pub struct Recorder {
 enum Job {
     Write(String, OwnedSemaphorePermit),
     /// Say when all before it is written.
-    Tell(oneshot::Sender<()>),
+    Settled(oneshot::Sender<()>),
 }
 
-/// Why the log was given up, if it was.
+/// Why the log was abandoned, if it was.
 #[derive(Debug, Default)]
 struct Fault(StdMutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     reason: Option<String>,
-    told: bool,
+    reported: bool,
 }
 
 impl Fault {
@@ -189,9 +189,9 @@ impl Recorder {
 
     /// Waits until all lines so far are in the file, or the log has failed.
     pub async fn settle(&self) {
-        let (told, written) = oneshot::channel();
+        let (done, written) = oneshot::channel();
         let both = async {
-            if self.queue.send(Job::Tell(told)).await.is_ok() {
+            if self.queue.send(Job::Settled(done)).await.is_ok() {
                 let _ = written.await;
             }
         };
@@ -200,13 +200,13 @@ impl Recorder {
         }
     }
 
-    /// Why the log failed, if it has: told once.
+    /// Why the log failed, if it has: reported once.
     pub fn failure(&self) -> Option<String> {
         let mut state = self.fault.locked();
-        if state.told {
+        if state.reported {
             return None;
         }
-        state.told = state.reason.is_some();
+        state.reported = state.reason.is_some();
         state.reason.clone()
     }
 
@@ -245,15 +245,15 @@ impl Recorder {
 fn write(mut file: impl Write, mut jobs: mpsc::Receiver<Job>, fault: &Fault) {
     while let Some(first) = jobs.blocking_recv() {
         let mut next = Some(first);
-        let (mut bytes, mut permits, mut tell) = (Vec::new(), Vec::new(), None);
+        let (mut bytes, mut permits, mut settled) = (Vec::new(), Vec::new(), None);
         while let Some(job) = next {
             match job {
                 Job::Write(line, permit) => {
                     bytes.extend_from_slice(line.as_bytes());
                     permits.push(permit);
                 }
-                Job::Tell(told) => {
-                    tell = Some(told);
+                Job::Settled(done) => {
+                    settled = Some(done);
                     break;
                 }
             }
@@ -271,8 +271,8 @@ fn write(mut file: impl Write, mut jobs: mpsc::Receiver<Job>, fault: &Fault) {
             fault.set(error.to_string());
         }
         drop(permits);
-        if let Some(told) = tell {
-            let _ = told.send(());
+        if let Some(done) = settled {
+            let _ = done.send(());
         }
     }
 }

@@ -255,7 +255,7 @@ describe("tools", () => {
     const reasons = (await eventsOf(run)).flatMap((event) => (event.type === "permission" ? [event.reason] : []));
     expect(reasons).toEqual([
       "permissions.ask failed: no terminal",
-      'permissions.ask failed: it must say true, false or { allow, reason?, args? }, and said the string "yes"',
+      'permissions.ask failed: it must say true, false or { allow, reason?, args? }, and returned the string "yes"',
       "permissions.ask failed: its args must be an object, and are an array",
     ]);
   });
@@ -392,8 +392,8 @@ describe("bad input", () => {
     ["no provider", { provider: undefined }, "INVALID_OPTION", "provider must be a provider made by"],
     ["a copy", { provider: { ...provider } }, "INVALID_OPTION", "provider must be a provider made by"],
     ["several as one", { provider: createFallbackProvider([provider]) }, "INVALID_OPTION", "not several as one"],
-    ["no prompt", { prompt: undefined }, "INVALID_OPTION", "either prompt or messages must be given: neither"],
-    ["both", { messages: [] }, "INVALID_OPTION", "either prompt or messages must be given: both"],
+    ["no prompt", { prompt: undefined }, "INVALID_OPTION", "either prompt or messages must be set: neither"],
+    ["both", { messages: [] }, "INVALID_OPTION", "either prompt or messages must be set: both"],
     ["an empty prompt", { prompt: " " }, "INVALID_OPTION", "prompt must not be empty"],
     ["messages that are none", { prompt: undefined, messages: [1] }, "INVALID_MESSAGES", "messages[0] must be"],
     ["an unknown option", { tool: [] }, "INVALID_OPTION", 'unknown option "tool"; allowed: provider'],

@@ -361,7 +361,7 @@ describe("options that are wrong", () => {
     ],
     [
       { model: "m", headers: { a: undefined } },
-      'option "headers.a" must be a string without line breaks, as an HTTP header can hold; what was given is not repeated here',
+      'option "headers.a" must be a string without line breaks, as an HTTP header can hold; the value is not repeated here',
     ],
     [
       { model: "m", toolChoice: "some" },

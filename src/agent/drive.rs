@@ -122,7 +122,7 @@ impl<'a> Driver<'a> {
         let mut state = self.feed(State::Idle(Box::new(rules)), first).await;
         loop {
             if let Some(mut outcome) = self.outcome.take() {
-                // What was told to end has to have ended before anybody is told that the run has.
+                // What was cancelled has to have ended before anybody learns that the run has.
                 while let Some(ended) = self.pending.child_ended().await {
                     if let Input::ChildEnded { spent, .. } = ended {
                         outcome.spent.add(&spent);
@@ -193,7 +193,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// A turn has ended with `reply`: what it used, what it said, what it calls.
+    /// A turn has ended with `reply`: what it used, its text, its calls.
     async fn replied(&mut self, mut state: State, reply: Reply) -> State {
         let spent = Spent {
             usage: reply.usage.clone(),

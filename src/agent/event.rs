@@ -1,6 +1,6 @@
 //! What a run reports: the `AgentEvent`s of index.d.ts, and requests to the host, in one stream and so in one order.
 //!
-//! In: nothing; these are words. Out: JSON, `{"type": "tool_call", …, "runId", "agent"}`.
+//! In: nothing; this is vocabulary. Out: JSON, `{"type": "tool_call", …, "runId", "agent"}`.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -35,7 +35,7 @@ pub(super) enum Kind {
     RunStarted { provider: String, tools: Vec<String> },
     /// A piece of what the model says.
     TextDelta { text: String },
-    /// What the model said, whole and trimmed.
+    /// The model's text, whole and trimmed.
     Message { content: String },
     /// The model calls a tool.
     ToolCall { tool_call: ToolCall },

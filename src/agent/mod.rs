@@ -6,7 +6,7 @@
 //! ```
 //!
 //! In: the JSON of a run (`spec`) and the models that answer. Out: batches of `event::AgentEvent`s, and one result. What is
-//! to be done next is the executor's to say; here it is done: turns are begun, calls are given to the host, results go back.
+//! to be done next is the executor's to decide; here it is done: turns are begun, calls go to the host, results go back.
 
 mod conversation;
 mod drive;
@@ -53,7 +53,7 @@ impl Agent {
     /// Reads and checks what `spec` asks for: its tools' schemas, limits, built-in tools.
     ///
     /// # Errors
-    /// `INVALID_OPTION` or `INVALID_TOOL`, naming the field, what was given and what is allowed.
+    /// `INVALID_OPTION` or `INVALID_TOOL`, naming the field, what it holds and what is allowed.
     pub fn new(spec: &str) -> Result<Agent, Box<ProviderError>> {
         Spec::parse(spec).map(|spec| Agent { spec })
     }

@@ -72,7 +72,7 @@ impl Driver<'_> {
                         ..CallOptions::default()
                     },
                     env: Some(Arc::clone(&self.reporter.shared.env)),
-                    lent: self.reporter.lineage.nested.clone(),
+                    nested_permit: self.reporter.lineage.nested.clone(),
                 };
                 self.own_calls = OwnCalls::default();
                 self.turn = Some(self.talk.begin(request));

@@ -53,11 +53,11 @@ impl<'a> Reporter<'a> {
     ) -> Result<(), Box<ProviderError>> {
         let Lineage { run_id, parent, .. } = &self.lineage;
         let Some(record) = self.wanted() else { return Ok(()) };
-        let given = to_raw_value(thread).map_err(|error| {
+        let messages = to_raw_value(thread).map_err(|error| {
             let reason = format!("messages can't be written into the run log: {error}");
             Box::new(ProviderError::new(provider, Code::InvalidMessages, reason))
         })?;
-        let prompt = Prompt::new(given, thread, tools.to_vec(), record.prompts);
+        let prompt = Prompt::new(messages, thread, tools.to_vec(), record.prompts);
         let wanted = RecordOptions {
             parent_run_id: parent.clone(),
             ..record.clone()
@@ -87,7 +87,7 @@ impl<'a> Reporter<'a> {
     pub async fn emit(&self, kind: Kind) {
         let event = self.event(kind);
         if is_lost(&event.kind) && self.shared.unrecorded.swap(true, Ordering::Relaxed) {
-            // A turn's log has failed, and another one said so for all.
+            // A turn's log has failed, and another one reported it for all.
             return;
         }
         // A host that has gone is no reason to fail: its going ends the run.

@@ -1,6 +1,6 @@
 //! The thread of a run: what the model is sent, and what its caller gets of it.
 //!
-//! In: what was said, in order. Out: the messages of the whole for the next [`crate::run::request::Request`], and a list of what came to it in
+//! In: messages, in order. Out: the messages of the whole for the next [`crate::run::request::Request`], and a list of what came to it in
 //! the run.
 
 use serde::Serialize;
@@ -31,11 +31,11 @@ pub(super) struct Thread {
     /// The messages before the run.
     before: Vec<Message>,
     /// What came to it.
-    said: Vec<ThreadMessage>,
+    added: Vec<ThreadMessage>,
     /// The last message is the model's, and callbacks may still add calls to it.
     open: bool,
-    /// What the model has said in this turn and is in no message yet.
-    unsaid: Vec<String>,
+    /// Texts of the model in this turn that are in no message yet.
+    pending_texts: Vec<String>,
 }
 
 impl Thread {
@@ -44,44 +44,44 @@ impl Thread {
         let system = system.map(|text| Message::new(Role::System, text));
         Thread {
             before: system.into_iter().chain(messages).collect(),
-            said: Vec::new(),
+            added: Vec::new(),
             open: false,
-            unsaid: Vec::new(),
+            pending_texts: Vec::new(),
         }
     }
 
     /// A message of this turn, which may go on.
     pub fn add_answer(&mut self, text: &str) {
-        self.unsaid.push(text.to_owned());
+        self.pending_texts.push(text.to_owned());
     }
 
     /// A call in the middle of a turn. Calls that come before any is answered belong to one message.
     pub fn called(&mut self, provider: &str, call: ToolCall) {
         if self.open
-            && self.unsaid.is_empty()
-            && let Some(ThreadMessage::Ai { reply, .. }) = self.said.last_mut()
+            && self.pending_texts.is_empty()
+            && let Some(ThreadMessage::Ai { reply, .. }) = self.added.last_mut()
         {
             return reply.tool_calls.push(call);
         }
         let reply = Reply {
-            content: self.unsaid.join("\n\n"),
+            content: self.pending_texts.join("\n\n"),
             tool_calls: vec![call],
             ..Reply::default()
         };
-        self.unsaid.clear();
+        self.pending_texts.clear();
         self.push_ai(provider, reply);
         self.open = true;
     }
 
     /// The end of a turn.
     pub fn replied(&mut self, provider: &str, reply: Reply) {
-        self.unsaid.clear();
+        self.pending_texts.clear();
         self.push_ai(provider, reply);
         self.open = false;
     }
 
     fn push_ai(&mut self, provider: &str, reply: Reply) {
-        self.said.push(ThreadMessage::Ai {
+        self.added.push(ThreadMessage::Ai {
             provider: provider.to_owned(),
             reply: Box::new(reply),
         });
@@ -90,54 +90,59 @@ impl Thread {
     /// The answer to a call. Answers stand in the order of their calls, whichever came first.
     pub fn answered(&mut self, call: &ToolCall, answer: &ToolResult) {
         self.open = false;
-        let told = ThreadMessage::Tool {
+        let result = ThreadMessage::Tool {
             tool_call_id: call.id.clone(),
             name: call.name.clone(),
             content: answer.content.clone(),
             status: if answer.is_error { "error" } else { "success" },
         };
-        let at = self.place_of(&call.id).unwrap_or(self.said.len());
-        self.said.insert(at, told);
+        let at = self.place_of(&call.id).unwrap_or(self.added.len());
+        self.added.insert(at, result);
     }
 
     /// Where the answer to call `id` belongs: behind the message that makes it and the answers to the calls before it.
     fn place_of(&self, id: &str) -> Option<usize> {
-        let (at, before) = self.said.iter().enumerate().rev().find_map(|(at, said)| match said {
-            ThreadMessage::Ai { reply, .. } => {
-                let place = reply.tool_calls.iter().position(|call| call.id == id)?;
-                Some((at, &reply.tool_calls[..place]))
-            }
-            _ => None,
-        })?;
-        let earlier = |said: &&ThreadMessage| match said {
+        let (at, before) = self
+            .added
+            .iter()
+            .enumerate()
+            .rev()
+            .find_map(|(at, message)| match message {
+                ThreadMessage::Ai { reply, .. } => {
+                    let place = reply.tool_calls.iter().position(|call| call.id == id)?;
+                    Some((at, &reply.tool_calls[..place]))
+                }
+                _ => None,
+            })?;
+        let earlier = |message: &&ThreadMessage| match message {
             ThreadMessage::Tool { tool_call_id, .. } => before.iter().any(|call| call.id == *tool_call_id),
             _ => false,
         };
-        Some(at + 1 + self.said[at + 1..].iter().take_while(earlier).count())
+        Some(at + 1 + self.added[at + 1..].iter().take_while(earlier).count())
     }
 
-    /// Something the model has to be told.
+    /// A note for the model.
     pub fn noted(&mut self, note: String) {
         self.open = false;
-        self.said.push(ThreadMessage::Human { content: note });
+        self.added.push(ThreadMessage::Human { content: note });
     }
 
     /// The whole thread.
     pub fn messages(&self) -> Vec<Message> {
-        let said = self.said.iter().map(Message::from);
-        self.before.iter().cloned().chain(said).collect()
+        let added = self.added.iter().map(Message::from);
+        self.before.iter().cloned().chain(added).collect()
     }
 
     /// What came to the thread.
     pub fn grown(self) -> Vec<ThreadMessage> {
-        self.said
+        self.added
     }
 }
 
 impl From<&ThreadMessage> for Message {
     /// As the façade would read the message it makes of this (`messages.cjs`).
-    fn from(said: &ThreadMessage) -> Message {
-        match said {
+    fn from(message: &ThreadMessage) -> Message {
+        match message {
             ThreadMessage::Human { content } => Message::new(Role::Human, content),
             ThreadMessage::Ai { reply, .. } => Message {
                 tool_calls: reply.tool_calls.clone(),

@@ -1,6 +1,6 @@
 //! What comes back, as events.
 //!
-//! In: the body of a successful answer in any pieces: a stream of chunks, or one object, told apart by their first character
+//! In: the body of a successful answer in any pieces: a stream of chunks, or one object, distinguished by their first character
 //! (servers that can't stream answer with an object whatever was asked, and not all of them label it). Out: the events of
 //! every decoder, and how the body ended ([`Body`]).
 //!
@@ -46,7 +46,7 @@ struct Choice<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-struct Words<'a> {
+struct Delta<'a> {
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     reasoning_content: Option<&'a RawValue>,
@@ -108,7 +108,7 @@ struct Reader {
     calls: Calls,
     /// A chunk, or a whole answer, was read.
     read: bool,
-    told_model: bool,
+    model_reported: bool,
     model: Option<String>,
     usage: Option<Usage>,
     stop: Option<String>,
@@ -121,7 +121,7 @@ struct Reader {
 #[derive(Debug, Default)]
 struct Voice {
     assembler: MessageAssembler,
-    /// Something was said, be it reasoning.
+    /// There was some output, be it reasoning.
     spoke: bool,
     text: StreamRedactor,
     thinking: StreamRedactor,
@@ -144,7 +144,7 @@ impl Answer {
                 notes: Notes::default(),
                 calls: Calls::default(),
                 read: false,
-                told_model: false,
+                model_reported: false,
                 model: None,
                 usage: None,
                 stop: None,
@@ -261,8 +261,8 @@ impl Reader {
         if self.model.is_none() {
             self.model = fields.string("model", chunk.model).filter(|model| !model.is_empty());
         }
-        if let (Some(model), false) = (&self.model, self.told_model) {
-            self.told_model = true;
+        if let (Some(model), false) = (&self.model, self.model_reported) {
+            self.model_reported = true;
             self.voice.assembler.begin(fields.string("id", chunk.id), &mut out);
             out.event(Event::Session {
                 session_id: None,
@@ -279,10 +279,10 @@ impl Reader {
             }
             // Some streams end with the whole message once more.
             let again = choice.delta.is_none() && (self.voice.spoke || !self.calls.is_empty());
-            let words = choice.delta.or(choice.message).filter(|_| !again);
-            if let Some(words) = fields.read::<Words>("message", words) {
-                self.voice.take(&words, &mut fields, &mut out);
-                self.calls.take(&mut fields, words.tool_calls);
+            let delta = choice.delta.or(choice.message).filter(|_| !again);
+            if let Some(delta) = fields.read::<Delta>("message", delta) {
+                self.voice.take(&delta, &mut fields, &mut out);
+                self.calls.take(&mut fields, delta.tool_calls);
             }
             if let Some(stop) = fields
                 .string("finish_reason", choice.finish_reason)
@@ -348,16 +348,16 @@ impl Reader {
 
 impl Voice {
     /// Hands on what the model says.
-    fn take(&mut self, words: &Words, fields: &mut Fields, out: &mut Out) {
+    fn take(&mut self, delta: &Delta, fields: &mut Fields, out: &mut Out) {
         // Servers that send both send the same twice.
-        let reasoning = [words.reasoning_content, words.reasoning].into_iter().flatten();
+        let reasoning = [delta.reasoning_content, delta.reasoning].into_iter().flatten();
         let piece = reasoning.filter(|raw| is_string(raw)).find(|raw| raw.get() != "\"\"");
         if let Some(piece) = fields.read::<Wtf8>("reasoning", piece) {
             self.spoke = true;
             let piece = Wtf8(self.thinking.push_wtf8(piece.0));
             self.assembler.thinking_delta(None, piece, out);
         }
-        match words.content {
+        match delta.content {
             Some(parts) if is_array(parts) => {
                 let parts: Vec<Part> = fields.read("content", Some(parts)).unwrap_or_default();
                 for part in parts {
@@ -367,7 +367,7 @@ impl Voice {
             }
             content => self.say(content, fields, out),
         }
-        self.refuse(words.refusal, fields);
+        self.refuse(delta.refusal, fields);
     }
 
     fn say(&mut self, raw: Option<&RawValue>, fields: &mut Fields, out: &mut Out) {

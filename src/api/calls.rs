@@ -197,7 +197,7 @@ mod tests {
             let piece = piece.replace("$AB", &wire);
             calls.take(&mut Fields::default(), Some(serde_json::from_str(&piece).unwrap()));
         }
-        let told = calls
+        let finished = calls
             .finish(&tools, &Redactor::default())
             .into_iter()
             .map(|event| match event {
@@ -215,7 +215,7 @@ mod tests {
                 }
                 other => format!("{other:?}"),
             });
-        told.collect()
+        finished.collect()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a server says of its failure, in a body of its own or within a stream.
 //!
-//! In: the body's text. Out: a [`Failure`] for the classification, without any secret. Reading the words (`code`, `type`,
+//! In: the body's text. Out: a [`Failure`] for the classification, without any secret. Reading the identifiers (`code`, `type`,
 //! `message`) is the classification's: it knows how APIs write them.
 
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::redact::Redactor;
 /// How much of a body is looked at, and kept for people, characters.
 const SHOWN: usize = 4096;
 
-/// A failure told as JSON by an answer with this status; none for one that came within a stream.
+/// A failure reported as JSON by an answer with this status; none for one that came within a stream.
 pub fn failure_of(json: &str, status: Option<u16>, redactor: &Redactor) -> Failure {
     let json = redactor.redact_values(json);
     let value: Option<Value> = serde_json::from_str(&json).ok();
@@ -27,20 +27,20 @@ pub fn failure_of(json: &str, status: Option<u16>, redactor: &Redactor) -> Failu
         Value::String(message) => Some(message.clone()),
         error => text(error, &["message", "detail", "msg"]).or_else(|| text(&body, &["message", "detail"])),
     };
-    // `code` is finer than `type`, where both are words.
-    let words = [error, &body]
+    // `code` is finer than `type`, where both are identifiers.
+    let kinds = [error, &body]
         .into_iter()
         .flat_map(|value| ["code", "type", "status"].map(|name| value.get(name)));
     let details = error.get("details").and_then(Value::as_array).into_iter().flatten();
-    let words = words.chain(details.map(|detail| detail.get("reason")));
-    let mut words = words.flatten().filter_map(Value::as_str).map(str::to_owned);
-    let kind = words.next();
-    let more_kinds: Vec<String> = words.filter(|word| Some(word) != kind.as_ref()).collect();
+    let kinds = kinds.chain(details.map(|detail| detail.get("reason")));
+    let mut kinds = kinds.flatten().filter_map(Value::as_str).map(str::to_owned);
+    let kind = kinds.next();
+    let more_kinds: Vec<String> = kinds.filter(|other| Some(other) != kind.as_ref()).collect();
     let number = |name: &str| error.get(name).or_else(|| body.get(name)).and_then(Value::as_u64);
-    let told = ["code", "status"].into_iter().find_map(number);
-    let told = told.filter(|status| (400..600).contains(status));
+    let status_field = ["code", "status"].into_iter().find_map(number);
+    let status_field = status_field.filter(|status| (400..600).contains(status));
     Failure {
-        http_status: status.or_else(|| u16::try_from(told?).ok()),
+        http_status: status.or_else(|| u16::try_from(status_field?).ok()),
         message: match (message, &kind) {
             (Some(message), _) if !message.trim().is_empty() => message,
             (_, Some(kind)) => kind.clone(),
@@ -60,7 +60,7 @@ fn one_object(value: &Value) -> Value {
     }
 }
 
-/// A failure told by an answer with an error's status.
+/// A failure reported by an answer with an error's status.
 pub fn refused(status: u16, reason: &str, body: &str, redactor: &Redactor) -> Failure {
     let body = body.trim_start_matches('\u{FEFF}').trim();
     if body.starts_with(['{', '[']) && serde_json::from_str::<Value>(body).is_ok() {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_told_within_a_stream() {
+    fn a_status_is_read_within_a_stream() {
         let failure = failure_of(r#"{"error":{"message":"x","code":502}}"#, None, &Redactor::default());
         assert_eq!((failure.http_status, failure.message.as_str()), (Some(502), "x"));
     }

@@ -2,7 +2,7 @@
 //!
 //! In: options ([`settings`]), a thread and tools. Out: the request's body ([`request`]), and of what comes back, events
 //! ([`answer`], over [`sse`]) are judged in `judge`. The connection is elsewhere (`exchange::http`), and nothing in
-//! here knows a vendor: what differs between servers is told by the answers themselves or by an option.
+//! here knows a vendor: what differs between servers is known from the answers themselves or by an option.
 
 pub mod answer;
 mod calls;

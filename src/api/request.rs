@@ -110,7 +110,7 @@ fn declared(tools: &Tools) -> Vec<Body> {
     tools.collect()
 }
 
-/// The messages in the API's words. Calls without an id get one, and results without one answer them in order.
+/// The messages in the API's format. Calls without an id get one, and results without one answer them in order.
 fn thread(messages: &[Message], tools: &Tools) -> Vec<Body> {
     let mut nameless: VecDeque<String> = VecDeque::new();
     let mut count = 0;

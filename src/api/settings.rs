@@ -1,6 +1,6 @@
 //! The options of an OpenAI-compatible API: a table, and the values read by it.
 //!
-//! In: the JSON text of the options object. Out: [`Settings`], or one error that names the option, what was given and what is
+//! In: the JSON text of the options object. Out: [`Settings`], or one error that names the option, what it holds and what is
 //! allowed. No key and no header's value is ever part of such an error.
 
 use std::time::Duration;
@@ -105,7 +105,7 @@ pub struct Settings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Key {
     /// `apiKey`.
-    Given(Secret),
+    Value(Secret),
     /// The variable of the environment that has this name. Without it, no request is made.
     Env(String),
     /// None is sent.
@@ -125,7 +125,7 @@ impl Settings {
     /// Reads the options object `json`.
     ///
     /// # Errors
-    /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+    /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
     pub fn parse(json: &str) -> Result<Settings, Box<ProviderError>> {
         let map = options::checked(PROVIDER, SPECS, json)?;
         read(&map).map_err(|reason| Box::new(ProviderError::new(PROVIDER, Code::InvalidOption, reason)))
@@ -150,11 +150,11 @@ impl Settings {
     pub fn redactor(&self, key: Option<&Secret>) -> Redactor {
         let sensitive = self.headers.iter().filter(|(_, value)| value.is_sensitive());
         let headers = sensitive.filter_map(|(_, value)| value.to_str().ok());
-        // `Bearer abc`: the words count, too.
-        let words = headers.flat_map(|value| std::iter::once(value).chain(value.split_whitespace()));
+        // `Bearer abc`: the parts count, too.
+        let parts = headers.flat_map(|value| std::iter::once(value).chain(value.split_whitespace()));
         let query = self.chat.query().into_iter().flat_map(|query| query.split('&'));
         let values = query.filter_map(|pair| pair.split_once('=')).map(|(_, value)| value);
-        Redactor::new([], key.map(Secret::reveal).into_iter().chain(words).chain(values))
+        Redactor::new([], key.map(Secret::reveal).into_iter().chain(parts).chain(values))
     }
 }
 
@@ -206,7 +206,7 @@ fn read(map: &Map<String, Value>) -> Result<Settings, String> {
 
 /// `base` with `path` behind its own. A query (`?api-version=…`) stays.
 fn endpoint(base: &str, path: &str) -> Result<Uri, String> {
-    // What was given is not repeated: it may hold a password.
+    // The value is not repeated: it may hold a password.
     let refuse = |why: &str| {
         format!("option \"baseURL\" must be an http or https URL, like \"http://127.0.0.1:8080/v1\"; {why}")
     };
@@ -248,10 +248,9 @@ fn key(map: &Map<String, Value>) -> Result<Key, String> {
             Err("options \"apiKey\" and \"apiKeyEnv\" contradict each other: give one of them".to_owned())
         }
         (Some(key), None) if HeaderValue::from_str(key).is_err() => Err(
-            "option \"apiKey\" must be text that an HTTP header can hold; what was given is not repeated here"
-                .to_owned(),
+            "option \"apiKey\" must be text that an HTTP header can hold; the value is not repeated here".to_owned(),
         ),
-        (Some(key), None) => Ok(Key::Given(Secret::new(key))),
+        (Some(key), None) => Ok(Key::Value(Secret::new(key))),
         (None, Some(name)) if name.contains('=') => Err(options::wrong(
             "apiKeyEnv",
             "the name of an environment variable",
@@ -273,10 +272,10 @@ fn headers(map: &Map<String, Value>) -> Result<Vec<(HeaderName, HeaderValue)>, S
             headers.push((HeaderName::from_static(name), value));
         }
     }
-    let given = map.get("headers").and_then(Value::as_object);
-    for (name, value) in given.into_iter().flatten() {
+    let configured = map.get("headers").and_then(Value::as_object);
+    for (name, value) in configured.into_iter().flatten() {
         let at = format!("headers.{}", crate::error::clip(name, 60));
-        if name == "$given" {
+        if name == "$notJson" {
             return Err(options::wrong(
                 "headers",
                 "an object of header names and values",
@@ -293,9 +292,9 @@ fn headers(map: &Map<String, Value>) -> Result<Vec<(HeaderName, HeaderValue)>, S
         let text = value.as_str().filter(|text| !text.contains(char::is_control));
         let mut text = text
             .and_then(|text| HeaderValue::from_str(text).ok())
-            .ok_or_else(|| format!("option \"{at}\" must be a string without line breaks, as an HTTP header can hold; what was given is not repeated here"))?;
-        let words = ["auth", "key", "token", "secret", "cookie", "password"];
-        text.set_sensitive(words.iter().any(|word| parsed.as_str().contains(word)));
+            .ok_or_else(|| format!("option \"{at}\" must be a string without line breaks, as an HTTP header can hold; the value is not repeated here"))?;
+        let sensitive = ["auth", "key", "token", "secret", "cookie", "password"];
+        text.set_sensitive(sensitive.iter().any(|part| parsed.as_str().contains(part)));
         headers.push((parsed, text));
     }
     Ok(headers)
@@ -315,7 +314,7 @@ fn tool_choice(value: &Value) -> Result<ToolChoice, String> {
 /// Whether something stands in it that is no JSON: the façade marks that.
 fn holds_no_json(value: &Value) -> bool {
     match value {
-        Value::Object(map) => map.contains_key("$given") || map.values().any(holds_no_json),
+        Value::Object(map) => map.contains_key("$notJson") || map.values().any(holds_no_json),
         Value::Array(items) => items.iter().any(holds_no_json),
         _ => false,
     }
@@ -343,7 +342,7 @@ fn fields(map: &Map<String, Value>) -> Result<Map<String, Value>, String> {
     }
     let extra = map.get("extraBody").and_then(Value::as_object);
     for (name, value) in extra.into_iter().flatten() {
-        if name == "$given" || holds_no_json(value) {
+        if name == "$notJson" || holds_no_json(value) {
             return Err(options::wrong("extraBody", "an object of JSON", &map["extraBody"]));
         }
         if OURS.contains(&name.as_str()) {

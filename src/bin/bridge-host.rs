@@ -87,7 +87,7 @@ fn say(what: &Value) -> io::Result<()> {
 }
 
 impl Host {
-    /// The next order that is no reply; calls are told meanwhile. `None` at the end of the input.
+    /// The next order that is no reply; calls are printed meanwhile. `None` at the end of the input.
     async fn order(&mut self) -> io::Result<Option<Order>> {
         loop {
             tokio::select! {
@@ -158,22 +158,22 @@ async fn run(task: &Task, lines: Lines) -> io::Result<()> {
         calls,
         replies: Replies::new(),
     };
-    let told = async {
+    let finished = async {
         while let Some(batch) = run.next().await {
             println!(r#"{{"events":{batch}}}"#);
         }
         run.result().await
     };
-    let mut told = std::pin::pin!(told);
+    let mut finished = std::pin::pin!(finished);
     let ended = loop {
         tokio::select! {
-            ended = told.as_mut() => break ended,
+            ended = finished.as_mut() => break ended,
             order = host.order() => match order? {
                 Some(Order::Cancel(true)) => run.cancel(),
                 Some(_) => {}
                 None => {
                     engine.close().await;
-                    break told.await;
+                    break finished.await;
                 }
             },
         }

@@ -1,11 +1,11 @@
-//! A CLI that does what it is told: the stand-in for claude and the others in tests and benches. Never shipped
+//! A CLI that does what a scenario says: the stand-in for claude and the others in tests and benches. Never shipped
 //! (feature `fake-cli`; `cargo test` switches it on, elsewhere `cargo build --features fake-cli --bin fake-cli`).
 //!
 //! The scenario is JSON in the variable `FAKE_CLI`, or a file if it begins with `@`; without it, the first argument.
 //! It is a list of steps, or one of
 //!
 //! ```text
-//! {"when": {"--version": [steps], "auth status": [steps]}, "else": [steps]}    the first key whose words are in argv
+//! {"when": {"--version": [steps], "auth status": [steps]}, "else": [steps]}    the first key all of whose parts are in argv
 //! {"counter": "/file", "runs": [[steps], [steps]]}      the n-th run does the n-th list, later ones the last
 //! ```
 //!
@@ -154,7 +154,7 @@ fn scenario() -> Outcome<Vec<Step>> {
         let argv: Vec<String> = std::env::args().skip(1).collect();
         let matching = cases
             .iter()
-            .find(|(words, _)| words.split(' ').all(|word| argv.iter().any(|arg| arg == word)));
+            .find(|(key, _)| key.split(' ').all(|part| argv.iter().any(|arg| arg == part)));
         scenario = match matching {
             Some((_, steps)) => steps.clone(),
             None => scenario.get("else").cloned().unwrap_or(json!([])),

@@ -50,7 +50,7 @@ impl NativeProvider {
     }
 
     /// Begins a run of the thread that [`Thread::new`] makes and returns at once; everything slow happens on the runtime's threads.
-    /// `env_json` is given where JavaScript's environment is not the process's: in worker threads.
+    /// `env_json` is set where JavaScript's environment is not the process's: in worker threads.
     #[napi(catch_unwind)]
     pub fn start(
         &self,
@@ -185,7 +185,7 @@ impl NativeRun {
         ))
     }
 
-    /// Resolves when nobody needs to wait for whoever takes the events: the run has failed, was told to end, or its time is up;
+    /// Resolves when nobody needs to wait for whoever takes the events: the run has failed, was cancelled, or its time is up;
     /// `unwatch` ends the waiting.
     #[napi(catch_unwind)]
     pub fn lost<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, ()>> {
@@ -211,7 +211,7 @@ impl NativeRun {
         promise(env, async move { run.next_log().await.and_then(batch) })
     }
 
-    /// What the run has told since the last call, as [`NativeRun::next_log`] gives it; `null` if nothing.
+    /// What the run has logged since the last call, as [`NativeRun::next_log`] gives it; `null` if nothing.
     #[napi(catch_unwind)]
     pub fn take_log(&self) -> Option<String> {
         self.run.take_log().and_then(batch)

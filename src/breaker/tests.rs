@@ -8,7 +8,7 @@ const SETTINGS: Settings = Settings {
     reset_ms: 100,
 };
 
-/// One call that is let through at once and ends as told at the same moment.
+/// One call that is let through at once and ends as `success` says at the same moment.
 fn call(breaker: &mut Breaker, outcome: CallOutcome, now: u64) {
     let Admission::Go(ticket) = breaker.admit(now) else {
         panic!("not let through at {now}: {breaker:?}");
@@ -145,7 +145,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     /// Whatever happens: while it is open nobody goes, while it is half open one probe goes per `reset_ms`, while it is
-    /// closed everybody goes, who is told to wait is let through at that time, and fewer failures than the threshold
+    /// closed everybody goes, who has to wait is let through at that time, and fewer failures than the threshold
     /// never open it.
     #[test]
     fn keeps_its_promises(history in steps()) {

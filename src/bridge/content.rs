@@ -153,7 +153,7 @@ mod tests {
         );
     }
 
-    /// "Invalid input: expected record, received number" was what gemini's model got of a tool that said 3.
+    /// "Invalid input: expected record, received number" was what gemini's model got of a tool that returned 3.
     #[test]
     fn a_number_is_not_read_as_a_structure() {
         let parsing = Reader::of(Some("gemini-cli-mcp-client"));

@@ -1,7 +1,7 @@
 //! The bridge: the caller's tools as an MCP server on 127.0.0.1, for CLIs that call tools in the middle of one process run.
 //!
 //! In: the permitted tools. Out: [`ToolCallRequest`]s, one for each call of the model's, and their answers back to the CLI. One bridge
-//! serves one run: its port is of the system's choosing and its bearer token is random, so nothing that was learnt of one
+//! serves one run: its port is of the system's choosing and its bearer token is random, so nothing that is known of one
 //! run helps with another. `docs/mcp-bridge.md` has the threat model and the limits.
 //!
 //! ```text

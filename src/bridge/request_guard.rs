@@ -1,6 +1,6 @@
 //! Who may use the bridge: checked on a request's head, before a byte of its body is read.
 //!
-//! In: method, target and headers. Out: the request may pass, or the [`Rejection`] it is answered with. Nothing is learnt of
+//! In: method, target and headers. Out: the request may pass, or the [`Rejection`] it is answered with. Nothing is disclosed of
 //! the paths there are without the token, and nothing of the token by how long a wrong one takes.
 
 use http::{HeaderMap, Method, StatusCode, Uri, header};

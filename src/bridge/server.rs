@@ -4,7 +4,7 @@
 //! no session of its own (there, a stream that nobody reads would hold up all others); sessions are ids here, and what
 //! belongs to them is in [`Calls`](super::calls::Calls).
 //!
-//! A connection carries one request. So a client that dawdles over its head is told apart from one that keeps an idle
+//! A connection carries one request. So a client that dawdles over its head is distinguished from one that keeps an idle
 //! connection, and no client reuses a connection that is just being closed.
 
 use std::collections::HashMap;

@@ -37,10 +37,10 @@ const USAGE: &str = r"(?i)^\s*(?:usage:|options:|commands:|--- jsonc input ---)"
 /// The CLI's own mark of an error, at the start of a line.
 const MARK: &str = r"(?i)^\s*(?:fatal\s+)?error:\s*";
 
-/// Words before the reason that are about the CLI, not about the failure (gemini 0.61.0).
+/// Prefixes before the reason that are about the CLI, not about the failure (gemini 0.61.0).
 const PREAMBLE: &str = r"(?s)^Error when talking to Gemini API\b.*?\.json\s+";
 
-/// Brackets that some CLIs put around the API's words (qwen 0.15.10, gemini 0.61.0).
+/// Brackets that some CLIs put around the API's text (qwen 0.15.10, gemini 0.61.0).
 const BRACKETS: &str = r"(?s)^\[(API Error: .*?)\](?:\s+(.*))?$";
 
 /// A web page, up to its end or to the text's: what a portal, a proxy or a wrong address answers with.

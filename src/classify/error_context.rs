@@ -1,4 +1,4 @@
-//! Errors of programs that were run elsewhere: what `classifyError` is given.
+//! Errors of programs that were run elsewhere: the context of `classifyError`.
 //!
 //! In: a text and the JSON of what is known beside it. Out: the error it means, or one that names what can't be read.
 

@@ -54,7 +54,7 @@ pub fn general(code: Code) -> &'static str {
         Code::RequestTimeout => "try again, or raise the CLI's own request timeout",
         Code::CliNotFound => "install the CLI, or set `cliPath`",
         Code::ModelNotFound => "name a model that exists and that the account may use",
-        Code::NotFound => "check the names and paths that were given",
+        Code::NotFound => "check the names and paths of the call",
         Code::AgentLimit => "raise the limit, or make the task smaller",
         Code::PlannerOutputMissing | Code::CompletionReportMissing => {
             "say in the prompt when to call the tool, or make it optional"

@@ -1,9 +1,9 @@
 //! Why a run failed, and what to do about it.
 //!
 //! In: [`Evidence`], everything a failed run left behind: what the provider says in fields, exit code, signal, standard
-//! error. Out: a [`Classification`]: the stable code, its category, the reason in the provider's own words, a hint, and
+//! error. Out: a [`Classification`]: the stable code, its category, the reason as the provider put it, a hint, and
 //! when to try again. Rules are data (`provider/<id>/errors.rs`); the order of belief is fields, then exit codes and
-//! signals that mean something, then words, and words only of error channels. Pure: the time now is passed in.
+//! signals that mean something, then text, and text only of error channels. Pure: the time now is passed in.
 
 mod channel;
 mod error_context;
@@ -63,7 +63,7 @@ pub struct Evidence<'a> {
     pub stderr_text: Option<&'a str>,
     /// When a limit ends, ms since the epoch, from a field of another event (claude: `rate_limit_event`).
     pub resets_at: Option<u64>,
-    /// Rules of the user's own, asked before all others on the words of error channels.
+    /// Rules of the user's own, asked before all others on the text of error channels.
     pub user_rules: &'a [UserRule],
     /// Minutes by which local time is east of UTC. Codex names local times (`try again at 10:50 PM`); without the offset
     /// they stay unresolved.
@@ -94,7 +94,7 @@ pub struct Classification {
     pub code: Code,
     /// The code's category; it decides about trying again.
     pub category: Category,
-    /// The reason, in the provider's own words where it gave any: one line, no escape sequences, no secrets.
+    /// The reason, as the provider put it where it gave any: one line, no escape sequences, no secrets.
     pub reason: String,
     /// What to do about it.
     pub hint: Option<String>,
@@ -102,11 +102,11 @@ pub struct Classification {
     pub retry_after_ms: Option<u64>,
     /// When the limit ends, ms since the epoch.
     pub resets_at: Option<u64>,
-    /// HTTP status of the API's answer, from a field or from the words.
+    /// HTTP status of the API's answer, from a field or from the text.
     pub http_status: Option<u16>,
-    /// Exit code, as it was given.
+    /// Exit code, as the caller has it.
     pub exit_code: Option<i32>,
-    /// Signal, as it was given.
+    /// Signal, as the caller has it.
     pub signal: Option<String>,
 }
 
@@ -171,7 +171,7 @@ pub fn classify_text(text: &str, context: &Context, now_ms: u64) -> Classificati
 /// One failed run under examination.
 struct Case<'a> {
     evidence: Evidence<'a>,
-    /// What was said in error channels, the most trusted first; empty ones are left out.
+    /// The texts of error channels, the most trusted first; empty ones are left out.
     channels: Vec<ErrorText>,
 }
 
@@ -198,7 +198,7 @@ impl<'a> Case<'a> {
             channels: [failure, outcome, stdout, stderr]
                 .into_iter()
                 .flatten()
-                .filter(|said| !said.is_empty())
+                .filter(|text| !text.is_empty())
                 .collect(),
         }
     }
@@ -250,14 +250,14 @@ impl<'a> Case<'a> {
             .first(Pass::Structure, &facts)
             .or_else(|| self.first(Pass::Exit, &everything))
             .or_else(|| {
-                let (rule, told) = self.channels.iter().find_map(|said| self.of_text(said, &facts))?;
-                facts = told;
+                let (rule, refined) = self.channels.iter().find_map(|text| self.of_text(text, &facts))?;
+                facts = refined;
                 Some(rule)
             })
             .or_else(|| self.first(Pass::Last, &everything));
         let base = rule.map_or_else(|| self.without_rule(), |r| r.code);
         facts.is = Some(base);
-        // A provider's own rules know its wordings; only what holds for all of them is made finer by words.
+        // A provider's own rules know its wordings; only what holds for all of them is made finer by text.
         let is_final = rule.is_none_or(|rule| !common::TABLE.owns(rule));
         let finer = common::FINER.first(Pass::Structure, &facts).filter(|_| !is_final);
         Verdict {
@@ -422,7 +422,7 @@ impl<'a> Case<'a> {
         let found = field.or_else(|| {
             self.channels
                 .iter()
-                .find_map(|said| retry_after_in(&said.text, now, self.evidence.local_offset_min))
+                .find_map(|channel| retry_after_in(&channel.text, now, self.evidence.local_offset_min))
         });
         match found {
             Some(wait) => {

@@ -1,7 +1,7 @@
 //! Moments named in prose, as milliseconds since the epoch.
 //!
 //! In: text, the time now and, if known, the local offset from UTC. Out: the moment. Only what can be resolved for certain
-//! is: an epoch, an ISO or HTTP date, and wall-clock times in UTC, at a numeric offset, or local with the offset given.
+//! is: an epoch, an ISO or HTTP date, and wall-clock times in UTC, at a numeric offset, or local with the known offset.
 
 use std::sync::LazyLock;
 
@@ -52,7 +52,7 @@ static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
     })
 });
 
-/// A reset told as seconds or milliseconds since the epoch: `usage limit reached|1795300660`, `"resets_at":1795300660`.
+/// A reset in seconds or milliseconds since the epoch: `usage limit reached|1795300660`, `"resets_at":1795300660`.
 pub fn epoch(text: &str, now_ms: u64) -> Option<u64> {
     let found = PATTERNS.as_ref()?.epoch.captures(text)?;
     let digits = found.get(1)?.as_str();

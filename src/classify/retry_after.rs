@@ -61,7 +61,7 @@ pub fn retry_after(text: &str, now_ms: u64) -> Option<RetryAfter> {
 }
 
 /// The wait that `text` asks for. A wall-clock time (`resets 3pm (UTC)`) is the next such moment after `now_ms`. A time
-/// without a zone is local: it counts only if `local_offset_min` (minutes east of UTC) is given. A zone by name other
+/// without a zone is local: it counts only if `local_offset_min` (minutes east of UTC) is known. A zone by name other
 /// than UTC and GMT is not resolved, since that takes a time-zone database.
 pub fn retry_after_in(text: &str, now_ms: u64, local_offset_min: Option<i32>) -> Option<RetryAfter> {
     let moment = || moment::find(text, now_ms, local_offset_min).map(|resets_at| RetryAfter::until(resets_at, now_ms));

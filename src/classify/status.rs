@@ -1,4 +1,4 @@
-//! An HTTP status told in prose: a number counts only where its surroundings say that it is one.
+//! An HTTP status in prose: a number counts only where its surroundings say that it is one.
 //!
 //! In: text of an error channel. Out: the status. `HTTP 429`, `status: 503`, `(429)`, `429 Too Many Requests`,
 //! `API Error: 529`, `"code": 404` and a line that is nothing but the number are statuses; `line 500`, `(node:404)`,

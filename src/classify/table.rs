@@ -36,7 +36,7 @@ pub enum Pass {
     Structure,
     /// Exit codes and signals that mean something.
     Exit,
-    /// Words in error channels.
+    /// Text in error channels.
     Text,
     /// What is better than nothing.
     Last,
@@ -45,7 +45,7 @@ pub enum Pass {
 /// Everything known of a failed run in the form rules ask for.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
-    /// Words of the provider, in snake case.
+    /// Identifiers of the provider, in snake case.
     pub kinds: Vec<String>,
     /// HTTP status.
     pub status: Option<u16>,

@@ -1,4 +1,4 @@
-//! What `execute` was given, as far as it can be judged without looking at the disk.
+//! The context of `execute`, as far as it can be judged without looking at the disk.
 //!
 //! In: the context's JSON. Out: a [`Context`], and every violation, by field.
 
@@ -11,7 +11,7 @@ use super::config::{self, Config, refusal, unknown};
 use crate::error::Problem;
 use crate::provider::options::{self, ENV, TIMEOUT, check};
 
-/// `timeout` where none is given, ms (the document's DEFAULT_TIMEOUT_MS).
+/// `timeout` where none is set, ms (the document's DEFAULT_TIMEOUT_MS).
 pub const DEFAULT_TIMEOUT_MS: u64 = 300_000;
 
 const FIELDS: &[&str] = &["workspaceDir", "repoDir", "artifactsDir", "config", "timeout", "env"];

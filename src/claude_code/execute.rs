@@ -1,7 +1,7 @@
 //! One run of the CLI in a workspace, from its context to its result.
 //!
 //! In: an [`Adapter`] and a context's JSON. Out: an [`ExecutionResult`], whatever became of the run. What is wrong with the
-//! context is told before anything is started; a run that was cancelled has no result.
+//! context is reported before anything is started; a run that was cancelled has no result.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -137,7 +137,7 @@ fn prepare(json: &str, saves_log: bool) -> Result<(Context, Place), Vec<Problem>
 /// One error for all of `problems`.
 fn refusal(problems: Vec<Problem>) -> ProviderError {
     let code = Code::ClaudeInvalidConfig;
-    let told: Vec<String> = problems
+    let messages: Vec<String> = problems
         .iter()
         .map(|problem| format!("{} {}", problem.field, problem.message))
         .collect();
@@ -145,7 +145,7 @@ fn refusal(problems: Vec<Problem>) -> ProviderError {
         1 => String::new(),
         count => format!("{count} problems: "),
     };
-    let error = ProviderError::new("claude", code, format!("{count}{}", told.join("; ")));
+    let error = ProviderError::new("claude", code, format!("{count}{}", messages.join("; ")));
     let mut error = error.with_hint(classify::hint("claude", code));
     error.problems = problems;
     error
@@ -337,7 +337,7 @@ impl Ran {
         let mut warnings: Vec<_> = self
             .warnings
             .into_iter()
-            .map(|(code, said)| record(&code, said))
+            .map(|(code, message)| record(&code, message))
             .collect();
         if let Some(degree) = context.config.temperature {
             let message = format!("temperature {degree} is not applied: the CLI has no way to set it");

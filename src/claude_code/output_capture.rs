@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_fails_is_told_and_stops_nothing() {
+    fn a_file_that_fails_is_reported_and_stops_nothing() {
         let readonly = File::open(std::env::current_exe().unwrap()).unwrap();
         let capture = OutputCapture::new(100, Some(readonly));
         capture.copy(b"one");

@@ -92,7 +92,7 @@ pub enum Status {
 pub struct Verdict {
     /// 0 for a success and for nothing else.
     pub exit_code: i32,
-    /// In words.
+    /// As text for people.
     pub status: Status,
     /// Whether a limit of time ended it.
     pub timed_out: bool,
@@ -124,7 +124,7 @@ pub fn verdict(error: Option<&ProviderError>) -> Verdict {
     }
 }
 
-/// 128 and the signal's number, as shells tell it.
+/// 128 and the signal's number, as shells report it.
 fn signal_code(error: &ProviderError) -> Option<i32> {
     let number = match error.signal.as_deref()? {
         "SIGHUP" => 1,
@@ -161,7 +161,7 @@ pub struct ArtifactPaths {
 pub struct ExecutionResult {
     /// 0 for a success and for nothing else.
     pub exit_code: i32,
-    /// In words.
+    /// As text for people.
     pub status: Status,
     /// Standard output, then standard error; at most 10 MiB of the one and 32 KiB of the other.
     pub output: String,

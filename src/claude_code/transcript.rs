@@ -1,4 +1,4 @@
-//! What was said and done in a run, read from its output.
+//! What happened in a run, read from its output.
 //!
 //! In: the CLI's output, its middle missing maybe. Out: a [`Transcript`]. Only structured events count: what a text says is a
 //! text. Subagents' lines, which the decoder passes on as they are, are read by a decoder of their own each.
@@ -24,7 +24,7 @@ const SYNTHETIC: &str = "<synthetic>";
 /// A run, read.
 #[derive(Debug, Default)]
 pub struct Transcript {
-    /// What was said, in order.
+    /// The messages, in order.
     pub messages: Vec<Message>,
     /// Which tools were used, in order of the calls.
     pub calls: Vec<TranscriptCall>,
@@ -356,8 +356,8 @@ impl Reader {
         let mut read = self.read;
         read.plain = main.decoder.plain_text();
         read.diagnostics = main.decoder.diagnostics().to_vec();
-        let said = |outcome: &Outcome| outcome.usage.clone();
-        read.usage = read.usage.or_else(|| read.outcome.as_ref().and_then(said));
+        let usage = |outcome: &Outcome| outcome.usage.clone();
+        read.usage = read.usage.or_else(|| read.outcome.as_ref().and_then(usage));
         if let Some(outcome) = &read.outcome {
             read.model = outcome.model.clone().or(read.model);
             read.session_id = read.session_id.or_else(|| outcome.session_id.clone());
@@ -385,7 +385,7 @@ impl Reader {
     }
 }
 
-/// What is said where nothing is known.
+/// The summary where nothing is known.
 pub const UNKNOWN: &str = "unknown";
 
 fn note_begin(voice: &mut Voice, stamp: &Stamp, line: usize) {

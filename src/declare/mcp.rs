@@ -19,7 +19,7 @@ const PREFIXES: [&str; 3] = ["mcp__df__", "mcp_df_", "df."];
 /// More characters than this of a result, and claude shows the model a preview of 2 KB instead (CLI-FACTS 1b §6).
 pub const MAX_RESULT_CHARS: u32 = 500_000;
 
-/// The `_meta` key of a tool by which claude is told so.
+/// The `_meta` key of a tool by which claude learns that.
 pub const MAX_RESULT_KEY: &str = "anthropic/maxResultSizeChars";
 
 /// All of the caller's tools, declared.

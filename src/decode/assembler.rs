@@ -37,7 +37,7 @@ pub(crate) struct MessageAssembler {
 struct Open {
     id: Option<String>,
     content: String,
-    /// Where the response that is being received begins in `content`: what is before it was said by those it goes on with.
+    /// Where the response that is being received begins in `content`: what is before it is of those it goes on with.
     base: usize,
     /// Its response is over, and it is not.
     ended: Option<Ended>,
@@ -285,7 +285,7 @@ impl MessageAssembler {
         self.spoke = false;
     }
 
-    /// A turn is over: the open message is complete. Whether the model said anything in it.
+    /// A turn is over: the open message is complete. Whether it had any output of the model.
     pub fn end_turn(&mut self, out: &mut Out) -> bool {
         self.close(out);
         self.echo = None;

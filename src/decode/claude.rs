@@ -6,7 +6,7 @@
 //! | line | events |
 //! |---|---|
 //! | `system/init` | `Session` (again on every turn of a live session) |
-//! | `stream_event` | `TextDelta`, `ThinkingDelta`; the rest of the stream is told again by whole lines |
+//! | `stream_event` | `TextDelta`, `ThinkingDelta`; the rest of the stream is repeated by whole lines |
 //! | `assistant` | `Message`, `ToolCall`; a failure if it carries an `error` |
 //! | `user` | `ToolResult`; echoes are `Other` |
 //! | `system/api_retry`, `rate_limit_event` | `Retry`, `RateLimit` |
@@ -47,7 +47,7 @@ const SYNTHETIC: &str = "<synthetic>";
 pub(super) struct Claude {
     assembler: MessageAssembler,
     turn: Turn,
-    /// Reads what is not in claude's own words: its old stream, and what other CLIs print in its place.
+    /// Reads what is not in claude's own format: its old stream, and what other CLIs print in its place.
     generic: Generic,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Claude {
 struct Turn {
     /// The model that answered.
     model: Option<String>,
-    /// What an `assistant` line with an `error` said; the `result` line decides and adds to it.
+    /// What an `assistant` line with an `error` holds; the `result` line decides and adds to it.
     failure: Option<Failure>,
     /// The failure stands though the `result` line tells of a success (qwen).
     disguised: bool,

@@ -29,7 +29,7 @@ pub(super) struct Codex {
     trouble: Option<Failure>,
     /// Reconnections so far in this turn.
     reconnections: u32,
-    /// Calls that were told when they began.
+    /// Calls that were reported when they began.
     calls: Vec<String>,
     session_id: Option<String>,
     answer: Option<String>,
@@ -179,7 +179,7 @@ impl Codex {
             "agent_message" | "reasoning" if completed => {
                 let nested = fields.read::<ErrorBody>("agent_message", item.agent_message);
                 let text: Text = fields
-                    .read("text", item.text.or(nested.and_then(|said| said.text)))
+                    .read("text", item.text.or(nested.and_then(|error| error.text)))
                     .unwrap_or_default();
                 let text = strip_owned(text.0);
                 if kind == "reasoning" {
@@ -224,7 +224,7 @@ impl Codex {
         }
     }
 
-    /// A call, once: when it begins, or when all that is told is its end.
+    /// A call, once: when it begins, or when all that is reported is its end.
     fn call(&mut self, id: Option<String>, name: String, args: Option<&RawValue>, out: &mut Out) {
         let id = id.unwrap_or_default();
         if !self.calls.contains(&id) {

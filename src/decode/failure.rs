@@ -1,4 +1,4 @@
-//! What CLIs wrap an API's error in, taken off: the API's own words, code and status.
+//! What CLIs wrap an API's error in, taken off: the API's own message, code and status.
 //!
 //! Only what has a structure is read here (a JSON body, the bracket gemini and qwen put around it). Prose is left to the
 //! classification.

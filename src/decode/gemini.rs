@@ -2,7 +2,7 @@
 //!
 //! In: `init`, `message` in pieces, `tool_use`, `tool_result`, `error` (a warning), `result`; or `{session_id, response, stats}`.
 //! Out: one message per run of pieces, and the usage of all models together, as LangChain counts it: what the model
-//! thought is output. SAFETY and MAX_TOKENS are told as plain success, so nothing of them is seen here.
+//! thought is output. SAFETY and MAX_TOKENS are reported as plain success, so nothing of them is seen here.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -20,7 +20,7 @@ use crate::message::Usage;
 pub(super) struct Gemini {
     assembler: MessageAssembler,
     session_id: Option<String>,
-    /// What the last `error` said.
+    /// The text of the last `error`.
     complaint: Option<String>,
 }
 

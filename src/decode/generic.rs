@@ -146,7 +146,7 @@ impl Generic {
         self.assembler.end_turn(out);
     }
 
-    /// Whether anything was said since the last time this was asked.
+    /// Whether there was any text since the last time this was asked.
     pub fn take_spoke(&mut self) -> bool {
         std::mem::take(&mut self.spoke)
     }

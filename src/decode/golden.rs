@@ -56,7 +56,7 @@ pub(crate) fn recordings(cli: &str) -> Vec<Recording> {
     recordings_in(&fixtures().join("recordings").join(cli), cli)
 }
 
-/// What the models of all recordings have said, message by message.
+/// The models' texts of all recordings, message by message.
 pub(crate) fn answers() -> Vec<String> {
     let folders = |set: &str| {
         let mut folders: Vec<PathBuf> = std::fs::read_dir(fixtures().join(set))
@@ -250,12 +250,12 @@ fn check(cli: &str) {
 fn check_invariants(cli: &str) {
     for Recording { name, wire, stdout, .. } in recordings(cli) {
         let (events, _) = decode(wire, [stdout.as_slice()]);
-        let (mut said, mut failures) = (String::new(), 0);
+        let (mut streamed, mut failures) = (String::new(), 0);
         for event in &events {
             match event {
-                Event::TextDelta { text, .. } => said.push_str(text),
-                Event::Message { content, .. } => assert_eq!(std::mem::take(&mut said), *content, "{cli}/{name}"),
-                Event::Abandoned => said.clear(),
+                Event::TextDelta { text, .. } => streamed.push_str(text),
+                Event::Message { content, .. } => assert_eq!(std::mem::take(&mut streamed), *content, "{cli}/{name}"),
+                Event::Abandoned => streamed.clear(),
                 Event::Failure(_) => failures += 1,
                 Event::Outcome(_) => {
                     assert!(failures <= 1, "{cli}/{name}");
@@ -264,7 +264,7 @@ fn check_invariants(cli: &str) {
                 _ => {}
             }
         }
-        assert_eq!(said, "", "{cli}/{name}: deltas without a message");
+        assert_eq!(streamed, "", "{cli}/{name}: deltas without a message");
         assert!(failures <= 1, "{cli}/{name}");
     }
 }
@@ -288,13 +288,13 @@ fn check_chunking(cli: &str) {
 /// What a run log holds of a run, its public events, folds to the reply that it holds in `done`.
 fn check_replay(cli: &str) {
     let fold = |events: Vec<Event>| {
-        let (mut fold, mut told) = (Fold::new(HashSet::new(), TextCalls::Lenient), Vec::new());
+        let (mut fold, mut public) = (Fold::new(HashSet::new(), TextCalls::Lenient), Vec::new());
         for event in events {
-            fold.push(event, &mut told);
+            fold.push(event, &mut public);
         }
-        let reply = fold.finish(&mut told).reply;
-        let said = (reply.content, reply.messages, reply.thinking, reply.message_id);
-        (format!("{said:?} {:?}", reply.tool_calls), told)
+        let reply = fold.finish(&mut public).reply;
+        let texts = (reply.content, reply.messages, reply.thinking, reply.message_id);
+        (format!("{texts:?} {:?}", reply.tool_calls), public)
     };
     for Recording { name, wire, stdout, .. } in recordings(cli) {
         let (reply, recorded) = fold(decode(wire, [stdout.as_slice()]).0);

@@ -1,7 +1,7 @@
 //! Bytes to lines, before UTF-8.
 //!
 //! In: a process's standard output in whatever pieces the pipe delivers. Out: [`Line`]s, one callback each, in order. A
-//! line that lies whole inside one piece is lent, not copied; one that spans pieces is gathered once, and no byte is
+//! line that lies whole inside one piece is borrowed, not copied; one that spans pieces is gathered once, and no byte is
 //! looked at twice, so a line of 64 MiB in 8 KiB pieces costs what its bytes cost.
 //!
 //! `\n`, `\r\n` and a lone `\r` (progress bars) end a line: JSON has none of them inside a token. Blank lines are
@@ -14,7 +14,7 @@ use memchr::memchr2;
 /// Longest line that is kept, bytes: 64 MiB, four times the longest answer a model can give, base64 images included.
 pub const MAX_LINE: usize = 64 << 20;
 
-/// A gathering buffer larger than this is given back once its line was delivered, bytes.
+/// A gathering buffer larger than this is freed once its line was delivered, bytes.
 const KEPT_CAPACITY: usize = 1 << 20;
 
 /// What [`Lines`] delivers.
@@ -214,15 +214,15 @@ mod tests {
     fn a_line_inside_one_piece_is_lent() {
         let bytes = b"first\nsecond\nth".to_vec();
         let range = bytes.as_ptr_range();
-        let mut lent = 0;
+        let mut borrowed = 0;
         Lines::default().push(&bytes, |line| match line {
             Line::Text {
                 text: Cow::Borrowed(text),
                 ..
-            } if range.contains(&text.as_ptr()) => lent += 1,
+            } if range.contains(&text.as_ptr()) => borrowed += 1,
             other => panic!("copied: {other:?}"),
         });
-        assert_eq!(lent, 2);
+        assert_eq!(borrowed, 2);
     }
 
     #[test]

@@ -216,7 +216,7 @@ impl Opencode {
         }
     }
 
-    /// The run has failed. It is told once: some errors come twice, and the endless loop comes again and again.
+    /// The run has failed. It is reported once: some errors come twice, and the endless loop comes again and again.
     fn fail(&mut self, failure: Failure, out: &mut Out) {
         self.assembler.end_turn(out);
         self.failed = true;
@@ -290,7 +290,7 @@ mod tests {
         decode(Wire::OpencodeJson, &[lines.join("\n").as_bytes()]).0
     }
 
-    /// Told twice by the CLI: in the step's end and in an error.
+    /// Reported twice by the CLI: in the step's end and in an error.
     #[test]
     fn a_filtered_answer_fails_once_whether_the_error_line_comes_or_not() {
         let text = r#"{"type":"text","sessionID":"s","part":{"messageID":"m","text":"No."}}"#;

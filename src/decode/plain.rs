@@ -13,7 +13,7 @@ use crate::event::Failure;
 /// What output without an event is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plain {
-    /// A text. In [`Wire::Text`] it always is: an answer may be JSON there, and its end can't be told from a cut.
+    /// A text. In [`Wire::Text`] it always is: an answer may be JSON there, and its end can't be distinguished from a cut.
     Text,
     /// JSON, whole: what its `error` says, if it has one.
     Json(Option<Box<Failure>>),
@@ -73,7 +73,7 @@ fn ends_in_a_number(json: &str) -> bool {
     json.ends_with(['.', 'e', 'E', '+', '-']) && whole().is_err_and(|error| error.is_eof())
 }
 
-/// JSON behind lines of another kind: only what begins as an object with a name in it is told from a text that quotes some.
+/// JSON behind lines of another kind: only what begins as an object with a name in it is distinguished from a text that quotes some.
 fn after_noise(text: &str) -> Plain {
     for (at, _) in text.match_indices("\n{").take(super::json::MAX_FALSE_STARTS) {
         let rest = &text[at + 1..];

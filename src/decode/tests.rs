@@ -112,7 +112,7 @@ fn line_ends_mark_blank_lines_and_noise() {
 }
 
 #[test]
-fn a_line_cut_short_is_told_and_a_last_line_without_an_end_is_read() {
+fn a_line_cut_short_is_reported_and_a_last_line_without_an_end_is_read() {
     let (events, decoder) = decode(Wire::ClaudeStream, &[delta("a").as_bytes(), b"{\"type\":\"resu"]);
     assert_eq!(events, ["text a", "message - a"]);
     assert!(decoder.cut_short());
@@ -167,10 +167,10 @@ fn fields_of_the_wrong_type_spoil_only_themselves() {
     );
 }
 
-/// qwen 0.15.10 told an answer whose stream was cut as a success that ends in an error's words.
+/// qwen 0.15.10 reported an answer whose stream was cut as a success that ends in an error's text.
 #[test]
 fn qwens_answer_that_was_cut_is_a_failure() {
-    let said = |usage: &str| {
+    let answer = |usage: &str| {
         let text = "Hello.[API Error: terminated (cause: other side closed)]";
         format!(
             r#"{{"type":"assistant","message":{{"id":"q","model":"m","content":[{{"type":"text","text":"{text}"}}],"usage":{{{usage}}}}}}}
@@ -179,14 +179,14 @@ fn qwens_answer_that_was_cut_is_a_failure() {
         )
     };
     assert_eq!(
-        stream(&said(r#""input_tokens":0,"output_tokens":0"#)),
+        stream(&answer(r#""input_tokens":0,"output_tokens":0"#)),
         [
             "failure - terminated (cause: other side closed)",
             "outcome Hello.[API Error: terminated (cause: other side closed)]",
         ]
     );
     // A model that was asked says what it likes.
-    let answered = stream(&said(r#""input_tokens":9,"output_tokens":9"#));
+    let answered = stream(&answer(r#""input_tokens":9,"output_tokens":9"#));
     assert!(
         answered.iter().all(|event| !event.starts_with("failure")),
         "{answered:?}"
@@ -248,13 +248,13 @@ fn what_the_cli_says_itself_is_content_only_if_the_result_repeats_it() {
             r#"{{"type":"assistant","message":{{"id":"s","model":"<synthetic>","content":[{{"type":"text","text":"{text}"}}]}}}}"#
         ) + "\n"
     };
-    let said = assistant("a", &text("x"));
+    let answer = assistant("a", &text("x"));
     assert_eq!(
-        stream(&(said.clone() + &own("No response requested.") + &result("x"))),
+        stream(&(answer.clone() + &own("No response requested.") + &result("x"))),
         ["text x", "message a x", "outcome x"]
     );
     assert_eq!(
-        stream(&(said + &own("Done.") + &result("Done."))),
+        stream(&(answer + &own("Done.") + &result("Done."))),
         [
             "text x",
             "message a x",

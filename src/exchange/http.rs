@@ -23,7 +23,7 @@ pub mod client;
 
 use client::{Client, Response};
 
-/// How long the end of a body may take that has said all.
+/// How long the end of a body may take that is complete.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// What is asked of whom.

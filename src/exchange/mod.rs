@@ -39,7 +39,7 @@ pub trait Exchange: Send {
         None
     }
 
-    /// Whether it is certain that there is an exchange: nothing is told of one before. A process that waited for a turn may be
+    /// Whether it is certain that there is an exchange: nothing is reported of one before. A process that waited for a turn may be
     /// gone.
     fn has_begun(&self) -> bool {
         true
@@ -54,7 +54,7 @@ pub trait Exchange: Send {
     /// Waits for something to come; what it means is added to `events`.
     ///
     /// Cancel safe as far as the driver needs it: a `next` that is dropped before it is ready has lost no event that could still
-    /// be told, but an HTTP request may be without its connection then. Only `stop` may follow.
+    /// be reported, but an HTTP request may be without its connection then. Only `stop` may follow.
     fn next(&mut self, events: &mut Vec<Event>) -> impl Future<Output = Progress> + Send;
 
     /// The driver gives it up, for `reason`. Takes effect at once or with [`finish`](Exchange::finish).
@@ -102,7 +102,7 @@ pub struct Ended {
     pub on_verdict: Option<OnVerdict>,
 }
 
-/// Puts what can be used again where the next call finds it, or ends it. It is given the reply, if there is one, and the ids of
+/// Puts what can be used again where the next call finds it, or ends it. It gets the reply, if there is one, and the ids of
 /// its calls.
 pub type OnVerdict = Box<dyn FnOnce(Option<(&Reply, &[ProviderCallId])>) + Send>;
 

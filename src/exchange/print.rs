@@ -96,7 +96,7 @@ fn environment(line: &CommandLine, base: Arc<Vars>, scratch: Option<&Scratch>) -
 fn cwd(line: &CommandLine, scratch: Option<&Scratch>) -> Option<PathBuf> {
     match &line.cwd {
         Cwd::Inherit => None,
-        Cwd::Given(path) => Some(PathBuf::from(path)),
+        Cwd::Path(path) => Some(PathBuf::from(path)),
         Cwd::Private => scratch.map(Scratch::folder),
     }
 }
@@ -107,7 +107,7 @@ fn setting(key: &str, path: &Path) -> String {
     format!("{key}=\"{path}\"")
 }
 
-/// What a process is given beside its command line.
+/// What a process needs beside its command line.
 #[derive(Debug)]
 pub struct Surroundings {
     /// The host's environment, as it was when the call was made.
@@ -306,9 +306,9 @@ impl Exchange for Print {
         let mut exit = self.running.exit().await;
         // A limit of time that passed when all had come already, only not been decoded yet, has cut nothing off.
         let whole = self.complete_at.is_some_and(|at| at <= exit.stdout_bytes_at_end);
-        let said_all = whole && matches!(exit.end, End::Timeout | End::IdleTimeout);
+        let is_complete = whole && matches!(exit.end, End::Timeout | End::IdleTimeout);
         let hopeless = self.is_hopeless && exit.end == End::Cancelled && !self.cancel.is_cancelled();
-        if said_all || hopeless {
+        if is_complete || hopeless {
             exit = Exit {
                 end: if hopeless { End::Exited } else { End::Lingered },
                 code: None,

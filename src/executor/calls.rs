@@ -1,4 +1,4 @@
-//! Calls without an answer, and how they are given up.
+//! Calls without an answer, and how they are abandoned.
 
 use std::collections::BTreeMap;
 

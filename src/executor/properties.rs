@@ -228,23 +228,23 @@ proptest! {
     fn runs_do_not_meet(ours in prop::collection::vec(event(), 0..30), theirs in prop::collection::vec(event(), 0..30)) {
         let begin = || step(State::Idle(Box::new(rules(&Builtins::default(), "{}", Limits::default()))), Input::Started).0;
         let alone = |events: &[Event]| {
-            let (mut state, mut told) = (begin(), Vec::new());
+            let (mut state, mut seen) = (begin(), Vec::new());
             for event in events {
                 let (next, effects) = step(state, input(event));
                 state = next;
-                told.extend(effects.iter().map(|effect| format!("{effect:?}")));
+                seen.extend(effects.iter().map(|effect| format!("{effect:?}")));
             }
-            told
+            seen
         };
         let (mut parent, mut child) = (Some(begin()), Some(begin()));
         let (mut of_parent, mut of_child) = (Vec::new(), Vec::new());
         for at in 0..ours.len().max(theirs.len()) {
             let runs = [(&ours, &mut parent, &mut of_parent), (&theirs, &mut child, &mut of_child)];
-            for (events, state, told) in runs {
+            for (events, state, seen) in runs {
                 if let Some(event) = events.get(at) {
                     let (next, effects) = step(state.take().unwrap(), input(event));
                     *state = Some(next);
-                    told.extend(effects.iter().map(|effect| format!("{effect:?}")));
+                    seen.extend(effects.iter().map(|effect| format!("{effect:?}")));
                 }
             }
         }

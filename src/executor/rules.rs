@@ -86,7 +86,7 @@ pub struct Rules {
     pub provider: String,
     /// By name.
     pub tools: BTreeMap<String, Arc<Tool>>,
-    /// The names in the order in which the model is told of them.
+    /// The names in the order in which the model sees them.
     pub order: Vec<String>,
     /// Who may call what.
     pub policy: Policy,
@@ -152,7 +152,7 @@ impl Rules {
         Ok(())
     }
 
-    /// What the model is told of: the caller's tools in the caller's order, then the run's own.
+    /// What the model sees: the caller's tools in the caller's order, then the run's own.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.order
             .iter()

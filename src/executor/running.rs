@@ -295,8 +295,8 @@ impl RunState {
             return;
         };
         let name = pending.call.name.clone();
-        let said = reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
-        let answer = ToolResult::error(format!("\"{name}\" was not permitted{said}"));
+        let suffix = reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
+        let answer = ToolResult::error(format!("\"{name}\" was not permitted{suffix}"));
         effects.push(Effect::Permission(Permission {
             id: id.to_owned(),
             name,
@@ -312,8 +312,8 @@ impl RunState {
     fn mistakes(&mut self, id: &str) -> Option<ToolResult> {
         let call = self.find(id, Phase::Asked)?.call.clone();
         let reason = self.rules.tools.get(&call.name)?.check(&call.args).err()?;
-        let said = format!("the arguments of \"{}\" do not fit its schema: {reason}", call.name);
-        Some(ToolResult::error(said))
+        let text = format!("the arguments of \"{}\" do not fit its schema: {reason}", call.name);
+        Some(ToolResult::error(text))
     }
 
     fn find(&mut self, id: &str, phase: Phase) -> Option<&mut Pending> {
@@ -360,7 +360,7 @@ impl RunState {
         if self.awaited || !self.notes.is_empty() {
             return self.next_turn(effects);
         }
-        let missing = |need: Need, given: bool| need == Need::Required && !given;
+        let missing = |need: Need, present: bool| need == Need::Required && !present;
         let report = missing(self.rules.report, self.report.is_some());
         let plan = missing(self.rules.plan, self.plan.is_some());
         let (names, code) = match (report, plan) {

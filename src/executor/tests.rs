@@ -122,7 +122,7 @@ fn done(id: &str, text: &str) -> Input {
     }
 }
 
-fn said(text: &str) -> Input {
+fn output(text: &str) -> Input {
     Input::Output(text.to_owned())
 }
 
@@ -149,7 +149,7 @@ fn on(report: Need, plan: Need, targets: &[&str]) -> Builtins {
 fn calls_of_a_turn_run_and_the_next_turn_waits_for_all_of_them() {
     let mut run = Run::plain();
     let lines = run.feed([
-        said("Let me."),
+        output("Let me."),
         made("1", "add", r#"{"a":1}"#),
         made("2", "look", "{}"),
         Input::TurnEnded,
@@ -166,7 +166,7 @@ fn calls_of_a_turn_run_and_the_next_turn_waits_for_all_of_them() {
     assert_eq!(run.feed([done("2", "seen")]), [r#"reply 2 "seen""#]);
     assert_eq!(run.feed([done("1", "2")]), [r#"reply 1 "2""#, "next turn"]);
     assert_eq!(
-        run.feed([said("Two."), Input::TurnEnded]),
+        run.feed([output("Two."), Input::TurnEnded]),
         ["stop", r#"Completed "Two.""#]
     );
     assert!(matches!(run.state, Some(State::Complete)));
@@ -198,7 +198,7 @@ fn callbacks_are_answered_in_place_and_need_no_further_turn() {
     assert_eq!(run.feed([done("1", "a")]), [r#"reply 1 "a""#]);
     run.feed([called("2", "look", "{}"), called("3", "look", "{}"), done("3", "c")]);
     assert_eq!(
-        run.feed([said("Done."), Input::TurnEnded]),
+        run.feed([output("Done."), Input::TurnEnded]),
         [
             "abandon 2",
             r#"error 2 "\"look\" has no result: the provider ended its turn without waiting for it""#,
@@ -292,10 +292,10 @@ fn a_report_counts_once_and_a_plan_is_asked_for_once_more() {
         ]
     );
     assert_eq!(
-        run.feed([said("Done."), Input::TurnEnded]),
+        run.feed([output("Done."), Input::TurnEnded]),
         [r#"next turn: You have not called "planner-output" yet. Do that now, then give your last answer again."#]
     );
-    assert_eq!(run.feed([said("No."), Input::TurnEnded]), ["stop", r#"Failed "No.""#]);
+    assert_eq!(run.feed([output("No."), Input::TurnEnded]), ["stop", r#"Failed "No.""#]);
     let outcome = run.outcome.unwrap();
     assert_eq!(outcome.error.unwrap().code, Code::PlannerOutputMissing);
     assert_eq!(outcome.report.unwrap().get(), r#"{"summary":"s"}"#);
@@ -331,7 +331,7 @@ fn a_handoff_is_awaited_while_others_get_their_answers() {
         },
     };
     assert_eq!(run.feed([ended]), [r#"error 1 "it failed""#, "next turn"]);
-    run.feed([spent(0.25), said("ok"), Input::TurnEnded]);
+    run.feed([spent(0.25), output("ok"), Input::TurnEnded]);
     assert_eq!(run.outcome.unwrap().spent.cost_usd, Some(0.75));
 }
 
@@ -403,7 +403,7 @@ fn what_is_dear_or_late_may_still_be_the_answer() {
     // The report of the last step is taken, though no further step is left.
     run.feed([
         spent(0.7),
-        said("Done."),
+        output("Done."),
         made("1", "completion-report", r#"{"summary":"s"}"#),
         Input::TurnEnded,
     ]);
@@ -412,17 +412,17 @@ fn what_is_dear_or_late_may_still_be_the_answer() {
     assert!(outcome.report.is_some());
     let mut run = Run::new(&Builtins::default(), "{}", limits);
     assert_eq!(
-        run.feed([spent(0.7), said("Done."), Input::TurnEnded]),
+        run.feed([spent(0.7), output("Done."), Input::TurnEnded]),
         ["stop", r#"Completed "Done.""#]
     );
 }
 
 #[test]
-fn what_cannot_be_read_is_told_to_the_model() {
+fn what_cannot_be_read_goes_to_the_model() {
     let mut run = Run::plain();
     let lines = run.feed([
         Input::Unreadable("write it again".to_owned()),
-        said("?"),
+        output("?"),
         Input::TurnEnded,
     ]);
     assert_eq!(lines, ["next turn: write it again"]);

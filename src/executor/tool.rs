@@ -1,6 +1,6 @@
 //! A tool as the executor knows it: its name, what it is for, and whether arguments fit its schema.
 //!
-//! In: a [`ToolSpec`]. Out: a [`Tool`], whose schema is compiled once, or what is wrong with the schema, in words.
+//! In: a [`ToolSpec`]. Out: a [`Tool`], whose schema is compiled once, or what is wrong with the schema, as a message.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use crate::error::clip;
 use crate::message::ToolSpec;
 
-/// How many of the mistakes in a call's arguments are told.
+/// How many of the mistakes in a call's arguments are reported.
 const MISTAKES: usize = 5;
 /// How long one of them may be, characters: it may quote the arguments.
 const MISTAKE: usize = 400;
@@ -31,7 +31,7 @@ pub enum Kind {
 
 /// A tool the model may call.
 pub struct Tool {
-    /// What the model is told of it.
+    /// Its description for the model.
     pub spec: ToolSpec,
     /// Whose it is.
     pub kind: Kind,

@@ -66,7 +66,7 @@ fn calls_in_text_become_calls_with_ids_of_their_own() {
 }
 
 #[test]
-fn what_was_broken_off_is_no_part_of_what_is_said_next() {
+fn what_was_broken_off_is_no_part_of_what_comes_next() {
     let half = "Let me see.\n\n```json\n{\"tool_calls\": [{\"name\": \"a\", \"args\": {";
     let call = "Now.\n{\"tool_calls\":[{\"name\":\"a\",\"args\":{\"b\":2}}]}";
     let reply = |next: Vec<Event>| run([vec![delta(half), Event::Abandoned], next].concat(), &[]).1;
@@ -90,7 +90,7 @@ fn what_was_broken_off_is_no_part_of_what_is_said_next() {
 }
 
 #[test]
-fn a_message_that_is_not_what_its_pieces_said_is_taken_whole() {
+fn a_message_that_is_not_what_its_pieces_were_is_taken_whole() {
     let half = "Let me see.\n```json\n{\"tool_calls\": [{\"name\": \"a\", \"args\": {";
     let (out, folded) = run(vec![delta(half), message("Hello")], &[]);
     assert_eq!(
@@ -125,9 +125,9 @@ fn texts_nobody_hears_are_counted_and_kept_all_the_same() {
         delta(call),
         message(&format!("x{call}")),
     ];
-    let both = [true, false].map(|heard| {
+    let both = [true, false].map(|has_listener| {
         let (mut fold, mut out) = (
-            Fold::new(HashSet::new(), TextCalls::Lenient).with_listener(heard),
+            Fold::new(HashSet::new(), TextCalls::Lenient).with_listener(has_listener),
             Vec::new(),
         );
         events.iter().for_each(|event| fold.push(event.clone(), &mut out));
@@ -202,7 +202,7 @@ fn native(id: &str, name: &str, args: &str) -> Event {
     }
 }
 
-/// A native call that can't be read was lost on its way into the reply: nobody, the model least of all, heard of it.
+/// A native call that can't be read was lost on its way into the reply: nobody, the model least of all knows of it.
 #[test]
 fn a_native_call_that_can_t_be_read_is_in_the_reply() {
     let invalid = InvalidToolCall {
@@ -261,9 +261,9 @@ fn a_call_the_cli_answered_is_known_by_the_id_it_was_given() {
         is_error: false,
     };
     let (out, folded) = run(vec![native("c1", "Bash", "{}"), result()], &["c1"]);
-    let given = |json: &str| -> serde_json::Value { serde_json::from_str(json).unwrap() };
+    let parsed = |json: &str| -> serde_json::Value { serde_json::from_str(json).unwrap() };
     assert_eq!(folded.reply.tool_calls, []);
-    assert_eq!(given(&out[0])["toolCall"]["id"], given(&out[1])["toolCallId"]);
+    assert_eq!(parsed(&out[0])["toolCall"]["id"], parsed(&out[1])["toolCallId"]);
     // A CLI that counts its calls anew in every step.
     let (_, folded) = run(
         vec![native("c1", "Bash", "{}"), result(), native("c1", "Bash", "{}")],

@@ -352,7 +352,7 @@ fn settled(id: &str, ended: Ended, report: &mut Report) {
     match ended {
         Ended::Replied(_) => {
             report.answering = Some(true);
-            // What it said of its login, it did not need.
+            // What it reported of its login, it did not need.
             report.authenticated = Login::Yes;
             let not_logged_in = Code::NotLoggedIn.as_str();
             report.problems.retain(|problem| problem.code != not_logged_in);

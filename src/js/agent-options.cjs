@@ -1,7 +1,7 @@
 "use strict";
 
 /**
- * In: what `runAgent` was given. Out: JSON of it for the native side, which checks limits and schemas, and the functions that
+ * In: what `runAgent` was called with. Out: JSON of it for the native side, which checks limits and schemas, and the functions that
  * only JavaScript can call. Whatever is wrong is thrown at once, by its name.
  *
  * @import { Run } from "./agent-tools.cjs"
@@ -18,7 +18,7 @@
  * @typedef {object} Prepared
  * @property {string} spec JSON for `NativeAgent`
  * @property {Who[]} agents the run's own first
- * @property {readonly unknown[]} messages the thread, as it was given
+ * @property {readonly unknown[]} messages the thread, as the caller passed it
  * @property {string} encoded JSON of it
  * @property {string | undefined} systemPrompt
  * @property {((event: object) => unknown) | undefined} onEvent
@@ -55,25 +55,25 @@ function timeLimit(limits) {
  * @returns {Prepared}
  */
 function readAgentOptions(options, toJsonSchema) {
-  const given = requireObject("options", options);
-  refuseUnknown(given, RUN, "");
-  const root = readAgent(given, "", toJsonSchema);
-  const { messages, encoded } = readThread(given);
-  const { handoff, ...builtins } = optionalObject("builtins", given.builtins);
+  const fields = requireObject("options", options);
+  refuseUnknown(fields, RUN, "");
+  const root = readAgent(fields, "", toJsonSchema);
+  const { messages, encoded } = readThread(fields);
+  const { handoff, ...builtins } = optionalObject("builtins", fields.builtins);
   const { agents, ...rest } = optionalObject("builtins.handoff", handoff);
   const targets = handoff === undefined ? [] : readTargets(agents, toJsonSchema);
   const all = [root, ...targets];
-  const { signal, record } = readCallOptions({ signal: given.signal, record: given.record });
+  const { signal, record } = readCallOptions({ signal: fields.signal, record: fields.record });
   return {
     spec: `{"agents":[${all.map(({ json }) => json).join(",")}],"messages":${encoded},"builtins":${encodeOptions(
       builtins,
     )},"handoff":${encodeOptions(rest)},"record":${JSON.stringify(record ?? null)}}`,
     agents: all.map(({ who }) => who),
-    timeoutMs: timeLimit(given.limits),
+    timeoutMs: timeLimit(fields.limits),
     messages,
     encoded,
     systemPrompt: root.systemPrompt,
-    onEvent: optionalFunction("onEvent", given.onEvent),
+    onEvent: optionalFunction("onEvent", fields.onEvent),
     signal,
   };
 }
@@ -89,26 +89,26 @@ function readTargets(agents, toJsonSchema) {
   return entries.map(([name, agent]) => {
     const at = `${path}.${name}`;
     if (name.trim() === "") throw fault("INVALID_OPTION", `${path} has an agent without a name`);
-    const given = requireObject(at, agent);
-    refuseUnknown(given, TARGET, `${at}.`);
-    return readAgent(given, `${at}.`, toJsonSchema, name);
+    const fields = requireObject(at, agent);
+    refuseUnknown(fields, TARGET, `${at}.`);
+    return readAgent(fields, `${at}.`, toJsonSchema, name);
   });
 }
 
 /**
- * @param {Record<string, unknown>} given
+ * @param {Record<string, unknown>} fields
  * @param {string} path what its fields are called in errors, with a dot; empty for the run's own
  * @param {ToJsonSchema | null} toJsonSchema
  * @param {string} [name]
  */
-function readAgent(given, path, toJsonSchema, name) {
-  const shared = requireShared(given.provider, `${path}provider`);
-  const systemPrompt = optionalString(`${path}systemPrompt`, given.systemPrompt);
-  const description = optionalString(`${path}description`, given.description);
-  const tools = readTools(given.tools, `${path}tools`, toJsonSchema);
-  const { permissions, ask } = readPermissions(given.permissions, `${path}permissions`, tools.names);
-  const limits = encodeOptions(optionalObject(`${path}limits`, given.limits));
-  const how = encodeOptions({ toolCalls: given.toolCalls });
+function readAgent(fields, path, toJsonSchema, name) {
+  const shared = requireShared(fields.provider, `${path}provider`);
+  const systemPrompt = optionalString(`${path}systemPrompt`, fields.systemPrompt);
+  const description = optionalString(`${path}description`, fields.description);
+  const tools = readTools(fields.tools, `${path}tools`, toJsonSchema);
+  const { permissions, ask } = readPermissions(fields.permissions, `${path}permissions`, tools.names);
+  const limits = encodeOptions(optionalObject(`${path}limits`, fields.limits));
+  const how = encodeOptions({ toolCalls: fields.toolCalls });
   const head = JSON.stringify({ name, path, description, systemPrompt, permissions, log: shared.log !== undefined });
   /** @type {Who} */
   const who = { shared, tools: tools.runs, ask };
@@ -128,11 +128,11 @@ function requireShared(provider, at) {
   throw fault("INVALID_OPTION", `${at} must be ${why}, got ${describe(provider)}`);
 }
 
-/** @param {Record<string, unknown>} given */
+/** @param {Record<string, unknown>} fields */
 function readThread({ prompt, messages }) {
   if ((prompt === undefined) === (messages === undefined)) {
-    const both = prompt === undefined ? "neither is given" : "both are given";
-    throw fault("INVALID_OPTION", `either prompt or messages must be given: ${both}`);
+    const both = prompt === undefined ? "neither is set" : "both are set";
+    throw fault("INVALID_OPTION", `either prompt or messages must be set: ${both}`);
   }
   if (prompt === undefined) {
     const encoded = encodeMessages(messages);
@@ -151,11 +151,11 @@ function readThread({ prompt, messages }) {
  * @param {readonly string[]} names the tools
  */
 function readPermissions(permissions, path, names) {
-  const given = optionalObject(path, permissions);
-  refuseUnknown(given, PERMISSIONS, `${path}.`);
-  const ask = optionalFunction(`${path}.ask`, given.ask);
-  const allow = given.allow === undefined ? undefined : readNames(given.allow, `${path}.allow`, names);
-  const deny = given.deny === undefined ? undefined : readNames(given.deny, `${path}.deny`, names);
+  const fields = optionalObject(path, permissions);
+  refuseUnknown(fields, PERMISSIONS, `${path}.`);
+  const ask = optionalFunction(`${path}.ask`, fields.ask);
+  const allow = fields.allow === undefined ? undefined : readNames(fields.allow, `${path}.allow`, names);
+  const deny = fields.deny === undefined ? undefined : readNames(fields.deny, `${path}.deny`, names);
   return { permissions: { allow, deny, ask: ask !== undefined }, ask };
 }
 
@@ -183,12 +183,12 @@ function readNames(list, path, names) {
 }
 
 /**
- * @param {Record<string, unknown>} given
+ * @param {Record<string, unknown>} fields
  * @param {readonly string[]} known
  * @param {string} path
  */
-function refuseUnknown(given, known, path) {
-  for (const [name, value] of Object.entries(given)) {
+function refuseUnknown(fields, known, path) {
+  for (const [name, value] of Object.entries(fields)) {
     if (value !== undefined && !known.includes(name)) {
       throw fault("INVALID_OPTION", `unknown option "${path}${name}"; allowed: ${known.join(", ")}`);
     }

@@ -1,7 +1,7 @@
 "use strict";
 
 /**
- * In: an agent's tools and the calls of its model. Out: what the calls came to, as the model is told. Whatever a tool does is
+ * In: an agent's tools and the calls of its model. Out: what the calls came to, as they go to the model. Whatever a tool does is
  * an answer: what it throws is one that says so.
  *
  * @import { ToolCall } from "../../index.js"

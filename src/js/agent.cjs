@@ -1,7 +1,7 @@
 "use strict";
 
 /**
- * In: what `runAgent` was given. Out: the `AgentRun` of index.d.ts. The run itself is native; here its requests are answered
+ * In: what `runAgent` was called with. Out: the `AgentRun` of index.d.ts. The run itself is native; here its requests are answered
  * (tools are run, the caller is asked) and its events are handed out. It goes on whether or not anybody iterates.
  *
  * @import { AgentEvent, ToolCall } from "../../index.js"
@@ -58,20 +58,20 @@ function follow(run, prepared, thread) {
 
   const go = async () => {
     for (let batch = await guard(run.next()); batch !== null; batch = await guard(run.next())) {
-      for (const told of JSON.parse(batch)) {
-        if (requests.take(told)) continue;
-        const event = publicEvent(told);
+      for (const entry of JSON.parse(batch)) {
+        if (requests.take(entry)) continue;
+        const event = publicEvent(entry);
         events.push(event);
         listener.tell(event);
       }
     }
     const { messages, ...fields } = /** @type {any} */ (unwrap(await guard(run.result())));
     if (fields.error) fields.error = providerError(fields.error);
-    return { ...fields, messages: [...thread.given(prepared), ...messages.map(thread.said)] };
+    return { ...fields, messages: [...thread.initial(prepared), ...messages.map(thread.message)] };
   };
 
   const settle = async () => {
-    const result = await go().catch((error) => failed(error, thread.given(prepared)));
+    const result = await go().catch((error) => failed(error, thread.initial(prepared)));
     requests.end();
     events.end();
     const thrown = await listener.settled(result.status === "completed", limit(prepared, began));
@@ -111,11 +111,11 @@ function failed(error, messages) {
 }
 
 /**
- * @param {any} told
+ * @param {any} entry
  * @returns {AgentEvent}
  */
-function publicEvent(told) {
-  return told.error ? { ...told, error: providerError(told.error) } : told;
+function publicEvent(entry) {
+  return entry.error ? { ...entry, error: providerError(entry.error) } : entry;
 }
 
 /** Every event of the run, for as many readers as there are, each from the first on. */
@@ -246,11 +246,11 @@ function createRequests(run, agents) {
 
   return {
     /**
-     * @param {{ type: string }} told
+     * @param {{ type: string }} entry
      * @returns {boolean} whether it was a request, which the caller does not see
      */
-    take(told) {
-      const request = /** @type {Request} */ (told);
+    take(entry) {
+      const request = /** @type {Request} */ (entry);
       switch (request.type) {
         case "execute":
           execute(request);
@@ -270,7 +270,7 @@ function createRequests(run, agents) {
           return false;
       }
     },
-    /** The run is over: what still goes on is told so. */
+    /** The run is over: what still goes on is aborted. */
     end() {
       for (const request of open.keys()) abandon(request);
     },
@@ -290,7 +290,7 @@ async function decide(ask, { name, args, id }, context) {
     const answer = await ask?.({ name, args, id }, context);
     if (typeof answer === "boolean") return JSON.stringify({ allow: answer });
     if (typeof answer !== "object" || answer === null || !("allow" in answer) || typeof answer.allow !== "boolean") {
-      throw new TypeError(`it must say true, false or { allow, reason?, args? }, and said ${describe(answer)}`);
+      throw new TypeError(`it must return true, false or { allow, reason?, args? }, and returned ${describe(answer)}`);
     }
     const {
       allow,
@@ -300,8 +300,8 @@ async function decide(ask, { name, args, id }, context) {
     if (replaced !== undefined && describe(replaced) !== "an object") {
       throw new TypeError(`its args must be an object, and are ${describe(replaced)}`);
     }
-    const said = { allow, reason: reason === undefined ? undefined : String(reason), args: replaced };
-    return JSON.stringify(said);
+    const decision = { allow, reason: reason === undefined ? undefined : String(reason), args: replaced };
+    return JSON.stringify(decision);
   } catch (error) {
     return JSON.stringify({ allow: false, reason: `permissions.ask failed: ${reasonOf(error)}` });
   }

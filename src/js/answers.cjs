@@ -1,13 +1,13 @@
 "use strict";
 
 /**
- * In: the answer of an adapter that can only `invoke`. Out: the events a stream would have told of it.
+ * In: the answer of an adapter that can only `invoke`. Out: the events a stream would have had.
  *
  * @import { ProviderEvent, ProviderReply, TokenUsage } from "../../index.js"
  */
 
 /**
- * What a stream would have told of an answer that came whole.
+ * What a stream would have had for an answer that came whole.
  *
  * @param {unknown} message
  * @param {readonly unknown[]} messages

@@ -1,13 +1,13 @@
 /**
- * `doctor` and `providers`. In: the words behind the command. Out: text on standard output, and an exit code.
+ * `doctor` and `providers`. In: the arguments behind the command. Out: text on standard output, and an exit code.
  *
  * @import { CliProviderOptions, HealthLevel, HealthReport } from "../../index.js"
  * @import { Colour, Paint } from "./cli-text.mjs"
  * @import { CliProvider } from "./native-entry.mjs"
  */
 
+import { parseCommandArgs } from "./cli-args.mjs";
 import { isColourful, painter, table, UsageError } from "./cli-text.mjs";
-import { parseWords } from "./cli-words.mjs";
 import loader from "./load.cjs";
 import plain from "./plain.cjs";
 
@@ -36,11 +36,11 @@ export function factoryOf(id) {
 }
 
 /**
- * @param {string[]} words
+ * @param {string[]} args
  * @param {AbortSignal} signal
  */
-export async function doctor(words, signal) {
-  const { values, positionals } = parseWords(words, {
+export async function doctor(args, signal) {
+  const { values, positionals } = parseCommandArgs(args, {
     level: { type: "string" },
     request: { type: "boolean" },
     engine: { type: "string" },
@@ -129,9 +129,9 @@ function statusOf(report) {
   return ["ready", "green"];
 }
 
-/** @param {string[]} words */
-export function providers(words) {
-  const { values, positionals } = parseWords(words, { json: { type: "boolean" } });
+/** @param {string[]} args */
+export function providers(args) {
+  const { values, positionals } = parseCommandArgs(args, { json: { type: "boolean" } });
   if (positionals.length > 0) throw new UsageError(`unexpected argument "${positionals[0]}"`);
   const list = REGISTRY.map(({ id, command, versions }) => ({ id, command, versions }));
   const rows = list.map(({ id, command, versions }) => ({

@@ -1,12 +1,12 @@
 /**
- * `log show` and `log html`. In: the words behind the command. Out: a run log as text, data or a page, and an exit code.
+ * `log show` and `log html`. In: the arguments behind the command. Out: a run log as text, data or a page, and an exit code.
  */
 
 import { randomBytes } from "node:crypto";
 import { lstat, open, rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import { parseCommandArgs } from "./cli-args.mjs";
 import { EXIT_CODES, isColourful, UsageError } from "./cli-text.mjs";
-import { parseWords } from "./cli-words.mjs";
 import native from "./native.cjs";
 import { ProviderError } from "./native-entry.mjs";
 import replay from "./replay.cjs";
@@ -17,17 +17,17 @@ const ACTIONS = { show, html };
 const isAction = (name) => Object.hasOwn(ACTIONS, name);
 
 /**
- * @param {string[]} words
+ * @param {string[]} args
  * @returns {Promise<number>}
  */
-export async function log([action = "", ...words]) {
+export async function log([action = "", ...args]) {
   if (!isAction(action)) {
     throw new UsageError(
       action === "" ? "say what to do: show or html" : `unknown action "${action}": there are show, html`,
     );
   }
   try {
-    return await ACTIONS[action](words);
+    return await ACTIONS[action](args);
   } catch (error) {
     if (!ProviderError.isInstance(error)) throw error;
     const failure = /** @type {import("../../index.js").ProviderError} */ (error);
@@ -36,17 +36,17 @@ export async function log([action = "", ...words]) {
   }
 }
 
-/** @param {string[]} words */
-async function show(words) {
-  const { values, positionals } = parseWords(words, { json: { type: "boolean" }, full: { type: "boolean" } });
+/** @param {string[]} args */
+async function show(args) {
+  const { values, positionals } = parseCommandArgs(args, { json: { type: "boolean" }, full: { type: "boolean" } });
   const options = { format: values.json ? "json" : "text", full: values.full ?? false };
   process.stdout.write(await replay.renderRunLog(native, theFile(positionals), options, isColourful(process.stdout)));
   return 0;
 }
 
-/** @param {string[]} words */
-async function html(words) {
-  const { values, positionals } = parseWords(words, {
+/** @param {string[]} args */
+async function html(args) {
+  const { values, positionals } = parseCommandArgs(args, {
     output: { type: "string", short: "o" },
     force: { type: "boolean" },
   });

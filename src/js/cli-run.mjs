@@ -1,5 +1,5 @@
 /**
- * `run`. In: the words behind the command, and standard input. Out: the answer on standard output, progress on standard
+ * `run`. In: the arguments behind the command, and standard input. Out: the answer on standard output, progress on standard
  * error, and an exit code by the error's category.
  *
  * @import { InvokeOptions, LogRecord, ProviderEvent } from "../../index.js"
@@ -7,9 +7,9 @@
  */
 
 import { fstatSync } from "node:fs";
+import { parseCommandArgs } from "./cli-args.mjs";
 import { factoryOf } from "./cli-doctor.mjs";
 import { EXIT_CODES, UsageError } from "./cli-text.mjs";
-import { parseWords } from "./cli-words.mjs";
 import { ProviderError } from "./native-entry.mjs";
 
 const OPTIONS = /** @type {const} */ ({
@@ -26,11 +26,11 @@ const OPTIONS = /** @type {const} */ ({
 const PATIENCE_MS = 2_000;
 
 /**
- * @param {string[]} words
+ * @param {string[]} args
  * @param {AbortSignal} signal
  */
-export async function run(words, signal) {
-  const { values, positionals } = parseWords(words, OPTIONS);
+export async function run(args, signal) {
+  const { values, positionals } = parseCommandArgs(args, OPTIONS);
   if (positionals.length > 1) {
     throw new UsageError(`unexpected argument "${positionals[1]}": put the prompt in quotes`);
   }
@@ -65,7 +65,7 @@ function create(id, values) {
     throw new UsageError(`--timeout must be a number of milliseconds, not "${timeout}"`);
   }
   const ms = timeout === undefined ? undefined : Number(timeout);
-  // Records hold no words of the CLI's; the events of a stream do.
+  // Records hold no text of the CLI's; the events of a stream do.
   const logger = (/** @type {LogRecord} */ record) => progress(record, values.stream === true);
   // A prompt of the command line is a user's text, whatever it looks like.
   const options = { model, timeout: ms, systemPrompt, logger, threadDocuments: "escape" };
@@ -176,7 +176,7 @@ function textPrinter() {
 const afterStream = [];
 
 /**
- * What the run tells of itself, as lines for people. How it ends is told by the answer or by the error.
+ * What the run tells of itself, as lines for people. How it ends is shown by the answer or by the error.
  *
  * @param {LogRecord} record
  * @param {boolean} streams
@@ -185,7 +185,8 @@ function progress({ provider, message, pid, fields }, streams) {
   if (message === "started") tell(`${provider} started (pid ${pid})`);
   else if (message === "tried again") tell(`${provider} is tried again in ${fields.delayMs} ms`);
   else if (message === "warned" && !streams) tell(`${provider} has a warning: ${fields.code} (--stream has its text)`);
-  else if (message === "told its limits" && fields.status !== "allowed") tell(`${provider} limit: ${fields.status}`);
+  else if (message === "reported its limits" && fields.status !== "allowed")
+    tell(`${provider} limit: ${fields.status}`);
   else if (message === "ended" && fields.exitCode === 0) {
     const line = `${provider} ended after ${fields.exitMs} ms`;
     if (streams) afterStream.push(line);

@@ -77,7 +77,7 @@ Options:
 
 Usage: ${NAME} run ["<prompt>"] [options]
 
-What comes over standard input is the prompt, or follows the one given.
+What comes over standard input is the prompt, or follows the one on the command line.
 
 Options:
   --provider <id>         one that \`${NAME} providers\` lists; default: claude

@@ -24,13 +24,13 @@ const NOBODY_READS = 141;
 const isCommand = (name) => Object.hasOwn(COMMANDS, name);
 
 /**
- * @param {string[]} words
+ * @param {string[]} args
  * @param {AbortSignal} signal
  * @returns {Promise<number>} the exit code
  */
-async function main([name = "", ...words], signal) {
+async function main([name = "", ...args], signal) {
   if (name === "-h" || name === "--help" || name === "help")
-    return say(HELP[isCommand(words[0] ?? "") ? /** @type {keyof typeof COMMANDS} */ (words[0]) : ""]);
+    return say(HELP[isCommand(args[0] ?? "") ? /** @type {keyof typeof COMMANDS} */ (args[0]) : ""]);
   if (name === "-v" || name === "--version") {
     return say(`${createRequire(import.meta.url)("../../package.json").version}\n`);
   }
@@ -39,12 +39,12 @@ async function main([name = "", ...words], signal) {
     const what = name.startsWith("-") ? "option" : "command";
     throw new UsageError(`unknown ${what} "${name}": there are ${Object.keys(COMMANDS).join(", ")}`);
   }
-  const end = words.indexOf("--");
-  const own = end < 0 ? words : words.slice(0, end);
+  const end = args.indexOf("--");
+  const own = end < 0 ? args : args.slice(0, end);
   if (own.includes("--help") || own.includes("-h")) return say(HELP[name]);
   try {
     const command = await COMMANDS[name]();
-    return await command(words, signal);
+    return await command(args, signal);
   } catch (error) {
     if (error instanceof UsageError) error.message += ` (${NAME} ${name} --help)`;
     throw error;

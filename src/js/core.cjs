@@ -33,7 +33,7 @@ const { createProvider } = require("./provider.cjs");
 const owners = new WeakMap();
 
 /**
- * The owner of this environment's child processes, with the one hook that ends them when the process is told to exit:
+ * The owner of this environment's child processes, with the one hook that ends them when the process is asked to exit:
  * `process.exit()` waits for nothing asynchronous. It is the only listener this package puts on `process`.
  *
  * @param {Native} native

@@ -45,14 +45,14 @@ class ProviderError extends Error {
   constructor(init, options) {
     super(init.message, options);
     Object.defineProperty(this, BRAND, { value: true });
-    const given = { attempts: 0, reasons: [], ...init };
+    const known = { attempts: 0, reasons: [], ...init };
     /** @type {Record<string, unknown>} */
     const fields = {};
     for (const field of FIELDS) {
-      const value = given[field];
+      const value = known[field];
       if (value !== undefined) fields[field] = value;
     }
-    if (given.resetsAt !== undefined) fields.resetsAt = new Date(given.resetsAt);
+    if (known.resetsAt !== undefined) fields.resetsAt = new Date(known.resetsAt);
     Object.assign(this, fields);
   }
 

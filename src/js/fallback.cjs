@@ -35,8 +35,8 @@ function createFallbackProvider(native, adapters, options) {
   /** A member rejects with a rate limit once its own attempts are used up, or the wait is too long. @param {ProviderError} error */
   const movesOn = (error) => error.shouldFallback || (fallbackOnRateLimit && error.category === "rate_limit");
   if (!Array.isArray(adapters) || adapters.length === 0) {
-    const given = Array.isArray(adapters) ? "an empty one" : describe(adapters);
-    throw fault("INVALID_OPTION", `adapters must be an array of at least one model adapter, got ${given}`);
+    const description = Array.isArray(adapters) ? "an empty one" : describe(adapters);
+    throw fault("INVALID_OPTION", `adapters must be an array of at least one model adapter, got ${description}`);
   }
   const members = Array.from(adapters, (adapter, index) => {
     if (typeof adapter !== "object" || adapter === null || typeof adapter.invoke !== "function") {
@@ -152,7 +152,7 @@ function createCourse(members, signal) {
   let ticket;
 
   /** Those that were passed over since the last look, for events. */
-  const told = { count: 0 };
+  const reported = { count: 0 };
 
   return {
     /**
@@ -199,7 +199,7 @@ function createCourse(members, signal) {
      *
      * @param {Member} member
      * @param {unknown} error
-     * @param {boolean} mayGoOn whether the caller was given nothing of this member yet
+     * @param {boolean} mayGoOn whether the caller got nothing of this member yet
      */
     failed(member, error, mayGoOn) {
       if (signal?.aborted) {
@@ -217,8 +217,8 @@ function createCourse(members, signal) {
 
     /** Members passed over since this was asked last. */
     news() {
-      const fresh = skipped.slice(told.count);
-      told.count = skipped.length;
+      const fresh = skipped.slice(reported.count);
+      reported.count = skipped.length;
       return fresh;
     },
   };
@@ -235,7 +235,7 @@ function isAbort(error) {
 
 /**
  * Updates of one member on their way to the caller, one at a time even if the member waits for none. Token counts wait for the
- * first output, so that nothing at all was told of a member that failed without any.
+ * first output, so that nothing at all was reported of a member that failed without any.
  *
  * @param {(update: InvokeUpdate) => unknown} onUpdate
  * @param {readonly (AbortSignal | undefined)[]} signals what ends the waiting for it
@@ -246,7 +246,7 @@ function createRelay(onUpdate, signals) {
   /** @type {Promise<void>} */
   let last = Promise.resolve();
   const relay = {
-    /** Whether the caller was given anything. */
+    /** Whether the caller got anything. */
     delivered: false,
     /** @type {{ reason: unknown } | undefined} what the caller's own function threw */
     refused: undefined,
@@ -287,7 +287,7 @@ function createRelay(onUpdate, signals) {
 }
 
 /**
- * The events of the members in turn. What is news about a run goes out at once; a member whose words or calls went out is the
+ * The events of the members in turn. What is news about a run goes out at once; a member whose text or calls went out is the
  * last to be asked.
  *
  * @param {readonly Member[]} members

@@ -13,7 +13,7 @@ function isMissing(error) {
 }
 
 /**
- * What an import of `@langchain/core/messages` failed with, in words that help; an error of another kind stays itself.
+ * What an import of `@langchain/core/messages` failed with, with advice; an error of another kind stays itself.
  *
  * @param {unknown} error
  * @returns {unknown}

@@ -86,9 +86,9 @@ function readCloseOptions(options) {
  */
 async function unlessOver(answer, signals, lost) {
   if (!isThenable(answer)) return true;
-  const given = Promise.resolve(answer);
+  const answered = Promise.resolve(answer);
   // Whoever does not wait for it does not want to hear of its failure either.
-  given.catch(() => {});
+  answered.catch(() => {});
   /** @type {(() => void)[]} */
   const ends = [];
   /** @type {Promise<never>} */
@@ -101,9 +101,9 @@ async function unlessOver(answer, signals, lost) {
   over.catch(() => {});
   try {
     // Most have answered by the next tick.
-    const soon = await Promise.race([given.then(() => true), over, nextTick()]);
+    const soon = await Promise.race([answered.then(() => true), over, nextTick()]);
     if (soon !== undefined) return soon;
-    const race = [given.then(() => true), over];
+    const race = [answered.then(() => true), over];
     return await Promise.race(lost ? [...race, lost().then(() => false)] : race);
   } finally {
     for (const end of ends) end();

@@ -49,7 +49,7 @@ function toFunction(logger) {
 
 /**
  * Whether a logger is called as pino and bunyan are: fields first, then the message. They add level and time themselves, and
- * write keys that they are given again twice.
+ * write keys that are passed again twice.
  *
  * @param {object} logger
  */
@@ -64,8 +64,8 @@ function takesMessageLast(logger) {
  */
 function tellLast(logger, { level, message, provider, runId, pid, fields }) {
   // `pid` is the logger's own word for this process.
-  const given = { provider, runId, ...(pid === undefined ? {} : { cliPid: pid }), fields };
-  return /** @type {Record<LogLevel, (fields: object, message: string) => unknown>} */ (logger)[level](given, message);
+  const entry = { provider, runId, ...(pid === undefined ? {} : { cliPid: pid }), fields };
+  return /** @type {Record<LogLevel, (fields: object, message: string) => unknown>} */ (logger)[level](entry, message);
 }
 
 /**

@@ -2,7 +2,7 @@
 
 /**
  * In: one adapter of a fallback provider, ours or the caller's own. Out: the same with everything a fallback provider asks of
- * it: updates and events even where it can only `invoke`, and a circuit breaker that its failures are told to.
+ * it: updates and events even where it can only `invoke`, and a circuit breaker that its failures are counted by.
  *
  * @import { InvokeUpdate, ProviderError, ProviderEvent, ToolInput } from "../../index.js"
  * @import { NativeBreaker } from "./native.cjs"
@@ -50,7 +50,7 @@ const { createUpdates } = require("./updates.cjs");
 const OUTPUT = new Set(["text_delta", "thinking_delta", "message", "tool_call", "invalid_tool_call", "tool_result"]);
 
 /**
- * The model's own words and calls, as opposed to news about a run.
+ * The model's own text and calls, as opposed to news about a run.
  *
  * @param {ProviderEvent} event
  */
@@ -86,7 +86,7 @@ function bind(adapter, identity) {
    */
   const invoke = async (messages, options, signal) => {
     const answer = adapter.invoke(messages, options);
-    // An adapter of ours is waited for until its process has ended. One that may never have heard of signals is left.
+    // An adapter of ours is waited for until its process has ended. One that may not know signals is left.
     return await (typeof adapter.invokeWithUpdates === "function" ? answer : unlessAborted(answer, signal));
   };
 

@@ -4,7 +4,7 @@
  * In: the caller's messages, whatever made them. Out: the one form the native side reads (`src/message.rs`), and back: the
  * native side's reply as an `AIMessage` of the caller's own LangChain (the only place that builds one).
  *
- * Messages are told by shape, never by `instanceof`: in one process there may be several copies of LangChain, an ESM and a
+ * Messages are recognised by shape, never by `instanceof`: in one process there may be several copies of LangChain, an ESM and a
  * CommonJS build of each, serialised messages and plain objects.
  *
  * @typedef {{ json: string, texts: string }} PackedThread

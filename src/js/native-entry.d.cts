@@ -145,7 +145,7 @@ export interface ModelAdapter {
   bindTools?(tools: readonly ToolInput[]): ModelAdapter;
 }
 
-/** Whether `value` is an object with a callable `invoke` and no `_generate`. Never throws, whatever it is given. */
+/** Whether `value` is an object with a callable `invoke` and no `_generate`. Never throws, whatever it gets. */
 export function isModelAdapter(value: unknown): value is ModelAdapter;
 
 /**
@@ -200,7 +200,7 @@ export function createOpenCodeCliProvider(options?: OpenCodeCliProviderOptions):
 /**
  * A CLI of one's own as a model, described as data. Nothing is started here.
  *
- * @throws {ProviderError} `INVALID_CONFIG` or `INVALID_OPTION`, naming the field, what was given and what is allowed.
+ * @throws {ProviderError} `INVALID_CONFIG` or `INVALID_OPTION`, naming the field, what it holds and what is allowed.
  */
 export function createCliProvider(config: CliProviderConfig, options?: CliProviderOptions): CliProvider;
 
@@ -210,7 +210,7 @@ export type ApiProvider = ApiProviderOf<AIMessageJson>;
 /**
  * An OpenAI-compatible API as a model. Nothing is sent here.
  *
- * @throws {ProviderError} `INVALID_OPTION`, naming the option, what was given and what is allowed.
+ * @throws {ProviderError} `INVALID_OPTION`, naming the option, what it holds and what is allowed.
  */
 export function createOpenAiCompatibleProvider(options: OpenAiCompatibleProviderOptions): ApiProvider;
 

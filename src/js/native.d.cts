@@ -50,7 +50,7 @@ export function killAll(owner: number): void;
 /** `Limits` of index.d.ts as JSON. */
 export function limits(): string;
 
-/** One provider with its limits and what it learnt about its CLI. */
+/** One provider with its limits and what is known about its CLI. */
 export class NativeProvider {
   constructor(kind: string, optionsJson: string, owner: number);
   /** The provider of a CLI that `configJson` describes. */
@@ -194,7 +194,7 @@ export class NativeRun {
   takeLog(): string | null;
   /** The next records as soon as there are any, a JSON array of `LogRecord`; `null` when the run is over. */
   nextLog(): Promise<string | null>;
-  /** Resolves when nobody needs to wait for whoever takes the events: the run has failed, was told to end, or its time is up. */
+  /** Resolves when nobody needs to wait for whoever takes the events: the run has failed, was cancelled, or its time is up. */
   lost(): Promise<void>;
   /** Resolves what `lost` has promised. */
   unwatch(): void;

@@ -4,8 +4,8 @@
  * In: options as the caller wrote them. Out: JSON for the native side, which validates them, and the checked options of
  * one call.
  *
- * JSON has no word for `undefined`, functions or `NaN`; where such a value stands, `{"$given": "a function"}` goes over
- * instead, so that the validator can say what it was given rather than not see it.
+ * JSON has no word for `undefined`, functions or `NaN`; where such a value stands, `{"$notJson": "a function"}` goes over
+ * instead, so that the validator can say what it got rather than not see it.
  *
  * @import { InvokeOptions } from "../../index.js"
  */
@@ -19,7 +19,7 @@ const { resolve } = builtin("node:path");
 const MAX_TIMEOUT = 2 ** 31 - 1;
 
 /**
- * A value in words, for error messages: `the string "10s"`, `a function`, `NaN`.
+ * A value described for error messages: `the string "10s"`, `a function`, `NaN`.
  *
  * @param {unknown} value
  * @returns {string}
@@ -65,14 +65,14 @@ function isPlainObject(value) {
 function encode(value, parents) {
   if (value === null || typeof value === "boolean" || typeof value === "string") return value;
   if (typeof value === "number" && Number.isFinite(value)) return value;
-  if (parents.includes(value)) return { $given: "an object that contains itself" };
+  if (parents.includes(value)) return { $notJson: "an object that contains itself" };
   const within = [...parents, value];
   if (Array.isArray(value)) return Array.from(value, (item) => encode(item, within));
   if (isPlainObject(value)) {
     // fromEntries defines keys, so that one named __proto__ is data like any other.
     return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, encode(item, within)]));
   }
-  return { $given: describe(value) };
+  return { $notJson: describe(value) };
 }
 
 /**
@@ -85,12 +85,12 @@ function encodeEnv(env) {
   return Object.fromEntries(
     Object.entries(env).map(([name, value]) => {
       if (value === undefined) return [name, null];
-      return [name, value === null ? { $given: "null" } : encode(value, [env])];
+      return [name, value === null ? { $notJson: "null" } : encode(value, [env])];
     }),
   );
 }
 
-/** Options that are objects of options: there, too, a key that is `undefined` was not given. */
+/** Options that are objects of options: there, too, a key that is `undefined` was not set. */
 const GROUPS = new Set(["retry", "breaker", "config"]);
 
 /**
@@ -110,7 +110,7 @@ function withoutUndefined(fields) {
 }
 
 /**
- * @param {unknown} options what a `create…Provider` function or `execFileAsync` was given
+ * @param {unknown} options what a `create…Provider` function or `execFileAsync` was called with
  * @returns {string} JSON of an object; top-level keys that are `undefined` are left out
  */
 function encodeOptions(options) {
@@ -118,8 +118,8 @@ function encodeOptions(options) {
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
     throw fault("INVALID_OPTION", `options must be an object, got ${describe(options)}`);
   }
-  const given = Object.entries(withoutUndefined(options));
-  return JSON.stringify(Object.fromEntries(given.map(([key, value]) => [key, encodeOption(key, value, options)])));
+  const entries = Object.entries(withoutUndefined(options));
+  return JSON.stringify(Object.fromEntries(entries.map(([key, value]) => [key, encodeOption(key, value, options)])));
 }
 
 /**
@@ -137,12 +137,12 @@ function encodeContext(context) {
 }
 
 /**
- * @param {unknown} config what `createCliProvider` was given
+ * @param {unknown} config what `createCliProvider` was called with
  * @returns {string} its JSON; a rule's pattern may be a RegExp, of which the source goes over
  */
 function encodeConfig(config) {
   if (!isPlainObject(config)) return JSON.stringify(encode(config ?? null, []));
-  const given = Object.entries(config).filter(([, value]) => value !== undefined);
+  const entries = Object.entries(config).filter(([, value]) => value !== undefined);
   /** @param {[string, unknown]} entry */
   const field = ([name, value]) => {
     if (name === "env") return [name, encodeEnv(value)];
@@ -150,15 +150,15 @@ function encodeConfig(config) {
       return [name, value.map((rule) => encode(unwrapRule(rule), [config]))];
     return [name, encode(value, [config])];
   };
-  return JSON.stringify(Object.fromEntries(given.map(field)));
+  return JSON.stringify(Object.fromEntries(entries.map(field)));
 }
 
 /** @param {unknown} rule */
 function unwrapRule(rule) {
   if (!isPlainObject(rule)) return rule;
-  const given = Object.entries(rule).filter(([, value]) => value !== undefined);
+  const entries = Object.entries(rule).filter(([, value]) => value !== undefined);
   return Object.fromEntries(
-    given.map(([name, value]) => [name, name === "pattern" && value instanceof RegExp ? value.source : value]),
+    entries.map(([name, value]) => [name, name === "pattern" && value instanceof RegExp ? value.source : value]),
   );
 }
 
@@ -203,11 +203,11 @@ function isAbortSignal(value) {
  * @returns {{ path: string, prompts: boolean }}
  */
 function readRecord(record) {
-  const given = typeof record === "string" ? { path: record } : record;
-  if (!isPlainObject(given)) {
+  const settings = typeof record === "string" ? { path: record } : record;
+  if (!isPlainObject(settings)) {
     throw fault("INVALID_OPTION", `record must be a path or an object { path, prompts? }, got ${describe(record)}`);
   }
-  const { path, prompts = false, ...others } = given;
+  const { path, prompts = false, ...others } = settings;
   const [unknown] = Object.keys(others);
   if (unknown !== undefined) {
     throw fault("INVALID_OPTION", `record has an unknown key "${unknown}": there are "path" and "prompts"`);

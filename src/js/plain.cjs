@@ -9,7 +9,7 @@ const { loadNative } = require("./load.cjs");
 let plain;
 
 /**
- * Made when asked for, for the reason given in load.cjs.
+ * Made when asked for, for the reason stated in load.cjs.
  *
  * @param {string} [url] `import.meta.url` of an ES module that asks
  */

@@ -3,7 +3,7 @@
 /**
  * In: a request and the caller's `AbortSignal`. Out: the reply, or the events and then the reply.
  *
- * Cancelling is explicit and awaited: whichever way a caller leaves (abort, `break`, an exception), nobody is told so before
+ * Cancelling is explicit and awaited: whichever way a caller leaves (abort, `break`, an exception), nobody learns of it before
  * the native run has ended.
  *
  * @import { ProviderEvent, ProviderReply } from "../../index.js"
@@ -28,7 +28,7 @@ const { onAbort } = require("./signals.cjs");
  * @param {{ events: boolean, partial: boolean }} wants
  */
 function start(engine, { thread, tools, timeout, record, signal, log, documents }, wants) {
-  // Not throwIfAborted(): signals are told by shape, and older polyfills have no such method.
+  // Not throwIfAborted(): signals are recognised by shape, and older polyfills have no such method.
   if (signal?.aborted) throw signal.reason;
   const call = JSON.stringify({ ...wants, timeout, record, documents, log: log ? true : undefined });
   const run = engine.start(thread.json, thread.texts, tools, call, workerEnv());
@@ -42,15 +42,15 @@ function start(engine, { thread, tools, timeout, record, signal, log, documents 
    * @template T
    * @param {Promise<T>} promise
    */
-  const told = async (promise) => {
+  const afterRecords = async (promise) => {
     const value = await guard(promise);
-    // What goes on in the same tick is told before it.
+    // What goes on in the same tick is delivered before it.
     const records = deliver && run.takeLog();
     if (records) deliver(records);
     return value;
   };
   return {
-    next: () => told(run.next()),
+    next: () => afterRecords(run.next()),
     cancel,
     /** @returns {Promise<void>} when nobody needs to wait for the caller's own function any more */
     lost() {
@@ -58,13 +58,13 @@ function start(engine, { thread, tools, timeout, record, signal, log, documents 
       return lost;
     },
     async ended() {
-      const result = await told(run.result());
+      const result = await afterRecords(run.result());
       await logged;
       return result;
     },
     /** The reply but for its text and its messages; throws what the run failed with. */
     async settled() {
-      const result = await told(run.result());
+      const result = await afterRecords(run.result());
       await logged;
       // The caller has turned away: what came of the run, good or bad, is no longer the answer.
       if (signal?.aborted) throw signal.reason;
@@ -222,7 +222,7 @@ async function runWithListener(engine, request, answers, closing) {
 }
 
 /**
- * `generator`, told at once when its consumer leaves: by itself it queues a `return` behind a `next` that is under way, which
+ * `generator`, informed at once when its consumer leaves: by itself it queues a `return` behind a `next` that is under way, which
  * `leave` is to bring back.
  *
  * @template T

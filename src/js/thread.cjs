@@ -1,13 +1,13 @@
 "use strict";
 
 /**
- * In: the thread an agent's run began with, and what came to it, as the native side tells it. Out: messages of the caller's
+ * In: the thread an agent's run began with, and what came to it, as the native side reports it. Out: messages of the caller's
  * own LangChain, or plain objects.
  *
  * @import { ProviderReply } from "../../index.js"
  *
  * @typedef {{ type: "human", content: string } | { type: "ai", provider: string, reply: ProviderReply }
- *   | { type: "tool", tool_call_id: string, name: string, content: unknown, status: string }} Said
+ *   | { type: "tool", tool_call_id: string, name: string, content: unknown, status: string }} ThreadMessage
  *
  * @typedef {{ type: string, content: unknown, tool_calls?: { id: string, name: string, args: unknown }[],
  *   tool_call_id?: string, is_error?: boolean }} Plain
@@ -20,8 +20,8 @@
 /**
  * @template TMessage
  * @typedef {object} ThreadBuilder
- * @property {(thread: { systemPrompt: string | undefined, messages: readonly unknown[], encoded: string }) => TMessage[]} given
- * @property {(said: Said) => TMessage} said
+ * @property {(thread: { systemPrompt: string | undefined, messages: readonly unknown[], encoded: string }) => TMessage[]} initial
+ * @property {(added: ThreadMessage) => TMessage} message
  */
 
 /**
@@ -33,7 +33,7 @@ function threadBuilder(toMessage, classes) {
   /** @type {(plain: Plain) => unknown} */
   const build = classes ? (plain) => construct(classes, plain) : (plain) => spell(plain);
   return {
-    given({ systemPrompt, messages, encoded }) {
+    initial({ systemPrompt, messages, encoded }) {
       /** @type {Plain[]} */
       const normal = JSON.parse(encoded, reviveBytes);
       // A message that is one already stays that very object.
@@ -42,10 +42,10 @@ function threadBuilder(toMessage, classes) {
       );
       return systemPrompt === undefined ? thread : [build({ type: "system", content: systemPrompt }), ...thread];
     },
-    said(said) {
-      if (said.type === "ai") return toMessage(said.reply, said.provider);
-      if (said.type === "human") return build(said);
-      const { type, content, tool_call_id, name, status } = said;
+    message(added) {
+      if (added.type === "ai") return toMessage(added.reply, added.provider);
+      if (added.type === "human") return build(added);
+      const { type, content, tool_call_id, name, status } = added;
       const fields = { content, tool_call_id, name, status };
       return classes ? new classes.ToolMessage(fields) : { type, ...fields };
     },

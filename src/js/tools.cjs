@@ -110,7 +110,7 @@ const SUSPECTS =
 function schemaOf(tool, where) {
   const name = SCHEMAS.find((key) => tool[key] !== undefined && tool[key] !== null);
   if (name !== undefined) return unwrapSchema(tool[name]);
-  // Without a schema a tool is told as one without arguments, which shall not happen to one that has them elsewhere.
+  // Without a schema a tool is described as one without arguments, which shall not happen to one that has them elsewhere.
   const elsewhere = Object.keys(tool).find((key) => {
     const value = tool[key];
     if (typeof value !== "object" || value === null) return false;
@@ -131,7 +131,7 @@ function schemaOf(tool, where) {
 function unwrapSchema(schema) {
   if (typeof schema !== "object" || schema === null) return schema;
   const { jsonSchema, json } = /** @type {{ jsonSchema?: unknown, json?: unknown }} */ (schema);
-  // A promise of one can't be waited for: what it is then has no words of a schema, and is refused.
+  // A promise of one can't be waited for: what it is then has no keywords of a schema, and is refused.
   if (typeof jsonSchema === "object" && jsonSchema !== null && !isValidator(schema) && !("then" in jsonSchema)) {
     return jsonSchema;
   }
@@ -139,7 +139,7 @@ function unwrapSchema(schema) {
   return schema;
 }
 
-/** Words of JSON Schema of which at least one stands at the top of any schema; those with `$` or `x-` count as well. */
+/** Keywords of JSON Schema of which at least one stands at the top of any schema; those with `$` or `x-` count as well. */
 const KEYWORDS = new Set([
   ...["type", "properties", "required", "additionalProperties", "patternProperties", "propertyNames", "items"],
   ...[
@@ -160,7 +160,7 @@ const KEYWORDS = new Set([
 ]);
 
 /**
- * What would reach the model as a schema which allows anything: fields where a schema belongs, as zod or as words, and whatever
+ * What would reach the model as a schema which allows anything: fields where a schema belongs, as zod or as JSON Schema, and whatever
  * some library puts around a schema.
  *
  * @param {object} schema
@@ -305,13 +305,13 @@ function argumentsParser(tool) {
   if (typeof validate === "function") {
     return async (args) => {
       const result = await validate.call(schema["~standard"], args);
-      return result.issues === undefined ? { value: result.value } : { issues: inWords(result.issues) };
+      return result.issues === undefined ? { value: result.value } : { issues: describeIssues(result.issues) };
     };
   }
   if (typeof schema?.safeParseAsync === "function") {
     return async (args) => {
       const result = await schema.safeParseAsync(args);
-      return result.success ? { value: result.data } : { issues: inWords(result.error.issues) };
+      return result.success ? { value: result.data } : { issues: describeIssues(result.error.issues) };
     };
   }
   // The AI SDK's.
@@ -328,12 +328,12 @@ function argumentsParser(tool) {
  * @param {readonly { message: string, path?: readonly (PropertyKey | { key: PropertyKey })[] }[]} issues
  * @returns {string} as the native side tells mistakes: `/days: must be a number`
  */
-function inWords(issues) {
-  const words = issues.slice(0, 5).map(({ message, path = [] }) => {
+function describeIssues(issues) {
+  const lines = issues.slice(0, 5).map(({ message, path = [] }) => {
     const place = path.map((step) => `/${String(typeof step === "object" ? step.key : step)}`).join("");
     return place === "" ? message : `${place}: ${message}`;
   });
-  return words.join("; ");
+  return lines.join("; ");
 }
 
 /**

@@ -10,7 +10,7 @@ const { toolCall } = require("./messages.cjs");
 
 /** Maps one run, event by event. A message's event holds its text with the tool calls taken out. */
 function createUpdates() {
-  /** @type {Set<string>} calls that were given */
+  /** @type {Set<string>} calls that went out */
   const calls = new Set();
   /** @type {Map<string, ToolCall>} calls that the CLI may still answer itself: then they are not the caller's */
   const held = new Map();

@@ -1,4 +1,4 @@
-//! Why a CLI's run or turn is no success. What is one is said at [`super::judge`].
+//! Why a CLI's run or turn is no success. What is one is defined at [`super::judge`].
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn failure_of_its_own(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
         .rules
         .fatal_stderr
         .iter()
-        .any(|words| facts.process.stderr.contains(words));
+        .any(|marker| facts.process.stderr.contains(marker));
     if !well || fatal || folded.failure.is_some() {
         return Some(classified(facts, folded));
     }

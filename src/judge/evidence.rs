@@ -55,7 +55,7 @@ impl Evidence {
 pub struct ProcessEvidence {
     /// What it was to print.
     pub wire: Wire,
-    /// The flags it was given.
+    /// The flags it was started with.
     pub flags: Vec<String>,
     /// Why it ended.
     pub end: ProcessEnd,
@@ -95,7 +95,7 @@ pub enum ProcessEnd {
 pub struct TurnEvidence {
     /// What it prints.
     pub wire: Wire,
-    /// The flags it was given.
+    /// The flags it was started with.
     pub flags: Vec<String>,
     /// Why the turn was stopped from here, if it was.
     pub stopped: Option<StopReason>,
@@ -134,7 +134,7 @@ pub struct HttpEvidence {
     pub status: Option<u16>,
     /// What was odd about the answer.
     pub diagnostics: Vec<String>,
-    /// What takes out what may not be told.
+    /// What takes out what must not get out.
     pub redactor: Redactor,
 }
 

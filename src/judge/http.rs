@@ -1,4 +1,4 @@
-//! Why a request is no success. What is one is said at [`super::judge`].
+//! Why a request is no success. What is one is defined at [`super::judge`].
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) fn failure(context: &Context, request: &HttpEvidence, folded: &Folded
     let facts = &Facts { context, request };
     let mut error = reason(facts, folded)?;
     context.provider.clone_into(&mut error.provider);
-    // Whatever the words come from: the server, the system, a library.
+    // Whatever the text comes from: the server, the system, a library.
     error.message = request.redactor.redact_values(&error.message).into_owned();
     error.http_status = error.http_status.or(request.status.filter(|status| *status >= 300));
     Some(error)

@@ -103,7 +103,7 @@ pub struct Media {
 }
 
 impl Media {
-    /// In words: `an image (image/png)`.
+    /// For messages: `an image (image/png)`.
     pub fn name(&self) -> String {
         match &self.mime {
             Some(mime) => format!("{} ({mime})", self.kind.name()),
@@ -136,7 +136,7 @@ pub struct Takes {
     pub types: &'static [&'static str],
     /// All blocks that are written so, as they are.
     pub dialect: Option<Dialect>,
-    /// Also where only an address of the data is given.
+    /// Also where only an address of the data is known.
     pub urls: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Why a process could not be started, told apart as far as the operating system lets us.
+//! Why a process could not be started, distinguished as far as the operating system lets us.
 //!
 //! Each [`StartError`] says what to repair. What an `errno` means is found out in `launch`.
 
@@ -123,7 +123,7 @@ pub enum StartError {
     Os {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's message.
         source: io::Error,
     },
 }

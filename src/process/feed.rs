@@ -1,4 +1,4 @@
-//! Writing a child's standard input: given bytes, or messages of an owner who keeps it open.
+//! Writing a child's standard input: known bytes, or messages of an owner who keeps it open.
 //!
 //! In: bytes. Out: the child's stdin, closed at the end. That the child does not read (`EPIPE`, or for ever) is no
 //! fault of its own: how the child ends says what it thought of its input.
@@ -24,7 +24,7 @@ pub(super) struct Feed {
 enum What {
     /// Nothing, or nothing more.
     Done,
-    /// The rest of the given bytes, then the end.
+    /// The rest of the known bytes, then the end.
     Rest(ChildStdin, Bytes),
     /// What the [`StdinWriter`] sends, the end with its end.
     Open(ChildStdin, mpsc::Receiver<Bytes>),

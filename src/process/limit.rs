@@ -2,7 +2,7 @@
 //!
 //! In: requests for a permit. Out: permits, in the order of asking; a key at its limit does not hold up the others.
 //!
-//! A permit belongs to one run and is given back when the run's leader has exited, before its output is consumed and
+//! A permit belongs to one run and is returned when the run's leader has exited, before its output is consumed and
 //! before stragglers of its group are gone: what the limit protects (the CLI's own configuration, the memory of a
 //! Node process each) ends with the leader, and a slow consumer shall not hold up the queue.
 

@@ -1,13 +1,13 @@
 //! How much memory a process takes. Linux only; elsewhere nobody is asked, and nothing depends on the answer.
 
-/// Resident memory of `pid`, bytes; `None` where it can't be told, or the process is gone.
+/// Resident memory of `pid`, bytes; `None` where it is unknown, or the process is gone.
 #[cfg(target_os = "linux")]
 pub fn resident_bytes(pid: u32) -> Option<u64> {
     let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     resident_pages(&statm)?.checked_mul(rustix::param::page_size() as u64)
 }
 
-/// Resident memory of `pid`, bytes; `None` where it can't be told, or the process is gone.
+/// Resident memory of `pid`, bytes; `None` where it is unknown, or the process is gone.
 #[cfg(not(target_os = "linux"))]
 pub fn resident_bytes(_pid: u32) -> Option<u64> {
     None

@@ -6,7 +6,7 @@
 //! What holds for every run:
 //!
 //! - **Start**: `posix_spawn` into a process group of its own, never `fork`. What is wrong with a program, its
-//!   interpreter or its working folder is told apart ([`StartError`]).
+//!   interpreter or its working folder has an error of its own ([`StartError`]).
 //! - **Feed and drain** at the same time; a slow consumer bounds memory and loses nothing, and deadlines go on.
 //! - **Settle** on the exit of the process, plus at most [`Limits::drain`] of waiting for data. A grandchild that
 //!   holds the pipes delays nothing; a process that closes its stdout is still waited for.

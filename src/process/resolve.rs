@@ -149,7 +149,7 @@ fn head(file: &Path) -> Vec<u8> {
     bytes
 }
 
-/// A `#!` line: the interpreter, and what `env` is told to look for.
+/// A `#!` line: the interpreter, and what `env` looks for.
 #[derive(Debug, PartialEq, Eq)]
 struct Shebang {
     path: String,
@@ -181,13 +181,13 @@ fn shebang(head: &[u8]) -> Option<Shebang> {
     let line = line.split(|&b| b == b'\n').next()?;
     // Without a line's end in sight it is no script anybody wrote.
     let line = std::str::from_utf8(line).ok().filter(|line| line.len() < 255)?;
-    let mut words = line.split_ascii_whitespace();
-    let path = words.next()?.to_owned();
+    let mut parts = line.split_ascii_whitespace();
+    let path = parts.next()?.to_owned();
     let mut env_name = None;
     if Path::new(&path).file_name() == Some(OsStr::new("env")) {
-        let name = words
+        let name = parts
             .next()
-            .and_then(|word| if word == "-S" { words.next() } else { Some(word) });
+            .and_then(|part| if part == "-S" { parts.next() } else { Some(part) });
         // Options and assignments are env's own business; only the plain form is looked at.
         env_name = name
             .filter(|name| !name.starts_with('-') && !name.contains('='))
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_apart() {
+    fn what_is_wrong_has_errors_of_its_own() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().as_os_str();
         let plain = write(folder.path(), "plain", 0o644, "");

@@ -121,7 +121,7 @@ impl Running {
         self.stdin.take()
     }
 
-    /// The first 8 and the last 24 KiB of what stderr has said so far.
+    /// The first 8 and the last 24 KiB of stderr so far.
     pub fn stderr(&self) -> String {
         self.flow.stderr().0
     }

@@ -24,16 +24,16 @@ pub(super) fn parse(text: &str) -> Option<Shim> {
     let command = line.split("%*").next()?;
     // npm's line does some housekeeping first: `endLocal & goto … || title %COMSPEC% & "%_prog%" "…"`.
     let command = command.rsplit('&').next()?.trim().trim_start_matches('@');
-    let mut words = split_words(command);
-    let target = beside_shim(&words.pop()?)?.to_owned();
-    if words.is_empty() {
+    let mut arguments = split_arguments(command);
+    let target = beside_shim(&arguments.pop()?)?.to_owned();
+    if arguments.is_empty() {
         return Some(Shim {
             runtime: None,
             runtime_args: Vec::new(),
             target,
         });
     }
-    let first = words.remove(0);
+    let first = arguments.remove(0);
     let runtime = match beside_shim(&first) {
         Some(local) => local.trim_end_matches(".exe").to_owned(),
         None if first == "%_prog%" => prog(text)?,
@@ -41,7 +41,7 @@ pub(super) fn parse(text: &str) -> Option<Shim> {
     };
     Some(Shim {
         runtime: Some(runtime),
-        runtime_args: words,
+        runtime_args: arguments,
         target,
     })
 }
@@ -65,8 +65,8 @@ fn beside_shim(word: &str) -> Option<&str> {
 }
 
 /// Splits at blanks outside of double quotes and takes the quotes off.
-fn split_words(command: &str) -> Vec<String> {
-    let mut words = Vec::new();
+fn split_arguments(command: &str) -> Vec<String> {
+    let mut arguments = Vec::new();
     let mut word = String::new();
     let mut quoted = false;
     for c in command.chars() {
@@ -74,16 +74,16 @@ fn split_words(command: &str) -> Vec<String> {
             '"' => quoted = !quoted,
             c if c.is_whitespace() && !quoted => {
                 if !word.is_empty() {
-                    words.push(std::mem::take(&mut word));
+                    arguments.push(std::mem::take(&mut word));
                 }
             }
             c => word.push(c),
         }
     }
     if !word.is_empty() {
-        words.push(word);
+        arguments.push(word);
     }
-    words
+    arguments
 }
 
 #[cfg(test)]

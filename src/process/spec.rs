@@ -22,7 +22,7 @@ pub struct Spec {
     pub resolved: Option<Resolved>,
     /// The arguments, without the program.
     pub args: Vec<OsString>,
-    /// The environment. [`super::RUN_VARIABLE`] is added, and `PWD` where `cwd` is given and the plan doesn't speak of it.
+    /// The environment. [`super::RUN_VARIABLE`] is added, and `PWD` where `cwd` is set and the plan doesn't speak of it.
     pub env: EnvPlan,
     /// The working folder; `None` is the host's.
     pub cwd: Option<PathBuf>,
@@ -34,7 +34,7 @@ pub struct Spec {
     pub owner: u64,
     /// Held until the leader has exited; its waiting time goes into [`super::Timings::queued`].
     pub permit: Option<limit::Permit>,
-    /// How the exit is learnt.
+    /// How the exit is noticed.
     pub waiting: Waiting,
     /// Whether the group gets a watchdog, a tiny shell that ends it when the host is killed. Unix only.
     pub guarded: bool,
@@ -113,7 +113,7 @@ impl Default for Limits {
     }
 }
 
-/// How the exit of a process is learnt.
+/// How the exit of a process is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Waiting {
     /// A pidfd where the system has it, else a thread.

@@ -154,7 +154,7 @@ fn set(vars: &mut Vars, name: &str, value: OsString) {
     vars.push((name.into(), value));
 }
 
-/// What a process has said, and how it ended.
+/// What a process has printed, and how it ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     /// All of stdout, up to the limit.

@@ -9,7 +9,7 @@
 //! clear    leader exited ─ output read, or patience over ─ TERM what is left ─ grace ─ KILL ─ reap
 //!
 //! A process that exits by itself is answered for at once, and cleared up after in the background. One that was ended is
-//! cleared up after first: who ends a run finds nothing of it when told that it is over. One whose output is complete and
+//! cleared up after first: who ends a run finds nothing of it when it is reported over. One whose output is complete and
 //! that does not exit is answered for when its grace is over, and ended in the background.
 //! ```
 
@@ -128,7 +128,7 @@ impl Supervisor {
                 exit: started.elapsed(),
                 stdout_bytes,
             };
-            // Nobody listens if the answer was given up, which only the end of the runtime does.
+            // Nobody listens if the answer was dropped, which only the end of the runtime does.
             match reason {
                 Ok(status) => {
                     flow.exited.cancel();

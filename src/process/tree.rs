@@ -133,7 +133,7 @@ mod linux {
         Ok(Table(table))
     }
 
-    /// See [`super::group_lives`]. `true` where it can't be told.
+    /// See [`super::group_lives`]. `true` where it is unknown.
     pub fn group_lives(group: i32) -> bool {
         let Ok(entries) = std::fs::read_dir("/proc") else {
             return true;

@@ -1,4 +1,4 @@
-//! A thread as labelled text in which every turn can be told: `inputEncoding: "text"`.
+//! A thread as labelled text in which every turn can be recognised: `inputEncoding: "text"`.
 //!
 //! In: messages. Out: `[Label]` and the content below it for each of them, a blank line between, as SPEC-01 has it; and
 //! beyond it, `[Tool Call]` with a line of JSON (`id`, `name`, `args`) for every call of an assistant's message, and a
@@ -112,13 +112,13 @@ fn push_content(out: &mut String, content: &str, labels: &[String]) {
 fn looks_like_label(rest: &str, labels: &[String]) -> bool {
     let rest = rest.trim_start_matches(is_blank);
     labels.iter().any(|label| {
-        let (mut left, mut words) = (rest, label.split(' ').filter(|word| !word.is_empty()).peekable());
-        while let Some(word) = words.next() {
-            match left.get(..word.len()) {
-                Some(start) if start.eq_ignore_ascii_case(word) => left = &left[word.len()..],
+        let (mut left, mut parts) = (rest, label.split(' ').filter(|part| !part.is_empty()).peekable());
+        while let Some(part) = parts.next() {
+            match left.get(..part.len()) {
+                Some(start) if start.eq_ignore_ascii_case(part) => left = &left[part.len()..],
                 _ => return false,
             }
-            if words.peek().is_some() {
+            if parts.peek().is_some() {
                 left = left.trim_start_matches(|c| is_blank(c) || c == '_' || c == '-');
             }
         }

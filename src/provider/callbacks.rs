@@ -1,4 +1,4 @@
-//! Where a run's tools are served: what a CLI is told of the bridge by its own configuration.
+//! Where a run's tools are served: what a CLI learns of the bridge from its own configuration.
 //!
 //! In: a run's URL and token. Out: the pieces of configuration that several CLIs share. The token goes to private files and
 //! variables only: argv can be read by every user of the machine.
@@ -102,13 +102,13 @@ mod tests {
         for id in ["claude", "codex", "gemini", "qwen"] {
             let line = line(id, "{}");
             assert!(!argv(&line).contains("SECRET"), "{id}");
-            let told = |text: &str| text.contains("SECRET");
-            let in_file = line.files.iter().any(|file| told(&file.content));
+            let has_token = |text: &str| text.contains("SECRET");
+            let in_file = line.files.iter().any(|file| has_token(&file.content));
             let in_variable = line
                 .set_env
                 .iter()
-                .any(|(_, text)| matches!(text, EnvText::Text(text) if told(text)));
-            assert!(in_file || in_variable, "{id} is not told the token");
+                .any(|(_, text)| matches!(text, EnvText::Text(text) if has_token(text)));
+            assert!(in_file || in_variable, "{id} does not get the token");
         }
     }
 

@@ -1,7 +1,7 @@
 //! A CLI that its user describes as data (CLI-ADAPTER-PROTOCOL, "Adding New Providers").
 //!
 //! In: the JSON of a `CliProviderConfig`. Out: a [`Provider`] whose command line is `defaultArgs`, then `modelArgs`, then the
-//! prompt, read by the document's formats; or one error that names the field, what was given and what is allowed.
+//! prompt, read by the document's formats; or one error that names the field, what it holds and what is allowed.
 
 use std::borrow::Cow;
 
@@ -20,15 +20,15 @@ use crate::message::content::Accepts;
 pub struct CustomCli {
     /// `defaultArgs`: what it always gets.
     pub default_args: Vec<String>,
-    /// `modelArgs`: how it is told the model; nothing means that it is not told.
+    /// `modelArgs`: the arguments that name the model; none where it is not named.
     model_args: Vec<String>,
     /// `models`: their ids; none means that any will do.
     models: Vec<String>,
-    /// `defaultModel`; without one the CLI is not told any, unless the option `model` names it.
+    /// `defaultModel`; without one no model is named to the CLI, unless the option `model` names it.
     pub default_model: Option<String>,
-    /// `maxTokens`: how long an answer may be. For those who choose between providers; no CLI is told.
+    /// `maxTokens`: how long an answer may be. For those who choose between providers; it is not sent to any CLI.
     pub max_tokens: u64,
-    /// `env`, in the order given; `None` removes.
+    /// `env`, in the caller's order; `None` removes.
     pub env: Vec<(String, Option<String>)>,
     /// `errorRules`.
     pub error_rules: Vec<UserRule>,
@@ -94,7 +94,7 @@ const OPTIONAL: &[OptionSpec] = &[
 /// The provider that `json` describes.
 ///
 /// # Errors
-/// `INVALID_CONFIG`, naming the field, what was given and what is allowed.
+/// `INVALID_CONFIG`, naming the field, what it holds and what is allowed.
 pub fn provider(json: &str) -> Result<Provider, Box<ProviderError>> {
     let value: Value = serde_json::from_str(json).unwrap_or(Value::Null);
     let id = value.get("providerId").and_then(Value::as_str).unwrap_or_default();
@@ -105,8 +105,8 @@ pub fn provider(json: &str) -> Result<Provider, Box<ProviderError>> {
 }
 
 fn read(value: &Value) -> Result<Provider, String> {
-    // What JSON can't say stands there as `$given`, marked by the façade.
-    let Some(map) = value.as_object().filter(|map| !map.contains_key("$given")) else {
+    // What JSON can't say stands there as `$notJson`, marked by the façade.
+    let Some(map) = value.as_object().filter(|map| !map.contains_key("$notJson")) else {
         return Err(format!("config must be an object; given: {}", options::describe(value)));
     };
     check_fields(map)?;
@@ -128,7 +128,7 @@ fn read(value: &Value) -> Result<Provider, String> {
             clip(&models.join(", "), 120)
         );
         return Err(match map.get("defaultModel") {
-            Some(given) => wrong("defaultModel", &allowed, given),
+            Some(model) => wrong("defaultModel", &allowed, model),
             None => format!("config.defaultModel is missing: it must be {allowed}"),
         });
     }

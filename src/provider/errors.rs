@@ -1,4 +1,4 @@
-//! What a provider's failures look like and what helps: the words its data says it in.
+//! What a provider's failures look like and what helps: the vocabulary of its data.
 //!
 //! In: nothing. Out: the types of the tables in `<id>/errors.rs`, whose meaning is in `classify`.
 
@@ -7,7 +7,7 @@ use crate::error::Code;
 /// What is known of one provider's failures.
 #[derive(Debug, Clone, Copy)]
 pub struct Errors {
-    /// What a failure is, by fields, exit codes and words. The first rule that holds decides.
+    /// What a failure is, by fields, exit codes and text. The first rule that holds decides.
     pub rules: &'static [Rule],
     /// What to do, where the code's general advice is not the best one.
     pub hints: &'static [(Code, &'static str)],
@@ -93,9 +93,9 @@ pub enum Condition {
     /// A limit of the account's plan refused the request, as a field says which (claude: `rate_limit_event` with status
     /// `rejected` and a `rateLimitType`; a passing limit has no type).
     PlanLimit,
-    /// No error channel said a word.
+    /// All error channels are empty.
     Silent,
-    /// What earlier tables said: for the table that makes a verdict finer.
+    /// The verdict of earlier tables: for the table that makes a verdict finer.
     Is(Code),
     /// A pattern (`classify::table::pattern`) found in an error channel.
     Text(&'static str),
@@ -113,7 +113,7 @@ pub struct Rule {
     pub like: &'static str,
     /// What to do, where the code's general advice is not the best one.
     pub hint: Option<&'static str>,
-    /// The reason in our words, where the provider's own are absent or of no use to people.
+    /// The reason in this package's wording, where the provider's own are absent or of no use to people.
     pub say: Option<&'static str>,
     /// Asked only when neither text nor anything else says more.
     pub weak: bool,
@@ -143,7 +143,7 @@ impl Rule {
         self
     }
 
-    /// The same with the reason in our words.
+    /// The same with the reason in this package's wording.
     pub const fn say(mut self, say: &'static str) -> Self {
         self.say = Some(say);
         self

@@ -1,4 +1,4 @@
-//! What may be said beside a list of providers: the options of `createFallbackProvider`.
+//! What may be set beside a list of providers: the options of `createFallbackProvider`.
 //!
 //! In: their JSON. Out: the settings of the members' breakers, or an error that names the option.
 
@@ -38,7 +38,7 @@ const OPTIONS: &[OptionSpec] = &[
 /// The settings of the breakers; `None` for no breakers.
 ///
 /// # Errors
-/// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+/// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
 pub fn breaker_settings(options_json: &str) -> Result<Option<Settings>, Box<ProviderError>> {
     let fields = options::checked(ID, OPTIONS, options_json)?;
     let default = Settings::default();
@@ -65,13 +65,13 @@ mod tests {
     fn reads_what_is_given_and_refuses_the_rest_by_name() {
         assert_eq!(breaker_settings("{}").unwrap(), Some(Settings::default()));
         assert_eq!(breaker_settings(r#"{"breaker":false}"#).unwrap(), None);
-        let given = breaker_settings(r#"{"breaker":{"failureThreshold":2,"resetMs":7}}"#).unwrap();
+        let settings = breaker_settings(r#"{"breaker":{"failureThreshold":2,"resetMs":7}}"#).unwrap();
         let expected = Settings {
             failure_threshold: 2,
             reset_ms: 7,
             ..Settings::default()
         };
-        assert_eq!(given, Some(expected));
+        assert_eq!(settings, Some(expected));
         for (json, expected) in [
             (
                 r#"{"breaker":true}"#,

@@ -1,42 +1,42 @@
-//! The words a command line is said in: flags, what they are made of, and when they are there.
+//! What a command line is declared with: flags, what they are made of, and when they are there.
 //!
 //! In: nothing. Out: the types of a provider's `flags`, whose meaning is in `command`.
 
 use super::options::OutputFormat;
 
-/// Words of a command line that belong together: present or absent as one.
+/// Arguments that belong together: present or absent as one.
 #[derive(Debug)]
 pub struct Flag {
     /// All must hold; none means always.
     pub when: &'static [When],
-    /// The words.
-    pub words: &'static [Word],
+    /// The arguments.
+    pub args: &'static [Word],
     /// The run still means the same without it: a CLI that refuses it is asked again without.
     pub optional: bool,
 }
 
 /// A flag that is needed.
-pub(super) const fn flag(when: &'static [When], words: &'static [Word]) -> Flag {
+pub(super) const fn flag(when: &'static [When], args: &'static [Word]) -> Flag {
     Flag {
         when,
-        words,
+        args,
         optional: false,
     }
 }
 
 /// A flag that a run can do without.
-pub(super) const fn optional(when: &'static [When], words: &'static [Word]) -> Flag {
+pub(super) const fn optional(when: &'static [When], args: &'static [Word]) -> Flag {
     Flag {
         when,
-        words,
+        args,
         optional: true,
     }
 }
 
 impl Flag {
-    /// Its literal words, `--disable goals`: what an optional flag is known by.
+    /// Its literal arguments, `--disable goals`: what an optional flag is known by.
     pub fn name(&self) -> String {
-        let literals = self.words.iter().map_while(|word| match word {
+        let literals = self.args.iter().map_while(|word| match word {
             Word::Lit(literal) => Some(*literal),
             _ => None,
         });
@@ -73,7 +73,7 @@ pub enum When {
     Format(OutputFormat),
     /// Text is wanted piece by piece, or `includePartialMessages` says so.
     Partial,
-    /// `verbose`, given or by default, where the format does not need it anyway.
+    /// `verbose`, set or by default, where the format does not need it anyway.
     Verbose,
     /// A model is chosen.
     Model,
@@ -81,7 +81,7 @@ pub enum When {
     ToolsOff,
     /// The CLI's own tools are on.
     ToolsOn,
-    /// The CLI's own tools are off, and it runs in a folder of its own: no `cwd` is given.
+    /// The CLI's own tools are off, and it runs in a folder of its own: no `cwd` is set.
     PrivateCwd,
     /// The provider's constant system prompt is used.
     DefaultSystemPrompt,
@@ -138,6 +138,6 @@ pub enum Word {
     AllowedTools,
     /// The arguments a CLI of the user's own always gets.
     DefaultArgs,
-    /// The arguments by which a CLI of the user's own is told the model.
+    /// The arguments by which a CLI of the user's own gets the model.
     ModelArgs,
 }

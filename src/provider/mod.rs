@@ -1,7 +1,7 @@
 //! A provider is data: which program, which flags when, which environment, which wire format, which options.
 //!
 //! In: nothing. Out: `const` tables, a folder for each CLI, that `command` turns into a command line and `classify` asks what a
-//! failure is. What a CLI needs that these words can't say is added here as a word, never as `if id == "claude"` elsewhere.
+//! failure is. What a CLI needs that this vocabulary can't express is added to it as a variant, never as `if id == "claude"` elsewhere.
 
 pub mod callbacks;
 pub mod claude;
@@ -71,7 +71,7 @@ pub struct Provider {
     /// What standard error says where a run is no success, whatever its exit code and its output are.
     pub fatal_stderr: &'static [&'static str],
     /// What all of standard output is in text form where a run is no success, whatever its exit code is. An answer of just
-    /// these words can't be told from it.
+    /// these words can't be distinguished from it.
     pub fatal_stdout: &'static [&'static str],
     /// How a message of the model begins that is none, but the reason of a run that failed.
     pub error_message: Option<&'static str>,

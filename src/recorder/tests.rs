@@ -155,7 +155,7 @@ async fn what_is_no_run_log_is_left_alone() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_full_disk_is_a_reason_told_once() {
+async fn a_full_disk_is_a_reason_reported_once() {
     let recorder = begin(Path::new("/dev/full"), "a").await.unwrap();
     assert!(recorder.failure().unwrap().contains("No space left"));
     recorder.event(&message("unheard")).await;

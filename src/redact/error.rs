@@ -1,4 +1,4 @@
-//! Errors, events and replies on their way out. The model's own text and calls stay as they are: what it said is the answer.
+//! Errors, events and replies on their way out. The model's own text and calls stay as they are: that is the answer.
 
 use std::borrow::Cow;
 

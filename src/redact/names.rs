@@ -4,7 +4,7 @@
 const SHORTEST_VALUE: usize = 8;
 
 /// What variables with secret names hold that is none: modes and kinds of stores.
-const WORDS: [&str; 16] = [
+const HARMLESS: [&str; 16] = [
     "disabled",
     "required",
     "optional",
@@ -23,12 +23,12 @@ const WORDS: [&str; 16] = [
     "api-token",
 ];
 
-/// Whether a variable of this name holds a secret: one of its words says so, and none that it is but a path or a number.
+/// Whether a variable of this name holds a secret: one of its parts says so, and none that it is but a path or a number.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    let words: Vec<&str> = name.split(['_', '-', '.']).collect();
+    let parts: Vec<&str> = name.split(['_', '-', '.']).collect();
     let harmless = matches!(
-        words.last(),
+        parts.last(),
         Some(&("FILE" | "PATH" | "DIR" | "SOCK" | "HELPER" | "TTL" | "MS" | "NAME" | "ID"))
     );
     let secret = |word: &&str| {
@@ -39,7 +39,7 @@ pub fn is_secret_name(name: &str) -> bool {
                 .iter()
                 .any(|part| word.contains(part))
     };
-    (!harmless || name.ends_with("KEY_ID")) && words.iter().any(secret)
+    (!harmless || name.ends_with("KEY_ID")) && parts.iter().any(secret)
 }
 
 /// Whether what such a variable holds may be a secret: long enough, and neither a number, a common word, a path nor an
@@ -48,7 +48,7 @@ pub(super) fn is_secret_value(value: &str) -> bool {
     let value = value.trim();
     value.len() >= SHORTEST_VALUE
         && !value.bytes().all(|byte| byte.is_ascii_digit())
-        && !WORDS.contains(&value.to_ascii_lowercase().as_str())
+        && !HARMLESS.contains(&value.to_ascii_lowercase().as_str())
         && !is_path(value)
         && !is_bare_address(value)
 }

@@ -23,7 +23,7 @@ use crate::fold::Fold;
 use crate::judge::{CliRules, Context, HttpEnd, ProcessEnd, answer_in_plain_text, judge};
 use crate::message::Usage;
 
-/// What an attempt is given beside its exchange.
+/// What an attempt needs beside its exchange.
 pub(super) struct Attempt<'a> {
     /// The provider's id.
     pub provider: &'a str,
@@ -37,7 +37,7 @@ pub(super) struct Attempt<'a> {
     /// All that was sent: to be counted where nobody tells usage.
     pub prompt: Cow<'a, str>,
     pub fold: Fold,
-    /// Told once.
+    /// Sent once.
     pub opening: Option<Opening>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct CallLimits {
     pub max_output: usize,
 }
 
-/// What is told of an exchange when it has begun.
+/// What is known of an exchange when it has begun.
 #[derive(Debug)]
 pub(super) struct Opening {
     /// The record's message.
@@ -192,7 +192,7 @@ impl Driven<'_> {
     }
 
     fn note_first_byte(&mut self, exchange: &impl Exchange) {
-        // Only of what was told to have begun.
+        // Only of what was reported to have begun.
         if self.attempt.opening.is_none() && self.info.first_byte_ms.is_none() && exchange.received_bytes() > 0 {
             let first = ms(exchange.elapsed());
             self.info.first_byte_ms = Some(first);
@@ -219,7 +219,7 @@ impl Driven<'_> {
             fold.push(Event::Message { id: None, content }, &mut events);
         }
         let mut folded = fold.finish(&mut events);
-        let is_usage_out = folded.usage_told;
+        let is_usage_out = folded.usage_reported;
         let measured = folded.usage.clone();
         folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(&attempt.prompt, &folded.text()));
         let mut call_ids = std::mem::take(&mut folded.call_ids);
@@ -233,7 +233,7 @@ impl Driven<'_> {
         if let Some(on_verdict) = on_verdict {
             on_verdict(verdict.as_ref().ok().map(|reply| {
                 // Those the CLI has answered itself are nobody's to answer.
-                call_ids.retain(|call| reply.tool_calls.iter().any(|known| known.id == call.given));
+                call_ids.retain(|call| reply.tool_calls.iter().any(|known| known.id == call.id));
                 (reply, call_ids.as_slice())
             }));
         }
@@ -255,7 +255,7 @@ impl Driven<'_> {
     }
 }
 
-/// Notes how the exchange ended, and tells the log. The end of a turn whose process goes on is told with its verdict.
+/// Notes how the exchange ended, and tells the log. The end of a turn whose process goes on is logged with its verdict.
 fn note_end(ended: &Ended, info: &mut RunInfo, sink: &Sink) {
     info.spawn_ms = ended.spawn.map(ms).or(info.spawn_ms);
     info.first_byte_ms = ended.first_byte.map(ms).or(info.first_byte_ms);

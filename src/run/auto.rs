@@ -27,7 +27,7 @@ use crate::provider::options::EngineKind;
 /// How long a CLI of which nothing is known may take to answer the handshake: half a second on an idle machine.
 const TRIAL: Duration = Duration::from_secs(2);
 
-/// The engine of the next call, as far as that can be told without starting anything: index.d.ts's `HealthReport.engine`.
+/// The engine of the next call, as far as that is known without starting anything: index.d.ts's `HealthReport.engine`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EngineChoice {
     /// Which one.
@@ -116,7 +116,7 @@ impl Engine {
         Ok(Some(choice))
     }
 
-    /// Tries `session`, a process of `binary` that was started as `line` says and told nothing yet, with `setup` if that is known.
+    /// Tries `session`, a process of `binary` that was started as `line` says and is fresh, with `setup` if that is known.
     /// What comes of it is remembered.
     pub(super) async fn trial(
         &self,

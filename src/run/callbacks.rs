@@ -1,7 +1,7 @@
 //! Runs in which the CLI calls the caller's tools itself, in the middle, over a bridge.
 //!
 //! In: a question, and a CLI that takes a server of tools. Out: the same [`Run`] as ever, and beside it the calls as they are
-//! made. Each attempt has a bridge of its own, so nothing of a failed one speaks to the next. The calls are told once: as
+//! made. Each attempt has a bridge of its own, so nothing of a failed one speaks to the next. The calls are reported once: as
 //! [`ToolCallRequest`], not as events of the CLI.
 
 use std::collections::{HashSet, VecDeque};
@@ -22,7 +22,7 @@ use crate::provider::callbacks::Callbacks;
 use crate::provider::options::Options;
 
 /// How long a call waits for the CLI's output to speak of it. Output and call come by two ways, and on a busy machine the call
-/// may be the first: what the model said before it would be told after it.
+/// may be the first: what the model said before it would be reported after it.
 const ANNOUNCED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A call's tools, to be served over a bridge.
@@ -39,7 +39,7 @@ pub(super) struct OpenBridge<'a> {
     traffic: watch::Receiver<Traffic>,
     /// While calls wait for the caller, the CLI's silence is not its own.
     hold: Option<Hold>,
-    /// Calls of the CLI's events that are told as [`ToolCallRequest`].
+    /// Calls of the CLI's events that are reported as [`ToolCallRequest`].
     hidden: HashSet<String>,
     calls: mpsc::Receiver<ToolCallRequest>,
     queue: Queue,
@@ -100,7 +100,7 @@ impl ToolServer {
 }
 
 impl OpenBridge<'_> {
-    /// `options` of a CLI that is told of the bridge.
+    /// `options` of a CLI that knows the bridge.
     pub fn with_bridge(&self, options: &Options) -> Options {
         Options {
             callbacks: Some(Callbacks {
@@ -131,7 +131,7 @@ impl OpenBridge<'_> {
         }
     }
 
-    /// Hands on the calls that the output has spoken of. To be called when what it said before them has been told.
+    /// Hands on the calls that the output has spoken of. To be called when what it said before them has been sent.
     async fn let_go_on(&mut self) {
         while let Some(call) = self.queue.pop() {
             // Where nobody takes it any more it is dropped, and the bridge answers it.
@@ -139,8 +139,8 @@ impl OpenBridge<'_> {
         }
     }
 
-    /// What the run tells of `event`: nothing, if it is about a call that was told already. A call of what is no tool keeps the
-    /// name that the caller would have given it.
+    /// What the run reports of `event`: nothing, if it is about a call that was reported already. A call of what is no tool keeps the
+    /// name that the caller uses for it.
     fn pass(&mut self, event: Event) -> Option<Event> {
         let declarations = &self.server.declarations;
         match event {
@@ -195,7 +195,7 @@ impl Exchange for BridgedPrint<'_> {
     }
 
     async fn next(&mut self, events: &mut Vec<Event>) -> Progress {
-        // What was said before them is out by now.
+        // The text before them is out by now.
         self.bridge.let_go_on().await;
         let mut printed = Vec::new();
         let progress = self.bridge.next(&mut self.print, &mut printed).await;

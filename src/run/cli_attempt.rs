@@ -70,7 +70,7 @@ impl CliAttempt<'_> {
         } = *self.call;
         let permit = limit::global()
             .acquire_or(
-                request.lent.as_ref(),
+                request.nested_permit.as_ref(),
                 &binary.to_string_lossy(),
                 engine.options.max_concurrency,
                 cancel,

@@ -40,17 +40,17 @@ pub(super) struct CliRequest {
     pub options: CallOptions,
     /// The thread as its run log has it, if there is to be one.
     pub recorded: Option<Prompt>,
-    /// The CLI works for itself: its events are told as they are.
+    /// The CLI works for itself: its events are passed on as they are.
     pub watching: bool,
     /// Who gets copies of what the process prints.
     pub tees: Tees,
     /// A place beside the queue.
-    pub lent: Option<NestedPermit>,
+    pub nested_permit: Option<NestedPermit>,
 }
 
 impl CliRequest {
     /// Whether the CLI is asked for pieces of messages. A log wants them, too: they are what a killed run leaves, and only with
-    /// them claude's calls come before their results (2.1.330), so that their durations can be told.
+    /// them claude's calls come before their results (2.1.330), so that their durations are known.
     pub fn wants_pieces(&self) -> bool {
         self.options.partial || self.options.record.is_some()
     }
@@ -83,7 +83,7 @@ impl CliRequest {
             recorded: None,
             watching: false,
             tees: Tees::default(),
-            lent: None,
+            nested_permit: None,
         }
     }
 
@@ -108,7 +108,7 @@ impl CliRequest {
             options,
             call_ids,
             recorded,
-            lent,
+            nested_permit,
         } = request
             .check((engine.id(), accepts), check_timeout)
             .map_err(|(code, reason)| engine.refuse(code, reason))?;
@@ -117,7 +117,7 @@ impl CliRequest {
         let blank = CliRequest {
             call_ids,
             recorded,
-            lent,
+            nested_permit,
             ..CliRequest::of(options)
         };
         let encoding = match engine.options.input_encoding {
@@ -164,14 +164,14 @@ impl CliRequest {
                 TextCalls::Marked(Arc::new(Marked::new(mark, names, unknown_tools)))
             }
         };
-        let untellable = engine.untellable(&messages);
+        let unrenderable = engine.unrenderable(&messages);
         Ok(CliRequest {
             prompt,
             unprintable,
             live: engine
                 .live
                 .as_ref()
-                .map(|live| LiveCall::new(live, messages, &tools, encoding, (&engine.options, untellable))),
+                .map(|live| LiveCall::new(live, messages, &tools, encoding, (&engine.options, unrenderable))),
             text_calls,
             uncallable: form == TextToolCalls::Off && !tools.is_empty(),
             ..blank
@@ -189,7 +189,7 @@ fn fresh_mark(engine: &Engine) -> Result<Mark, Box<ProviderError>> {
 }
 
 /// # Errors
-/// `CALLBACKS_UNAVAILABLE` where the provider has no way to be told of a server.
+/// `CALLBACKS_UNAVAILABLE` where the provider has no way to use a server.
 fn tool_server(
     engine: &Engine,
     tools: &[ToolSpec],

@@ -217,12 +217,12 @@ impl CliAttempt<'_> {
     }
 }
 
-/// What is new to a thread that knows `known`, if it can be said to it: results, and what is not the model's.
+/// What is new to a thread that knows `known`, if it can be sent to it: results, and what is not the model's.
 fn new_to<'a>(thread: &'a Thread, known: &'a Known) -> Option<Continuation<'a>> {
     let new = thread.continuation(known)?;
-    let can_be_said = |message: &Message| !matches!(message.role, Role::Ai | Role::Tool);
+    let can_be_sent = |message: &Message| !matches!(message.role, Role::Ai | Role::Tool);
     let says_something = !new.results.is_empty() || new.rest.iter().any(|message| items::of_message(message).is_some());
-    (says_something && new.rest.iter().all(can_be_said)).then_some(new)
+    (says_something && new.rest.iter().all(can_be_sent)).then_some(new)
 }
 
 fn continued(conversation: Box<Conversation>, new: &Continuation) -> Place {

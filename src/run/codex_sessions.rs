@@ -31,7 +31,7 @@ pub(super) struct CodexSessions {
     /// One for each environment that calls were made with, the longest unused first. Held while one is being started: who comes
     /// meanwhile waits for it.
     pub servers: Arc<AsyncMutex<Vec<Server>>>,
-    /// The vendor's model catalog, of the binary that told it.
+    /// The vendor's model catalog, of the binary that printed it.
     pub vendor: AsyncMutex<Option<(Binary, Arc<Value>)>>,
     recall: Arc<Mutex<Recall>>,
 }

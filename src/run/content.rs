@@ -61,9 +61,9 @@ impl Engine {
         Some(self.refuse(Code::UnsupportedContent, reason(&refused, &who, &Accepts::TEXT)))
     }
 
-    /// Why `messages` can't be told to a session that knows nothing of them: of a thread that is more than what users say, the whole is
-    /// told as text.
-    pub(super) fn untellable(&self, messages: &[Message]) -> Option<Box<ProviderError>> {
+    /// Why `messages` can't be sent to a session that has none of them: of a thread that is more than what users say, the whole is
+    /// rendered as text.
+    pub(super) fn unrenderable(&self, messages: &[Message]) -> Option<Box<ProviderError>> {
         if self.provider.live.is_some_and(LiveForm::tells_media) {
             return None;
         }

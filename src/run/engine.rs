@@ -37,7 +37,7 @@ impl Engine {
     /// The engine of provider `kind` with the options of `options_json`; its processes belong to `owner`.
     ///
     /// # Errors
-    /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+    /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
     pub fn new(kind: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
         let provider = provider::find(kind)
             .ok_or_else(|| ProviderError::new(kind, Code::InvalidOption, format!("there is no provider \"{kind}\"")))?;
@@ -47,7 +47,7 @@ impl Engine {
     /// The engine of the CLI that `config_json` describes.
     ///
     /// # Errors
-    /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what was given and what is allowed.
+    /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what it holds and what is allowed.
     pub fn custom(config_json: &str, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
         let provider = custom::provider(config_json)?;
         Engine::with(Cow::Owned(provider), options_json, owner)
@@ -70,7 +70,7 @@ impl Engine {
 
     /// The engine of `provider` with `options`; its processes belong to `owner`.
     pub fn of(provider: Cow<'static, Provider>, options: Options, owner: u64) -> Engine {
-        // Who asks for more at a time than all providers together may have by default, is given it.
+        // Who asks for more at a time than all providers together may have by default, gets it.
         limit::global().raise_limit(options.max_concurrency);
         let lifecycle = Lifecycle::default();
         Engine {

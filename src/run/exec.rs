@@ -34,16 +34,16 @@ pub async fn execute_file(
     let name = Path::new(file)
         .file_name()
         .map_or_else(|| file.to_owned(), |name| name.to_string_lossy().into_owned());
-    let given = options::checked("execFileAsync", OPTIONS, options_json)?;
+    let fields = options::checked("execFileAsync", OPTIONS, options_json)?;
     let limits = Limits {
-        timeout: options::number(&given, "timeout")
+        timeout: options::number(&fields, "timeout")
             .filter(|ms| *ms > 0)
             .map(Duration::from_millis),
-        max_stdout: usize::try_from(options::number(&given, "maxBuffer").unwrap_or(DEFAULT_MAX_BUFFER))
+        max_stdout: usize::try_from(options::number(&fields, "maxBuffer").unwrap_or(DEFAULT_MAX_BUFFER))
             .unwrap_or(usize::MAX),
         ..Limits::default()
     };
-    let own_env = options::environment(&given, "env");
+    let own_env = options::environment(&fields, "env");
     let spec = Spec {
         args: args.into_iter().map(Into::into).collect(),
         env: EnvPlan {
@@ -54,7 +54,7 @@ pub async fn execute_file(
                 .collect(),
             ..EnvPlan::default()
         },
-        cwd: given.get("cwd").and_then(|cwd| cwd.as_str()).map(Into::into),
+        cwd: fields.get("cwd").and_then(|cwd| cwd.as_str()).map(Into::into),
         limits,
         owner,
         guarded: true,

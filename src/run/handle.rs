@@ -26,7 +26,7 @@ pub enum Ended {
     Replied(Box<Reply>),
     /// With an error.
     Failed(Box<ProviderError>),
-    /// Because it was told to.
+    /// Because it was cancelled.
     Cancelled,
 }
 
@@ -124,7 +124,7 @@ impl Run {
         }
     }
 
-    /// Waits until nobody needs to wait for the run's consumer any more: it has failed, was told to end, or its time is up.
+    /// Waits until nobody needs to wait for the run's consumer any more: it has failed, was cancelled, or its time is up.
     pub async fn lost(&self) {
         self.over.cancelled().await;
         if self.replied.load(Ordering::Relaxed) {
@@ -152,7 +152,7 @@ impl Run {
         }
     }
 
-    /// What the run has told since the last call, for the user's logger; `None` if nothing.
+    /// What the run has logged since the last call, for the user's logger; `None` if nothing.
     pub fn take_log(&self) -> Option<LogBatch> {
         self.log.take()
     }
@@ -171,7 +171,7 @@ impl Drop for Run {
 
 #[cfg(test)]
 impl Run {
-    /// A run that tells `events` and ends as `end` does, which is given what cancels it.
+    /// A run that tells `events` and ends as `end` does, which gets what cancels it.
     pub(crate) fn scripted<F>(events: Vec<crate::event::Event>, end: impl FnOnce(CancellationToken) -> F) -> Run
     where
         F: Future<Output = Ended> + Send + 'static,

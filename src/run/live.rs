@@ -1,6 +1,6 @@
 //! Live calls: queue, find or start the session, take a turn, keep the session for the thread's next call.
 //!
-//! In: a thread and what its session is told once. Out: the same events and the same verdict as of a print run.
+//! In: a thread and what its session is set up with. Out: the same events and the same verdict as of a print run.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -155,7 +155,7 @@ impl CliAttempt<'_> {
         self.print(info).await
     }
 
-    /// Tries a CLI of which nothing is known, once for all calls; nothing of the thread is told to it.
+    /// Tries a CLI of which nothing is known, once for all calls; nothing of the thread is sent to it.
     async fn tried(
         &self,
         live: &LiveSessions,
@@ -181,7 +181,7 @@ impl CliAttempt<'_> {
         if !matches!(known, LiveSupport::Unknown(_)) {
             return Ok(TrialOutcome::Known(known));
         }
-        if let Some(refused) = &request.untellable {
+        if let Some(refused) = &request.unrenderable {
             return Err(refused.clone());
         }
         let session = match self.place(live).await {
@@ -287,7 +287,7 @@ impl CliAttempt<'_> {
         let guard = self.call.engine.provider.guard;
         let thread = &request.thread;
         let goes_on = |known: &Known| thread.addition(known, guard).is_some();
-        if let Some(refused) = &request.untellable
+        if let Some(refused) = &request.unrenderable
             && !(waiting_ones && live.pool.knows(key, thread, goes_on))
         {
             return Ok(Claim::Refused(refused.clone()));
@@ -298,7 +298,7 @@ impl CliAttempt<'_> {
             Claimed::Nothing
         };
         // The one that knew it has died just now.
-        if let (Some(refused), Claimed::Spare(_) | Claimed::Nothing) = (&request.untellable, &claimed) {
+        if let (Some(refused), Claimed::Spare(_) | Claimed::Nothing) = (&request.unrenderable, &claimed) {
             return Ok(Claim::Refused(refused.clone()));
         }
         let whole = || thread.whole(request.encoding, guard);
@@ -352,7 +352,7 @@ impl CliAttempt<'_> {
 
     /// The place of a process to be started. A run that another waits for goes on without: the other one's may never be free.
     async fn place(&self, live: &LiveSessions) -> Result<Option<Permit>, NotStarted> {
-        if self.call.request.lent.is_some() {
+        if self.call.request.nested_permit.is_some() {
             live.pool.make_room(live.working().saturating_sub(1));
             return Ok(None);
         }
@@ -381,7 +381,7 @@ fn restock_later(engine: &Arc<Engine>, line: CommandLine, env: Arc<Vars>) {
     });
 }
 
-/// How many sessions there may be, in words.
+/// How many sessions there may be as text.
 fn places(options: &Options) -> String {
     format!("`maxConcurrency` is {}", options.max_concurrency)
 }

@@ -1,4 +1,4 @@
-//! A call as a live session takes it: what it is told for good, and its thread.
+//! A call as a live session takes it: its setup, and its thread.
 
 use std::sync::Arc;
 
@@ -19,17 +19,17 @@ pub(super) enum LiveCall {
 }
 
 impl LiveCall {
-    /// The call of `messages` for `live`. `untellable`: why a session that knows nothing can't be told the whole of it.
+    /// The call of `messages` for `live`. `unrenderable`: why a session that knows nothing can't be sent the whole of it.
     pub fn new(
         live: &Live,
         messages: Vec<Message>,
         tools: &[ToolSpec],
         encoding: Encoding,
-        (options, untellable): (&Options, Option<Box<ProviderError>>),
+        (options, unrenderable): (&Options, Option<Box<ProviderError>>),
     ) -> LiveCall {
         match live {
             Live::Claude(_) => {
-                LiveCall::Claude(LiveRequest::new(messages, tools, encoding, options).or_refused(untellable))
+                LiveCall::Claude(LiveRequest::new(messages, tools, encoding, options).or_refused(unrenderable))
             }
             Live::Codex(_) => LiveCall::Codex(CodexRequest::new(messages, tools, options)),
         }
@@ -73,8 +73,8 @@ pub(super) struct LiveRequest {
     pub thread: Arc<Thread>,
     pub setup: Arc<Setup>,
     pub encoding: Encoding,
-    /// Why the whole of it can't be told to a session that knows nothing of it.
-    pub untellable: Option<Box<ProviderError>>,
+    /// Why the whole of it can't be sent to a session that has none of it.
+    pub unrenderable: Option<Box<ProviderError>>,
 }
 
 impl LiveRequest {
@@ -86,17 +86,17 @@ impl LiveRequest {
             setup: Arc::new(setup(options, system, tools)),
             thread: Arc::new(thread),
             encoding,
-            untellable: None,
+            unrenderable: None,
         }
     }
 
-    /// The same, of which the whole can't be told for this reason.
-    pub fn or_refused(self, untellable: Option<Box<ProviderError>>) -> LiveRequest {
-        LiveRequest { untellable, ..self }
+    /// The same, of which the whole can't be sent for this reason.
+    pub fn or_refused(self, unrenderable: Option<Box<ProviderError>>) -> LiveRequest {
+        LiveRequest { unrenderable, ..self }
     }
 }
 
-/// What the session of a thread is told whose system messages are `system`, with these tools bound.
+/// The setup of a session for a thread whose system messages are `system`, with these tools bound.
 pub(super) fn setup(options: &Options, system: Option<String>, tools: &[ToolSpec]) -> Setup {
     let (system, append) = match (&options.system_prompt, system) {
         (SystemPrompt::Custom(own), None) => (Some(own.clone()), None),

@@ -64,7 +64,7 @@ pub(super) struct LiveSessions {
     recent: Mutex<Recent>,
 }
 
-/// What the last calls have told their sessions.
+/// The setups of the last calls' sessions.
 #[derive(Debug, Default)]
 struct Recent {
     setup: Option<Arc<Setup>>,
@@ -93,7 +93,7 @@ impl LiveSessions {
         })
     }
 
-    /// A call's session is told `setup`.
+    /// A call's session is set up with `setup`.
     pub fn note(&self, setup: &Arc<Setup>) {
         let mut recent = self.recent();
         recent.times = match recent.setup.as_ref() == Some(setup) {
@@ -103,12 +103,12 @@ impl LiveSessions {
         recent.setup = Some(Arc::clone(setup));
     }
 
-    /// What the last call's session was told.
+    /// The setup of the last call's session.
     pub fn last_setup(&self) -> Option<Arc<Setup>> {
         self.recent().setup.clone()
     }
 
-    /// What the next call's session will most likely be told.
+    /// The most likely setup of the next call's session.
     pub fn likely_setup(&self) -> Option<Arc<Setup>> {
         let recent = self.recent();
         recent.setup.clone().filter(|_| recent.times >= STABLE)

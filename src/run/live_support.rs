@@ -80,7 +80,7 @@ fn by_version(check: &LiveCheck, name: &str, version: &str, source: &str) -> Liv
     }
 }
 
-/// Whether `version`, as the CLI itself has said it, is too old.
+/// Whether `version`, as the CLI itself reports it, is too old.
 pub fn is_too_old(check: &LiveCheck, version: &str) -> bool {
     parse_version(version).is_some_and(|found| found < check.since)
 }

@@ -1,7 +1,7 @@
 //! What a run tells its user's `logger`: few records, kept until JavaScript takes them.
 //!
 //! In: what happened, with figures and names. Out: records as JSON. Neither prompts, system prompts, environment values
-//! nor anything the model said gets in here: fields hold numbers, codes, and words of ours.
+//! nor anything the model said gets in here: fields hold numbers, codes, and fixed texts of ours.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
@@ -190,7 +190,7 @@ impl Log {
                 utilization,
             } => self.say(
                 if status == "allowed" { Level::Debug } else { Level::Warn },
-                "told its limits",
+                "reported its limits",
                 json!({"status": status, "resetsAt": resets_at, "limitType": limit_type, "utilization": utilization}),
             ),
             _ => {}
@@ -228,7 +228,7 @@ mod tests {
         log.say(Level::Warn, "ended", json!({"exitCode": 3, "signal": null}));
         log.event(&Event::Warning {
             code: "C".to_owned(),
-            message: "not told".to_owned(),
+            message: "not delivered".to_owned(),
         });
         let mut taken: Value = serde_json::to_value(log.take().unwrap()).unwrap();
         assert_eq!(taken["batch"], 0);

@@ -1,6 +1,6 @@
 //! Processes of live sessions that are started ahead of the call that will need them.
 //!
-//! In: what is known of the next call ([`Known`]). Out: processes that have started and were told it, so that the call does not wait.
+//! In: what is known of the next call ([`Known`]). Out: processes that have started and were set up with it, so that the call does not wait.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl Engine {
         engine.closed().map_or(Ok(()), Err)
     }
 
-    /// What the next call's session will be told; `None` if that is not known.
+    /// The next call's setup; `None` if that is not known.
     fn likely_setup(&self, live: &LiveSessions, known: Known) -> Option<Arc<Setup>> {
         let last = live.last_setup();
         let of = |system: String, tools: &[ToolSpec]| {
@@ -208,7 +208,7 @@ impl Engine {
         self.line(Mode::Live, &self.options, true, base_env)
     }
 
-    /// A process that is told nothing yet, and its place among those of the provider. Its turns have the limits; it has none but
+    /// A fresh process, and its place among those of the provider. Its turns have the limits; it has none but
     /// the provider's end.
     pub(super) fn session(
         &self,

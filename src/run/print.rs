@@ -83,7 +83,7 @@ impl CliAttempt<'_> {
 fn not_callable() -> Event {
     Event::Warning {
         code: "TOOLS_NOT_CALLABLE".to_owned(),
-        message: "tools are bound, but with `textToolCalls: \"off\"` the model is not told of them in print form"
+        message: "tools are bound, but with `textToolCalls: \"off\"` the model does not learn of them in print form"
             .to_owned(),
     }
 }

@@ -36,7 +36,7 @@ pub struct CallOptions {
     /// The caller of the adapter: a lone user message may be a whole thread. A user's text never is.
     #[serde(default)]
     pub documents: bool,
-    /// The model is to be told of tools that there are not, so calls of them are wanted as well.
+    /// The model is to be shown tools that there are not, so calls of them are wanted as well.
     #[serde(default)]
     pub unknown_tools: bool,
     /// Its thread does not go on: no session is kept for it.
@@ -56,7 +56,7 @@ pub struct Request {
     /// What a process of the call inherits; `None` is this process's own environment.
     pub env: Option<Arc<Vars>>,
     /// A place beside the queue: of one who waits for the answer.
-    pub lent: Option<NestedPermit>,
+    pub nested_permit: Option<NestedPermit>,
 }
 
 /// One call as the façade writes it.
@@ -108,7 +108,7 @@ pub(super) struct Checked {
     pub call_ids: HashSet<String>,
     /// The thread as its run log has it, if there is to be one.
     pub recorded: Option<Prompt>,
-    pub lent: Option<NestedPermit>,
+    pub nested_permit: Option<NestedPermit>,
 }
 
 impl Request {
@@ -125,7 +125,7 @@ impl Request {
             mut messages,
             tools,
             options,
-            lent,
+            nested_permit,
             ..
         } = self;
         if let Some(ms) = options.timeout
@@ -134,8 +134,8 @@ impl Request {
             let reason = format!("the call's option \"timeout\" must be {allowed}; given: {ms}");
             return Err((Code::InvalidOption, reason));
         }
-        // The log has the thread as it was given.
-        let given = match &options.record {
+        // The log has the thread as it came.
+        let recorded = match &options.record {
             Some(record) => Some((to_raw_value(&messages).map_err(unwritable)?, record.prompts)),
             None => None,
         };
@@ -149,7 +149,7 @@ impl Request {
         }
         let calls = messages.iter().flat_map(|message| &message.tool_calls);
         let call_ids = calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect();
-        let recorded = given.map(|(thread, whole)| {
+        let recorded = recorded.map(|(thread, whole)| {
             let names = tools.iter().map(|tool| tool.name.clone()).collect();
             Prompt::new(thread, &messages, names, whole)
         });
@@ -159,7 +159,7 @@ impl Request {
             tools,
             options,
             call_ids,
-            lent,
+            nested_permit,
         })
     }
 }

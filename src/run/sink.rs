@@ -1,4 +1,4 @@
-//! Where a run's events and records go, its log first, and whether any of them was output: what was given can't be taken back by a further attempt.
+//! Where a run's events and records go, its log first, and whether any of them was output: what was delivered can't be taken back by a further attempt.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::runlog::End;
 
 /// Where a run's events go.
 pub(super) struct Sink {
-    /// `None` where nobody asked for events: then nothing is ever given.
+    /// `None` where nobody asked for events: then nothing is ever delivered.
     consumer: Option<mpsc::Sender<Event>>,
     /// Tools that run are the CLI's own, which change things: running them counts as output, whoever listens.
     tools_act: bool,
@@ -28,7 +28,7 @@ pub(super) struct Sink {
     /// Pieces of messages are for the log alone.
     whole_only: bool,
     redactor: RunRedactor,
-    /// The run was told to end.
+    /// The run was cancelled.
     cancel: CancellationToken,
 }
 
@@ -85,7 +85,7 @@ impl Sink {
         self
     }
 
-    /// Hands `event` to the consumer. One that takes nothing is waited for until the run is told to end or its time is up: a
+    /// Hands `event` to the consumer. One that takes nothing is waited for until the run is cancelled or its time is up: a
     /// consumer that is stuck must not hold what ends it.
     async fn hand(&self, consumer: &mpsc::Sender<Event>, event: Event) {
         let event = match consumer.try_send(event) {
@@ -111,7 +111,7 @@ impl Sink {
         self
     }
 
-    /// Whether anybody reads the events. The CLI's retries, warnings and limits are told to the log whoever does.
+    /// Whether anybody reads the events. The CLI's retries, warnings and limits go to the log whoever does.
     pub fn has_listener(&self) -> bool {
         self.consumer.is_some() || self.recorder.is_some()
     }
@@ -127,9 +127,9 @@ impl Sink {
             if self.whole_only && matches!(event, Event::TextDelta { .. } | Event::ThinkingDelta { .. }) {
                 continue;
             }
-            let given = self.consumer.is_some() && is_output(&event);
+            let delivered = self.consumer.is_some() && is_output(&event);
             let acted = self.tools_act && matches!(event, Event::ToolCall { .. } | Event::ToolResult { .. });
-            if given || acted {
+            if delivered || acted {
                 self.committed.store(true, Ordering::Relaxed);
             }
             if let Some(consumer) = &self.consumer {
@@ -143,7 +143,7 @@ impl Sink {
         self.committed.store(true, Ordering::Relaxed);
     }
 
-    /// Writes `events` into the run's log. One that fails is told of behind them, but before the last.
+    /// Writes `events` into the run's log. One that fails is reported behind them, but before the last.
     async fn record(&self, events: &mut Vec<Event>) {
         let Some(recorder) = &self.recorder else { return };
         for event in events.iter() {
@@ -179,7 +179,7 @@ fn not_recorded(reason: &str) -> Event {
     }
 }
 
-/// The model's own words and calls, as opposed to news about the run.
+/// The model's own text and calls, as opposed to news about the run.
 fn is_output(event: &Event) -> bool {
     matches!(
         event,
@@ -236,9 +236,9 @@ mod tests {
                 None,
                 true,
             );
-            let said = format!("{event:?}, listens: {listens}, tools act: {tools_act}");
+            let case = format!("{event:?}, listens: {listens}, tools act: {tools_act}");
             sink.send(&mut vec![event]).await;
-            assert_eq!(sink.is_committed(), expected, "{said}");
+            assert_eq!(sink.is_committed(), expected, "{case}");
         }
     }
 

@@ -33,7 +33,7 @@ impl Engine {
         Engine::begin(engine, read, env.map(Arc::new))
     }
 
-    /// Begins a run of a CLI that is to work for itself: `prompt` goes to it as it is, its events are told as they are, and
+    /// Begins a run of a CLI that is to work for itself: `prompt` goes to it as it is, its events are passed on as they are, and
     /// `tees` get all it prints. Otherwise as [`Engine::start`].
     pub fn watch(engine: &Arc<Engine>, prompt: String, tees: Tees, env: Option<Vars>) -> Run {
         let ready = move |_: &Engine| Ok(CliRequest::watched(prompt, tees));

@@ -53,7 +53,7 @@ pub struct Header {
     pub prompt: Option<Prompt>,
 }
 
-/// What was asked: figures, and the words only where they were asked for.
+/// What was asked: figures, and the text only where they were asked for.
 #[derive(Debug, Clone, Serialize)]
 pub struct Prompt {
     /// How many messages the thread has.
@@ -70,7 +70,7 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// The figures of `messages`, which were given as `thread`, and that itself if `whole`.
+    /// The figures of `messages`, which came as `thread`, and that itself if `whole`.
     pub fn new(thread: Box<RawValue>, messages: &[Message], tools: Vec<String>, whole: bool) -> Prompt {
         let characters = messages.iter().map(|message| message.content.as_text().chars().count());
         Prompt {
@@ -147,7 +147,7 @@ pub enum End {
     Cancelled,
 }
 
-/// Node's words for the operating system and the processor, `linux-x64`.
+/// Node's names for the operating system and the processor, `linux-x64`.
 fn platform() -> String {
     let os = match std::env::consts::OS {
         "macos" => "darwin",

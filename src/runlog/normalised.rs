@@ -116,7 +116,7 @@ fn facts(log: &Value) -> Vec<Fact> {
     .collect()
 }
 
-/// An item and when it was, ms since the epoch, where that is told.
+/// An item and when it was, ms since the epoch, where that is recorded.
 type Timed = (Option<u64>, Item);
 
 fn message(message: &Value) -> Timed {

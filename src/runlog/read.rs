@@ -1,7 +1,7 @@
 //! The bytes of a file in, its runs out.
 //!
 //! A file is foreign input. What can be read of it is read: a line that was torn (by a crash, a full disk) is left out and
-//! said, so is a line that is no JSON object of ours. Refused are only files that are no run logs, and versions to come.
+//! reported, so is a line that is no JSON object of ours. Refused are only files that are no run logs, and versions to come.
 
 use std::borrow::Cow;
 
@@ -184,7 +184,7 @@ fn text(raw: Option<&RawValue>) -> Option<String> {
 /// Takes a file apart.
 ///
 /// # Errors
-/// [`Unreadable`], told by the first line alone.
+/// [`Unreadable`], recognised by the first line alone.
 pub fn read(bytes: &[u8]) -> Result<Recording, Unreadable> {
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     if bytes.iter().all(u8::is_ascii_whitespace) {
@@ -260,7 +260,7 @@ fn entry(parsed: &Line, to: &mut Recording) -> Result<(), String> {
     let (Some(at), Some(t), Some(run)) = (value(parsed.at), value(parsed.t), text(parsed.run)) else {
         return Err("the line has no at, t or run".to_owned());
     };
-    // The latest of that id: a number may be given out again by another process.
+    // The latest of that id: a number may be used again by another process.
     let Some(run) = to.runs.iter_mut().rev().find(|known| known.id == run) else {
         return Err(format!("the line is of run {run}, which has no header"));
     };

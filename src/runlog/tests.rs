@@ -161,7 +161,7 @@ fn runs_share_a_file() {
         line("c", "whose?"),
         end_line("a", Stamp { at: 1, t: 2 }, &End::Cancelled, &Redactor::default()).unwrap(),
         torn.to_owned(),
-        // The next process, with an id given out again.
+        // The next process, with an id used again.
         header_of("a", None),
         line("a", "4"),
     ]
@@ -217,7 +217,7 @@ fn what_is_no_run_log_is_refused_with_a_reason() {
 }
 
 #[test]
-fn lines_that_are_none_of_ours_are_left_out_and_said() {
+fn lines_that_are_none_of_ours_are_left_out_and_reported() {
     let text = format!(
         "{}\n[]\n{{\"at\":1,\"t\":0,\"run\":\"run-1\"}}\n{{\"at\":-1}}\n",
         header_of("run-1", None)

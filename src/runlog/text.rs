@@ -1,4 +1,4 @@
-//! A timeline as text for a terminal: a head line per run, then a line per thing that happened, with its words underneath.
+//! A timeline as text for a terminal: a head line per run, then a line per thing that happened, with its text underneath.
 //!
 //! Colours are the caller's choice; without them the text says the same. Nothing of the log's own steers the terminal.
 

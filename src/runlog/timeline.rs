@@ -59,7 +59,7 @@ pub struct RunView {
     /// US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
-    /// What else the header and the events tell of the run, in words.
+    /// What else the header and the events tell of the run, as text.
     pub facts: Vec<Fact>,
     /// What happened.
     pub items: Vec<Item>,
@@ -110,7 +110,7 @@ pub struct Item {
     pub title: String,
     /// Short things to know.
     pub facts: Vec<Fact>,
-    /// Its words.
+    /// Its text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// A call's arguments, JSON.

@@ -58,7 +58,7 @@ impl Input {
         self.done = 0;
     }
 
-    /// What may be shown that was not given before.
+    /// What may be shown that was not shown before.
     pub(super) fn show(&mut self) -> String {
         self.shown |= !self.text.is_empty();
         std::mem::take(&mut self.text)
@@ -142,7 +142,7 @@ impl Input {
         &self.buffer[self.mark.unwrap_or(self.at) + offset..self.at]
     }
 
-    /// Goes `length` bytes back, to where `blank` was as given. Only what is held back can be gone back over.
+    /// Goes `length` bytes back, to where `blank` was as it came. Only what is held back can be gone back over.
     pub(super) fn back(&mut self, length: usize, blank: bool) {
         self.at -= length;
         self.blank = blank;

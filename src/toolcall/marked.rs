@@ -202,7 +202,7 @@ impl Marked {
                 let unreadable = body == at && read::entries(&text[object..at]).is_err();
                 unreadable.then_some((body, closed))?
             }
-            // The text ends within it, or its end can't be told.
+            // The text ends within it, or its end is unknown.
             Step::More | Step::Broken => {
                 let (body, closed) = without_closing_fence(text);
                 let lines = text[object..body].lines().skip(1);

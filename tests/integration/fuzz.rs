@@ -60,7 +60,7 @@ const WORDS: &[&str] = &[
     "429",
     " 12:99 PM",
     "sk-ant-",
-    "$given",
+    "$notJson",
 ];
 
 /// Small, fast and the same everywhere (xorshift64*).

@@ -1,4 +1,4 @@
-//! Rules that hold for every provider: HTTP statuses, the APIs' own words, exit codes, and the patterns of
+//! Rules that hold for every provider: HTTP statuses, the APIs' own identifiers, exit codes, and the patterns of
 //! CLI-ADAPTER-PROTOCOL ("Error Patterns", each of them).
 
 use super::super::table::Table;
@@ -8,12 +8,12 @@ use crate::provider::errors::{Condition::*, Rule};
 /// Asked after the provider's own table.
 pub static TABLE: Table = Table::new(RULES);
 
-/// Makes a verdict of any table finer: a status says who failed, the words beside it say why.
+/// Makes a verdict of any table finer: a status says who failed, the text beside it says why.
 pub static FINER: Table = Table::new(REFINEMENTS);
 
 #[rustfmt::skip] // One rule, one row.
 const RULES: &[Rule] = &[
-    // Words of the APIs that say more than the status beside them.
+    // Identifiers of the APIs that say more than the status beside them.
     Rule::new(&[Kind("insufficient_quota")], Code::QuotaExceeded, "You exceeded your current quota"),
     Rule::new(&[Kind("quota_exceeded")], Code::QuotaExceeded, "quota"),
     Rule::new(&[Kind("billing_hard_limit_reached")], Code::CreditExhausted, "Billing hard limit has been reached"),
@@ -41,7 +41,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Status(529)], Code::Overloaded, "Overloaded"),
     Rule::new(&[Statuses(400, 499)], Code::InvalidRequest, "Bad Request"),
     Rule::new(&[Statuses(500, 599)], Code::ServerError, "Bad Gateway"),
-    // Words of the APIs that say no more than a status.
+    // Identifiers of the APIs that say no more than a status.
     Rule::new(&[Kind("authentication_error")], Code::AuthenticationFailed, "invalid credentials"),
     Rule::new(&[Kind("unauthenticated")], Code::AuthenticationFailed, "invalid credentials"),
     Rule::new(&[Kind("permission_error")], Code::PermissionDenied, "no access"),
@@ -57,7 +57,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("internal_server_error")], Code::ServerError, "boom"),
     Rule::new(&[Kind("invalid_argument")], Code::InvalidRequest, "Request contains an invalid argument"),
     Rule::new(&[Kind("invalid_request_error")], Code::InvalidRequest, "bad param"),
-    // Told by this package, of output that is no answer.
+    // Reported by this package, of output that is no answer.
     Rule::new(&[Kind("malformed_response")], Code::MalformedResponse, "the output ends before its result: it was cut short"),
     // An answer that is a page for people; with a status of failure, that says who failed.
     Rule::new(&[Kind("web_page")], Code::MalformedResponse, "the API answered with a web page"),
@@ -135,7 +135,7 @@ const RULES: &[Rule] = &[
     // `504 Gateway Timeout` is the server's.
     Rule::new(&[Text("<gateway_time_?out")], Code::ServerError, "gateway timeout"),
     // Timeout (document: timed_out timeout SIGTERM SIGKILL).
-    // What is told of a value is no time that has passed.
+    // What is written about a value is no time that has passed.
     Rule::new(&[Text("<invalid (?:value (?:for|of) )?(?:\\w+_)?time_?out|<time_?out (?:value|option)|<time_?out must be")], Code::InvalidOption, "invalid timeout value"),
     Rule::new(&[Text("<timed_out>|<time_?outs?>|<timeout_error>")], Code::RequestTimeout, "timed_out"),
     Rule::new(&[Text("<SIGTERM>|<SIGKILL>")], Code::Timeout, "SIGTERM"),

@@ -1,4 +1,4 @@
-//! OpenAI-compatible APIs (`api`): what they say in the fields of an error's body or of an answer that is none. The APIs' words
+//! OpenAI-compatible APIs (`api`): what they say in the fields of an error's body or of an answer that is none. The APIs' identifiers
 //! that others repeat (`insufficient_quota`, `context_length_exceeded`, …) are among the common rules.
 
 use crate::error::Code;
@@ -41,7 +41,7 @@ const RULES: &[Rule] = &[
     // `finish_reason` and `refusal` of an answer.
     Rule::new(&[Kind("length")], Code::MaxTokens, "the answer hit the limit of output tokens and is cut short"),
     Rule::new(&[Kind("refusal")], Code::Refusal, "I'm sorry, I can't help with that."),
-    // Words of an error's `code` or `type`.
+    // Values of an error's `code` or `type`.
     Rule::new(&[Kind("billing_not_active")], Code::CreditExhausted, "Your account is not active, please check your billing details on our website."),
     Rule::new(&[Kind("insufficient_balance")], Code::CreditExhausted, "Insufficient Balance"),
     Rule::new(&[Kind("account_deactivated")], Code::PermissionDenied, "The account associated with this API key has been deactivated"),

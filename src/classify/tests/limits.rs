@@ -1,4 +1,4 @@
-//! A plan that is used up, a passing limit, and a service without capacity: three things that are told apart.
+//! A plan that is used up, a passing limit, and a service without capacity: three things that are kept apart.
 
 use super::super::{Context, Evidence, classify, classify_text};
 use crate::error::{Category, Code};
@@ -58,7 +58,7 @@ fn a_used_up_plan_is_quota_in_every_form() {
 }
 
 #[test]
-fn a_limit_with_a_type_is_the_plans_whatever_is_said_of_it() {
+fn a_limit_with_a_type_is_the_plans_whatever_its_text() {
     let failure = |limit_type: Option<&str>| Failure {
         kind: Some("rate_limit".to_owned()),
         message: "API Error: Server is temporarily limiting requests (not your usage limit) · rate limited".to_owned(),
@@ -84,7 +84,7 @@ fn a_limit_with_a_type_is_the_plans_whatever_is_said_of_it() {
     assert_eq!(verdict(&failure(None)), (Code::RateLimited, None, Some(1000)));
 }
 
-/// 2026-11-22T12:41:00Z, told in local time two hours east of UTC.
+/// 2026-11-22T12:41:00Z, in local time two hours east of UTC.
 #[test]
 fn a_local_time_is_resolved_and_one_just_past_is_now() {
     let minutes = 60_000;

@@ -84,7 +84,7 @@ fn noise_on_standard_error_is_none() {
 
 /// A transient limit that speaks of the plan, and a plan's limit that speaks of rates.
 #[test]
-fn quota_and_rate_limit_are_told_apart() {
+fn quota_and_rate_limit_are_kept_apart() {
     let of = |text: &str| {
         classify_text(
             text,
@@ -235,7 +235,7 @@ fn a_web_page_is_no_answer_and_no_login() {
     }
 }
 
-/// Words of an error's body that are known, whichever of them comes first; and what qwen 0.24.4 prints on every run.
+/// Identifiers of an error's body that are known, whichever of them comes first; and what qwen 0.24.4 prints on every run.
 #[test]
 fn any_word_of_a_body_may_decide() {
     let verdict = |provider: &str, failure: Option<&Failure>, stderr: &str| {
@@ -288,7 +288,7 @@ fn texts_that_sound_like_something_else() {
         ("invalid timeout value", Code::InvalidOption),
         ("invalid value for request_timeout: -1", Code::InvalidOption),
         ("timeout must be a number", Code::InvalidOption),
-        // And what they are told from.
+        // And what they differ from.
         ("the request timed out", Code::RequestTimeout),
         ("connection timeout", Code::RequestTimeout),
         ("file was not found", Code::NotFound),

@@ -1,4 +1,4 @@
-//! Every recorded run that failed, of all CLIs, and what it is said to be.
+//! Every recorded run that failed, of all CLIs, and what it is classified as.
 //!
 //! In: `__tests__/fixtures/recordings/<cli>/<case>.{meta.json,stdout,stderr}`. Out: one line per run in
 //! `__tests__/fixtures/classify/<cli>.txt`: case, code, category, figures, message. `UPDATE_GOLDENS=1 cargo test` writes
@@ -27,7 +27,7 @@ const NO_RUNS: &[&str] = &[
     "session-eof-noinput",
 ];
 
-/// Runs of which nothing better can be said, and why.
+/// Runs of which nothing better is known, and why.
 const UNKNOWN: &[(&str, &str)] = &[];
 
 fn fixtures() -> PathBuf {
@@ -82,7 +82,7 @@ struct Decoded {
 }
 
 impl Decoded {
-    /// The last turn's last words.
+    /// The last turn's last text.
     fn take(&mut self, event: Event) {
         match event {
             Event::Failure(failure) => (self.failure, self.outcome) = (Some(failure), None),

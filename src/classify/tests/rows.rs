@@ -79,8 +79,8 @@ fn every_pattern_compiles_and_is_never_met_by_nothing() {
 fn no_rule_waits_for_noise() {
     for (name, table) in tables() {
         for rule in table.rules().iter().filter(|r| r.pass() == Pass::Text) {
-            let said = channel::stderr(rule.like);
-            assert_eq!(spaced(&said.text), spaced(rule.like), "{name}");
+            let text = channel::stderr(rule.like);
+            assert_eq!(spaced(&text.text), spaced(rule.like), "{name}");
         }
     }
 }

@@ -122,7 +122,10 @@ fn bad() -> Vec<(Value, &'static str)> {
         (json!({"prompt": "x", "max_tokens": "100"}), "max_tokens"),
         (json!({"prompt": "x", "temperature": -0.1}), "temperature"),
         (json!({"prompt": "x", "temperature": 1.1}), "temperature"),
-        (json!({"prompt": "x", "temperature": {"$given": "NaN"}}), "temperature"),
+        (
+            json!({"prompt": "x", "temperature": {"$notJson": "NaN"}}),
+            "temperature",
+        ),
         (json!({"prompt": "x", "allowedTools": ["Read"]}), "allowedTools"),
     ]
 }
@@ -169,7 +172,7 @@ fn every_violation_is_reported_at_once_with_its_value() {
     );
 }
 
-/// A prompt may be anything, a key among it: only its length is told.
+/// A prompt may be anything, a key among it: only its length is shown.
 #[test]
 fn long_texts_are_not_repeated() {
     let problems = read(&json!({"prompt": "secret ".repeat(200_000)})).unwrap_err();

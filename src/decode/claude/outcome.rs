@@ -10,7 +10,7 @@ use crate::decode::notes::Out;
 use crate::decode::usage::read_usage;
 use crate::event::{Event, Failure, Outcome, PermissionDenial};
 
-/// A longer text of a turn that went well is not read where it repeats what was said, bytes: it would be one more copy.
+/// A longer text of a turn that went well is not read where it repeats the messages, bytes: it would be one more copy.
 const LONG: usize = 64 * 1024;
 
 impl Claude {
@@ -52,7 +52,7 @@ impl Claude {
                     &overcome.message,
                 );
             }
-            // In `json` the result is all there is; in a stream it repeats what was said, except what the CLI says itself.
+            // In `json` the result is all there is; in a stream it repeats the messages, except what the CLI says itself.
             let answer = outcome.text.as_deref().unwrap_or_default();
             if !answer.is_empty() && (!spoke || turn.synthetic.as_deref() == Some(answer)) {
                 self.assembler.message(None, answer, out);
@@ -72,7 +72,7 @@ impl Claude {
     }
 }
 
-/// The one failure of a turn: what `assistant` said, and what `result` adds.
+/// The one failure of a turn: that of `assistant`, and what `result` adds.
 fn failure(turn: &Turn, outcome: &Outcome, line: &ResultLine, fields: &mut Fields) -> Failure {
     let earlier = turn.failure.clone().unwrap_or_default();
     let listed: Vec<Text> = fields.read("errors", line.errors).unwrap_or_default();

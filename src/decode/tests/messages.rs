@@ -116,11 +116,11 @@ fn an_answer_in_several_parts_is_one_message() {
     let limit = r#"{"type":"stream_event","event":{"type":"message_delta","delta":{"stop_reason":"max_tokens"}}}"#
         .to_owned()
         + "\n";
-    let streamed = |id: &str, said: &str| {
+    let streamed = |id: &str, prose: &str| {
         start(id)
             + &event("content_block_start")
-            + &delta(said)
-            + &assistant(id, &text(said))
+            + &delta(prose)
+            + &assistant(id, &text(prose))
             + &event("content_block_stop")
     };
     let end = || event("message_stop");

@@ -1,4 +1,4 @@
-//! User lines: what a live session is told, as the API's own content blocks.
+//! User lines: what a live session is sent, as the API's own content blocks.
 //!
 //! In: messages. Out: one line of JSON. A line that the CLI can't read kills it (CLI-FACTS 1.6), so all of it goes through
 //! serde, and what has no place in the API's vocabulary goes over as text.
@@ -70,7 +70,7 @@ pub fn user(blocks: &[Block]) -> String {
     serde_json::to_string(&line).unwrap_or_default() + "\n"
 }
 
-/// What the user says in `messages`; `None` if one of them is somebody else's, or nothing is said at all.
+/// What the user says in `messages`; `None` if one of them is somebody else's, or all are empty.
 pub fn of_humans<'a>(messages: impl Iterator<Item = &'a Message>, guard: Option<Guard>) -> Option<Vec<Block>> {
     let mut blocks = Vec::new();
     for message in messages {

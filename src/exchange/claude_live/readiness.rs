@@ -5,7 +5,7 @@ use tokio::time::Instant;
 /// How far the handshake is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handshake {
-    /// It was told nothing yet.
+    /// Nothing was sent to it yet.
     Unasked,
     /// `initialize` is under way since then.
     Asked(Instant),
@@ -20,13 +20,13 @@ pub(super) struct Readiness {
     pub asked: Option<Instant>,
     /// It has answered that, with or without a version.
     pub answered: bool,
-    /// What it has said it is.
+    /// What it has reported to be.
     pub version: Option<String>,
     /// The CLI has spoken to the server of the tools. 2.1.330 does so with the handshake, 2.1.197 with its first turn.
     pub server_asked: bool,
-    /// It has been given the tools.
+    /// It has got the tools.
     pub tools_listed: bool,
-    /// That it is complete was told.
+    /// That it is complete was reported.
     pub reported: bool,
 }
 

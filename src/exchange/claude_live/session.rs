@@ -68,7 +68,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts a process that is told nothing yet.
+    /// Starts a process without a setup.
     ///
     /// # Errors
     /// [`NotStarted`].
@@ -107,7 +107,7 @@ impl Session {
         self.streams.say(wire::binary_version(VERSION));
     }
 
-    /// Tells the CLI `setup` ahead of its first turn. Only a process that was told nothing yet takes it.
+    /// Tells the CLI `setup` ahead of its first turn. Only a process without a setup takes it.
     pub fn prime(&mut self, setup: &Arc<Setup>) {
         self.readiness.reported = false;
         if self.handshake == Handshake::Unasked {
@@ -174,7 +174,7 @@ impl Session {
 
     /// Whether it has answered all that it was asked ahead, and has been answered.
     fn is_ready(&self) -> bool {
-        self.streams.is_all_said() && self.readiness.is_complete(self.handshake)
+        self.streams.is_all_written() && self.readiness.is_complete(self.handshake)
     }
 
     /// Until when it must have answered what it was asked ahead; `None` if it has.
@@ -182,7 +182,7 @@ impl Session {
         self.readiness.asked_at(self.handshake).map(|asked| asked + HANDSHAKE)
     }
 
-    /// The CLI's version, where it has told it when it was [asked](Session::ask_version).
+    /// The CLI's version, where it has reported it when it was [asked](Session::ask_version).
     pub fn version(&self) -> Option<&str> {
         self.readiness.version.as_deref()
     }
@@ -266,8 +266,8 @@ impl Session {
         self.decoder.diagnostics()
     }
 
-    /// The next line; `Some(None)` is one that was too long. `None` when there are no more. Cancel safe: what is said and what
-    /// is heard goes through queues.
+    /// The next line; `Some(None)` is one that was too long. `None` when there are no more. Cancel safe: what is written and what
+    /// is read goes through queues.
     async fn line(&mut self) -> Option<Option<String>> {
         loop {
             match self.streams.step().await {
@@ -358,9 +358,9 @@ impl Session {
         if self.socket.is_some() || !line.contains("\"messaging_socket_path\"") {
             return;
         }
-        let told = serde_json::from_str::<Init>(line).ok();
-        let told = told.and_then(|init| init.messaging_socket_path);
-        if let Some(path) = told.filter(|path| is_socket_of(path, self.streams.process().pid())) {
+        let socket_path = serde_json::from_str::<Init>(line).ok();
+        let socket_path = socket_path.and_then(|init| init.messaging_socket_path);
+        if let Some(path) = socket_path.filter(|path| is_socket_of(path, self.streams.process().pid())) {
             self.socket = Some(Leftover::adopt(path, self.owner));
         }
     }

@@ -1,6 +1,6 @@
-//! What a session is told once, before its first turn: the system prompt and the tools.
+//! The setup of a session, sent before its first turn: the system prompt and the tools.
 //!
-//! In: the thread's system messages and the bound tools. Out: a [`Setup`], by which sessions are told apart.
+//! In: the thread's system messages and the bound tools. Out: a [`Setup`], by which sessions are distinguished.
 
 use crate::declare::Declared;
 use crate::declare::mcp::Declarations;

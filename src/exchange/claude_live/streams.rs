@@ -73,28 +73,28 @@ impl Streams {
         }
     }
 
-    /// The next thing that happens. Cancel safe: what is said and what is heard goes through queues.
+    /// The next thing that happens. Cancel safe: what is written and what is read goes through queues.
     pub async fn step(&mut self) -> Step {
         loop {
             if let Some(line) = self.inbox.pop_front() {
                 return Step::Line(line);
             }
-            let heard = match self.outbox.front().cloned() {
+            let read = match self.outbox.front().cloned() {
                 None => self.running.next().await,
                 // Listening all the while: a CLI that waits for us to listen would never take what we say.
                 Some(line) => tokio::select! {
                     biased;
-                    said = self.stdin.write_all(line) => {
+                    written = self.stdin.write_all(line) => {
                         self.outbox.pop_front();
-                        if said.is_err() {
+                        if written.is_err() {
                             self.outbox.clear();
                         }
                         return Step::Wrote;
                     }
-                    heard = self.running.next() => heard,
+                    read = self.running.next() => read,
                 },
             };
-            match heard {
+            match read {
                 Some(bytes) => self.hear(&bytes),
                 None => return Step::Ended,
             }
@@ -130,7 +130,7 @@ impl Streams {
     }
 
     /// Whether every line was taken.
-    pub fn is_all_said(&self) -> bool {
+    pub fn is_all_written(&self) -> bool {
         self.outbox.is_empty()
     }
 
@@ -157,7 +157,7 @@ impl Streams {
         self.running.closer().close();
     }
 
-    /// Waits for the exit; what was last said on the way out is given with it.
+    /// Waits for the exit; the last output on the way out comes with it.
     pub async fn exit(self) -> (Exit, String) {
         let Streams {
             running, stdin, turn, ..

@@ -1,7 +1,7 @@
-//! What a claude session is told of a thread.
+//! What a claude session is sent of a thread.
 //!
 //! In: a [`Thread`]. Out: the user line that says the whole of it, or only what a session that [knows](Known) its beginning has
-//! not heard.
+//! not got.
 
 use super::line::{self, Block};
 use crate::exchange::live::thread::{Known, Thread};

@@ -21,7 +21,7 @@ use crate::exchange::{Ended, Evidence, Exchange, Finish, Invocation, Progress, P
 use crate::judge::{ProcessEnd, ProcessEvidence, TurnEvidence};
 use crate::process::Limits;
 
-/// How long a turn that is given up may take to say so before its process is told to end: 1 ms on an idle machine.
+/// How long a turn that is interrupted may take to say so before its process is asked to end: 1 ms on an idle machine.
 const INTERRUPT: Duration = Duration::from_millis(500);
 
 /// Where a turn's session comes from.
@@ -29,7 +29,7 @@ const INTERRUPT: Duration = Duration::from_millis(500);
 pub enum Origin {
     /// Started for it.
     Fresh,
-    /// Started ahead, and told nothing yet.
+    /// Started ahead, and fresh.
     Spare,
     /// It knows the thread's beginning.
     Continued,
@@ -38,7 +38,7 @@ pub enum Origin {
 /// Why a turn came to nothing that is no failure of the call's.
 #[derive(Debug)]
 pub enum Unusable {
-    /// The process that waited for a turn has died before it heard of this one.
+    /// The process that waited for a turn has died before it got this one.
     Vanished,
     /// The CLI can't do this.
     Unsupported {
@@ -200,7 +200,7 @@ impl Exchange for LiveTurn {
                 if let Evidence::Process(process) = &mut ended.evidence {
                     process.end = ProcessEnd::Stopped(reason);
                 }
-                // What it said when it was stopped is no refusal.
+                // Its text when it was stopped is no refusal.
                 ended.refused_flag = None;
                 Finish::Ended(Box::new(ended))
             }
@@ -212,12 +212,12 @@ impl Exchange for LiveTurn {
 fn keep(session: Session, calls: &[ProviderCallId], reply: &Reply, park: Park) {
     let pending = |call: &ProviderCallId| Pending {
         api: call.provider.clone(),
-        given: call.given.clone(),
+        id: call.id.clone(),
     };
     if calls.len() == reply.tool_calls.len() {
         park(Some((session, calls.iter().map(pending).collect())), reply);
     } else {
-        // A call that the session does not wait for: no result of it can be given back natively.
+        // A call that the session does not wait for: no result of it can be returned natively.
         session.end();
         park(None, reply);
     }

@@ -213,7 +213,7 @@ pub fn initialize(request_id: &str, setup: &Setup) -> String {
     })
 }
 
-/// Asks for the CLI's version. It is told nothing by that, and answers when it has started.
+/// Asks for the CLI's version. That tells it nothing, and answers when it has started.
 pub fn binary_version(request_id: &str) -> String {
     line(&Outbound::ControlRequest {
         request_id,

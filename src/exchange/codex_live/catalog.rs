@@ -1,4 +1,4 @@
-//! The model catalog that codex is given: the vendor's, changed where a model behind an agent needs it otherwise.
+//! The model catalog that codex gets: the vendor's, changed where a model behind an agent needs it otherwise.
 //!
 //! In: the vendor's catalog (`codex debug models --bundled`) and the models that are to be asked. Out: the JSON of
 //! `model_catalog_json`. Without it most models get our tools only through a JavaScript tool of codex's, results are cut to 12 or

@@ -17,7 +17,7 @@ use super::setup::Setup;
 use super::wire::{self, Interrupt, ToolAnswer, Unsubscribe};
 use crate::exchange::live::keep::{Idle, Keepable};
 
-/// How long a turn that is given up may take to say so: 1 to 11 ms were measured.
+/// How long a turn that is interrupted may take to confirm it: 1 to 11 ms were measured.
 const INTERRUPT: Duration = Duration::from_secs(1);
 
 /// A thread of a server.
@@ -43,7 +43,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// The thread `id` of `service`, of which nothing was told yet.
+    /// The thread `id` of `service`, which has no item yet.
     pub fn new(service: Arc<Service>, id: String, model: String, tracker: TaskTracker) -> Conversation {
         Conversation {
             inbox: service.server.inbox(&id),

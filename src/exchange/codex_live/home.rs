@@ -1,4 +1,4 @@
-//! The home that codex is given: a private folder with links to the user's login and configuration, and nothing else of theirs.
+//! The home that codex gets: a private folder with links to the user's login and configuration, and nothing else of theirs.
 //!
 //! In: a command line. Out: the same with `CODEX_HOME` in its private folder, and the model catalog beside it. AGENTS.md, skills, hooks,
 //! memories and prompts of the user's home are not there, and what codex writes goes with the folder; a token that it renews is

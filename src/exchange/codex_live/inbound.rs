@@ -34,7 +34,7 @@ pub enum Inbound {
     },
     /// Something about a thread.
     Thread(String, ThreadEvent),
-    /// The limits of the account, as far as the API has told them.
+    /// The limits of the account, as far as the API has reported them.
     Limits(Limits),
     /// Nothing that matters here.
     Nothing,
@@ -133,14 +133,14 @@ pub enum ThreadEvent {
     Closed,
 }
 
-/// Why a turn failed, in codex's words.
+/// Why a turn failed, as codex reports it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TurnError {
     /// For people.
     pub message: String,
     /// codex's word for it: `usageLimitExceeded`.
     pub kind: Option<String>,
-    /// HTTP status of the API's answer, if it is told.
+    /// HTTP status of the API's answer, if it is reported.
     pub http_status: Option<u16>,
 }
 

@@ -1,6 +1,6 @@
 //! Messages as items of the Responses API, which is how codex takes a history.
 //!
-//! In: messages. Out: the items of `thread/inject_items`, and the answers to calls that wait for their results. What the model said in
+//! In: messages. Out: the items of `thread/inject_items`, and the answers to calls that wait for their results. What the model produced in
 //! this process goes over as it came, with its reasoning ([`super::recall`]); the rest is built of text and calls. Nothing a user or a
 //! tool says is looked at by codex: `$skill`, `/command` and the limit of 1,048,576 characters are `turn/start`'s (CODEX-LIVE
 //! pitfall 9).
@@ -183,9 +183,9 @@ struct History<'a> {
     /// That of calls of our tools.
     namespace: Option<&'static str>,
     items: Vec<Value>,
-    /// Calls without a result: the caller's id, and the one they were given here.
+    /// Calls without a result: the caller's id, and the one used here.
     open: Vec<(String, String)>,
-    /// Ids that were given: each may be there once.
+    /// Ids in use: each may be there once.
     used: HashSet<String>,
     made: usize,
 }

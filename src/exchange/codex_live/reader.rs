@@ -274,7 +274,7 @@ impl<'a> Reader<'a> {
                 });
                 self.limits(limits, true, events);
                 events.push(Event::Failure(Failure {
-                    // "other" says nothing; the words do.
+                    // "other" means nothing; the text does.
                     kind: error.kind.filter(|kind| kind != "other"),
                     message: error.message,
                     http_status: error.http_status,
@@ -319,7 +319,7 @@ impl<'a> Reader<'a> {
         })));
     }
 
-    /// The account's limits, where the API has told any.
+    /// The account's limits, where the API has reported any.
     fn limits(&self, limits: &Limits, is_failure: bool, events: &mut Vec<Event>) {
         let Some((used, resets_at)) = limits.fullest else {
             return;

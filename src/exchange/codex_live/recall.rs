@@ -1,4 +1,4 @@
-//! What the model said, as the API gave it, with its reasoning: so that a thread that starts anew goes on as if it had not.
+//! The model's output, as the API gave it, with its reasoning: so that a thread that starts anew goes on as if it had not.
 //!
 //! In: the thread that led to a reply, the reply, and its items. Out: the items again, for a message of the model that stands behind the
 //! same beginning. A beginning that was edited is another one: its messages are then built of text and calls.

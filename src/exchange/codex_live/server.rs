@@ -91,7 +91,7 @@ pub struct Inbox {
 }
 
 impl AppServer {
-    /// Starts a process; nothing is said to it yet.
+    /// Starts a process; nothing is sent to it yet.
     ///
     /// # Errors
     /// [`NotStarted`].

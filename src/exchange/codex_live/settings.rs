@@ -66,7 +66,7 @@ impl Fixed {
     }
 }
 
-/// What the server says of the user's configuration (`config/read`). It holds keys: it is neither kept whole nor told to anybody.
+/// What the server says of the user's configuration (`config/read`). It holds keys: it is neither kept whole nor passed on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UserConfig {
     /// The model, if one is set.

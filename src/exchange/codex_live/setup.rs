@@ -1,11 +1,11 @@
-//! What a thread of codex's is told once: the system prompt, the tools, the model.
+//! The setup of a codex thread, fixed when it begins: the system prompt, the tools, the model.
 
 use super::tools::{self, Form};
 use super::wire::DynamicTool;
 use crate::declare::Tools;
 use crate::message::ToolSpec;
 
-/// By this, threads are told apart.
+/// By this, threads are distinguished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
     /// The system prompt; empty where there is none.

@@ -32,7 +32,7 @@ const QUEUE: usize = 256;
 /// Why a turn came to nothing that is no failure of the call's.
 #[derive(Debug)]
 pub enum Unusable {
-    /// The thread or its process was gone before it heard of this turn.
+    /// The thread or its process was gone before it got this turn.
     Vanished,
 }
 
@@ -205,7 +205,7 @@ fn keep(conversation: Conversation, verdict: Option<(&Reply, &[ProviderCallId])>
     };
     let pending = |call: &ProviderCallId| Pending {
         api: call.provider.clone(),
-        given: call.given.clone(),
+        id: call.id.clone(),
     };
     if calls.len() == reply.tool_calls.len() {
         let kept = Kept {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// What the server is told of us.
+/// How the client introduces itself.
 pub const CLIENT: &str = "deep_factor_providers";
 
 /// A request of ours: its number, and its line.
@@ -129,7 +129,7 @@ pub struct ThreadStart<'a> {
     pub ephemeral: bool,
     /// None: no project, no AGENTS.md of one.
     pub environments: [(); 0],
-    /// Without them nobody is told where a response ends.
+    /// Without them nothing marks where a response ends.
     pub experimental_raw_events: bool,
     /// The settings of this thread, by dotted names.
     pub config: &'a serde_json::Map<String, Value>,
@@ -184,7 +184,7 @@ pub struct InjectItems<'a> {
 pub struct TurnStart<'a> {
     /// Where.
     pub thread_id: &'a str,
-    /// A text here would be searched for `$skill`, and may have 1,048,576 characters: what is said is injected instead.
+    /// A text here would be searched for `$skill`, and may have 1,048,576 characters: the prompt is injected instead.
     pub input: [(); 0],
 }
 

@@ -37,7 +37,7 @@ const GONE: &str = "server_gone";
 /// What codex gets for a call that no tool can take.
 const UNFIT: &str = "Error: the arguments must be a JSON object";
 
-/// What is said, and where.
+/// What is sent, and where.
 #[derive(Debug)]
 pub enum Opening {
     /// A history, to a thread that is to be opened.
@@ -65,11 +65,11 @@ pub enum TurnEnd {
     Reply(Box<Conversation>, Recalled),
     /// It failed; why was an event. The thread is being forgotten.
     Failed,
-    /// The thread was gone before it heard anything.
+    /// The thread was gone before it got anything.
     Vanished,
     /// The process is gone.
     ProcessGone(Option<Arc<Exit>>),
-    /// It was given up, and has stopped.
+    /// It was interrupted, and has stopped.
     Stopped,
 }
 
@@ -91,7 +91,7 @@ pub struct Work {
     tracker: TaskTracker,
 }
 
-/// The driver is gone, or has given the turn up.
+/// The driver is gone, or has abandoned the turn.
 struct Abandoned;
 
 impl Work {
@@ -214,7 +214,7 @@ impl Work {
                     }
                     None => return Ok(Err(self.not_started(RequestError::Refused(refused)).await?)),
                 },
-                // It has died since its last turn, and has heard nothing of this one. One that was never of use would die again.
+                // It has died since its last turn, and got nothing of this one. One that was never of use would die again.
                 Err(RequestError::Gone) if service.has_served() => return Ok(Err(TurnEnd::Vanished)),
                 Err(RequestError::Gone) => return Ok(Err(self.not_started(RequestError::Gone).await?)),
             }
@@ -359,7 +359,7 @@ impl Work {
                 let reason = "more came for this thread than could be taken";
                 self.fail(reason.to_owned()).await
             }
-            // Nobody has heard of it.
+            // Nothing of it was delivered.
             None if session_event.is_some() && conversation.turn.is_none() && !self.is_fresh => Ok(TurnEnd::Vanished),
             None => self.not_started(RequestError::Gone).await,
         }

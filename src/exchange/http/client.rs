@@ -258,11 +258,11 @@ fn trouble(error: &reqwest::Error) -> ConnectError {
         if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
             return ConnectError::Tls(tls.to_string());
         }
-        let said = cause.to_string();
-        if said.starts_with("dns error") {
+        let message = cause.to_string();
+        if message.starts_with("dns error") {
             return ConnectError::NoSuchHost;
         }
-        if said.contains("tunnel") || said.contains("proxy") {
+        if message.contains("tunnel") || message.contains("proxy") {
             return ConnectError::Proxy(innermost(error));
         }
     }

@@ -13,7 +13,7 @@ pub const HANDSHAKE: Duration = Duration::from_secs(30);
 /// What [`Keepable::idle`] found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// It has answered what it was told or asked ahead: a turn would not wait for its start. Found once for each priming.
+    /// It has answered what it was sent ahead: a turn would not wait for its start. Found once for each priming.
     Ready {
         /// That was its [setup](Keepable::prime).
         is_primed: bool,
@@ -27,13 +27,13 @@ pub enum Idle {
 /// A session that can be kept between its turns. The methods with a body are for forms that can be started ahead of a call, as
 /// spares.
 pub trait Keepable: Send + Sized + 'static {
-    /// What it was told for good.
+    /// Its setup.
     type Setup: PartialEq + Send + Sync + 'static;
 
     /// Its process.
     fn pid(&self) -> u32;
 
-    /// Answers what it asks between turns, until there is something to be said of it. Cancel safe.
+    /// Answers what it asks between turns, until there is something to report of it. Cancel safe.
     fn idle(&mut self) -> impl Future<Output = Idle> + Send;
 
     /// Ends it in the background.
@@ -42,7 +42,7 @@ pub trait Keepable: Send + Sized + 'static {
     /// Tells it `setup` ahead of its first turn.
     fn prime(&mut self, _setup: &Arc<Self::Setup>) {}
 
-    /// Asks it for its version, of a process that nothing else can be told yet: an answer says that it has started.
+    /// Asks it for its version, of a process that nothing else can be sent yet: an answer says that it has started.
     fn ask_version(&mut self) {}
 
     /// When it must have answered what it was asked ahead; `None` where nothing is due.
@@ -50,7 +50,7 @@ pub trait Keepable: Send + Sized + 'static {
         None
     }
 
-    /// Waits for its end, which it is told unless it `has_ended` by itself. `None` for a form without spares.
+    /// Waits for its end, which it is asked for unless it `has_ended` by itself. `None` for a form without spares.
     fn ended(self, _has_ended: bool) -> impl Future<Output = Option<EndedProcess>> + Send {
         self.end();
         std::future::ready(None)

@@ -1,6 +1,6 @@
 //! The task that has a session while no call does: it answers the CLI, and ends the session where it must.
 //!
-//! In: a session, and orders. Out: the session, when it is asked for, and how far it is with what it was told ahead
+//! In: a session, and orders. Out: the session, when it is asked for, and how far it is with what it was sent ahead
 //! ([`Warmth`]).
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) type Line<S> = mpsc::UnboundedSender<Order<S>>;
 pub enum Warmth {
     /// It has not answered yet.
     Coming,
-    /// It has answered what it was told ahead.
+    /// It has answered what it was sent ahead.
     Ready {
         /// That was its setup. Whoever has just ordered that may still see how it was before.
         is_primed: bool,
@@ -60,7 +60,7 @@ enum End {
 }
 
 /// Minds `session` until it is called for over the returned line, or must end, at the latest after `longest`. When it ends,
-/// `forget` is told, with whether it was unused for too long. The task is tracked by `tracker`.
+/// `forget` is called, with whether it was unused for too long. The task is tracked by `tracker`.
 pub(super) fn mind<S: Keepable>(
     mut session: S,
     longest: Duration,

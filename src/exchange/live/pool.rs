@@ -1,4 +1,4 @@
-//! The sessions of one provider between its calls: those that rest after a turn, and spares: told nothing yet, or primed with the
+//! The sessions of one provider between its calls: those that rest after a turn, and spares: fresh, or primed with the
 //! setup that the next thread will have.
 //!
 //! In: sessions whose turn is over ([`Pool::park`]), processes started ahead ([`Pool::stock`], [`Pool::prewarm`]). Out: for a thread
@@ -22,7 +22,7 @@ use super::spare::Spare;
 use super::thread::{Known, Thread};
 use crate::process::{Vars, resident_bytes};
 
-/// How many ended sessions are remembered, so that a thread that comes back can be told why it starts anew.
+/// How many ended sessions are remembered, so that a thread that comes back can be informed why it starts anew.
 const REMEMBERED: usize = 32;
 /// A spare older than this is replaced: logins and the CLI itself change on disk.
 const SPARE_AGE: Duration = Duration::from_secs(30 * 60);
@@ -31,7 +31,7 @@ const SPARE_AGE: Duration = Duration::from_secs(30 * 60);
 /// is far beyond grows on.
 const MOST_MEMORY: u64 = 1 << 30;
 
-/// What a session was told for good: it serves no call that differs in it.
+/// The setup of a session: it serves no call that differs in it.
 #[derive(Debug)]
 pub struct SessionKey<T> {
     /// System prompt and tools.
@@ -60,7 +60,7 @@ impl<T: PartialEq> PartialEq for SessionKey<T> {
 pub enum Claimed<S> {
     /// The session that knows its beginning.
     Continued(Box<S>, Known),
-    /// A process that was told nothing yet, or what the thread's session is to be told.
+    /// A process without a setup, or the setup of the thread's session.
     Spare(Box<S>),
     /// Nothing; a process is to be started.
     Nothing,
@@ -97,7 +97,7 @@ struct State<S: Keepable> {
 pub struct Pool<S: Keepable> {
     /// How many sessions there may be, those at work included.
     capacity: usize,
-    /// One for each of them, given back when the process is no more.
+    /// One for each of them, returned when the process is no more.
     places: Arc<Semaphore>,
     /// A session has come into the pool.
     grown: Notify,
@@ -200,7 +200,7 @@ impl<S: Keepable> Pool<S> {
         }
     }
 
-    /// Why `thread` does not find the session it left, if it left one: told once.
+    /// Why `thread` does not find the session it left, if it left one: reported once.
     pub fn eviction(&self, key: &SessionKey<S::Setup>, thread: &Thread) -> Option<EvictionReason> {
         let mut state = self.lock();
         let at = state
@@ -266,7 +266,7 @@ impl<S: Keepable> Pool<S> {
     }
 
     /// Starts spares until there are as many as there should be, as far as there is room beside `at_work` processes. Where it is
-    /// known what the next thread's session will be told, `setup`, they are told that ahead.
+    /// known the setup of the next thread's session, `setup`, they are sent it ahead.
     pub fn stock(
         self: &Arc<Self>,
         at_work: usize,
@@ -304,7 +304,7 @@ impl<S: Keepable> Pool<S> {
         }
     }
 
-    /// Sees to it that there are `number` spares which are told `setup` ahead (nothing, if that is not known), as far as there is
+    /// Sees to it that there are `number` spares which are sent `setup` ahead (nothing, if that is not known), as far as there is
     /// room beside `at_work` processes. How far each is comes out of the receivers, which close when it is taken or has ended.
     ///
     /// # Errors
@@ -369,9 +369,9 @@ impl<S: Keepable> Pool<S> {
             Some(setup) => session.prime(setup),
             None => session.ask_version(),
         }
-        let (told, warmth) = watch::channel(Warmth::Coming);
+        let (warmth_sender, warmth) = watch::channel(Warmth::Coming);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let line = self.mind(session, id, SPARE_AGE, Some(told));
+        let line = self.mind(session, id, SPARE_AGE, Some(warmth_sender));
         self.lock().spares.push(Spare {
             id,
             env: Arc::clone(env),

@@ -13,7 +13,7 @@ pub(super) struct Spare<S: Keepable> {
     pub id: u64,
     /// What its process has inherited.
     pub env: Arc<Vars>,
-    /// What it is told ahead; `None` for nothing.
+    /// The setup sent ahead; `None` for nothing.
     pub setup: Option<Arc<S::Setup>>,
     /// A caller wanted it, so it stays although others would be more likely to be used.
     pub is_asked_for: bool,
@@ -23,19 +23,19 @@ pub(super) struct Spare<S: Keepable> {
 }
 
 impl<S: Keepable> Spare<S> {
-    /// Whether a session that is to be told `setup` can begin with it.
+    /// Whether a session that needs `setup` can begin with it.
     pub fn serves(&self, setup: &Arc<S::Setup>) -> bool {
         self.setup.as_ref().is_none_or(|own| own == setup)
     }
 
-    /// Tells it `setup`, if it was told nothing yet.
+    /// Tells it `setup`, if it has none yet.
     pub fn prime(&mut self, setup: &Arc<S::Setup>) {
         if self.setup.is_none() && self.line.send(Order::Prime(Arc::clone(setup))).is_ok() {
             self.setup = Some(Arc::clone(setup));
         }
     }
 
-    /// How long a turn would wait for it, compared with others: a process takes half a second to start, a setup 40 ms to be told.
+    /// How long a turn would wait for it, compared with others: a process takes half a second to start, a setup 40 ms to be sent.
     pub fn distance(&self) -> u8 {
         let has_setup = self.setup.is_some();
         let is_ready = matches!(*self.warmth.borrow(), Warmth::Ready { is_primed } if is_primed == has_setup);

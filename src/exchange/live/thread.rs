@@ -1,7 +1,7 @@
-//! A thread as a live form sees it: what a session has heard, and what is new.
+//! A thread as a live form sees it: what a session knows, and what is new.
 //!
 //! In: the messages of a call. Out: a [`Thread`] (the system prompt, and its [`History`]), and what of it a session that [knows](Known)
-//! its beginning has not heard ([`Thread::continuation`]). How that is said is each form's own.
+//! its beginning does not know ([`Thread::continuation`]). How that is said is each form's own.
 //!
 //! Messages are compared by content, never by identity: a thread that went through JSON, another copy of LangChain or a
 //! database is the same thread. What the model did is compared by its calls ([`super::history`]), for agents rebuild that part.
@@ -30,7 +30,7 @@ pub struct Thread {
     history: History,
 }
 
-/// What a session that knows a thread's beginning has not heard of it.
+/// What a session that knows a thread's beginning does not know.
 #[derive(Debug)]
 pub struct Continuation<'a> {
     /// The calls it waits for, in their order, each with its result.
@@ -45,10 +45,10 @@ pub struct Pending {
     /// The id the API gave it.
     pub api: String,
     /// The id the caller has seen: another one where the API's was taken.
-    pub given: String,
+    pub id: String,
 }
 
-/// What a session has heard and said.
+/// What a session knows: what was sent to it and what it answered.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     /// Its messages as they were, to choose between sessions whose calls have the same ids.
@@ -101,8 +101,8 @@ impl Thread {
             return None;
         }
         let result = |call: &'a Pending| {
-            let answered = beyond.results.contains(&call.given);
-            Some((call, answered.then(|| self.result_of(&call.given)).flatten()?))
+            let answered = beyond.results.contains(&call.id);
+            Some((call, answered.then(|| self.result_of(&call.id)).flatten()?))
         };
         Some(Continuation {
             results: known.pending.iter().map(result).collect::<Option<_>>()?,
@@ -127,7 +127,7 @@ impl Thread {
         self.prints.starts_with(&known.prints)
     }
 
-    /// What a session knows that has heard all of this thread and given `reply`, whose calls are `pending`.
+    /// What a session knows that got all of this thread and answered with `reply`, whose calls are `pending`.
     pub fn known_with(&self, reply: &Reply, pending: Vec<Pending>) -> Known {
         let reply = Message {
             role: Role::Ai,
@@ -148,7 +148,7 @@ impl Thread {
 }
 
 impl Known {
-    /// How much it has heard and said.
+    /// How much was sent and answered.
     pub fn len(&self) -> usize {
         self.history.len()
     }

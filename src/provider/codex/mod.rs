@@ -106,7 +106,7 @@ pub static CODEX: Provider = Provider {
         // Says that the prompt comes over standard input.
         flag(&[When::Print], &[Lit("-")]),
         // What acts at a process's start and in no thread (CODEX-LIVE §3.1): no plugins, whose lists it would fetch from the
-        // network at every start, nothing told to the vendor but requests, an error where there is no network, no skills of its own
+        // network at every start, nothing sent to the vendor but requests, an error where there is no network, no skills of its own
         // written to disk, threads forgotten when nobody has them.
         flag(&[When::Live], &[Lit("app-server")]),
         flag(&[When::Live], &[Lit("-c"), Lit("features.plugins=false")]),
@@ -214,9 +214,9 @@ mod tests {
 
     #[test]
     fn what_is_always_so_may_be_said() {
-        let said = line(&CODEX, r#"{"outputFormat":"jsonl","skipGitRepoCheck":true,"model":""}"#);
-        assert_eq!(said.argv(), line(&CODEX, "{}").argv());
-        assert_eq!(line(&CODEX, r#"{"skipGitRepoCheck":false}"#).argv(), said.argv());
+        let by_default = line(&CODEX, r#"{"outputFormat":"jsonl","skipGitRepoCheck":true,"model":""}"#);
+        assert_eq!(by_default.argv(), line(&CODEX, "{}").argv());
+        assert_eq!(line(&CODEX, r#"{"skipGitRepoCheck":false}"#).argv(), by_default.argv());
         let error = crate::provider::options::Options::parse(&CODEX, r#"{"outputFormat":"text"}"#).unwrap_err();
         assert_eq!(
             (error.code, error.message.as_str()),

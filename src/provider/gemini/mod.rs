@@ -1,7 +1,7 @@
 //! gemini (Gemini CLI), measured with 0.61.0 (CLI-FACTS 3).
 //!
 //! The tools, the CLI's own and those of MCP servers, are taken away by a policy that denies all of them: a denied tool is
-//! not even declared. Settings of a run are those of the folder it runs in, which is private and said to be trusted: what the
+//! not even declared. Settings of a run are those of the folder it runs in, which is private and marked as trusted: what the
 //! user has chosen, above all the login, stays. (The machine-wide layer is no way: the CLI reads it only where every folder
 //! above it is root's alone.) The system prompt comes from a file that a variable names.
 //!
@@ -41,7 +41,7 @@ pub static GEMINI: Provider = Provider {
         not_isolated: "`~/.gemini/GEMINI.md` is sent; a transcript of every run stays in `~/.gemini/tmp`, beside its entries in \
                        `history` and `projects.json`; an `@path` in a prompt is read; a `.gemini/.env` above the temporary \
                        folder is read (`TMPDIR` names another); with `cwd`, that folder's GEMINI.md and the user's hooks",
-        limits: "an answer stopped by safety or length is told as a success; SIGTERM may be ignored, so ending takes \
+        limits: "an answer stopped by safety or length is reported as a success; SIGTERM may be ignored, so ending takes \
                  `killGrace`; output of more than 1 MB, the echo of the thread included, may be cut, which is an error; with \
                  `cwd`, its own 10 attempts can't be bounded",
     },

@@ -32,7 +32,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("message_aborted_error")], Code::Crashed, "Aborted").say("interrupted in the middle of the answer"),
     Rule::new(&[Kind("provider_model_not_found_error")], Code::ModelNotFound, "Model not found: mock/nope"),
     Rule::new(&[Kind("provider_init_error")], Code::InvalidConfig, "Failed to initialise the provider"),
-    // Told by the decoder: opencode would ask again for ever (recording opencode/loop-html-200-10s).
+    // Reported by the decoder: opencode would ask again for ever (recording opencode/loop-html-200-10s).
     Rule::new(&[Kind("unknown")], Code::MalformedResponse, "the answer ended without a reason that opencode knows; it would ask again for ever").hint("try again; if it persists, check the API: it sends no finish reason that opencode knows"),
     Rule::new(&[Kind("unknown_error"), Text("<timed out>")], Code::RequestTimeout, "The operation timed out."),
     Rule::new(&[Text("<cannot connect to api>|<unable to connect>")], Code::ConnectionFailed, "Cannot connect to API: Unable to connect. Is the computer able to access the url?"),

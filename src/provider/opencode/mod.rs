@@ -1,6 +1,6 @@
 //! opencode, measured with 1.18.34 (CLI-FACTS 5, whose traps are numbered there).
 //!
-//! The default is the pipe recommended there: an agent of our own without tools, told by a variable, in an empty folder, with
+//! The default is the pipe recommended there: an agent of our own without tools, configured by a variable, in an empty folder, with
 //! an empty configuration folder. Logins survive that. An answer that opencode can't tell the end of makes it ask again for
 //! ever (trap 1): the process is ended at the first such step. Its output may be cut at exit (trap 2): without a last
 //! `step_finish` a run is no success. A lost agent is answered by one with all tools (trap 4): that is a failure. Retries are
@@ -38,7 +38,7 @@ pub static OPENCODE: Provider = Provider {
                        servers",
         limits: "always a `timeout`: it retries in silence (73 s on a 500); answers of more than 1 MB (off Linux, of 450 KB) may be cut, which \
                  is an error; whole messages, no text deltas; an answer stopped by length is a success whose \
-                 `stopReason` is `length`; providers of a configuration file have to be given in `config`",
+                 `stopReason` is `length`; providers of a configuration file have to be set in `config`",
     },
     defaults: Defaults {
         ignore_user_config: true,

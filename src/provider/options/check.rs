@@ -1,6 +1,6 @@
 //! Checking an object of options against its table, and reading what has passed.
 //!
-//! In: JSON text and the table. Out: the object, every field known and of its type, or what is wrong with it, in words.
+//! In: JSON text and the table. Out: the object, every field known and of its type, or what is wrong with it as a message.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use crate::error::{Code, ProviderError, clip};
 /// The options object `json` of `who`, every field known and of its type.
 ///
 /// # Errors
-/// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+/// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
 pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String, Value>, Box<ProviderError>> {
     checked_within(who, specs, json, "")
 }
@@ -18,7 +18,7 @@ pub fn checked(who: &str, specs: &[OptionSpec], json: &str) -> Result<Map<String
 /// As [`checked`], for an object that is itself called `path` (which ends with a dot).
 ///
 /// # Errors
-/// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+/// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
 pub fn checked_within(
     who: &str,
     specs: &[OptionSpec],
@@ -47,7 +47,7 @@ pub(super) fn check_fields(specs: &[OptionSpec], map: &Map<String, Value>, path:
             return Err(unknown_option(specs, path, name));
         };
         check(spec, value).map_err(|allowed| match spec.kind {
-            Kind::Secret => format!("option \"{path}{name}\" must be {allowed}; what was given is not repeated here"),
+            Kind::Secret => format!("option \"{path}{name}\" must be {allowed}; the value is not repeated here"),
             _ => wrong(&format!("{path}{name}"), &allowed, value),
         })?;
         if let (Kind::FalseOr(fields), Value::Object(map)) = (spec.kind, value) {
@@ -105,7 +105,7 @@ pub fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
         (Kind::Whole(least, most) | Kind::Ms(least, most), Value::Number(number)) => {
             whole(number).is_some_and(|n| (least..=most).contains(&n))
         }
-        (Kind::OneOf(words), Value::String(text)) => words.contains(&text.as_str()),
+        (Kind::OneOf(choices), Value::String(text)) => choices.contains(&text.as_str()),
         (Kind::TextList, Value::Array(items)) => items.iter().all(|item| item.as_str().is_some_and(no_nul)),
         (Kind::Env, Value::Object(pairs)) => pairs.iter().all(|(name, value)| {
             let name_ok = !name.is_empty() && !name.contains(['=', '\0']);
@@ -128,7 +128,7 @@ pub fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
         (Kind::FlagOr(word), Value::String(text)) => text == word,
         (Kind::ExitCode, Value::Number(number)) => exit_code(number).is_some(),
         // What the façade marks as no JSON is no object.
-        (Kind::FalseOr(_), Value::Object(map)) => !map.contains_key("$given"),
+        (Kind::FalseOr(_), Value::Object(map)) => !map.contains_key("$notJson"),
         _ => false,
     };
     if ok { Ok(()) } else { Err(allowed(spec.kind)) }
@@ -161,10 +161,10 @@ pub(in crate::provider) fn allowed(kind: Kind) -> String {
         Kind::Flag => "true or false".to_owned(),
         Kind::Whole(least, most) => format!("a whole number from {least} to {most}"),
         Kind::Ms(least, most) => format!("a whole number of ms from {least} to {most}"),
-        Kind::OneOf(words) => {
+        Kind::OneOf(choices) => {
             format!(
                 "one of {}",
-                words
+                choices
                     .iter()
                     .map(|word| format!("\"{word}\""))
                     .collect::<Vec<_>>()
@@ -195,7 +195,7 @@ pub(in crate::provider) fn allowed(kind: Kind) -> String {
     }
 }
 
-/// What was given, for an error message. Values of `env` may be secrets: only types are told inside objects.
+/// The value, for an error message. Values of `env` may be secrets: only types are named inside objects.
 pub fn describe(value: &Value) -> String {
     let kind_of = |value: &Value| match value {
         Value::Null => "null",
@@ -207,8 +207,8 @@ pub fn describe(value: &Value) -> String {
     };
     match value {
         // The façade marks what JSON can't say (NaN, functions, BigInt) with its description.
-        Value::Object(map) => match map.get("$given").and_then(Value::as_str) {
-            Some(given) if map.len() == 1 => given.to_owned(),
+        Value::Object(map) => match map.get("$notJson").and_then(Value::as_str) {
+            Some(description) if map.len() == 1 => description.to_owned(),
             _ => {
                 let fields = map
                     .iter()

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{EngineKind, check as fits, describe, texts};
 use crate::provider::{LiveForm, Provider};
 
-/// Where it is said that the CLI has no tools of its own.
+/// Where the options say that the CLI has no tools of its own.
 const TOOLS_OFF: &str = "disableBuiltInTools";
 
 /// The engine of a checked object, and for `"auto"` why nothing but print serves these options.
@@ -27,17 +27,17 @@ pub(super) fn engine(provider: &Provider, map: &Map<String, Value>) -> (EngineKi
 
 /// Why these options want one process per call; `None` where a session serves them.
 fn wants_print(provider: &Provider, map: &Map<String, Value>) -> Option<String> {
-    let given = |name: &str, value: &str| Some(format!("the option `{name}` is {value}"));
+    let option = |name: &str, value: &str| Some(format!("the option `{name}` is {value}"));
     if let Some((name, value)) = unlike_live(provider, map) {
-        return given(name, &describe(value));
+        return option(name, &describe(value));
     }
     // Who asks for calls out of any text wants the model's calls to be text.
     if map.get("textToolCalls").and_then(Value::as_str) == Some("lenient") {
-        return given("textToolCalls", "\"lenient\"");
+        return option("textToolCalls", "\"lenient\"");
     }
     // A CLI that works for itself has hooks, servers and work in the background, which a process that rests would keep.
     if map.get("disableBuiltInTools") == Some(&Value::Bool(false)) {
-        return given("disableBuiltInTools", "false");
+        return option("disableBuiltInTools", "false");
     }
     let live = provider.checks.live?;
     let is_print_flag = |arg: &str| {
@@ -102,9 +102,9 @@ pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(),
         _ => return Ok(()),
     };
     name.map_or(Ok(()), |name| {
-        let given = map.get(name).map(describe).unwrap_or_default();
+        let value = map.get(name).map(describe).unwrap_or_default();
         Err(format!(
-            "options \"{name}\" and \"engine\" contradict each other: {why}; given: {name}: {given}, engine: \"{engine}\""
+            "options \"{name}\" and \"engine\" contradict each other: {why}; given: {name}: {value}, engine: \"{engine}\""
         ))
     })
 }

@@ -1,6 +1,6 @@
 //! The options a user gives a provider: a table of names, types and limits, and the values read by it.
 //!
-//! In: the JSON text of the options object. Out: [`Options`], or one error that names the option, what was given and what
+//! In: the JSON text of the options object. Out: [`Options`], or one error that names the option, what it holds and what
 //! is allowed. Nothing is started before this has passed.
 
 mod check;
@@ -90,7 +90,7 @@ pub enum EngineKind {
 pub struct Options {
     /// `model`.
     pub model: Option<String>,
-    /// `cliPath`; the provider's command if not given.
+    /// `cliPath`; the provider's command if not set.
     pub cli_path: Option<String>,
     /// `timeout`: wall clock of one process. `None` for no limit.
     pub timeout: Option<Duration>,
@@ -126,13 +126,13 @@ pub struct Options {
     pub partial_messages: Option<bool>,
     /// `cwd`.
     pub cwd: Option<String>,
-    /// `env`, in the order given; `None` removes.
+    /// `env`, in the caller's order; `None` removes.
     pub env: Vec<(String, Option<String>)>,
     /// `auth`.
     pub auth: Auth,
     /// `extraArgs`.
     pub extra_args: Vec<String>,
-    /// `systemPrompt`: not given, null (the CLI's own), or a text.
+    /// `systemPrompt`: not set, null (the CLI's own), or a text.
     pub system_prompt: SystemPrompt,
     /// `permissionMode`.
     pub permission_mode: Option<String>,
@@ -169,7 +169,7 @@ pub struct Workspace {
     pub agent: Option<String>,
     /// What is added to its system prompt.
     pub append_system_prompt: Option<String>,
-    /// Tools it may use without asking, in its own words: `Bash(git *)`.
+    /// Tools it may use without asking, in its own syntax: `Bash(git *)`.
     pub allowed_tools: Vec<String>,
     /// The longest answer, tokens.
     pub max_output_tokens: Option<u64>,
@@ -190,7 +190,7 @@ impl Options {
     /// Reads the options object `json` for `provider`.
     ///
     /// # Errors
-    /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+    /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
     pub fn parse(provider: &Provider, json: &str) -> Result<Options, Box<ProviderError>> {
         Options::read(provider, &checked(&provider.id, &provider.options(), json)?)
     }

@@ -19,7 +19,7 @@ pub enum Kind {
     Whole(u64, u64),
     /// The same, of milliseconds.
     Ms(u64, u64),
-    /// One of these words.
+    /// One of these values.
     OneOf(&'static [&'static str]),
     /// An array of strings.
     TextList,

@@ -31,7 +31,7 @@ fn an_option_is_named_with_what_was_given_and_what_is_allowed() {
             r#"option "timeout" must be a whole number of ms from 0 to 2147483647; given: 1.5"#,
         ),
         (
-            r#"{"timeout":{"$given":"NaN"}}"#,
+            r#"{"timeout":{"$notJson":"NaN"}}"#,
             r#"option "timeout" must be a whole number of ms from 0 to 2147483647; given: NaN"#,
         ),
         (
@@ -63,11 +63,11 @@ fn retry_is_a_policy_whose_fields_are_named() {
     let retry = |json: &str| Options::parse(&CLAUDE, json).unwrap().retry;
     assert_eq!(retry("{}"), Policy::default());
     assert_eq!(retry(r#"{"retry":false}"#), Policy::NEVER);
-    let given = Policy {
+    let expected = Policy {
         own_limits: true,
         ..Policy::default()
     };
-    assert_eq!(retry(r#"{"retry":{"jitter":true}}"#), given);
+    assert_eq!(retry(r#"{"retry":{"jitter":true}}"#), expected);
     assert_eq!(
         retry(r#"{"retry":{"maxAttempts":5,"baseDelayMs":1,"maxDelayMs":2,"jitter":false,"maxElapsedMs":0}}"#),
         Policy {

@@ -54,9 +54,9 @@ pub static QWEN: Provider = Provider {
         not_isolated: "the login and the settings in `~/.qwen`, where it leaves an `installation_id`; an `@path` in a prompt is \
                        read",
         limits: "its own retries can't be switched off (111 s on a 500): `timeout` bounds them; an answer of more than 8,000 \
-                 tokens is asked for twice and told as one text, which \
+                 tokens is asked for twice and reported as one text, which \
                  `env: { QWEN_CODE_MAX_OUTPUT_TOKENS: \"64000\" }` prevents where the model may say so much; one stopped by \
-                 that is told as a success; a prompt of 8 MiB; `systemPrompt` is `null` or ours, since the CLI takes it only as \
+                 that is reported as a success; a prompt of 8 MiB; `systemPrompt` is `null` or ours, since the CLI takes it only as \
                  an argument, which others can see",
     },
     defaults: Defaults::STANDARD,

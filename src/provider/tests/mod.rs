@@ -20,14 +20,14 @@ fn every_provider_is_sound() {
             provider.id
         );
         for flag in provider.flags {
-            assert!(!flag.words.is_empty(), "{}: an empty flag", provider.id);
+            assert!(!flag.args.is_empty(), "{}: an empty flag", provider.id);
             assert!(
-                !flag.optional || matches!(flag.words[0], Word::Lit(name) if name.starts_with("--")),
+                !flag.optional || matches!(flag.args[0], Word::Lit(name) if name.starts_with("--")),
                 "{}: an optional flag is known by its name: {flag:?}",
                 provider.id
             );
         }
-        for word in provider.flags.iter().flat_map(|flag| flag.words) {
+        for word in provider.flags.iter().flat_map(|flag| flag.args) {
             if let Word::File(name) | Word::FileSetting(_, name) = word {
                 assert!(
                     provider.files.iter().any(|file| file.name == *name),

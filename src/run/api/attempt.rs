@@ -40,7 +40,7 @@ pub(super) struct ApiCall<'a> {
     /// ms, instead of the provider's.
     pub timeout: Option<u64>,
     /// A place beside the queue.
-    pub lent: Option<NestedPermit>,
+    pub nested_permit: Option<NestedPermit>,
     pub cancel: &'a CancellationToken,
     pub sink: &'a Sink,
 }
@@ -62,7 +62,12 @@ impl RetryableCall for ApiCall<'_> {
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
         let settings = &self.engine.settings;
         let place = settings.place();
-        let permit = limit::global().acquire_or(self.lent.as_ref(), &place, settings.max_concurrency, self.cancel);
+        let permit = limit::global().acquire_or(
+            self.nested_permit.as_ref(),
+            &place,
+            settings.max_concurrency,
+            self.cancel,
+        );
         let Ok(permit) = permit.await else {
             self.sink
                 .log

@@ -64,7 +64,7 @@ impl ApiEngine {
     /// The engine with the options of `options_json`. Nothing is connected to.
     ///
     /// # Errors
-    /// `INVALID_OPTION`, naming the option, what was given and what is allowed.
+    /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
     pub fn new(options_json: &str) -> Result<ApiEngine, Box<ProviderError>> {
         let settings = Settings::parse(options_json)?;
         limit::global().raise_limit(settings.max_concurrency);
@@ -132,7 +132,7 @@ impl ApiEngine {
     /// The key, if one is to be sent.
     pub(super) fn key(&self, env: Option<&Vars>) -> Result<Option<Secret>, Box<ProviderError>> {
         let name = match &self.settings.key {
-            Key::Given(key) => return Ok(Some(key.clone())),
+            Key::Value(key) => return Ok(Some(key.clone())),
             Key::Nobody => return Ok(None),
             Key::Env(name) => name,
         };

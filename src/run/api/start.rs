@@ -58,7 +58,7 @@ impl ApiEngine {
             options,
             call_ids,
             recorded,
-            lent,
+            nested_permit,
         } = read(&self)?
             .check((self.id(), &ACCEPTS), Settings::check_timeout)
             .map_err(refuse)?;
@@ -90,7 +90,7 @@ impl ApiEngine {
             tools: request.tools,
             call_ids,
             timeout: options.timeout,
-            lent,
+            nested_permit,
             cancel: &cancel,
             sink: &sink,
         };

@@ -271,12 +271,12 @@ async fn a_reply_is_kept_before_it_goes_out() {
     let Ok(Attempted::Outcome(AttemptOutcome::Replied(reply))) = seen.outcome else {
         panic!("no reply")
     };
-    let given = &reply.tool_calls[0].id;
-    assert_ne!(given, "c1");
+    let id = &reply.tool_calls[0].id;
+    assert_ne!(id, "c1");
     assert_eq!(
         seen.notes,
         [format!(
-            "kept with \"Hello.\" and [ProviderCallId {{ provider: \"c1\", given: {given:?} }}]"
+            "kept with \"Hello.\" and [ProviderCallId {{ provider: \"c1\", id: {id:?} }}]"
         )]
     );
     assert_eq!(reply.diagnostics, ["odd"]);
@@ -330,7 +330,7 @@ async fn every_limit_ends_it() {
         let seen = drive(scripted(steps), limits, &cancel).await;
         // The hint is behind it.
         assert!(seen.outcome().starts_with(outcome), "{}", seen.outcome());
-        // What was over the limit is told to nobody.
+        // What was over the limit reaches nobody.
         let messages = usize::from(!too_much);
         assert_eq!(
             seen.events.iter().filter(|event| *event == "message").count(),

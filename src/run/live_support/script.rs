@@ -1,8 +1,8 @@
-//! Whether a script starts a CLI with the arguments that it is given itself, or only acts like one.
+//! Whether a script starts a CLI with the arguments that it was started with, or only acts like one.
 //!
 //! In: the text of a script in any language. Out: yes or no. A launcher hands all its arguments on to a program that it names
 //! (`exec "$HOME/.claude/local/node_modules/.bin/claude" "$@"`). A test double reads or prints them instead, and must not be started
-//! once more than it expects: so a script that can't be told for a launcher is none.
+//! once more than it expects: so a script that can't be recognised as a launcher is none.
 
 /// The text of a file that begins with `head`, if that is a script.
 pub fn text(head: &[u8]) -> Option<&str> {
@@ -30,7 +30,7 @@ pub fn starts(program: &str, text: &str) -> bool {
         return true;
     }
     // Another language: it has the arguments' name, starts something, and the program is a text of its own.
-    let has = |words: &[&str]| lines().any(|line| words.iter().any(|word| line.contains(word)));
+    let has = |markers: &[&str]| lines().any(|line| markers.iter().any(|marker| line.contains(marker)));
     has(&ARGUMENT_NAMES) && has(&STARTS) && lines().any(|line| literals(line).any(|text| names(program, text)))
 }
 
@@ -49,13 +49,13 @@ fn is_launch(program: &str, line: &str) -> bool {
     };
     // Only the command that has the arguments: `claude --version; echo "$@"` is none.
     let command = command.rsplit([';', '|', '&', '(', '`']).next().unwrap_or_default();
-    let mut words = command.split_whitespace();
+    let mut arguments = command.split_whitespace();
     // What is printed is not started.
     let is_printed = matches!(
-        words.clone().next(),
+        arguments.clone().next(),
         Some("echo" | "printf" | "set" | "for" | "case" | "test" | "[")
     );
-    !is_printed && words.any(|word| names(program, word.trim_matches(['"', '\''])))
+    !is_printed && arguments.any(|word| names(program, word.trim_matches(['"', '\''])))
 }
 
 /// Whether `word` is the program, a path to it, its npm package, or a variable that is called so.

@@ -85,7 +85,7 @@ fn name(run: &RunView) -> String {
     }
 }
 
-/// The class that says how far a run is moved in that is part of others. Its facts say so in words.
+/// The class that says how far a run is moved in that is part of others. Its facts say so.
 fn inset(run: &RunView) -> String {
     format!("depth-{}", run.depth.min(DEEPEST))
 }
@@ -192,7 +192,7 @@ fn entry(page: &mut String, item: &Item, id: &str, whole_ms: u64) {
         _ => {
             head(page, item);
             if let Some(text) = &item.text {
-                block(page, text, "words");
+                block(page, text, "prose");
             }
             if let Some(args) = &item.args {
                 block(page, args, "code");
@@ -205,7 +205,7 @@ fn entry(page: &mut String, item: &Item, id: &str, whole_ms: u64) {
     page.push_str("</div>\n</li>\n");
 }
 
-/// When it was and how long it took, drawn over the time of the run. Said in words beside, so it is hidden from readers.
+/// When it was and how long it took, drawn over the time of the run. Written beside, so it is hidden from readers.
 fn bar(page: &mut String, item: &Item, whole_ms: u64) {
     let Some(took) = item.duration_ms.filter(|_| whole_ms > 0) else {
         return;
@@ -283,7 +283,7 @@ fn tool(page: &mut String, item: &Item) {
 fn folded(page: &mut String, item: &Item) {
     let _ = writeln!(page, "<details>\n<summary>{}</summary>", heading(item));
     if let Some(text) = &item.text {
-        block(page, text, "words");
+        block(page, text, "prose");
     }
     page.push_str("</details>\n");
 }

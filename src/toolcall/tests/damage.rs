@@ -2,10 +2,10 @@
 
 use super::*;
 
-type Told = (Option<&'static str>, Option<&'static str>, &'static str, &'static str);
+type Reported = (Option<&'static str>, Option<&'static str>, &'static str, &'static str);
 
 #[track_caller]
-fn tells(name: &str, text: &str, calls: &[ToolCall], invalid: &[Told], content: &str) {
+fn tells(name: &str, text: &str, calls: &[ToolCall], invalid: &[Reported], content: &str) {
     let expected = Extraction {
         tool_calls: calls.to_vec(),
         invalid: invalid
@@ -26,7 +26,7 @@ fn tells(name: &str, text: &str, calls: &[ToolCall], invalid: &[Told], content: 
 #[test]
 fn entries_that_are_no_calls() {
     let good = call("call_0", "b", "{}");
-    let cases: &[(&str, &str, Told)] = &[
+    let cases: &[(&str, &str, Reported)] = &[
         (
             "no name",
             r#"{"id":"1","args":{}}"#,

@@ -11,7 +11,7 @@ fn rules(any_name: bool) -> TextCalls {
     TextCalls::Marked(Arc::new(Marked::new(Mark::new(0), bound, any_name)))
 }
 
-/// Through a gate, in the given pieces: the calls as `id name args`, what can't be read, the note, and the text.
+/// Through a gate, in these pieces: the calls as `id name args`, what can't be read, the note, and the text.
 type Read = (Vec<String>, Vec<InvalidToolCall>, Option<String>, String);
 
 fn read_pieces(calls: &TextCalls, pieces: &[&str]) -> Read {

@@ -134,8 +134,8 @@ fn the_table_in_the_docs_is_what_is_counted() {
     }
     // Markdown is formatted elsewhere: spaces don't count.
     let squeeze = |text: &str| {
-        let words = text.split_whitespace().filter(|word| !word.starts_with("--"));
-        words.collect::<Vec<_>>().join(" ")
+        let parts = text.split_whitespace().filter(|part| !part.starts_with("--"));
+        parts.collect::<Vec<_>>().join(" ")
     };
     assert_eq!(squeeze(found), squeeze(&table()), "run it with UPDATE_DOCS=1");
 }

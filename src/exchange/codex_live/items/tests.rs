@@ -15,7 +15,7 @@ fn history(thread: &Value) -> Vec<Value> {
     of_history(&messages(thread), &setup(), &HashMap::new())
 }
 
-fn said(role: &str, text: &str) -> Value {
+fn message(role: &str, text: &str) -> Value {
     let kind = if role == "assistant" {
         "output_text"
     } else {
@@ -37,16 +37,16 @@ fn a_history_is_the_apis_own_items() {
             {"type": "ai", "content": "3"},
         ])),
         [
-            said("user", "$skill /x !y @z"),
-            said("assistant", "Two."),
+            message("user", "$skill /x !y @z"),
+            message("assistant", "Two."),
             json!({"type": "function_call", "call_id": "a", "name": "add", "arguments": "{\"b\":1.0,\"a\":2}"}),
             json!({"type": "function_call", "call_id": "b", "name": "add", "arguments": "{}"}),
             json!({"type": "function_call_output", "call_id": "b", "output": "Error: no"}),
             json!({"type": "function_call_output", "call_id": "a", "output": "3"}),
             // Pitfall 11: "system" would vanish.
-            said("developer", "be quick"),
-            said("user", "hm"),
-            said("assistant", "3"),
+            message("developer", "be quick"),
+            message("user", "hm"),
+            message("assistant", "3"),
         ]
     );
 }
@@ -62,10 +62,10 @@ fn nothing_is_left_to_codex() {
             {"type": "tool", "tool_call_id": "lost", "content": "7"},
         ])),
         [
-            said("user", "go"),
+            message("user", "go"),
             json!({"type": "function_call", "call_id": "a", "name": "add", "arguments": "{}"}),
             json!({"type": "function_call_output", "call_id": "a", "output": NO_RESULT}),
-            said("user", "never mind"),
+            message("user", "never mind"),
             json!({"type": "message", "role": "user", "content": [
                 {"type": "input_text", "text": "The result of an earlier tool call:"}, {"type": "input_text", "text": "7"}]}),
         ]
@@ -146,8 +146,8 @@ fn what_the_model_said_goes_over_as_it_came_with_the_callers_ids() {
     ];
     let recalled = Recalled::new(reply.iter().map(plain).collect(), vec!["api".to_owned()]);
     let thread = messages(&json!([
-        {"type": "ai", "content": "", "tool_calls": [{"id": "given", "name": "add", "args": {}}]},
-        {"type": "tool", "tool_call_id": "given", "content": "3"},
+        {"type": "ai", "content": "", "tool_calls": [{"id": "call-1", "name": "add", "args": {}}]},
+        {"type": "tool", "tool_call_id": "call-1", "content": "3"},
     ]));
     assert_eq!(
         of_history(&thread, &setup(), &HashMap::from([(0, recalled)])),
@@ -155,8 +155,8 @@ fn what_the_model_said_goes_over_as_it_came_with_the_callers_ids() {
             json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "SEALED"}),
             reply[1].clone(),
             reply[2].clone(),
-            json!({"type": "function_call", "id": "fc_1", "call_id": "given", "name": "add", "arguments": "{ }"}),
-            json!({"type": "function_call_output", "call_id": "given", "output": "3"}),
+            json!({"type": "function_call", "id": "fc_1", "call_id": "call-1", "name": "add", "arguments": "{ }"}),
+            json!({"type": "function_call_output", "call_id": "call-1", "output": "3"}),
         ]
     );
 }

@@ -91,7 +91,7 @@ const CASES: &[(&str, &str)] = &[
         "pitfall 3: requests for results may come before it",
     ),
     ("answer-two-messages", "two messages are two"),
-    ("stop-refusal", "pitfall 5: a refusal is told as an empty success"),
+    ("stop-refusal", "pitfall 5: a refusal is reported as an empty success"),
     ("answer-empty", "pitfall 5: an empty answer"),
     (
         "tool-unknown",
@@ -172,7 +172,7 @@ fn arguments_that_no_tool_can_take_are_answered_here() {
 
 /// A request that nobody understands, a reroute, a warning.
 #[test]
-fn what_is_unexpected_is_told_or_fails_the_turn() {
+fn what_is_unexpected_is_reported_or_fails_the_turn() {
     let tools = tools();
     let mut reader = Reader::new(&tools, "t", "m", Some("turn".to_owned()));
     let mut events = Vec::new();
