@@ -136,7 +136,7 @@ impl Settings {
     /// # Errors
     /// What is allowed.
     pub fn check_timeout(ms: u64) -> Result<(), String> {
-        options::check_value(&options::TIMEOUT, &Value::from(ms))
+        options::check(&options::TIMEOUT, &Value::from(ms))
     }
 
     /// What the limit of concurrency counts by, and messages say: scheme, host, port and path.

@@ -1,16 +1,87 @@
-//! A checked object of options as values, defaults filled in.
+//! The options object of a provider, read: as values, defaults filled in.
+//!
+//! In: JSON text, or an object whose fields were checked. Out: [`Options`], or one error.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::engine::engine;
 use super::{
-    Auth, EngineKind, InputEncoding, Options, OutputFormat, PromptStyle, SystemPrompt, TextToolCalls, environment,
-    number, texts,
+    Auth, EngineKind, InputEncoding, Options, OutputFormat, PromptStyle, SystemPrompt, TIMEOUT, TextToolCalls, check,
+    checked, engine, environment, number, texts,
 };
+use crate::error::{Code, ProviderError};
 use crate::provider::Provider;
 use crate::retry::Policy;
+
+impl Options {
+    /// Reads the options object `json` for `provider`.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
+    pub fn parse(provider: &Provider, json: &str) -> Result<Options, Box<ProviderError>> {
+        Options::read(provider, &checked(&provider.id, &provider.options(), json)?)
+    }
+
+    /// The same of an object of which each field was checked.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, naming options that make no sense together.
+    pub fn read(provider: &Provider, map: &Map<String, Value>) -> Result<Options, Box<ProviderError>> {
+        check_together(provider, map)
+            .map_err(|reason| Box::new(ProviderError::new(&provider.id, Code::InvalidOption, reason)))?;
+        Ok(read(provider, map))
+    }
+}
+
+/// Options that make no sense together: the reason names both.
+fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
+    engine::check(provider, map)?;
+    let text = |name: &str| map.get(name).and_then(Value::as_str);
+    if let (Some(own), Some(model)) = (&provider.custom, text("model").filter(|model| !model.trim().is_empty())) {
+        own.check_model(model)?;
+    }
+    let yes = |name: &str| map.get(name) == Some(&Value::Bool(true));
+    let format = text("outputFormat").unwrap_or("stream-json");
+    if yes("includePartialMessages") && format != "stream-json" {
+        return Err(format!(
+            "options \"includePartialMessages\" and \"outputFormat\" contradict each other: pieces of a message exist only \
+             in \"stream-json\"; given: includePartialMessages: true, outputFormat: \"{format}\""
+        ));
+    }
+    if map.get("verbose") == Some(&Value::Bool(false)) && format == "stream-json" {
+        return Err(
+            "options \"verbose\" and \"outputFormat\" contradict each other: the CLI prints \"stream-json\" only \
+                    when verbose; given: verbose: false"
+                .to_owned(),
+        );
+    }
+    let (idle, timeout) = (
+        map.get("idleTimeout").and_then(Value::as_u64),
+        map.get("timeout").and_then(Value::as_u64),
+    );
+    if let (Some(idle), Some(timeout)) = (idle, timeout)
+        && timeout > 0
+        && idle > timeout
+    {
+        return Err(format!(
+            "options \"idleTimeout\" and \"timeout\" contradict each other: silence of {idle} ms can't happen within \
+             {timeout} ms"
+        ));
+    }
+    Ok(())
+}
+
+/// Why `timeout` may not be `ms` in a call of `provider`, as it may not in its options.
+///
+/// # Errors
+/// What is allowed.
+pub fn check_timeout(provider: &Provider, ms: u64) -> Result<(), String> {
+    match provider.option(TIMEOUT.name) {
+        Some(spec) => check(&spec, &Value::from(ms)),
+        None => Ok(()),
+    }
+}
 
 /// The retry policy of a checked object.
 pub fn retry(map: &Map<String, Value>) -> Policy {
@@ -39,14 +110,14 @@ pub fn retry(map: &Map<String, Value>) -> Policy {
 }
 
 /// The checked object as values, defaults filled in.
-pub(super) fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
+fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
     let defaults = provider.defaults;
     let own_model = || provider.custom.as_ref().and_then(|own| own.default_model.clone());
     let text = |name: &str| map.get(name).and_then(Value::as_str).map(str::to_owned);
     let flag = |name: &str| map.get(name).and_then(Value::as_bool);
     let number = |name: &str, default: u64| number(map, name).unwrap_or(default);
     let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
-    let (engine, print_because) = engine(provider, map);
+    let (engine, print_because) = engine::engine(provider, map);
     let output_format = match text("outputFormat").as_deref() {
         Some("text") => OutputFormat::Text,
         Some("json") => OutputFormat::Json,

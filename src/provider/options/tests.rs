@@ -1,5 +1,9 @@
+use std::time::Duration;
+
 use super::*;
+use crate::error::Code;
 use crate::provider::claude::CLAUDE;
+use crate::retry::Policy;
 
 fn refusal(json: &str) -> String {
     let error = Options::parse(&CLAUDE, json).unwrap_err();

@@ -1,0 +1,55 @@
+//! What a provider of the user's own has beside what every provider has.
+
+use crate::error::clip;
+use crate::provider::user_rule::UserRule;
+
+/// A CLI of the user's own, as far as it differs from the others.
+#[derive(Debug, Clone)]
+pub struct CustomCli {
+    /// `defaultArgs`: what it always gets.
+    pub default_args: Vec<String>,
+    /// `modelArgs`: the arguments that name the model; none where it is not named.
+    pub(super) model_args: Vec<String>,
+    /// `models`: their ids; none means that any will do.
+    pub(super) models: Vec<String>,
+    /// `defaultModel`; without one no model is named to the CLI, unless the option `model` names it.
+    pub default_model: Option<String>,
+    /// `maxTokens`: how long an answer may be. For those who choose between providers; it is not sent to any CLI.
+    pub max_tokens: u64,
+    /// `env`, in the caller's order; `None` removes.
+    pub env: Vec<(String, Option<String>)>,
+    /// `errorRules`.
+    pub error_rules: Vec<UserRule>,
+    /// `versionArgs`: what makes it print its version.
+    pub version_args: Vec<String>,
+}
+
+impl CustomCli {
+    /// `modelArgs` for `model`: every `{model}` in them is it; without one, it comes behind them.
+    pub fn model_args(&self, model: &str) -> Vec<String> {
+        let mut args: Vec<String> = self.model_args.iter().map(|arg| arg.replace(PLACE, model)).collect();
+        if !args.is_empty() && args == self.model_args {
+            args.push(model.to_owned());
+        }
+        args
+    }
+
+    /// Whether `model` is one of `models`.
+    ///
+    /// # Errors
+    /// What is allowed.
+    pub fn check_model(&self, model: &str) -> Result<(), String> {
+        if self.models.is_empty() || self.models.iter().any(|known| known == model) {
+            return Ok(());
+        }
+        let allowed = self.models.join(", ");
+        Err(format!(
+            "option \"model\" must be one of the config's models ({}); given: \"{}\"",
+            clip(&allowed, 120),
+            clip(model, 60)
+        ))
+    }
+}
+
+/// Stands for the model in `modelArgs`.
+const PLACE: &str = "{model}";

@@ -1,0 +1,178 @@
+//! The options of a provider object as values.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::provider::callbacks::Callbacks;
+use crate::retry::Policy;
+
+/// How messages become a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputEncoding {
+    /// `<thread>` XML.
+    Xml,
+    /// Labelled text.
+    Text,
+}
+
+/// Which text of an answer is a tool call, where calls are written as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextToolCalls {
+    /// A block at the end, in the form the prompt asked for and with its mark.
+    Marked,
+    /// Whatever SPEC-01's `parseToolCalls` finds.
+    Lenient,
+    /// None.
+    Off,
+}
+
+/// How the prompt reaches the CLI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptStyle {
+    /// Over standard input: any length, nothing in `ps`.
+    Stdin,
+    /// As an argument.
+    Arg,
+    /// As the value of a flag.
+    Flag,
+}
+
+/// What the CLI is asked to print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputFormat {
+    /// The answer alone.
+    Text,
+    /// One JSON value at the end.
+    Json,
+    /// A JSON line per event.
+    StreamJson,
+}
+
+/// Whose login pays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Auth {
+    /// As in the user's terminal.
+    Inherit,
+    /// API keys of the environment are dropped, so that the subscription's login is used.
+    Subscription,
+}
+
+/// How claude is driven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineKind {
+    /// One process per call.
+    Print,
+    /// One process per conversation; an error where the CLI can't.
+    Live,
+    /// Live where the installed CLI is known to serve it, print otherwise.
+    Auto,
+}
+
+/// The options of one provider object, defaults filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// `model`.
+    pub model: Option<String>,
+    /// `cliPath`; the provider's command if not set.
+    pub cli_path: Option<String>,
+    /// `timeout`: wall clock of one process. `None` for no limit.
+    pub timeout: Option<Duration>,
+    /// `idleTimeout`: silence of one process. `None` for no limit.
+    pub idle_timeout: Option<Duration>,
+    /// `idleTimeout` of a call in a live session.
+    pub live_idle_timeout: Option<Duration>,
+    /// `killGrace`: between TERM and KILL.
+    pub kill_grace: Duration,
+    /// `maxBuffer`: bytes of standard output of one process.
+    pub max_buffer: usize,
+    /// `maxConcurrency`: processes of one binary at a time.
+    pub max_concurrency: usize,
+    /// `maxRetries` of the CLI itself.
+    pub max_retries: u64,
+    /// `retry`.
+    pub retry: Policy,
+    /// `inputEncoding`.
+    pub input_encoding: InputEncoding,
+    /// `threadDocuments`: a lone user message that is one whole thread document stays as it is.
+    pub thread_documents: bool,
+    /// `textToolCalls`.
+    pub text_tool_calls: TextToolCalls,
+    /// `promptStyle`.
+    pub prompt_style: PromptStyle,
+    /// `outputFormat`.
+    pub output_format: OutputFormat,
+    /// `noInput`.
+    pub no_input: bool,
+    /// `verbose`.
+    pub verbose: bool,
+    /// `includePartialMessages`; `None` lets the call decide (`stream` wants them).
+    pub partial_messages: Option<bool>,
+    /// `cwd`.
+    pub cwd: Option<String>,
+    /// `env`, in the caller's order; `None` removes.
+    pub env: Vec<(String, Option<String>)>,
+    /// `auth`.
+    pub auth: Auth,
+    /// `extraArgs`.
+    pub extra_args: Vec<String>,
+    /// `systemPrompt`: not set, null (the CLI's own), or a text.
+    pub system_prompt: SystemPrompt,
+    /// `permissionMode`.
+    pub permission_mode: Option<String>,
+    /// `disableBuiltInTools`.
+    pub built_in_tools: bool,
+    /// `engine`; print where `"auto"` finds that nothing else serves the other options.
+    pub engine: EngineKind,
+    /// Why it is print although it is `"auto"`.
+    pub print_because: Option<String>,
+    /// `keepAlive`: how long an unused session is kept.
+    pub keep_alive: Duration,
+    /// `spares`: processes started ahead.
+    pub spares: usize,
+    /// `toolForm`: tools are offered under a common name, which codex never hides behind its code mode.
+    pub tool_namespace: bool,
+    /// `sandbox`.
+    pub sandbox: Option<String>,
+    /// `ignoreUserConfig`.
+    pub ignore_user_config: bool,
+    /// `authType`.
+    pub auth_type: Option<String>,
+    /// `config`.
+    pub config: Map<String, Value>,
+    /// Where the caller's tools are served. No option: an engine sets it for a run with callbacks.
+    pub callbacks: Option<Callbacks>,
+    /// No option: what the Claude Code adapter asks for. `None` for a model behind an agent.
+    pub workspace: Option<Workspace>,
+}
+
+/// A CLI that is to do the work itself, with its own set-up and in the user's folder (`claude_code`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Workspace {
+    /// The agent it is to be, of those it knows.
+    pub agent: Option<String>,
+    /// What is added to its system prompt.
+    pub append_system_prompt: Option<String>,
+    /// Tools it may use without asking, in its own syntax: `Bash(git *)`.
+    pub allowed_tools: Vec<String>,
+    /// The longest answer, tokens.
+    pub max_output_tokens: Option<u64>,
+}
+
+/// Which system prompt the model gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SystemPrompt {
+    /// The provider's constant one.
+    Default,
+    /// The CLI's own.
+    Cli,
+    /// The user's.
+    Custom(String),
+}
+
+impl Options {
+    /// SPEC-01's own command form, which has no flags but its own.
+    pub fn spec_form(&self) -> bool {
+        self.no_input && self.prompt_style == PromptStyle::Arg && self.output_format == OutputFormat::Text
+    }
+}

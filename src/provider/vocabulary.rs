@@ -1,0 +1,308 @@
+//! What a CLI is described with: the types of a provider's data, and the texts that several of them share.
+//!
+//! In: nothing. Out: [`Provider`] and what it is made of; flags are in [`super::flags`], failures in [`super::errors`]. What a
+//! CLI needs that these types can't express is added here, as a field or a variant.
+
+use std::borrow::Cow;
+
+use super::callbacks;
+use super::custom::CustomCli;
+use super::errors::Errors;
+use super::flags::{Flag, When};
+use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, PromptStyle};
+use crate::decode::Wire;
+use crate::message::content::Accepts;
+
+/// One CLI, described.
+#[derive(Debug, Clone)]
+pub struct Provider {
+    /// What it is called in options, events and errors.
+    pub id: Cow<'static, str>,
+    /// The program looked up on PATH unless `cliPath` says otherwise.
+    pub command: Cow<'static, str>,
+    /// What a person should know of it; docs/providers.md is made of this.
+    pub about: About,
+    /// What its options are where the user says nothing.
+    pub defaults: Defaults,
+    /// The command line, flag by flag, in order.
+    pub flags: &'static [Flag],
+    /// Variables a run gets (the user's `env` wins over them).
+    pub env: &'static [Var],
+    /// Variables no run inherits, beside `command::COMMON_DROP_ENV`: they would change what the CLI does.
+    pub drop_env: &'static [&'static str],
+    /// Further variables dropped with `auth: "subscription"`: keys that silently beat the login and bill real money.
+    pub key_env: &'static [&'static str],
+    /// Private files a run gets, which a flag or a variable names.
+    pub files: &'static [FileSpec],
+    /// What it prints for each `outputFormat`.
+    pub wires: &'static [(OutputFormat, Wire)],
+    /// Options it takes beside [`options::COMMON`], and those of them that it takes with other limits.
+    pub own_options: &'static [OptionSpec],
+    /// The system prompt unless `systemPrompt` replaces it.
+    pub system_prompt: &'static str,
+    /// Put before a prompt that begins with this character, which the CLI would take for a command of its own.
+    pub guard: Option<Guard>,
+    /// How it serves conversations with one process, where it does.
+    pub live: Option<LiveForm>,
+    /// What its live sessions take beside text. A prompt is text, so print takes none.
+    pub live_content: Accepts,
+    /// The longest prompt it takes; it would cut a longer one, or refuse it late.
+    pub prompt_limit: Option<PromptLimit>,
+    /// Kinds of failure after which the CLI would go on for ever: its process is ended there.
+    pub stop_on: &'static [&'static str],
+    /// What standard error says where a run is no success, whatever its exit code and its output are.
+    pub fatal_stderr: &'static [&'static str],
+    /// What all of standard output is in text form where a run is no success, whatever its exit code is. An answer of just
+    /// these words can't be distinguished from it.
+    pub fatal_stdout: &'static [&'static str],
+    /// How a message of the model begins that is none, but the reason of a run that failed.
+    pub error_message: Option<&'static str>,
+    /// What its failures look like and what helps.
+    pub errors: Errors,
+    /// How its health is asked for.
+    pub checks: Checks,
+    /// A CLI of the user's own: what it has beside the above.
+    pub custom: Option<Box<CustomCli>>,
+}
+
+impl Provider {
+    /// The options it takes: what every CLI takes, with its own limits, then its own.
+    pub fn options(&self) -> Vec<OptionSpec> {
+        let is_common = |own: &&OptionSpec| options::COMMON.iter().any(|common| common.name == own.name);
+        let common = options::COMMON.iter().filter_map(|common| self.option(common.name));
+        let own = self.own_options.iter().filter(|own| !is_common(own)).copied();
+        common.chain(own).collect()
+    }
+
+    /// Its option called `name`, if it takes that.
+    pub fn option(&self, name: &str) -> Option<OptionSpec> {
+        let mut all = self.own_options.iter().chain(options::COMMON);
+        all.find(|spec| spec.name == name).copied()
+    }
+
+    /// What makes the CLI print its version; nothing where it can't be asked.
+    pub fn version_args(&self) -> Vec<&str> {
+        match &self.custom {
+            Some(own) => own.version_args.iter().map(String::as_str).collect(),
+            None => self.checks.version.to_vec(),
+        }
+    }
+}
+
+/// How a CLI serves conversations with one process: which of `exchange`'s live forms it speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LiveForm {
+    /// claude's control protocol: one process for each conversation (`exchange::claude_live`).
+    ClaudeControl,
+    /// `codex app-server`: one process for all of them (`exchange::codex_live`).
+    CodexAppServer,
+}
+
+impl LiveForm {
+    /// Whether the CLI's own tools can't be on.
+    pub fn needs_tools_off(self) -> bool {
+        self == LiveForm::CodexAppServer
+    }
+
+    /// Whether a history that no session knows can hold what is no text.
+    pub fn tells_media(self) -> bool {
+        self == LiveForm::CodexAppServer
+    }
+}
+
+/// How a CLI is asked about itself. Only commands that end by themselves without a terminal belong here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checks {
+    /// What makes it print its version.
+    pub version: &'static [&'static str],
+    /// What makes it say whether it is logged in; `None` where it has no such command.
+    pub login: Option<LoginCheck>,
+    /// By what an installed copy is known to serve live sessions; `None` where it has no live form.
+    pub live: Option<LiveCheck>,
+}
+
+impl Checks {
+    /// `--version`, and nothing to learn of a login.
+    pub const VERSION_ONLY: Checks = Checks {
+        version: &["--version"],
+        login: None,
+        live: None,
+    };
+}
+
+/// By what an installed CLI is known to serve live sessions, before anything is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LiveCheck {
+    /// Its npm package. Those that hold the binary of one platform are called so as well, with a `-` and the platform.
+    pub package: &'static str,
+    /// Folders, one in the other, in which an installer puts a file or a folder that is named by the version.
+    pub version_folders: &'static [&'static [&'static str]],
+    /// What the program is called, and scripts that start it call it.
+    pub program: &'static str,
+    /// The oldest version that serves them.
+    pub since: [u64; 3],
+    /// Flags that the user may add and that make sense for one process per call only.
+    pub print_flags: &'static [&'static str],
+    /// Variables with which, set to anything, its sessions leave no calls to the caller.
+    pub print_env: &'static [&'static str],
+}
+
+/// How a CLI is asked whether it is logged in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoginCheck {
+    /// The arguments.
+    pub args: &'static [&'static str],
+    /// Where the answer stands.
+    pub answer: LoginAnswer,
+}
+
+/// Where a CLI says whether it is logged in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginAnswer {
+    /// In this boolean of the JSON object on standard output.
+    JsonFlag(&'static str),
+    /// In the exit code: 0 is yes, and 1 with this on standard error is no.
+    ExitCode(&'static str),
+}
+
+/// What a person should know of a provider before using it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct About {
+    /// What JavaScript's names call it: `OpenCode` of `createOpenCodeCliProvider` and `OpenCodeCliProviderOptions`.
+    pub name: &'static str,
+    /// Versions of the CLI that everything here was measured with; none where only a document was at hand.
+    pub versions: &'static [&'static str],
+    /// What goes to the model beside the thread.
+    pub sent: &'static str,
+    /// What of the user's surroundings still has a part in a run, or is written by it.
+    pub not_isolated: &'static str,
+    /// What it can't do, or does differently.
+    pub limits: &'static str,
+}
+
+/// Defaults that differ between CLIs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Defaults {
+    /// `promptStyle`.
+    pub prompt_style: PromptStyle,
+    /// `outputFormat`.
+    pub output_format: OutputFormat,
+    /// `timeout`, ms; 0 for none.
+    pub timeout_ms: u64,
+    /// `ignoreUserConfig`.
+    pub ignore_user_config: bool,
+    /// `engine`, where the option exists.
+    pub engine: EngineKind,
+}
+
+impl Defaults {
+    /// What most have.
+    pub const STANDARD: Defaults = Defaults {
+        prompt_style: PromptStyle::Stdin,
+        output_format: OutputFormat::StreamJson,
+        timeout_ms: 120_000,
+        ignore_user_config: false,
+        engine: EngineKind::Print,
+    };
+}
+
+/// A limit on the prompt's length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptLimit {
+    /// UTF-8 bytes.
+    Bytes(usize),
+    /// Unicode characters.
+    Chars(usize),
+}
+
+/// A variable a run gets.
+#[derive(Debug, Clone, Copy)]
+pub struct Var {
+    /// All must hold; none means always.
+    pub when: &'static [When],
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: EnvValue,
+}
+
+/// A private file a run gets, of mode 0600 and gone afterwards.
+#[derive(Debug, Clone, Copy)]
+pub struct FileSpec {
+    /// All must hold; none means always.
+    pub when: &'static [When],
+    /// What flags and variables call it by.
+    pub name: &'static str,
+    /// What it holds.
+    pub content: Compose,
+}
+
+/// A text that is made of the options: JSON of a configuration, a system prompt.
+pub type Compose = fn(&Provider, &Options) -> String;
+
+/// Keeps the first character of a prompt from being read as a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guard {
+    /// The character.
+    pub first: char,
+    /// What is put before it.
+    pub prefix: &'static str,
+}
+
+/// The value of a variable.
+#[derive(Debug, Clone, Copy)]
+pub enum EnvValue {
+    /// This.
+    Fixed(&'static str),
+    /// The `maxRetries` option.
+    MaxRetries,
+    /// The limit of an answer, tokens.
+    MaxOutputTokens,
+    /// The folder the CLI runs in.
+    Cwd,
+    /// The path of an empty private folder of this name.
+    Folder(&'static str),
+    /// The path of the private file of this name.
+    File(&'static str),
+    /// Made of the options.
+    Composed(Compose),
+    /// The bearer token of the run's bridge.
+    BridgeToken,
+}
+
+pub(super) const fn var(name: &'static str, value: EnvValue) -> Var {
+    Var { when: &[], name, value }
+}
+
+pub(super) const fn var_when(when: &'static [When], name: &'static str, value: EnvValue) -> Var {
+    Var { when, name, value }
+}
+
+/// The name of the private file that holds the system prompt.
+pub const SYSTEM_PROMPT_FILE: &str = "system-prompt.txt";
+
+/// The name of the private file that holds what is added to the CLI's own system prompt.
+pub const APPENDED_PROMPT_FILE: &str = "appended-prompt.txt";
+
+/// The system prompt of a run, for CLIs that take it from a file or a configuration.
+pub fn system_prompt(provider: &Provider, options: &Options) -> String {
+    match &options.system_prompt {
+        options::SystemPrompt::Custom(text) => text.clone(),
+        _ if options.callbacks.is_some() => callbacks::SYSTEM_PROMPT.to_owned(),
+        _ => provider.system_prompt.to_owned(),
+    }
+}
+
+/// What is added to the CLI's own system prompt.
+pub fn appended_prompt(_: &Provider, options: &Options) -> String {
+    let workspace = options.workspace.as_ref();
+    workspace
+        .and_then(|workspace| workspace.append_system_prompt.clone())
+        .unwrap_or_default()
+}
+
+/// The system prompt of providers that have no better one: what a thread is, and how to answer it.
+pub const STANDARD_SYSTEM_PROMPT: &str = "You are the model behind an agent. Each request is a conversation: as <thread> \
+XML with one <event> per message, tool call and tool result in order, or as labelled text. Reply with the assistant's next \
+message only: plain text, not XML and no label. If the request lists available tools, follow its instructions to call them; \
+you have no other tools.";
