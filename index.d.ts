@@ -961,6 +961,8 @@ export type ProviderErrorCode =
   | "INVALID_MESSAGES"
   /** A message holds an image, a file or another block that the provider can't take; nothing was started. Falls back. */
   | "UNSUPPORTED_CONTENT"
+  /** An option asks for what the provider can't do; nothing was started. Falls back. */
+  | "UNSUPPORTED_OPTION"
   /** A tool can't be bound. */
   | "INVALID_TOOL"
   /** The model's safeguards refused. */

@@ -5,6 +5,7 @@
 
 use super::rules;
 use crate::error::Code;
+use crate::provider::support;
 
 /// What to do about `code` at `provider`. Every code has advice.
 pub fn hint(provider: &str, code: Code) -> &'static str {
@@ -36,6 +37,7 @@ pub fn general(code: Code) -> &'static str {
         Code::UnsupportedContent => {
             "send it to claude with `engine: \"live\"`, or to an API that takes it; or send text"
         }
+        Code::UnsupportedOption => support::HINT,
         Code::InvalidTool => "give each tool a unique name and a zod or JSON schema",
         Code::Refusal => "rephrase the request, or use another model",
         Code::MaxTokens => "ask for less at once, or raise the model's output limit",

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 pub use cli::CustomCli;
 
+use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::errors::Errors;
 use super::options::{self, Kind, OptionSpec, OutputFormat, PromptStyle};
 use super::user_rule::{UserRule, UserRuleError};
@@ -98,6 +99,10 @@ fn read(value: &Value) -> Result<Provider, String> {
             false => vec!["--version".to_owned()],
         },
     };
+    let mut capabilities = CAPABILITIES;
+    if custom.model_args.is_empty() {
+        capabilities.print.model = UNSUPPORTED;
+    }
     let defaults = Defaults {
         prompt_style: match text("promptStyle") {
             "arg" => PromptStyle::Arg,
@@ -115,6 +120,7 @@ fn read(value: &Value) -> Result<Provider, String> {
         id: Cow::Owned(id.to_owned()),
         command: Cow::Owned(text("command").to_owned()),
         defaults,
+        capabilities,
         custom: Some(Box::new(custom)),
         ..FORM.clone()
     })
@@ -253,6 +259,12 @@ fn list<'a>(map: &'a Map<String, Value>, name: &str) -> &'a [Value] {
     map.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
+/// What a CLI of the user's own can do.
+pub const CAPABILITIES: ByEngine = ByEngine::print_only(Capabilities {
+    model: NATIVE.but("where the config has `modelArgs`"),
+    ..Capabilities::LEAST
+});
+
 /// What all of them have in common.
 static FORM: Provider = Provider {
     id: Cow::Borrowed("custom"),
@@ -284,6 +296,7 @@ static FORM: Provider = Provider {
     guard: None,
     live: None,
     live_content: Accepts::TEXT,
+    capabilities: CAPABILITIES,
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

@@ -5,6 +5,7 @@
 //! as `if id == "claude"` elsewhere.
 
 pub mod callbacks;
+pub mod capability;
 pub mod claude;
 pub mod codex;
 pub mod custom;
@@ -14,9 +15,11 @@ pub mod flags;
 pub mod gemini;
 pub mod glm;
 pub mod grok;
+pub mod openai;
 pub mod opencode;
 pub mod options;
 pub mod qwen;
+pub mod support;
 pub mod user_rule;
 mod vocabulary;
 

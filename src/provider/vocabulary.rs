@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use super::callbacks;
+use super::capability::ByEngine;
 use super::custom::CustomCli;
 use super::errors::Errors;
 use super::flags::{Flag, When};
@@ -46,6 +47,8 @@ pub struct Provider {
     pub live: Option<LiveForm>,
     /// What its live sessions take beside text. A prompt is text, so print takes none.
     pub live_content: Accepts,
+    /// What it can do.
+    pub capabilities: ByEngine,
     /// The longest prompt it takes; it would cut a longer one, or refuse it late.
     pub prompt_limit: Option<PromptLimit>,
     /// Kinds of failure after which the CLI would go on for ever: its process is ended there.

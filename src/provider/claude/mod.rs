@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use serde_json::json;
 
 use super::callbacks::{self, CALL_LIMIT_MS};
+use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     APPENDED_PROMPT_FILE, About, Checks, Defaults, EnvValue, FileSpec, Guard, LiveCheck, LiveForm, LoginAnswer,
@@ -200,6 +201,15 @@ pub static CLAUDE: Provider = Provider {
         results: BLOCKS,
         others: Takes::TEXT,
     },
+    capabilities: ByEngine {
+        print: Capabilities {
+            images: UNSUPPORTED,
+            documents: UNSUPPORTED,
+            result_images: UNSUPPORTED,
+            ..CAPABILITIES
+        },
+        live: Some(CAPABILITIES),
+    },
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],
@@ -254,6 +264,20 @@ const LIVE: LiveCheck = LiveCheck {
     ],
     // The same as `--bare`.
     print_env: &["CLAUDE_CODE_SIMPLE"],
+};
+
+/// Those of a live session, whose choices are made when its process starts.
+const CAPABILITIES: Capabilities = Capabilities {
+    images: NATIVE,
+    documents: NATIVE,
+    result_images: NATIVE,
+    reasoning_effort: NATIVE.but("`--effort`"),
+    max_output_tokens: NATIVE.but(
+        "`CLAUDE_CODE_MAX_OUTPUT_TOKENS`; the CLI goes on three times with an answer that reaches it, and fails then",
+    ),
+    stop: NATIVE.but("`CLAUDE_CODE_EXTRA_BODY`"),
+    temperature: UNSUPPORTED.but("the CLI has no such option, and models that think refuse it"),
+    ..Capabilities::LEAST
 };
 
 /// What the Messages API takes in a user's turn and in a tool's result; a live session hands it over as it is.

@@ -13,6 +13,7 @@ mod errors;
 use std::borrow::Cow;
 
 use super::callbacks::TOKEN_VARIABLE;
+use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::options::{self, OptionSpec, OutputFormat};
 use super::{
     About, Checks, Defaults, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, PromptLimit, Provider,
@@ -143,6 +144,14 @@ pub static CODEX: Provider = Provider {
         results: IMAGES,
         others: IMAGES,
     },
+    capabilities: ByEngine {
+        print: CAPABILITIES,
+        live: Some(Capabilities {
+            images: NATIVE,
+            result_images: NATIVE,
+            ..CAPABILITIES
+        }),
+    },
     prompt_limit: Some(PromptLimit::Chars(1_048_576)),
     stop_on: &[],
     fatal_stderr: &[],
@@ -159,6 +168,12 @@ pub static CODEX: Provider = Provider {
         live: None,
     },
     custom: None,
+};
+
+/// Those of a print run.
+const CAPABILITIES: Capabilities = Capabilities {
+    reasoning_effort: NATIVE.but("`model_reasoning_effort`"),
+    ..Capabilities::LEAST
 };
 
 /// "remote image URLs are not supported" (CODEX-LIVE §2.3), and files of users are refused.

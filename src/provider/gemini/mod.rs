@@ -15,6 +15,7 @@ use std::borrow::Cow;
 use serde_json::json;
 
 use super::callbacks::{self, CALL_LIMIT_MS};
+use super::capability::{ByEngine, Capabilities};
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
     About, Checks, Defaults, EnvValue, FileSpec, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word,
@@ -117,6 +118,7 @@ pub static GEMINI: Provider = Provider {
     guard: None,
     live: None,
     live_content: Accepts::TEXT,
+    capabilities: ByEngine::print_only(Capabilities::LEAST),
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

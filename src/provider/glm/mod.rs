@@ -4,6 +4,7 @@
 //! flag, limited and visible to others on the machine, and the document's form is `promptStyle: "arg"`. Output is JSON lines of
 //! messages (`{"role": …}`, `{"messages": […]}`); an error is a message of the assistant that begins `Error: `, with exit code 1.
 
+use super::capability::{ByEngine, Capabilities};
 use super::errors::Errors;
 use super::options::{self, OptionSpec, OutputFormat, PromptStyle};
 use super::{About, Checks, Defaults, Flag, Provider, When, Word, flag};
@@ -36,6 +37,7 @@ pub static GLM: Provider = Provider {
     guard: None,
     live: None,
     live_content: Accepts::TEXT,
+    capabilities: ByEngine::print_only(Capabilities::LEAST),
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

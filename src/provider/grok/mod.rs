@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::capability::{ByEngine, Capabilities};
 use super::errors::Errors;
 use super::options::OutputFormat;
 use super::{About, Checks, Provider, glm};
@@ -32,6 +33,7 @@ pub static GROK: Provider = Provider {
     guard: None,
     live: None,
     live_content: Accepts::TEXT,
+    capabilities: ByEngine::print_only(Capabilities::LEAST),
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

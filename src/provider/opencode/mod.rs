@@ -15,6 +15,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
+use super::capability::{ByEngine, Capabilities};
 use super::options::{self, OptionSpec, Options, OutputFormat, SystemPrompt};
 use super::{
     About, Checks, Defaults, EnvValue, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, system_prompt, var, var_when,
@@ -91,6 +92,7 @@ pub static OPENCODE: Provider = Provider {
     guard: None,
     live: None,
     live_content: Accepts::TEXT,
+    capabilities: ByEngine::print_only(Capabilities::LEAST),
     prompt_limit: None,
     stop_on: &["unknown"],
     fatal_stderr: &["not found. Falling back to default agent"],

@@ -1,6 +1,7 @@
 //! What holds for every provider, and helpers of the tests beside each.
 
 pub(super) mod argv;
+mod capabilities;
 mod docs;
 pub(super) mod imaginary;
 

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use crate::decode::Wire;
 use crate::message::content::Accepts;
+use crate::provider::capability::{ByEngine, Capabilities};
 use crate::provider::options::{self, OutputFormat};
 use crate::provider::{
     About, Checks, Defaults, EnvValue, LoginAnswer, LoginCheck, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag,
@@ -42,6 +43,7 @@ pub static IMAGINARY: Provider = Provider {
     guard: None,
     live: None,
     live_content: Accepts::TEXT,
+    capabilities: ByEngine::print_only(Capabilities::LEAST),
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

@@ -1,0 +1,20 @@
+//! What an OpenAI-compatible API can do. Its options and its protocol are `api`'s.
+
+use super::capability::{Capabilities, NATIVE, UNSUPPORTED};
+
+/// Chat completions, as their documents have them: a server may take less, and says so itself.
+pub const CAPABILITIES: Capabilities = Capabilities {
+    structured_output: UNSUPPORTED,
+    images: NATIVE,
+    documents: NATIVE.but("as chat completions' own `file` parts"),
+    result_images: UNSUPPORTED,
+    reasoning_out: UNSUPPORTED,
+    reasoning_effort: NATIVE.but("as `reasoning_effort`"),
+    model: NATIVE,
+    tool_choice: NATIVE.but("and checked: a reply without the call is asked for once more"),
+    max_output_tokens: NATIVE.but("as `max_tokens`, or what `maxTokensField` says"),
+    stop: NATIVE,
+    temperature: NATIVE,
+    quota_wait: UNSUPPORTED,
+    login: UNSUPPORTED.but("a provider object per `apiKey` is the same"),
+};

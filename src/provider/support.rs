@@ -1,0 +1,113 @@
+//! Who can do what: one place for error messages and for the table of docs/providers.md.
+//!
+//! In: the [`Capabilities`] of every provider and of an OpenAI-compatible API. Out: what one of them can do ([`Provider::can`]), who
+//! else can ([`providers_with`]), why something is refused ([`refusal`]), and the table's columns ([`columns`]).
+
+use super::capability::{Capabilities, Capability, Feature, Support, UNSUPPORTED};
+use super::options::EngineKind;
+use super::{ALL, Provider, custom, openai};
+use crate::error::{Code, ProviderError};
+
+impl Provider {
+    /// How well `feature` is supported by whichever engine a call comes to with the option `engine`: by the one that can least,
+    /// with its name.
+    pub fn can(&self, feature: Feature, engine: EngineKind) -> (&'static str, Capability) {
+        let engines = self.capabilities.engines(engine);
+        let rank = |(_, capability): &(&str, Capability)| match capability.support {
+            Support::Unsupported => 0,
+            Support::Emulated => 1,
+            Support::Native => 2,
+        };
+        let of_each = engines.map(|(name, can)| (name, can.of(feature)));
+        of_each.min_by_key(rank).unwrap_or(("print", UNSUPPORTED))
+    }
+}
+
+impl Provider {
+    /// The error of a call that asks for `feature` where it may come to an engine that can't do it.
+    pub fn unsupported(&self, feature: Feature, engine: EngineKind) -> ProviderError {
+        let reason = self.why_not(feature, engine);
+        ProviderError::new(&self.id, Code::UnsupportedOption, reason).with_hint(HINT)
+    }
+
+    /// Why `feature` can't be had where a call comes to the option `engine`.
+    pub fn why_not(&self, feature: Feature, engine: EngineKind) -> String {
+        let (name, _) = self.can(feature, engine);
+        refusal(feature, &self.id, self.capabilities.live.is_some().then_some(name))
+    }
+}
+
+/// What to do about an option that can't be had.
+pub const HINT: &str = "leave it out, use a provider that can, or set `onUnsupported: \"warn\"`";
+
+/// What messages and the table call an OpenAI-compatible API.
+pub const API: &str = "an OpenAI-compatible API";
+
+/// A column of the table: a provider, one of its engines where it has two, and what that can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// What it can do.
+    pub can: Capabilities,
+}
+
+/// Every provider and engine there is, a CLI of the user's own and an API last.
+pub fn columns() -> Vec<Column> {
+    let of = |provider: &Provider| -> Vec<Column> {
+        let has_two = provider.capabilities.live.is_some();
+        let engines = provider.capabilities.engines(EngineKind::Auto);
+        let column = |(engine, can): (&str, &Capabilities)| Column {
+            name: match has_two {
+                true => format!("{} {engine}", provider.id),
+                false => provider.id.to_string(),
+            },
+            can: *can,
+        };
+        engines.map(column).collect()
+    };
+    let api = Column {
+        name: API.to_owned(),
+        can: openai::CAPABILITIES,
+    };
+    let own = Column {
+        name: "your own CLI".to_owned(),
+        can: custom::CAPABILITIES.print,
+    };
+    ALL.iter().flat_map(|provider| of(provider)).chain([own, api]).collect()
+}
+
+/// Who can do `feature`, in words: `claude, codex (live), an OpenAI-compatible API`. Empty where nobody can.
+pub fn providers_with(feature: Feature) -> String {
+    let of = |provider: &&Provider| {
+        let engines = provider.capabilities.engines(EngineKind::Auto);
+        let able: Vec<&str> = engines
+            .filter(|(_, can)| can.of(feature).is_supported())
+            .map(|(name, _)| name)
+            .collect();
+        match (able.as_slice(), provider.capabilities.live) {
+            ([], _) => None,
+            ([_, _], _) | (_, None) => Some(provider.id.to_string()),
+            ([only, ..], Some(_)) => Some(format!("{} ({only})", provider.id)),
+        }
+    };
+    let api = openai::CAPABILITIES.of(feature).is_supported().then(|| API.to_owned());
+    let all: Vec<String> = ALL.iter().filter_map(of).chain(api).collect();
+    all.join(", ")
+}
+
+/// Why the option of `feature` is refused for `provider`, of which `engine` can't do it; `engine` is `None` for one that has no choice
+/// of engines.
+pub fn refusal(feature: Feature, provider: &str, engine: Option<&str>) -> String {
+    let option = feature.option().unwrap_or(feature.title());
+    let who = match engine {
+        Some(engine) => format!("{provider}'s {engine} engine"),
+        None => provider.to_owned(),
+    };
+    let able = providers_with(feature);
+    let able = match able.as_str() {
+        "" => "no provider can".to_owned(),
+        able => format!("those that can: {able}"),
+    };
+    format!("option \"{option}\" is not supported by {who}; {able}")
+}

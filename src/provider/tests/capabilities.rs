@@ -1,0 +1,204 @@
+//! What must hold of capabilities, whoever has them, and the table of docs/providers.md.
+//! `UPDATE_DOCS=1 cargo test --lib provider::tests::capabilities` rewrites it.
+
+use std::fmt::Write;
+
+use crate::message::content::{Kind, Takes};
+use crate::provider::capability::{Capabilities, Feature, Support};
+use crate::provider::options::EngineKind;
+use crate::provider::support::{API, Column, columns, providers_with, refusal};
+use crate::provider::{custom, every, openai};
+
+const BEGIN: &str = "<!-- The table is made of the capabilities in src/provider; a test compares them. -->\n";
+const END: &str = "<!-- end of capabilities -->\n";
+
+/// A row for each feature, a column for each provider and engine; those that are alike in all share one.
+fn table() -> String {
+    let mut shared: Vec<Column> = Vec::new();
+    for column in columns() {
+        match shared.iter_mut().find(|known| known.can == column.can) {
+            Some(known) => known.name = format!("{}, {}", known.name, column.name),
+            None => shared.push(column),
+        }
+    }
+    let mut remarks: Vec<&str> = Vec::new();
+    let mut rows = String::new();
+    for feature in Feature::ALL {
+        let option = feature
+            .option()
+            .map_or(String::new(), |option| format!(" (`{option}`)"));
+        write!(rows, "| {}{option} |", feature.title()).unwrap();
+        for column in &shared {
+            let capability = column.can.of(feature);
+            let note = match (
+                capability.remark,
+                remarks.iter().position(|known| *known == capability.remark),
+            ) {
+                ("", _) => String::new(),
+                (_, Some(at)) => format!(" [{}]", at + 1),
+                (remark, None) => {
+                    remarks.push(remark);
+                    format!(" [{}]", remarks.len())
+                }
+            };
+            write!(rows, " {}{note} |", capability.support.as_str()).unwrap();
+        }
+        rows.push('\n');
+    }
+    let names: Vec<&str> = shared.iter().map(|column| column.name.as_str()).collect();
+    let mut table = format!(
+        "\n| | {} |\n| --- |{}\n{rows}\n",
+        names.join(" | "),
+        " --- |".repeat(names.len())
+    );
+    for (at, remark) in remarks.iter().enumerate() {
+        writeln!(table, "{}. {remark}", at + 1).unwrap();
+    }
+    table + "\n"
+}
+
+#[test]
+fn the_table_of_capabilities_is_the_registry() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/providers.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (found, after) = rest.split_once(END).unwrap();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, [before, BEGIN, &table(), END, after].concat()).unwrap();
+        return;
+    }
+    // Markdown is formatted elsewhere: spaces don't count.
+    let squeeze = |text: &str| {
+        let words = text.split_whitespace().filter(|word| !word.starts_with("--"));
+        words.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(squeeze(found), squeeze(&table()), "run it with UPDATE_DOCS=1");
+}
+
+#[test]
+fn there_are_capabilities_for_each_engine_there_is() {
+    for provider in every() {
+        assert_eq!(
+            provider.capabilities.live.is_some(),
+            provider.live.is_some(),
+            "{}: its live engine, and what that can do",
+            provider.id
+        );
+        assert_eq!(
+            provider.live.is_some(),
+            provider.option("engine").is_some(),
+            "{}: who has two engines can be asked for either",
+            provider.id
+        );
+    }
+}
+
+/// What is taken natively beside text is said in two places, each for its own reader.
+#[test]
+fn what_a_live_session_takes_is_what_it_can() {
+    for provider in every() {
+        let Some(live) = provider.capabilities.live else {
+            continue;
+        };
+        let takes = |takes: Takes, kind: Kind| takes.kinds.contains(&kind);
+        let native = |feature: Feature| live.of(feature).support == Support::Native;
+        let content = provider.live_content;
+        for (feature, is_taken) in [
+            (Feature::Images, takes(content.users, Kind::Image)),
+            (Feature::Documents, takes(content.users, Kind::Document)),
+            (Feature::ResultImages, takes(content.results, Kind::Image)),
+        ] {
+            assert_eq!(native(feature), is_taken, "{} live: {feature:?}", provider.id);
+        }
+    }
+}
+
+#[test]
+fn remarks_are_clauses() {
+    for Column { name, can } in columns() {
+        for feature in Feature::ALL {
+            let remark = can.of(feature).remark;
+            assert!(
+                !remark.ends_with('.') && !remark.contains(['|', '\n']),
+                "{name}, {feature:?}: {remark}"
+            );
+            assert_eq!(remark.trim(), remark, "{name}, {feature:?}");
+        }
+    }
+}
+
+/// Whoever is told that something can't be had where they ask for it is told where it can.
+#[test]
+fn what_an_option_asks_for_somebody_can() {
+    let somebody = columns();
+    for feature in Feature::ALL.into_iter().filter(|feature| feature.option().is_some()) {
+        let able = somebody.iter().any(|column| column.can.of(feature).is_supported());
+        assert_eq!(!providers_with(feature).is_empty(), able, "{feature:?}");
+    }
+}
+
+#[test]
+fn a_refusal_names_the_option_who_cant_and_who_can() {
+    assert_eq!(
+        refusal(Feature::Temperature, "codex", Some("live")),
+        format!("option \"temperature\" is not supported by codex's live engine; those that can: {API}")
+    );
+    assert_eq!(
+        providers_with(Feature::Model),
+        format!("claude, codex, gemini, qwen, glm, grok, opencode, {API}")
+    );
+}
+
+#[test]
+fn a_call_whose_engine_is_not_known_can_what_each_engine_can() {
+    let claude = crate::provider::find("claude").unwrap();
+    let images = |engine| claude.can(Feature::Images, engine).1.support;
+    assert_eq!(images(EngineKind::Live), Support::Native);
+    assert_eq!(claude.can(Feature::Images, EngineKind::Auto).0, "print");
+    assert_eq!(images(EngineKind::Auto), images(EngineKind::Print));
+}
+
+#[test]
+fn a_cli_of_the_users_own_is_told_a_model_only_by_its_model_args() {
+    let config = |more: &str| {
+        let json = format!(
+            r#"{{"providerId":"mine","command":"mine","defaultArgs":[],"outputFormat":"text","promptStyle":"stdin","maxTokens":1,"timeout":1000{more}}}"#
+        );
+        custom::provider(&json).unwrap().capabilities.print
+    };
+    assert_eq!(config("").model.support, Support::Unsupported);
+    assert_eq!(config(r#","modelArgs":["-m"]"#), custom::CAPABILITIES.print);
+}
+
+/// A field that is added without a row would be in no table.
+#[test]
+fn every_feature_has_a_field_of_its_own() {
+    let mark = |feature: Feature| {
+        let mut can = Capabilities::LEAST;
+        let field = match feature {
+            Feature::StructuredOutput => &mut can.structured_output,
+            Feature::Images => &mut can.images,
+            Feature::Documents => &mut can.documents,
+            Feature::ResultImages => &mut can.result_images,
+            Feature::ReasoningOut => &mut can.reasoning_out,
+            Feature::ReasoningEffort => &mut can.reasoning_effort,
+            Feature::Model => &mut can.model,
+            Feature::ToolChoice => &mut can.tool_choice,
+            Feature::MaxOutputTokens => &mut can.max_output_tokens,
+            Feature::Stop => &mut can.stop,
+            Feature::Temperature => &mut can.temperature,
+            Feature::QuotaWait => &mut can.quota_wait,
+            Feature::Login => &mut can.login,
+        };
+        *field = field.but("marked");
+        can
+    };
+    for feature in Feature::ALL {
+        let marked: Vec<Feature> = Feature::ALL
+            .into_iter()
+            .filter(|other| mark(feature).of(*other).remark == "marked")
+            .collect();
+        assert_eq!(marked, [feature]);
+    }
+    assert!(openai::CAPABILITIES.of(Feature::Temperature).is_supported());
+}
