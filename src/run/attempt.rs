@@ -14,10 +14,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::{local_offset_min, millis as ms, now_ms};
 use super::log::Level;
+use super::reply_check::{Checks, Held};
 use super::retry_loop::AttemptOutcome;
 use super::sink::Sink;
 use crate::error::ProviderError;
-use crate::event::{Event, Reply, RunInfo};
+use crate::event::{Event, RunInfo};
 use crate::exchange::{Ended, Evidence, Exchange, Finish, OnVerdict, Progress, StopReason};
 use crate::fold::Fold;
 use crate::judge::{CliRules, Context, HttpEnd, ProcessEnd, answer_in_plain_text, judge};
@@ -37,6 +38,8 @@ pub(super) struct Attempt<'a> {
     /// All that was sent: to be counted where nobody tells usage.
     pub prompt: Cow<'a, str>,
     pub fold: Fold,
+    /// What its reply has to be.
+    pub checks: Checks,
     /// Sent once.
     pub opening: Option<Opening>,
 }
@@ -113,13 +116,17 @@ pub(super) async fn run_attempt<E: Exchange>(
         return Ok(Attempted::Outcome(AttemptOutcome::FlagRefused(flag)));
     }
     let is_turn = matches!(ended.evidence, Evidence::Turn(_));
-    let (verdict, mut events) = driven.settle(ended.evidence, ended.on_verdict);
+    let (held, mut events) = driven.settle(ended.evidence, ended.on_verdict);
     if is_turn {
-        let fields = json!({"turnMs": ms(turn), "failed": verdict.is_err()});
+        let fields = json!({"turnMs": ms(turn), "failed": matches!(held, Held::Failed(_))});
         sink.log.say(Level::Info, "turn over", fields);
     }
     sink.send(&mut events).await;
-    verdict.map(|reply| Attempted::Outcome(AttemptOutcome::Replied(reply)))
+    match held {
+        Held::Replied(reply) => Ok(Attempted::Outcome(AttemptOutcome::Replied(reply))),
+        Held::AskAgain(misfit) => Ok(Attempted::Outcome(AttemptOutcome::AskAgain(misfit))),
+        Held::Failed(error) => Err(error),
+    }
 }
 
 /// An attempt whose exchange goes on.
@@ -201,12 +208,8 @@ impl Driven<'_> {
         }
     }
 
-    /// The reply, or why there is none; and the last events, with the reply only if somebody listens.
-    fn settle(
-        self,
-        evidence: Evidence,
-        on_verdict: Option<OnVerdict>,
-    ) -> (Result<Box<Reply>, Box<ProviderError>>, Vec<Event>) {
+    /// What it comes to; and the last events, with the reply only if somebody listens.
+    fn settle(self, evidence: Evidence, on_verdict: Option<OnVerdict>) -> (Held, Vec<Event>) {
         let Driven {
             attempt,
             mut events,
@@ -219,25 +222,32 @@ impl Driven<'_> {
             fold.push(Event::Message { id: None, content }, &mut events);
         }
         let mut folded = fold.finish(&mut events);
-        let is_usage_out = folded.usage_reported;
+        let is_usage_out = folded.usage_reported && !attempt.checks.asked_before();
         let measured = folded.usage.clone();
         folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(&attempt.prompt, &folded.text()));
         let mut call_ids = std::mem::take(&mut folded.call_ids);
+        let events_before = folded.events;
         let context = Context {
             provider: attempt.provider,
             rules: attempt.rules,
             now_ms: now_ms(),
             local_offset_min: local_offset_min(),
         };
-        let verdict = judge(&context, evidence, folded);
+        let mut held = attempt.checks.hold(judge(&context, evidence, folded), events_before);
         if let Some(on_verdict) = on_verdict {
-            on_verdict(verdict.as_ref().ok().map(|reply| {
+            // A reply that does not fit is one all the same: it is what the next turn answers.
+            let reply = match &held {
+                Held::Replied(reply) => Some(&**reply),
+                Held::AskAgain(misfit) => Some(&misfit.reply),
+                Held::Failed(_) => None,
+            };
+            on_verdict(reply.map(|reply| {
                 // Those the CLI has answered itself are nobody's to answer.
                 call_ids.retain(|call| reply.tool_calls.iter().any(|known| known.id == call.id));
                 (reply, call_ids.as_slice())
             }));
         }
-        let verdict = verdict.map(|mut reply| {
+        if let Held::Replied(reply) = &mut held {
             reply.run = Some(info.clone());
             if !is_usage_out {
                 events.push(Event::Usage {
@@ -245,13 +255,11 @@ impl Driven<'_> {
                     raw_stop_reason: reply.stop_reason.clone(),
                 });
             }
-            let reply = Box::new(reply);
             if attempt.sink.has_listener() {
                 events.push(Event::Done { reply: reply.clone() });
             }
-            reply
-        });
-        (verdict, events)
+        }
+        (held, events)
     }
 }
 

@@ -55,6 +55,7 @@ impl CliAttempt<'_> {
             sink: self.call.sink,
             prompt: Cow::Borrowed(prompt),
             fold,
+            checks: self.call.request.checks.clone(),
             opening: Some(opening),
         }
     }

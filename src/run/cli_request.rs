@@ -8,12 +8,13 @@ use tokio::sync::mpsc;
 use super::callbacks::ToolServer;
 use super::engine::Engine;
 use super::live_request::LiveCall;
+use super::reply_check::{Checks, Misfit};
 use super::request::{CallOptions, Checked, Request};
 use crate::bridge::{BridgeOptions, ToolCallRequest};
 use crate::declare::mcp::Declarations;
 use crate::error::{Code, ProviderError};
-use crate::message::ToolSpec;
 use crate::message::content::Accepts;
+use crate::message::{Message, ToolSpec};
 use crate::process::Tees;
 use crate::process::limit::NestedPermit;
 use crate::prompt::{self, Encoding, Style};
@@ -46,6 +47,17 @@ pub(super) struct CliRequest {
     pub tees: Tees,
     /// A place beside the queue.
     pub nested_permit: Option<NestedPermit>,
+    /// What the reply has to be.
+    pub checks: Checks,
+    /// What it was made of, where it may be made again.
+    source: Option<Source>,
+}
+
+/// A thread, and the tools that may be called.
+#[derive(Debug, Clone)]
+struct Source {
+    messages: Vec<Message>,
+    tools: Vec<ToolSpec>,
 }
 
 impl CliRequest {
@@ -84,6 +96,8 @@ impl CliRequest {
             watching: false,
             tees: Tees::default(),
             nested_permit: None,
+            checks: Checks::default(),
+            source: None,
         }
     }
 
@@ -112,14 +126,46 @@ impl CliRequest {
         } = request
             .check((engine.id(), accepts), check_timeout)
             .map_err(|(code, reason)| engine.refuse(code, reason))?;
-        let documents = options.documents && engine.options.thread_documents;
-        let unknown_tools = options.unknown_tools;
+        let tool_server = match callbacks {
+            Some(callbacks) => Some(tool_server(engine, &tools, callbacks)?),
+            None => None,
+        };
         let blank = CliRequest {
             call_ids,
             recorded,
             nested_permit,
+            tool_server,
             ..CliRequest::of(options)
         };
+        blank.rendered(engine, Source { messages, tools })
+    }
+
+    /// The same request with `messages` behind its thread, made because of `misfit`.
+    ///
+    /// # Errors
+    /// What the provider can't take.
+    pub fn grown(
+        mut self,
+        engine: &Engine,
+        messages: Vec<Message>,
+        misfit: &Misfit,
+    ) -> Result<CliRequest, Box<ProviderError>> {
+        let Some(mut source) = self.source.take() else {
+            return Err(engine.refuse(Code::Internal, "the request can't be made again"));
+        };
+        source.messages.extend(messages);
+        self.recorded = None;
+        self.checks = self.checks.again(misfit);
+        self.rendered(engine, source)
+    }
+
+    /// The request for `source`, for each kind of exchange that may come of it.
+    fn rendered(self, engine: &Engine, source: Source) -> Result<CliRequest, Box<ProviderError>> {
+        let kept = (!self.checks.is_empty()).then(|| source.clone());
+        let blank = CliRequest { source: kept, ..self };
+        let Source { messages, tools } = source;
+        let documents = blank.options.documents && engine.options.thread_documents;
+        let unknown_tools = blank.options.unknown_tools;
         let encoding = match engine.options.input_encoding {
             InputEncoding::Xml => Encoding::Xml,
             InputEncoding::Text => Encoding::Text,
@@ -129,10 +175,9 @@ impl CliRequest {
             mark: None,
             documents,
         };
-        if let Some(callbacks) = callbacks {
+        if blank.tool_server.is_some() {
             return Ok(CliRequest {
                 prompt: prompt::render(&messages, &[], style),
-                tool_server: Some(tool_server(engine, &tools, callbacks)?),
                 ..blank
             });
         }

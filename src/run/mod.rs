@@ -3,8 +3,8 @@
 //! In: an [`Engine`] (one provider object) and the JSON of one call. Out: a [`Run`]: batches of events while it goes, and
 //! how it [`Ended`]. Everything here happens on the runtime's threads.
 //!
-//! `start` begins a call, `request` reads it, `retry_loop` tries it until it ends, `cli` chooses the kind of exchange, and
-//! `attempt` drives any. A file uses only those that know less than it does.
+//! `start` begins a call, `request` reads it, `retry_loop` tries it until it ends, `reask` asks once more for what does not fit,
+//! `cli` chooses the kind of exchange, and `attempt` drives any. A file uses only those that know less than it does.
 
 pub mod api;
 pub mod ask;
@@ -13,6 +13,7 @@ mod auto;
 mod callbacks;
 mod capabilities;
 mod cli;
+mod cli_ask;
 mod cli_attempt;
 mod cli_request;
 mod clock;
@@ -32,7 +33,9 @@ mod log;
 pub mod model;
 mod prewarm;
 mod print;
+mod reask;
 pub(crate) mod record;
+mod reply_check;
 pub mod request;
 mod retry_loop;
 mod sink;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::clock::millis;
 use super::handle::Ended;
 use super::log::Level;
+use super::reply_check::Misfit;
 use super::sink::Sink;
 use crate::error::{AttemptFailure, ProviderError};
 use crate::event::{Event, Reply, RunInfo};
@@ -25,6 +26,19 @@ pub(super) enum AttemptOutcome {
     Cancelled,
     /// The CLI refused a flag the run can do without.
     FlagRefused(String),
+    /// The reply is not what was asked for.
+    AskAgain(Box<Misfit>),
+}
+
+/// What all attempts of a call come to.
+#[derive(Debug)]
+pub(super) enum Driven {
+    Ended(Ended),
+    /// The reply is not what was asked for; so many attempts were made, those before this call included.
+    AskAgain {
+        misfit: Box<Misfit>,
+        attempts: u32,
+    },
 }
 
 /// A call that can be attempted any number of times.
@@ -43,15 +57,15 @@ pub(super) trait RetryableCall: Sync {
     ) -> impl Future<Output = Result<AttemptOutcome, Box<ProviderError>>> + Send;
 }
 
-/// Runs the call to its end, and again where that makes sense.
-pub(super) async fn drive(call: &impl RetryableCall, cancel: &CancellationToken, sink: &Sink) -> Ended {
+/// Runs the call to its end, and again where that makes sense. So many attempts of it were made `before`, of another thread.
+pub(super) async fn drive(call: &impl RetryableCall, before: u32, cancel: &CancellationToken, sink: &Sink) -> Driven {
     let run_id = sink.log.run_id().to_owned();
     let began = OnceLock::new();
     let mut reasons = Vec::new();
-    let mut number = 1;
+    let mut number = before + 1;
     loop {
         if cancel.is_cancelled() {
-            return cancelled(call);
+            return Driven::Ended(cancelled(call));
         }
         sink.log.ends_at(None);
         sink.log.about(None);
@@ -64,9 +78,13 @@ pub(super) async fn drive(call: &impl RetryableCall, cancel: &CancellationToken,
                 if !reply.diagnostics.is_empty() {
                     sink.redactor().clean_reply(&mut reply);
                 }
-                return Ended::Replied(reply);
+                return Driven::Ended(Ended::Replied(reply));
             }
-            Ok(AttemptOutcome::Cancelled) => return cancelled(call),
+            Ok(AttemptOutcome::AskAgain(misfit)) => {
+                let attempts = number;
+                return Driven::AskAgain { misfit, attempts };
+            }
+            Ok(AttemptOutcome::Cancelled) => return Driven::Ended(cancelled(call)),
             Err(mut error) => {
                 complete(&mut error, number, info, sink);
                 reasons.push(AttemptFailure {
@@ -78,14 +96,14 @@ pub(super) async fn drive(call: &impl RetryableCall, cancel: &CancellationToken,
                 let elapsed_ms = millis(elapsed);
                 let policy = call.retry();
                 let delay = policy
-                    .delay_after(number, &error, elapsed_ms, random())
+                    .delay_after(number - before, &error, elapsed_ms, random())
                     .filter(|_| !sink.is_committed());
                 let Some(delay_ms) = delay else {
-                    return Ended::Failed(last(error, number, reasons, run_id));
+                    return Driven::Ended(Ended::Failed(last(error, number, reasons, run_id)));
                 };
                 let news = Event::Retry {
                     by: "provider",
-                    attempt: number,
+                    attempt: number - before,
                     max_attempts: Some(policy.max_attempts.saturating_sub(1)),
                     delay_ms,
                     reason: error.message,
@@ -93,7 +111,7 @@ pub(super) async fn drive(call: &impl RetryableCall, cancel: &CancellationToken,
                 };
                 sink.send(&mut vec![news]).await;
                 tokio::select! {
-                    () = cancel.cancelled() => return cancelled(call),
+                    () = cancel.cancelled() => return Driven::Ended(cancelled(call)),
                     () = tokio::time::sleep(Duration::from_millis(delay_ms)) => number += 1,
                 }
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::cli_attempt::CliCall;
+use super::cli_ask::CliAsking;
 use super::cli_request::CliRequest;
 use super::engine::Engine;
 use super::handle::{Ended, Run};
@@ -12,7 +12,7 @@ use super::lifecycle::CallHandles;
 use super::model::{Calls, Model};
 use super::request::{EncodedRequest, Request};
 use super::sink::Sink;
-use super::{log, record, retry_loop};
+use super::{log, reask, record};
 use crate::bridge::{self, BridgeOptions, ToolCallRequest};
 use crate::error::ProviderError;
 use crate::process::{Tees, Vars};
@@ -79,14 +79,13 @@ impl Engine {
         let sink = Sink::of_call(options, consumer, self.options.built_in_tools, log, recorder)
             .redacting(redactor)
             .ending_with(&cancel);
-        let call = CliCall {
+        let asking = CliAsking {
             engine: &self,
-            request: &request,
             base_env: &base_env,
             cancel: &cancel,
             sink: &sink,
         };
-        let ended = retry_loop::drive(&call, &cancel, &sink).await;
+        let ended = reask::ask(&asking, request, &sink).await;
         sink.close(record::end_of(&ended).as_ref()).await;
         Ok(ended)
     }

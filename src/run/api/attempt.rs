@@ -10,6 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::engine::ApiEngine;
 use crate::api::answer::Answer;
+use crate::api::request::Request;
+use crate::api::settings::Settings;
 use crate::declare::Tools;
 use crate::error::ProviderError;
 use crate::event::RunInfo;
@@ -17,25 +19,26 @@ use crate::exchange::http::client::Client;
 use crate::exchange::http::{HttpExchange, HttpRequest};
 use crate::fold::Fold;
 use crate::judge::CliRules;
+use crate::message::{Message, ToolSpec};
 use crate::process::limit::{self, NestedPermit};
 use crate::redact::{Redactor, Secret};
 use crate::retry::Policy;
 use crate::run::attempt::{Attempt, CallLimits, Opening, run_attempt};
 use crate::run::clock::millis as ms;
 use crate::run::log::Level;
-use crate::run::retry_loop::{AttemptOutcome, RetryableCall};
+use crate::run::reask::Asking;
+use crate::run::reply_check::{Checks, Misfit};
+use crate::run::retry_loop::{self, AttemptOutcome, Driven, RetryableCall};
 use crate::run::sink::Sink;
 use crate::toolcall::TextCalls;
 
-/// One call of an API.
-pub(super) struct ApiCall<'a> {
+/// One call of an API, whatever it asks.
+pub(super) struct ApiAsking<'a> {
     pub engine: &'a ApiEngine,
     pub client: &'a Client,
     pub key: Option<&'a Secret>,
     /// Knows the request's own secrets.
     pub redactor: Redactor,
-    pub body: Bytes,
-    pub tools: Tools,
     pub call_ids: HashSet<String>,
     /// ms, instead of the provider's.
     pub timeout: Option<u64>,
@@ -45,13 +48,72 @@ pub(super) struct ApiCall<'a> {
     pub sink: &'a Sink,
 }
 
+/// A request, and what its reply has to be.
+pub(super) struct ApiQuestion {
+    messages: Vec<Message>,
+    bound: Vec<ToolSpec>,
+    body: Bytes,
+    tools: Tools,
+    checks: Checks,
+}
+
+impl ApiQuestion {
+    /// The request that sends `messages` and allows the tools `bound`.
+    pub fn new(settings: &Settings, messages: Vec<Message>, bound: Vec<ToolSpec>, checks: Checks) -> ApiQuestion {
+        let request = Request::new(settings, &messages, &bound);
+        // Kept where it may be asked again.
+        let (messages, bound) = match checks.is_empty() {
+            true => (Vec::new(), Vec::new()),
+            false => (messages, bound),
+        };
+        ApiQuestion {
+            messages,
+            bound,
+            body: Bytes::from(request.body),
+            tools: request.tools,
+            checks,
+        }
+    }
+}
+
+impl Asking for ApiAsking<'_> {
+    type Request = ApiQuestion;
+
+    async fn ask(&self, question: &ApiQuestion, attempts: u32) -> Driven {
+        let call = ApiCall { asking: self, question };
+        retry_loop::drive(&call, attempts, self.cancel, self.sink).await
+    }
+
+    fn grown(
+        &self,
+        mut question: ApiQuestion,
+        messages: Vec<Message>,
+        misfit: &Misfit,
+    ) -> Result<ApiQuestion, Box<ProviderError>> {
+        question.messages.extend(messages);
+        let checks = question.checks.again(misfit);
+        Ok(ApiQuestion::new(
+            &self.engine.settings,
+            question.messages,
+            question.bound,
+            checks,
+        ))
+    }
+}
+
+/// One call of an API.
+struct ApiCall<'a> {
+    asking: &'a ApiAsking<'a>,
+    question: &'a ApiQuestion,
+}
+
 impl RetryableCall for ApiCall<'_> {
     fn retry(&self) -> &Policy {
-        &self.engine.settings.retry
+        &self.asking.engine.settings.retry
     }
 
     fn closed(&self) -> Option<Box<ProviderError>> {
-        self.engine.closed()
+        self.asking.engine.closed()
     }
 
     async fn attempt(
@@ -60,16 +122,18 @@ impl RetryableCall for ApiCall<'_> {
         began: &OnceLock<Instant>,
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
-        let settings = &self.engine.settings;
+        let ApiCall { asking, question } = *self;
+        let settings = &asking.engine.settings;
         let place = settings.place();
         let permit = limit::global().acquire_or(
-            self.nested_permit.as_ref(),
+            asking.nested_permit.as_ref(),
             &place,
             settings.max_concurrency,
-            self.cancel,
+            asking.cancel,
         );
         let Ok(permit) = permit.await else {
-            self.sink
+            asking
+                .sink
                 .log
                 .say(Level::Info, "cancelled in the queue", json!({"attempt": number}));
             return Ok(AttemptOutcome::Cancelled);
@@ -78,35 +142,36 @@ impl RetryableCall for ApiCall<'_> {
         info.queued_ms = Some(ms(permit.queued()));
         let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
         let attempt = Attempt {
-            provider: self.engine.id(),
+            provider: asking.engine.id(),
             rules: CliRules::default(),
             limits: CallLimits {
-                timeout: self.timeout.map_or(settings.timeout, limit),
+                timeout: asking.timeout.map_or(settings.timeout, limit),
                 idle_timeout: settings.idle_timeout,
                 max_output: settings.max_buffer,
             },
             number,
-            cancel: self.cancel,
-            sink: self.sink,
-            prompt: String::from_utf8_lossy(&self.body),
-            fold: Fold::new(self.call_ids.clone(), TextCalls::Off).with_listener(self.sink.has_listener()),
+            cancel: asking.cancel,
+            sink: asking.sink,
+            prompt: String::from_utf8_lossy(&question.body),
+            fold: Fold::new(asking.call_ids.clone(), TextCalls::Off).with_listener(asking.sink.has_listener()),
+            checks: question.checks.clone(),
             opening: Some(Opening {
                 message: "started",
-                fields: json!({"attempt": number, "stream": settings.stream, "bytes": self.body.len()}),
+                fields: json!({"attempt": number, "stream": settings.stream, "bytes": question.body.len()}),
                 notes: Vec::new(),
             }),
         };
         let request = HttpRequest {
-            client: self.client,
+            client: asking.client,
             settings,
-            key: self.key,
-            body: self.body.clone(),
-            redactor: &self.redactor,
+            key: asking.key,
+            body: question.body.clone(),
+            redactor: &asking.redactor,
             permit,
-            tracker: &self.engine.lifecycle.runs,
-            closing: self.engine.token(),
+            tracker: &asking.engine.lifecycle.runs,
+            closing: asking.engine.token(),
         };
-        let exchange = HttpExchange::new(request, Answer::new(self.tools.clone(), self.redactor.clone()));
+        let exchange = HttpExchange::new(request, Answer::new(question.tools.clone(), asking.redactor.clone()));
         Ok(run_attempt(attempt, exchange, info).await?.outcome())
     }
 }

@@ -3,12 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use super::attempt::ApiCall;
+use super::attempt::{ApiAsking, ApiQuestion};
 use super::engine::{ApiEngine, Surroundings};
 use crate::api::content::ACCEPTS;
-use crate::api::request::Request as ApiRequest;
 use crate::api::settings::Settings;
 use crate::error::ProviderError;
 use crate::process::Vars;
@@ -16,9 +13,10 @@ use crate::redact::Redactor;
 use crate::run::handle::{Ended, Run};
 use crate::run::lifecycle::CallHandles;
 use crate::run::model::Model;
+use crate::run::reply_check::Checks;
 use crate::run::request::{Checked, EncodedRequest, Request};
 use crate::run::sink::Sink;
-use crate::run::{log, record, retry_loop};
+use crate::run::{log, reask, record};
 
 impl ApiEngine {
     /// Begins a run of what JavaScript asks for. Must be called inside the runtime; returns at once, and reads it later. `env` is
@@ -75,26 +73,23 @@ impl ApiEngine {
             ),
             None => None,
         };
-        let request = ApiRequest::new(&self.settings, &messages, &tools);
-        drop((messages, tools));
+        let question = ApiQuestion::new(&self.settings, messages, tools, Checks::default());
         let sink = Sink::of_call(&options, consumer, false, log, recorder)
             .in_pieces(&options)
             .redacting(redactor)
             .ending_with(&cancel);
-        let call = ApiCall {
+        let asking = ApiAsking {
             engine: &self,
             client: &client,
             redactor: of_request,
             key: key.as_ref(),
-            body: Bytes::from(request.body),
-            tools: request.tools,
             call_ids,
             timeout: options.timeout,
             nested_permit,
             cancel: &cancel,
             sink: &sink,
         };
-        let ended = retry_loop::drive(&call, &cancel, &sink).await;
+        let ended = reask::ask(&asking, question, &sink).await;
         sink.close(record::end_of(&ended).as_ref()).await;
         Ok(ended)
     }

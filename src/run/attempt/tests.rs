@@ -12,6 +12,7 @@ use crate::judge::{HttpEvidence, ProcessEvidence, TurnEvidence};
 use crate::message::{ToolCall, Usage};
 use crate::redact::Redactor;
 use crate::run::log::{Log, LogRecord};
+use crate::run::reply_check::tests::wants;
 use crate::toolcall::TextCalls;
 
 /// What an exchange does next.
@@ -145,6 +146,7 @@ impl Seen {
             Ok(Attempted::Outcome(AttemptOutcome::Replied(reply))) => format!("replied {}", reply.content),
             Ok(Attempted::Outcome(AttemptOutcome::Cancelled)) => "cancelled".to_owned(),
             Ok(Attempted::Outcome(AttemptOutcome::FlagRefused(flag))) => format!("refused {flag}"),
+            Ok(Attempted::Outcome(AttemptOutcome::AskAgain(misfit))) => format!("ask again: {}", misfit.error.message),
             Ok(Attempted::Unusable(why, _)) => format!("unusable {why}"),
             Err(error) => format!("{:?}: {}", error.code, error.message),
         }
@@ -165,6 +167,10 @@ fn scripted(steps: Vec<Step>) -> Scripted {
 }
 
 async fn drive(exchange: Scripted, limits: CallLimits, cancel: &CancellationToken) -> Seen {
+    checked(exchange, limits, cancel, Checks::default()).await
+}
+
+async fn checked(exchange: Scripted, limits: CallLimits, cancel: &CancellationToken, checks: Checks) -> Seen {
     let (sender, mut receiver) = mpsc::channel(64);
     let log = Arc::new(Log::new("memory".into(), "run-1".to_owned()));
     log.want();
@@ -184,6 +190,7 @@ async fn drive(exchange: Scripted, limits: CallLimits, cancel: &CancellationToke
         sink: &sink,
         prompt: "Hi.".into(),
         fold: Fold::new(HashSet::from(["c1".to_owned()]), TextCalls::Off),
+        checks,
         opening: Some(Opening {
             message: "started",
             fields: json!({"attempt": 2}),
@@ -237,6 +244,37 @@ fn last_word() -> Event {
         num_turns: Some(1),
         ..Outcome::default()
     }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_does_not_fit_is_never_the_last_event() {
+    let says = |content: &str| {
+        scripted(vec![
+            Step::Receive(9, vec![message(content)]),
+            Step::End(vec![last_word()]),
+        ])
+    };
+    let asked = |content: &'static str, checks: Checks| async move {
+        checked(says(content), LIMITS, &CancellationToken::new(), checks).await
+    };
+    let first = asked("no", wants("yes")).await;
+    assert_eq!(first.outcome(), "ask again: it says \"no\", not \"yes\"");
+    // What has answered goes on: the next turn is the one that says what is wrong.
+    assert_eq!(first.notes, ["kept with \"no\" and []"]);
+    assert_eq!(first.events, ["start", "warning", "text_delta", "message"]);
+    let Ok(Attempted::Outcome(AttemptOutcome::AskAgain(misfit))) = first.outcome else {
+        panic!("it does not fit");
+    };
+    let fits = asked("yes", wants("yes").again(&misfit)).await;
+    assert_eq!(fits.outcome(), "replied yes");
+    assert_eq!(
+        fits.events,
+        ["start", "warning", "text_delta", "message", "usage", "done"]
+    );
+    let fails = asked("never", wants("yes").again(&misfit)).await;
+    assert_eq!(fails.outcome(), "MalformedResponse: it says \"never\", not \"yes\"");
+    assert_eq!(fails.notes, ["ended"]);
+    assert_eq!(fails.events, ["start", "warning", "text_delta", "message"]);
 }
 
 #[tokio::test(start_paused = true)]

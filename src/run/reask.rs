@@ -1,0 +1,223 @@
+//! Asking once more: a reply that is not what the call asked for is sent back to the model with the reasons, one time.
+//!
+//! In: a call that can be made of a grown thread ([`Asking`]). Out: how it ended. The events of the reply that was no answer are
+//! out; an [`Event::Retry`] behind them says that they count no more, as it says of any other attempt.
+
+use serde_json::json;
+
+use super::handle::Ended;
+use super::log::Level;
+use super::reply_check::Misfit;
+use super::retry_loop::Driven;
+use super::sink::Sink;
+use crate::error::ProviderError;
+use crate::event::Event;
+use crate::message::Message;
+
+/// How often a reply that does not fit is asked for again.
+const FURTHER: u32 = 1;
+
+/// A call that can be asked again with more behind its thread.
+pub(super) trait Asking: Sync {
+    /// What is asked.
+    type Request: Send + Sync;
+
+    /// Asks `request`, with retries, behind so many `attempts` of the same call.
+    fn ask(&self, request: &Self::Request, attempts: u32) -> impl Future<Output = Driven> + Send;
+
+    /// The request that has `messages` behind its thread, and is made because of `misfit`.
+    ///
+    /// # Errors
+    /// What the provider can't take of it.
+    fn grown(
+        &self,
+        request: Self::Request,
+        messages: Vec<Message>,
+        misfit: &Misfit,
+    ) -> Result<Self::Request, Box<ProviderError>>;
+}
+
+/// Asks `request`, and once more if what comes does not fit.
+pub(super) async fn ask<A: Asking>(asking: &A, request: A::Request, sink: &Sink) -> Ended {
+    let (mut misfit, attempts) = match asking.ask(&request, 0).await {
+        Driven::Ended(ended) => return ended,
+        Driven::AskAgain { misfit, attempts } => (misfit, attempts),
+    };
+    sink.redactor().clean_error(&mut misfit.error);
+    sink.log.say(
+        Level::Warn,
+        "asked again",
+        json!({"attempt": attempts, "code": misfit.error.code}),
+    );
+    let news = Event::Retry {
+        by: "provider",
+        attempt: FURTHER,
+        max_attempts: Some(FURTHER),
+        delay_ms: 0,
+        reason: misfit.error.message.clone(),
+        http_status: None,
+    };
+    sink.send(&mut vec![news]).await;
+    let messages = std::mem::take(&mut misfit.messages);
+    let grown = match asking.grown(request, messages, &misfit) {
+        Ok(grown) => grown,
+        Err(error) => return Ended::Failed(error),
+    };
+    match asking.ask(&grown, attempts).await {
+        Driven::Ended(ended) => ended,
+        // Its checks know that it is the last time.
+        Driven::AskAgain { misfit, .. } => Ended::Failed(misfit.error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::{Arc, Mutex};
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::error::Code;
+    use crate::event::Reply;
+    use crate::message::Role;
+    use crate::run::log::Log;
+    use crate::run::reply_check::tests::{reply, tokens, wants};
+    use crate::run::reply_check::{Checks, Held};
+
+    /// A model that says these things, one after the other.
+    struct Scripted {
+        replies: Mutex<VecDeque<Reply>>,
+        /// What it was asked, and behind how many attempts.
+        asked: Mutex<Vec<(Vec<String>, u32)>>,
+        too_long: bool,
+    }
+
+    struct Thread {
+        messages: Vec<Message>,
+        checks: Checks,
+    }
+
+    impl Asking for Scripted {
+        type Request = Thread;
+
+        async fn ask(&self, request: &Thread, attempts: u32) -> Driven {
+            let texts = request
+                .messages
+                .iter()
+                .map(|message| message.content.as_text().to_owned());
+            self.asked.lock().unwrap().push((texts.collect(), attempts));
+            let reply = self.replies.lock().unwrap().pop_front().unwrap();
+            match request.checks.hold(Ok(reply), 1) {
+                Held::Replied(reply) => Driven::Ended(Ended::Replied(reply)),
+                Held::Failed(error) => Driven::Ended(Ended::Failed(error)),
+                Held::AskAgain(misfit) => Driven::AskAgain {
+                    misfit,
+                    attempts: attempts + 2,
+                },
+            }
+        }
+
+        fn grown(
+            &self,
+            mut request: Thread,
+            messages: Vec<Message>,
+            misfit: &Misfit,
+        ) -> Result<Thread, Box<ProviderError>> {
+            if self.too_long {
+                return Err(Box::new(ProviderError::new("test", Code::PromptTooLong, "too long")));
+            }
+            request.messages.extend(messages);
+            let checks = request.checks.again(misfit);
+            Ok(Thread { checks, ..request })
+        }
+    }
+
+    struct Seen {
+        ended: Ended,
+        asked: Vec<(Vec<String>, u32)>,
+        news: Vec<String>,
+    }
+
+    async fn run(replies: &[&str], too_long: bool) -> Seen {
+        let scripted = Scripted {
+            replies: Mutex::new(replies.iter().map(|text| reply(text)).collect()),
+            asked: Mutex::default(),
+            too_long,
+        };
+        let (sender, mut receiver) = mpsc::channel(8);
+        let log = Arc::new(Log::new("test".into(), "r".to_owned()));
+        let sink = Sink::new(Some(sender), false, log, None, true);
+        let request = Thread {
+            messages: vec![Message::new(Role::Human, "say yes")],
+            checks: wants("yes"),
+        };
+        let ended = ask(&scripted, request, &sink).await;
+        drop(sink);
+        let mut news = Vec::new();
+        while let Some(event) = receiver.recv().await {
+            news.push(serde_json::to_string(&event).unwrap());
+        }
+        Seen {
+            ended,
+            asked: scripted.asked.into_inner().unwrap(),
+            news,
+        }
+    }
+
+    fn retry(reason: &str) -> String {
+        let event =
+            json!({"type": "retry", "by": "provider", "attempt": 1, "maxAttempts": 1, "delayMs": 0, "reason": reason});
+        event.to_string()
+    }
+
+    fn owned(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn what_fits_is_not_asked_for_again() {
+        let seen = run(&["yes"], false).await;
+        assert!(matches!(seen.ended, Ended::Replied(held) if *held == reply("yes")));
+        assert_eq!((seen.asked, seen.news), (vec![(owned(&["say yes"]), 0)], Vec::new()));
+    }
+
+    #[tokio::test]
+    async fn a_second_reply_that_fits_is_the_answer_and_its_usage_is_that_of_both() {
+        let seen = run(&["no", "yes"], false).await;
+        let Ended::Replied(held) = seen.ended else {
+            panic!("it fits the second time: {:?}", seen.ended);
+        };
+        let expected = Reply {
+            usage: tokens(6, 4),
+            cost_usd: Some(1.0),
+            ..reply("yes")
+        };
+        assert_eq!(*held, expected);
+        let grown = owned(&["say yes", "no", "say something else"]);
+        assert_eq!(seen.asked, [(owned(&["say yes"]), 0), (grown, 2)]);
+        assert_eq!(seen.news, [retry("it says \"no\", not \"yes\"")]);
+    }
+
+    #[tokio::test]
+    async fn there_is_no_third_time() {
+        let seen = run(&["no", "never", "yes"], false).await;
+        let Ended::Failed(error) = seen.ended else {
+            panic!("it does not fit: {:?}", seen.ended);
+        };
+        assert_eq!(error.message, "it says \"never\", not \"yes\"");
+        assert_eq!(error.usage, Some(tokens(6, 4)));
+        assert_eq!(error.partial.map(|partial| partial.text).as_deref(), Some("never"));
+        assert_eq!((seen.asked.len(), seen.news.len()), (2, 1));
+    }
+
+    #[tokio::test]
+    async fn what_is_hopeless_is_not_asked_again_and_what_cannot_be_asked_says_so() {
+        let seen = run(&["hopeless", "yes"], false).await;
+        assert!(matches!(seen.ended, Ended::Failed(_)), "{:?}", seen.ended);
+        assert_eq!((seen.asked.len(), seen.news.len()), (1, 0));
+        let seen = run(&["no", "yes"], true).await;
+        assert!(matches!(seen.ended, Ended::Failed(error) if error.code == Code::PromptTooLong));
+        assert_eq!(seen.asked.len(), 1);
+    }
+}

@@ -1,0 +1,286 @@
+//! What a reply is held against beside the verdict: what the call asked for and no judge of exchanges knows of.
+//!
+//! In: a judged success. Out: [`Held`]: it stands, it is to be asked for once more, or it is a failure after all. How it is asked
+//! for again is [`super::reask`]'s.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Partial, ProviderError};
+use crate::event::Reply;
+use crate::executor::Spent;
+use crate::message::{Message, Role};
+
+/// What a check finds.
+#[derive(Debug)]
+pub(super) enum Finding {
+    /// The reply is what was asked for.
+    Fits,
+    /// It is not, and the model may do better when it is told why.
+    AskAgain {
+        /// What comes behind the thread: the reply and what is wrong with it ([`correction`]).
+        messages: Vec<Message>,
+        /// What the call fails with where it was asked again already.
+        error: Box<ProviderError>,
+    },
+    /// It is not, and asking again is of no use.
+    Fails(Box<ProviderError>),
+}
+
+/// Something that a call asks of its reply.
+pub(super) trait ReplyCheck: fmt::Debug + Send + Sync {
+    /// Looks at `reply`, a judged success, and adds to it what is its to find.
+    fn check(&self, reply: &mut Reply) -> Finding;
+}
+
+/// The reply and the user's answer to it, which says what is wrong with it: what is behind the thread when it is asked for again.
+pub(super) fn correction(reply: &Reply, reasons: impl Into<String>) -> Vec<Message> {
+    let answer = Message {
+        tool_calls: reply.tool_calls.clone(),
+        ..Message::new(Role::Ai, &reply.content)
+    };
+    vec![answer, Message::new(Role::Human, reasons)]
+}
+
+/// A reply that is not what was asked for, and how to ask for it again.
+#[derive(Debug)]
+pub(super) struct Misfit {
+    pub reply: Reply,
+    /// What comes behind the thread.
+    pub messages: Vec<Message>,
+    /// What is wrong with it.
+    pub error: Box<ProviderError>,
+}
+
+/// What a verdict comes to.
+#[derive(Debug)]
+pub(super) enum Held {
+    Replied(Box<Reply>),
+    AskAgain(Box<Misfit>),
+    Failed(Box<ProviderError>),
+}
+
+/// All that a call asks of its reply, the first thing first.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Checks {
+    list: Vec<Arc<dyn ReplyCheck>>,
+    /// What the reply has cost that was no answer: it was asked for again.
+    spent: Option<Spent>,
+}
+
+impl Checks {
+    /// Whether nothing is asked.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Asks for one thing more.
+    pub fn push(&mut self, check: Arc<dyn ReplyCheck>) {
+        self.list.push(check);
+    }
+
+    /// The same for a call that is made again because of `misfit`: the last time, and its costs come to those of the first.
+    pub fn again(self, misfit: &Misfit) -> Checks {
+        let spent = Spent {
+            usage: misfit.reply.usage.clone(),
+            cost_usd: misfit.reply.cost_usd,
+        };
+        Checks {
+            spent: Some(spent),
+            ..self
+        }
+    }
+
+    /// Whether the call is made again: what its own events tell of usage is not all of it.
+    pub fn asked_before(&self) -> bool {
+        self.spent.is_some()
+    }
+
+    /// What `verdict` comes to, which `events` public events have led to.
+    pub fn hold(&self, verdict: Result<Reply, Box<ProviderError>>, events: u64) -> Held {
+        let mut reply = match verdict {
+            Ok(reply) => reply,
+            Err(error) => return Held::Failed(self.with_spent(error)),
+        };
+        for check in &self.list {
+            return match check.check(&mut reply) {
+                Finding::Fits => continue,
+                Finding::AskAgain { messages, error } if self.spent.is_none() => {
+                    Held::AskAgain(Box::new(Misfit { reply, messages, error }))
+                }
+                Finding::AskAgain { error, .. } | Finding::Fails(error) => {
+                    Held::Failed(self.with_spent(with_partial(error, reply, events)))
+                }
+            };
+        }
+        if let Some(before) = &self.spent {
+            let mut all = before.clone();
+            all.add(&Spent {
+                usage: reply.usage,
+                cost_usd: reply.cost_usd,
+            });
+            (reply.usage, reply.cost_usd) = (all.usage, all.cost_usd);
+        }
+        Held::Replied(Box::new(reply))
+    }
+
+    fn with_spent(&self, mut error: Box<ProviderError>) -> Box<ProviderError> {
+        if let Some(before) = &self.spent {
+            let mut usage = before.usage.clone();
+            if let Some(own) = &error.usage {
+                usage.add(own);
+            }
+            error.usage = Some(usage);
+        }
+        error
+    }
+}
+
+/// `error` with what had come, `reply`.
+fn with_partial(mut error: Box<ProviderError>, reply: Reply, events: u64) -> Box<ProviderError> {
+    error.usage = Some(reply.usage.clone());
+    error.partial = Some(Partial {
+        text: reply.content,
+        events,
+        usage: Some(reply.usage),
+    });
+    error
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::error::Code;
+    use crate::message::Usage;
+
+    /// Wants the reply to say this.
+    #[derive(Debug)]
+    pub struct Wants(pub &'static str);
+
+    impl ReplyCheck for Wants {
+        fn check(&self, reply: &mut Reply) -> Finding {
+            let error = || {
+                let reason = format!("it says {:?}, not {:?}", reply.content, self.0);
+                Box::new(ProviderError::new("test", Code::MalformedResponse, reason))
+            };
+            match reply.content.as_str() {
+                content if content == self.0 => Finding::Fits,
+                "hopeless" => Finding::Fails(error()),
+                _ => Finding::AskAgain {
+                    messages: correction(reply, "say something else"),
+                    error: error(),
+                },
+            }
+        }
+    }
+
+    /// Checks that want the reply to say `text`.
+    pub fn wants(text: &'static str) -> Checks {
+        let mut checks = Checks::default();
+        assert!(checks.is_empty());
+        checks.push(Arc::new(Wants(text)));
+        assert!(!checks.is_empty());
+        checks
+    }
+
+    /// A reply that took 3 and 2 tokens, and half a dollar.
+    pub fn reply(content: &str) -> Reply {
+        Reply {
+            content: content.to_owned(),
+            usage: tokens(3, 2),
+            cost_usd: Some(0.5),
+            ..Reply::default()
+        }
+    }
+
+    pub fn tokens(input_tokens: u64, output_tokens: u64) -> Usage {
+        Usage {
+            input_tokens,
+            output_tokens,
+            total_tokens: input_tokens + output_tokens,
+            ..Usage::default()
+        }
+    }
+
+    #[test]
+    fn what_fits_stands_as_it_is() {
+        for checks in [Checks::default(), wants("yes")] {
+            let Held::Replied(held) = checks.hold(Ok(reply("yes")), 1) else {
+                panic!("it fits");
+            };
+            assert_eq!(*held, reply("yes"));
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_asked_for_again_with_the_reply_and_the_reasons() {
+        let Held::AskAgain(misfit) = wants("yes").hold(Ok(reply("no")), 1) else {
+            panic!("it does not fit");
+        };
+        assert_eq!(misfit.reply, reply("no"));
+        assert_eq!(misfit.error.message, "it says \"no\", not \"yes\"");
+        let said: Vec<_> = misfit
+            .messages
+            .iter()
+            .map(|m| (m.role.as_str(), m.content.as_text()))
+            .collect();
+        assert_eq!(said, [("ai", "no"), ("human", "say something else")]);
+    }
+
+    #[test]
+    fn the_second_time_is_the_last_and_both_are_paid_for() {
+        let Held::AskAgain(misfit) = wants("yes").hold(Ok(reply("no")), 1) else {
+            panic!("it does not fit");
+        };
+        let again = wants("yes").again(&misfit);
+        assert!(again.asked_before());
+        let Held::Replied(held) = again.hold(Ok(reply("yes")), 1) else {
+            panic!("it fits");
+        };
+        assert_eq!((held.usage, held.cost_usd), (tokens(6, 4), Some(1.0)));
+        let Held::Failed(error) = again.hold(Ok(reply("no again")), 7) else {
+            panic!("it does not fit");
+        };
+        assert_eq!(error.message, "it says \"no again\", not \"yes\"");
+        assert_eq!(error.usage, Some(tokens(6, 4)));
+        let partial = Partial {
+            text: "no again".to_owned(),
+            events: 7,
+            usage: Some(tokens(3, 2)),
+        };
+        assert_eq!(error.partial, Some(partial));
+    }
+
+    #[test]
+    fn what_is_hopeless_fails_at_once_and_a_failure_stays_one() {
+        let Held::Failed(error) = wants("yes").hold(Ok(reply("hopeless")), 1) else {
+            panic!("it fails");
+        };
+        assert_eq!(
+            (error.message.as_str(), error.usage),
+            ("it says \"hopeless\", not \"yes\"", Some(tokens(3, 2)))
+        );
+        let Held::AskAgain(misfit) = wants("yes").hold(Ok(reply("no")), 1) else {
+            panic!("it does not fit");
+        };
+        let failed = Box::new(ProviderError::new("test", Code::Overloaded, "busy"));
+        let Held::Failed(error) = wants("yes").again(&misfit).hold(Err(failed), 1) else {
+            panic!("it has failed");
+        };
+        assert_eq!((error.message.as_str(), error.usage), ("busy", Some(tokens(3, 2))));
+    }
+
+    #[test]
+    fn the_first_check_that_is_not_met_decides() {
+        let mut checks = wants("yes");
+        checks.push(Arc::new(Wants("no")));
+        let Held::AskAgain(misfit) = checks.hold(Ok(reply("no")), 1) else {
+            panic!("it does not fit");
+        };
+        assert_eq!(misfit.error.message, "it says \"no\", not \"yes\"");
+        let Held::AskAgain(misfit) = checks.hold(Ok(reply("yes")), 1) else {
+            panic!("it does not fit");
+        };
+        assert_eq!(misfit.error.message, "it says \"yes\", not \"no\"");
+    }
+}
