@@ -127,7 +127,44 @@ export interface InvokeOptions {
   readonly timeout?: number | undefined;
   /** Where the run is recorded: a file, for {@link replayRun} and `npx deep-factor-providers log`. See {@link RecordOptions}. */
   readonly record?: string | RecordOptions | undefined;
+  /** The model of this call, as the CLI or the API names it. Default, and `""`: the provider's `model`. */
+  readonly model?: string | undefined;
+  /** How this call thinks. Default: the provider's `reasoning`. */
+  readonly reasoning?: ReasoningOptions | undefined;
+  /** Which tools the model is to call. Default: `"auto"`, or what an API's options say. */
+  readonly toolChoice?: ToolChoice | undefined;
+  /** The most tokens this answer may have. One that hits the limit fails with `MAX_TOKENS`, its text as `partial`. */
+  readonly maxOutputTokens?: number | undefined;
+  /** Texts, none of them empty, before which the answer ends. `[]` is none. */
+  readonly stop?: readonly string[] | undefined;
+  /** How freely the model chooses its words, from 0 to 2. */
+  readonly temperature?: number | undefined;
+  /** What becomes of a choice that can't be had. Default: the provider's `onUnsupported`. */
+  readonly onUnsupported?: OnUnsupported | undefined;
 }
+
+/** How a model thinks. */
+export interface ReasoningOptions {
+  /**
+   * How much, in the word of the CLI or the API: claude takes `"low"`, `"medium"`, `"high"`, `"xhigh"` and `"max"`; what others take
+   * is the model's to know. Letters, digits, `-` and `_`.
+   */
+  readonly effort?: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max" | (string & {}) | undefined;
+}
+
+/**
+ * Which tools the model is to call: whichever it likes (`"auto"`), none (`"none"`: none are offered), at least one (`"any"`), or this
+ * one. Where nothing native says so, it is asked for in words. A reply without the call is asked for once more, and then fails with
+ * `TOOL_CHOICE_UNMET`, the text as `partial`.
+ */
+export type ToolChoice = "auto" | "none" | "any" | { readonly name: string };
+
+/**
+ * What becomes of a choice that the provider can't have (docs/providers.md): the call is refused with `UNSUPPORTED_OPTION` before
+ * anything starts, or it is made without, with a `warning` event of that code. Default: `"warn"` for `temperature`, `stop` and
+ * `maxOutputTokens`, `"error"` for the rest.
+ */
+export type OnUnsupported = "error" | "warn";
 
 /**
  * One message of a thread, told by its shape: of LangChain 0.3 or 1.x (any copy of it), serialised by LangChain, OpenAI-style,
@@ -408,6 +445,16 @@ export interface CliProviderOptions {
    * `retry` is given. Never once the caller has been given output of the attempt.
    */
   retry?: false | RetryOptions | undefined;
+  /** How the model thinks, where a call does not say. Default: the CLI's own way. */
+  reasoning?: ReasoningOptions | undefined;
+  /** The most tokens an answer may have, where a call does not say. Default: the CLI's own limit. */
+  maxOutputTokens?: number | undefined;
+  /** Texts before which an answer ends, where a call does not say. Default: none. */
+  stop?: readonly string[] | undefined;
+  /** From 0 to 2, where a call does not say. Default: the model's own. */
+  temperature?: number | undefined;
+  /** What becomes of choices that can't be had. See {@link OnUnsupported}. */
+  onUnsupported?: OnUnsupported | undefined;
   /** Is told what runs do. Default: none. */
   logger?: Logger | undefined;
 }
@@ -963,6 +1010,8 @@ export type ProviderErrorCode =
   | "UNSUPPORTED_CONTENT"
   /** An option asks for what the provider can't do; nothing was started. Falls back. */
   | "UNSUPPORTED_OPTION"
+  /** The model did not make the call that `toolChoice` asks for. Falls back. */
+  | "TOOL_CHOICE_UNMET"
   /** A tool can't be bound. */
   | "INVALID_TOOL"
   /** The model's safeguards refused. */
@@ -1405,6 +1454,18 @@ export interface AgentOptions {
   readonly limits?: AgentLimits | undefined;
   /** Which way the model's calls come. Default: `"auto"`. */
   readonly toolCalls?: AgentToolCalls | undefined;
+  /** The model of all its calls. This and what follows are as in {@link InvokeOptions}, and the provider's where they are not given. */
+  readonly model?: string | undefined;
+  /** How they think. */
+  readonly reasoning?: ReasoningOptions | undefined;
+  /** The most tokens each answer may have. */
+  readonly maxOutputTokens?: number | undefined;
+  /** Texts before which each answer ends. */
+  readonly stop?: readonly string[] | undefined;
+  /** From 0 to 2. */
+  readonly temperature?: number | undefined;
+  /** What becomes of choices that can't be had. */
+  readonly onUnsupported?: OnUnsupported | undefined;
 }
 
 /**
@@ -2106,6 +2167,8 @@ export interface OpenAiCompatibleProviderOptions {
   topP?: number | undefined;
   /** The most tokens an answer may have. One that hits the limit fails with `MAX_TOKENS`, its text as `partial`. */
   maxTokens?: number | undefined;
+  /** The same as `maxTokens`, by the name that it has everywhere else. Not both. */
+  maxOutputTokens?: number | undefined;
   /** Under which name `maxTokens` is sent: newer models want `"max_completion_tokens"`. Default: `"max_tokens"`. */
   maxTokensField?: "max_tokens" | "max_completion_tokens" | undefined;
   /** Where the answer is to stop. */
@@ -2114,6 +2177,10 @@ export interface OpenAiCompatibleProviderOptions {
   seed?: number | undefined;
   /** Sent as `reasoning_effort`: `"low"`, `"medium"`, `"high"`, or what the server knows. */
   reasoningEffort?: string | undefined;
+  /** `reasoning.effort` is the same as `reasoningEffort`, by the name that it has everywhere else. Not both. */
+  reasoning?: ReasoningOptions | undefined;
+  /** An API has all choices: nothing is left out or refused here. Accepted for options that are shared with other providers. */
+  onUnsupported?: OnUnsupported | undefined;
   /** Whether the model may call several tools at once. Sent only with tools, as is `toolChoice`. */
   parallelToolCalls?: boolean | undefined;
   /** Which tools the model is to call; a name is the caller's own. */

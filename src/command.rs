@@ -9,7 +9,7 @@ use crate::decode::Wire;
 use crate::error::{Code, ProviderError};
 use crate::provider::callbacks::Callbacks;
 use crate::provider::options::{Auth, Kind, Options, OutputFormat, PromptStyle, SystemPrompt, Workspace};
-use crate::provider::{EnvValue, Flag, PromptLimit, Provider, When, Word, same_flag, system_prompt};
+use crate::provider::{EnvValue, Flag, PromptLimit, Provider, Var, When, Word, same_flag, system_prompt};
 
 /// Linux refuses a single argument of 128 KiB, its final NUL included (MAX_ARG_STRLEN, CLI-FACTS 1.2).
 pub const MAX_ARG_BYTES: usize = 131_071;
@@ -170,7 +170,7 @@ pub fn build(
         args,
         drop_env: dropped(provider, options),
         set_env: set(provider, &context)?,
-        user_env: user_env(provider, options),
+        user_env: user_env(provider, &context),
         stdin: if options.prompt_style == PromptStyle::Stdin {
             prompt
         } else {
@@ -289,7 +289,7 @@ impl Context<'_> {
             When::Format(format) => options.output_format == format,
             When::Partial => options.partial_messages.unwrap_or(self.partial),
             When::Verbose => options.verbose && options.output_format != OutputFormat::StreamJson,
-            When::Model => options.model.is_some(),
+            When::Model => options.choices.model.is_some(),
             When::ToolsOff => !options.built_in_tools,
             When::ToolsOn => options.built_in_tools,
             When::PrivateCwd => !options.built_in_tools && options.cwd.is_none(),
@@ -309,7 +309,10 @@ impl Context<'_> {
             When::Agent => self.in_workspace(|workspace| workspace.agent.is_some()),
             When::AppendedSystemPrompt => self.in_workspace(|workspace| workspace.append_system_prompt.is_some()),
             When::AllowedTools => self.in_workspace(|workspace| !workspace.allowed_tools.is_empty()),
-            When::MaxOutputTokens => self.in_workspace(|workspace| workspace.max_output_tokens.is_some()),
+            When::MaxOutputTokens => options.choices.max_output_tokens.is_some(),
+            When::Effort => options.choices.effort.is_some(),
+            When::Stop => options.choices.stop().is_some(),
+            When::Temperature => options.choices.temperature.is_some(),
         }
     }
 
@@ -329,7 +332,12 @@ fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str)
         .flat_map(|word| match word {
             Word::Lit(literal) => text(literal),
             Word::Prompt => text(prompt),
-            Word::Model => optional(&options.model),
+            Word::Model => optional(&options.choices.model),
+            Word::Effort => optional(&options.choices.effort),
+            Word::EffortSetting(key) => {
+                let effort = options.choices.effort.as_deref().unwrap_or_default();
+                text(&format!("{key}=\"{effort}\""))
+            }
             Word::SystemPrompt => text(&system_prompt(provider, options)),
             Word::BridgeUrlSetting(key) => {
                 let url = options.callbacks.as_ref().map_or("", |callbacks| &callbacks.url);
@@ -353,7 +361,7 @@ fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str)
             Word::ModelArgs => all(provider
                 .custom
                 .iter()
-                .flat_map(|own| own.model_args(options.model.as_deref().unwrap_or_default()))
+                .flat_map(|own| own.model_args(options.choices.model.as_deref().unwrap_or_default()))
                 .collect()),
         })
         .collect()
@@ -383,8 +391,7 @@ fn set(provider: &Provider, context: &Context) -> Result<Vec<(&'static str, EnvT
             EnvValue::Fixed(value) => EnvText::Text(value.to_owned()),
             EnvValue::MaxRetries => EnvText::Text(context.options.max_retries.to_string()),
             EnvValue::MaxOutputTokens => {
-                let workspace = context.options.workspace.as_ref();
-                let limit = workspace.and_then(|workspace| workspace.max_output_tokens);
+                let limit = context.options.choices.max_output_tokens;
                 EnvText::Text(limit.unwrap_or_default().to_string())
             }
             EnvValue::Cwd => EnvText::Cwd,
@@ -417,17 +424,22 @@ fn fitting(name: &str, value: String, provider: &Provider) -> Result<String, Box
     Err(Box::new(error.with_hint("shorten `systemPrompt` or `config`")))
 }
 
-/// What the user sets: for a CLI of their own, and for this provider object, which wins. With `auth: "subscription"` no key
+/// What the user sets: for a CLI of their own, and for this provider object, which wins over all but a call's choices. With `auth: "subscription"` no key
 /// is among it, for `env: { ...process.env }` has the same keys as the environment they are dropped from.
-fn user_env(provider: &Provider, options: &Options) -> Vec<(String, Option<String>)> {
+fn user_env(provider: &Provider, context: &Context) -> Vec<(String, Option<String>)> {
+    let options = context.options;
     let own = provider.custom.iter().flat_map(|own| own.env.iter());
-    let is_key = |name: &str| {
-        provider.key_env.iter().any(|key| match cfg!(windows) {
-            true => key.eq_ignore_ascii_case(name),
-            false => *key == name,
-        })
+    let same = |known: &str, name: &str| match cfg!(windows) {
+        true => known.eq_ignore_ascii_case(name),
+        false => known == name,
+    };
+    let is_key = |name: &str| provider.key_env.iter().any(|key| same(key, name));
+    let is_chosen = |name: &str| {
+        let chosen = |var: &&Var| var.is_choice && context.all_hold(var.when);
+        provider.env.iter().filter(chosen).any(|var| same(var.name, name))
     };
     own.chain(&options.env)
+        .filter(|(name, _)| !is_chosen(name))
         .filter(|(name, value)| value.is_none() || options.auth == Auth::Inherit || !is_key(name))
         .cloned()
         .collect()

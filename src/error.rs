@@ -137,7 +137,11 @@ macro_rules! codes {
 impl Code {
     /// Whether another provider may do better: what its category says, but for what only this provider can't take.
     pub fn should_fallback(self) -> bool {
-        matches!(self, Code::UnsupportedContent | Code::UnsupportedOption) || self.category().should_fallback()
+        let is_providers_own = matches!(
+            self,
+            Code::UnsupportedContent | Code::UnsupportedOption | Code::ToolChoiceUnmet
+        );
+        is_providers_own || self.category().should_fallback()
     }
 }
 
@@ -161,6 +165,7 @@ codes! {
     InvalidMessages = "INVALID_MESSAGES", Validation, "The messages can't be read.";
     UnsupportedContent = "UNSUPPORTED_CONTENT", Validation, "A message holds an image, a file or another block that the provider can't take; nothing was started.";
     UnsupportedOption = "UNSUPPORTED_OPTION", Validation, "An option asks for what the provider can't do; nothing was started.";
+    ToolChoiceUnmet = "TOOL_CHOICE_UNMET", Validation, "The model did not make the call that `toolChoice` asks for.";
     InvalidTool = "INVALID_TOOL", Validation, "A tool can't be bound.";
     Refusal = "REFUSAL", Validation, "The model's safeguards refused.";
     MaxTokens = "MAX_TOKENS", Validation, "The answer hit the output limit.";

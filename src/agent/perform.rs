@@ -69,6 +69,7 @@ impl Driver<'_> {
                         log: self.agent.log,
                         record: self.reporter.turn_record(),
                         unknown_tools: true,
+                        choices: self.agent.choices.clone(),
                         ..CallOptions::default()
                     },
                     env: Some(Arc::clone(&self.reporter.shared.env)),

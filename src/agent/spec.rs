@@ -66,6 +66,8 @@ pub(super) struct AgentSpec {
     pub log: bool,
     /// How its provider's calls come.
     pub tool_calls: ToolCalls,
+    /// What its provider's calls choose (`model`, `reasoning`, …).
+    pub choices: Map<String, Value>,
     /// What its options are called in errors: `builtins.handoff.agents.reviewer.`; empty for the run's own.
     pub path: String,
 }
@@ -111,6 +113,8 @@ struct AgentJson {
     log: bool,
     /// `{"toolCalls"?}`
     how: Box<RawValue>,
+    #[serde(default)]
+    choices: Map<String, Value>,
 }
 
 impl Spec {
@@ -192,6 +196,7 @@ impl AgentSpec {
                 .get("toolCalls")
                 .and_then(Value::as_str)
                 .map_or(ToolCalls::Auto, ToolCalls::from_word),
+            choices: json.choices,
             path: json.path,
         })
     }

@@ -14,6 +14,7 @@ use super::settings::{Settings, ToolChoice};
 use crate::declare::{MAX_NAME, Tools};
 use crate::error::clip;
 use crate::message::{Message, Role, ToolCall, ToolSpec};
+use crate::provider::choices::{self, CallChoices};
 
 /// A body, and how to read what comes back.
 #[derive(Debug)]
@@ -53,15 +54,16 @@ impl Serialize for Body {
 }
 
 impl Request {
-    /// The request that sends this thread.
-    pub fn new(settings: &Settings, messages: &[Message], tools: &[ToolSpec]) -> Request {
+    /// The request that sends this thread with what the call chooses.
+    pub fn new(settings: &Settings, call: &CallChoices, messages: &[Message], tools: &[ToolSpec]) -> Request {
         let tools = Tools::new(tools, MAX_NAME);
         let mut body = Body::default();
         body.set("model", &settings.model);
         body.set("messages", &thread(messages, &tools));
         if !tools.declared().is_empty() {
             body.set("tools", &declared(&tools));
-            if let Some(choice) = &settings.tool_choice {
+            let own = call.tool_choice.as_ref().map(of_call);
+            if let Some(choice) = own.as_ref().or(settings.tool_choice.as_ref()) {
                 body.set(
                     "tool_choice",
                     &match choice {
@@ -80,7 +82,12 @@ impl Request {
         if settings.stream {
             body.set("stream_options", &json!({"include_usage": true}));
         }
-        for (name, value) in &settings.fields {
+        let (chosen, replaced) = settings.fields_of(&call.choices);
+        let kept = settings
+            .fields
+            .iter()
+            .filter(|(name, _)| !replaced.contains(&name.as_str()));
+        for (name, value) in kept.chain(&chosen) {
             match value {
                 Value::Null => body.remove(name),
                 value => body.set(name, value),
@@ -88,6 +95,16 @@ impl Request {
         }
         let body = serde_json::to_string(&body).unwrap_or_default();
         Request { body, tools }
+    }
+}
+
+/// A call's choice in the API's words.
+fn of_call(choice: &choices::ToolChoice) -> ToolChoice {
+    match choice {
+        choices::ToolChoice::Auto => ToolChoice::Word("auto".to_owned()),
+        choices::ToolChoice::None => ToolChoice::Word("none".to_owned()),
+        choices::ToolChoice::Any => ToolChoice::Word("required".to_owned()),
+        choices::ToolChoice::Tool(name) => ToolChoice::Tool(name.clone()),
     }
 }
 

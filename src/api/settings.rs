@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::PROVIDER;
 use crate::error::{Code, ProviderError};
+use crate::provider::choices::{self, CallChoices, Choices};
 use crate::provider::options::{self, Kind, OptionSpec};
 use crate::redact::{Redactor, Secret};
 use crate::retry::Policy;
@@ -24,11 +25,17 @@ const fn option(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }
 }
 
+/// Not in argv: it may begin as it likes.
+const MODEL: OptionSpec = option("model", Kind::Text);
+
+/// The names that an API may have for the longest answer.
+const MAX_TOKENS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
+
 const SPECS: &[OptionSpec] = &[
     option("baseURL", Kind::Text),
     option("apiKey", Kind::Secret),
     option("apiKeyEnv", Kind::Text),
-    option("model", Kind::Text),
+    MODEL,
     option("headers", Kind::Object),
     option("organization", Kind::Text),
     option("project", Kind::Text),
@@ -36,7 +43,7 @@ const SPECS: &[OptionSpec] = &[
     option("temperature", Kind::Between(0, 2)),
     option("topP", Kind::Between(0, 1)),
     option("maxTokens", Kind::Whole(1, 1 << 53)),
-    option("maxTokensField", Kind::OneOf(&["max_tokens", "max_completion_tokens"])),
+    option("maxTokensField", Kind::OneOf(&MAX_TOKENS)),
     option("stop", Kind::TextOrList),
     option("seed", Kind::Whole(0, 1 << 53)),
     option("reasoningEffort", Kind::Text),
@@ -44,6 +51,9 @@ const SPECS: &[OptionSpec] = &[
     option("toolChoice", Kind::AnyOf(&[Kind::OneOf(CHOICES), Kind::Object])),
     option("extraBody", Kind::Object),
     option("id", Kind::Text),
+    choices::REASONING,
+    choices::MAX_OUTPUT_TOKENS,
+    choices::ON_UNSUPPORTED,
     options::TIMEOUT,
     options::IDLE_TIMEOUT,
     options::MAX_BUFFER,
@@ -87,6 +97,8 @@ pub struct Settings {
     pub parallel_tool_calls: Option<bool>,
     /// `toolChoice`, for requests with tools.
     pub tool_choice: Option<ToolChoice>,
+    /// What `maxTokens` is called there.
+    pub max_tokens_field: &'static str,
     /// Fields of every request, in order: the sampling options, then `extraBody`, where null removes a field.
     pub fields: Map<String, Value>,
     /// `timeout`: wall clock of one request. `None` for no limit.
@@ -122,6 +134,23 @@ pub enum ToolChoice {
 }
 
 impl Settings {
+    /// The fields of a request that say what `choices` chooses, and those that it replaces.
+    pub fn fields_of(&self, choices: &Choices) -> (Map<String, Value>, &'static [&'static str]) {
+        let mut fields = Map::new();
+        let mut set = |name: &str, value: Option<Value>| value.map(|value| fields.insert(name.to_owned(), value));
+        set("model", choices.model.clone().map(Value::from));
+        set("reasoning_effort", choices.effort.clone().map(Value::from));
+        set(self.max_tokens_field, choices.max_output_tokens.map(Value::from));
+        set("stop", choices.stop.clone().map(stop_field));
+        set("temperature", choices.temperature.clone().map(Value::Number));
+        // One of `extraBody`'s, by the other name, would be a second limit.
+        let replaced: &[&str] = match choices.max_output_tokens {
+            Some(_) => &MAX_TOKENS,
+            None => &[],
+        };
+        (fields, replaced)
+    }
+
     /// Reads the options object `json`.
     ///
     /// # Errors
@@ -137,6 +166,14 @@ impl Settings {
     /// What is allowed.
     pub fn check_timeout(ms: u64) -> Result<(), String> {
         options::check(&options::TIMEOUT, &Value::from(ms))
+    }
+
+    /// The choices `map` of a call.
+    ///
+    /// # Errors
+    /// What is wrong with which of them, in words.
+    pub fn choices(map: &Map<String, Value>) -> Result<CallChoices, String> {
+        CallChoices::read(map, MODEL)
     }
 
     /// What the limit of concurrency counts by, and messages say: scheme, host, port and path.
@@ -195,6 +232,7 @@ fn read(map: &Map<String, Value>) -> Result<Settings, String> {
         stream: map.get("stream") != Some(&Value::Bool(false)),
         parallel_tool_calls: map.get("parallelToolCalls").and_then(Value::as_bool),
         tool_choice: map.get("toolChoice").map(tool_choice).transpose()?,
+        max_tokens_field: max_tokens_field(map),
         fields: fields(map)?,
         timeout: limit(timeout),
         idle_timeout: limit(idle_timeout),
@@ -202,6 +240,14 @@ fn read(map: &Map<String, Value>) -> Result<Settings, String> {
         max_concurrency: usize::try_from(number("maxConcurrency", 4)).unwrap_or(usize::MAX),
         retry: options::retry(map),
     })
+}
+
+/// No texts at all are said by no field.
+fn stop_field(stop: Vec<String>) -> Value {
+    match stop.is_empty() {
+        true => Value::Null,
+        false => Value::from(stop),
+    }
 }
 
 /// `base` with `path` behind its own. A query (`?api-version=…`) stays.
@@ -320,16 +366,31 @@ fn holds_no_json(value: &Value) -> bool {
     }
 }
 
+fn max_tokens_field(map: &Map<String, Value>) -> &'static str {
+    let given = map.get("maxTokensField").and_then(Value::as_str);
+    let known = MAX_TOKENS.iter().find(|name| Some(**name) == given);
+    known.copied().unwrap_or(MAX_TOKENS[0])
+}
+
 /// The sampling options under the API's names, then `extraBody`.
 fn fields(map: &Map<String, Value>) -> Result<Map<String, Value>, String> {
-    let max_tokens = map
-        .get("maxTokensField")
-        .and_then(Value::as_str)
-        .unwrap_or("max_tokens");
+    let max_tokens = max_tokens_field(map);
+    let effort = map.get("reasoning").and_then(|reasoning| reasoning.get("effort"));
+    for (one, other, both) in [
+        ("reasoningEffort", "reasoning.effort", effort.is_some()),
+        ("maxTokens", "maxOutputTokens", map.contains_key("maxOutputTokens")),
+    ] {
+        if both && map.contains_key(one) {
+            return Err(format!(
+                "options \"{one}\" and \"{other}\" contradict each other: they are the same; give one of them"
+            ));
+        }
+    }
     let named = [
         ("temperature", "temperature"),
         ("topP", "top_p"),
         ("maxTokens", max_tokens),
+        ("maxOutputTokens", max_tokens),
         ("stop", "stop"),
         ("seed", "seed"),
         ("reasoningEffort", "reasoning_effort"),
@@ -339,6 +400,9 @@ fn fields(map: &Map<String, Value>) -> Result<Map<String, Value>, String> {
         if let Some(value) = map.get(option) {
             fields.insert(field.to_owned(), value.clone());
         }
+    }
+    if let Some(effort) = effort {
+        fields.insert("reasoning_effort".to_owned(), effort.clone());
     }
     let extra = map.get("extraBody").and_then(Value::as_object);
     for (name, value) in extra.into_iter().flatten() {

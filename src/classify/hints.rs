@@ -38,6 +38,7 @@ pub fn general(code: Code) -> &'static str {
             "send it to claude with `engine: \"live\"`, or to an API that takes it; or send text"
         }
         Code::UnsupportedOption => support::HINT,
+        Code::ToolChoiceUnmet => "say in the prompt when to call it, or use a provider whose tool choice is native",
         Code::InvalidTool => "give each tool a unique name and a zod or JSON schema",
         Code::Refusal => "rephrase the request, or use another model",
         Code::MaxTokens => "ask for less at once, or raise the model's output limit",

@@ -25,6 +25,7 @@ use crate::classify;
 use crate::error::{Code, Problem, ProviderError};
 use crate::event::{Event, Reply};
 use crate::process::{Tees, Vars};
+use crate::provider::choices::Choices;
 use crate::provider::claude::CLAUDE;
 use crate::provider::options::{Options, SystemPrompt, Workspace};
 use crate::retry::Policy;
@@ -155,7 +156,11 @@ fn refusal(problems: Vec<Problem>) -> ProviderError {
 fn options(own: &Options, context: &Context) -> Options {
     let config = &context.config;
     Options {
-        model: config.model.clone(),
+        choices: Choices {
+            model: config.model.clone(),
+            max_output_tokens: config.max_tokens,
+            ..Choices::default()
+        },
         timeout: context.timeout,
         cwd: Some(context.workspace.to_string_lossy().into_owned()),
         env: own.env.iter().chain(&context.env).cloned().collect(),
@@ -174,7 +179,6 @@ fn options(own: &Options, context: &Context) -> Options {
             agent: config.agent_name.clone(),
             append_system_prompt: config.append_system_prompt.clone(),
             allowed_tools: config.allowed_tools.clone(),
-            max_output_tokens: config.max_tokens,
         }),
         ..own.clone()
     }

@@ -28,14 +28,15 @@
 
 const { readTools } = require("./agent-tools.cjs");
 const { builtin } = require("./builtin.cjs");
+const { AGENT_CHOICES, pickChoices } = require("./choices.cjs");
 const { fault } = require("./errors.cjs");
 const { encodeMessages } = require("./messages.cjs");
-const { describe, encodeOptions, readCallOptions, requireString } = require("./options.cjs");
+const { describe, encodeChoices, encodeOptions, readCallOptions, requireString } = require("./options.cjs");
 const { sharedOf } = require("./provider.cjs");
 
 const { isRegExp } = builtin("node:util/types");
 
-const AGENT = ["provider", "systemPrompt", "tools", "permissions", "limits", "toolCalls"];
+const AGENT = ["provider", "systemPrompt", "tools", "permissions", "limits", "toolCalls", ...AGENT_CHOICES];
 const RUN = [...AGENT, "prompt", "messages", "builtins", "onEvent", "signal", "record"];
 const TARGET = [...AGENT, "description"];
 const PERMISSIONS = ["allow", "deny", "ask"];
@@ -109,7 +110,9 @@ function readAgent(fields, path, toJsonSchema, name) {
   const { permissions, ask } = readPermissions(fields.permissions, `${path}permissions`, tools.names);
   const limits = encodeOptions(optionalObject(`${path}limits`, fields.limits));
   const how = encodeOptions({ toolCalls: fields.toolCalls });
-  const head = JSON.stringify({ name, path, description, systemPrompt, permissions, log: shared.log !== undefined });
+  const choices = encodeChoices(pickChoices(fields, AGENT_CHOICES) ?? {});
+  const log = shared.log !== undefined;
+  const head = JSON.stringify({ name, path, description, systemPrompt, permissions, choices, log });
   /** @type {Who} */
   const who = { shared, tools: tools.runs, ask };
   return { who, systemPrompt, json: `${head.slice(0, -1)},"tools":${tools.json},"limits":${limits},"how":${how}}` };

@@ -11,6 +11,7 @@
  */
 
 const { builtin } = require("./builtin.cjs");
+const { pickChoices } = require("./choices.cjs");
 const { fault } = require("./errors.cjs");
 
 const { resolve } = builtin("node:path");
@@ -91,7 +92,7 @@ function encodeEnv(env) {
 }
 
 /** Options that are objects of options: there, too, a key that is `undefined` was not set. */
-const GROUPS = new Set(["retry", "breaker", "config"]);
+const GROUPS = new Set(["retry", "breaker", "config", "reasoning"]);
 
 /**
  * @param {string} key
@@ -120,6 +121,17 @@ function encodeOptions(options) {
   }
   const entries = Object.entries(withoutUndefined(options));
   return JSON.stringify(Object.fromEntries(entries.map(([key, value]) => [key, encodeOption(key, value, options)])));
+}
+
+/**
+ * What a call, or the calls of an agent, choose, for the native side.
+ *
+ * @param {Record<string, unknown>} choices
+ * @returns {Record<string, unknown>} something that JSON holds without loss
+ */
+function encodeChoices(choices) {
+  const encoded = Object.entries(choices).map(([key, value]) => [key, encodeOption(key, value, choices)]);
+  return Object.fromEntries(encoded);
 }
 
 /**
@@ -226,7 +238,8 @@ function readRecord(record) {
  * The options of one call. Keys that are not ours are left alone: LangChain passes its whole run configuration here.
  *
  * @param {unknown} options
- * @returns {{ signal?: AbortSignal, timeout?: number, record?: { path: string, prompts: boolean } }}
+ * @returns {{ signal?: AbortSignal, timeout?: number, record?: { path: string, prompts: boolean },
+ *   choices?: Record<string, unknown> }} `choices`: data for the native side, which checks them
  */
 function readCallOptions(options) {
   if (options === undefined || options === null) return {};
@@ -248,6 +261,8 @@ function readCallOptions(options) {
     call.timeout = Math.ceil(timeout);
   }
   if (record !== undefined) call.record = readRecord(record);
+  const choices = pickChoices(options);
+  if (choices !== undefined) call.choices = encodeChoices(choices);
   return call;
 }
 
@@ -273,6 +288,7 @@ function requireString(parameter, value) {
 
 module.exports = {
   describe,
+  encodeChoices,
   encodeConfig,
   encodeContext,
   encodeOptions,

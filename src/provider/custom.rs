@@ -297,6 +297,7 @@ static FORM: Provider = Provider {
     live: None,
     live_content: Accepts::TEXT,
     capabilities: CAPABILITIES,
+    efforts: &[],
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

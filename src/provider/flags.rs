@@ -107,6 +107,12 @@ pub enum When {
     AllowedTools,
     /// Its answers are limited.
     MaxOutputTokens,
+    /// How much the model thinks is chosen.
+    Effort,
+    /// Texts end the answer.
+    Stop,
+    /// A temperature is chosen.
+    Temperature,
 }
 
 /// One word of a command line.
@@ -118,6 +124,10 @@ pub enum Word {
     Prompt,
     /// The model's name.
     Model,
+    /// How much the model thinks.
+    Effort,
+    /// `key="effort"`: a setting in TOML whose value is how much the model thinks.
+    EffortSetting(&'static str),
     /// The provider's constant system prompt, or that of runs with callbacks.
     SystemPrompt,
     /// `key="url"`: a setting in TOML whose value is where the run's bridge is.

@@ -6,6 +6,7 @@
 
 pub mod callbacks;
 pub mod capability;
+pub mod choices;
 pub mod claude;
 pub mod codex;
 pub mod custom;
@@ -33,7 +34,7 @@ pub use vocabulary::{
     LoginAnswer, LoginCheck, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, Var, appended_prompt,
     system_prompt,
 };
-pub(in crate::provider) use vocabulary::{var, var_when};
+pub(in crate::provider) use vocabulary::{choice_var, var, var_when};
 
 /// Every provider there is.
 pub static ALL: &[&Provider] = &[

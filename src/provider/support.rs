@@ -4,6 +4,7 @@
 //! else can ([`providers_with`]), why something is refused ([`refusal`]), and the table's columns ([`columns`]).
 
 use super::capability::{Capabilities, Capability, Feature, Support, UNSUPPORTED};
+use super::choices::{self, Choices, OnUnsupported};
 use super::options::EngineKind;
 use super::{ALL, Provider, custom, openai};
 use crate::error::{Code, ProviderError};
@@ -24,6 +25,20 @@ impl Provider {
 }
 
 impl Provider {
+    /// What of `choices` a call can have that comes to the option `engine`, and what is left out of it.
+    ///
+    /// # Errors
+    /// `UNSUPPORTED_OPTION`, naming the option, who can't, and who can.
+    pub fn settle(
+        &self,
+        choices: Choices,
+        on_unsupported: Option<OnUnsupported>,
+        engine: EngineKind,
+    ) -> Result<(Choices, Vec<Feature>), Box<ProviderError>> {
+        let settled = choices::settle(choices, on_unsupported, |feature| self.can(feature, engine).1);
+        settled.map_err(|feature| Box::new(self.unsupported(feature, engine)))
+    }
+
     /// The error of a call that asks for `feature` where it may come to an engine that can't do it.
     pub fn unsupported(&self, feature: Feature, engine: EngineKind) -> ProviderError {
         let reason = self.why_not(feature, engine);

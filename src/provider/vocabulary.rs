@@ -49,6 +49,8 @@ pub struct Provider {
     pub live_content: Accepts,
     /// What it can do.
     pub capabilities: ByEngine,
+    /// What `reasoning.effort` may be; none means any word, which is the model's to know.
+    pub efforts: &'static [&'static str],
     /// The longest prompt it takes; it would cut a longer one, or refuse it late.
     pub prompt_limit: Option<PromptLimit>,
     /// Kinds of failure after which the CLI would go on for ever: its process is ended there.
@@ -227,6 +229,8 @@ pub struct Var {
     pub name: &'static str,
     /// Its value.
     pub value: EnvValue,
+    /// It is a choice of the call's, and wins over the user's `env`.
+    pub is_choice: bool,
 }
 
 /// A private file a run gets, of mode 0600 and gone afterwards.
@@ -259,7 +263,7 @@ pub enum EnvValue {
     Fixed(&'static str),
     /// The `maxRetries` option.
     MaxRetries,
-    /// The limit of an answer, tokens.
+    /// `maxOutputTokens`.
     MaxOutputTokens,
     /// The folder the CLI runs in.
     Cwd,
@@ -274,11 +278,23 @@ pub enum EnvValue {
 }
 
 pub(super) const fn var(name: &'static str, value: EnvValue) -> Var {
-    Var { when: &[], name, value }
+    var_when(&[], name, value)
 }
 
 pub(super) const fn var_when(when: &'static [When], name: &'static str, value: EnvValue) -> Var {
-    Var { when, name, value }
+    Var {
+        when,
+        name,
+        value,
+        is_choice: false,
+    }
+}
+
+pub(super) const fn choice_var(when: &'static [When], name: &'static str, value: EnvValue) -> Var {
+    Var {
+        is_choice: true,
+        ..var_when(when, name, value)
+    }
 }
 
 /// The name of the private file that holds the system prompt.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::callbacks::ToolServer;
+use super::choices::Chosen;
 use super::engine::Engine;
 use super::live_request::LiveCall;
 use super::reply_check::{Checks, Misfit};
@@ -13,12 +14,14 @@ use super::request::{CallOptions, Checked, Request};
 use crate::bridge::{BridgeOptions, ToolCallRequest};
 use crate::declare::mcp::Declarations;
 use crate::error::{Code, ProviderError};
+use crate::event::Event;
 use crate::message::content::Accepts;
 use crate::message::{Message, ToolSpec};
 use crate::process::Tees;
 use crate::process::limit::NestedPermit;
 use crate::prompt::{self, Encoding, Style};
-use crate::provider::options::{self, EngineKind, InputEncoding, TextToolCalls};
+use crate::provider::choices::ToolChoice;
+use crate::provider::options::{self, EngineKind, InputEncoding, Options, TextToolCalls};
 use crate::runlog::Prompt;
 use crate::toolcall::{Mark, Marked, TextCalls};
 
@@ -39,6 +42,8 @@ pub(super) struct CliRequest {
     /// Tools are bound that the model can't call in print form.
     pub uncallable: bool,
     pub options: CallOptions,
+    /// What the call chooses for itself.
+    pub chosen: Chosen,
     /// The thread as its run log has it, if there is to be one.
     pub recorded: Option<Prompt>,
     /// The CLI works for itself: its events are passed on as they are.
@@ -81,6 +86,19 @@ impl CliRequest {
         }
     }
 
+    /// The options that it is made with.
+    pub fn provider_options<'a>(&'a self, engine: &'a Engine) -> &'a Options {
+        self.chosen.options.as_deref().unwrap_or(&engine.options)
+    }
+
+    /// What is told behind the beginning of attempt number `attempt`.
+    pub fn notes(&self, attempt: u32) -> Vec<Event> {
+        match attempt {
+            1 => self.chosen.left_out.clone(),
+            _ => Vec::new(),
+        }
+    }
+
     /// One that asks for nothing yet.
     fn of(options: CallOptions) -> CliRequest {
         CliRequest {
@@ -92,6 +110,7 @@ impl CliRequest {
             text_calls: TextCalls::Off,
             uncallable: false,
             options,
+            chosen: Chosen::default(),
             recorded: None,
             watching: false,
             tees: Tees::default(),
@@ -118,7 +137,7 @@ impl CliRequest {
         let check_timeout = |ms| options::check_timeout(&engine.provider, ms);
         let Checked {
             messages,
-            tools,
+            mut tools,
             options,
             call_ids,
             recorded,
@@ -126,11 +145,20 @@ impl CliRequest {
         } = request
             .check((engine.id(), accepts), check_timeout)
             .map_err(|(code, reason)| engine.refuse(code, reason))?;
+        let kind = match callbacks {
+            Some(_) => EngineKind::Print,
+            None => engine.options.engine,
+        };
+        let chosen = engine.choose(&options.choices, &tools, kind)?;
+        if chosen.tool_choice == Some(ToolChoice::None) {
+            tools.clear();
+        }
         let tool_server = match callbacks {
             Some(callbacks) => Some(tool_server(engine, &tools, callbacks)?),
             None => None,
         };
         let blank = CliRequest {
+            chosen,
             call_ids,
             recorded,
             nested_permit,
@@ -210,13 +238,14 @@ impl CliRequest {
             }
         };
         let unrenderable = engine.unrenderable(&messages);
+        let options = blank.provider_options(engine);
+        let choices = blank.chosen.options.as_ref().map(|options| options.choices.clone());
+        let live = |live| LiveCall::new(live, messages, &tools, encoding, (options, choices, unrenderable));
+        let live = engine.live.as_ref().map(live);
         Ok(CliRequest {
             prompt,
             unprintable,
-            live: engine
-                .live
-                .as_ref()
-                .map(|live| LiveCall::new(live, messages, &tools, encoding, (&engine.options, unrenderable))),
+            live,
             text_calls,
             uncallable: form == TextToolCalls::Off && !tools.is_empty(),
             ..blank

@@ -11,7 +11,7 @@ use super::attempt::{Attempted, Opening, run_attempt};
 use super::capabilities::{self, Binary};
 use super::cli_attempt::{CliAttempt, CliCall};
 use super::clock::{local_offset_min, now_ms};
-use super::codex_sessions::{CodexSessions, MOST_RESTING, Server, end_unused, running};
+use super::codex_sessions::{CodexSessions, MOST_RESTING, Server, end_unused, is_of, running};
 use super::engine::{Engine, not_started};
 use super::live_request::CodexRequest;
 use super::live_sessions::{evicted_warning, warning};
@@ -138,7 +138,7 @@ impl CliAttempt<'_> {
         let opening_record = Opening {
             message: if continued { "continued" } else { "started" },
             fields: json!({"attempt": self.number, "spare": false, "flags": line.flags}),
-            notes,
+            notes: call.notes(self.number).into_iter().chain(notes).collect(),
         };
         let fold = Fold::new(call.call_ids.clone(), TextCalls::Off).with_listener(sink.has_listener());
         let prompt: String = request
@@ -179,7 +179,8 @@ impl CliAttempt<'_> {
         {
             return Ok(continued(conversation, &new));
         }
-        let starting = engine.codex_service(live, (line, binary), self.call.base_env);
+        let model = request.setup.model.as_deref();
+        let starting = engine.codex_service(live, (line, binary), self.call.base_env, model);
         let late = async {
             match self.limits(EngineUsed::Live).timeout {
                 Some(limit) => tokio::time::sleep(limit).await,
@@ -274,7 +275,7 @@ fn park(live: &CodexSessions, request: &CodexRequest, key: &SessionKey<Setup>, m
 impl Engine {
     /// The command line of a server, and the file that a user knows as codex.
     fn codex_line(&self, env: &Arc<Vars>) -> Result<(CommandLine, Binary), Box<ProviderError>> {
-        let (line, binary) = self.live_line(env)?;
+        let (line, binary) = self.live_line(None, env)?;
         Ok((native::direct(line, binary.file()), binary))
     }
 
@@ -282,7 +283,8 @@ impl Engine {
     pub(super) async fn prewarm_codex(&self, live: &CodexSessions, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
         let (line, binary) = self.codex_line(env)?;
         let auto = self.options.engine == EngineKind::Auto;
-        match self.codex_service(live, (&line, &binary), env).await {
+        let model = self.options.choices.model.as_deref();
+        match self.codex_service(live, (&line, &binary), env, model).await {
             Ok(_) | Err(NoPlace::Cancelled) => Ok(()),
             Err(NoPlace::Failed(error)) => Err(error),
             // A call will be asked in print form.
@@ -294,22 +296,32 @@ impl Engine {
         }
     }
 
-    /// The server of this environment: the one that runs, or a new one.
+    /// The server of this environment for threads of `model`: one that runs, or a new one.
     async fn codex_service(
         &self,
         live: &CodexSessions,
         (line, binary): (&CommandLine, &Binary),
         env: &Arc<Vars>,
+        model: Option<&str>,
     ) -> Result<Arc<Service>, NoPlace> {
         let mut servers = live.servers.lock().await;
-        if let Some(service) = running(&mut servers, env, binary) {
+        if let Some(service) = running(&mut servers, env, binary, model) {
             return Ok(service);
         }
+        // With the models of those that run, this one serves all that they do.
+        let own = self.options.choices.model.as_deref();
+        let others: Vec<Arc<Service>> = (servers.iter())
+            .filter(|known| is_of(known, env, binary))
+            .map(|known| Arc::clone(&known.service))
+            .collect();
+        let known = others.iter().flat_map(|service| service.models());
+        let models: Vec<&str> = own.into_iter().chain(model).chain(known).collect();
         let vendor = self.vendors_models(live, (line, binary), env).await;
         let plan = Plan {
             line,
             vendor: &vendor,
-            model: self.options.model.as_deref(),
+            models,
+            asks_config: own.is_none(),
             keep: Keep {
                 instructions: self.options.system_prompt == SystemPrompt::Cli,
                 tool_mode: self.options.tool_namespace,

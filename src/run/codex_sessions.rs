@@ -67,8 +67,13 @@ impl CodexSessions {
     }
 }
 
-/// The server of `servers` for this environment and this binary, if there is one. Those that are gone or have grown too large go.
-pub(super) fn running(servers: &mut Vec<Server>, env: &Arc<Vars>, binary: &Binary) -> Option<Arc<Service>> {
+/// The server of `servers` for this environment, this binary and threads of `model`, if there is one. Those that are gone or have grown too large go.
+pub(super) fn running(
+    servers: &mut Vec<Server>,
+    env: &Arc<Vars>,
+    binary: &Binary,
+    model: Option<&str>,
+) -> Option<Arc<Service>> {
     servers.retain(|known| {
         let server = &known.service.server;
         let grown = resident_bytes(server.pid()).is_some_and(|bytes| bytes > MOST_MEMORY);
@@ -77,13 +82,18 @@ pub(super) fn running(servers: &mut Vec<Server>, env: &Arc<Vars>, binary: &Binar
         }
         !grown && !server.is_over()
     });
-    let same = |known: &Server| known.binary == *binary && (Arc::ptr_eq(&known.env, env) || known.env == *env);
-    let at = servers.iter().position(same)?;
+    let serves = |known: &Server| is_of(known, env, binary) && known.service.serves(model);
+    let at = servers.iter().position(serves)?;
     let mut found = servers.remove(at);
     found.used = Instant::now();
     let service = Arc::clone(&found.service);
     servers.push(found);
     Some(service)
+}
+
+/// Whether `known` has this environment and this binary.
+pub(super) fn is_of(known: &Server, env: &Arc<Vars>, binary: &Binary) -> bool {
+    known.binary == *binary && (Arc::ptr_eq(&known.env, env) || known.env == *env)
 }
 
 /// Ends servers that nobody has used for `keep_alive`, until there are none left.

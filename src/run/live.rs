@@ -76,7 +76,7 @@ impl CliAttempt<'_> {
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
         let CliCall { engine, base_env, .. } = *self.call;
-        let (line, binary) = engine.live_line(base_env)?;
+        let (line, binary) = engine.live_line(request.setup.choices(), base_env)?;
         let auto = engine.options.engine == EngineKind::Auto;
         if auto && matches!(engine.support(&binary, base_env), LiveSupport::Unserved(_)) {
             return self.print(info).await;
@@ -118,7 +118,7 @@ impl CliAttempt<'_> {
                     Err(error) => return Err(not_started(engine, &error)),
                 },
             };
-            let park = self.park(live, request, &key, &line, seat);
+            let park = self.park(live, request, &key, seat);
             match self.turn(claimed, &key.setup, &line, park, info).await? {
                 Attempted::Outcome(outcome) => {
                     if let AttemptOutcome::FlagRefused(flag) = &outcome {
@@ -229,7 +229,7 @@ impl CliAttempt<'_> {
                 Origin::Fresh | Origin::Spare => "started",
             },
             fields: json!({"attempt": self.number, "spare": origin == Origin::Spare, "flags": line.flags}),
-            notes,
+            notes: request.notes(self.number).into_iter().chain(notes).collect(),
         };
         let fold = Fold::new(request.call_ids.clone(), TextCalls::Off).with_listener(sink.has_listener());
         let invocation = Invocation::of(engine.id(), line);
@@ -246,17 +246,10 @@ impl CliAttempt<'_> {
     }
 
     /// What becomes of the session when its turn has a reply.
-    fn park(
-        &self,
-        live: &LiveSessions,
-        request: &LiveRequest,
-        key: &SessionKey<Setup>,
-        line: &CommandLine,
-        seat: Seat,
-    ) -> Park {
+    fn park(&self, live: &LiveSessions, request: &LiveRequest, key: &SessionKey<Setup>, seat: Seat) -> Park {
         let (engine, base_env) = (Arc::clone(self.call.engine), Arc::clone(self.call.base_env));
         let (pool, at_work) = (Arc::clone(&live.pool), Arc::clone(&live.at_work));
-        let (thread, key, line) = (Arc::clone(&request.thread), key.clone(), line.clone());
+        let (thread, key) = (Arc::clone(&request.thread), key.clone());
         let once = self.call.request.options.once;
         Box::new(move |session, reply| {
             drop(seat);
@@ -268,9 +261,9 @@ impl CliAttempt<'_> {
                 pool.park(session, key, known, at_work.load(Ordering::Relaxed));
             }
             if reply.tool_calls.is_empty() {
-                engine.restock(&line, &base_env);
+                engine.restock(&base_env);
             } else {
-                restock_later(&engine, line, base_env);
+                restock_later(&engine, base_env);
             }
         })
     }
@@ -365,7 +358,7 @@ impl CliAttempt<'_> {
 }
 
 /// Starts spares when the thread's next turn has had time to come.
-fn restock_later(engine: &Arc<Engine>, line: CommandLine, env: Arc<Vars>) {
+fn restock_later(engine: &Arc<Engine>, env: Arc<Vars>) {
     let waiting = Arc::clone(engine);
     engine.lifecycle.runs.spawn(async move {
         let engine = waiting;
@@ -376,7 +369,7 @@ fn restock_later(engine: &Arc<Engine>, line: CommandLine, env: Arc<Vars>) {
             .await
             .is_some()
         {
-            engine.restock(&line, &env);
+            engine.restock(&env);
         }
     });
 }

@@ -10,6 +10,7 @@ use crate::exchange::codex_live::tools::Form;
 use crate::exchange::live::thread::{SystemMessages, Thread};
 use crate::message::{Message, ToolSpec};
 use crate::prompt::Encoding;
+use crate::provider::choices::Choices;
 use crate::provider::options::{Options, SystemPrompt};
 
 /// A call as the live form of its provider takes it.
@@ -19,17 +20,19 @@ pub(super) enum LiveCall {
 }
 
 impl LiveCall {
-    /// The call of `messages` for `live`. `unrenderable`: why a session that knows nothing can't be sent the whole of it.
+    /// The call of `messages` for `live`, with the options it is made with. `choices`: those that are its own; `unrenderable`: why a
+    /// session that knows nothing can't be sent the whole of it.
     pub fn new(
         live: &Live,
         messages: Vec<Message>,
         tools: &[ToolSpec],
         encoding: Encoding,
-        (options, unrenderable): (&Options, Option<Box<ProviderError>>),
+        (options, choices, unrenderable): (&Options, Option<Choices>, Option<Box<ProviderError>>),
     ) -> LiveCall {
         match live {
             Live::Claude(_) => {
-                LiveCall::Claude(LiveRequest::new(messages, tools, encoding, options).or_refused(unrenderable))
+                let request = LiveRequest::new(messages, tools, encoding, (options, choices));
+                LiveCall::Claude(request.or_refused(unrenderable))
             }
             Live::Codex(_) => LiveCall::Codex(CodexRequest::new(messages, tools, options)),
         }
@@ -60,10 +63,11 @@ impl CodexRequest {
             false => Form::Functions,
         };
         let own_instructions = options.system_prompt == SystemPrompt::Cli;
-        let setup = codex_live::setup::Setup::new(system, own_instructions, options.model.clone(), tools);
+        let Choices { model, effort, .. } = options.choices.clone();
+        let setup = codex_live::setup::Setup::new(system, own_instructions, model, tools);
         CodexRequest {
             thread: Arc::new(thread),
-            setup: Arc::new(setup.with_form(form)),
+            setup: Arc::new(setup.with_form(form).with_effort(effort)),
         }
     }
 }
@@ -78,12 +82,17 @@ pub(super) struct LiveRequest {
 }
 
 impl LiveRequest {
-    /// The thread's system messages are the session's system prompt, behind that of the options.
-    pub fn new(messages: Vec<Message>, tools: &[ToolSpec], encoding: Encoding, options: &Options) -> LiveRequest {
+    /// The thread's system messages are the session's system prompt, behind that of the options. `choices`: the call's own.
+    pub fn new(
+        messages: Vec<Message>,
+        tools: &[ToolSpec],
+        encoding: Encoding,
+        (options, choices): (&Options, Option<Choices>),
+    ) -> LiveRequest {
         let thread = Thread::new(messages);
         let system = thread.system().map(str::to_owned);
         LiveRequest {
-            setup: Arc::new(setup(options, system, tools)),
+            setup: Arc::new(setup(options, system, tools).with_choices(choices)),
             thread: Arc::new(thread),
             encoding,
             unrenderable: None,

@@ -12,6 +12,7 @@ mod attempt;
 mod auto;
 mod callbacks;
 mod capabilities;
+mod choices;
 mod cli;
 mod cli_ask;
 mod cli_attempt;

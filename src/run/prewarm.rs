@@ -26,6 +26,7 @@ use crate::judge::{self, CliRules, Context};
 use crate::message::ToolSpec;
 use crate::process::limit::Permit;
 use crate::process::{Limits, Tees, Vars};
+use crate::provider::choices::Choices;
 use crate::provider::options::EngineKind;
 use crate::toolcall::TextCalls;
 
@@ -88,9 +89,10 @@ impl Engine {
     /// The next call's setup; `None` if that is not known.
     fn likely_setup(&self, live: &LiveSessions, known: Known) -> Option<Arc<Setup>> {
         let last = live.last_setup();
+        let choices = last.as_ref().and_then(|last| last.choices().cloned());
         let of = |system: String, tools: &[ToolSpec]| {
             let system = Some(system).filter(|text| !text.trim().is_empty());
-            live_request::setup(&self.options, system, tools)
+            live_request::setup(&self.options, system, tools).with_choices(choices.clone())
         };
         match (known.system, known.tools, last) {
             (Some(system), Some(tools), _) => Some(Arc::new(of(system, &tools))),
@@ -108,7 +110,8 @@ impl Engine {
         setup: Option<&Arc<Setup>>,
         env: &Arc<Vars>,
     ) -> Result<Warmed, Box<ProviderError>> {
-        let (line, binary) = self.live_line(env)?;
+        let choices = setup.and_then(|setup| setup.choices());
+        let (line, binary) = self.live_line(choices, env)?;
         if self.options.engine == EngineKind::Auto {
             let trial = capabilities::trial_of(&binary);
             let _trying = match self.support(&binary, env) {
@@ -195,17 +198,27 @@ impl Engine {
     }
 
     /// Starts the spares there should be after a call. That they can't be started will be the next call's own error.
-    pub(super) fn restock(&self, line: &CommandLine, env: &Arc<Vars>) {
+    pub(super) fn restock(&self, env: &Arc<Vars>) {
         if let Some(Live::Claude(live)) = &self.live {
-            let start = |place| self.session(line.clone(), env, Some(Permit::taken(place))).ok();
             let setup = live.likely_setup();
+            let choices = setup.as_ref().and_then(|setup| setup.choices());
+            let Ok((line, _)) = self.live_line(choices, env) else {
+                return;
+            };
+            let start = |place| self.session(line.clone(), env, Some(Permit::taken(place))).ok();
             live.pool.stock(live.working(), (env, setup.as_ref()), start);
         }
     }
 
-    /// Pieces of messages are always asked for: a session serves calls that want them and calls that don't.
-    pub(super) fn live_line(&self, base_env: &Arc<Vars>) -> Result<(CommandLine, Binary), Box<ProviderError>> {
-        self.line(Mode::Live, &self.options, true, base_env)
+    /// The command line of a process that is started with `choices`; `None` for the provider's own. Pieces of messages are always
+    /// asked for: a session serves calls that want them and calls that don't.
+    pub(super) fn live_line(
+        &self,
+        choices: Option<&Choices>,
+        base_env: &Arc<Vars>,
+    ) -> Result<(CommandLine, Binary), Box<ProviderError>> {
+        let chosen = choices.map(|choices| self.options.with_choices(choices.clone()));
+        self.line(Mode::Live, chosen.as_ref().unwrap_or(&self.options), true, base_env)
     }
 
     /// A fresh process, and its place among those of the provider. Its turns have the limits; it has none but

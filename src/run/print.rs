@@ -35,10 +35,11 @@ impl CliAttempt<'_> {
             None => None,
             Some(server) => Some(server.open().await.map_err(|error| no_bridge(engine, &error))?),
         };
-        let bridged_options = bridge.as_ref().map(|bridge| bridge.with_bridge(&engine.options));
+        let options = request.provider_options(engine);
+        let bridged_options = bridge.as_ref().map(|bridge| bridge.with_bridge(options));
         let (line, binary) = engine.line(
             Mode::Print(&request.prompt),
-            bridged_options.as_ref().unwrap_or(&engine.options),
+            bridged_options.as_ref().unwrap_or(options),
             request.wants_pieces(),
             base_env,
         )?;
@@ -48,7 +49,10 @@ impl CliAttempt<'_> {
         let opening = Opening {
             message: "started",
             fields: json!({"attempt": self.number, "file": binary.file().to_string_lossy(), "flags": line.flags}),
-            notes: request.uncallable.then(not_callable).into_iter().collect(),
+            notes: {
+                let uncallable = request.uncallable.then(not_callable);
+                request.notes(self.number).into_iter().chain(uncallable).collect()
+            },
         };
         let surroundings = Surroundings {
             base_env: Arc::clone(base_env),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::to_raw_value;
+use serde_json::{Map, Value};
 
 use super::content;
 use super::record::RecordOptions;
@@ -42,6 +43,9 @@ pub struct CallOptions {
     /// Its thread does not go on: no session is kept for it.
     #[serde(default)]
     pub once: bool,
+    /// What it chooses for itself (`model`, `reasoning`, `toolChoice`, …), not checked yet.
+    #[serde(default)]
+    pub choices: Map<String, Value>,
 }
 
 /// One call: a thread, the tools it may call, and what the caller wants of it.

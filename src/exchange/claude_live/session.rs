@@ -369,6 +369,10 @@ impl Session {
 impl Keepable for Session {
     type Setup = Setup;
 
+    fn serves_any_start(setup: &Setup) -> bool {
+        setup.choices().is_none()
+    }
+
     fn pid(&self) -> u32 {
         self.process().pid()
     }

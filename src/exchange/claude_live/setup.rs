@@ -1,21 +1,24 @@
-//! The setup of a session, sent before its first turn: the system prompt and the tools.
+//! The setup of a session, sent before its first turn: the system prompt and the tools; with them, what its process is started with.
 //!
-//! In: the thread's system messages and the bound tools. Out: a [`Setup`], by which sessions are distinguished.
+//! In: the thread's system messages, the bound tools, the call's choices. Out: a [`Setup`], by which sessions are distinguished.
 
 use crate::declare::Declared;
 use crate::declare::mcp::Declarations;
 use crate::message::ToolSpec;
+use crate::provider::choices::Choices;
 
 /// The system prompt of a thread that has none.
 pub const SYSTEM_PROMPT: &str = "You are the model behind an agent. Reply with the assistant's next message, and call tools where \
 you need them; you have no others than those of this request.";
 
-/// The system prompt and the tools of a session.
+/// The system prompt and the tools of a session, and the choices of its process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
     system: Option<String>,
     append: Option<String>,
     declarations: Declarations,
+    /// What its process is started with that is not the provider's own.
+    choices: Option<Choices>,
 }
 
 impl Setup {
@@ -25,7 +28,19 @@ impl Setup {
             system,
             append,
             declarations: Declarations::new(tools),
+            choices: None,
         }
+    }
+
+    /// The same for a process that is started with these choices instead of the provider's.
+    #[must_use]
+    pub fn with_choices(self, choices: Option<Choices>) -> Setup {
+        Setup { choices, ..self }
+    }
+
+    /// What its process is started with; `None` for the provider's own.
+    pub fn choices(&self) -> Option<&Choices> {
+        self.choices.as_ref()
     }
 
     /// The same with other tools.
@@ -40,6 +55,7 @@ impl Setup {
     pub fn with_system_of(&self, other: &Setup) -> Setup {
         Setup {
             declarations: self.declarations.clone(),
+            choices: self.choices.clone(),
             ..other.clone()
         }
     }

@@ -33,8 +33,10 @@ pub struct Plan<'a> {
     pub line: &'a CommandLine,
     /// The vendor's model catalog; null where it can't be had: models get entries of our own then.
     pub vendor: &'a Value,
-    /// The model of the options, if there is one.
-    pub model: Option<&'a str>,
+    /// The models that calls have chosen.
+    pub models: Vec<&'a str>,
+    /// The user's configuration may name the model.
+    pub asks_config: bool,
     /// What of the vendor's catalog stays as it is.
     pub keep: Keep,
     /// The user's configuration is in force.
@@ -52,6 +54,8 @@ pub struct Service {
     pub version: Option<String>,
     /// The empty folder of its threads.
     pub folder: String,
+    /// The models that its catalog has: of others it would hide tools, cut results and shorten threads (CODEX-LIVE pitfalls 1 and 2).
+    models: Vec<String>,
     /// It has opened a thread: what it does not do any more, another one may.
     has_served: AtomicBool,
     /// Settings that it does not take.
@@ -86,7 +90,7 @@ impl Service {
         cancel: &CancellationToken,
     ) -> Result<Service, NoService> {
         let mut home = Home::Links;
-        let mut models: Vec<String> = plan.model.into_iter().map(str::to_owned).collect();
+        let mut models: Vec<String> = plan.models.iter().map(|model| (*model).to_owned()).collect();
         loop {
             let names: Vec<&str> = models.iter().map(String::as_str).collect();
             let catalog = catalog::catalog(plan.vendor, &names, plan.keep);
@@ -95,17 +99,21 @@ impl Service {
             home::prepare(&mut line, &surroundings.base_env, home, plan.with_config, &catalog);
             let server = AppServer::start(line, surroundings, cancel)?;
             let ready = tokio::time::timeout(HANDSHAKE, Service::handshake(server)).await;
-            let service = ready.unwrap_or_else(|_| {
+            let mut service = ready.unwrap_or_else(|_| {
                 let reason = format!("it did not answer the handshake within {} s", HANDSHAKE.as_secs());
                 Err(NoService::Unsupported(reason))
             })?;
             // Only now is it known what it should have been started with.
-            let unlisted = service.config.model.as_deref().filter(|_| plan.model.is_none());
-            let unlisted = unlisted.filter(|model| !catalog::slugs(&catalog).contains(model));
+            let listed = catalog::slugs(&catalog);
+            let unlisted = service.config.model.as_deref().filter(|_| plan.asks_config);
+            let unlisted = unlisted.filter(|model| !listed.contains(model));
             match (unlisted, home) {
                 (_, Home::Links) if service.config.keyring && plan.with_config => home = Home::Users,
                 (Some(model), _) => models.push(model.to_owned()),
-                _ => return Ok(service),
+                _ => {
+                    service.models = listed.into_iter().map(str::to_owned).collect();
+                    return Ok(service);
+                }
             }
         }
     }
@@ -141,6 +149,7 @@ impl Service {
             config,
             version,
             folder,
+            models: Vec::new(),
             has_served: AtomicBool::new(false),
             refused: Mutex::default(),
         })
@@ -154,6 +163,16 @@ impl Service {
     /// It has opened a thread.
     pub fn mark_served(&self) {
         self.has_served.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether threads of `model` can be opened; `None` is the model of the user's configuration.
+    pub fn serves(&self, model: Option<&str>) -> bool {
+        model.is_none_or(|model| self.models.iter().any(|known| known == model))
+    }
+
+    /// The models that its catalog has.
+    pub fn models(&self) -> impl Iterator<Item = &str> {
+        self.models.iter().map(String::as_str)
     }
 
     /// Settings of a thread that it has refused.

@@ -1,4 +1,4 @@
-//! The setup of a codex thread, fixed when it begins: the system prompt, the tools, the model.
+//! The setup of a codex thread, fixed when it begins: the system prompt, the tools, the model, how much that thinks.
 
 use super::tools::{self, Form};
 use super::wire::DynamicTool;
@@ -14,6 +14,8 @@ pub struct Setup {
     pub own_instructions: bool,
     /// The model, where one is chosen.
     pub model: Option<String>,
+    /// How much it thinks, where that is chosen.
+    pub effort: Option<String>,
     /// The caller's tools.
     pub tools: Tools,
     /// How they are offered.
@@ -27,6 +29,7 @@ impl Setup {
             system,
             own_instructions,
             model,
+            effort: None,
             tools: tools::declare(tools),
             form: Form::Functions,
         }
@@ -36,6 +39,12 @@ impl Setup {
     #[must_use]
     pub fn with_form(self, form: Form) -> Setup {
         Setup { form, ..self }
+    }
+
+    /// The same for a model that thinks as much as `effort` says.
+    #[must_use]
+    pub fn with_effort(self, effort: Option<String>) -> Setup {
+        Setup { effort, ..self }
     }
 
     /// The namespace of the tools, where they are one.

@@ -186,6 +186,9 @@ pub struct TurnStart<'a> {
     pub thread_id: &'a str,
     /// A text here would be searched for `$skill`, and may have 1,048,576 characters: the prompt is injected instead.
     pub input: [(); 0],
+    /// How much the model thinks, for this turn and those behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effort: Option<&'a str>,
 }
 
 /// `turn/interrupt`.

@@ -260,7 +260,11 @@ impl Work {
             };
             server.post("thread/inject_items", &inject)
         });
-        let start = TurnStart { thread_id, input: [] };
+        let start = TurnStart {
+            thread_id,
+            input: [],
+            effort: self.setup.effort.as_deref(),
+        };
         let started = server.post("turn/start", &start);
         for answer in injected.into_iter().chain([started]) {
             answer.await.unwrap_or(Err(RequestError::Gone))?;

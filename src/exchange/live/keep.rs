@@ -30,6 +30,11 @@ pub trait Keepable: Send + Sized + 'static {
     /// Its setup.
     type Setup: PartialEq + Send + Sync + 'static;
 
+    /// Whether a process that was started without knowing its setup can be told this one.
+    fn serves_any_start(_setup: &Self::Setup) -> bool {
+        true
+    }
+
     /// Its process.
     fn pid(&self) -> u32;
 

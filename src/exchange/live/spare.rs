@@ -25,12 +25,15 @@ pub(super) struct Spare<S: Keepable> {
 impl<S: Keepable> Spare<S> {
     /// Whether a session that needs `setup` can begin with it.
     pub fn serves(&self, setup: &Arc<S::Setup>) -> bool {
-        self.setup.as_ref().is_none_or(|own| own == setup)
+        match &self.setup {
+            Some(own) => own == setup,
+            None => S::serves_any_start(setup),
+        }
     }
 
     /// Tells it `setup`, if it has none yet.
     pub fn prime(&mut self, setup: &Arc<S::Setup>) {
-        if self.setup.is_none() && self.line.send(Order::Prime(Arc::clone(setup))).is_ok() {
+        if self.setup.is_none() && self.serves(setup) && self.line.send(Order::Prime(Arc::clone(setup))).is_ok() {
             self.setup = Some(Arc::clone(setup));
         }
     }

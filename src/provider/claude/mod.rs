@@ -7,21 +7,36 @@ mod errors;
 
 use std::borrow::Cow;
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     APPENDED_PROMPT_FILE, About, Checks, Defaults, EnvValue, FileSpec, Guard, LiveCheck, LiveForm, LoginAnswer,
-    LoginCheck, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, appended_prompt, flag, optional,
-    system_prompt, var, var_when,
+    LoginCheck, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, appended_prompt, choice_var, flag,
+    optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Dialect, Kind, Takes};
 use Word::Lit;
 
 const MCP_FILE: &str = "mcp.json";
+
+/// JSON of fields that go into every request.
+const EXTRA_BODY: &str = "CLAUDE_CODE_EXTRA_BODY";
+
+/// What the user's `env` puts there, and the texts that end an answer.
+fn extra_body(_: &Provider, options: &Options) -> String {
+    let users = options.env.iter().rfind(|(name, _)| name == EXTRA_BODY);
+    let users = users.and_then(|(_, value)| serde_json::from_str::<Map<String, Value>>(value.as_deref()?).ok());
+    let mut body = users.unwrap_or_default();
+    body.insert(
+        "stop_sequences".to_owned(),
+        json!(options.choices.stop().unwrap_or_default()),
+    );
+    Value::Object(body).to_string()
+}
 
 /// The bridge, for `--mcp-config`. `alwaysLoad`: its tools are in every request (CLI-FACTS 1.7).
 fn mcp_config(_: &Provider, options: &Options) -> String {
@@ -69,6 +84,8 @@ pub static CLAUDE: Provider = Provider {
             &[Lit("--include-partial-messages")],
         ),
         flag(&[When::Model], &[Lit("--model"), Word::Model]),
+        // Not optional: an older CLI would think as much as it likes.
+        flag(&[When::Effort], &[Lit("--effort"), Word::Effort]),
         // Hooks, CLAUDE.md and plugins off, logins of every kind kept (CLI-FACTS 1.4, "Login survival").
         optional(
             &[When::Isolated, When::ToolsOff, When::NoCallbacks],
@@ -141,11 +158,13 @@ pub static CLAUDE: Provider = Provider {
         // With it on, tools silently vanish from the request (CLI-FACTS 1.7).
         var_when(&[When::NoWorkspace], "ENABLE_TOOL_SEARCH", EnvValue::Fixed("false")),
         // There is no flag for it; 2.1.197 and 2.1.330 send it as `max_tokens`.
-        var_when(
+        choice_var(
             &[When::MaxOutputTokens],
             "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
             EnvValue::MaxOutputTokens,
         ),
+        // Merged into every request (CLI-FACTS 1b §4): there is no option for it.
+        choice_var(&[When::Stop], EXTRA_BODY, EnvValue::Composed(extra_body)),
         var_when(
             &[When::ToolsOff, When::Callbacks],
             "CLAUDE_CODE_DISABLE_CLAUDE_MDS",
@@ -210,6 +229,7 @@ pub static CLAUDE: Provider = Provider {
         },
         live: Some(CAPABILITIES),
     },
+    efforts: &["low", "medium", "high", "xhigh", "max"],
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

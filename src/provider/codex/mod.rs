@@ -47,6 +47,10 @@ pub static CODEX: Provider = Provider {
         flag(&[When::Print, When::IgnoreUserConfig], &[Lit("--ignore-user-config")]),
         flag(&[When::Print, When::Model], &[Lit("--model"), Word::Model]),
         flag(
+            &[When::Print, When::Effort],
+            &[Lit("-c"), Word::EffortSetting("model_reasoning_effort")],
+        ),
+        flag(
             &[When::Print, When::SystemPrompt],
             &[
                 Lit("-c"),
@@ -152,6 +156,7 @@ pub static CODEX: Provider = Provider {
             ..CAPABILITIES
         }),
     },
+    efforts: &[],
     prompt_limit: Some(PromptLimit::Chars(1_048_576)),
     stop_on: &[],
     fatal_stderr: &[],

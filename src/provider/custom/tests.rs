@@ -40,7 +40,7 @@ fn the_documents_example_is_a_provider() {
     assert_eq!((line.argv().as_str(), line.0.stdin.as_str()), ("--print", "PROMPT"));
     assert_eq!((line.0.program.as_str(), line.0.wire), ("new-cli", Wire::GenericStream));
     let options = Options::parse(&provider, "{}").unwrap();
-    assert_eq!(options.model.as_deref(), Some("default"));
+    assert_eq!(options.choices.model.as_deref(), Some("default"));
     assert_eq!(options.timeout.unwrap().as_millis(), 120_000);
 }
 
@@ -109,7 +109,7 @@ fn a_model_that_is_none_of_its_models_is_refused() {
         "option \"model\" must be one of the config's models (default); given: \"big\""
     );
     let none = Options::parse(&provider, r#"{"model":""}"#).unwrap();
-    assert_eq!(none.model.as_deref(), Some("default"));
+    assert_eq!(none.choices.model.as_deref(), Some("default"));
 }
 
 #[test]

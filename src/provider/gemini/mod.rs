@@ -119,6 +119,7 @@ pub static GEMINI: Provider = Provider {
     live: None,
     live_content: Accepts::TEXT,
     capabilities: ByEngine::print_only(Capabilities::LEAST),
+    efforts: &[],
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

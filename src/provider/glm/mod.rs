@@ -38,6 +38,7 @@ pub static GLM: Provider = Provider {
     live: None,
     live_content: Accepts::TEXT,
     capabilities: ByEngine::print_only(Capabilities::LEAST),
+    efforts: &[],
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

@@ -93,6 +93,7 @@ pub static OPENCODE: Provider = Provider {
     live: None,
     live_content: Accepts::TEXT,
     capabilities: ByEngine::print_only(Capabilities::LEAST),
+    efforts: &[],
     prompt_limit: None,
     stop_on: &["unknown"],
     fatal_stderr: &["not found. Falling back to default agent"],
@@ -109,7 +110,7 @@ fn config(provider: &Provider, options: &Options) -> String {
     config.insert("autoupdate".to_owned(), json!(false));
     config.insert("share".to_owned(), json!("disabled"));
     // With nothing configured the thread would go to a free hosted model (trap 3).
-    match options.model.as_deref().and_then(|model| model.split_once('/')) {
+    match options.choices.model.as_deref().and_then(|model| model.split_once('/')) {
         Some((of, _)) => config.insert("enabled_providers".to_owned(), json!([of])),
         None => config.insert("disabled_providers".to_owned(), json!(["opencode"])),
     };

@@ -41,7 +41,11 @@ pub fn checked_within(
 }
 
 /// Every field of `map`, whose own name with a dot is `path`. `Err` says what is wrong.
-pub(super) fn check_fields(specs: &[OptionSpec], map: &Map<String, Value>, path: &str) -> Result<(), String> {
+pub(in crate::provider) fn check_fields(
+    specs: &[OptionSpec],
+    map: &Map<String, Value>,
+    path: &str,
+) -> Result<(), String> {
     for (name, value) in map {
         let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
             return Err(unknown_option(specs, path, name));
@@ -50,7 +54,7 @@ pub(super) fn check_fields(specs: &[OptionSpec], map: &Map<String, Value>, path:
             Kind::Secret => format!("option \"{path}{name}\" must be {allowed}; the value is not repeated here"),
             _ => wrong(&format!("{path}{name}"), &allowed, value),
         })?;
-        if let (Kind::FalseOr(fields), Value::Object(map)) = (spec.kind, value) {
+        if let (Kind::FalseOr(fields) | Kind::Fields(fields), Value::Object(map)) = (spec.kind, value) {
             check_fields(fields, map, &format!("{path}{name}."))?;
         }
     }
@@ -128,7 +132,19 @@ pub fn check(spec: &OptionSpec, value: &Value) -> Result<(), String> {
         (Kind::FlagOr(word), Value::String(text)) => text == word,
         (Kind::ExitCode, Value::Number(number)) => exit_code(number).is_some(),
         // What the façade marks as no JSON is no object.
-        (Kind::FalseOr(_), Value::Object(map)) => !map.contains_key("$notJson"),
+        (Kind::FalseOr(_) | Kind::Fields(_), Value::Object(map)) => !map.contains_key("$notJson"),
+        (Kind::Word, Value::String(text)) => {
+            let of_word = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+            (1..=64).contains(&text.len()) && !text.starts_with('-') && text.chars().all(of_word)
+        }
+        (Kind::NonEmptyTexts, Value::Array(items)) => {
+            let is_text = |item: &Value| item.as_str().is_some_and(|text| !text.is_empty() && no_nul(text));
+            items.iter().all(is_text)
+        }
+        (Kind::NamedTool, Value::Object(map)) => {
+            let name = map.get("name").and_then(Value::as_str);
+            map.len() == 1 && name.is_some_and(|name| !name.is_empty())
+        }
         _ => false,
     };
     if ok { Ok(()) } else { Err(allowed(spec.kind)) }
@@ -188,6 +204,13 @@ pub(in crate::provider) fn allowed(kind: Kind) -> String {
             .join(", or "),
         Kind::TextOrList => "a string, or an array of strings".to_owned(),
         Kind::Share => "a number from 0 to 1, true or false".to_owned(),
+        Kind::Word => "a word of letters, digits, \"-\" and \"_\"".to_owned(),
+        Kind::NonEmptyTexts => "an array of strings that are not empty".to_owned(),
+        Kind::NamedTool => "an object { name } of a bound tool".to_owned(),
+        Kind::Fields(fields) => {
+            let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
+            format!("an object of {}", names.join(", "))
+        }
         Kind::FalseOr(fields) => {
             let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
             format!("false, or an object of {}", names.join(", "))

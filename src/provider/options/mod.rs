@@ -9,7 +9,7 @@ mod read;
 mod spec;
 mod values;
 
-pub(in crate::provider) use check::allowed;
+pub(in crate::provider) use check::{allowed, check_fields};
 pub use check::{check, checked, checked_within, describe, environment, exit_code_of, nearest, number, texts, wrong};
 pub use read::{check_timeout, retry};
 pub use spec::*;

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::error::{Code, ProviderError};
 use crate::provider::Provider;
+use crate::provider::choices::{self, Choices, on_unsupported};
 use crate::retry::Policy;
 
 impl Options {
@@ -28,9 +29,17 @@ impl Options {
     /// # Errors
     /// `INVALID_OPTION`, naming options that make no sense together.
     pub fn read(provider: &Provider, map: &Map<String, Value>) -> Result<Options, Box<ProviderError>> {
-        check_together(provider, map)
-            .map_err(|reason| Box::new(ProviderError::new(&provider.id, Code::InvalidOption, reason)))?;
-        Ok(read(provider, map))
+        let refuse = |reason| Box::new(ProviderError::new(&provider.id, Code::InvalidOption, reason));
+        check_together(provider, map).map_err(refuse)?;
+        let options = read(provider, map);
+        choices::check_effort(&options.choices, provider.efforts).map_err(refuse)?;
+        // A model of a CLI that takes none is one of its config's, and means nothing.
+        let own = Choices {
+            model: None,
+            ..options.choices.clone()
+        };
+        provider.settle(own, options.on_unsupported, options.engine)?;
+        Ok(options)
     }
 }
 
@@ -113,6 +122,7 @@ pub fn retry(map: &Map<String, Value>) -> Policy {
 fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
     let defaults = provider.defaults;
     let own_model = || provider.custom.as_ref().and_then(|own| own.default_model.clone());
+    let choices = Choices::read(map);
     let text = |name: &str| map.get(name).and_then(Value::as_str).map(str::to_owned);
     let flag = |name: &str| map.get(name).and_then(Value::as_bool);
     let number = |name: &str, default: u64| number(map, name).unwrap_or(default);
@@ -125,9 +135,11 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         None => defaults.output_format,
     };
     Options {
-        model: text("model")
-            .filter(|model| !model.trim().is_empty())
-            .or_else(own_model),
+        choices: Choices {
+            model: choices.model.or_else(own_model),
+            ..choices
+        },
+        on_unsupported: on_unsupported(map),
         cli_path: text("cliPath"),
         timeout: limit(number("timeout", defaults.timeout_ms)),
         idle_timeout: limit(number("idleTimeout", 0)),

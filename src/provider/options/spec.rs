@@ -1,5 +1,7 @@
 //! The table of options: names, types and limits. `read` gives them their meaning.
 
+use crate::provider::choices;
+
 /// An option's type and limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -47,6 +49,14 @@ pub enum Kind {
     Positive,
     /// `true` or `false`, or this word.
     FlagOr(&'static str),
+    /// A word of letters, digits, "-" and "_" that does not begin with "-": it may go to argv or into a configuration.
+    Word,
+    /// An array of strings of at least one character; no NUL.
+    NonEmptyTexts,
+    /// An object of these options.
+    Fields(&'static [OptionSpec]),
+    /// An object with a tool's name.
+    NamedTool,
     /// What a process may exit with: signed 32 bits, or unsigned ones as Node reports Windows' codes.
     ExitCode,
 }
@@ -164,7 +174,7 @@ pub const RETRY: OptionSpec = option(
     ]),
 );
 
-/// What every CLI takes, a CLI of the user's own included. A provider adds its own, and those of the same name with other
+/// What every CLI takes, a CLI of the user's own included: what it can't do of that, it says ([`crate::provider::support`]). A provider adds its own, and those of the same name with other
 /// limits.
 pub const COMMON: &[OptionSpec] = &[
     MODEL,
@@ -181,4 +191,9 @@ pub const COMMON: &[OptionSpec] = &[
     KILL_GRACE,
     MAX_CONCURRENCY,
     RETRY,
+    choices::REASONING,
+    choices::MAX_OUTPUT_TOKENS,
+    choices::STOP,
+    choices::TEMPERATURE,
+    choices::ON_UNSUPPORTED,
 ];

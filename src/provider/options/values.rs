@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::provider::callbacks::Callbacks;
+use crate::provider::choices::{Choices, OnUnsupported};
 use crate::retry::Policy;
 
 /// How messages become a prompt.
@@ -72,8 +73,10 @@ pub enum EngineKind {
 /// The options of one provider object, defaults filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// `model`.
-    pub model: Option<String>,
+    /// `model`, `reasoning`, `maxOutputTokens`, `stop`, `temperature`: for calls that choose nothing else.
+    pub choices: Choices,
+    /// `onUnsupported`, for calls that don't say.
+    pub on_unsupported: Option<OnUnsupported>,
     /// `cliPath`; the provider's command if not set.
     pub cli_path: Option<String>,
     /// `timeout`: wall clock of one process. `None` for no limit.
@@ -155,8 +158,6 @@ pub struct Workspace {
     pub append_system_prompt: Option<String>,
     /// Tools it may use without asking, in its own syntax: `Bash(git *)`.
     pub allowed_tools: Vec<String>,
-    /// The longest answer, tokens.
-    pub max_output_tokens: Option<u64>,
 }
 
 /// Which system prompt the model gets.
@@ -171,6 +172,15 @@ pub enum SystemPrompt {
 }
 
 impl Options {
+    /// The same for a call that makes these choices.
+    #[must_use]
+    pub fn with_choices(&self, choices: Choices) -> Options {
+        Options {
+            choices,
+            ..self.clone()
+        }
+    }
+
     /// SPEC-01's own command form, which has no flags but its own.
     pub fn spec_form(&self) -> bool {
         self.no_input && self.prompt_style == PromptStyle::Arg && self.output_format == OutputFormat::Text

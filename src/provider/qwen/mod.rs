@@ -139,6 +139,7 @@ pub static QWEN: Provider = Provider {
     live: None,
     live_content: Accepts::TEXT,
     capabilities: ByEngine::print_only(Capabilities::LEAST),
+    efforts: &[],
     prompt_limit: Some(PromptLimit::Bytes(8 * 1024 * 1024)),
     stop_on: &[],
     fatal_stderr: &[],

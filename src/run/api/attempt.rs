@@ -21,6 +21,7 @@ use crate::fold::Fold;
 use crate::judge::CliRules;
 use crate::message::{Message, ToolSpec};
 use crate::process::limit::{self, NestedPermit};
+use crate::provider::choices::CallChoices;
 use crate::redact::{Redactor, Secret};
 use crate::retry::Policy;
 use crate::run::attempt::{Attempt, CallLimits, Opening, run_attempt};
@@ -50,6 +51,7 @@ pub(super) struct ApiAsking<'a> {
 
 /// A request, and what its reply has to be.
 pub(super) struct ApiQuestion {
+    choices: CallChoices,
     messages: Vec<Message>,
     bound: Vec<ToolSpec>,
     body: Bytes,
@@ -59,14 +61,21 @@ pub(super) struct ApiQuestion {
 
 impl ApiQuestion {
     /// The request that sends `messages` and allows the tools `bound`.
-    pub fn new(settings: &Settings, messages: Vec<Message>, bound: Vec<ToolSpec>, checks: Checks) -> ApiQuestion {
-        let request = Request::new(settings, &messages, &bound);
+    pub fn new(
+        settings: &Settings,
+        choices: CallChoices,
+        messages: Vec<Message>,
+        bound: Vec<ToolSpec>,
+        checks: Checks,
+    ) -> ApiQuestion {
+        let request = Request::new(settings, &choices, &messages, &bound);
         // Kept where it may be asked again.
         let (messages, bound) = match checks.is_empty() {
             true => (Vec::new(), Vec::new()),
             false => (messages, bound),
         };
         ApiQuestion {
+            choices,
             messages,
             bound,
             body: Bytes::from(request.body),
@@ -94,6 +103,7 @@ impl Asking for ApiAsking<'_> {
         let checks = question.checks.again(misfit);
         Ok(ApiQuestion::new(
             &self.engine.settings,
+            question.choices,
             question.messages,
             question.bound,
             checks,

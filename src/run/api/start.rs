@@ -7,7 +7,7 @@ use super::attempt::{ApiAsking, ApiQuestion};
 use super::engine::{ApiEngine, Surroundings};
 use crate::api::content::ACCEPTS;
 use crate::api::settings::Settings;
-use crate::error::ProviderError;
+use crate::error::{Code, ProviderError};
 use crate::process::Vars;
 use crate::redact::Redactor;
 use crate::run::handle::{Ended, Run};
@@ -60,6 +60,13 @@ impl ApiEngine {
         } = read(&self)?
             .check((self.id(), &ACCEPTS), Settings::check_timeout)
             .map_err(refuse)?;
+        let choices = Settings::choices(&options.choices).map_err(|reason| refuse((Code::InvalidOption, reason)))?;
+        if let Some(choice) = &choices.tool_choice {
+            let names = tools.iter().map(|tool| tool.name.as_str());
+            choice
+                .check(names)
+                .map_err(|reason| refuse((Code::InvalidOption, reason)))?;
+        }
         let (of_engine, of_env) = (Arc::clone(&self), surroundings.clone());
         let redactor = log::lazy_redactor(move || of_env.redactor(&of_engine.settings));
         let (key, client) = self.connect(surroundings).await?;
@@ -73,7 +80,7 @@ impl ApiEngine {
             ),
             None => None,
         };
-        let question = ApiQuestion::new(&self.settings, messages, tools, Checks::default());
+        let question = ApiQuestion::new(&self.settings, choices, messages, tools, Checks::default());
         let sink = Sink::of_call(&options, consumer, false, log, recorder)
             .in_pieces(&options)
             .redacting(redactor)

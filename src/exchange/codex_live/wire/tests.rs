@@ -41,7 +41,8 @@ fn requests_have_the_recorded_shape() {
             "turn/start",
             &TurnStart {
                 thread_id: thread,
-                input: []
+                input: [],
+                effort: None,
             }
         )),
         *of("turn/start")

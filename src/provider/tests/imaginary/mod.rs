@@ -44,6 +44,7 @@ pub static IMAGINARY: Provider = Provider {
     live: None,
     live_content: Accepts::TEXT,
     capabilities: ByEngine::print_only(Capabilities::LEAST),
+    efforts: &[],
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],
@@ -101,9 +102,10 @@ mod tests {
     fn it_takes_every_common_option_and_its_own() {
         let refusal = |json: &str| Options::parse(&IMAGINARY, json).unwrap_err().message;
         assert_eq!(
-            refusal(r#"{"temperature":1}"#),
-            "unknown option \"temperature\"; allowed: model, cliPath, timeout, maxBuffer, inputEncoding, threadDocuments, \
-             textToolCalls, cwd, env, extraArgs, idleTimeout, killGrace, maxConcurrency, retry, sandbox"
+            refusal(r#"{"topP":1}"#),
+            "unknown option \"topP\"; allowed: model, cliPath, timeout, maxBuffer, inputEncoding, threadDocuments, \
+             textToolCalls, cwd, env, extraArgs, idleTimeout, killGrace, maxConcurrency, retry, reasoning, maxOutputTokens, stop, \
+             temperature, onUnsupported, sandbox"
         );
         assert_eq!(
             refusal(r#"{"timeout":0}"#),

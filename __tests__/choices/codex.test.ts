@@ -1,0 +1,64 @@
+/** What a call of codex chooses for itself, as it reaches the API, in print form and in a live conversation. */
+import { HumanMessage, ToolMessage } from "@langchain/core/messages";
+import { createCodexCliProvider } from "deep-factor-providers";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { HERE } from "../clis/real.js";
+import { LIVE_CODEX, OLDEST_LIVE_CODEX } from "../support/clis.mjs";
+import { withCli } from "../support/harness.mjs";
+import { ask } from "../support/live.mjs";
+
+// biome-ignore lint/suspicious/noExplicitAny: the body of an API's request
+const asked = (body: any) => [body.model, body.reasoning?.effort];
+
+const step = { name: "step", description: "Takes a step", schema: { type: "object" } };
+
+const RUNS = [
+  [LIVE_CODEX, "print"],
+  [LIVE_CODEX, "live"],
+  [OLDEST_LIVE_CODEX, "live"],
+] as const;
+
+describe.skipIf(!HERE).each(RUNS)("codex %s, %s", { timeout: 300_000 }, (version, engine) => {
+  it("sends what a call chooses, and what the provider chooses where it does not", async () => {
+    const { api, options } = await withCli("codex", { version, script: () => ({ text: "ok" }) });
+    const model = createCodexCliProvider({ ...options, engine, model: "gpt-5.5", reasoning: { effort: "high" } });
+    onTestFinished(() => model.close());
+    await model.invoke(["one"]);
+    await model.invoke(["two"], { model: "my-own-model", reasoning: { effort: "low" } });
+    await model.invoke(["three"], { reasoning: { effort: "medium" } });
+    await model.invoke(["four"]);
+    expect(api.requests.map(({ body }) => asked(body))).toEqual([
+      ["gpt-5.5", "high"],
+      ["my-own-model", "low"],
+      ["gpt-5.5", "medium"],
+      ["gpt-5.5", "high"],
+    ]);
+  });
+});
+
+describe.skipIf(!HERE)("a live conversation of codex", { timeout: 300_000 }, () => {
+  it("goes on natively, calls and all, when a call chooses another effort", async () => {
+    const { api, options } = await withCli("codex", {
+      version: LIVE_CODEX,
+      script: [{ output: [{ text: "Wait." }, { call: "step", id: "a", args: {} }] }, { text: "done" }, { text: "again" }],
+    });
+    const provider = createCodexCliProvider({ ...options, engine: "live", model: "gpt-5.5" });
+    onTestFinished(() => provider.close());
+    const model = provider.bindTools([step]);
+    const first = await ask(model, [new HumanMessage("go")], { reasoning: { effort: "low" } });
+    const thread = [new HumanMessage("go"), first.message, new ToolMessage({ tool_call_id: "a", content: "1" })];
+    const second = await ask(model, thread, { reasoning: { effort: "high" } });
+    expect(second.run?.continued).toBe(false);
+    const third = await ask(model, [...thread, second.message, new HumanMessage("and?")], {
+      reasoning: { effort: "high" },
+    });
+    expect(third.run?.continued).toBe(true);
+    expect(api.requests.map(({ body }) => asked(body))).toEqual([
+      ["gpt-5.5", "low"],
+      ["gpt-5.5", "high"],
+      ["gpt-5.5", "high"],
+    ]);
+    const kinds = api.requests[1]?.body.input.map(({ type }: { type: string }) => type);
+    expect(kinds).toEqual(expect.arrayContaining(["function_call", "function_call_output"]));
+  });
+});

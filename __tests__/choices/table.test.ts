@@ -1,0 +1,152 @@
+/**
+ * The table of capabilities (docs/providers.md, which is the registry's), held to what happens: what it calls unsupported is refused
+ * by that name before anything starts, and what it calls native reaches the API of the real CLI.
+ */
+import { readFileSync } from "node:fs";
+import {
+  createClaudeCliProvider,
+  createCliProvider,
+  createCodexCliProvider,
+  createGeminiCliProvider,
+  createGlmCliProvider,
+  createGrokCliProvider,
+  createOpenCodeCliProvider,
+  createQwenCliProvider,
+  type InvokeOptions,
+} from "deep-factor-providers";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { withApi } from "../api/setup.js";
+import { HERE } from "../clis/real.js";
+import type { CliName } from "../support/clis.mjs";
+import { withClaude, withCli } from "../support/harness.mjs";
+
+const page = readFileSync(new URL("../../docs/providers.md", import.meta.url), "utf8");
+const table = page.split("capabilities in src/provider; a test compares them. -->")[1]?.split("<!-- end of capabilities")[0];
+const rows = (table ?? "").split("\n").filter((line) => line.startsWith("|"));
+const cells = (row: string) => row.split("|").slice(1, -1).map((cell) => cell.trim());
+const columns = cells(rows[0] ?? "").map((names) => names.split(", "));
+
+/** What a column has for the row of the option, without its remark. */
+function support(column: string, option: string): string {
+  const at = columns.findIndex((names) => names.includes(column));
+  const row = rows.map(cells).find(([name]) => name?.includes(`\`${option}\``));
+  return row?.[at]?.split(" ")[0] ?? "?";
+}
+
+/** A call's choice for each row that is one. */
+const CHOICES = {
+  model: { model: "mock/m1" },
+  "reasoning.effort": { reasoning: { effort: "low" } },
+  maxOutputTokens: { maxOutputTokens: 4321 },
+  stop: { stop: ["STOP-HERE"] },
+  temperature: { temperature: 0.125 },
+  toolChoice: { toolChoice: "any" },
+} satisfies Record<string, InvokeOptions>;
+type Option = keyof typeof CHOICES;
+const OPTIONS = Object.keys(CHOICES) as Option[];
+
+const NOWHERE = { cliPath: "/nowhere/at-all" };
+const OWN = {
+  providerId: "mine",
+  command: "mine",
+  defaultArgs: [],
+  outputFormat: "text",
+  promptStyle: "stdin",
+  maxTokens: 1,
+  timeout: 1000,
+  modelArgs: ["-m"],
+} as const;
+const COLUMNS = {
+  "claude print": () => createClaudeCliProvider({ ...NOWHERE, engine: "print" }),
+  "claude live": () => createClaudeCliProvider({ ...NOWHERE, engine: "live" }),
+  "codex print": () => createCodexCliProvider({ ...NOWHERE, engine: "print" }),
+  "codex live": () => createCodexCliProvider({ ...NOWHERE, engine: "live" }),
+  gemini: () => createGeminiCliProvider(NOWHERE),
+  qwen: () => createQwenCliProvider(NOWHERE),
+  glm: () => createGlmCliProvider(NOWHERE),
+  grok: () => createGrokCliProvider(NOWHERE),
+  opencode: () => createOpenCodeCliProvider(NOWHERE),
+  "your own CLI": () => createCliProvider(OWN, NOWHERE),
+};
+
+it("has a column for every provider and engine", () => {
+  const names = columns.flat().filter((name) => name !== "");
+  expect([...names].sort()).toEqual([...Object.keys(COLUMNS), "an OpenAI-compatible API"].sort());
+});
+
+describe.each(Object.entries(COLUMNS))("%s", (column, create) => {
+  const tools = [{ name: "step", description: "Takes a step", schema: { type: "object" } }];
+
+  it.each(OPTIONS)("refuses %s at once, or does not", async (option) => {
+    const model = create().bindTools(tools);
+    const error = await model.invoke(["go"], { ...CHOICES[option], onUnsupported: "error" }).catch((error) => error);
+    // The program is not there: who comes so far was not refused.
+    if (support(column, option) !== "–") return expect(error).toMatchObject({ code: "CLI_NOT_FOUND" });
+    expect(error).toMatchObject({ code: "UNSUPPORTED_OPTION", category: "validation", shouldFallback: true, attempts: 0 });
+    expect(error.message).toContain(`option "${option}" is not supported by ${column.split(" ")[0]}`);
+    expect(error.message).toContain("an OpenAI-compatible API");
+    const warned = await model.invoke(["go"], { ...CHOICES[option], onUnsupported: "warn" }).catch((error) => error);
+    expect(warned.code).toBe("CLI_NOT_FOUND");
+  });
+});
+
+/** Where an effort is found in the request of each CLI's API. */
+const EFFORT = /"(effort|reasoning_effort|thinkingLevel|reasoningEffort)":"low"/i;
+const SEEN: Record<Option, (request: { path: string; body: unknown }) => boolean> = {
+  model: ({ path, body }) => `${path} ${JSON.stringify(body)}`.includes("m1"),
+  "reasoning.effort": ({ body }) => EFFORT.test(JSON.stringify(body)),
+  maxOutputTokens: ({ body }) => /:4321[,}]/.test(JSON.stringify(body)),
+  stop: ({ body }) => JSON.stringify(body).includes('["STOP-HERE"]'),
+  temperature: ({ body }) => /"temperature":0.125[,}]/.test(JSON.stringify(body)),
+  toolChoice: ({ body }) => JSON.stringify(body).includes('"tool_choice":"required"'),
+};
+
+/** All that the table calls native there, chosen by one call, and what of it the API has not seen. */
+async function unseen(
+  column: string,
+  requests: { path: string; body: unknown }[],
+  invoke: (options: InvokeOptions) => Promise<unknown>,
+  over: InvokeOptions = {},
+) {
+  const native = OPTIONS.filter((option) => support(column, option) === "native");
+  const choices = Object.assign({}, ...native.map((option) => CHOICES[option]), over);
+  await invoke({ ...choices, onUnsupported: "error" });
+  const [request] = requests;
+  if (request === undefined) throw new Error("nothing was asked");
+  expect(native).toContain("model");
+  return native.filter((option) => !SEEN[option](request));
+}
+
+describe("what is native reaches the API", { timeout: 600_000 }, () => {
+  it.each(["print", "live"] as const)("of claude, %s", async (engine) => {
+    const { api, options } = await withClaude({ engine, script: () => ({ text: "ok" }) });
+    const provider = createClaudeCliProvider(options);
+    onTestFinished(() => provider.close());
+    // One that the CLI knows to think.
+    const over = { model: "claude-opus-4-8" };
+    const invoke = (choices: InvokeOptions) => provider.invoke(["go"], choices);
+    expect(await unseen(`claude ${engine}`, api.requests, invoke, over)).toEqual(["model"]);
+    expect(api.requests[0]?.body.model).toBe("claude-opus-4-8");
+  });
+
+  it.skipIf(!HERE).each(["print", "live"] as const)("of codex, %s", async (engine) => {
+    const { api, create } = await withCli("codex", { script: () => ({ text: "ok" }) });
+    const provider = create({ engine });
+    const invoke = (choices: InvokeOptions) => provider.invoke(["go"], choices);
+    expect(await unseen(`codex ${engine}`, api.requests, invoke)).toEqual([]);
+  });
+
+  it.skipIf(!HERE).each(["gemini", "qwen", "opencode"] as CliName[])("of %s", async (name) => {
+    const { api, create } = await withCli(name, { script: () => ({ text: "ok" }) });
+    const provider = create({});
+    const invoke = (choices: InvokeOptions) => provider.invoke(["go"], choices);
+    expect(await unseen(name, api.requests, invoke)).toEqual([]);
+  });
+
+  it("of an OpenAI-compatible API", async () => {
+    const { api, provider } = await withApi({ script: [{ calls: [{ id: "c", name: "add", args: {} }] }] });
+    const model = provider.bindTools([{ name: "add", schema: { type: "object" } }]);
+    const invoke = (choices: InvokeOptions) => model.invoke(["go"], choices);
+    expect(await unseen("an OpenAI-compatible API", api.requests, invoke)).toEqual([]);
+  });
+});

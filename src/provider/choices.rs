@@ -1,0 +1,266 @@
+//! What may be chosen for one call as well as for all calls of a provider: the model, how much it thinks, how long its answer may be,
+//! how it is sampled, which tools it calls.
+//!
+//! In: the object of a call's options or of a provider's. Out: [`Choices`], checked; what of them a provider can't take is refused or
+//! left out ([`settle`]).
+
+use serde_json::{Map, Number, Value};
+
+use super::capability::{Capability, Feature};
+use super::options::{self, Kind, OptionSpec, check_fields, describe, number, texts, wrong};
+
+const fn option(name: &'static str, kind: Kind) -> OptionSpec {
+    OptionSpec { name, kind }
+}
+
+/// `reasoning`: how much the model thinks.
+pub const REASONING: OptionSpec = option("reasoning", Kind::Fields(&[option("effort", Kind::Word)]));
+/// `maxOutputTokens`: the longest answer, tokens.
+pub const MAX_OUTPUT_TOKENS: OptionSpec = option("maxOutputTokens", Kind::Whole(1, 1 << 53));
+/// `stop`: texts that end the answer.
+pub const STOP: OptionSpec = option("stop", Kind::NonEmptyTexts);
+/// `temperature`.
+pub const TEMPERATURE: OptionSpec = option("temperature", Kind::Between(0, 2));
+/// `onUnsupported`: what becomes of choices that can't be had.
+pub const ON_UNSUPPORTED: OptionSpec = option("onUnsupported", Kind::OneOf(&["error", "warn"]));
+/// `toolChoice` of a call; [`ToolChoice::read`] checks the object's fields.
+const TOOL_CHOICE: OptionSpec = option("toolChoice", Kind::AnyOf(&[Kind::OneOf(WORDS), Kind::NamedTool]));
+
+const WORDS: &[&str] = &["auto", "none", "any"];
+
+/// What both a provider and a call take, beside the model.
+pub const COMMON: [OptionSpec; 5] = [REASONING, MAX_OUTPUT_TOKENS, STOP, TEMPERATURE, ON_UNSUPPORTED];
+
+/// Which tools the model is to call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// Whichever it likes, or none.
+    Auto,
+    /// None: no tools are offered.
+    None,
+    /// At least one.
+    Any,
+    /// The tool of this name.
+    Tool(String),
+}
+
+/// What becomes of a choice that can't be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnUnsupported {
+    /// The call is refused.
+    Error,
+    /// It is left out, and a warning says so.
+    Warn,
+}
+
+impl OnUnsupported {
+    /// What it is for `feature` where nobody has said: a hint at how to sample or how much to say does no harm when it is missed.
+    fn by_default(feature: Feature) -> OnUnsupported {
+        match feature {
+            Feature::Temperature | Feature::Stop | Feature::MaxOutputTokens => OnUnsupported::Warn,
+            _ => OnUnsupported::Error,
+        }
+    }
+}
+
+/// What is chosen; `None` is the backend's own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Choices {
+    /// `model`.
+    pub model: Option<String>,
+    /// `reasoning.effort`: a word of letters, digits, "-" and "_".
+    pub effort: Option<String>,
+    /// `maxOutputTokens`.
+    pub max_output_tokens: Option<u64>,
+    /// `stop`; an empty list is none.
+    pub stop: Option<Vec<String>>,
+    /// `temperature`, as it was written.
+    pub temperature: Option<Number>,
+}
+
+impl Choices {
+    /// Those of a checked object.
+    pub fn read(map: &Map<String, Value>) -> Choices {
+        let text = |map: &Map<String, Value>, name: &str| map.get(name).and_then(Value::as_str).map(str::to_owned);
+        let reasoning = map.get(REASONING.name).and_then(Value::as_object);
+        Choices {
+            model: text(map, "model").filter(|model| !model.trim().is_empty()),
+            effort: reasoning.and_then(|reasoning| text(reasoning, "effort")),
+            max_output_tokens: number(map, MAX_OUTPUT_TOKENS.name),
+            stop: map.contains_key(STOP.name).then(|| texts(map, STOP.name)),
+            temperature: match map.get(TEMPERATURE.name) {
+                Some(Value::Number(number)) => Some(number.clone()),
+                _ => None,
+            },
+        }
+    }
+
+    /// These, and where nothing is chosen, `others`.
+    #[must_use]
+    pub fn or(self, others: &Choices) -> Choices {
+        Choices {
+            model: self.model.or_else(|| others.model.clone()),
+            effort: self.effort.or_else(|| others.effort.clone()),
+            max_output_tokens: self.max_output_tokens.or(others.max_output_tokens),
+            stop: self.stop.or_else(|| others.stop.clone()),
+            temperature: self.temperature.or_else(|| others.temperature.clone()),
+        }
+    }
+
+    /// Texts that end the answer, if there are any.
+    pub fn stop(&self) -> Option<&[String]> {
+        self.stop.as_deref().filter(|stop| !stop.is_empty())
+    }
+
+    /// What is asked for.
+    fn features(&self) -> impl Iterator<Item = Feature> {
+        let asked = [
+            (Feature::Model, self.model.is_some()),
+            (Feature::ReasoningEffort, self.effort.is_some()),
+            (Feature::MaxOutputTokens, self.max_output_tokens.is_some()),
+            (Feature::Stop, self.stop().is_some()),
+            (Feature::Temperature, self.temperature.is_some()),
+        ];
+        asked
+            .into_iter()
+            .filter(|(_, asked)| *asked)
+            .map(|(feature, _)| feature)
+    }
+
+    fn leave_out(&mut self, feature: Feature) {
+        match feature {
+            Feature::Model => self.model = None,
+            Feature::ReasoningEffort => self.effort = None,
+            Feature::MaxOutputTokens => self.max_output_tokens = None,
+            Feature::Stop => self.stop = None,
+            Feature::Temperature => self.temperature = None,
+            _ => {}
+        }
+    }
+}
+
+/// `onUnsupported` of a checked object.
+pub fn on_unsupported(map: &Map<String, Value>) -> Option<OnUnsupported> {
+    Some(match map.get(ON_UNSUPPORTED.name)?.as_str()? {
+        "warn" => OnUnsupported::Warn,
+        _ => OnUnsupported::Error,
+    })
+}
+
+/// What of `choices` can be had, and what is left out; `can` is what the one who is asked can do.
+///
+/// # Errors
+/// What can't be had, and is not to be left out.
+pub fn settle(
+    mut choices: Choices,
+    on_unsupported: Option<OnUnsupported>,
+    can: impl Fn(Feature) -> Capability,
+) -> Result<(Choices, Vec<Feature>), Feature> {
+    let mut left_out = Vec::new();
+    for feature in choices.features().collect::<Vec<_>>() {
+        if can(feature).is_supported() {
+            continue;
+        }
+        match on_unsupported.unwrap_or(OnUnsupported::by_default(feature)) {
+            OnUnsupported::Error => return Err(feature),
+            OnUnsupported::Warn => {
+                choices.leave_out(feature);
+                left_out.push(feature);
+            }
+        }
+    }
+    Ok((choices, left_out))
+}
+
+/// What one call chooses, checked as far as it can be without knowing its tools.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallChoices {
+    /// What a provider may choose as well.
+    pub choices: Choices,
+    /// `toolChoice`.
+    pub tool_choice: Option<ToolChoice>,
+    /// `onUnsupported`.
+    pub on_unsupported: Option<OnUnsupported>,
+}
+
+impl CallChoices {
+    /// The choices of a call's options `map`, whose `model` is one of `model`.
+    ///
+    /// # Errors
+    /// What is wrong with which of them, in words.
+    pub fn read(map: &Map<String, Value>, model: OptionSpec) -> Result<CallChoices, String> {
+        let specs: Vec<OptionSpec> = COMMON.into_iter().chain([TOOL_CHOICE, model]).collect();
+        check_fields(&specs, map, "").map_err(|reason| match reason.starts_with("option ") {
+            true => format!("the call's {reason}"),
+            false => format!("in the call's options, {reason}"),
+        })?;
+        Ok(CallChoices {
+            choices: Choices::read(map),
+            tool_choice: map.get(TOOL_CHOICE.name).map(ToolChoice::read).transpose()?,
+            on_unsupported: on_unsupported(map),
+        })
+    }
+}
+
+impl ToolChoice {
+    fn read(value: &Value) -> Result<ToolChoice, String> {
+        let name = value
+            .as_object()
+            .and_then(|object| object.get("name"))
+            .and_then(Value::as_str);
+        match (value.as_str(), name) {
+            (Some("auto"), _) => Ok(ToolChoice::Auto),
+            (Some("none"), _) => Ok(ToolChoice::None),
+            (Some(_), _) => Ok(ToolChoice::Any),
+            (None, Some(name)) => Ok(ToolChoice::Tool(name.to_owned())),
+            (None, None) => {
+                let allowed = options::allowed(TOOL_CHOICE.kind);
+                Err(format!("the call's {}", wrong(TOOL_CHOICE.name, &allowed, value)))
+            }
+        }
+    }
+
+    /// Whether one of `tools` can be what is asked for.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn check<'a>(&self, mut tools: impl Iterator<Item = &'a str>) -> Result<(), String> {
+        match self {
+            ToolChoice::Auto | ToolChoice::None => Ok(()),
+            ToolChoice::Any if tools.next().is_some() => Ok(()),
+            ToolChoice::Any => Err("the call's option \"toolChoice\" is \"any\", and no tools are bound".to_owned()),
+            ToolChoice::Tool(name) => {
+                let names: Vec<&str> = tools.collect();
+                match names.contains(&name.as_str()) {
+                    true => Ok(()),
+                    false => Err(format!(
+                        "the call's option \"toolChoice.name\" must be a tool that is bound ({}); given: {}",
+                        match names.as_slice() {
+                            [] => "there are none".to_owned(),
+                            names => crate::error::clip(&names.join(", "), 200),
+                        },
+                        describe(&Value::from(name.as_str()))
+                    )),
+                }
+            }
+        }
+    }
+}
+
+/// Whether `effort` is one of `known`; an empty list is for whom any word may do.
+///
+/// # Errors
+/// What is allowed.
+pub fn check_effort(choices: &Choices, known: &[&str]) -> Result<(), String> {
+    match &choices.effort {
+        Some(effort) if !known.is_empty() && !known.contains(&effort.as_str()) => {
+            let allowed: Vec<String> = known.iter().map(|word| format!("\"{word}\"")).collect();
+            let allowed = format!("one of {}", allowed.join(", "));
+            Err(wrong("reasoning.effort", &allowed, &Value::from(effort.as_str())))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+use serde_json::json;
+
+use super::*;
+use crate::provider::capability::{NATIVE, UNSUPPORTED};
+
+fn read(value: &Value) -> Result<CallChoices, String> {
+    CallChoices::read(value.as_object().unwrap(), options::MODEL)
+}
+
+fn choices(value: &Value) -> Choices {
+    read(value).unwrap().choices
+}
+
+#[test]
+fn what_a_call_chooses_is_read() {
+    let all = json!({
+        "model": "m", "reasoning": {"effort": "low"}, "maxOutputTokens": 5, "stop": ["END"], "temperature": 0.25,
+        "toolChoice": {"name": "add"}, "onUnsupported": "warn",
+    });
+    let expected = CallChoices {
+        choices: Choices {
+            model: Some("m".to_owned()),
+            effort: Some("low".to_owned()),
+            max_output_tokens: Some(5),
+            stop: Some(vec!["END".to_owned()]),
+            temperature: Number::from_f64(0.25),
+        },
+        tool_choice: Some(ToolChoice::Tool("add".to_owned())),
+        on_unsupported: Some(OnUnsupported::Warn),
+    };
+    assert_eq!(read(&all).unwrap(), expected);
+    for (word, expected) in [
+        ("auto", ToolChoice::Auto),
+        ("none", ToolChoice::None),
+        ("any", ToolChoice::Any),
+    ] {
+        assert_eq!(read(&json!({"toolChoice": word})).unwrap().tool_choice, Some(expected));
+    }
+    assert_eq!(read(&json!({})).unwrap(), CallChoices::default());
+    assert_eq!(
+        read(&json!({"model": " ", "reasoning": {}})).unwrap(),
+        CallChoices::default()
+    );
+}
+
+#[test]
+fn what_is_wrong_is_named_with_what_was_given() {
+    for (given, expected) in [
+        (
+            json!({"model": "-m"}),
+            r#"the call's option "model" must be a string that does not begin with "-"; given: "-m""#,
+        ),
+        (
+            json!({"temperature": 3}),
+            r#"the call's option "temperature" must be a number from 0 to 2; given: 3"#,
+        ),
+        (
+            json!({"temperature": {"$notJson": "NaN"}}),
+            r#"the call's option "temperature" must be a number from 0 to 2; given: NaN"#,
+        ),
+        (
+            json!({"maxOutputTokens": 0}),
+            r#"the call's option "maxOutputTokens" must be a whole number from 1 to 9007199254740992; given: 0"#,
+        ),
+        (
+            json!({"stop": "END"}),
+            r#"the call's option "stop" must be an array of strings that are not empty; given: "END""#,
+        ),
+        (
+            json!({"stop": ["END", ""]}),
+            r#"the call's option "stop" must be an array of strings that are not empty; given: an array [a string, a string]"#,
+        ),
+        (
+            json!({"reasoning": "low"}),
+            r#"the call's option "reasoning" must be an object of effort; given: "low""#,
+        ),
+        (
+            json!({"reasoning": {"effort": "a b"}}),
+            r#"the call's option "reasoning.effort" must be a word of letters, digits, "-" and "_"; given: "a b""#,
+        ),
+        (
+            json!({"reasoning": {"efort": "low"}}),
+            r#"in the call's options, unknown option "reasoning.efort": did you mean "reasoning.effort"?"#,
+        ),
+        (
+            json!({"toolChoice": "required"}),
+            r#"the call's option "toolChoice" must be one of "auto", "none", "any", or an object { name } of a bound tool; given: "required""#,
+        ),
+        (
+            json!({"toolChoice": {"name": ""}}),
+            r#"the call's option "toolChoice" must be one of "auto", "none", "any", or an object { name } of a bound tool; given: an object { name: a string }"#,
+        ),
+        (
+            json!({"onUnsupported": "ignore"}),
+            r#"the call's option "onUnsupported" must be one of "error", "warn"; given: "ignore""#,
+        ),
+    ] {
+        assert_eq!(read(&given).unwrap_err(), expected);
+    }
+}
+
+#[test]
+fn a_calls_choice_beats_the_providers() {
+    let own = choices(&json!({"model": "own", "temperature": 1, "stop": ["A"], "reasoning": {"effort": "high"}}));
+    let call = choices(&json!({"model": "call", "maxOutputTokens": 7, "stop": []}));
+    let expected = choices(
+        &json!({"model": "call", "temperature": 1, "stop": [], "reasoning": {"effort": "high"}, "maxOutputTokens": 7}),
+    );
+    assert_eq!(call.or(&own), expected);
+    assert_eq!(expected.stop(), None);
+}
+
+#[test]
+fn what_cant_be_had_is_refused_or_left_out() {
+    let none = |_: Feature| UNSUPPORTED;
+    let asked = choices(&json!({"temperature": 0, "stop": ["A"], "maxOutputTokens": 7}));
+    let left_out = vec![Feature::MaxOutputTokens, Feature::Stop, Feature::Temperature];
+    assert_eq!(settle(asked.clone(), None, none), Ok((Choices::default(), left_out)));
+    assert_eq!(
+        settle(asked.clone(), Some(OnUnsupported::Error), none),
+        Err(Feature::MaxOutputTokens)
+    );
+    assert_eq!(
+        settle(asked.clone(), Some(OnUnsupported::Error), |_| NATIVE),
+        Ok((asked, vec![]))
+    );
+
+    for (asked, feature) in [
+        (choices(&json!({"model": "m"})), Feature::Model),
+        (
+            choices(&json!({"reasoning": {"effort": "low"}})),
+            Feature::ReasoningEffort,
+        ),
+    ] {
+        assert_eq!(settle(asked.clone(), None, none), Err(feature));
+        let warned = settle(asked, Some(OnUnsupported::Warn), none);
+        assert_eq!(warned, Ok((Choices::default(), vec![feature])));
+    }
+    // None is what there is anyway.
+    assert_eq!(
+        settle(choices(&json!({"stop": []})), Some(OnUnsupported::Error), none),
+        Ok((choices(&json!({"stop": []})), vec![]))
+    );
+}
+
+#[test]
+fn a_tool_that_is_asked_for_must_be_there() {
+    let check = |choice: ToolChoice, tools: &[&str]| choice.check(tools.iter().copied());
+    let tool = || ToolChoice::Tool("add".to_owned());
+    assert_eq!(check(ToolChoice::None, &[]), Ok(()));
+    assert_eq!(check(ToolChoice::Any, &["add"]), Ok(()));
+    assert_eq!(check(tool(), &["sub", "add"]), Ok(()));
+    assert_eq!(
+        check(ToolChoice::Any, &[]).unwrap_err(),
+        "the call's option \"toolChoice\" is \"any\", and no tools are bound"
+    );
+    assert_eq!(
+        check(tool(), &["sub"]).unwrap_err(),
+        "the call's option \"toolChoice.name\" must be a tool that is bound (sub); given: \"add\""
+    );
+    assert_eq!(
+        check(tool(), &[]).unwrap_err(),
+        "the call's option \"toolChoice.name\" must be a tool that is bound (there are none); given: \"add\""
+    );
+}
+
+#[test]
+fn an_effort_is_one_that_is_known() {
+    let low = choices(&json!({"reasoning": {"effort": "low"}}));
+    assert_eq!(check_effort(&low, &[]), Ok(()));
+    assert_eq!(check_effort(&low, &["low", "high"]), Ok(()));
+    assert_eq!(check_effort(&Choices::default(), &["high"]), Ok(()));
+    assert_eq!(
+        check_effort(&low, &["medium", "high"]).unwrap_err(),
+        "option \"reasoning.effort\" must be one of \"medium\", \"high\"; given: \"low\""
+    );
+}

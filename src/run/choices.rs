@@ -1,0 +1,107 @@
+//! What one call chooses for itself, over what its provider's options choose for all of them.
+//!
+//! In: the `choices` of a call's options. Out: [`Chosen`]: the options that the call is made with, which tools it is to call, and what
+//! is told of choices that were left out. Everything that can't be had is refused here, before anything starts.
+
+use serde_json::{Map, Value};
+
+use super::engine::Engine;
+use crate::error::{Code, ProviderError};
+use crate::event::Event;
+use crate::message::ToolSpec;
+use crate::provider::capability::Feature;
+use crate::provider::choices::{CallChoices, Choices, ToolChoice, check_effort};
+use crate::provider::options::{EngineKind, MODEL, Options, TextToolCalls};
+
+/// What a call chooses, as far as it can be had.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    /// The provider's options with the call's choices; `None` where they are the provider's own.
+    pub options: Option<Box<Options>>,
+    /// Which tools are to be called.
+    pub tool_choice: Option<ToolChoice>,
+    /// Warnings of what was left out.
+    pub left_out: Vec<Event>,
+}
+
+impl Engine {
+    /// The choices `map` of a call with `tools` bound, which may come to the option `engine`.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, `UNSUPPORTED_OPTION`.
+    pub(super) fn choose(
+        &self,
+        map: &Map<String, Value>,
+        tools: &[ToolSpec],
+        engine: EngineKind,
+    ) -> Result<Chosen, Box<ProviderError>> {
+        let own = &self.options.choices;
+        if map.is_empty() && *own == Choices::default() {
+            return Ok(Chosen::default());
+        }
+        let invalid = |reason: String| self.refuse(Code::InvalidOption, reason);
+        let model = self.provider.option(MODEL.name).unwrap_or(MODEL);
+        let call = CallChoices::read(map, model).map_err(invalid)?;
+        let of_call = |reason: String| invalid(format!("the call's {reason}"));
+        check_effort(&call.choices, self.provider.efforts).map_err(of_call)?;
+        if let (Some(custom), Some(model)) = (&self.provider.custom, &call.choices.model) {
+            custom.check_model(model).map_err(of_call)?;
+        }
+        if let Some(choice) = &call.tool_choice {
+            self.check_tool_choice(choice, tools, engine)?;
+        }
+        let chooses = call.choices != Choices::default();
+        let chosen_model = call.choices.model.clone();
+        let merged = call.choices.or(own);
+        // A CLI that is not told a model has one all the same, of its config.
+        let (asked, model) = (
+            Choices {
+                model: chosen_model,
+                ..merged.clone()
+            },
+            merged.model,
+        );
+        let on_unsupported = call.on_unsupported.or(self.options.on_unsupported);
+        let (settled, left_out) = self.provider.settle(asked, on_unsupported, engine)?;
+        let settled = Choices { model, ..settled };
+        let warning = |feature| left_out_warning(self.provider.why_not(feature, engine));
+        Ok(Chosen {
+            options: (chooses && settled != *own).then(|| Box::new(self.options.with_choices(settled))),
+            tool_choice: call.tool_choice,
+            left_out: left_out.into_iter().map(warning).collect(),
+        })
+    }
+
+    fn check_tool_choice(
+        &self,
+        choice: &ToolChoice,
+        tools: &[ToolSpec],
+        engine: EngineKind,
+    ) -> Result<(), Box<ProviderError>> {
+        let names = tools.iter().map(|tool| tool.name.as_str());
+        choice
+            .check(names)
+            .map_err(|reason| self.refuse(Code::InvalidOption, reason))?;
+        if !matches!(choice, ToolChoice::Any | ToolChoice::Tool(_)) {
+            return Ok(());
+        }
+        let is_print = engine == EngineKind::Print;
+        if is_print && self.options.text_tool_calls == TextToolCalls::Off {
+            let reason = "the call's option \"toolChoice\" and the option \"textToolCalls\" contradict each other: with \"off\", the \
+                          model can call no tool in print form";
+            return Err(self.refuse(Code::InvalidOption, reason));
+        }
+        match self.provider.can(Feature::ToolChoice, engine).1.is_supported() {
+            true => Ok(()),
+            false => Err(Box::new(self.provider.unsupported(Feature::ToolChoice, engine))),
+        }
+    }
+}
+
+/// That a choice was left out, for this reason.
+pub(super) fn left_out_warning(reason: String) -> Event {
+    Event::Warning {
+        code: Code::UnsupportedOption.as_str().to_owned(),
+        message: format!("{reason}: it was left out"),
+    }
+}
