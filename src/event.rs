@@ -3,6 +3,11 @@
 //! In: events from a decoder (`decode/`) and from the orchestrator (`run`). Out: the `ProviderEvent`s of index.d.ts (the
 //! same names, serialised), and the reply an `AIMessage` is built from.
 
+mod kind;
+
+pub use kind::EventKind;
+#[cfg(test)]
+pub(crate) use kind::tests as kinds;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -154,6 +159,29 @@ pub enum Event {
         /// The JSON text of the line.
         raw: Box<RawValue>,
     },
+}
+
+impl Event {
+    /// What it is, by the name it has in logs and in JavaScript; `None` for what goes to neither.
+    pub fn kind(&self) -> Option<EventKind> {
+        Some(match self {
+            Event::Start { .. } => EventKind::Start,
+            Event::Session { .. } => EventKind::Session,
+            Event::TextDelta { .. } => EventKind::TextDelta,
+            Event::ThinkingDelta { .. } => EventKind::ThinkingDelta,
+            Event::Message { .. } => EventKind::Message,
+            Event::ToolCall { .. } => EventKind::ToolCall,
+            Event::InvalidToolCall { .. } => EventKind::InvalidToolCall,
+            Event::ToolResult { .. } => EventKind::ToolResult,
+            Event::Usage { .. } => EventKind::Usage,
+            Event::RateLimit { .. } => EventKind::RateLimit,
+            Event::Retry { .. } => EventKind::Retry,
+            Event::Warning { .. } => EventKind::Warning,
+            Event::Done { .. } => EventKind::Done,
+            Event::Other { .. } => EventKind::Other,
+            Event::Abandoned | Event::Failure(_) | Event::Outcome(_) => return None,
+        })
+    }
 }
 
 /// What a provider says of its own failure, from error channels only.

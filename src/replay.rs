@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::classify;
 use crate::error::{Code, ProviderError};
+use crate::event::EventKind;
 use crate::runlog::read::{Problem, Recording, Run, Unreadable, read};
 use crate::runlog::runs::timeline;
 use crate::runlog::text::Style;
@@ -98,12 +99,14 @@ fn info(run: &Run, recording: &Recording) -> Result<String, serde_json::Error> {
     struct Piece {
         text: Option<crate::message::Lossy>,
     }
-    let done = run.last_word().filter(|last| last.kind == "done");
+    let done = run
+        .last_word()
+        .filter(|last| last.known_kind() == Some(EventKind::Done));
     let reply = done.and_then(|done| serde_json::from_str::<Done>(done.event.get()).ok()?.reply);
     let pieces = run
         .entries
         .iter()
-        .filter(|entry| reply.is_none() && entry.kind == "text_delta");
+        .filter(|entry| reply.is_none() && entry.known_kind() == Some(EventKind::TextDelta));
     let text = pieces.filter_map(|entry| serde_json::from_str::<Piece>(entry.event.get()).ok()?.text);
     serde_json::to_string(&Info {
         header: &run.header,

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::error::ProviderError;
+use crate::event::EventKind;
 use crate::executor::policy::By;
 use crate::executor::rules::Limit;
 use crate::executor::{RunOutcome, Status};
@@ -129,6 +130,26 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// What it is, by the name it has in logs and in JavaScript; `None` for a request to the host.
+    pub fn event_kind(&self) -> Option<EventKind> {
+        Some(match self {
+            Kind::RunStarted { .. } => EventKind::RunStarted,
+            Kind::TextDelta { .. } => EventKind::TextDelta,
+            Kind::Message { .. } => EventKind::Message,
+            Kind::ToolCall { .. } => EventKind::ToolCall,
+            Kind::Permission { .. } => EventKind::Permission,
+            Kind::ToolResult { .. } => EventKind::ToolResult,
+            Kind::Usage { .. } => EventKind::Usage,
+            Kind::RateLimit { .. } => EventKind::RateLimit,
+            Kind::Retry { .. } => EventKind::Retry,
+            Kind::Warning { .. } => EventKind::Warning,
+            Kind::Deferred { .. } => EventKind::Deferred,
+            Kind::RunCompleted { .. } => EventKind::RunCompleted,
+            Kind::RunFailed { .. } => EventKind::RunFailed,
+            Kind::Execute { .. } | Kind::Ask { .. } | Kind::Abandon { .. } | Kind::Log { .. } => return None,
+        })
+    }
+
     /// Something to know that is no failure.
     pub fn warning(code: &str, message: String) -> Kind {
         Kind::Warning {

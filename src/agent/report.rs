@@ -116,9 +116,10 @@ impl<'a> Reporter<'a> {
 
     /// Writes `event` into the log. What comes back is to be reported before it.
     async fn write(&self, event: &AgentEvent) -> Option<Kind> {
-        let recorder = self.recorder.as_ref().filter(|_| is_public(&event.kind))?;
+        // The rest are requests to the host.
+        let (recorder, kind) = (self.recorder.as_ref()?, event.kind.event_kind()?);
         recorder.event(event).await;
-        if matches!(event.kind, Kind::RunCompleted { .. } | Kind::RunFailed { .. }) {
+        if kind.is_last() {
             recorder.settle().await;
         }
         let reason = recorder.failure()?;
@@ -135,12 +136,4 @@ impl<'a> Reporter<'a> {
 /// Whether it says that the log of a turn failed.
 fn is_lost(kind: &Kind) -> bool {
     matches!(kind, Kind::Warning { code, .. } if code == LOST)
-}
-
-/// Whether the caller gets it: the rest are requests to the host.
-fn is_public(kind: &Kind) -> bool {
-    !matches!(
-        kind,
-        Kind::Execute { .. } | Kind::Ask { .. } | Kind::Abandon { .. } | Kind::Log { .. }
-    )
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 
 use super::{Decoder, Wire};
-use crate::event::Event;
+use crate::event::{Event, kinds};
 use crate::fold::Fold;
 use crate::message::Usage;
 use crate::toolcall::TextCalls;
@@ -252,6 +252,13 @@ fn check_invariants(cli: &str) {
         let (events, _) = decode(wire, [stdout.as_slice()]);
         let (mut streamed, mut failures) = (String::new(), 0);
         for event in &events {
+            // The name that an event is serialised with is that of the common vocabulary.
+            let tag = serde_json::to_value(event).ok().map(|event| event["type"].clone());
+            assert_eq!(
+                tag.and_then(|tag| Some(tag.as_str()?.to_owned())),
+                event.kind().map(kinds::name),
+                "{event:?}"
+            );
             match event {
                 Event::TextDelta { text, .. } => streamed.push_str(text),
                 Event::Message { content, .. } => assert_eq!(std::mem::take(&mut streamed), *content, "{cli}/{name}"),

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::read::Run;
 use super::timeline::{CallResult, Item, Kind, RunView, fact};
 use super::view::{self, list, one_line, pretty, string, text_of};
+use crate::event::EventKind;
 
 /// The most characters of an [`Item::summary`].
 const SUMMARY_CHARS: usize = 80;
@@ -107,15 +108,16 @@ impl TimelineBuilder {
         self.view.items.push(item);
     }
 
-    fn event(&mut self, t: u64, kind: &str, event: &Value) {
+    /// An event called `name`.
+    fn event(&mut self, t: u64, name: &str, event: &Value) {
+        let kind = EventKind::named(name);
+        let goes_on = [EventKind::TextDelta, EventKind::ThinkingDelta, EventKind::Message];
+        if !kind.is_some_and(|kind| goes_on.contains(&kind)) {
+            self.open = None;
+        }
         match kind {
-            "text_delta" => self.piece(Kind::Message, t, event),
-            "thinking_delta" => self.piece(Kind::Thinking, t, event),
-            "message" => self.message(t, event),
-            _ => {
-                self.open = None;
-                self.whole(t, kind, event);
-            }
+            Some(kind) => self.known(t, (kind, name), event),
+            None => self.view.items.push(unknown(t, name, event)),
         }
     }
 
@@ -157,15 +159,15 @@ impl TimelineBuilder {
         }
     }
 
-    fn whole(&mut self, t: u64, kind: &str, event: &Value) {
+    fn known(&mut self, t: u64, (kind, name): (EventKind, &str), event: &Value) {
         let text = |name: &str| string(&event[name]);
         let number = |name: &str| event[name].as_u64();
         let item = match kind {
-            "start" => Item::new(Kind::Start, t, "start")
+            EventKind::Start => Item::new(Kind::Start, t, "start")
                 .fact("attempt", number("attempt").map(|attempt| attempt.to_string()))
                 .fact("pid", number("pid").map(|pid| pid.to_string()))
                 .fact("queued", number("queuedMs").filter(|ms| *ms > 0).map(view::duration)),
-            "session" => {
+            EventKind::Session => {
                 self.view.model = text("model").or_else(|| self.view.model.take());
                 Item::new(Kind::Session, t, "session")
                     .fact("model", text("model"))
@@ -173,7 +175,7 @@ impl TimelineBuilder {
                     .fact("permissions", text("permissionMode"))
                     .fact("session", text("sessionId"))
             }
-            "run_started" => {
+            EventKind::RunStarted => {
                 let name = text("agent").map(|name| format!("agent {}", one_line(&name)));
                 self.view.role = Some(name.unwrap_or_else(|| "agent".to_owned()));
                 Item::new(Kind::Start, t, "start").fact(
@@ -182,10 +184,18 @@ impl TimelineBuilder {
                         .filter(|all| !all.is_empty()),
                 )
             }
-            "tool_call" => return self.call(t, call_of(event)),
-            "permission" | "deferred" if self.about_call(t, kind, event) => return,
-            "tool_result" => return self.result(t, event),
-            "invalid_tool_call" => {
+            EventKind::ToolCall => return self.call(t, call_of(event)),
+            EventKind::Permission | EventKind::Deferred => {
+                if self.about_call(t, kind, event) {
+                    return;
+                }
+                unknown(t, name, event)
+            }
+            EventKind::TextDelta => return self.piece(Kind::Message, t, event),
+            EventKind::ThinkingDelta => return self.piece(Kind::Thinking, t, event),
+            EventKind::Message => return self.message(t, event),
+            EventKind::ToolResult => return self.result(t, event),
+            EventKind::InvalidToolCall => {
                 let call = &event["invalidToolCall"];
                 let name = string(&call["name"]).unwrap_or_else(|| "tool call".to_owned());
                 let mut item =
@@ -193,7 +203,7 @@ impl TimelineBuilder {
                 item.args = string(&call["args"]);
                 item
             }
-            "usage" => {
+            EventKind::Usage => {
                 self.usage(&event["usage"], self.agents);
                 let cost = event["costUsd"].as_f64();
                 self.view.cost_usd = cost
@@ -203,7 +213,7 @@ impl TimelineBuilder {
                     .fact("cost", cost.map(view::dollars))
                     .fact("stop reason", text("rawStopReason"))
             }
-            "rate_limit" => Item::new(Kind::Limit, t, text("status").unwrap_or_default())
+            EventKind::RateLimit => Item::new(Kind::Limit, t, text("status").unwrap_or_default())
                 .fact("window", text("limitType"))
                 .fact(
                     "used",
@@ -212,22 +222,22 @@ impl TimelineBuilder {
                         .map(|share| format!("{:.0} %", share * 100.0)),
                 )
                 .fact("resets", number("resetsAt").map(view::date)),
-            "retry" => Item::new(Kind::Retry, t, "tried again")
+            EventKind::Retry => Item::new(Kind::Retry, t, "tried again")
                 .fact("by", text("by"))
                 .fact("attempt", number("attempt").map(|attempt| (attempt + 1).to_string()))
                 .fact("after", number("delayMs").map(view::duration))
                 .fact("HTTP status", number("httpStatus").map(|status| status.to_string()))
                 .text(text("reason")),
-            "warning" => Item::new(Kind::Warning, t, text("code").unwrap_or_default()).text(text("message")),
-            "fallback" => Item::new(
+            EventKind::Warning => Item::new(Kind::Warning, t, text("code").unwrap_or_default()).text(text("message")),
+            EventKind::Fallback => Item::new(
                 Kind::Warning,
                 t,
                 format!("not answered by {}", text("provider").unwrap_or_default()),
             )
             .fact("code", text("code"))
             .text(text("message")),
-            "done" => return self.done(t, &event["reply"]),
-            "run_completed" => {
+            EventKind::Done => return self.done(t, &event["reply"]),
+            EventKind::RunCompleted => {
                 return self.done(
                     t,
                     if event["result"].is_object() {
@@ -237,7 +247,7 @@ impl TimelineBuilder {
                     },
                 );
             }
-            "run_failed" => match (event["status"].as_str(), text("limit")) {
+            EventKind::RunFailed => match (event["status"].as_str(), text("limit")) {
                 (Some("cancelled"), _) => return self.end(t, "cancelled", None),
                 (_, limit) => error_item(
                     t,
@@ -249,9 +259,8 @@ impl TimelineBuilder {
                 )
                 .fact("limit", limit),
             },
-            "other" => Item::new(Kind::Other, t, text("kind").unwrap_or_default())
+            EventKind::Other => Item::new(Kind::Other, t, text("kind").unwrap_or_default())
                 .text(Some(pretty(&event["raw"])).filter(|raw| raw != "null")),
-            _ => unknown(t, kind, event),
         };
         self.view.items.push(item);
     }
@@ -274,12 +283,12 @@ impl TimelineBuilder {
     }
 
     /// What was decided about a call, or who works on it: added to the call, if it is known.
-    fn about_call(&mut self, t: u64, kind: &str, event: &Value) -> bool {
+    fn about_call(&mut self, t: u64, kind: EventKind, event: &Value) -> bool {
         let call = call_id(event).and_then(|id| self.calls.get(&id).copied());
         let Some(call) = call.and_then(|index| self.view.items.get_mut(index)) else {
             return false;
         };
-        if kind == "deferred" {
+        if kind == EventKind::Deferred {
             let fields = [("handed to", "to"), ("run", "childRunId")];
             call.facts.extend(
                 fields

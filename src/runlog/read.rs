@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::{FORMAT, VERSION};
+use crate::event::EventKind;
 use crate::message::Lossy;
 
 /// Why a file is refused.
@@ -56,9 +57,6 @@ pub struct Run {
     pub damaged: bool,
 }
 
-/// The kind of event that an agent's run begins with.
-const AGENT: &str = "run_started";
-
 /// One event.
 #[derive(Debug, Clone)]
 pub struct Entry {
@@ -94,8 +92,12 @@ pub struct Problem {
     pub message: String,
 }
 
-/// The kinds of events that a run ends with.
-const LAST: &[&str] = &["done", "run_completed", "run_failed"];
+impl Entry {
+    /// What it is; `None` for a name that another version has written.
+    pub fn known_kind(&self) -> Option<EventKind> {
+        EventKind::named(&self.kind)
+    }
+}
 
 impl Run {
     /// The last event, if it says that the run is over.
@@ -103,12 +105,14 @@ impl Run {
         self.entries
             .iter()
             .rev()
-            .find(|entry| LAST.contains(&entry.kind.as_str()))
+            .find(|entry| entry.known_kind().is_some_and(EventKind::is_last))
     }
 
     /// Whether it is an agent's: its events are those of `runAgent`.
     pub fn is_agents(&self) -> bool {
-        self.entries.first().is_some_and(|first| first.kind == AGENT)
+        self.entries
+            .first()
+            .is_some_and(|first| first.known_kind() == Some(EventKind::RunStarted))
     }
 
     /// Whether all of it is there.
@@ -126,10 +130,10 @@ impl Run {
                 .ok()
                 .and_then(|event| text(event.status))
         };
-        match last.kind.as_str() {
+        match last.known_kind() {
             // An agent's that was stopped by a limit has not come to its answer, either.
-            "run_failed" if status().as_deref() == Some("cancelled") => "cancelled",
-            "run_failed" => "failed",
+            Some(EventKind::RunFailed) if status().as_deref() == Some("cancelled") => "cancelled",
+            Some(EventKind::RunFailed) => "failed",
             _ => "replied",
         }
     }

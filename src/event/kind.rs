@@ -1,0 +1,122 @@
+//! The names of events: one vocabulary for those of a provider's run, those of an agent's, and for whoever reads a run log.
+//!
+//! In: an event's `type`. Out: an [`EventKind`], or none for a name that only another version knows. `match` on it has no
+//! catch-all, so a new kind does not compile until each reader of logs has said what it does with it.
+
+use serde::de::value::{Error, StrDeserializer};
+use serde::{Deserialize, Serialize};
+
+/// What an event is: its `type` in index.d.ts and in a run log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// First of an attempt.
+    Start,
+    /// The provider identified itself.
+    Session,
+    /// A piece of the answer's text.
+    TextDelta,
+    /// A piece of the model's reasoning.
+    ThinkingDelta,
+    /// A message of the model, whole.
+    Message,
+    /// The model calls a tool.
+    ToolCall,
+    /// A text that looks like a call and can't be read as one.
+    InvalidToolCall,
+    /// What a tool returned.
+    ToolResult,
+    /// Tokens.
+    Usage,
+    /// A subscription's limit.
+    RateLimit,
+    /// A further attempt.
+    Retry,
+    /// Something to know that is no failure.
+    Warning,
+    /// A provider of a list was passed over (`js/fallback.cjs`).
+    Fallback,
+    /// Last of a provider's run that succeeded.
+    Done,
+    /// A line of a kind that no decoder knows.
+    Other,
+    /// First of an agent's run.
+    RunStarted,
+    /// What was decided about a call.
+    Permission,
+    /// A call waits for another agent.
+    Deferred,
+    /// Last of an agent's run that ended well.
+    RunCompleted,
+    /// Last of any other run of an agent.
+    RunFailed,
+}
+
+impl EventKind {
+    /// The kind called `name`, if this version knows one.
+    pub fn named(name: &str) -> Option<EventKind> {
+        EventKind::deserialize(StrDeserializer::<Error>::new(name)).ok()
+    }
+
+    /// Whether it is the last of a run.
+    pub fn is_last(self) -> bool {
+        matches!(self, EventKind::Done | EventKind::RunCompleted | EventKind::RunFailed)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::EventKind;
+
+    /// The name of `kind`, as logs and JavaScript have it.
+    pub(crate) fn name(kind: EventKind) -> String {
+        let name = serde_json::to_value(kind).unwrap();
+        name.as_str().unwrap().to_owned()
+    }
+
+    /// All kinds: the events that index.d.ts declares.
+    pub(crate) fn all() -> BTreeSet<EventKind> {
+        declared().iter().filter_map(|name| EventKind::named(name)).collect()
+    }
+
+    /// The names of events in index.d.ts.
+    fn declared() -> BTreeSet<String> {
+        let contract = include_str!("../../index.d.ts");
+        let of = |union: &str| {
+            let (_, rest) = contract.split_once(&format!("export type {union}")).unwrap();
+            let (body, _) = rest.split_once(";\n\n").unwrap();
+            let names = body.split("type: \"").skip(1);
+            let names = names.map(|rest| rest.split('"').next().unwrap().to_owned());
+            names.collect::<BTreeSet<_>>()
+        };
+        let names: BTreeSet<_> = of("ProviderEvent").into_iter().chain(of("AgentEvent")).collect();
+        assert!(names.len() > 15, "{names:?}");
+        names
+    }
+
+    #[test]
+    fn the_contract_names_the_same_events() {
+        let unknown: Vec<_> = declared()
+            .into_iter()
+            .filter(|name| EventKind::named(name).is_none_or(|kind| super::tests::name(kind) != *name))
+            .collect();
+        assert_eq!(unknown, Vec::<String>::new());
+        // The last of the enum, so that one that only Rust has is missed.
+        assert_eq!(all().len(), EventKind::RunFailed as usize + 1);
+    }
+
+    #[test]
+    fn a_name_of_another_version_is_none() {
+        for foreign in ["", "Start", "text-delta", "teleported"] {
+            assert_eq!(EventKind::named(foreign), None, "{foreign}");
+        }
+        assert_eq!(
+            serde_json::to_value(EventKind::TextDelta).unwrap(),
+            Value::from("text_delta")
+        );
+    }
+}
