@@ -110,6 +110,8 @@ fn setting(key: &str, path: &Path) -> String {
 /// What a process needs beside its command line.
 #[derive(Debug)]
 pub struct Surroundings {
+    /// The file to execute, found before; otherwise it is looked for on the process's PATH.
+    pub file: Option<Resolved>,
     /// The host's environment, as it was when the call was made.
     pub base_env: Arc<Vars>,
     /// When to end it.
@@ -155,7 +157,7 @@ fn spec(line: CommandLine, stdin: Stdin, surroundings: Surroundings) -> Result<(
     });
     let spec = Spec {
         program: line.program.into(),
-        resolved: None,
+        resolved: surroundings.file,
         args: args.collect(),
         env,
         cwd,
@@ -206,13 +208,12 @@ pub async fn output(
 }
 
 impl Print {
-    /// Starts the process `line` describes, a command line of `provider` whose program is `file`; `cancel` ends it.
+    /// Starts the process `line` describes, a command line of `provider`; `cancel` ends it.
     ///
     /// # Errors
     /// [`NotStarted`].
     pub fn start(
         mut line: CommandLine,
-        file: Resolved,
         provider: &Provider,
         surroundings: Surroundings,
         cancel: &CancellationToken,
@@ -223,7 +224,6 @@ impl Print {
         let stdin = Stdin::Bytes(std::mem::take(&mut line.stdin).into());
         let (mut spec, scratch) = spec(line, stdin, surroundings)?;
         spec.in_use = in_use(scratch);
-        spec.resolved = Some(file);
         let cancel_process = cancel.child_token();
         Ok(Print {
             running: process::start(spec, cancel_process.clone()).map_err(NotStarted::Process)?,

@@ -57,6 +57,7 @@ impl Engine {
         cancel: &CancellationToken,
     ) -> Result<Output, Box<ProviderError>> {
         let surroundings = Surroundings {
+            file: None,
             base_env: Arc::clone(base),
             limits: Limits {
                 timeout: Some(limit),

@@ -328,9 +328,13 @@ impl Engine {
             },
             with_config: !self.options.ignore_user_config,
         };
-        let service = Service::start(&plan, || self.server_surroundings(env, None), &self.lifecycle.closing)
-            .await
-            .map_err(|error| self.no_place(error))?;
+        let service = Service::start(
+            &plan,
+            || self.server_surroundings(binary, env, None),
+            &self.lifecycle.closing,
+        )
+        .await
+        .map_err(|error| self.no_place(error))?;
         let service = Arc::new(service);
         // Each takes 130 MB.
         while servers.len() >= self.options.max_concurrency.max(1) {
@@ -364,7 +368,7 @@ impl Engine {
         if let Some((_, vendor)) = known.as_ref().filter(|(of, _)| of == binary) {
             return Arc::clone(vendor);
         }
-        let surroundings = self.server_surroundings(env, Some(CATALOG_LIMITS));
+        let surroundings = self.server_surroundings(binary, env, Some(CATALOG_LIMITS));
         let vendor = Arc::new(vendors_catalog(line, surroundings, &self.lifecycle.closing).await);
         if !vendor.is_null() {
             *known = Some((binary.clone(), Arc::clone(&vendor)));
@@ -372,8 +376,9 @@ impl Engine {
         vendor
     }
 
-    fn server_surroundings(&self, env: &Arc<Vars>, limits: Option<(Duration, usize)>) -> Surroundings {
+    fn server_surroundings(&self, binary: &Binary, env: &Arc<Vars>, limits: Option<(Duration, usize)>) -> Surroundings {
         Surroundings {
+            file: Some(binary.resolved().clone()),
             base_env: Arc::clone(env),
             limits: Limits {
                 timeout: limits.map(|(timeout, _)| timeout),

@@ -111,7 +111,7 @@ impl CliAttempt<'_> {
         let (reason, may_have_asked, ended) = loop {
             let claimed = match tried.take() {
                 Some(session) => self.begun_anew(live, request, &key, *session),
-                None => match self.claim(live, request, &key, &line, waiting_ones).await {
+                None => match self.claim(live, request, &key, (&line, &binary), waiting_ones).await {
                     Ok(Claim::Session(claimed)) => *claimed,
                     Ok(Claim::Refused(refused)) => return Err(refused),
                     Err(NotStarted::Process(StartError::Cancelled)) => return Ok(AttemptOutcome::Cancelled),
@@ -185,7 +185,7 @@ impl CliAttempt<'_> {
             return Err(refused.clone());
         }
         let session = match self.place(live).await {
-            Ok(place) => engine.session(line.clone(), base_env, place),
+            Ok(place) => engine.session((line, binary), base_env, place),
             Err(error) => Err(error),
         };
         let session = match session {
@@ -274,7 +274,7 @@ impl CliAttempt<'_> {
         live: &LiveSessions,
         request: &LiveRequest,
         key: &SessionKey<Setup>,
-        line: &CommandLine,
+        (line, binary): (&CommandLine, &Binary),
         waiting_ones: bool,
     ) -> Result<Claim, NotStarted> {
         let guard = self.call.engine.provider.guard;
@@ -303,7 +303,7 @@ impl CliAttempt<'_> {
             Claimed::Spare(session) => (*session, whole(), Origin::Spare),
             Claimed::Nothing => {
                 let place = self.place(live).await?;
-                let session = self.call.engine.session(line.clone(), self.call.base_env, place)?;
+                let session = self.call.engine.session((line, binary), self.call.base_env, place)?;
                 (session, whole(), Origin::Fresh)
             }
         };

@@ -124,7 +124,7 @@ impl Engine {
                 LiveSupport::Unknown(_) => return self.warm_untried(live, (&line, &binary), setup, env).await,
             }
         }
-        let start = |place| self.session(line.clone(), env, Some(Permit::taken(place)));
+        let start = |place| self.session((&line, &binary), env, Some(Permit::taken(place)));
         let number = live.pool.spares().max(1);
         let warm = live.pool.prewarm((number, live.working()), (env, setup), start);
         for mut one in warm.map_err(|error| not_started(self, &error))? {
@@ -153,7 +153,7 @@ impl Engine {
             return Ok(Warmed::Ready);
         };
         let session = self
-            .session(line.clone(), env, Some(Permit::taken(place)))
+            .session((line, binary), env, Some(Permit::taken(place)))
             .map_err(|error| not_started(self, &error))?;
         let trial = self
             .lifecycle
@@ -202,10 +202,10 @@ impl Engine {
         if let Some(Live::Claude(live)) = &self.live {
             let setup = live.likely_setup();
             let choices = setup.as_ref().and_then(|setup| setup.choices());
-            let Ok((line, _)) = self.live_line(choices, env) else {
+            let Ok((line, binary)) = self.live_line(choices, env) else {
                 return;
             };
-            let start = |place| self.session(line.clone(), env, Some(Permit::taken(place))).ok();
+            let start = |place| self.session((&line, &binary), env, Some(Permit::taken(place))).ok();
             live.pool.stock(live.working(), (env, setup.as_ref()), start);
         }
     }
@@ -221,15 +221,16 @@ impl Engine {
         self.line(Mode::Live, chosen.as_ref().unwrap_or(&self.options), true, base_env)
     }
 
-    /// A fresh process, and its place among those of the provider. Its turns have the limits; it has none but
+    /// A fresh process of `binary`, and its place among those of the provider. Its turns have the limits; it has none but
     /// the provider's end.
     pub(super) fn session(
         &self,
-        line: CommandLine,
+        (line, binary): (&CommandLine, &Binary),
         base_env: &Arc<Vars>,
         place: Option<Permit>,
     ) -> Result<Session, NotStarted> {
         let surroundings = Surroundings {
+            file: Some(binary.resolved().clone()),
             base_env: Arc::clone(base_env),
             limits: Limits {
                 kill_grace: self.options.kill_grace,
@@ -241,7 +242,7 @@ impl Engine {
             tracker: self.lifecycle.runs.clone(),
             tees: Tees::default(),
         };
-        Session::start(line, surroundings, &self.lifecycle.closing)
+        Session::start(line.clone(), surroundings, &self.lifecycle.closing)
     }
 }
 

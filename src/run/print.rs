@@ -55,6 +55,7 @@ impl CliAttempt<'_> {
             },
         };
         let surroundings = Surroundings {
+            file: Some(binary.resolved().clone()),
             base_env: Arc::clone(base_env),
             limits: self.limits(EngineUsed::Print),
             owner: engine.owner,
@@ -62,7 +63,7 @@ impl CliAttempt<'_> {
             tracker: engine.lifecycle.runs.clone(),
             tees: request.tees.clone(),
         };
-        let print = match Print::start(line, binary.resolved().clone(), &engine.provider, surroundings, cancel) {
+        let print = match Print::start(line, &engine.provider, surroundings, cancel) {
             Ok(print) => print,
             Err(NotStarted::Process(StartError::Cancelled)) => return Ok(AttemptOutcome::Cancelled),
             Err(error) => return Err(not_started(engine, &error)),
