@@ -173,7 +173,8 @@ export type OnUnsupported = "error" | "warn";
  *
  * Blocks of text are text, joined as LangChain's `text` joins them; what an `ai` message thought is left out. Images and files (of
  * LangChain, OpenAI, Anthropic, the AI SDK, Google and MCP; base64, a URL, `Uint8Array` or `ArrayBuffer`) go over natively where the
- * provider takes them, and are refused with `UNSUPPORTED_CONTENT` elsewhere (docs/providers.md): they never become text.
+ * provider takes them, and are refused with `UNSUPPORTED_CONTENT` elsewhere, and where they are too large (docs/providers.md): they never
+ * become text, and nothing is fetched or read for them.
  */
 export type MessageInput =
   | string

@@ -2,14 +2,17 @@
 //!
 //! Pure: which folder the private files end up in is decided when the run starts, so a file's path is a placeholder here.
 
+mod line;
+
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use crate::decode::Wire;
 use crate::error::{Code, ProviderError};
 use crate::provider::callbacks::Callbacks;
 use crate::provider::options::{Auth, Kind, Options, OutputFormat, PromptStyle, SystemPrompt, Workspace};
 use crate::provider::{EnvValue, Flag, PromptLimit, Provider, Var, When, Word, same_flag, system_prompt};
+
+pub use line::{Arg, CommandLine, Cwd, EnvText, MediaFile, PrivateFile, PrivateLink};
 
 /// Linux refuses a single argument of 128 KiB, its final NUL included (MAX_ARG_STRLEN, CLI-FACTS 1.2).
 pub const MAX_ARG_BYTES: usize = 131_071;
@@ -20,106 +23,24 @@ pub const COMMON_ENV: [(&str, &str); 3] = [("TERM", "dumb"), ("NO_COLOR", "1"), 
 /// Variables no CLI inherits: what Node's own process is debugged or preloaded with, every CLI that is a Node program would be.
 pub const COMMON_DROP_ENV: [&str; 2] = ["NODE_OPTIONS", "VSCODE_INSPECTOR_OPTIONS"];
 
-/// What to run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommandLine {
-    /// The program: a name for PATH, or a path.
-    pub program: String,
-    /// Its arguments.
-    pub args: Vec<Arg>,
-    /// What it does not inherit of the environment.
-    pub drop_env: Vec<&'static str>,
-    /// What the provider sets in the environment.
-    pub set_env: Vec<(&'static str, EnvText)>,
-    /// What the user sets or (`None`) removes; wins over all.
-    pub user_env: Vec<(String, Option<String>)>,
-    /// All of standard input; it is closed behind it.
-    pub stdin: String,
-    /// Files that hold what must not show in argv.
-    pub files: Vec<PrivateFile>,
-    /// Links to files elsewhere, in its private folder.
-    pub links: Vec<PrivateLink>,
-    /// Where it runs.
-    pub cwd: Cwd,
-    /// What it prints.
-    pub wire: Wire,
-    /// Names of the flags here that the run can do without.
-    pub optional_flags: Vec<String>,
-    /// Names of all flags here, without their values and without the user's own: fit to be logged.
-    pub flags: Vec<&'static str>,
-}
-
-impl CommandLine {
-    /// The names of its flags, the user's own included, without values.
-    pub fn all_flags(&self) -> Vec<String> {
-        let texts = self.args.iter().filter_map(|arg| match arg {
-            Arg::Text(text) if text.starts_with('-') && text.len() > 1 => text.split('=').next(),
-            _ => None,
-        });
-        texts.map(str::to_owned).collect()
-    }
-}
-
-/// One argument.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Arg {
-    /// As it is.
-    Text(String),
-    /// The path of the private file of this name.
-    File(&'static str),
-    /// `key="path"` in TOML: the key, and the name of the private file.
-    FileSetting(&'static str, &'static str),
-}
-
-/// The value of a variable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EnvText {
-    /// As it is.
-    Text(String),
-    /// The folder the CLI runs in.
-    Cwd,
-    /// The path of the empty private folder of this name.
-    Folder(&'static str),
-    /// The path of the private file of this name.
-    File(&'static str),
-}
-
-/// A file of mode 0600 that lives as long as the run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PrivateFile {
-    /// Its name.
-    pub name: &'static str,
-    /// What it holds.
-    pub content: String,
-}
-
-/// A link that lives as long as the run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PrivateLink {
-    /// Its place in the private folder.
-    pub name: String,
-    /// Where it leads; there may be nothing yet.
-    pub target: PathBuf,
-}
-
-/// The working folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cwd {
-    /// Node's own.
-    Inherit,
-    /// An empty one made for the run: nothing of the project can be found, and the CLI's environment note names none.
-    Private,
-    /// The user's.
-    Path(String),
-}
-
 /// How a command line is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode<'a> {
     /// One process for this prompt.
     Print(&'a str),
+    /// One process for this prompt, which holds what is no text.
+    PrintMedia(&'a MediaPrompt),
     /// One process for a conversation: everything goes over standard input later on.
     Live,
+}
+
+/// A prompt that holds what is no text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MediaPrompt {
+    /// What goes where a prompt of text goes.
+    pub text: String,
+    /// What goes beside it.
+    pub files: Vec<MediaFile>,
 }
 
 /// The command line of one run. `partial`: pieces of messages are wanted. `without`: flags the installed CLI is known to
@@ -135,12 +56,19 @@ pub fn build(
     without: &BTreeSet<String>,
 ) -> Result<CommandLine, Box<ProviderError>> {
     let live = mode == Mode::Live;
-    let prompt = match mode {
-        Mode::Print(prompt) => guarded(provider, prompt),
-        Mode::Live => String::new(),
+    let (prompt, media) = match mode {
+        Mode::Print(prompt) => (guarded(provider, prompt), None),
+        Mode::PrintMedia(prompt) => (guarded(provider, &prompt.text), Some(prompt)),
+        Mode::Live => (String::new(), None),
     };
     check_length(provider, options, &prompt)?;
-    let context = Context { options, live, partial };
+    let context = Context {
+        options,
+        live,
+        media: media.is_some(),
+        partial,
+    };
+    let media: &[MediaFile] = media.map_or(&[], |prompt| &prompt.files);
     let mut args = Vec::new();
     let mut optional_flags = Vec::new();
     let mut flags = Vec::new();
@@ -156,7 +84,7 @@ pub fn build(
             Word::Lit(name) if name.starts_with('-') => Some(*name),
             _ => None,
         }));
-        args.extend(flag_words(flag, provider, options, &prompt));
+        args.extend(flag_words(flag, provider, options, (&prompt, media)));
     }
     args.extend(options.extra_args.iter().cloned().map(Arg::Text));
     let wire = provider
@@ -182,6 +110,7 @@ pub fn build(
                 content: (file.content)(provider, options),
             })
             .collect(),
+        media: media.to_vec(),
         links: Vec::new(),
         cwd: match &options.cwd {
             Some(path) => Cwd::Path(path.clone()),
@@ -206,6 +135,7 @@ pub fn takes_callbacks(provider: &Provider, options: &Options) -> bool {
             ..options.clone()
         },
         live: false,
+        media: false,
         partial: false,
     };
     let flags = provider.flags.iter().map(|flag| flag.when);
@@ -268,6 +198,8 @@ fn check_length(provider: &Provider, options: &Options, prompt: &str) -> Result<
 struct Context<'a> {
     options: &'a Options,
     live: bool,
+    /// The prompt holds what is no text.
+    media: bool,
     partial: bool,
 }
 
@@ -282,6 +214,7 @@ impl Context<'_> {
             When::Isolated => !options.spec_form(),
             When::Print => !self.live,
             When::Live => self.live,
+            When::Media => self.media,
             When::IgnoreUserConfig => options.ignore_user_config,
             When::AuthType => options.auth_type.is_some(),
             When::PromptArg => options.prompt_style == PromptStyle::Arg,
@@ -321,7 +254,7 @@ impl Context<'_> {
     }
 }
 
-fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str) -> Vec<Arg> {
+fn flag_words(flag: &Flag, provider: &Provider, options: &Options, (prompt, media): (&str, &[MediaFile])) -> Vec<Arg> {
     let text = |text: &str| vec![Arg::Text(text.to_owned())];
     let all = |texts: Vec<String>| texts.into_iter().map(Arg::Text).collect();
     let optional = |option: &Option<String>| text(option.as_deref().unwrap_or_default());
@@ -345,6 +278,10 @@ fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str)
             }
             Word::File(name) => vec![Arg::File(name)],
             Word::FileSetting(key, name) => vec![Arg::FileSetting(key, name)],
+            Word::MediaFiles(prefix) => media
+                .iter()
+                .map(|file| Arg::MediaFile(prefix, file.name.clone()))
+                .collect(),
             Word::PermissionMode => optional(&options.permission_mode),
             Word::Sandbox => text(match &options.sandbox {
                 Some(sandbox) if options.built_in_tools => sandbox,

@@ -7,6 +7,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { count } from "../../examples/demo/count-words.mjs";
+import { makeDocument, makePicture } from "../../examples/vision/files.mjs";
 import { HERE } from "../clis/real.js";
 
 const ROOT = new URL("../../", import.meta.url);
@@ -138,4 +139,42 @@ describe("the agent loop", () => {
 `,
     });
   });
+});
+
+describe("the vision example", () => {
+  const [picture, document] = [makePicture().length, makeDocument().length];
+
+  it.each(["live", "print"])(
+    "shows a picture and a document to claude (%s), and what arrived",
+    TIMEOUT,
+    async (engine) => {
+      const { code, stdout, stderr } = await run("examples/vision/main.mjs", "--engine", engine);
+      expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+      const [sent = "", rest = ""] = stdout.split("what arrived at the API:\n");
+      expect(sent).toBe(`sent:
+  image     image/png, ${picture} bytes
+  document  application/pdf, ${document} bytes
+
+answer: The picture is 96 by 64 pixels. The document says "The parcel weighs 42 kg".
+
+one that is too large is refused before anything starts:
+  UNSUPPORTED_CONTENT: messages[0].content[0] is an image (image/png) of 10666668 bytes as base64, and claude takes 10485760 of one. \
+Send it, with its data and within the limits, to claude, to codex (images) or to an API that takes it; or send text
+
+`);
+      const question = "What is on the picture, and what does the document say?";
+      const texts = {
+        live: [`  text      ${JSON.stringify(question)}`],
+        print: [
+          `  text      ${JSON.stringify(`<thread>\n  <event type="human" id="0" iteration="0">${question}<image index="1">`)}`,
+          `  text      ${JSON.stringify('</image><document index="2">')}`,
+          `  text      ${JSON.stringify("</document></event>\n</thread>")}`,
+        ],
+      }[engine];
+      const blocks = [`  image     image/png, ${picture} bytes`, `  document  application/pdf, ${document} bytes`];
+      const arrived =
+        engine === "live" ? [...(texts ?? []), ...blocks] : [texts?.[0], blocks[0], texts?.[1], blocks[1], texts?.[2]];
+      expect(rest.trimEnd().split("\n")).toEqual(arrived);
+    },
+  );
 });

@@ -1,28 +1,30 @@
 //! What a message holds, as the API takes it: text, or parts.
 //!
 //! In: content that is taken ([`ACCEPTS`]). Out: text for the roles that take only text, and parts for the user's: `text`, `image_url`,
-//! and OpenAI's own, as they are.
+//! `file`, and OpenAI's own, as they are.
 
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::message::content::{self, Accepts, Dialect, Kind, Media, Part, Source, Takes};
+use crate::message::content::{self, Accepts, Dialect, Kind, Limits, Media, Part, Source, Takes};
 use crate::message::{Content, Role};
 
-/// Images in any way of writing them, and all that is written in the API's own way: whether the model hears or reads it is the
-/// server's to say.
+/// Images and files in any way of writing them, and all that is written in the API's own way: whether the model sees, hears or reads it
+/// is the server's to say. A `file` part has data, never an address.
 const PARTS: Takes = Takes {
-    kinds: &[Kind::Image],
+    kinds: &[Kind::Image, Kind::Document],
     types: &[],
     dialect: Some(Dialect::OpenAi),
-    urls: true,
+    urls: &[Kind::Image],
+    texts: false,
 };
 
-/// What goes to an API beside text. Results of tools are text there.
+/// What goes to an API beside text. Results of tools are text there. How much of it, each server says for itself.
 pub const ACCEPTS: Accepts = Accepts {
     users: PARTS,
     results: Takes::TEXT,
     others: PARTS,
+    limits: Limits::NONE,
 };
 
 /// A user's content.
@@ -71,11 +73,30 @@ fn of_media(media: &Media) -> Option<Box<RawValue>> {
         (_, Dialect::OpenAi) if !media.block.get("image_url").is_some_and(serde_json::Value::is_string) => {
             return to_raw_value(&media.block).ok();
         }
+        (Source::Base64(data), _) if media.kind == Kind::Document => {
+            let mime = media.mime.as_deref().unwrap_or("application/octet-stream");
+            let file = json!({"filename": file_name(media), "file_data": format!("data:{mime};base64,{data}")});
+            return to_raw_value(&json!({"type": "file", "file": file})).ok();
+        }
         (Source::Url(url), _) => url.clone(),
         (Source::Base64(data), _) => format!("data:{};base64,{data}", media.mime.as_deref().unwrap_or("image/png")),
         _ => return None,
     };
     to_raw_value(&json!({"type": "image_url", "image_url": {"url": url}})).ok()
+}
+
+/// The API wants one beside data: the block's own, as LangChain, the AI SDK, OpenAI's Responses and Anthropic write it.
+fn file_name(media: &Media) -> &str {
+    const NAMES: [&str; 4] = ["filename", "file_name", "name", "title"];
+    let holders = [Some(&media.block), media.block.get("metadata")];
+    let mut names = holders
+        .into_iter()
+        .flatten()
+        .flat_map(|holder| NAMES.iter().filter_map(|name| holder.get(*name)?.as_str()));
+    names.next().unwrap_or(match media.mime.as_deref() {
+        Some("application/pdf") => "document.pdf",
+        _ => "document",
+    })
 }
 
 #[cfg(test)]

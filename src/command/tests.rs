@@ -18,6 +18,7 @@ fn argv(line: &CommandLine) -> Vec<String> {
             Arg::Text(text) => text.clone(),
             Arg::File(name) => format!("file:{name}"),
             Arg::FileSetting(key, name) => format!("{key}=file:{name}"),
+            Arg::MediaFile(prefix, name) => format!("{prefix}file:{name}"),
         })
         .collect()
 }

@@ -154,6 +154,11 @@ fn spec(line: CommandLine, stdin: Stdin, surroundings: Surroundings) -> Result<(
         Arg::Text(text) => text.into(),
         Arg::File(name) => file(name).into(),
         Arg::FileSetting(key, name) => setting(key, &file(name)).into(),
+        Arg::MediaFile(prefix, name) => {
+            let mut arg = OsString::from(prefix);
+            arg.push(file(&name));
+            arg
+        }
     });
     let spec = Spec {
         program: line.program.into(),

@@ -93,7 +93,8 @@ impl Scratch {
             _ => None,
         });
         let further: Vec<&str> = folders_of_env.collect();
-        if line.cwd != Cwd::Private && line.files.is_empty() && line.links.is_empty() && further.is_empty() {
+        let no_files = line.files.is_empty() && line.media.is_empty() && line.links.is_empty();
+        if line.cwd != Cwd::Private && no_files && further.is_empty() {
             return Ok(None);
         }
         let owner = folders(owner);
@@ -113,7 +114,10 @@ impl Scratch {
             if let Some(parent) = path.parent() {
                 make_folder(parent)?;
             }
-            write_private(&path, &file.content)?;
+            write_private(&path, file.content.as_bytes())?;
+        }
+        for file in &line.media {
+            write_private(&dir.path().join(&file.name), &file.bytes)?;
         }
         for link in &line.links {
             let path = dir.path().join(&link.name);
@@ -218,12 +222,12 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-fn write_private(path: &Path, content: &str) -> io::Result<()> {
+fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    io::Write::write_all(&mut options.open(path)?, content.as_bytes())?;
+    io::Write::write_all(&mut options.open(path)?, content)?;
     set_mode(path, 0o600)
 }
 

@@ -51,6 +51,17 @@ impl Kind {
         }
     }
 
+    /// As a word of markup: `image`.
+    pub fn tag(self) -> &'static str {
+        match self {
+            Kind::Image => "image",
+            Kind::Document => "document",
+            Kind::Audio => "audio",
+            Kind::Video => "video",
+            Kind::SearchResult => "search_result",
+        }
+    }
+
     fn of_mime(mime: Option<&str>) -> Kind {
         match mime.and_then(|mime| mime.split('/').next()) {
             Some("image") => Kind::Image,
@@ -110,6 +121,14 @@ impl Media {
             None => self.kind.name().to_owned(),
         }
     }
+
+    /// What it adds to a request, bytes: of base64, the text's length.
+    fn bytes(&self) -> usize {
+        match &self.source {
+            Source::Base64(text) | Source::Text(text) => text.len(),
+            Source::Url(_) | Source::Own | Source::Unreadable => 0,
+        }
+    }
 }
 
 /// One block.
@@ -130,14 +149,16 @@ pub enum Part {
 /// What is taken beside text in one kind of message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Takes {
-    /// These, however they are written, with their data or a URL.
+    /// These, however they are written, with their data.
     pub kinds: &'static [Kind],
     /// Of those, only of these types; none means any.
     pub types: &'static [&'static str],
-    /// All blocks that are written so, as they are.
+    /// All blocks that are written so, as they are; with their data in them, only of the types above.
     pub dialect: Option<Dialect>,
-    /// Also where only an address of the data is known.
-    pub urls: bool,
+    /// Of the kinds above, these also where only an address of the data is known.
+    pub urls: &'static [Kind],
+    /// Documents that are text.
+    pub texts: bool,
 }
 
 impl Takes {
@@ -146,24 +167,62 @@ impl Takes {
         kinds: &[],
         types: &[],
         dialect: None,
-        urls: false,
+        urls: &[],
+        texts: false,
     };
 
-    fn takes(&self, media: &Media) -> bool {
-        if self.dialect == Some(media.dialect) && media.source != Source::Unreadable {
-            return true;
-        }
+    /// Why `media` is not taken; `None` if it is.
+    fn objection(&self, media: &Media) -> Option<Why> {
         let typed = match &media.mime {
             Some(mime) => self.types.is_empty() || self.types.contains(&mime.as_str()),
             None => self.types.is_empty() || matches!(media.source, Source::Url(_)),
         };
-        let fits = match media.source {
-            Source::Base64(_) => typed,
-            Source::Url(_) => typed && self.urls,
-            Source::Text(_) => media.kind == Kind::Document,
-            Source::Own | Source::Unreadable => false,
+        let native = self.dialect == Some(media.dialect);
+        let kind = native || self.kinds.contains(&media.kind);
+        let taken = match media.source {
+            Source::Base64(_) => kind && typed,
+            Source::Text(_) => native || (self.texts && media.kind == Kind::Document),
+            Source::Own => native,
+            Source::Unreadable => false,
+            Source::Url(_) if native || (kind && typed && self.urls.contains(&media.kind)) => true,
+            Source::Url(_) if kind && typed => return Some(Why::Address),
+            Source::Url(_) => false,
         };
-        fits && self.kinds.contains(&media.kind)
+        (!taken).then_some(Why::NotTaken)
+    }
+}
+
+/// The most that is taken, in bytes of what goes over the wire: of base64, the text's length. `None` where no limit is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// One image.
+    pub image: Option<usize>,
+    /// One document.
+    pub document: Option<usize>,
+    /// All blocks of a thread together.
+    pub all: Option<usize>,
+}
+
+impl Limits {
+    /// None that is known.
+    pub const NONE: Limits = Limits {
+        image: None,
+        document: None,
+        all: None,
+    };
+
+    /// Why a block of `kind` with `bytes` is too much, where all blocks up to it have `total`; `None` if it is not.
+    fn objection(&self, kind: Kind, bytes: usize, total: usize) -> Option<Why> {
+        let own = match kind {
+            Kind::Image => self.image,
+            Kind::Document => self.document,
+            Kind::Audio | Kind::Video | Kind::SearchResult => None,
+        };
+        match (own, self.all) {
+            (Some(limit), _) if bytes > limit => Some(Why::TooLarge { bytes, limit }),
+            (_, Some(limit)) if total > limit => Some(Why::TooLargeTogether { bytes: total, limit }),
+            _ => None,
+        }
     }
 }
 
@@ -176,6 +235,8 @@ pub struct Accepts {
     pub results: Takes,
     /// In a message of a role of the caller's own.
     pub others: Takes,
+    /// How much of it.
+    pub limits: Limits,
 }
 
 impl Accepts {
@@ -184,6 +245,7 @@ impl Accepts {
         users: Takes::TEXT,
         results: Takes::TEXT,
         others: Takes::TEXT,
+        limits: Limits::NONE,
     };
 
     fn of(&self, role: &Role) -> Takes {
@@ -203,6 +265,31 @@ pub struct Refused {
     pub at: String,
     /// What it is: `an image (image/png)`.
     pub what: String,
+    /// What is the matter with it.
+    pub why: Why,
+}
+
+/// Why a block can't be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// Nothing of the kind, or of its type, is taken there, or it can't be read at all.
+    NotTaken,
+    /// It would be taken with its data; only their address is given.
+    Address,
+    /// It has more bytes than one of its kind may have.
+    TooLarge {
+        /// What it has.
+        bytes: usize,
+        /// What it may have.
+        limit: usize,
+    },
+    /// With it, the blocks of the thread have more bytes than they may have.
+    TooLargeTogether {
+        /// What they have.
+        bytes: usize,
+        /// What they may have.
+        limit: usize,
+    },
 }
 
 /// Makes text of all content that is nothing else: texts are joined as LangChain's `text` joins them, content that is no block is its
@@ -229,6 +316,7 @@ pub fn settle(messages: &mut [Message]) -> Result<(), Refused> {
                     return Err(Refused {
                         at: format!("messages[{index}].content[{block}]"),
                         what: name,
+                        why: Why::NotTaken,
                     });
                 }
             }
@@ -248,22 +336,32 @@ pub fn settle(messages: &mut [Message]) -> Result<(), Refused> {
 /// # Errors
 /// The first block that can't.
 pub fn check(messages: &[Message], accepts: &Accepts) -> Result<(), Refused> {
+    let mut total = 0_usize;
     for (index, message) in messages.iter().enumerate() {
         let Content::Blocks(raw) = &message.content else {
             continue;
         };
         let takes = accepts.of(&message.role);
         for (block, part) in parts(raw, &message.role).into_iter().enumerate() {
-            let what = match part {
-                Part::Media(media) if !takes.takes(&media) => match media.source {
-                    Source::Unreadable => format!("{}, whose data can't be read", media.name()),
-                    _ => media.name(),
-                },
-                Part::Unknown(name) => name,
+            let (what, why) = match part {
+                Part::Media(media) => {
+                    let bytes = media.bytes();
+                    total = total.saturating_add(bytes);
+                    let too_large = || accepts.limits.objection(media.kind, bytes, total);
+                    let Some(why) = takes.objection(&media).or_else(too_large) else {
+                        continue;
+                    };
+                    let what = match media.source {
+                        Source::Unreadable => format!("{}, whose data can't be read", media.name()),
+                        _ => media.name(),
+                    };
+                    (what, why)
+                }
+                Part::Unknown(name) => (name, Why::NotTaken),
                 _ => continue,
             };
             let at = format!("messages[{index}].content[{block}]");
-            return Err(Refused { at, what });
+            return Err(Refused { at, what, why });
         }
     }
     Ok(())

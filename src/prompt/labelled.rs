@@ -6,18 +6,31 @@
 //!
 //! No content can look like a label: where a line of one does (in any case, behind white space), a backslash is put before
 //! its bracket, and one more where there are backslashes already. To read it, take one backslash away.
+//!
+//! A block that is no text stands behind a label of its own, `[Image 1]`; in a thread that holds such blocks, no line of content looks
+//! like one of those either.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use super::placed::{Chunk, Rendered, chunks};
 use super::{is_js_space, json};
+use crate::message::content::{Kind, Media};
 use crate::message::{Message, Role};
 
 /// The labels there always are.
 const LABELS: [&str; 5] = ["System", "User", "Assistant", "Tool Call", "Tool Result"];
 
+/// The labels there are beside those where a thread holds what is no text.
+const BLOCK_LABELS: [&str; 5] = ["Image", "Document", "Audio", "Video", "Search Result"];
+
 /// Appends the thread.
-pub(super) fn write(out: &mut String, messages: &[Message]) {
+pub(super) fn write(out: &mut Rendered, messages: &[Message]) {
+    let blocks: Vec<Option<Vec<Chunk>>> = messages.iter().map(chunks).collect();
+    let block_labels: &[&str] = match blocks.iter().any(Option::is_some) {
+        true => &BLOCK_LABELS,
+        false => &[],
+    };
     let others: BTreeSet<String> = messages
         .iter()
         .filter_map(|message| match &message.role {
@@ -27,33 +40,62 @@ pub(super) fn write(out: &mut String, messages: &[Message]) {
         .collect();
     let labels: Vec<String> = LABELS
         .iter()
+        .chain(block_labels)
         .map(|label| label.to_lowercase())
         .chain(others.iter().map(|label| label.to_lowercase()))
         .collect();
-    for (index, message) in messages.iter().enumerate() {
+    for (index, (message, chunks)) in messages.iter().zip(blocks).enumerate() {
+        let text = &mut out.text;
         if index > 0 {
-            out.push_str("\n\n");
+            text.push_str("\n\n");
         }
         match &message.role {
-            Role::System => out.push_str("[System]"),
-            Role::Human => out.push_str("[User]"),
-            Role::Ai => out.push_str("[Assistant]"),
-            Role::Tool => push_result_label(out, message),
+            Role::System => text.push_str("[System]"),
+            Role::Human => text.push_str("[User]"),
+            Role::Ai => text.push_str("[Assistant]"),
+            Role::Tool => push_result_label(text, message),
             // Writing to a String can't fail.
-            Role::Other(name) => drop(write!(out, "[{}]", label_of(name))),
+            Role::Other(name) => drop(write!(text, "[{}]", label_of(name))),
         }
-        out.push('\n');
-        push_content(out, message.content.as_text(), &labels);
+        match chunks {
+            None => {
+                text.push('\n');
+                push_content(text, message.content.as_text(), &labels);
+            }
+            Some(chunks) => {
+                for chunk in chunks {
+                    out.text.push('\n');
+                    match chunk {
+                        Chunk::Text(text) => push_content(&mut out.text, &text, &labels),
+                        Chunk::Media(media) => place(out, *media),
+                    }
+                }
+            }
+        }
+        let text = &mut out.text;
         for call in &message.tool_calls {
-            out.push_str("\n\n[Tool Call]\n{\"id\":");
-            push_json(out, &json_string(&call.id));
-            out.push_str(",\"name\":");
-            push_json(out, &json_string(&call.name));
-            out.push_str(",\"args\":");
-            push_json(out, &json::compact(call.args.get()));
-            out.push('}');
+            text.push_str("\n\n[Tool Call]\n{\"id\":");
+            push_json(text, &json_string(&call.id));
+            text.push_str(",\"name\":");
+            push_json(text, &json_string(&call.name));
+            text.push_str(",\"args\":");
+            push_json(text, &json::compact(call.args.get()));
+            text.push('}');
         }
     }
+}
+
+/// The label of `media`, with the block behind it.
+fn place(out: &mut Rendered, media: Media) {
+    let label = match media.kind {
+        Kind::Image => "Image",
+        Kind::Document => "Document",
+        Kind::Audio => "Audio",
+        Kind::Video => "Video",
+        Kind::SearchResult => "Search Result",
+    };
+    let _ = write!(out.text, "[{label} {}]", out.next_index());
+    out.place(media);
 }
 
 fn push_result_label(out: &mut String, message: &Message) {

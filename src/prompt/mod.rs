@@ -1,18 +1,20 @@
 //! The thread as a prompt, the way SPEC-01 writes it.
 //!
 //! In: the messages of a thread and the tools the model may call. Out: one string, as `<thread>` XML (`xml`) or as
-//! labelled text (`text`), with the tool instruction (`tools`) in front of it. Everything is appended to a single
-//! buffer; no message is copied on the way.
+//! labelled text (`labelled`), with the tool instruction (`tools`) in front of it, and the blocks that are no text with their places
+//! in it (`placed`). Everything is appended to a single buffer; no text is copied on the way.
 
 mod capacity;
 mod document;
 pub mod json;
 mod labelled;
+mod placed;
 pub mod scan;
 mod text;
 mod tools;
 mod xml;
 
+pub use placed::{Piece, Placed, Rendered};
 pub use scan::is_js_space;
 pub use text::messages_to_prompt;
 pub use tools::{TOOL_CALL_FORMAT, tool_instruction};
@@ -21,6 +23,7 @@ pub use xml::{escape_xml, messages_to_xml};
 pub use document::is_thread_document;
 
 use crate::message::{Content, Message, Role, ToolSpec};
+use xml::Blocks;
 
 /// How the messages are written (`inputEncoding`, SPEC-01).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,13 +46,14 @@ pub struct Style<'a> {
     pub documents: bool,
 }
 
-/// The whole prompt: the tool instruction, if there are tools, then the messages.
+/// The whole prompt: the tool instruction, if there are tools, then the messages, and the blocks that are no text.
 ///
 /// Unlike [`messages_to_xml`] and [`messages_to_prompt`], which are SPEC-01's to the letter, it lets no message be taken for
 /// several: text that merely begins as a thread is escaped, and so are lines that look like labels.
-pub fn render(messages: &[Message], tools: &[ToolSpec], style: Style) -> String {
-    let mut out = String::with_capacity(tools::capacity(tools) + capacity::of(messages));
-    tools::write(&mut out, tools, style.mark);
+pub fn render(messages: &[Message], tools: &[ToolSpec], style: Style) -> Rendered {
+    let capacity = tools::capacity(tools) + capacity::of(messages);
+    let mut out = Rendered::of_text(String::with_capacity(capacity));
+    tools::write(&mut out.text, tools, style.mark);
     match style.encoding {
         Encoding::Xml => match messages {
             [
@@ -58,8 +62,8 @@ pub fn render(messages: &[Message], tools: &[ToolSpec], style: Style) -> String 
                     content: Content::Text(text),
                     ..
                 },
-            ] if style.documents && is_thread_document(text) => out.push_str(text),
-            _ => xml::write_events(&mut out, messages),
+            ] if style.documents && is_thread_document(text) => out.text.push_str(text),
+            _ => xml::write_events(&mut out, messages, Blocks::Placed),
         },
         Encoding::Text => labelled::write(&mut out, messages),
     }

@@ -1,5 +1,6 @@
 //! The vectors of SPEC-01, the places where it is bettered, and well-formedness of whatever comes in.
 
+mod placed;
 mod turns;
 
 use proptest::prelude::*;
@@ -210,11 +211,11 @@ If you do not need to call any tools, respond with plain text (no JSON block).
 
     let messages = thread(r#"[{"type":"human","content":"<Hi>"}]"#);
     assert_eq!(
-        render(&messages, &tools, style(Encoding::Text)),
+        render(&messages, &tools, style(Encoding::Text)).text,
         format!("{expected}[User]\n<Hi>")
     );
     assert_eq!(
-        render(&messages, &[], style(Encoding::Xml)),
+        render(&messages, &[], style(Encoding::Xml)).text,
         "<thread>\n  <event type=\"human\" id=\"0\" iteration=\"0\">&lt;Hi&gt;</event>\n</thread>"
     );
 }

@@ -8,14 +8,34 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use super::placed::{Chunk, Rendered, chunks};
 use super::scan;
 use crate::message::{Content, Message, Role};
 
+/// What becomes of content that is no text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Blocks {
+    /// Its JSON stands there, as SPEC-01 has it.
+    Json,
+    /// Blocks that are no text get a place each.
+    Placed,
+}
+
 /// The thread as XML. A single message whose text starts with `<thread>` is one already and is returned as it is.
 pub fn messages_to_xml(messages: &[Message]) -> String {
-    let mut out = String::with_capacity(super::capacity::of(messages));
-    write(&mut out, messages);
-    out
+    if let [
+        Message {
+            content: Content::Text(text),
+            ..
+        },
+    ] = messages
+        && text.trim_start_matches(super::is_js_space).starts_with("<thread>")
+    {
+        return text.clone();
+    }
+    let mut out = Rendered::of_text(String::with_capacity(super::capacity::of(messages)));
+    write_events(&mut out, messages, Blocks::Json);
+    out.text
 }
 
 /// `text` with `<`, `>`, `&`, `"` and `'` escaped, fit for an element's text and for an attribute. Characters that XML 1.0
@@ -26,37 +46,24 @@ pub fn escape_xml(text: &str) -> String {
     out
 }
 
-/// Appends what [`messages_to_xml`] returns.
-pub(super) fn write(out: &mut String, messages: &[Message]) {
-    if let [
-        Message {
-            content: Content::Text(text),
-            ..
-        },
-    ] = messages
-        && text.trim_start_matches(super::is_js_space).starts_with("<thread>")
-    {
-        out.push_str(text);
-        return;
-    }
-    write_events(out, messages);
-}
-
 /// Appends `messages` as a thread, whatever they hold.
-pub(super) fn write_events(out: &mut String, messages: &[Message]) {
+pub(super) fn write_events(out: &mut Rendered, messages: &[Message], blocks: Blocks) {
     let mut events = Events { out, next_id: 0 };
     let mut names: HashMap<&str, &str> = HashMap::new();
-    events.out.push_str("<thread>\n");
+    events.out.text.push_str("<thread>\n");
     for message in messages {
-        let text = message.content.as_text();
+        let body = match blocks {
+            Blocks::Placed => chunks(message).map_or(Body::Text(message.content.as_text()), Body::Chunks),
+            Blocks::Json => Body::Text(message.content.as_text()),
+        };
         match &message.role {
             Role::Ai => {
-                if !text.is_empty() {
-                    events.push("ai", &[], text);
+                if !matches!(body, Body::Text("")) {
+                    events.push("ai", &[], body);
                 }
                 for call in &message.tool_calls {
                     let attributes = [("name", call.name.as_str()), ("call_id", &call.id)];
-                    events.push("tool_input", &attributes, call.args.get());
+                    events.push("tool_input", &attributes, Body::Text(call.args.get()));
                     if !call.id.is_empty() {
                         names.insert(&call.id, &call.name);
                     }
@@ -69,24 +76,30 @@ pub(super) fn write_events(out: &mut String, messages: &[Message]) {
                 events.push(
                     "tool_output",
                     &[("name", name), ("call_id", id), ("status", status)],
-                    text,
+                    body,
                 );
             }
-            role => events.push(role.as_str(), &[], text),
+            role => events.push(role.as_str(), &[], body),
         }
     }
-    events.out.push_str("</thread>");
+    events.out.text.push_str("</thread>");
+}
+
+/// What an event holds.
+enum Body<'a> {
+    Text(&'a str),
+    Chunks(Vec<Chunk>),
 }
 
 /// Appends events and numbers them.
 struct Events<'a> {
-    out: &'a mut String,
+    out: &'a mut Rendered,
     next_id: usize,
 }
 
 impl Events<'_> {
-    fn push(&mut self, kind: &str, attributes: &[(&str, &str)], text: &str) {
-        let out = &mut *self.out;
+    fn push(&mut self, kind: &str, attributes: &[(&str, &str)], body: Body) {
+        let out = &mut self.out.text;
         out.push_str("  <event type=\"");
         push_escaped(out, kind);
         // Writing to a String can't fail.
@@ -99,8 +112,18 @@ impl Events<'_> {
             out.push('"');
         }
         out.push_str(" iteration=\"0\">");
-        push_escaped(out, text);
-        out.push_str("</event>\n");
+        match body {
+            Body::Text(text) => push_escaped(out, text),
+            Body::Chunks(chunks) => {
+                for chunk in chunks {
+                    match chunk {
+                        Chunk::Text(text) => push_escaped(&mut self.out.text, &text),
+                        Chunk::Media(media) => self.out.place_in_element(*media),
+                    }
+                }
+            }
+        }
+        self.out.text.push_str("</event>\n");
         self.next_id += 1;
     }
 }

@@ -79,6 +79,7 @@ mod tests {
             Arg::Text(text) if text == SYSTEM_PROMPT => "SYSTEM".to_owned(),
             Arg::Text(text) => text.clone(),
             Arg::File(name) | Arg::FileSetting(_, name) => format!("<{name}>"),
+            Arg::MediaFile(prefix, name) => format!("{prefix}<{name}>"),
         });
         args.collect::<Vec<_>>().join(" ")
     }

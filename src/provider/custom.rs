@@ -18,7 +18,7 @@ use super::user_rule::{UserRule, UserRuleError};
 use super::{About, Checks, Defaults, Provider, When, Word, flag};
 use crate::decode::Wire;
 use crate::error::{Category, Code, ProviderError, clip};
-use crate::message::content::Accepts;
+use crate::provider::media::MediaSupport;
 
 const fn field(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }
@@ -295,9 +295,9 @@ static FORM: Provider = Provider {
     system_prompt: "",
     guard: None,
     live: None,
-    live_content: Accepts::TEXT,
     capabilities: CAPABILITIES,
     efforts: &[],
+    media: MediaSupport::NONE,
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

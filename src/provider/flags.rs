@@ -61,6 +61,8 @@ pub enum When {
     Print,
     /// One process per conversation (`exchange::claude_live`).
     Live,
+    /// The prompt of a print run holds what is no text.
+    Media,
     /// The prompt goes to argv.
     PromptArg,
     /// The prompt goes to argv behind a flag.
@@ -136,6 +138,8 @@ pub enum Word {
     File(&'static str),
     /// `key="path"`: a setting in TOML whose value is the path of a private file.
     FileSetting(&'static str, &'static str),
+    /// This and the path of a private file, as one argument for each of the prompt's blocks ([`super::media::MediaForm::Files`]).
+    MediaFiles(&'static str),
     /// The permission mode.
     PermissionMode,
     /// The sandbox, read-only unless the built-in tools are on and the user wants another.

@@ -16,6 +16,7 @@ pub mod flags;
 pub mod gemini;
 pub mod glm;
 pub mod grok;
+pub mod media;
 pub mod openai;
 pub mod opencode;
 pub mod options;

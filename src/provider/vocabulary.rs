@@ -10,9 +10,9 @@ use super::capability::ByEngine;
 use super::custom::CustomCli;
 use super::errors::Errors;
 use super::flags::{Flag, When};
+use super::media::MediaSupport;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, PromptStyle};
 use crate::decode::Wire;
-use crate::message::content::Accepts;
 
 /// One CLI, described.
 #[derive(Debug, Clone)]
@@ -45,8 +45,8 @@ pub struct Provider {
     pub guard: Option<Guard>,
     /// How it serves conversations with one process, where it does.
     pub live: Option<LiveForm>,
-    /// What its live sessions take beside text. A prompt is text, so print takes none.
-    pub live_content: Accepts,
+    /// What it takes beside text, and how.
+    pub media: MediaSupport,
     /// What it can do.
     pub capabilities: ByEngine,
     /// What `reasoning.effort` may be; none means any word, which is the model's to know.
@@ -106,11 +106,6 @@ pub enum LiveForm {
 impl LiveForm {
     /// Whether the CLI's own tools can't be on.
     pub fn needs_tools_off(self) -> bool {
-        self == LiveForm::CodexAppServer
-    }
-
-    /// Whether a history that no session knows can hold what is no text.
-    pub fn tells_media(self) -> bool {
         self == LiveForm::CodexAppServer
     }
 }

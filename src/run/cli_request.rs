@@ -15,11 +15,10 @@ use crate::bridge::{BridgeOptions, ToolCallRequest};
 use crate::declare::mcp::Declarations;
 use crate::error::{Code, ProviderError};
 use crate::event::Event;
-use crate::message::content::Accepts;
 use crate::message::{Message, ToolSpec};
 use crate::process::Tees;
 use crate::process::limit::NestedPermit;
-use crate::prompt::{self, Encoding, Style};
+use crate::prompt::{self, Encoding, Rendered, Style};
 use crate::provider::choices::ToolChoice;
 use crate::provider::options::{self, EngineKind, InputEncoding, Options, TextToolCalls};
 use crate::runlog::Prompt;
@@ -27,8 +26,8 @@ use crate::toolcall::{Mark, Marked, TextCalls};
 
 /// One call, checked and rendered.
 pub(super) struct CliRequest {
-    /// Empty where no print run can come of it.
-    pub prompt: String,
+    /// The thread, with what it holds that is no text. Empty where no print run can come of it.
+    pub prompt: Rendered,
     /// Why it can't be a prompt, where a live session could take it.
     pub unprintable: Option<Box<ProviderError>>,
     /// The same for a live session.
@@ -79,7 +78,7 @@ impl CliRequest {
             ..CallOptions::default()
         };
         CliRequest {
-            prompt,
+            prompt: Rendered::of_text(prompt),
             watching: true,
             tees,
             ..CliRequest::of(options)
@@ -102,7 +101,7 @@ impl CliRequest {
     /// One that asks for nothing yet.
     fn of(options: CallOptions) -> CliRequest {
         CliRequest {
-            prompt: String::new(),
+            prompt: Rendered::default(),
             unprintable: None,
             live: None,
             tool_server: None,
@@ -131,7 +130,7 @@ impl CliRequest {
     ) -> Result<CliRequest, Box<ProviderError>> {
         let accepts = match callbacks {
             // The thread is printed there.
-            Some(_) => &Accepts::TEXT,
+            Some(_) => engine.print_accepts(),
             None => engine.accepts(),
         };
         let check_timeout = |ms| options::check_timeout(&engine.provider, ms);
@@ -227,7 +226,7 @@ impl CliRequest {
             EngineKind::Print | EngineKind::Auto if unprintable.is_none() => {
                 prompt::render(&messages, described, style)
             }
-            _ => String::new(),
+            _ => Rendered::default(),
         };
         let text_calls = match (form, mark) {
             (TextToolCalls::Lenient, _) => TextCalls::Lenient,
@@ -237,10 +236,9 @@ impl CliRequest {
                 TextCalls::Marked(Arc::new(Marked::new(mark, names, unknown_tools)))
             }
         };
-        let unrenderable = engine.unrenderable(&messages);
         let options = blank.provider_options(engine);
         let choices = blank.chosen.options.as_ref().map(|options| options.choices.clone());
-        let live = |live| LiveCall::new(live, messages, &tools, encoding, (options, choices, unrenderable));
+        let live = |live| LiveCall::new(live, messages, &tools, encoding, (options, choices));
         let live = engine.live.as_ref().map(live);
         Ok(CliRequest {
             prompt,

@@ -5,10 +5,10 @@
 
 use super::engine::Engine;
 use crate::error::{Code, ProviderError};
-use crate::message::content::{self, Accepts, Refused, Takes};
-use crate::message::{Message, Role};
-use crate::provider::LiveForm;
-use crate::provider::options::EngineKind;
+use crate::message::Message;
+use crate::message::content::{self, Accepts, Refused, Takes, Why};
+use crate::provider::media::MediaForm;
+use crate::provider::options::{EngineKind, OutputFormat, PromptStyle};
 
 /// `messages` as text wherever they are nothing else.
 ///
@@ -20,65 +20,74 @@ pub(super) fn settle(messages: &mut [Message], accepts: &Accepts, who: &str) -> 
         .map_err(|refused| reason(&refused, who, accepts))
 }
 
-fn reason(Refused { at, what }: &Refused, who: &str, accepts: &Accepts) -> String {
-    let takes = match (accepts.users, accepts.results) {
-        (Takes::TEXT, Takes::TEXT) => "it takes text only".to_owned(),
-        (users, results) => {
-            let kinds = |takes: Takes| match takes.kinds {
-                [] => "text only".to_owned(),
-                kinds => {
-                    let names: Vec<&str> = kinds.iter().map(|kind| kind.plural()).collect();
-                    format!("text and {}", names.join(" and "))
-                }
-            };
-            let types = match users.types {
-                [] => String::new(),
-                types => format!(" ({})", types.join(", ")),
-            };
+fn reason(Refused { at, what, why }: &Refused, who: &str, accepts: &Accepts) -> String {
+    match why {
+        Why::NotTaken => format!("{at} is {what}, which {who} can't take: it takes {}", taken(accepts)),
+        Why::Address => {
             format!(
-                "it takes {}{types} of the user and {} of tools",
-                kinds(users),
-                kinds(results)
+                "{at} is the address of {what}, which {who} takes only with its data, as base64 or bytes; nothing is fetched here"
             )
         }
+        Why::TooLarge { bytes, limit } => {
+            format!("{at} is {what} of {bytes} bytes as base64, and {who} takes {limit} of one")
+        }
+        Why::TooLargeTogether { bytes, limit } => format!(
+            "{at} is {what} with which what is no text in this thread has {bytes} bytes as base64, and {who} takes {limit} in one request"
+        ),
+    }
+}
+
+/// What is taken, in words.
+fn taken(accepts: &Accepts) -> String {
+    let (users, results) = match (accepts.users, accepts.results) {
+        (Takes::TEXT, Takes::TEXT) => return "text only".to_owned(),
+        both => both,
     };
-    format!("{at} is {what}, which {who} can't take: {takes}")
+    let kinds = |takes: Takes| match takes.kinds {
+        [] => "text only".to_owned(),
+        kinds => {
+            let names: Vec<&str> = kinds.iter().map(|kind| kind.plural()).collect();
+            format!("text and {}", names.join(" and "))
+        }
+    };
+    let types = match users.types {
+        [] => String::new(),
+        types => format!(" ({})", types.join(", ")),
+    };
+    format!("{}{types} of the user and {} of tools", kinds(users), kinds(results))
 }
 
 impl Engine {
-    /// What this provider takes beside text where nothing but a live session is to be asked, or a live session first.
+    /// What this provider takes beside text, asked as its options say.
     pub(super) fn accepts(&self) -> &Accepts {
         match self.options.engine {
-            EngineKind::Print => &Accepts::TEXT,
-            EngineKind::Live | EngineKind::Auto => &self.provider.live_content,
+            EngineKind::Print => self.print_accepts(),
+            EngineKind::Live | EngineKind::Auto => &self.provider.media.live,
         }
     }
 
-    /// Why `messages` can't be a prompt: a prompt is text.
+    /// What one process per call takes beside text.
+    pub(super) fn print_accepts(&self) -> &Accepts {
+        let options = &self.options;
+        match self.provider.media.form {
+            // The CLI reads lines only where it also writes them, and only from standard input.
+            Some(MediaForm::UserLine)
+                if options.output_format != OutputFormat::StreamJson || options.prompt_style != PromptStyle::Stdin =>
+            {
+                &Accepts::TEXT
+            }
+            _ => &self.provider.media.print,
+        }
+    }
+
+    /// Why `messages` can't be the prompt of one process per call.
     pub(super) fn unprintable(&self, messages: &[Message]) -> Option<Box<ProviderError>> {
-        let refused = content::check(messages, &Accepts::TEXT).err()?;
+        let accepts = self.print_accepts();
+        let refused = content::check(messages, accepts).err()?;
         let who = format!("{}'s print engine", self.id());
-        Some(self.refuse(Code::UnsupportedContent, reason(&refused, &who, &Accepts::TEXT)))
-    }
-
-    /// Why `messages` can't be sent to a session that has none of them: of a thread that is more than what users say, the whole is
-    /// rendered as text.
-    pub(super) fn unrenderable(&self, messages: &[Message]) -> Option<Box<ProviderError>> {
-        if self.provider.live.is_some_and(LiveForm::tells_media) {
-            return None;
-        }
-        let users_only = messages
-            .iter()
-            .all(|message| matches!(message.role, Role::Human | Role::System));
-        let Refused { at, what } = content::check(messages, &Accepts::TEXT).err().filter(|_| !users_only)?;
-        let reason = format!(
-            "{at} is {what}, and {} takes that only from a session that knows the messages before: no session knows this thread, \
-             and a history is sent as text",
-            self.id()
-        );
-        // The general advice is to ask this very engine.
-        let hint = "send it to an API that takes it, or leave it out of the history";
-        let error = ProviderError::new(self.id(), Code::UnsupportedContent, reason);
-        Some(Box::new(error.with_hint(hint)))
+        Some(self.refuse(Code::UnsupportedContent, reason(&refused, &who, accepts)))
     }
 }
+
+#[cfg(test)]
+mod tests;

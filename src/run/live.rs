@@ -60,13 +60,6 @@ enum TrialOutcome {
     Outcome(AttemptOutcome),
 }
 
-/// What a look for a session comes to.
-enum Claim {
-    Session(Box<ClaimedSession>),
-    /// None knows the thread, and none can be sent it.
-    Refused(Box<ProviderError>),
-}
-
 impl CliAttempt<'_> {
     /// A turn of a session.
     pub async fn live(
@@ -112,8 +105,7 @@ impl CliAttempt<'_> {
             let claimed = match tried.take() {
                 Some(session) => self.begun_anew(live, request, &key, *session),
                 None => match self.claim(live, request, &key, (&line, &binary), waiting_ones).await {
-                    Ok(Claim::Session(claimed)) => *claimed,
-                    Ok(Claim::Refused(refused)) => return Err(refused),
+                    Ok(claimed) => claimed,
                     Err(NotStarted::Process(StartError::Cancelled)) => return Ok(AttemptOutcome::Cancelled),
                     Err(error) => return Err(not_started(engine, &error)),
                 },
@@ -180,9 +172,6 @@ impl CliAttempt<'_> {
         let known = engine.support(binary, base_env);
         if !matches!(known, LiveSupport::Unknown(_)) {
             return Ok(TrialOutcome::Known(known));
-        }
-        if let Some(refused) = &request.unrenderable {
-            return Err(refused.clone());
         }
         let session = match self.place(live).await {
             Ok(place) => engine.session((line, binary), base_env, place),
@@ -276,24 +265,15 @@ impl CliAttempt<'_> {
         key: &SessionKey<Setup>,
         (line, binary): (&CommandLine, &Binary),
         waiting_ones: bool,
-    ) -> Result<Claim, NotStarted> {
+    ) -> Result<ClaimedSession, NotStarted> {
         let guard = self.call.engine.provider.guard;
         let thread = &request.thread;
         let goes_on = |known: &Known| thread.addition(known, guard).is_some();
-        if let Some(refused) = &request.unrenderable
-            && !(waiting_ones && live.pool.knows(key, thread, goes_on))
-        {
-            return Ok(Claim::Refused(refused.clone()));
-        }
         let claimed = if waiting_ones {
             live.pool.claim(key, thread, goes_on).await
         } else {
             Claimed::Nothing
         };
-        // The one that knew it has died just now.
-        if let (Some(refused), Claimed::Spare(_) | Claimed::Nothing) = (&request.unrenderable, &claimed) {
-            return Ok(Claim::Refused(refused.clone()));
-        }
         let whole = || thread.whole(request.encoding, guard);
         let (session, user_line, origin) = match claimed {
             Claimed::Continued(session, known) => {
@@ -307,7 +287,7 @@ impl CliAttempt<'_> {
                 (session, whole(), Origin::Fresh)
             }
         };
-        Ok(Claim::Session(Box::new(ClaimedSession {
+        Ok(ClaimedSession {
             session,
             user_line,
             origin,
@@ -315,7 +295,7 @@ impl CliAttempt<'_> {
                 Origin::Continued => Vec::new(),
                 Origin::Fresh | Origin::Spare => self.eviction_notes(live, key, thread),
             },
-        })))
+        })
     }
 
     /// A process that knows nothing of the thread, and the whole of it.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::live_sessions::Live;
-use crate::error::ProviderError;
 use crate::exchange::claude_live::setup::{SYSTEM_PROMPT, Setup};
 use crate::exchange::codex_live;
 use crate::exchange::codex_live::tools::Form;
@@ -20,20 +19,16 @@ pub(super) enum LiveCall {
 }
 
 impl LiveCall {
-    /// The call of `messages` for `live`, with the options it is made with. `choices`: those that are its own; `unrenderable`: why a
-    /// session that knows nothing can't be sent the whole of it.
+    /// The call of `messages` for `live`, with the options it is made with. `choices`: those that are its own.
     pub fn new(
         live: &Live,
         messages: Vec<Message>,
         tools: &[ToolSpec],
         encoding: Encoding,
-        (options, choices, unrenderable): (&Options, Option<Choices>, Option<Box<ProviderError>>),
+        (options, choices): (&Options, Option<Choices>),
     ) -> LiveCall {
         match live {
-            Live::Claude(_) => {
-                let request = LiveRequest::new(messages, tools, encoding, (options, choices));
-                LiveCall::Claude(request.or_refused(unrenderable))
-            }
+            Live::Claude(_) => LiveCall::Claude(LiveRequest::new(messages, tools, encoding, (options, choices))),
             Live::Codex(_) => LiveCall::Codex(CodexRequest::new(messages, tools, options)),
         }
     }
@@ -77,8 +72,6 @@ pub(super) struct LiveRequest {
     pub thread: Arc<Thread>,
     pub setup: Arc<Setup>,
     pub encoding: Encoding,
-    /// Why the whole of it can't be sent to a session that has none of it.
-    pub unrenderable: Option<Box<ProviderError>>,
 }
 
 impl LiveRequest {
@@ -95,13 +88,7 @@ impl LiveRequest {
             setup: Arc::new(setup(options, system, tools).with_choices(choices)),
             thread: Arc::new(thread),
             encoding,
-            unrenderable: None,
         }
-    }
-
-    /// The same, of which the whole can't be sent for this reason.
-    pub fn or_refused(self, unrenderable: Option<Box<ProviderError>>) -> LiveRequest {
-        LiveRequest { unrenderable, ..self }
     }
 }
 

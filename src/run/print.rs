@@ -37,8 +37,14 @@ impl CliAttempt<'_> {
         };
         let options = request.provider_options(engine);
         let bridged_options = bridge.as_ref().map(|bridge| bridge.with_bridge(options));
+        let media = match request.prompt.media.as_slice() {
+            [] => None,
+            _ => Some(engine.media_prompt(&request.prompt)?),
+        };
         let (line, binary) = engine.line(
-            Mode::Print(&request.prompt),
+            media
+                .as_ref()
+                .map_or(Mode::Print(&request.prompt.text), Mode::PrintMedia),
             bridged_options.as_ref().unwrap_or(options),
             request.wants_pieces(),
             base_env,
@@ -72,7 +78,7 @@ impl CliAttempt<'_> {
             true => Fold::watching(),
             false => Fold::new(request.call_ids.clone(), request.text_calls.clone()).with_listener(sink.has_listener()),
         };
-        let attempt = self.attempt(EngineUsed::Print, &request.prompt, fold, opening);
+        let attempt = self.attempt(EngineUsed::Print, &request.prompt.text, fold, opening);
         let outcome = match bridge {
             None => run_attempt(attempt, print, info).await?,
             Some(bridge) => run_attempt(attempt, BridgedPrint { print, bridge }, info).await?,

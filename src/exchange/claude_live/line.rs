@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::message::content::{self, Dialect, Kind, Media, Part, Source};
 use crate::message::{Content, Message, Role};
+use crate::prompt::{Piece, Rendered};
 use crate::provider::Guard;
 
 /// A content block.
@@ -94,6 +95,18 @@ pub fn of_humans<'a>(messages: impl Iterator<Item = &'a Message>, guard: Option<
     (!blocks.is_empty()).then_some(blocks)
 }
 
+/// A thread as text, with `before` in front of it and its blocks at their places. No block of text but the first begins with what
+/// somebody has said: the others begin with the end of a block's place, so the CLI takes none for a command.
+pub fn of_rendered(before: &str, rendered: &Rendered) -> Vec<Block> {
+    let mut before = Some(before);
+    let pieces = rendered.pieces().into_iter();
+    let blocks = pieces.filter_map(|piece| match piece {
+        Piece::Text(text) => Some(Block::text(format!("{}{text}", before.take().unwrap_or_default()))),
+        Piece::Media(media) => block(media),
+    });
+    blocks.collect()
+}
+
 /// The result of the call that the API named `tool_use_id`.
 pub fn result(tool_use_id: &str, message: &Message) -> Block {
     Block::ToolResult {
@@ -111,23 +124,23 @@ fn blocks_of(raw: &RawValue, role: &Role) -> Vec<Block> {
     let parts = content::parts(raw, role).into_iter();
     let blocks = parts.filter_map(|part| match part {
         Part::Text(text) => Some(Block::text(text)),
-        Part::Media(media) => block(*media),
+        Part::Media(media) => block(&media),
         Part::Omitted | Part::Call(_) | Part::Unknown(_) => None,
     });
     blocks.collect()
 }
 
 /// An image, a document or a search result, as the API has it.
-fn block(media: Media) -> Option<Block> {
+fn block(media: &Media) -> Option<Block> {
     let kind = match media.kind {
         Kind::Image => "image",
         Kind::Document => "document",
-        Kind::SearchResult => return Some(Block::Other(media.block)),
+        Kind::SearchResult => return Some(Block::Other(media.block.clone())),
         Kind::Audio | Kind::Video => return None,
     };
-    let source = match (media.dialect, media.block.get("source"), media.source) {
+    let source = match (media.dialect, media.block.get("source"), &media.source) {
         (Dialect::Anthropic, Some(source), _) => source.clone(),
-        (.., Source::Base64(data)) => json!({"type": "base64", "media_type": media.mime?, "data": data}),
+        (.., Source::Base64(data)) => json!({"type": "base64", "media_type": media.mime.as_ref()?, "data": data}),
         (.., Source::Url(url)) => json!({"type": "url", "url": url}),
         (.., Source::Text(text)) => json!({"type": "text", "media_type": "text/plain", "data": text}),
         (.., Source::Own | Source::Unreadable) => return None,

@@ -29,7 +29,7 @@ impl Thread {
             ..Style::default()
         };
         let rendered = prompt::render(self.messages(), &[], style);
-        line::user(&[Block::text(format!("{before}{rendered}"))])
+        line::user(&line::of_rendered(before, &rendered))
     }
 
     /// The user line that tells what is new to a session that knows `known`: the results of all pending calls, in the order of

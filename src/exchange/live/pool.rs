@@ -174,14 +174,6 @@ impl<S: Keepable> Pool<S> {
         }
     }
 
-    /// Whether there is a session that can go on with `thread`.
-    pub fn knows(&self, key: &SessionKey<S::Setup>, thread: &Thread, goes_on: impl Fn(&Known) -> bool) -> bool {
-        self.lock()
-            .waiting
-            .iter()
-            .any(|waiting| thread.extends(&waiting.known) && waiting.key == *key && goes_on(&waiting.known))
-    }
-
     /// A spare for sessions of this kind; those that have inherited another environment end.
     async fn claim_spare(&self, key: &SessionKey<S::Setup>) -> Option<Box<S>> {
         loop {

@@ -174,7 +174,13 @@ fn media(kind: &str, map: &Map<String, Value>) -> Option<Part> {
         "video" => (map, Some(Kind::Video), Dialect::Other),
         "file" if object("file").is_some() => (object("file")?, None, Dialect::OpenAi),
         "resource" => (object("resource")?, None, Dialect::Other),
-        "file" | "document" | "input_file" | "media" | "file-data" | "file-url" => (map, None, Dialect::Other),
+        // LangChain's text that is a file: with its text, it has been read as text already.
+        "file" | "document" | "input_file" | "media" | "file-data" | "file-url" | "text-plain" => {
+            (map, None, Dialect::Other)
+        }
+        // The AI SDK's results of tools that name an uploaded file.
+        "file-id" => (map, None, Dialect::Other),
+        "image-file-id" => (map, Some(Kind::Image), Dialect::Other),
         "" => {
             let name = GOOGLE.iter().find(|name| map.contains_key(**name))?;
             (object(name)?, None, Dialect::Other)
@@ -254,22 +260,30 @@ fn read_payload(payload: &Value) -> (Source, Option<String>) {
     };
     if let Some(rest) = text.strip_prefix("data:") {
         return match rest.split_once(";base64,") {
-            Some((mime, data)) => {
+            Some((mime, data)) if is_base64(data) => {
                 let mime = mime.split(';').next().unwrap_or_default().to_lowercase();
                 (
                     Source::Base64(data.to_owned()),
                     Some(mime).filter(|mime| !mime.is_empty()),
                 )
             }
-            None => (Source::Unreadable, None),
+            _ => (Source::Unreadable, None),
         };
     }
     let is_url = text.find("://").is_some_and(|at| at > 0 && at <= 12);
     match is_url {
         true => (Source::Url(text.to_owned()), None),
-        false if text.is_empty() => (Source::Unreadable, None),
+        // A path is none either, as a rule: no file is read here.
+        false if !is_base64(text) => (Source::Unreadable, None),
         false => (Source::Base64(text.to_owned()), shown(text).map(str::to_owned)),
     }
+}
+
+/// Whether `text` is written with base64's characters, of either alphabet.
+fn is_base64(text: &str) -> bool {
+    let known =
+        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=' | b'\r' | b'\n');
+    !text.is_empty() && text.as_bytes().iter().all(known)
 }
 
 /// The type that base64 begins like.

@@ -12,10 +12,12 @@ const EVERYTHING: Accepts = Accepts {
         kinds: &[Kind::Image, Kind::Document, Kind::Audio, Kind::Video],
         types: &[],
         dialect: None,
-        urls: true,
+        urls: &[Kind::Image, Kind::Document, Kind::Audio, Kind::Video],
+        texts: false,
     },
     results: Takes::TEXT,
     others: Takes::TEXT,
+    limits: Limits::NONE,
 };
 
 fn message(value: &Value) -> Message {
@@ -163,6 +165,51 @@ fn files_sound_and_films() {
             "Video  https://x.y/z.mp4",
         ),
         (json!({"type": "image"}), "Image  unreadable"),
+        // LangChain 1's standard blocks.
+        (json!({"type": "image", "fileId": "file-1"}), "Image  own"),
+        (json!({"type": "text-plain", "fileId": "file-1"}), "Document  own"),
+        (
+            json!({"type": "text-plain", "mimeType": "text/plain", "data": {"$bytes": SECRET}, "title": "T"}),
+            "Document text/plain base64",
+        ),
+        (
+            json!({"type": "text-plain", "url": "https://x.y/z.txt", "mimeType": "text/plain"}),
+            "Document text/plain https://x.y/z.txt",
+        ),
+        (json!({"type": "text-plain", "text": "hi"}), "Text(\"hi\")"),
+        // LangChain 0.3's.
+        (
+            json!({"type": "text", "source_type": "text", "text": "hi"}),
+            "Text(\"hi\")",
+        ),
+        (
+            json!({"type": "file", "source_type": "url", "mime_type": "application/pdf", "url": "https://x.y/z.pdf"}),
+            "Document application/pdf https://x.y/z.pdf",
+        ),
+        (
+            json!({"type": "audio", "source_type": "base64", "mime_type": "audio/wav", "data": SECRET}),
+            "Audio audio/wav base64",
+        ),
+        // The AI SDK's parts of messages and of tools' results.
+        (
+            json!({"type": "file", "url": data, "mediaType": "application/pdf", "filename": "a.pdf"}),
+            "Document application/pdf base64",
+        ),
+        (
+            json!({"type": "file-data", "data": SECRET, "mediaType": "application/pdf"}),
+            "Document application/pdf base64",
+        ),
+        (json!({"type": "file-id", "fileId": "file-1"}), "Document  own"),
+        (
+            json!({"type": "image-file-id", "fileId": {"openai": "file-1"}}),
+            "Image  own",
+        ),
+        // A path is no base64, and no file is read.
+        (json!({"type": "image", "image": "./photo.png"}), "Image  unreadable"),
+        (
+            json!({"type": "image_url", "image_url": "C:\\photo.png"}),
+            "Image  unreadable",
+        ),
     ] {
         assert_eq!(shown(&block), expected, "{block}");
     }
@@ -324,7 +371,7 @@ proptest! {
         let content: Vec<Value> = before.into_iter().chain(blocks).collect();
         let mut messages = [message(&json!({"type": role, "content": content}))];
         if settle(&mut messages).and_then(|()| check(&messages, &Accepts::TEXT)).is_ok() {
-            let prompt = crate::prompt::render(&messages, &[], crate::prompt::Style { encoding: crate::prompt::Encoding::Xml, mark: None, documents: true });
+            let prompt = crate::prompt::render(&messages, &[], crate::prompt::Style { encoding: crate::prompt::Encoding::Xml, mark: None, documents: true }).text;
             prop_assert!(!prompt.contains(SECRET), "{}", prompt);
         }
     }

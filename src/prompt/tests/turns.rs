@@ -17,7 +17,7 @@ fn lone(text: &str) -> String {
         documents: true,
         ..Style::default()
     };
-    let escaped = render(&messages, &[], Style::default());
+    let escaped = render(&messages, &[], Style::default()).text;
     assert!(
         escaped.starts_with("<thread>\n  <event type=\"human\" id=\"0\""),
         "{text}"
@@ -26,7 +26,7 @@ fn lone(text: &str) -> String {
         events_in(&escaped),
         [("human".to_owned(), None, None, None, allowed(text))]
     );
-    let rendered = render(&messages, &[], style);
+    let rendered = render(&messages, &[], style).text;
     assert!(rendered == text || rendered == escaped, "{text}");
     rendered
 }
@@ -94,7 +94,7 @@ fn only_one_message_of_the_user_is_a_document() {
         r#"[{"type":"system","content":"s"},{"type":"human","content":"<thread></thread>"}]"#,
         r#"[{"type":"human","content":"<thread></thread>"},{"type":"human","content":"<thread></thread>"}]"#,
     ] {
-        assert!(!render(&thread(json), &[], style).contains(document), "{json}");
+        assert!(!render(&thread(json), &[], style).text.contains(document), "{json}");
     }
 }
 
@@ -140,7 +140,7 @@ no
 [critic]
 hm"#
     .replace("\\r", "\r");
-    assert_eq!(render(&messages, &[], style(Encoding::Text)), expected);
+    assert_eq!(render(&messages, &[], style(Encoding::Text)).text, expected);
 }
 
 /// A turn as its reader tells it: label, content, calls.
@@ -247,7 +247,7 @@ proptest! {
         // A label that no thread of this test has would not be escaped.
         messages.push(Message { role: Role::Other("critic".to_owned()), content: Content::Text(String::new()), tool_calls: vec![], tool_call_id: String::new(), is_error: false });
         expected.push(Turn { label: "critic".to_owned(), content: String::new(), calls: vec![] });
-        prop_assert_eq!(turns(&render(&messages, &[], style(Encoding::Text))), expected);
+        prop_assert_eq!(turns(&render(&messages, &[], style(Encoding::Text)).text), expected);
     }
 
 }

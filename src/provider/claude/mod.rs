@@ -18,7 +18,8 @@ use super::{
     optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
-use crate::message::content::{Accepts, Dialect, Kind, Takes};
+use crate::message::content::{Accepts, Dialect, Kind, Limits, Takes};
+use crate::provider::media::{MediaForm, MediaSupport};
 use Word::Lit;
 
 const MCP_FILE: &str = "mcp.json";
@@ -69,6 +70,10 @@ pub static CLAUDE: Provider = Provider {
         // The name exists in no released claude (CLI-FACTS 1.2): SPEC-01's form, dropped where it is refused.
         optional(&[When::NoInput], &[Lit("--no-input")]),
         flag(&[When::Live], &[Lit("--input-format"), Lit("stream-json")]),
+        flag(
+            &[When::Print, When::Media],
+            &[Lit("--input-format"), Lit("stream-json")],
+        ),
         flag(
             &[When::Format(OutputFormat::Json)],
             &[Lit("--output-format"), Lit("json")],
@@ -215,18 +220,13 @@ pub static CLAUDE: Provider = Provider {
         prefix: "\n",
     }),
     live: Some(LiveForm::ClaudeControl),
-    live_content: Accepts {
-        users: BLOCKS,
-        results: BLOCKS,
-        others: Takes::TEXT,
+    media: MediaSupport {
+        print: ACCEPTS,
+        form: Some(MediaForm::UserLine),
+        live: ACCEPTS,
     },
     capabilities: ByEngine {
-        print: Capabilities {
-            images: UNSUPPORTED,
-            documents: UNSUPPORTED,
-            result_images: UNSUPPORTED,
-            ..CAPABILITIES
-        },
+        print: CAPABILITIES,
         live: Some(CAPABILITIES),
     },
     efforts: &["low", "medium", "high", "xhigh", "max"],
@@ -286,7 +286,7 @@ const LIVE: LiveCheck = LiveCheck {
     print_env: &["CLAUDE_CODE_SIMPLE"],
 };
 
-/// Those of a live session, whose choices are made when its process starts.
+/// The same in both forms; the choices of a live session are made when its process starts.
 const CAPABILITIES: Capabilities = Capabilities {
     images: NATIVE,
     documents: NATIVE,
@@ -300,12 +300,27 @@ const CAPABILITIES: Capabilities = Capabilities {
     ..Capabilities::LEAST
 };
 
-/// What the Messages API takes in a user's turn and in a tool's result; a live session hands it over as it is.
+/// The same in both forms. The API takes 10 MB of base64 of one image and 32 MB in a request (its pages "Vision" and "PDF support"; the
+/// text of a 413, CLI-FACTS 1.3). The CLI makes images of more than half a megabyte, or 2000 pixels a side, smaller before it sends them,
+/// and where it can't read one of those, it sends a note in its place (measured with 2.1.197 and 2.1.330).
+const ACCEPTS: Accepts = Accepts {
+    users: BLOCKS,
+    results: BLOCKS,
+    others: BLOCKS,
+    limits: Limits {
+        image: Some(10 * 1024 * 1024),
+        document: None,
+        all: Some(32 * 1024 * 1024),
+    },
+};
+
+/// What the Messages API takes in a user's turn and in a tool's result; claude hands it over as it is.
 const BLOCKS: Takes = Takes {
     kinds: &[Kind::Image, Kind::Document],
     types: &["image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"],
     dialect: Some(Dialect::Anthropic),
-    urls: true,
+    urls: &[Kind::Image, Kind::Document],
+    texts: true,
 };
 
 const OPTIONS: &[OptionSpec] = &[

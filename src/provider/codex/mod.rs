@@ -20,7 +20,8 @@ use super::{
     STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, flag, optional, system_prompt, var_when,
 };
 use crate::decode::Wire;
-use crate::message::content::{Accepts, Kind, Takes};
+use crate::message::content::{Accepts, Kind, Limits, Takes};
+use crate::provider::media::{MediaForm, MediaSupport};
 use Word::Lit;
 
 /// The codex CLI.
@@ -45,6 +46,8 @@ pub static CODEX: Provider = Provider {
         flag(&[When::Print], &[Lit("--sandbox"), Word::Sandbox]),
         optional(&[When::Print], &[Lit("--ephemeral")]),
         flag(&[When::Print, When::IgnoreUserConfig], &[Lit("--ignore-user-config")]),
+        // With "=", for it is variadic and would swallow what follows.
+        flag(&[When::Print, When::Media], &[Word::MediaFiles("--image=")]),
         flag(&[When::Print, When::Model], &[Lit("--model"), Word::Model]),
         flag(
             &[When::Print, When::Effort],
@@ -143,18 +146,14 @@ pub static CODEX: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     live: Some(LiveForm::CodexAppServer),
-    live_content: Accepts {
-        users: IMAGES,
-        results: IMAGES,
-        others: IMAGES,
+    media: MediaSupport {
+        print: ACCEPTS,
+        form: Some(MediaForm::Files),
+        live: ACCEPTS,
     },
     capabilities: ByEngine {
         print: CAPABILITIES,
-        live: Some(Capabilities {
-            images: NATIVE,
-            result_images: NATIVE,
-            ..CAPABILITIES
-        }),
+        live: Some(CAPABILITIES),
     },
     efforts: &[],
     prompt_limit: Some(PromptLimit::Chars(1_048_576)),
@@ -175,10 +174,24 @@ pub static CODEX: Provider = Provider {
     custom: None,
 };
 
-/// Those of a print run.
+/// The same in both forms.
 const CAPABILITIES: Capabilities = Capabilities {
+    images: NATIVE,
+    result_images: NATIVE,
     reasoning_effort: NATIVE.but("`model_reasoning_effort`"),
     ..Capabilities::LEAST
+};
+
+/// The same in both forms. OpenAI's API takes 512 MB in a request (its page "Images and vision").
+const ACCEPTS: Accepts = Accepts {
+    users: IMAGES,
+    results: IMAGES,
+    others: IMAGES,
+    limits: Limits {
+        image: None,
+        document: None,
+        all: Some(512 * 1024 * 1024),
+    },
 };
 
 /// "remote image URLs are not supported" (CODEX-LIVE §2.3), and files of users are refused.
@@ -186,7 +199,8 @@ const IMAGES: Takes = Takes {
     kinds: &[Kind::Image],
     types: &["image/png", "image/jpeg", "image/gif", "image/webp"],
     dialect: None,
-    urls: false,
+    urls: &[],
+    texts: false,
 };
 
 const OPTIONS: &[OptionSpec] = &[

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
-use crate::message::content::Accepts;
+use crate::provider::media::MediaSupport;
 use Word::Lit;
 
 /// In the folder it runs in: the settings of its "workspace".
@@ -117,9 +117,9 @@ pub static GEMINI: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     live: None,
-    live_content: Accepts::TEXT,
     capabilities: ByEngine::print_only(Capabilities::LEAST),
     efforts: &[],
+    media: MediaSupport::NONE,
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

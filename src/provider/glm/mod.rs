@@ -10,7 +10,7 @@ use super::options::{self, OptionSpec, OutputFormat, PromptStyle};
 use super::{About, Checks, Defaults, Flag, Provider, When, Word, flag};
 use crate::decode::Wire;
 use crate::error::Code;
-use crate::message::content::Accepts;
+use crate::provider::media::MediaSupport;
 use Word::Lit;
 use std::borrow::Cow;
 
@@ -36,9 +36,9 @@ pub static GLM: Provider = Provider {
     system_prompt: "",
     guard: None,
     live: None,
-    live_content: Accepts::TEXT,
     capabilities: ByEngine::print_only(Capabilities::LEAST),
     efforts: &[],
+    media: MediaSupport::NONE,
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

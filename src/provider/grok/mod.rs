@@ -8,7 +8,7 @@ use super::options::OutputFormat;
 use super::{About, Checks, Provider, glm};
 use crate::decode::Wire;
 use crate::error::Code;
-use crate::message::content::Accepts;
+use crate::provider::media::MediaSupport;
 
 /// The ax-grok CLI.
 pub static GROK: Provider = Provider {
@@ -32,9 +32,9 @@ pub static GROK: Provider = Provider {
     system_prompt: "",
     guard: None,
     live: None,
-    live_content: Accepts::TEXT,
     capabilities: ByEngine::print_only(Capabilities::LEAST),
     efforts: &[],
+    media: MediaSupport::NONE,
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

@@ -21,7 +21,7 @@ use super::{
     About, Checks, Defaults, EnvValue, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
-use crate::message::content::Accepts;
+use crate::provider::media::MediaSupport;
 use Word::Lit;
 
 /// The agent that is ours.
@@ -91,9 +91,9 @@ pub static OPENCODE: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     live: None,
-    live_content: Accepts::TEXT,
     capabilities: ByEngine::print_only(Capabilities::LEAST),
     efforts: &[],
+    media: MediaSupport::NONE,
     prompt_limit: None,
     stop_on: &["unknown"],
     fatal_stderr: &["not found. Falling back to default agent"],

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
-use crate::message::content::Accepts;
+use crate::provider::media::MediaSupport;
 use Word::Lit;
 
 const MCP_FILE: &str = "mcp.json";
@@ -137,9 +137,9 @@ pub static QWEN: Provider = Provider {
     guard: None,
     // What is longer is cut, with a warning (recording qwen/stdin-12MiB).
     live: None,
-    live_content: Accepts::TEXT,
     capabilities: ByEngine::print_only(Capabilities::LEAST),
     efforts: &[],
+    media: MediaSupport::NONE,
     prompt_limit: Some(PromptLimit::Bytes(8 * 1024 * 1024)),
     stop_on: &[],
     fatal_stderr: &[],

@@ -38,6 +38,7 @@ impl Line<'_> {
             Arg::Text(text) => text.clone(),
             Arg::File(name) => format!("<{name}>"),
             Arg::FileSetting(key, name) => format!("{key}=\"<{name}>\""),
+            Arg::MediaFile(prefix, name) => format!("{prefix}<{name}>"),
         });
         args.collect::<Vec<_>>().join(" ")
     }

@@ -95,20 +95,23 @@ fn there_are_capabilities_for_each_engine_there_is() {
 
 /// What is taken natively beside text is said in two places, each for its own reader.
 #[test]
-fn what_a_live_session_takes_is_what_it_can() {
+fn what_an_engine_takes_is_what_it_can() {
     for provider in every() {
-        let Some(live) = provider.capabilities.live else {
-            continue;
-        };
-        let takes = |takes: Takes, kind: Kind| takes.kinds.contains(&kind);
-        let native = |feature: Feature| live.of(feature).support == Support::Native;
-        let content = provider.live_content;
-        for (feature, is_taken) in [
-            (Feature::Images, takes(content.users, Kind::Image)),
-            (Feature::Documents, takes(content.users, Kind::Document)),
-            (Feature::ResultImages, takes(content.results, Kind::Image)),
-        ] {
-            assert_eq!(native(feature), is_taken, "{} live: {feature:?}", provider.id);
+        let media = provider.media;
+        let live = provider.capabilities.live.map(|can| ("live", can, media.live));
+        for (engine, can, content) in live
+            .into_iter()
+            .chain([("print", provider.capabilities.print, media.print)])
+        {
+            let takes = |takes: Takes, kind: Kind| takes.kinds.contains(&kind);
+            for (feature, is_taken) in [
+                (Feature::Images, takes(content.users, Kind::Image)),
+                (Feature::Documents, takes(content.users, Kind::Document)),
+                (Feature::ResultImages, takes(content.results, Kind::Image)),
+            ] {
+                let native = can.of(feature).support == Support::Native;
+                assert_eq!(native, is_taken, "{} {engine}: {feature:?}", provider.id);
+            }
         }
     }
 }

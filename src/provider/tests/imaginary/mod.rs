@@ -7,8 +7,8 @@ mod errors;
 use std::borrow::Cow;
 
 use crate::decode::Wire;
-use crate::message::content::Accepts;
 use crate::provider::capability::{ByEngine, Capabilities};
+use crate::provider::media::MediaSupport;
 use crate::provider::options::{self, OutputFormat};
 use crate::provider::{
     About, Checks, Defaults, EnvValue, LoginAnswer, LoginCheck, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag,
@@ -42,9 +42,9 @@ pub static IMAGINARY: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     live: None,
-    live_content: Accepts::TEXT,
     capabilities: ByEngine::print_only(Capabilities::LEAST),
     efforts: &[],
+    media: MediaSupport::NONE,
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

@@ -1,0 +1,122 @@
+//! What is run: a command line, before anybody knows where its private files will lie.
+//!
+//! In: nothing. Out: the types that [`super::build`] fills and `exchange` starts.
+
+use std::path::PathBuf;
+
+use crate::decode::Wire;
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandLine {
+    /// The program: a name for PATH, or a path.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<Arg>,
+    /// What it does not inherit of the environment.
+    pub drop_env: Vec<&'static str>,
+    /// What the provider sets in the environment.
+    pub set_env: Vec<(&'static str, EnvText)>,
+    /// What the user sets or (`None`) removes; wins over all.
+    pub user_env: Vec<(String, Option<String>)>,
+    /// All of standard input; it is closed behind it.
+    pub stdin: String,
+    /// Files that hold what must not show in argv.
+    pub files: Vec<PrivateFile>,
+    /// Blocks of the prompt, as files in its private folder.
+    pub media: Vec<MediaFile>,
+    /// Links to files elsewhere, in its private folder.
+    pub links: Vec<PrivateLink>,
+    /// Where it runs.
+    pub cwd: Cwd,
+    /// What it prints.
+    pub wire: Wire,
+    /// Names of the flags here that the run can do without.
+    pub optional_flags: Vec<String>,
+    /// Names of all flags here, without their values and without the user's own: fit to be logged.
+    pub flags: Vec<&'static str>,
+}
+
+impl CommandLine {
+    /// The names of its flags, the user's own included, without values.
+    pub fn all_flags(&self) -> Vec<String> {
+        let texts = self.args.iter().filter_map(|arg| match arg {
+            Arg::Text(text) if text.starts_with('-') && text.len() > 1 => text.split('=').next(),
+            _ => None,
+        });
+        texts.map(str::to_owned).collect()
+    }
+}
+
+/// One argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Arg {
+    /// As it is.
+    Text(String),
+    /// The path of the private file of this name.
+    File(&'static str),
+    /// `key="path"` in TOML: the key, and the name of the private file.
+    FileSetting(&'static str, &'static str),
+    /// This and the path of the private file of this name: `--image=path`.
+    MediaFile(&'static str, String),
+}
+
+/// The value of a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EnvText {
+    /// As it is.
+    Text(String),
+    /// The folder the CLI runs in.
+    Cwd,
+    /// The path of the empty private folder of this name.
+    Folder(&'static str),
+    /// The path of the private file of this name.
+    File(&'static str),
+}
+
+/// A file of mode 0600 that lives as long as the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrivateFile {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub content: String,
+}
+
+/// A private file (mode 0600, gone with the run) with a block of the prompt.
+#[derive(Clone, PartialEq, Eq)]
+pub struct MediaFile {
+    /// Its name, which is nobody's but ours: `image-1.png`.
+    pub name: String,
+    /// What it holds.
+    pub bytes: Vec<u8>,
+}
+
+impl std::fmt::Debug for MediaFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.debug_struct("MediaFile")
+            .field("name", &self.name)
+            .field("bytes", &self.bytes.len())
+            .finish()
+    }
+}
+
+/// A link that lives as long as the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrivateLink {
+    /// Its place in the private folder.
+    pub name: String,
+    /// Where it leads; there may be nothing yet.
+    pub target: PathBuf,
+}
+
+/// The working folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cwd {
+    /// Node's own.
+    Inherit,
+    /// An empty one made for the run: nothing of the project can be found, and the CLI's environment note names none.
+    Private,
+    /// The user's.
+    Path(String),
+}

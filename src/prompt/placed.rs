@@ -1,0 +1,116 @@
+//! Where the blocks of a thread stand that are no text.
+//!
+//! In: messages whose content may hold such blocks. Out: a [`Rendered`] thread: one text, with a place for each block, and the blocks.
+//!
+//! The place is an element that says which block it is (`<image index="1"></image>`), or a label of its own line (`[Image 1]`); the
+//! block belongs into the element, or behind the label. The index counts all blocks of the thread from 1, in their order. What looks
+//! like a place in somebody's text is escaped like all other markup, and no block stands there.
+
+use std::fmt::Write;
+
+use crate::message::content::{self, Media, Part};
+use crate::message::{Content, Message};
+
+/// A block, and where it belongs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Placed {
+    /// Behind this byte of the text.
+    pub at: usize,
+    /// The block.
+    pub media: Media,
+}
+
+/// A thread as a prompt.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rendered {
+    /// All that is text, with the places of the blocks.
+    pub text: String,
+    /// The blocks, in order.
+    pub media: Vec<Placed>,
+}
+
+/// A part of a [`Rendered`] thread.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Piece<'a> {
+    /// Text, never blank.
+    Text(&'a str),
+    /// A block.
+    Media(&'a Media),
+}
+
+impl Rendered {
+    /// One that is this text.
+    pub fn of_text(text: String) -> Rendered {
+        Rendered {
+            text,
+            media: Vec::new(),
+        }
+    }
+
+    /// The text with the blocks at their places.
+    pub fn pieces(&self) -> Vec<Piece<'_>> {
+        let mut pieces = Vec::with_capacity(2 * self.media.len() + 1);
+        let mut from = 0;
+        let ends = self.media.iter().map(|placed| (placed.at, Some(&placed.media)));
+        for (until, media) in ends.chain([(self.text.len(), None)]) {
+            let text = self.text.get(from..until).unwrap_or_default();
+            from = until;
+            // The Messages API refuses text that is blank.
+            let text = (!text.trim().is_empty()).then_some(Piece::Text(text));
+            pieces.extend(text.into_iter().chain(media.map(Piece::Media)));
+        }
+        pieces
+    }
+
+    /// `[Image 1]`'s and `<image index="1">`'s number of the block that comes next.
+    pub(super) fn next_index(&self) -> usize {
+        self.media.len() + 1
+    }
+
+    /// Puts `media` behind what is there.
+    pub(super) fn place(&mut self, media: Media) {
+        self.media.push(Placed {
+            at: self.text.len(),
+            media,
+        });
+    }
+
+    /// The element of `media`, with the block in it.
+    pub(super) fn place_in_element(&mut self, media: Media) {
+        let tag = media.kind.tag();
+        // Writing to a String can't fail.
+        let _ = write!(self.text, "<{tag} index=\"{}\">", self.next_index());
+        self.place(media);
+        let _ = write!(self.text, "</{tag}>");
+    }
+}
+
+/// A part of a message that holds what is no text.
+pub(super) enum Chunk {
+    /// Text, all of it up to the next block: a label must not come to be where two texts meet.
+    Text(String),
+    /// A block.
+    Media(Box<Media>),
+}
+
+/// The parts of `message`, in order; `None` where it holds nothing but text, or JSON that is no block at all.
+pub(super) fn chunks(message: &Message) -> Option<Vec<Chunk>> {
+    let Content::Blocks(raw) = &message.content else {
+        return None;
+    };
+    let parts = content::parts(raw, &message.role);
+    if !parts.iter().any(|part| matches!(part, Part::Media(_))) {
+        return None;
+    }
+    let mut chunks: Vec<Chunk> = Vec::new();
+    for part in parts {
+        match (part, chunks.last_mut()) {
+            (Part::Text(more), Some(Chunk::Text(text))) => text.push_str(&more),
+            (Part::Text(text), _) => chunks.push(Chunk::Text(text)),
+            (Part::Media(media), _) => chunks.push(Chunk::Media(media)),
+            // The calls are the message's by now; the others are no content, or were refused (`message::content`).
+            (Part::Omitted | Part::Call(_) | Part::Unknown(_), _) => {}
+        }
+    }
+    Some(chunks)
+}
