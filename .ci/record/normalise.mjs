@@ -17,6 +17,8 @@ const UUID = /\b[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}\b/g;
 const PREFIXED = /\b(ses|msg|prt)_[\da-f]{12}[A-Za-z\d]{14}\b/g;
 const ISO = /\b\d{4}-\d\d-\d\dT\d\d[:-]\d\d[:-]\d\d(?:[.-]\d+)?Z\b/g;
 const HTTP_DATE = /\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\b/g;
+/** Where a package is installed, however deep: stacks of a CLI name its real path, which is another than that of its link. */
+const INSTALLED = /(file:\/\/|(?<![:\w/]))\/[^\s"'()<>:]+?\/node_modules\//g;
 const EPOCH_MS = /\b1[6-9]\d{11}\b/g;
 /** JSON's `"duration_ms": 12`, `"totalLatencyMs":3`; not `"retry_after_ms"`, which an API says. */
 const CLOCKS = /("(?!retry)\w*(?:_ms|Ms|duration|latency|ttft\w*)"\s*:\s*)\d+(?:\.\d+)?/g;
@@ -36,6 +38,7 @@ export function normaliser() {
       .replaceAll(tee, "/opt/tee")
       .replaceAll(home, "/home/user")
       .replaceAll(cli, "/opt/cli")
+      .replace(INSTALLED, "$1/opt/cli/node_modules/")
       .replace(/[^\s"'=,:(]*deep-factor-\w{6}/g, (path) =>
         path.replace(/^.*deep-factor-\w{6}$/, "/tmp/deep-factor-RUN"),
       )

@@ -9,6 +9,7 @@ import { normaliser } from "../../.ci/record/normalise.mjs";
 import type { Recording } from "../../.ci/record/run.mjs";
 import { main, readSet } from "../../.ci/record.mjs";
 
+const ROOT = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
 const CODEX = fileURLToPath(new URL("../fixtures/drift/codex", import.meta.url));
 const HERE = process.platform === "linux" && process.arch === "x64";
 
@@ -145,6 +146,8 @@ it("replaces what changes from run to run, and nothing else", () => {
     '"ses_dffd26516ffeBi5l6CbsYQ34o2" 1795299322711 2026-11-21T20:55:59.936Z Sat, 21 Nov 2026 22:18:06 GMT (node:4711)',
     "[STARTUP] Phase 'x' was started but never ended.",
     "/tmp/dfp-Ab12Cd/tmp/cc-socks/4711.sock localPort: 49722,",
+    "    at on (file:///src/a-b/.cache/npm/@x+y@1.0.0/node_modules/@x/y/node_modules/z.js:5:3) (/q/node_modules/z.js:1:2)",
+    "see https://example.com/node_modules/y and node_modules/y",
   ].join("\n");
   expect(normalise(text, places)).toBe(
     [
@@ -153,8 +156,25 @@ it("replaces what changes from run to run, and nothing else", () => {
       "01A1FFDF 00000000-0000-4000-8000-000000000002 00000000-0000-4000-8000-000000000001",
       '"ses_00000000000000000000000003" 1767225600000 2026-01-01T00:00:00.000Z Thu, 01 Jan 2026 00:00:00 GMT (node:PID)',
       "/home/user/tmp/cc-socks/PID.sock localPort: PORT,",
+      "    at on (file:///opt/cli/node_modules/@x/y/node_modules/z.js:5:3) (/opt/cli/node_modules/z.js:1:2)",
+      "see https://example.com/node_modules/y and node_modules/y",
     ].join("\n"),
   );
+});
+
+it("has left no path of the machine that recorded in what is kept", () => {
+  const kept = fileURLToPath(new URL("../fixtures/drift", import.meta.url));
+  const files = readdirSync(kept, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  expect(files.length).toBeGreaterThan(100);
+  const left = files.flatMap((file) => {
+    const path = join(file.parentPath, file.name);
+    const text = readFileSync(path, "utf8");
+    const normalised = normaliser()(text, { home: ROOT, cli: ROOT, tee: ROOT });
+    const installed = /\S+\/node_modules\//g;
+    const places = (all: string) => (all.match(installed) ?? []).join("\n");
+    return text.includes(ROOT) || places(text) !== places(normalised) ? [path] : [];
+  });
+  expect(left).toEqual([]);
 });
 
 it.each([

@@ -27,6 +27,27 @@ pub(super) struct Proc {
 #[derive(Debug, Default)]
 pub(super) struct Table(Vec<Proc>);
 
+/// Whether a process was started by a run, by the mark in its environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    /// It has the run's mark.
+    Run,
+    /// It has none, or another run's.
+    None,
+    /// Its environment is empty. So is that of a process in the middle of an `exec`, when its new environment is not in place yet
+    /// and its parent already goes on, and maybe ends: it is then nobody's child and in no group that is known.
+    Empty,
+}
+
+/// What of a run a look has found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// The living processes without the leader.
+    pub living: HashSet<Proc>,
+    /// Those whose environment was empty, which are none of `living`: only a second look can tell whether they are the run's.
+    pub undecided: HashSet<Proc>,
+}
+
 impl Table {
     /// Looks now. Takes about a millisecond for a hundred processes on Linux, some ten elsewhere; blocks.
     pub fn look() -> io::Result<Table> {
@@ -49,13 +70,30 @@ impl Table {
     /// earlier look and their descendants, and those marked with `run`.
     ///
     /// The leader may be a zombie but must not have been waited for.
-    pub fn descendants(&self, leader: i32, known: &HashSet<Proc>, run: &str) -> HashSet<Proc> {
+    pub fn descendants(&self, leader: i32, known: &HashSet<Proc>, run: &str) -> Found {
+        self.descendants_by(leader, known, |process| mark(process, run))
+    }
+
+    fn descendants_by(&self, leader: i32, known: &HashSet<Proc>, mark: impl Fn(&Proc) -> Mark) -> Found {
         let since = self.find(leader).map_or(0, |p| p.start);
         let same = |p: &Proc| known.iter().any(|k| k.pid == p.pid && k.start == p.start);
         let mut ours: HashSet<i32> = HashSet::from([leader]);
         let young = |p: &&Proc| p.start >= since;
         ours.extend(self.0.iter().filter(|p| p.group == leader || same(p)).map(|p| p.pid));
-        ours.extend(self.0.iter().filter(young).filter(|p| marked(p, run)).map(|p| p.pid));
+        let (mut marked, mut empty) = (HashSet::new(), HashSet::new());
+        for process in self
+            .0
+            .iter()
+            .filter(young)
+            .filter(|p| !p.zombie && !ours.contains(&p.pid))
+        {
+            match mark(process) {
+                Mark::Run => drop(marked.insert(process.pid)),
+                Mark::Empty => drop(empty.insert(*process)),
+                Mark::None => {}
+            }
+        }
+        ours.extend(marked);
         // A process is listed after its parent as a rule, but ids wrap around: repeat until nothing is added.
         loop {
             let found: Vec<i32> = (self.0.iter().filter(young))
@@ -67,11 +105,22 @@ impl Table {
             }
             ours.extend(found);
         }
-        (self.0.iter())
-            .filter(|p| p.pid != leader && !p.zombie && ours.contains(&p.pid))
-            .copied()
-            .collect()
+        empty.retain(|process| !ours.contains(&process.pid));
+        Found {
+            living: (self.0.iter())
+                .filter(|p| p.pid != leader && !p.zombie && ours.contains(&p.pid))
+                .copied()
+                .collect(),
+            undecided: empty,
+        }
     }
+}
+
+/// Whether a look failed since the host has no room for another open file: a later one may succeed.
+pub(super) fn is_exhausted(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }
 
 /// Whether a member of `group` is alive, its dead leader not counted: on Linux a small call per process instead of the reading of
@@ -87,13 +136,13 @@ pub(super) fn group_lives(group: i32) -> bool {
     };
 }
 
-fn marked(process: &Proc, run: &str) -> bool {
+fn mark(process: &Proc, run: &str) -> Mark {
     #[cfg(target_os = "linux")]
-    return linux::marked(process, run);
+    return linux::mark(process, run);
     #[cfg(not(target_os = "linux"))]
     return {
         let _ = (process, run);
-        false
+        Mark::None
     };
 }
 
@@ -128,7 +177,9 @@ mod linux {
         for entry in std::fs::read_dir("/proc")? {
             let name = entry?.file_name();
             let pid = name.to_str().and_then(|name| name.parse::<i32>().ok());
-            table.extend(pid.and_then(|pid| read(pid, &mut buffer)));
+            if let Some(pid) = pid {
+                table.extend(read(pid, &mut buffer)?);
+            }
         }
         Ok(Table(table))
     }
@@ -142,7 +193,7 @@ mod linux {
         entries
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
             .filter(|pid| group_of(*pid) == Some(group))
-            .any(|pid| read(pid, &mut buffer).is_some_and(|member| !member.zombie))
+            .any(|pid| read(pid, &mut buffer).is_ok_and(|member| member.is_some_and(|member| !member.zombie)))
     }
 
     /// The group of a process, if there is one; 0 for the kernel's own.
@@ -158,18 +209,22 @@ mod linux {
 
     /// When the process started, if there is one.
     pub fn started(pid: i32) -> Option<u64> {
-        read(pid, &mut Vec::new()).map(|p| p.start)
+        read(pid, &mut Vec::new()).ok()?.map(|p| p.start)
     }
 
-    fn read(pid: i32, buffer: &mut Vec<u8>) -> Option<Proc> {
+    /// `None` for one that has gone since it was listed.
+    ///
+    /// # Errors
+    /// This process can open no more files: a table without those that could not be read would say that they are gone.
+    fn read(pid: i32, buffer: &mut Vec<u8>) -> io::Result<Option<Proc>> {
         use std::io::Read;
         buffer.clear();
-        // It may have gone since it was listed.
-        std::fs::File::open(format!("/proc/{pid}/stat"))
-            .ok()?
-            .read_to_end(buffer)
-            .ok()?;
-        parse(pid, buffer)
+        let read = std::fs::File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read_to_end(buffer));
+        match read {
+            Ok(_) => Ok(parse(pid, buffer)),
+            Err(error) if is_exhausted(&error) => Err(error),
+            Err(_) => Ok(None),
+        }
     }
 
     /// proc(5): `pid (name) state ppid pgrp …`, the 22nd field is the start time. The name may hold anything.
@@ -189,17 +244,27 @@ mod linux {
         })
     }
 
-    pub fn marked(process: &Proc, run: &str) -> bool {
-        // Other users' environments can't be read; nothing of ours runs as another user.
-        let Ok(environ) = std::fs::read(format!("/proc/{}/environ", process.pid)) else {
-            return false;
+    /// The kernel's threads have this parent, and no environment.
+    const KTHREADD: i32 = 2;
+
+    pub fn mark(process: &Proc, run: &str) -> Mark {
+        if process.parent == KTHREADD {
+            return Mark::None;
+        }
+        let environ = match std::fs::read(format!("/proc/{}/environ", process.pid)) {
+            Ok(environ) if environ.is_empty() => return Mark::Empty,
+            Ok(environ) => environ,
+            Err(error) if is_exhausted(&error) => return Mark::Empty,
+            // Other users' environments can't be read; nothing of ours runs as another user.
+            Err(_) => return Mark::None,
         };
-        environ.split(|&b| b == 0).any(|entry| {
+        let is_marked = environ.split(|&b| b == 0).any(|entry| {
             let value = entry
                 .strip_prefix(RUN_VARIABLE.as_bytes())
                 .and_then(|rest| rest.strip_prefix(b"="));
             value == Some(run.as_bytes())
-        })
+        });
+        if is_marked { Mark::Run } else { Mark::None }
     }
 }
 
@@ -286,10 +351,51 @@ mod tests {
         ]);
         let known = HashSet::from([proc(big + 2, big, big + 2, 102), proc(big + 5, big, big + 5, 91)]);
         assert_eq!(
-            pids(&table.descendants(big, &known, "run")),
+            pids(&table.descendants(big, &known, "run").living),
             [big + 1, big + 2, big + 3, big + 4]
         );
         assert!(table.has_living(big) && !table.has_living(big + 7));
+    }
+
+    /// A daemon in the middle of its `exec`, whose parent has ended: in no group of the run's, nobody's child, and without the mark.
+    #[test]
+    fn one_without_an_environment_is_undecided() {
+        let (leader, daemon, marked) = (proc(10, 1, 10, 100), proc(12, 1, 11, 102), proc(13, 1, 13, 103));
+        let (child, older) = (proc(14, 13, 13, 104), proc(5, 1, 5, 90));
+        let dead = Proc {
+            zombie: true,
+            ..proc(15, 1, 15, 105)
+        };
+        let table = Table(vec![leader, daemon, marked, child, older, dead]);
+        let found = table.descendants_by(10, &HashSet::new(), |process| match process.pid {
+            13 => Mark::Run,
+            _ => Mark::Empty,
+        });
+        let expected = Found {
+            living: HashSet::from([marked, child]),
+            undecided: HashSet::from([daemon]),
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_mark_is_read_from_the_environment() {
+        use crate::process::RUN_VARIABLE;
+        let with = |variable: Option<&str>| {
+            let mut cat = std::process::Command::new("/bin/cat");
+            cat.env_clear().stdin(std::process::Stdio::piped());
+            cat.envs(variable.map(|run| (RUN_VARIABLE, run)));
+            let mut cat = cat.spawn().unwrap();
+            let found = mark(&proc(cat.id().cast_signed(), 1, 1, 1), "r1");
+            drop(cat.stdin.take());
+            cat.wait().unwrap();
+            (found, mark(&proc(cat.id().cast_signed(), 1, 1, 1), "r1"))
+        };
+        assert_eq!(with(Some("r1")), (Mark::Run, Mark::None));
+        assert_eq!(with(Some("r10")), (Mark::None, Mark::None));
+        assert_eq!(with(None), (Mark::Empty, Mark::None));
+        assert_eq!(mark(&proc(std::process::id().cast_signed(), 2, 0, 1), "r1"), Mark::None);
     }
 
     #[cfg(target_os = "linux")]

@@ -7,6 +7,7 @@
 //! host of gigabytes while its event loop stands still.
 
 use std::collections::HashSet;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -99,6 +100,8 @@ pub(super) struct Group {
     waiter: Option<Waiter>,
     /// The run's living processes at the last look, without the leader. Those of the group as well: they may leave it.
     known: HashSet<Proc>,
+    /// Those that the last look left undecided: a second one decides.
+    undecided: HashSet<Proc>,
     watchdog: Option<Watchdog>,
     /// `None` once the leader is reaped.
     registration: Option<Registration>,
@@ -116,6 +119,7 @@ impl Group {
             target,
             waiter: None,
             known: HashSet::new(),
+            undecided: HashSet::new(),
             watchdog,
             registration: Some(registration),
         };
@@ -158,18 +162,21 @@ impl Group {
         let escapees = cfg!(target_os = "linux") || !by_itself || !self.known.is_empty() || self.signalable();
         let mut pause = Duration::from_millis(5);
         let mut asked = false;
+        let mut killed_at = None;
         while self.someone_lives(escapees).await {
             let now = Instant::now();
             if now >= kill_at {
                 self.signal(Signal::KILL);
+                // Counted from the first kill, not from when it was due: on a busy machine that may be long ago, and what was forked
+                // meanwhile would be left alone.
+                if now >= *killed_at.get_or_insert(now) + GIVE_UP {
+                    // They outlive SIGKILL: they sleep in the kernel.
+                    break;
+                }
             } else if !asked {
                 asked = true;
                 self.signal(Signal::TERM);
                 self.signal(Signal::CONT);
-            }
-            if now >= kill_at + GIVE_UP {
-                // They outlive SIGKILL: they sleep in the kernel.
-                break;
             }
             let until_kill = kill_at.saturating_duration_since(now);
             sleep(if until_kill.is_zero() {
@@ -200,27 +207,39 @@ impl Group {
     }
 
     async fn look_around(&mut self) {
-        if let Some(table) = look().await {
+        if let Ok(table) = look().await {
             self.note(&table);
         }
     }
 
-    fn note(&mut self, table: &Table) {
-        self.known = table.descendants(self.target.group(), &self.known, &self.target.run);
+    /// Whether a second look has to decide about somebody.
+    fn note(&mut self, table: &Table) -> bool {
+        let found = table.descendants(self.target.group(), &self.known, &self.target.run);
+        let is_open = !found.undecided.is_subset(&self.undecided);
+        (self.known, self.undecided) = (found.living, found.undecided);
+        is_open
     }
 
     async fn someone_lives(&mut self, escapees: bool) -> bool {
         let group = self.target.group();
-        if escapees && let Some(table) = look().await {
-            self.note(&table);
+        let seen = match escapees {
+            true => look().await.map(Some),
+            false => Ok(None),
+        };
+        // What can't be seen now may still be there.
+        if seen.as_ref().is_err_and(tree::is_exhausted) {
+            return true;
+        }
+        if let Ok(Some(table)) = seen {
+            let is_open = self.note(&table);
             let in_group = match cfg!(target_os = "linux") {
                 true => table.has_living(group),
                 false => self.signalable(),
             };
-            return in_group || !self.known.is_empty();
+            return in_group || !self.known.is_empty() || is_open;
         }
         // Linux counts the leader's zombie among those who can be signalled. Elsewhere zombies don't count.
-        self.signalable() && blocking(move || Ok(tree::group_lives(group))).await != Some(false)
+        self.signalable() && !matches!(blocking(move || Ok(tree::group_lives(group))).await, Ok(false))
     }
 
     fn signalable(&self) -> bool {
@@ -265,23 +284,23 @@ impl Drop for Group {
 
 /// Looks at the table of processes, one look at a time. A look that begins after a wish for one serves it, so a hundred runs
 /// that end together share two.
-async fn look() -> Option<Arc<Table>> {
+async fn look() -> io::Result<Arc<Table>> {
     static LAST: Mutex<Option<(Instant, Arc<Table>)>> = Mutex::const_new(None);
     let wished = Instant::now();
     let mut last = LAST.lock().await;
     if let Some((_, table)) = last.as_ref().filter(|(began, _)| *began >= wished) {
-        return Some(table.clone());
+        return Ok(table.clone());
     }
     let began = Instant::now();
     let table = Arc::new(blocking(Table::look).await?);
     *last = Some((began, table.clone()));
-    Some(table)
+    Ok(table)
 }
 
 /// Asks the system without holding up the runtime, two questions at a time: a hundred runs that end together would otherwise
-/// take a hundred threads for it. `None` if it does not answer.
-async fn blocking<T: Send + 'static>(ask: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Option<T> {
+/// take a hundred threads for it.
+async fn blocking<T: Send + 'static>(ask: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     static TURNS: Semaphore = Semaphore::const_new(2);
-    let _turn = TURNS.acquire().await.ok()?;
-    tokio::task::spawn_blocking(ask).await.ok()?.ok()
+    let _turn = TURNS.acquire().await.map_err(io::Error::other)?;
+    tokio::task::spawn_blocking(ask).await?
 }

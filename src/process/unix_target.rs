@@ -31,15 +31,15 @@ pub(super) fn kill_now(targets: &[Target]) {
         return;
     }
     let mut known: Vec<HashSet<Proc>> = vec![HashSet::new(); targets.len()];
-    // The second round finds what was forked during the first.
+    // The second round finds what was forked during the first, and whose environment was not there yet.
     for round in 0..3 {
         let table = Table::look().ok();
         let mut found = false;
         for (target, known) in targets.iter().zip(&mut known) {
             if let Some(table) = &table {
                 let escapees = table.descendants(target.group(), known, &target.run);
-                found |= !escapees.is_subset(known);
-                *known = escapees;
+                found |= !escapees.living.is_subset(known) || !escapees.undecided.is_empty();
+                *known = escapees.living;
             }
             // That nobody is left is as good as a success.
             let _ = kill_process_group(target.pid, Signal::KILL);
