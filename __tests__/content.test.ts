@@ -158,7 +158,7 @@ describe.each(VERSIONS)("claude %s", (which) => {
     expect(events).toEqual([]);
     expect(error.message).toBe(
       "messages[0].content[1] is an image (image/png), which claude can't take: it takes text only. Send it, with its data and " +
-        "within the limits, to claude, to codex (images) or to an API that takes it; or send text",
+        "within the limits, to claude, gemini, codex (images) or an API that takes it; or send text",
     );
     expect(api.requests).toEqual([]);
   });

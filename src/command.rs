@@ -12,7 +12,7 @@ use crate::provider::callbacks::Callbacks;
 use crate::provider::options::{Auth, Kind, Options, OutputFormat, PromptStyle, SystemPrompt, Workspace};
 use crate::provider::{EnvValue, Flag, PromptLimit, Provider, Var, When, Word, same_flag, system_prompt};
 
-pub use line::{Arg, CommandLine, Cwd, EnvText, MediaFile, PrivateFile, PrivateLink};
+pub use line::{Arg, CommandLine, Cwd, EnvText, MediaFile, PrivateFile, PrivateLink, RUN_FOLDER};
 
 /// Linux refuses a single argument of 128 KiB, its final NUL included (MAX_ARG_STRLEN, CLI-FACTS 1.2).
 pub const MAX_ARG_BYTES: usize = 131_071;

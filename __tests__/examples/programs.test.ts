@@ -159,7 +159,7 @@ answer: The picture is 96 by 64 pixels. The document says "The parcel weighs 42 
 
 one that is too large is refused before anything starts:
   UNSUPPORTED_CONTENT: messages[0].content[0] is an image (image/png) of 10666668 bytes as base64, and claude takes 10485760 of one. \
-Send it, with its data and within the limits, to claude, to codex (images) or to an API that takes it; or send text
+Send it, with its data and within the limits, to claude, gemini, codex (images) or an API that takes it; or send text
 
 `);
       const question = "What is on the picture, and what does the document say?";

@@ -35,7 +35,7 @@ pub fn general(code: Code) -> &'static str {
         Code::PromptIntercepted => "do not begin the prompt with \"/\"",
         Code::InvalidMessages => "pass LangChain messages, or objects with `role` and `content`",
         Code::UnsupportedContent => {
-            "send it, with its data and within the limits, to claude, to codex (images) or to an API that takes it; or send text"
+            "send it, with its data and within the limits, to claude, gemini, codex (images) or an API that takes it; or send text"
         }
         Code::UnsupportedOption => support::HINT,
         Code::ToolChoiceUnmet => "say in the prompt when to call it, or use a provider whose tool choice is native",

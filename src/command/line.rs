@@ -86,7 +86,7 @@ pub struct PrivateFile {
 /// A private file (mode 0600, gone with the run) with a block of the prompt.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MediaFile {
-    /// Its name, which is nobody's but ours: `image-1.png`.
+    /// Its place in the private folder, which nobody but this package names: `image-1.png`.
     pub name: String,
     /// What it holds.
     pub bytes: Vec<u8>,
@@ -109,6 +109,9 @@ pub struct PrivateLink {
     /// Where it leads; there may be nothing yet.
     pub target: PathBuf,
 }
+
+/// The name of the folder that a run with [`Cwd::Private`] runs in, in its private folder.
+pub const RUN_FOLDER: &str = "empty";
 
 /// The working folder.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::command::{CommandLine, Cwd, EnvText};
+use crate::command::{CommandLine, Cwd, EnvText, RUN_FOLDER};
 
 /// How often a folder is tried again that a killed process has just written into, 5 ms apart.
 const REMOVE_TRIES: u32 = 10;
@@ -104,7 +104,7 @@ impl Scratch {
         }
         // Until all is there, an error takes it away again.
         let dir = private_folder()?;
-        make_folder(&dir.path().join(EMPTY))?;
+        make_folder(&dir.path().join(RUN_FOLDER))?;
         for name in further {
             make_folder(&dir.path().join(name))?;
         }
@@ -139,7 +139,7 @@ impl Scratch {
 
     /// The one to run in.
     pub fn folder(&self) -> PathBuf {
-        self.path.join(EMPTY)
+        self.path.join(RUN_FOLDER)
     }
 
     /// The file, or the further empty folder, of this name.
@@ -147,9 +147,6 @@ impl Scratch {
         self.path.join(name)
     }
 }
-
-/// The folder to run in, empty but for files of the provider whose names begin with it.
-const EMPTY: &str = "empty";
 
 impl Drop for Scratch {
     fn drop(&mut self) {

@@ -32,4 +32,7 @@ pub enum MediaForm {
     UserLine,
     /// As private files that arguments name ([`super::Word::MediaFiles`]), in the order of the blocks; the prompt is text.
     Files,
+    /// As private files in the folder the CLI runs in, which is private as well; the prompt begins with `@` and the name of each. The CLI
+    /// sends them in the order of their names.
+    NamedFiles,
 }

@@ -76,6 +76,8 @@ impl Engine {
             {
                 &Accepts::TEXT
             }
+            // The files have to lie in the folder it runs in, where nothing else may lie that a text could name.
+            Some(MediaForm::NamedFiles) if options.built_in_tools || options.cwd.is_some() => &Accepts::TEXT,
             _ => &self.provider.media.print,
         }
     }

@@ -8,7 +8,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use super::engine::Engine;
-use crate::command::{MediaFile, MediaPrompt};
+use crate::command::{MediaFile, MediaPrompt, RUN_FOLDER};
 use crate::error::{Code, ProviderError};
 use crate::exchange::claude_live::line;
 use crate::message::content::{Media, Source};
@@ -17,30 +17,41 @@ use crate::provider::media::MediaForm;
 
 /// What stands before a thread whose blocks are attached as files.
 const ATTACHED: &str =
-    "The images of this conversation are attached to this message, in the order of their indexes.\n\n";
+    "The images and documents of this conversation are attached to this message, in the order of their indexes.\n\n";
 
 impl Engine {
     /// `rendered`, which holds blocks, in the form of this provider.
     ///
     /// # Errors
-    /// `UNSUPPORTED_CONTENT` where data are no base64, or there is no form.
+    /// `UNSUPPORTED_CONTENT` where data are no base64, or there is no form. `INTERNAL` where the system gives no random bytes.
     pub(super) fn media_prompt(&self, rendered: &Rendered) -> Result<MediaPrompt, Box<ProviderError>> {
         match self.provider.media.form {
             Some(MediaForm::UserLine) => Ok(MediaPrompt {
                 text: line::user(&line::of_rendered("", rendered)),
                 files: Vec::new(),
             }),
-            Some(MediaForm::Files) => {
-                let files = rendered.media.iter().enumerate();
-                let files = files.map(|(at, placed)| {
-                    file(at + 1, &placed.media).ok_or_else(|| {
-                        let reason = format!("block {} of the thread, {}, is no base64", at + 1, placed.media.name());
-                        self.refuse(Code::UnsupportedContent, reason)
-                    })
-                });
+            Some(MediaForm::Files) => Ok(MediaPrompt {
+                text: format!("{ATTACHED}{}", rendered.text),
+                files: self.files(rendered, |index, media| {
+                    format!("{}-{index}.{}", media.kind.tag(), extension(media))
+                })?,
+            }),
+            Some(MediaForm::NamedFiles) => {
+                let random = getrandom::u64().map_err(|error| {
+                    let reason = format!("the system gives no random bytes, which name the files of a prompt: {error}");
+                    self.refuse(Code::Internal, reason)
+                })?;
+                // No text of a thread can name one of them.
+                let name = |index: usize, media: &Media| format!("{index:06}-{random:016x}.{}", extension(media));
+                let names = rendered.media.iter().enumerate();
+                let names = names.map(|(at, placed)| format!("@{} ", name(at + 1, &placed.media)));
                 Ok(MediaPrompt {
-                    text: format!("{ATTACHED}{}", rendered.text),
-                    files: files.collect::<Result<_, _>>()?,
+                    text: format!(
+                        "{}\n\n{ATTACHED}{}",
+                        names.collect::<String>().trim_end(),
+                        rendered.text
+                    ),
+                    files: self.files(rendered, |index, media| format!("{RUN_FOLDER}/{}", name(index, media)))?,
                 })
             }
             None => {
@@ -49,25 +60,43 @@ impl Engine {
             }
         }
     }
+
+    /// The blocks of `rendered` as files; `name` is told the index of each, from 1.
+    fn files(
+        &self,
+        rendered: &Rendered,
+        name: impl Fn(usize, &Media) -> String,
+    ) -> Result<Vec<MediaFile>, Box<ProviderError>> {
+        let blocks = (1..).zip(&rendered.media);
+        let files = blocks.map(|(index, placed)| {
+            let media = &placed.media;
+            let bytes = match &media.source {
+                Source::Base64(data) => decoded(data),
+                _ => None,
+            };
+            let bytes = bytes.ok_or_else(|| {
+                let reason = format!("block {index} of the thread, {}, is no base64", media.name());
+                self.refuse(Code::UnsupportedContent, reason)
+            })?;
+            Ok(MediaFile {
+                name: name(index, media),
+                bytes,
+            })
+        });
+        files.collect()
+    }
 }
 
-/// The file of the block `index` (from 1): `image-1.png`.
-fn file(index: usize, media: &Media) -> Option<MediaFile> {
-    let Source::Base64(data) = &media.source else {
-        return None;
-    };
-    let extension = match media.mime.as_deref() {
+/// What the name of a file with this block ends with: CLIs tell the type by it.
+fn extension(media: &Media) -> &'static str {
+    match media.mime.as_deref() {
         Some("image/png") => "png",
         Some("image/jpeg") => "jpg",
         Some("image/gif") => "gif",
         Some("image/webp") => "webp",
         Some("application/pdf") => "pdf",
         _ => "bin",
-    };
-    Some(MediaFile {
-        name: format!("{}-{index}.{extension}", media.kind.tag()),
-        bytes: decoded(data)?,
-    })
+    }
 }
 
 /// What `data` is the base64 of, in either alphabet, with padding or without, over any number of lines.

@@ -5,8 +5,9 @@
 //! user has chosen, above all the login, stays. (The machine-wide layer is no way: the CLI reads it only where every folder
 //! above it is root's alone.) The system prompt comes from a file that a variable names.
 //!
-//! An `@path` anywhere in a prompt is read and sent by the CLI. With the built-in tools off it runs in a folder of its own, so
-//! there is nothing to find by a relative path.
+//! An `@path` anywhere in a prompt is read and sent by the CLI, if it leads into the folder it runs in: not so `/etc/passwd`, `..`, `~`
+//! (0.61.0). With the built-in tools off that is a folder of its own, where there is nothing to find but our settings and the thread's own
+//! images and documents, which are sent in just this way.
 
 mod errors;
 
@@ -15,7 +16,7 @@ use std::borrow::Cow;
 use serde_json::json;
 
 use super::callbacks::{self, CALL_LIMIT_MS};
-use super::capability::{ByEngine, Capabilities};
+use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
     About, Checks, Defaults, EnvValue, FileSpec, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word,
@@ -23,7 +24,8 @@ use super::{
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
-use crate::provider::media::MediaSupport;
+use crate::message::content::{Accepts, Kind, Limits, Takes};
+use crate::provider::media::{MediaForm, MediaSupport};
 use Word::Lit;
 
 /// In the folder it runs in: the settings of its "workspace".
@@ -117,9 +119,23 @@ pub static GEMINI: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     live: None,
-    capabilities: ByEngine::print_only(Capabilities::LEAST),
+    capabilities: ByEngine::print_only(Capabilities {
+        images: NATIVE,
+        documents: NATIVE,
+        result_images: NATIVE,
+        ..Capabilities::LEAST
+    }),
     efforts: &[],
-    media: MediaSupport::NONE,
+    media: MediaSupport {
+        print: Accepts {
+            users: FILES,
+            results: FILES,
+            others: FILES,
+            limits: LIMITS,
+        },
+        form: Some(MediaForm::NamedFiles),
+        live: Accepts::TEXT,
+    },
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],
@@ -128,6 +144,23 @@ pub static GEMINI: Provider = Provider {
     errors: errors::ERRORS,
     checks: Checks::VERSION_ONLY,
     custom: None,
+};
+
+/// What the Gemini API takes of what the CLI takes for images and documents.
+const FILES: Takes = Takes {
+    kinds: &[Kind::Image, Kind::Document],
+    types: &["image/png", "image/jpeg", "image/webp", "application/pdf"],
+    dialect: None,
+    urls: &[],
+    texts: false,
+};
+
+/// The CLI takes four bytes of base64 for a token, and gives up without a word where its models' million is used up: 2.7 MB are sent, 4.7 MB
+/// are not. Of a file of more than 20 MB it would say nothing to anybody (0.61.0).
+const LIMITS: Limits = Limits {
+    image: None,
+    document: None,
+    all: Some(3 * 1024 * 1024),
 };
 
 /// The highest priority a rule may have is 999.

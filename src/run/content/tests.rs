@@ -305,7 +305,24 @@ proptest! {
     }
 
     #[test]
-    fn who_takes_text_only_names_the_first_that_is_none(thread in any_thread(), id in "gemini|qwen|opencode|glm|grok") {
+    fn geminis_are_files_whose_names_are_in_order_and_in_the_prompt(thread in any_thread()) {
+        let engine = engine("gemini", &json!({}));
+        let request = CliRequest::new(&engine, request(&thread), None).unwrap();
+        let expected: Vec<Vec<u8>> = media(&thread).into_iter().map(|(.., bytes)| bytes).collect();
+        if !expected.is_empty() {
+            let prompt = engine.media_prompt(&request.prompt).unwrap();
+            let names: Vec<String> = prompt.files.iter().map(|file| format!("@{}", &file.name["empty/".len()..])).collect();
+            prop_assert!(names.is_sorted());
+            prop_assert!(prompt.text.starts_with(&format!("{}\n\n", names.join(" "))), "{}", prompt.text);
+            let found: Vec<Vec<u8>> = prompt.files.into_iter().map(|file| file.bytes).collect();
+            prop_assert_eq!(found, expected);
+        }
+        let places: Vec<String> = bodies(&thread).iter().map(|body| body.replace('\u{1}', "")).collect();
+        prop_assert!(has_in_order(&request.prompt.text, &places), "{}", request.prompt.text);
+    }
+
+    #[test]
+    fn who_takes_text_only_names_the_first_that_is_none(thread in any_thread(), id in "qwen|opencode|glm|grok") {
         let options = if id == "opencode" { json!({"model": "a/b"}) } else { json!({}) };
         let engine = engine(&id, &options);
         let request = CliRequest::new(&engine, request(&thread), None);
@@ -397,7 +414,7 @@ fn an_address_and_a_path_are_refused_where_only_data_are_taken() {
 }
 
 #[test]
-fn another_form_of_output_or_of_the_prompt_takes_text_only() {
+fn another_form_of_output_or_of_the_prompt_or_a_folder_of_the_users_takes_text_only() {
     let image = json!([{"type": "image", "mimeType": "image/png", "data": "AAAA"}]);
     for options in [
         json!({"engine": "print", "outputFormat": "json"}),
@@ -407,6 +424,12 @@ fn another_form_of_output_or_of_the_prompt_takes_text_only() {
         assert_eq!(
             refusal("claude", &options, &image),
             "messages[0].content[0] is an image (image/png), which claude can't take: it takes text only"
+        );
+    }
+    for options in [json!({"cwd": "/"}), json!({"disableBuiltInTools": false})] {
+        assert_eq!(
+            refusal("gemini", &options, &image),
+            "messages[0].content[0] is an image (image/png), which gemini can't take: it takes text only"
         );
     }
 }
