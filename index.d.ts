@@ -48,11 +48,16 @@ export interface CliProvider<TMessage = AIMessage> {
    * `{ name, args, id }` for the caller to run, `usage_metadata` is always there (measured, or estimated and marked), and
    * `response_metadata` is a {@link ProviderResponseMetadata}.
    *
+   * With {@link InvokeOptions.outputSchema}, `response_metadata.structured_output` is the value, unless the answer calls tools.
+   *
    * @param messages the thread, in any mix of the forms of {@link MessageInput}. It is not changed.
    * @throws {ProviderError} when the run fails, or when messages or options are wrong. An aborted call rejects with the
    * signal's own reason instead, after the CLI has been ended.
    */
-  invoke(messages: readonly MessageInput[], options?: InvokeOptions): Promise<TMessage>;
+  invoke<TSchema extends OutputSchema | undefined = undefined>(
+    messages: readonly MessageInput[],
+    options?: InvokeOptions<TSchema>,
+  ): Promise<WithStructured<TMessage, TSchema>>;
 
   /**
    * As `invoke`, telling what happens meanwhile.
@@ -60,11 +65,11 @@ export interface CliProvider<TMessage = AIMessage> {
    * @param onUpdate gets every update, in order, before the promise settles. If it returns a promise, that is awaited before
    * the next update comes. If it throws or rejects, the run is cancelled and the call rejects with that very error.
    */
-  invokeWithUpdates(
+  invokeWithUpdates<TSchema extends OutputSchema | undefined = undefined>(
     messages: readonly MessageInput[],
     onUpdate: (update: InvokeUpdate) => void | Promise<void>,
-    options?: InvokeOptions,
-  ): Promise<TMessage>;
+    options?: InvokeOptions<TSchema>,
+  ): Promise<WithStructured<TMessage, TSchema>>;
 
   /**
    * Everything that happens in a run, as it happens. The run starts when the first event is asked for and goes on as fast as
@@ -120,7 +125,7 @@ export interface CliProvider<TMessage = AIMessage> {
 }
 
 /** Options of one call. Other keys are ignored: LangChain's run configuration may be passed as it is. */
-export interface InvokeOptions {
+export interface InvokeOptions<TSchema extends OutputSchema | undefined = OutputSchema | undefined> {
   /** Aborting ends the CLI; the call then rejects with the signal's reason. One listener per call, always removed. */
   readonly signal?: AbortSignal | undefined;
   /** How long the CLI may take, in ms, instead of the provider's `timeout`. 0 is no limit; at most 2147483647. */
@@ -141,6 +146,14 @@ export interface InvokeOptions {
   readonly temperature?: number | undefined;
   /** What becomes of a choice that can't be had. Default: the provider's `onUnsupported`. */
   readonly onUnsupported?: OnUnsupported | undefined;
+  /**
+   * What the answer has to be: the schema of an object (`type: "object"` at its top), in zod 3, zod 4 (mini, too) or JSON Schema of at
+   * most 256 KiB and 64 levels; a `$ref` may lead into the schema itself only. The reply's `structured`, and the message's
+   * `response_metadata.structured_output`, is the value, always held against the schema. An answer that calls tools is returned as its
+   * calls, without a value. One that does not fit is asked for once more, with the reasons (a `retry` event; the tokens of both count);
+   * then the call fails with `OUTPUT_INVALID`. docs/structured-output.md says who is told how. Default: the answer is text.
+   */
+  readonly outputSchema?: TSchema;
 }
 
 /** How a model thinks. */
@@ -165,6 +178,26 @@ export type ToolChoice = "auto" | "none" | "any" | { readonly name: string };
  * `maxOutputTokens`, `"error"` for the rest.
  */
 export type OnUnsupported = "error" | "warn";
+
+/** The schema of an answer: zod, JSON Schema, or the AI SDK's `jsonSchema()`. */
+export type OutputSchema = object;
+
+/**
+ * What a model writes by a schema: the side of zod that is parsed, so that a field with a default may be missing and a date is a
+ * string. `schema.parse(value)` makes the other side of it, and checks what JSON Schema has no word for. `unknown` for JSON Schema.
+ */
+export type StructuredOutput<TSchema> = TSchema extends { readonly _zod: { readonly input: infer Input } }
+  ? Input
+  : TSchema extends { readonly _input: infer Input }
+    ? Input
+    : TSchema extends { readonly "~standard": { readonly types?: { readonly input: infer Input } | undefined } }
+      ? Input
+      : unknown;
+
+/** A message with the value of {@link InvokeOptions.outputSchema}; not there where it calls tools. */
+export type WithStructured<TMessage, TSchema> = TSchema extends object
+  ? TMessage & { response_metadata: { structured_output?: StructuredOutput<TSchema> } }
+  : TMessage;
 
 /**
  * One message of a thread, told by its shape: of LangChain 0.3 or 1.x (any copy of it), serialised by LangChain, OpenAI-style,
@@ -277,6 +310,8 @@ export interface ProviderResponseMetadata {
   model_name?: string;
   /** The CLI's id of the session. */
   session_id?: string;
+  /** The answer as a value that fits {@link InvokeOptions.outputSchema}. */
+  structured_output?: unknown;
   /** Why the model stopped, in the provider's words (`"end_turn"`). */
   stop_reason?: string;
   /** The CLI's permission mode. */
@@ -848,7 +883,11 @@ export type ProviderEvent =
   | { type: "usage"; usage: TokenUsage; rawStopReason?: string }
   /** A subscription's limit: `"allowed"`, `"allowed_warning"` or `"rejected"`; `resetsAt` is ms since the epoch, `utilization` 0 to 1. */
   | { type: "rate_limit"; status: string; resetsAt?: number; limitType?: string; utilization?: number }
-  /** It is tried again, by the CLI itself or by this package; `attempt` counts the further ones from 1, `delayMs` is the wait before. */
+  /**
+   * It is tried again, by the CLI itself or by this package; `attempt` counts the further ones from 1, `delayMs` is the wait before.
+   * By `"provider"`: messages and pieces before it are not the answer's. So is a reply asked for again that does not fit its
+   * {@link InvokeOptions.outputSchema}.
+   */
   | {
       type: "retry";
       by: "cli" | "provider";
@@ -877,6 +916,8 @@ export interface ProviderReply {
   toolCalls: ToolCall[];
   /** What looked like calls and could not be read. */
   invalidToolCalls: InvalidToolCall[];
+  /** The answer as a value that fits {@link InvokeOptions.outputSchema}, or the schema of a flag among `extraArgs`. */
+  structured?: unknown;
   /** The model's reasoning. */
   thinking?: string;
   /** Tokens, measured or estimated. */
@@ -1035,6 +1076,8 @@ export type ProviderErrorCode =
   | "SERVER_ERROR"
   /** What came back is not what the protocol says. */
   | "MALFORMED_RESPONSE"
+  /** The reply does not fit the schema that was asked for, also when asked once more. */
+  | "OUTPUT_INVALID"
   /** The CLI ended well and said nothing. */
   | "EMPTY_RESPONSE"
   /** The CLI died, by a signal or with output cut short. */
@@ -1581,7 +1624,10 @@ export interface HandoffAgent extends AgentOptions {
 }
 
 /** Options of {@link runAgent}. Either `prompt` or `messages` has to be there. */
-export type RunAgentOptions<TMessage = BaseMessage> = AgentOptions & {
+export type RunAgentOptions<
+  TMessage = BaseMessage,
+  TSchema extends OutputSchema | undefined = OutputSchema | undefined,
+> = AgentOptions & {
   /** The run's own tools. Default: none. */
   readonly builtins?: AgentBuiltins | undefined;
   /**
@@ -1597,6 +1643,11 @@ export type RunAgentOptions<TMessage = BaseMessage> = AgentOptions & {
    * started. See {@link RecordOptions}.
    */
   readonly record?: string | RecordOptions | undefined;
+  /**
+   * What the run's last word has to be, as {@link InvokeOptions.outputSchema}; its steps before may say what they like. The value is
+   * {@link AgentResult.structured}. Agents that a task is handed to answer in text.
+   */
+  readonly outputSchema?: TSchema;
 } & (
     | {
         /** What the agent is to do. Not empty. */
@@ -1611,12 +1662,12 @@ export type RunAgentOptions<TMessage = BaseMessage> = AgentOptions & {
   );
 
 /** A run under way. It goes on whether or not anybody looks. */
-export interface AgentRun<TMessage = BaseMessage> extends AsyncIterable<AgentEvent> {
+export interface AgentRun<TMessage = BaseMessage, TStructured = unknown> extends AsyncIterable<AgentEvent> {
   /**
    * What the run came to, when everything it started has ended, but for tools that do not heed their signal. Never rejects: a
    * run that failed says so in `status` and `error`.
    */
-  readonly result: Promise<AgentResult<TMessage>>;
+  readonly result: Promise<AgentResult<TMessage, TStructured>>;
   /**
    * The events, from the first one on, whenever it is asked for and however often. Leaving the loop early does not end the run:
    * `signal` does.
@@ -1625,7 +1676,7 @@ export interface AgentRun<TMessage = BaseMessage> extends AsyncIterable<AgentEve
 }
 
 /** What a run came to. */
-export interface AgentResult<TMessage = BaseMessage> {
+export interface AgentResult<TMessage = BaseMessage, TStructured = unknown> {
   /**
    * `"completed"`: the model had its last word. `"failed"`: `error` says why. `"cancelled"`: the signal was aborted. `"limit"`:
    * `limit` was reached.
@@ -1647,6 +1698,8 @@ export interface AgentResult<TMessage = BaseMessage> {
   completionReport?: CompletionReport;
   /** What the model planned. */
   plannerOutput?: PlannerOutput;
+  /** The last word as a value that fits {@link RunAgentOptions.outputSchema}; there whenever that is given and the run is completed. */
+  structured?: TStructured;
   /** Which limit was reached. */
   limit?: keyof AgentLimits;
   /** Why it failed, or was stopped by a limit. */
@@ -1746,7 +1799,9 @@ export type AgentEvent = AgentEventOrigin &
  * @throws {ProviderError} at once, naming the field: `INVALID_OPTION`, `INVALID_MESSAGES`, or `INVALID_TOOL` for a tool that
  * can't be run, a schema that is none, or the name of a built-in tool that is on.
  */
-export function runAgent(options: RunAgentOptions): AgentRun;
+export function runAgent<TSchema extends OutputSchema | undefined = undefined>(
+  options: RunAgentOptions<BaseMessage, TSchema>,
+): AgentRun<BaseMessage, StructuredOutput<TSchema>>;
 // ---------------------------------------------------------------------------------------------------------------- run logs
 
 /**

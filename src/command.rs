@@ -72,6 +72,7 @@ pub fn build(
     let mut args = Vec::new();
     let mut optional_flags = Vec::new();
     let mut flags = Vec::new();
+    let mut has_schema = false;
     for flag in provider.flags.iter().filter(|flag| context.all_hold(flag.when)) {
         if flag.optional {
             let name = flag.name();
@@ -80,6 +81,7 @@ pub fn build(
             }
             optional_flags.push(name);
         }
+        has_schema |= flag.when.contains(&When::OutputSchema);
         flags.extend(flag.args.iter().filter_map(|word| match word {
             Word::Lit(name) if name.starts_with('-') => Some(*name),
             _ => None,
@@ -118,6 +120,7 @@ pub fn build(
             None => Cwd::Private,
         },
         wire: wire.unwrap_or(Wire::Text),
+        has_schema,
         optional_flags,
         flags,
     })
@@ -242,6 +245,7 @@ impl Context<'_> {
             When::Agent => self.in_workspace(|workspace| workspace.agent.is_some()),
             When::AppendedSystemPrompt => self.in_workspace(|workspace| workspace.append_system_prompt.is_some()),
             When::AllowedTools => self.in_workspace(|workspace| !workspace.allowed_tools.is_empty()),
+            When::OutputSchema => options.output_schema.is_some(),
             When::MaxOutputTokens => options.choices.max_output_tokens.is_some(),
             When::Effort => options.choices.effort.is_some(),
             When::Stop => options.choices.stop().is_some(),
@@ -288,6 +292,7 @@ fn flag_words(flag: &Flag, provider: &Provider, options: &Options, (prompt, medi
                 _ => "read-only",
             }),
             Word::AuthType => optional(&options.auth_type),
+            Word::OutputSchema => optional(&options.output_schema),
             Word::Agent => optional(&workspace.agent),
             Word::AllowedTools => all(workspace.allowed_tools.clone()),
             Word::DefaultArgs => all(provider

@@ -135,11 +135,12 @@ macro_rules! codes {
 }
 
 impl Code {
-    /// Whether another provider may do better: what its category says, but for what only this provider can't take.
+    /// Whether another provider may do better: what its category says, but for what only this provider can't take, or its model
+    /// did not do.
     pub fn should_fallback(self) -> bool {
         let is_providers_own = matches!(
             self,
-            Code::UnsupportedContent | Code::UnsupportedOption | Code::ToolChoiceUnmet
+            Code::UnsupportedContent | Code::UnsupportedOption | Code::ToolChoiceUnmet | Code::OutputInvalid
         );
         is_providers_own || self.category().should_fallback()
     }
@@ -177,6 +178,7 @@ codes! {
     ConnectionLost = "CONNECTION_LOST", Network, "The connection broke in the middle.";
     ServerError = "SERVER_ERROR", Server, "The provider's side failed.";
     MalformedResponse = "MALFORMED_RESPONSE", Server, "What came back is not what the protocol says.";
+    OutputInvalid = "OUTPUT_INVALID", Validation, "The reply does not fit the schema that was asked for, also when asked once more.";
     EmptyResponse = "EMPTY_RESPONSE", Server, "The CLI ended well and said nothing.";
     Crashed = "CRASHED", Server, "The CLI died, by a signal or with output cut short.";
     Timeout = "TIMEOUT", Timeout, "The wall-clock limit passed.";

@@ -9,6 +9,7 @@ pub use kind::EventKind;
 #[cfg(test)]
 pub(crate) use kind::tests as kinds;
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::message::{InvalidToolCall, ToolCall, Usage};
@@ -141,6 +142,12 @@ pub enum Event {
     /// decoder's word to the fold.
     #[serde(skip)]
     Abandoned,
+    /// The model gives its answer by a tool of the CLI's own, which is there for nothing else. The exchange's word to the fold.
+    #[serde(skip)]
+    Answer {
+        /// The call.
+        tool_call: ToolCall,
+    },
     /// The provider says that (and why) it failed. Never content. The orchestrator turns it into a `ProviderError`.
     #[serde(skip)]
     Failure(Failure),
@@ -179,7 +186,7 @@ impl Event {
             Event::Warning { .. } => EventKind::Warning,
             Event::Done { .. } => EventKind::Done,
             Event::Other { .. } => EventKind::Other,
-            Event::Abandoned | Event::Failure(_) | Event::Outcome(_) => return None,
+            Event::Abandoned | Event::Answer { .. } | Event::Failure(_) | Event::Outcome(_) => return None,
         })
     }
 }
@@ -227,8 +234,8 @@ pub struct Outcome {
     pub session_id: Option<String>,
     /// The model that answered.
     pub model: Option<String>,
-    /// It has an answer that fits a schema, beside the text (claude's `structured_output`, qwen's `structured_result`).
-    pub structured: bool,
+    /// The answer that fits a schema, beside the text (claude's `structured_output`, qwen's `structured_result`).
+    pub structured: Option<Value>,
     /// Calls that the CLI did not permit.
     pub permission_denials: Vec<PermissionDenial>,
 }
@@ -316,6 +323,9 @@ pub struct Reply {
     pub tool_calls: Vec<ToolCall>,
     /// What looked like calls and could not be read.
     pub invalid_tool_calls: Vec<InvalidToolCall>,
+    /// The answer as a value, where one was asked for by a schema: it fits that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub structured: Option<Value>,
     /// The model's reasoning, if the provider shows it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub thinking: String,

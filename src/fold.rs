@@ -87,6 +87,8 @@ pub struct Fold {
     native: HashMap<String, (String, String)>,
     /// Calls the CLI itself has answered.
     answered: HashSet<String>,
+    /// Answers that the model has given by a tool of the CLI's own, by their ids: no calls, if the CLI has taken them.
+    answers: HashMap<String, ToolCall>,
     /// Nothing is looked for in texts and only the last one is kept: the CLI works for itself, for hours maybe.
     watching: bool,
 }
@@ -104,6 +106,7 @@ impl Fold {
             taken,
             native: HashMap::new(),
             answered: HashSet::new(),
+            answers: HashMap::new(),
             watching: false,
         }
     }
@@ -163,6 +166,13 @@ impl Fold {
             Event::Message { id, content } => self.message(id, content, out),
             // What comes next has nothing to do with it. Its text is the last that is known, until then.
             Event::Abandoned => self.gate = None,
+            Event::Answer { tool_call } if self.watching => out.push(Event::ToolCall { tool_call }),
+            Event::Answer { tool_call } => {
+                let text = ReceivedText::Text(tool_call.args.get().to_owned());
+                self.folded.received.push(text);
+                self.answers.insert(tool_call.id.clone(), tool_call);
+            }
+            Event::ToolResult { tool_call_id, .. } if self.answers.remove(&tool_call_id).is_some() => {}
             // Printed twice, when it begins and when it ends, it is one call.
             Event::ToolCall { tool_call } if self.is_known(&tool_call) => {}
             Event::ToolCall { mut tool_call } => {
@@ -310,6 +320,15 @@ impl Fold {
 
     /// No more events will come. Formats that only have a last word get their message from it.
     pub fn finish(mut self, out: &mut Vec<Event>) -> Folded {
+        // What the CLI has not taken for an answer is a call like any other.
+        let is_taken = self
+            .folded
+            .outcome
+            .as_ref()
+            .is_some_and(|outcome| outcome.structured.is_some());
+        for (_, tool_call) in std::mem::take(&mut self.answers).into_iter().filter(|_| !is_taken) {
+            self.push(Event::ToolCall { tool_call }, out);
+        }
         if self.folded.reply.messages.is_empty()
             && self.folded.reply.tool_calls.is_empty()
             && self.folded.failure.is_none()

@@ -41,7 +41,11 @@ pub fn judge(context: &Context, evidence: Evidence, folded: Folded) -> Result<Re
 
 fn of_process(context: &Context, process: &ProcessEvidence, folded: Folded) -> Result<Reply, Box<ProviderError>> {
     match cli::failure(context, process, &folded) {
-        None => Ok(reply(folded, &process.diagnostics)),
+        None => {
+            let structured = cli::structured(process, &folded);
+            let reply = reply(folded, &process.diagnostics);
+            Ok(Reply { structured, ..reply })
+        }
         Some(mut error) => {
             with_process(&mut error, process);
             Err(with_partial(error, folded))

@@ -22,6 +22,7 @@
 //! | [`breaker`] | whether a provider that keeps failing is asked at all |
 //! | [`redact`] | secrets, taken out of everything that leaves |
 //! | [`retry`] | when to try again, and how long to wait before |
+//! | [`schema`] | JSON Schema: what a model's JSON is held against, and what is wrong with it |
 //! | [`declare`] | the caller's tools as an API lets them be declared |
 //! | [`decode`] | what a CLI prints, as events |
 //! | [`prompt`] | a thread as a prompt |
@@ -63,6 +64,7 @@ pub mod prompt;
 pub mod provider;
 pub mod redact;
 pub mod retry;
+pub mod schema;
 pub mod toolcall;
 
 // Pure still: what is made of those.

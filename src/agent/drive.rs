@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +20,7 @@ use super::shared::{Lineage, Shared};
 use super::spec::AgentSpec;
 use super::thread::Thread;
 use super::turn_events::{self, OwnCalls};
+use crate::classify::hint;
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, Reply};
 use crate::executor::{Input, Origin, RunOutcome, Spent, State, Status, step};
@@ -42,6 +44,8 @@ pub(super) struct Driver<'a> {
     /// For the runs that this one waits for with its own turn under way.
     pub(super) nested: NestedPermit,
     pub(super) outcome: Option<Box<RunOutcome>>,
+    /// The value of the last reply, where a schema asks for one.
+    structured: Option<Value>,
     warned_of_cost: bool,
 }
 
@@ -74,11 +78,17 @@ impl<'a> Driver<'a> {
                 cancel,
                 nested: NestedPermit::default(),
                 outcome: None,
+                structured: None,
                 warned_of_cost: false,
             };
             let outcome = driver.drive().await;
-            let Driver { reporter, thread, .. } = driver;
-            AgentResult::new(reporter.lineage.run_id, outcome, thread.grown())
+            let Driver {
+                reporter,
+                thread,
+                structured,
+                ..
+            } = driver;
+            AgentResult::new(reporter.lineage.run_id, outcome, structured, thread.grown())
         })
     }
 
@@ -128,6 +138,7 @@ impl<'a> Driver<'a> {
                         outcome.spent.add(&spent);
                     }
                 }
+                self.require_value(&mut outcome);
                 self.emit(Kind::ended(&outcome)).await;
                 return *outcome;
             }
@@ -152,6 +163,10 @@ impl<'a> Driver<'a> {
                 for event in events {
                     if let Event::Message { content, .. } = &event {
                         self.thread.add_answer(content.trim());
+                    }
+                    // What an attempt said that was no answer belongs to no message.
+                    if matches!(event, Event::Retry { by: "provider", .. }) {
+                        self.thread.forget_answers();
                     }
                     for kind in self.own_calls.kinds(event) {
                         self.emit(kind).await;
@@ -209,6 +224,7 @@ impl<'a> Driver<'a> {
         }
         state = self.spend(state, spent).await;
         state = self.feed(state, Input::Output(reply.content.clone())).await;
+        self.structured.clone_from(&reply.structured);
         let (calls, invalid) = (reply.tool_calls.clone(), reply.invalid_tool_calls.clone());
         self.pending.take_ids(&calls);
         self.thread.replied(self.talk.model.id(), reply);
@@ -251,6 +267,18 @@ impl<'a> Driver<'a> {
             self.perform(effect).await;
         }
         state
+    }
+
+    /// A run that was to end with a value and has ended with a call is not completed.
+    fn require_value(&self, outcome: &mut RunOutcome) {
+        if outcome.status != Status::Completed || self.structured.is_some() || self.output_schema().is_none() {
+            return;
+        }
+        let id = self.talk.model.id();
+        let reason = "the run has ended without an answer that fits `outputSchema`: its last word was a tool call";
+        let error = ProviderError::new(id, Code::OutputInvalid, reason).with_hint(hint(id, Code::OutputInvalid));
+        outcome.status = Status::Failed;
+        outcome.error = Some(Box::new(error));
     }
 
     fn impossible(&self, reason: &str) -> RunOutcome {

@@ -3,6 +3,7 @@
 //! In: nothing; this is vocabulary. Out: JSON, `{"type": "tool_call", …, "runId", "agent"}`.
 
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::error::ProviderError;
@@ -191,6 +192,9 @@ pub(super) struct AgentResult {
     pub completion_report: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub planner_output: Option<Box<RawValue>>,
+    /// The answer as a value, where a schema asks for one; of a run that is completed only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub structured: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -200,7 +204,12 @@ pub(super) struct AgentResult {
 }
 
 impl AgentResult {
-    pub fn new(run_id: String, outcome: RunOutcome, messages: Vec<super::thread::ThreadMessage>) -> AgentResult {
+    pub fn new(
+        run_id: String,
+        outcome: RunOutcome,
+        structured: Option<Value>,
+        messages: Vec<super::thread::ThreadMessage>,
+    ) -> AgentResult {
         AgentResult {
             status: outcome.status,
             run_id,
@@ -210,6 +219,7 @@ impl AgentResult {
             cost_usd: outcome.spent.cost_usd,
             completion_report: outcome.report,
             planner_output: outcome.plan,
+            structured: structured.filter(|_| outcome.status == Status::Completed),
             limit: outcome.limit,
             error: outcome.error,
             messages,

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
+
 use super::conversation::Turn;
 use super::drive::Driver;
 use super::event::{AgentResult, Kind};
@@ -68,6 +70,7 @@ impl Driver<'_> {
                         partial: true,
                         log: self.agent.log,
                         record: self.reporter.turn_record(),
+                        output_schema: self.output_schema(),
                         unknown_tools: true,
                         choices: self.agent.choices.clone(),
                         ..CallOptions::default()
@@ -87,6 +90,12 @@ impl Driver<'_> {
             }
             Effect::Finish(outcome) => self.outcome = Some(outcome),
         }
+    }
+
+    /// What the answer has to fit: only the run's own agent answers the caller.
+    pub(super) fn output_schema(&self) -> Option<Box<RawValue>> {
+        let Reporter { shared, lineage, .. } = &self.reporter;
+        shared.spec.output_schema.clone().filter(|_| lineage.depth == 0)
     }
 
     /// The one answer to a call: into the thread, and to whoever waits for it.

@@ -18,6 +18,7 @@ use crate::executor::tool::{Kind as ToolKind, Tool};
 use crate::message::ToolSpec;
 use crate::provider::options::{self, Kind, OptionSpec};
 use crate::run::record::RecordOptions;
+use crate::run::structured;
 
 /// The most that a count may be.
 const COUNT: u64 = 1_000_000;
@@ -81,6 +82,8 @@ pub(super) struct Spec {
     pub messages: Box<RawValue>,
     /// Where it is recorded.
     pub record: Option<RecordOptions>,
+    /// The JSON Schema that the answer of the run's own agent has to fit.
+    pub output_schema: Option<Box<RawValue>>,
     builtins: Builtins,
     max_depth: u32,
 }
@@ -93,6 +96,8 @@ struct SpecJson {
     handoff: Box<RawValue>,
     #[serde(default)]
     record: Option<RecordOptions>,
+    #[serde(default, rename = "outputSchema")]
+    output_schema: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -123,6 +128,9 @@ impl Spec {
             let reason = format!("the run can't be read: {error}");
             Box::new(ProviderError::new("", Code::Internal, reason))
         })?;
+        if let Some(schema) = &parsed.output_schema {
+            structured::read(schema).map_err(|(code, reason)| Box::new(ProviderError::new("", code, reason)))?;
+        }
         let builtins = options::checked_within("", BUILTINS, parsed.builtins.get(), "builtins.")?;
         let handoff = options::checked_within("", HANDOFF, parsed.handoff.get(), "builtins.handoff.")?;
         let targets = parsed.agents.iter().filter_map(|agent| {
@@ -141,6 +149,7 @@ impl Spec {
             agents: Vec::new(),
             messages: parsed.messages,
             record: parsed.record,
+            output_schema: parsed.output_schema,
             builtins,
             max_depth: u32::try_from(max_depth).unwrap_or(u32::MAX),
         };

@@ -55,6 +55,11 @@ impl Thread {
         self.pending_texts.push(text.to_owned());
     }
 
+    /// The messages of this turn that are in none of the thread's yet are none.
+    pub fn forget_answers(&mut self) {
+        self.pending_texts.clear();
+    }
+
     /// A call in the middle of a turn. Calls that come before any is answered belong to one message.
     pub fn called(&mut self, provider: &str, call: ToolCall) {
         if self.open

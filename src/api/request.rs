@@ -13,8 +13,10 @@ use super::content::{self, Parts};
 use super::settings::{Settings, ToolChoice};
 use crate::declare::{MAX_NAME, Tools};
 use crate::error::clip;
-use crate::message::{Message, Role, ToolCall, ToolSpec};
+use crate::message::{Content, Message, Role, ToolCall, ToolSpec};
+use crate::prompt::output_instruction;
 use crate::provider::choices::{self, CallChoices};
+use crate::schema::{Schema, strict};
 
 /// A body, and how to read what comes back.
 #[derive(Debug)]
@@ -24,6 +26,20 @@ pub struct Request {
     /// The tools as they were declared.
     pub tools: Tools,
 }
+
+/// What the answer is to be.
+#[derive(Debug, Clone, Copy)]
+pub enum Format<'a> {
+    /// Text.
+    Text,
+    /// JSON of a schema that the server is told (`response_format`).
+    Told(&'a Schema),
+    /// The same of one that the thread asks for.
+    Asked(&'a Schema),
+}
+
+/// What the server calls a schema: a name is obligatory.
+const FORMAT_NAME: &str = "output";
 
 /// The fields of a body in their order. A field that comes twice replaces the first.
 #[derive(Debug, Default)]
@@ -55,11 +71,21 @@ impl Serialize for Body {
 
 impl Request {
     /// The request that sends this thread with what the call chooses.
-    pub fn new(settings: &Settings, call: &CallChoices, messages: &[Message], tools: &[ToolSpec]) -> Request {
+    pub fn new(
+        settings: &Settings,
+        call: &CallChoices,
+        messages: &[Message],
+        tools: &[ToolSpec],
+        format: Format,
+    ) -> Request {
         let tools = Tools::new(tools, MAX_NAME);
         let mut body = Body::default();
         body.set("model", &settings.model);
-        body.set("messages", &thread(messages, &tools));
+        let asked = match format {
+            Format::Asked(schema) => Some(asking(messages, &output_instruction(schema.text()))),
+            Format::Text | Format::Told(_) => None,
+        };
+        body.set("messages", &thread(asked.as_deref().unwrap_or(messages), &tools));
         if !tools.declared().is_empty() {
             body.set("tools", &declared(&tools));
             let own = call.tool_choice.as_ref().map(of_call);
@@ -93,6 +119,14 @@ impl Request {
                 value => body.set(name, value),
             }
         }
+        if let Format::Told(schema) = format {
+            let strict = strict::is_strict(schema.value());
+            body.set(
+                "response_format",
+                &json!({"type": "json_schema",
+                        "json_schema": {"name": FORMAT_NAME, "schema": schema.value(), "strict": strict}}),
+            );
+        }
         let body = serde_json::to_string(&body).unwrap_or_default();
         Request { body, tools }
     }
@@ -106,6 +140,20 @@ fn of_call(choice: &choices::ToolChoice) -> ToolChoice {
         choices::ToolChoice::Any => ToolChoice::Word("required".to_owned()),
         choices::ToolChoice::Tool(name) => ToolChoice::Tool(name.clone()),
     }
+}
+
+/// `messages` with `instruction` in its first system message: some models' templates take no other.
+fn asking(messages: &[Message], instruction: &str) -> Vec<Message> {
+    let mut messages = messages.to_vec();
+    match messages.first_mut() {
+        Some(Message {
+            role: Role::System,
+            content: content @ Content::Text(_),
+            ..
+        }) => *content = Content::Text(format!("{}\n\n{instruction}", content.as_text())),
+        _ => messages.insert(0, Message::new(Role::System, instruction)),
+    }
+    messages
 }
 
 /// A tool as the API takes it.

@@ -50,6 +50,9 @@ pub fn general(code: Code) -> &'static str {
         Code::ConnectionLost => "try again; if it persists, check proxies between here and the API",
         Code::ServerError => "try again later, or use another provider",
         Code::MalformedResponse => "try again; if it persists, check the gateway or the CLI's version",
+        Code::OutputInvalid => {
+            "describe the fields in the schema, make it simpler, or use another model; `partial` has the reply"
+        }
         Code::EmptyResponse => "try again, or rephrase the request",
         Code::Crashed => "try again; if it persists, update the CLI and look at `stderrTail`",
         Code::Timeout => "raise the `timeout` option",

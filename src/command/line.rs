@@ -31,6 +31,8 @@ pub struct CommandLine {
     pub cwd: Cwd,
     /// What it prints.
     pub wire: Wire,
+    /// The CLI gets the schema of its answer.
+    pub has_schema: bool,
     /// Names of the flags here that the run can do without.
     pub optional_flags: Vec<String>,
     /// Names of all flags here, without their values and without the user's own: fit to be logged.

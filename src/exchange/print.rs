@@ -45,6 +45,8 @@ pub struct Print {
     limits: Limits,
     /// Failures after which the CLI would never end by itself.
     stop_on: &'static [&'static str],
+    /// The CLI's own tool by which its answer comes.
+    answer_tool: Option<&'static str>,
     /// There was one: it was ended from here, so the end says nothing about the run.
     is_hopeless: bool,
     /// The caller's wish to end it.
@@ -225,6 +227,7 @@ impl Print {
     ) -> Result<Print, NotStarted> {
         let invocation = Invocation::of(&provider.id, &line);
         let limits = surroundings.limits;
+        let answer_tool = provider.schema.tool().filter(|_| line.has_schema);
         let decoder = Decoder::new(line.wire).keeping(limits.max_stdout.min(MAX_PLAIN));
         let stdin = Stdin::Bytes(std::mem::take(&mut line.stdin).into());
         let (mut spec, scratch) = spec(line, stdin, surroundings)?;
@@ -239,6 +242,7 @@ impl Print {
             invocation,
             limits,
             stop_on: provider.stop_on,
+            answer_tool,
             is_hopeless: false,
             cancel: cancel.clone(),
             cancel_process,
@@ -299,6 +303,14 @@ impl Exchange for Print {
         self.tail.extend(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]);
         self.tail.drain(..self.tail.len().saturating_sub(TAIL_BYTES));
         self.end_if_hopeless(&events[before..]);
+        for event in &mut events[before..] {
+            if let Event::ToolCall { tool_call } = event
+                && Some(tool_call.name.as_str()) == self.answer_tool
+            {
+                let tool_call = tool_call.clone();
+                *event = Event::Answer { tool_call };
+            }
+        }
         Progress::More
     }
 

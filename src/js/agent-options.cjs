@@ -32,12 +32,13 @@ const { AGENT_CHOICES, pickChoices } = require("./choices.cjs");
 const { fault } = require("./errors.cjs");
 const { encodeMessages } = require("./messages.cjs");
 const { describe, encodeChoices, encodeOptions, readCallOptions, requireString } = require("./options.cjs");
+const { readOutputSchema } = require("./output-schema.cjs");
 const { sharedOf } = require("./provider.cjs");
 
 const { isRegExp } = builtin("node:util/types");
 
 const AGENT = ["provider", "systemPrompt", "tools", "permissions", "limits", "toolCalls", ...AGENT_CHOICES];
-const RUN = [...AGENT, "prompt", "messages", "builtins", "onEvent", "signal", "record"];
+const RUN = [...AGENT, "prompt", "messages", "builtins", "onEvent", "signal", "record", "outputSchema"];
 const TARGET = [...AGENT, "description"];
 const PERMISSIONS = ["allow", "deny", "ask"];
 
@@ -64,11 +65,12 @@ function readAgentOptions(options, toJsonSchema) {
   const { agents, ...rest } = optionalObject("builtins.handoff", handoff);
   const targets = handoff === undefined ? [] : readTargets(agents, toJsonSchema);
   const all = [root, ...targets];
+  const outputSchema = readOutputSchema(fields, toJsonSchema);
   const { signal, record } = readCallOptions({ signal: fields.signal, record: fields.record });
   return {
     spec: `{"agents":[${all.map(({ json }) => json).join(",")}],"messages":${encoded},"builtins":${encodeOptions(
       builtins,
-    )},"handoff":${encodeOptions(rest)},"record":${JSON.stringify(record ?? null)}}`,
+    )},"handoff":${encodeOptions(rest)},"record":${JSON.stringify(record ?? null)},"outputSchema":${JSON.stringify(outputSchema ?? null)}}`,
     agents: all.map(({ who }) => who),
     timeoutMs: timeLimit(fields.limits),
     messages,

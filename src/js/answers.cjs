@@ -65,6 +65,7 @@ function replyOf(message, messages) {
     ...(typeof answer.id === "string" ? { messageId: answer.id } : {}),
     ...(typeof model === "string" ? { model } : {}),
     ...(typeof stopReason === "string" ? { stopReason } : {}),
+    ...(metadata.structured_output === undefined ? {} : { structured: metadata.structured_output }),
   };
 }
 

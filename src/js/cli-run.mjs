@@ -6,7 +6,7 @@
  * @import { CliProvider } from "./native-entry.mjs"
  */
 
-import { fstatSync } from "node:fs";
+import { fstatSync, readFileSync } from "node:fs";
 import { parseCommandArgs } from "./cli-args.mjs";
 import { factoryOf } from "./cli-doctor.mjs";
 import { EXIT_CODES, UsageError } from "./cli-text.mjs";
@@ -18,6 +18,7 @@ const OPTIONS = /** @type {const} */ ({
   "system-prompt": { type: "string" },
   timeout: { type: "string" },
   record: { type: "string" },
+  schema: { type: "string" },
   stream: { type: "boolean" },
   json: { type: "boolean" },
 });
@@ -35,12 +36,13 @@ export async function run(args, signal) {
     throw new UsageError(`unexpected argument "${positionals[1]}": put the prompt in quotes`);
   }
   const id = values.provider ?? "claude";
+  const outputSchema = readSchema(values.schema);
   const provider = create(id, values);
   const prompt = [positionals[0] ?? "", await readInput(positionals.length > 0, signal)].map((part) => part.trim());
   const text = prompt.filter((part) => part !== "").join("\n\n");
   if (text === "") throw new UsageError("there is no prompt: give one as an argument, or over standard input");
   try {
-    const options = { signal, record: values.record };
+    const options = { signal, record: values.record, outputSchema };
     if (values.stream) await stream(provider, text, values.json === true, options);
     else await ask(provider, text, values.json === true, options);
     return 0;
@@ -112,6 +114,21 @@ function isDevice() {
 }
 
 /**
+ * The JSON Schema in the file `--schema`.
+ *
+ * @param {string | undefined} file
+ * @returns {object | undefined}
+ */
+function readSchema(file) {
+  if (file === undefined) return undefined;
+  try {
+    return JSON.parse(readFileSync(file, "utf8"));
+  } catch (error) {
+    throw new UsageError(`--schema can't be read: ${/** @type {Error} */ (error).message}`);
+  }
+}
+
+/**
  * @param {CliProvider} provider
  * @param {string} text
  * @param {boolean} json
@@ -120,7 +137,9 @@ function isDevice() {
 async function ask(provider, text, json, options) {
   // With updates, the records of the run come while it goes.
   const reply = await provider.invokeWithUpdates([text], () => {}, options);
-  print(json ? `${JSON.stringify(reply)}\n` : `${reply.content}\n`);
+  if (json) return print(`${JSON.stringify(reply)}\n`);
+  const value = reply.response_metadata.structured_output;
+  print(`${value === undefined ? reply.content : JSON.stringify(value, null, 2)}\n`);
 }
 
 /**

@@ -87,6 +87,7 @@ Options:
   --stream                prints the answer while it is written
   --json                  prints the whole reply as JSON; with --stream, one event per line; an error as {"error": ...}
   --record <file>         writes a log of the run, to be read with \`${NAME} log\`
+  --schema <file>         the answer is JSON that fits the JSON Schema in this file, and is printed as such
   -h, --help              this text
 
 Exit codes: 0 answered, 2 wrong command line, 130 interrupted, and by the category of the error:

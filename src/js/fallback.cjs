@@ -63,9 +63,10 @@ function createAdapter(members, life) {
   return {
     id: FALLBACK,
 
-    invoke: (messages, options) => life.track(invoke(messages, options)),
+    invoke: (messages, options) => /** @type {any} */ (life.track(invoke(messages, options))),
 
-    invokeWithUpdates: (messages, onUpdate, options) => life.track(invokeWithUpdates(messages, onUpdate, options)),
+    invokeWithUpdates: (messages, onUpdate, options) =>
+      /** @type {any} */ (life.track(invokeWithUpdates(messages, onUpdate, options))),
 
     stream: (messages, options) => createStream(members, () => prepare(options), messages, options),
 

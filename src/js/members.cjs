@@ -87,7 +87,8 @@ function bind(adapter, identity) {
   const invoke = async (messages, options, signal) => {
     const answer = adapter.invoke(messages, options);
     // An adapter of ours is waited for until its process has ended. One that may not know signals is left.
-    return await (typeof adapter.invokeWithUpdates === "function" ? answer : unlessAborted(answer, signal));
+    const message = await (typeof adapter.invokeWithUpdates === "function" ? answer : unlessAborted(answer, signal));
+    return requireValue(message, options, name);
   };
 
   return {
@@ -129,7 +130,7 @@ function bind(adapter, identity) {
 
     async invokeWithUpdates(messages, onUpdate, options, signal) {
       if (typeof adapter.invokeWithUpdates === "function") {
-        return await adapter.invokeWithUpdates(messages, onUpdate, options);
+        return requireValue(await adapter.invokeWithUpdates(messages, onUpdate, options), options, name);
       }
       const message = await invoke(messages, options, signal);
       const updates = createUpdates();
@@ -175,6 +176,33 @@ function bind(adapter, identity) {
 }
 
 const LEFT = Symbol("left");
+
+/**
+ * The answer of a call with an `outputSchema`, which an adapter of the caller's own may never have heard of: one without a value and
+ * without calls is none.
+ *
+ * @param {unknown} message
+ * @param {unknown} options
+ * @param {string} provider
+ */
+function requireValue(message, options, provider) {
+  const { outputSchema } = /** @type {{ outputSchema?: unknown }} */ (options ?? {});
+  if (outputSchema === undefined) return message;
+  const answer = /** @type {{ tool_calls?: unknown[], invalid_tool_calls?: unknown[], response_metadata?: Record<string, unknown> }} */ (
+    message ?? {}
+  );
+  const calls = (answer.tool_calls?.length ?? 0) + (answer.invalid_tool_calls?.length ?? 0);
+  if (calls > 0 || answer.response_metadata?.structured_output !== undefined) return message;
+  throw providerError({
+    category: "validation",
+    code: "OUTPUT_INVALID",
+    message: `${provider} answers without a value for \`outputSchema\`, which its adapter may not know`,
+    provider,
+    shouldRetry: false,
+    shouldFallback: true,
+    attempts: 1,
+  });
+}
 
 /** @param {Adapter} adapter */
 function nameOf(adapter) {

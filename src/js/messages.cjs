@@ -313,6 +313,7 @@ function replyFields(reply, provider) {
       usage_estimated: usage.estimated,
       diagnostics: reply.diagnostics,
       cli_version: reply.cliVersion,
+      structured_output: reply.structured,
       run: reply.run,
     }),
   });

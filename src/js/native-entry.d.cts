@@ -21,11 +21,13 @@ import type {
   MessageInput,
   OpenAiCompatibleProviderOptions,
   OpenCodeCliProviderOptions,
+  OutputSchema,
   PlainMessage,
   QwenCliProviderOptions,
   ReplayedRun as ReplayedRunOf,
   ReplayOptions,
   RunAgentOptions,
+  StructuredOutput,
   ToolInput,
 } from "../../index.cjs";
 
@@ -81,6 +83,7 @@ export type {
   OnUnsupported,
   OpenAiCompatibleProviderOptions,
   OpenCodeCliProviderOptions,
+  OutputSchema,
   ParseCliOutputOptions,
   ParsedOutput,
   ParsedOutputError,
@@ -112,12 +115,14 @@ export type {
   RunLogToolCall,
   SerializedMessage,
   StoredMessage,
+  StructuredOutput,
   TokenUsage,
   ToolCall,
   ToolChoice,
   ToolContext,
   ToolInput,
   UpdateUsage,
+  WithStructured,
 } from "../../index.cjs";
 export {
   ClaudeCodeAdapter,
@@ -234,14 +239,16 @@ export function createFallbackProvider(
 export type AgentMessageJson = AIMessageJson | PlainMessage;
 
 /** An agent's run under way, whose messages are plain data. */
-export type AgentRun = AgentRunOf<AgentMessageJson>;
+export type AgentRun<TStructured = unknown> = AgentRunOf<AgentMessageJson, TStructured>;
 
 /**
  * Runs an agent, as `deep-factor-providers` does, with messages as plain data.
  *
  * @throws {ProviderError} at once, naming the field, for options that are wrong.
  */
-export function runAgent(options: RunAgentOptions<AgentMessageJson>): AgentRun;
+export function runAgent<TSchema extends OutputSchema | undefined = undefined>(
+  options: RunAgentOptions<AgentMessageJson, TSchema>,
+): AgentRun<StructuredOutput<TSchema>>;
 /** A recorded run whose reply is plain data. */
 export type ReplayedRun = ReplayedRunOf<AIMessageJson>;
 

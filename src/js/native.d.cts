@@ -59,7 +59,7 @@ export class NativeProvider {
   check(): string;
   /**
    * @param callJson `{"events": boolean, "partial": boolean, "timeout"?: ms, "log"?: boolean,
-   *   "record"?: {"path": absolute, "prompts": boolean}}`
+   *   "record"?: {"path": absolute, "prompts": boolean}, "outputSchema"?: JSON Schema}`
    * @param envJson what the child inherits, where that is not the process's environment (worker threads)
    */
   start(messagesJson: string, texts: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;

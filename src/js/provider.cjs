@@ -14,6 +14,7 @@
 const { fault, guard, unwrap } = require("./errors.cjs");
 const { packMessages } = require("./messages.cjs");
 const { createLife, readCloseOptions } = require("./life.cjs");
+const { readOutputSchema } = require("./output-schema.cjs");
 const { encodeKnown } = require("./prewarm.cjs");
 const { describe, readCallOptions, workerEnv } = require("./options.cjs");
 const { runForEvents, runForReply, runWithListener } = require("./run.cjs");
@@ -83,6 +84,7 @@ function createAdapter(shared, tools, onBind) {
    */
   const request = (messages, options, bound) => ({
     ...readCallOptions(options),
+    outputSchema: readOutputSchema(options, toJsonSchema),
     thread: packMessages(messages),
     tools: bound,
     log,
@@ -94,7 +96,7 @@ function createAdapter(shared, tools, onBind) {
     id,
 
     async invoke(messages, options) {
-      return toMessage(await runForReply(engine, request(messages, options, tools())), id);
+      return /** @type {any} */ (toMessage(await runForReply(engine, request(messages, options, tools())), id));
     },
 
     async invokeWithUpdates(messages, onUpdate, options) {
@@ -112,7 +114,7 @@ function createAdapter(shared, tools, onBind) {
       }
       await life.track(runWithListener(engine, request(messages, options, bound), answers, life.signal));
       if (reply === undefined) throw fault("INTERNAL", "the run succeeded without a reply");
-      return toMessage(reply, id);
+      return /** @type {any} */ (toMessage(reply, id));
     },
 
     stream(messages, options) {

@@ -74,6 +74,27 @@ function encodeTool(tool, at, toJsonSchema) {
 }
 
 /**
+ * A schema that stands for itself, as JSON text.
+ *
+ * @param {unknown} schema zod, JSON Schema, or what a library puts around it
+ * @param {string} where
+ * @param {ToJsonSchema | null} toJsonSchema
+ * @returns {string}
+ */
+function encodeSchema(schema, where, toJsonSchema) {
+  if (typeof schema !== "object" || schema === null || Array.isArray(schema)) {
+    throw fault("INVALID_TOOL", `${where} must be zod or JSON Schema, got ${describe(schema)}`);
+  }
+  try {
+    return JSON.stringify(toSchema(unwrapSchema(schema), where, toJsonSchema));
+  } catch (error) {
+    if (ProviderError.isInstance(error)) throw error;
+    const reason = (error instanceof Error ? error.message : String(error)).split("\n", 1)[0];
+    throw fault("INVALID_TOOL", `${where} can't be written as JSON Schema: ${reason}`, error);
+  }
+}
+
+/**
  * @param {unknown} schema
  * @param {string} where
  * @param {ToJsonSchema | null} toJsonSchema
@@ -347,4 +368,4 @@ function zod3Converter(convertToOpenAIFunction) {
     "_zod" in schema ? undefined : convertToOpenAIFunction({ name: "tool", description: "", schema }).parameters;
 }
 
-module.exports = { argumentsParser, encodeTools, zod3Converter };
+module.exports = { argumentsParser, encodeSchema, encodeTools, zod3Converter };

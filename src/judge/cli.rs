@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use super::{Context, ProcessEnd, ProcessEvidence, StopReason};
 use crate::classify::{self, Evidence as Clues, classify};
@@ -12,8 +12,8 @@ use crate::event::Outcome;
 use crate::fold::Folded;
 use crate::provider::same_flag;
 
-/// The flag of claude and qwen that asks for an answer by a schema.
-const JSON_SCHEMA: &str = "--json-schema";
+/// The flags of claude and qwen, and of codex, that ask for an answer by a schema.
+const SCHEMA_FLAGS: [&str; 2] = ["--json-schema", "--output-schema"];
 
 /// All that is known of a run that has ended.
 #[derive(Clone, Copy)]
@@ -68,7 +68,7 @@ fn failure_of_its_own(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
         Some(outcome) if outcome.is_error || outcome.subtype.as_deref().is_some_and(|subtype| subtype != "success") => {
             Some(classified(facts, folded))
         }
-        Some(outcome) => unstructured(facts, folded, outcome.structured),
+        Some(_) => unstructured(facts, folded),
         None if !facts.process.wire.tells_its_end() && !facts.process.cut_short => {
             let silent = folded.reply.content.is_empty() && folded.reply.tool_calls.is_empty();
             let reason = "the CLI ended with exit code 0 and its output holds no answer";
@@ -91,7 +91,7 @@ fn failure_of_plain(facts: &Facts, folded: &Folded, text: &str) -> Option<Provid
         Plain::Text if text_answer(facts.process.wire, facts.context.rules.fatal_stdout, text).is_none() => {
             Some(classified(facts, folded))
         }
-        Plain::Text => unstructured(facts, folded, serde_json::from_str::<IgnoredAny>(text).is_ok()),
+        Plain::Text => unstructured(facts, folded),
         Plain::Json(Some(failure)) => {
             let found = classify(&Clues {
                 failure: Some(&failure),
@@ -107,17 +107,37 @@ fn failure_of_plain(facts: &Facts, folded: &Folded, text: &str) -> Option<Provid
     }
 }
 
+/// The flag by which a run was to answer by a schema.
+fn schema_flag(process: &ProcessEvidence) -> Option<&'static str> {
+    let given = |flag: &&&str| process.flags.iter().any(|given| given == **flag);
+    SCHEMA_FLAGS.iter().find(given).copied()
+}
+
+/// The answer of a run that was to answer by a schema: beside the text, or the text itself where the format has no such place.
+pub(super) fn structured(process: &ProcessEvidence, folded: &Folded) -> Option<Value> {
+    let given = folded.outcome.as_ref().and_then(|outcome| outcome.structured.clone());
+    given.or_else(|| {
+        let is_text = matches!(process.wire, Wire::Text | Wire::CodexJson);
+        schema_flag(process).filter(|_| is_text)?;
+        serde_json::from_str(&folded.reply.content).ok()
+    })
+}
+
 /// A run that was to answer by a schema and did not: the CLI calls it a success all the same (claude 2.1.197 and 2.1.330,
 /// recordings jsonschema-plain). Where it calls tools, its answer is still to come.
-fn unstructured(facts: &Facts, folded: &Folded, structured: bool) -> Option<ProviderError> {
-    let asked = matches!(facts.process.wire, Wire::ClaudeStream | Wire::ClaudeJson | Wire::Text)
-        && facts.process.flags.iter().any(|flag| flag == JSON_SCHEMA);
-    if !asked || structured || !folded.reply.tool_calls.is_empty() {
+fn unstructured(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
+    let flag = schema_flag(facts.process)?;
+    let known = matches!(
+        facts.process.wire,
+        Wire::ClaudeStream | Wire::ClaudeJson | Wire::CodexJson | Wire::Text
+    );
+    let is_checked = facts.context.rules.output_is_checked;
+    if !known || is_checked || !folded.reply.tool_calls.is_empty() || structured(facts.process, folded).is_some() {
         return None;
     }
     let answer = clip(folded.reply.content.trim(), 120);
-    let reason = format!("the answer has no output that fits the schema of `{JSON_SCHEMA}`: {answer}");
-    Some(advised(facts, Code::MalformedResponse, reason))
+    let reason = format!("the answer has no output that fits the schema of `{flag}`: {answer}");
+    Some(advised(facts, Code::OutputInvalid, reason))
 }
 
 fn cut_short(facts: &Facts) -> ProviderError {

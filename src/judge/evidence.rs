@@ -207,6 +207,8 @@ pub struct CliRules<'a> {
     pub error_message: Option<&'a str>,
     /// Error rules of the user's own.
     pub user_rules: &'a [UserRule],
+    /// Whether the reply fits a schema is looked at behind the verdict: one without a value is no failure yet.
+    pub output_is_checked: bool,
 }
 
 impl<'a> From<&'a Provider> for CliRules<'a> {
@@ -217,6 +219,7 @@ impl<'a> From<&'a Provider> for CliRules<'a> {
             fatal_stdout: provider.fatal_stdout,
             error_message: provider.error_message,
             user_rules: provider.custom.as_ref().map_or(&[], |own| &own.error_rules),
+            output_is_checked: false,
         }
     }
 }

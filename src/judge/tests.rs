@@ -228,7 +228,7 @@ fn an_answer_without_the_structure_that_was_asked_for_is_a_failure() {
             let good = name.contains("ok") || name.contains("text");
             assert_eq!(verdict.is_ok(), good, "{cli}/{name}");
             if let Err((code, message)) = verdict {
-                assert_eq!(code, Code::MalformedResponse, "{cli}/{name}");
+                assert_eq!(code, Code::OutputInvalid, "{cli}/{name}");
                 assert!(
                     message.starts_with("the answer has no output that fits the schema of `--json-schema`: "),
                     "{message}"
@@ -238,7 +238,7 @@ fn an_answer_without_the_structure_that_was_asked_for_is_a_failure() {
     }
     assert_eq!(
         failure("claude", Wire::Text, &["--json-schema"], "still text").map(|(code, _)| code),
-        Some(Code::MalformedResponse)
+        Some(Code::OutputInvalid)
     );
 }
 

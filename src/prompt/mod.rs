@@ -8,12 +8,14 @@ mod capacity;
 mod document;
 pub mod json;
 mod labelled;
+mod output;
 mod placed;
 pub mod scan;
 mod text;
 mod tools;
 mod xml;
 
+pub use output::output_instruction;
 pub use placed::{Piece, Placed, Rendered};
 pub use scan::is_js_space;
 pub use text::messages_to_prompt;
@@ -42,18 +44,24 @@ pub struct Style<'a> {
     pub encoding: Encoding,
     /// What the ids of calls in the answer have to begin with.
     pub mark: Option<&'a str>,
+    /// The JSON Schema that the answer has to fit.
+    pub output: Option<&'a str>,
     /// A lone user message that is one whole thread document stays as it is, with [`Encoding::Xml`].
     pub documents: bool,
 }
 
-/// The whole prompt: the tool instruction, if there are tools, then the messages, and the blocks that are no text.
+/// The whole prompt: the tool instruction, if there are tools, that of the answer's schema, if it is asked for, then the messages, and
+/// the blocks that are no text.
 ///
 /// Unlike [`messages_to_xml`] and [`messages_to_prompt`], which are SPEC-01's to the letter, it lets no message be taken for
 /// several: text that merely begins as a thread is escaped, and so are lines that look like labels.
 pub fn render(messages: &[Message], tools: &[ToolSpec], style: Style) -> Rendered {
     let capacity = tools::capacity(tools) + capacity::of(messages);
     let mut out = Rendered::of_text(String::with_capacity(capacity));
-    tools::write(&mut out.text, tools, style.mark);
+    tools::write(&mut out.text, tools, style.mark, style.output.is_some());
+    if let Some(schema) = style.output {
+        output::write(&mut out.text, schema);
+    }
     match style.encoding {
         Encoding::Xml => match messages {
             [

@@ -4,7 +4,7 @@
 
 use crate::message::ToolSpec;
 
-use super::json;
+use super::{json, output};
 
 /// How a call is to be written (SPEC-01, `TOOL_CALL_FORMAT`).
 pub const TOOL_CALL_FORMAT: &str = r#"When you need to call a tool, respond with ONLY a JSON block in this exact format:
@@ -27,12 +27,13 @@ If you do not need to call any tools, respond with plain text (no JSON block)."#
 /// a `mark`, the format's example has it in its id, and a sentence says what it is for.
 pub fn tool_instruction(tools: &[ToolSpec], mark: Option<&str>) -> String {
     let mut out = String::with_capacity(capacity(tools));
-    write(&mut out, tools, mark);
+    write(&mut out, tools, mark, false);
     out
 }
 
-/// Appends what [`tool_instruction`] returns.
-pub(super) fn write(out: &mut String, tools: &[ToolSpec], mark: Option<&str>) {
+/// Appends what [`tool_instruction`] returns. `by_schema`: an answer is no plain text.
+pub(super) fn write(out: &mut String, tools: &[ToolSpec], mark: Option<&str>, by_schema: bool) {
+    let begin = out.len();
     if tools.is_empty() {
         return;
     }
@@ -53,6 +54,10 @@ pub(super) fn write(out: &mut String, tools: &[ToolSpec], mark: Option<&str>) {
     match mark {
         None => out.push_str(TOOL_CALL_FORMAT),
         Some(mark) => push_marked_format(out, mark),
+    }
+    if by_schema && let Some(at) = out[begin..].rfind("If you do not need to call any tools") {
+        out.truncate(begin + at);
+        out.push_str(output::INSTEAD_OF_TEXT);
     }
     out.push_str("\n\n");
 }

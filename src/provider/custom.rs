@@ -15,7 +15,7 @@ use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::errors::Errors;
 use super::options::{self, Kind, OptionSpec, OutputFormat, PromptStyle};
 use super::user_rule::{UserRule, UserRuleError};
-use super::{About, Checks, Defaults, Provider, When, Word, flag};
+use super::{About, Checks, Defaults, Provider, SchemaForm, When, Word, flag};
 use crate::decode::Wire;
 use crate::error::{Category, Code, ProviderError, clip};
 use crate::provider::media::MediaSupport;
@@ -298,6 +298,7 @@ static FORM: Provider = Provider {
     capabilities: CAPABILITIES,
     efforts: &[],
     media: MediaSupport::NONE,
+    schema: SchemaForm::Asked,
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

@@ -115,6 +115,8 @@ pub enum When {
     Stop,
     /// A temperature is chosen.
     Temperature,
+    /// Its answer has to fit a schema that it can be told ([`super::SchemaForm`]).
+    OutputSchema,
 }
 
 /// One word of a command line.
@@ -148,6 +150,8 @@ pub enum Word {
     AuthType,
     /// The agent's name.
     Agent,
+    /// The schema of the answer, JSON.
+    OutputSchema,
     /// The tools that need no permission, a word each.
     AllowedTools,
     /// The arguments a CLI of the user's own always gets.

@@ -13,6 +13,7 @@ use super::flags::{Flag, When};
 use super::media::MediaSupport;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, PromptStyle};
 use crate::decode::Wire;
+use crate::schema::{Schema, strict};
 
 /// One CLI, described.
 #[derive(Debug, Clone)]
@@ -47,6 +48,8 @@ pub struct Provider {
     pub live: Option<LiveForm>,
     /// What it takes beside text, and how.
     pub media: MediaSupport,
+    /// How it gets the schema that an answer has to fit.
+    pub schema: SchemaForm,
     /// What it can do.
     pub capabilities: ByEngine,
     /// What `reasoning.effort` may be; none means any word, which is the model's to know.
@@ -108,6 +111,54 @@ impl LiveForm {
     pub fn needs_tools_off(self) -> bool {
         self == LiveForm::CodexAppServer
     }
+}
+
+/// How a CLI is told which schema an answer has to fit, in print form by the flags of [`When::OutputSchema`], and in its live form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchemaForm {
+    /// It has no way: the prompt asks for it.
+    Asked,
+    /// The model gives the answer by a tool of the CLI's own whose arguments are the answer. Of the schema of one object only.
+    Tool {
+        /// The tool's name.
+        name: &'static str,
+        /// The CLI lets its model try once more, with the reasons, before it fails.
+        asks_again: bool,
+    },
+    /// Its API's strict mode: every field required, every object closed.
+    Strict,
+}
+
+impl SchemaForm {
+    /// Whether it can be told `schema`.
+    pub fn takes(self, schema: &Schema) -> bool {
+        match self {
+            SchemaForm::Asked => false,
+            SchemaForm::Tool { .. } => strict::is_one_object(schema.value()),
+            SchemaForm::Strict => strict::is_strict(schema.value()),
+        }
+    }
+
+    /// The tool by which answers come.
+    pub fn tool(self) -> Option<&'static str> {
+        match self {
+            SchemaForm::Tool { name, .. } => Some(name),
+            SchemaForm::Asked | SchemaForm::Strict => None,
+        }
+    }
+
+    /// Whether the CLI itself asks once more for an answer that does not fit.
+    pub fn asks_again(self) -> bool {
+        matches!(self, SchemaForm::Tool { asks_again: true, .. })
+    }
+}
+
+/// The name of the private file that holds the schema of an answer.
+pub const OUTPUT_SCHEMA_FILE: &str = "output-schema.json";
+
+/// The schema of an answer.
+pub fn output_schema(_: &Provider, options: &Options) -> String {
+    options.output_schema.clone().unwrap_or_default()
 }
 
 /// How a CLI is asked about itself. Only commands that end by themselves without a terminal belong here.

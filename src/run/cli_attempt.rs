@@ -9,12 +9,12 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Attempt, CallLimits, Opening};
-use super::cli_request::CliRequest;
+use super::cli_request::{CliRequest, UNFIT};
 use super::clock::millis as ms;
 use super::engine::Engine;
 use super::log::Level;
 use super::sink::Sink;
-use crate::event::{EngineUsed, RunInfo};
+use crate::event::{EngineUsed, Event, RunInfo};
 use crate::fold::Fold;
 use crate::judge::CliRules;
 use crate::process::limit::{self, Permit};
@@ -44,7 +44,10 @@ impl CliAttempt<'_> {
         let limits = self.limits(engine);
         Attempt {
             provider: self.call.engine.id(),
-            rules: CliRules::from(&*self.call.engine.provider),
+            rules: CliRules {
+                output_is_checked: self.call.request.output.is_some(),
+                ..CliRules::from(&*self.call.engine.provider)
+            },
             limits: CallLimits {
                 timeout: limits.timeout,
                 idle_timeout: limits.idle_timeout,
@@ -58,6 +61,15 @@ impl CliAttempt<'_> {
             checks: self.call.request.checks.clone(),
             opening: Some(opening),
         }
+    }
+
+    /// That a live session is asked in its system prompt for the schema of the answer, where its CLI can be told others.
+    pub fn untold_note(&self) -> Option<Event> {
+        let CliCall { engine, request, .. } = *self.call;
+        let schema = request.output.as_deref()?;
+        (!engine.provider.schema.takes(schema))
+            .then(|| engine.emulated(UNFIT))
+            .flatten()
     }
 
     /// A place among the processes of the program `binary`; `None` where the call was cancelled before there was one.

@@ -8,10 +8,12 @@ use tokio::sync::mpsc;
 use super::callbacks::ToolServer;
 use super::choices::Chosen;
 use super::engine::Engine;
-use super::live_request::LiveCall;
+use super::live_request::{LiveCall, SessionOutput};
 use super::reply_check::{Checks, Misfit};
 use super::request::{CallOptions, Checked, Request};
+use super::structured::{self, FitsSchema};
 use crate::bridge::{BridgeOptions, ToolCallRequest};
+use crate::command::MAX_ARG_BYTES;
 use crate::declare::mcp::Declarations;
 use crate::error::{Code, ProviderError};
 use crate::event::Event;
@@ -19,15 +21,23 @@ use crate::message::{Message, ToolSpec};
 use crate::process::Tees;
 use crate::process::limit::NestedPermit;
 use crate::prompt::{self, Encoding, Rendered, Style};
+use crate::provider::SchemaForm;
 use crate::provider::choices::ToolChoice;
 use crate::provider::options::{self, EngineKind, InputEncoding, Options, TextToolCalls};
 use crate::runlog::Prompt;
+use crate::schema::Schema;
 use crate::toolcall::{Mark, Marked, TextCalls};
 
 /// One call, checked and rendered.
 pub(super) struct CliRequest {
     /// The thread, with what it holds that is no text. Empty where no print run can come of it.
     pub prompt: Rendered,
+    /// The same with the schema of the answer in words, where `prompt` leaves it to the CLI.
+    pub asking_prompt: Option<Rendered>,
+    /// The schema that the reply has to fit.
+    pub output: Option<Arc<Schema>>,
+    /// Why a CLI that takes schemas does not get this one in print form.
+    pub emulated_because: Option<&'static str>,
     /// Why it can't be a prompt, where a live session could take it.
     pub unprintable: Option<Box<ProviderError>>,
     /// The same for a live session.
@@ -71,6 +81,11 @@ impl CliRequest {
         self.options.partial || self.options.record.is_some()
     }
 
+    /// The schema of the answer, where the CLI gets it in print form.
+    pub fn native_schema(&self) -> Option<&Schema> {
+        self.output.as_deref().filter(|_| self.emulated_because.is_none())
+    }
+
     /// `prompt`, as it is, for a CLI that is to work for itself.
     pub fn watched(prompt: String, tees: Tees) -> CliRequest {
         let options = CallOptions {
@@ -102,6 +117,9 @@ impl CliRequest {
     fn of(options: CallOptions) -> CliRequest {
         CliRequest {
             prompt: Rendered::default(),
+            asking_prompt: None,
+            output: None,
+            emulated_because: None,
             unprintable: None,
             live: None,
             tool_server: None,
@@ -138,6 +156,7 @@ impl CliRequest {
             messages,
             mut tools,
             options,
+            output,
             call_ids,
             recorded,
             nested_permit,
@@ -152,6 +171,20 @@ impl CliRequest {
         if chosen.tool_choice == Some(ToolChoice::None) {
             tools.clear();
         }
+        let mut checks = Checks::default();
+        if let Some(schema) = &output {
+            if let Some(flag) = structured::own_flag(&engine.options.extra_args) {
+                let reason = format!(
+                    "the call's option \"outputSchema\" and the option \"extraArgs\" contradict each other: {flag} is among these"
+                );
+                return Err(engine.refuse(Code::InvalidOption, reason));
+            }
+            checks.push(Arc::new(FitsSchema {
+                schema: Arc::clone(schema),
+                provider: engine.id().to_owned(),
+                cli_asks_again: engine.provider.schema.asks_again(),
+            }));
+        }
         let tool_server = match callbacks {
             Some(callbacks) => Some(tool_server(engine, &tools, callbacks)?),
             None => None,
@@ -162,6 +195,8 @@ impl CliRequest {
             recorded,
             nested_permit,
             tool_server,
+            output,
+            checks,
             ..CliRequest::of(options)
         };
         blank.rendered(engine, Source { messages, tools })
@@ -197,14 +232,32 @@ impl CliRequest {
             InputEncoding::Xml => Encoding::Xml,
             InputEncoding::Text => Encoding::Text,
         };
+        let output = blank.output.clone();
+        let schema = output.as_deref().map(Schema::text);
+        let has_calls =
+            blank.tool_server.is_none() && !tools.is_empty() && engine.options.text_tool_calls != TextToolCalls::Off;
+        let emulated_because = output
+            .as_deref()
+            .and_then(|schema| engine.why_emulated(schema, has_calls));
+        let is_native = schema.is_some() && emulated_because.is_none();
+        let blank = CliRequest {
+            emulated_because,
+            ..blank
+        };
         let style = Style {
             encoding,
             mark: None,
             documents,
+            output: schema.filter(|_| !is_native),
+        };
+        let asking = Style {
+            output: schema,
+            ..style
         };
         if blank.tool_server.is_some() {
             return Ok(CliRequest {
                 prompt: prompt::render(&messages, &[], style),
+                asking_prompt: is_native.then(|| prompt::render(&messages, &[], asking)),
                 ..blank
             });
         }
@@ -221,12 +274,17 @@ impl CliRequest {
             mark: mark.as_ref().map(Mark::as_str),
             ..style
         };
+        let asking = Style {
+            output: schema,
+            ..style
+        };
         let unprintable = engine.unprintable(&messages);
-        let prompt = match engine.options.engine {
-            EngineKind::Print | EngineKind::Auto if unprintable.is_none() => {
-                prompt::render(&messages, described, style)
-            }
-            _ => Rendered::default(),
+        let (prompt, asking_prompt) = match engine.options.engine {
+            EngineKind::Print | EngineKind::Auto if unprintable.is_none() => (
+                prompt::render(&messages, described, style),
+                is_native.then(|| prompt::render(&messages, described, asking)),
+            ),
+            _ => (Rendered::default(), None),
         };
         let text_calls = match (form, mark) {
             (TextToolCalls::Lenient, _) => TextCalls::Lenient,
@@ -238,10 +296,12 @@ impl CliRequest {
         };
         let options = blank.provider_options(engine);
         let choices = blank.chosen.options.as_ref().map(|options| options.choices.clone());
-        let live = |live| LiveCall::new(live, messages, &tools, encoding, (options, choices));
+        let output = engine.output_in_session(output.as_deref());
+        let live = |live| LiveCall::new(live, messages, &tools, encoding, (options, choices), output);
         let live = engine.live.as_ref().map(live);
         Ok(CliRequest {
             prompt,
+            asking_prompt,
             unprintable,
             live,
             text_calls,
@@ -250,6 +310,41 @@ impl CliRequest {
         })
     }
 }
+
+impl Engine {
+    /// Why a CLI that takes schemas can't get this one in print form. `has_calls`: calls are written as text.
+    fn why_emulated(&self, schema: &Schema, has_calls: bool) -> Option<&'static str> {
+        let form = self.provider.schema;
+        if !form.takes(schema) {
+            return Some(UNFIT);
+        }
+        if has_calls {
+            return Some(
+                "tool calls are written as text in print form, which a CLI that enforces the schema would not let through",
+            );
+        }
+        let is_long = form.tool().is_some() && schema.text().len() > MAX_ARG_BYTES;
+        is_long.then_some("it is longer than an argument of a program may be")
+    }
+
+    /// How a live session gets the schema of an answer.
+    fn output_in_session<'a>(&self, schema: Option<&'a Schema>) -> SessionOutput<'a> {
+        match schema {
+            None => SessionOutput::Text,
+            Some(schema) if self.provider.schema.takes(schema) => SessionOutput::Native(schema),
+            Some(schema) => SessionOutput::Asked(schema),
+        }
+    }
+
+    /// The warning that a schema is asked for in the prompt for the reason `why`, where this CLI takes some.
+    pub(super) fn emulated(&self, why: &str) -> Option<Event> {
+        let can = self.provider.schema != SchemaForm::Asked;
+        can.then(|| structured::emulated(self.id(), why))
+    }
+}
+
+/// Why a CLI does not get a schema that it has no form for.
+pub(super) const UNFIT: &str = "the CLI can't take this schema";
 
 /// A mark that nobody can guess. One for all attempts of a call.
 fn fresh_mark(engine: &Engine) -> Result<Mark, Box<ProviderError>> {

@@ -131,8 +131,9 @@ impl CliAttempt<'_> {
             opening,
             service,
             continued,
-            notes,
+            mut notes,
         } = place;
+        notes.extend(self.untold_note());
         info.continued = Some(continued);
         info.engine = Some(EngineUsed::Live);
         let opening_record = Opening {

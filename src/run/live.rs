@@ -209,8 +209,9 @@ impl CliAttempt<'_> {
             session,
             user_line,
             origin,
-            notes,
+            mut notes,
         } = claimed;
+        notes.extend(self.untold_note());
         info.continued = Some(origin == Origin::Continued);
         let opening = Opening {
             message: match origin {

@@ -8,9 +8,38 @@ use crate::exchange::codex_live;
 use crate::exchange::codex_live::tools::Form;
 use crate::exchange::live::thread::{SystemMessages, Thread};
 use crate::message::{Message, ToolSpec};
-use crate::prompt::Encoding;
+use crate::prompt::{Encoding, output_instruction};
 use crate::provider::choices::Choices;
 use crate::provider::options::{Options, SystemPrompt};
+use crate::schema::Schema;
+
+/// What a session's answers are to be.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum SessionOutput<'a> {
+    /// Text.
+    Text,
+    /// Of a schema that the CLI gets.
+    Native(&'a Schema),
+    /// Of a schema that the system prompt asks for.
+    Asked(&'a Schema),
+}
+
+impl<'a> SessionOutput<'a> {
+    fn native(self) -> Option<&'a Schema> {
+        match self {
+            SessionOutput::Native(schema) => Some(schema),
+            SessionOutput::Text | SessionOutput::Asked(_) => None,
+        }
+    }
+
+    /// What the system prompt says of it.
+    fn instruction(self) -> Option<String> {
+        match self {
+            SessionOutput::Asked(schema) => Some(output_instruction(schema.text())),
+            SessionOutput::Text | SessionOutput::Native(_) => None,
+        }
+    }
+}
 
 /// A call as the live form of its provider takes it.
 pub(super) enum LiveCall {
@@ -26,10 +55,14 @@ impl LiveCall {
         tools: &[ToolSpec],
         encoding: Encoding,
         (options, choices): (&Options, Option<Choices>),
+        output: SessionOutput,
     ) -> LiveCall {
         match live {
-            Live::Claude(_) => LiveCall::Claude(LiveRequest::new(messages, tools, encoding, (options, choices))),
-            Live::Codex(_) => LiveCall::Codex(CodexRequest::new(messages, tools, options)),
+            Live::Claude(_) => {
+                let request = LiveRequest::new(messages, tools, encoding, (options, choices), output);
+                LiveCall::Claude(request)
+            }
+            Live::Codex(_) => LiveCall::Codex(CodexRequest::new(messages, tools, options, output)),
         }
     }
 }
@@ -42,7 +75,7 @@ pub(super) struct CodexRequest {
 
 impl CodexRequest {
     /// The thread's first system messages are its system prompt, behind that of the options; later ones stay where they are.
-    pub fn new(messages: Vec<Message>, tools: &[ToolSpec], options: &Options) -> CodexRequest {
+    pub fn new(messages: Vec<Message>, tools: &[ToolSpec], options: &Options, output: SessionOutput) -> CodexRequest {
         let thread = Thread::with(messages, SystemMessages::Leading);
         let own = match &options.system_prompt {
             SystemPrompt::Custom(own) => Some(own.as_str()),
@@ -53,6 +86,10 @@ impl CodexRequest {
             SystemPrompt::Default if texts.is_empty() => SYSTEM_PROMPT.to_owned(),
             _ => texts.join("\n\n"),
         };
+        let system = match output.instruction() {
+            Some(instruction) => format!("{system}\n\n{instruction}").trim_start().to_owned(),
+            None => system,
+        };
         let form = match options.tool_namespace {
             true => Form::Namespace,
             false => Form::Functions,
@@ -62,7 +99,12 @@ impl CodexRequest {
         let setup = codex_live::setup::Setup::new(system, own_instructions, model, tools);
         CodexRequest {
             thread: Arc::new(thread),
-            setup: Arc::new(setup.with_form(form).with_effort(effort)),
+            setup: Arc::new(
+                setup
+                    .with_form(form)
+                    .with_effort(effort)
+                    .with_output(output.native().map(|schema| schema.value().clone())),
+            ),
         }
     }
 }
@@ -81,19 +123,29 @@ impl LiveRequest {
         tools: &[ToolSpec],
         encoding: Encoding,
         (options, choices): (&Options, Option<Choices>),
+        output: SessionOutput,
     ) -> LiveRequest {
         let thread = Thread::new(messages);
         let system = thread.system().map(str::to_owned);
         LiveRequest {
-            setup: Arc::new(setup(options, system, tools).with_choices(choices)),
+            setup: Arc::new(
+                setup(options, system, tools, output.instruction())
+                    .with_choices(choices)
+                    .with_output(output.native().map(|schema| schema.text().to_owned())),
+            ),
             thread: Arc::new(thread),
             encoding,
         }
     }
 }
 
-/// The setup of a session for a thread whose system messages are `system`, with these tools bound.
-pub(super) fn setup(options: &Options, system: Option<String>, tools: &[ToolSpec]) -> Setup {
+/// The setup of a session for a thread whose system messages are `system`, with these tools bound, and an instruction behind them.
+pub(super) fn setup(
+    options: &Options,
+    system: Option<String>,
+    tools: &[ToolSpec],
+    instruction: Option<String>,
+) -> Setup {
     let (system, append) = match (&options.system_prompt, system) {
         (SystemPrompt::Custom(own), None) => (Some(own.clone()), None),
         (SystemPrompt::Custom(own), Some(system)) => (Some(format!("{own}\n\n{system}")), None),
@@ -101,6 +153,14 @@ pub(super) fn setup(options: &Options, system: Option<String>, tools: &[ToolSpec
         (SystemPrompt::Cli, system) => (None, system),
         (SystemPrompt::Default, system) if options.built_in_tools => (None, system),
         (SystemPrompt::Default, system) => (Some(system.unwrap_or_else(|| SYSTEM_PROMPT.to_owned())), None),
+    };
+    let (system, append) = match (instruction, system) {
+        (None, system) => (system, append),
+        (Some(instruction), Some(system)) => (Some(format!("{system}\n\n{instruction}")), append),
+        (Some(instruction), None) => (
+            None,
+            Some(append.map_or(instruction.clone(), |own| format!("{own}\n\n{instruction}"))),
+        ),
     };
     Setup::new(system, append, tools)
 }

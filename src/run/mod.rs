@@ -42,6 +42,7 @@ pub mod request;
 mod retry_loop;
 mod sink;
 mod start;
+pub(crate) mod structured;
 
 pub use auto::{EngineChoice, EngineUse};
 pub use engine::{Engine, FUNCTIONS, NAMESPACE};

@@ -92,7 +92,7 @@ impl Engine {
         let choices = last.as_ref().and_then(|last| last.choices().cloned());
         let of = |system: String, tools: &[ToolSpec]| {
             let system = Some(system).filter(|text| !text.trim().is_empty());
-            live_request::setup(&self.options, system, tools).with_choices(choices.clone())
+            live_request::setup(&self.options, system, tools, None).with_choices(choices.clone())
         };
         match (known.system, known.tools, last) {
             (Some(system), Some(tools), _) => Some(Arc::new(of(system, &tools))),

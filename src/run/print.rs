@@ -16,6 +16,8 @@ use crate::event::{EngineUsed, Event, RunInfo};
 use crate::exchange::print::{NotStarted, Print, Surroundings};
 use crate::fold::Fold;
 use crate::process::StartError;
+use crate::prompt::Rendered;
+use crate::provider::options::Options;
 
 impl CliAttempt<'_> {
     /// One process for this call alone.
@@ -37,18 +39,31 @@ impl CliAttempt<'_> {
         };
         let options = request.provider_options(engine);
         let bridged_options = bridge.as_ref().map(|bridge| bridge.with_bridge(options));
-        let media = match request.prompt.media.as_slice() {
-            [] => None,
-            _ => Some(engine.media_prompt(&request.prompt)?),
+        let options = bridged_options.as_ref().unwrap_or(options);
+        let with_schema = request.native_schema().map(|schema| Options {
+            output_schema: Some(schema.text().to_owned()),
+            ..options.clone()
+        });
+        let line_of = |prompt: &Rendered, options| {
+            let media = match prompt.media.as_slice() {
+                [] => None,
+                _ => Some(engine.media_prompt(prompt)?),
+            };
+            let mode = media.as_ref().map_or(Mode::Print(&prompt.text), Mode::PrintMedia);
+            engine.line(mode, options, request.wants_pieces(), base_env)
         };
-        let (line, binary) = engine.line(
-            media
-                .as_ref()
-                .map_or(Mode::Print(&request.prompt.text), Mode::PrintMedia),
-            bridged_options.as_ref().unwrap_or(options),
-            request.wants_pieces(),
-            base_env,
-        )?;
+        let mut prompt = &request.prompt;
+        let (mut line, binary) = line_of(prompt, with_schema.as_ref().unwrap_or(options))?;
+        let mut emulated_because = request.emulated_because;
+        if let Some(asking) = request
+            .asking_prompt
+            .as_ref()
+            .filter(|_| with_schema.is_some() && !line.has_schema)
+        {
+            emulated_because = Some("the installed CLI does not know the flag for it");
+            prompt = asking;
+            (line, _) = line_of(prompt, options)?;
+        }
         let Some(permit) = self.permit(binary.file(), info).await else {
             return Ok(AttemptOutcome::Cancelled);
         };
@@ -57,7 +72,9 @@ impl CliAttempt<'_> {
             fields: json!({"attempt": self.number, "file": binary.file().to_string_lossy(), "flags": line.flags}),
             notes: {
                 let uncallable = request.uncallable.then(not_callable);
-                request.notes(self.number).into_iter().chain(uncallable).collect()
+                let emulated = emulated_because.and_then(|why| engine.emulated(why));
+                let choices = request.notes(self.number);
+                choices.into_iter().chain(uncallable).chain(emulated).collect()
             },
         };
         let surroundings = Surroundings {
@@ -78,7 +95,7 @@ impl CliAttempt<'_> {
             true => Fold::watching(),
             false => Fold::new(request.call_ids.clone(), request.text_calls.clone()).with_listener(sink.has_listener()),
         };
-        let attempt = self.attempt(EngineUsed::Print, &request.prompt.text, fold, opening);
+        let attempt = self.attempt(EngineUsed::Print, &prompt.text, fold, opening);
         let outcome = match bridge {
             None => run_attempt(attempt, print, info).await?,
             Some(bridge) => run_attempt(attempt, BridgedPrint { print, bridge }, info).await?,

@@ -24,6 +24,7 @@ pub(super) enum Finding {
         error: Box<ProviderError>,
     },
     /// It is not, and asking again is of no use.
+    #[allow(dead_code, reason = "for checks that can tell")]
     Fails(Box<ProviderError>),
 }
 
@@ -31,6 +32,12 @@ pub(super) enum Finding {
 pub(super) trait ReplyCheck: fmt::Debug + Send + Sync {
     /// Looks at `reply`, a judged success, and adds to it what is its to find.
     fn check(&self, reply: &mut Reply) -> Finding;
+
+    /// What comes behind the thread where a provider has failed for what this check is about, and may do better when it is asked again.
+    fn mend(&self, error: &ProviderError) -> Option<Vec<Message>> {
+        let _ = error;
+        None
+    }
 }
 
 /// The reply and the user's answer to it, which says what is wrong with it: what is behind the thread when it is asked for again.
@@ -100,7 +107,7 @@ impl Checks {
     pub fn hold(&self, verdict: Result<Reply, Box<ProviderError>>, events: u64) -> Held {
         let mut reply = match verdict {
             Ok(reply) => reply,
-            Err(error) => return Held::Failed(self.with_spent(error)),
+            Err(error) => return self.hold_failure(error),
         };
         for check in &self.list {
             return match check.check(&mut reply) {
@@ -122,6 +129,20 @@ impl Checks {
             (reply.usage, reply.cost_usd) = (all.usage, all.cost_usd);
         }
         Held::Replied(Box::new(reply))
+    }
+
+    fn hold_failure(&self, error: Box<ProviderError>) -> Held {
+        let mended = self.list.iter().find_map(|check| check.mend(&error));
+        let Some(messages) = mended.filter(|_| self.spent.is_none()) else {
+            return Held::Failed(self.with_spent(error));
+        };
+        let partial = error.partial.as_ref().map(|partial| partial.text.clone());
+        let reply = Reply {
+            content: partial.unwrap_or_default(),
+            usage: error.usage.clone().unwrap_or_default(),
+            ..Reply::default()
+        };
+        Held::AskAgain(Box::new(Misfit { reply, messages, error }))
     }
 
     fn with_spent(&self, mut error: Box<ProviderError>) -> Box<ProviderError> {

@@ -7,17 +7,19 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::value::to_raw_value;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 use super::content;
 use super::record::RecordOptions;
+use super::structured;
 use crate::error::Code;
 use crate::message::content::Accepts;
 use crate::message::{Message, Role, ToolSpec};
 use crate::process::Vars;
 use crate::process::limit::NestedPermit;
 use crate::runlog::Prompt;
+use crate::schema::Schema;
 use crate::thread::Thread;
 
 /// What a call asks for beside its messages and tools.
@@ -40,6 +42,9 @@ pub struct CallOptions {
     /// The model is to be shown tools that there are not, so calls of them are wanted as well.
     #[serde(default)]
     pub unknown_tools: bool,
+    /// The JSON Schema that the reply has to fit.
+    #[serde(default, rename = "outputSchema")]
+    pub output_schema: Option<Box<RawValue>>,
     /// Its thread does not go on: no session is kept for it.
     #[serde(default)]
     pub once: bool,
@@ -108,6 +113,8 @@ pub(super) struct Checked {
     pub messages: Vec<Message>,
     pub tools: Vec<ToolSpec>,
     pub options: CallOptions,
+    /// What its option `outputSchema` asks for.
+    pub output: Option<Arc<Schema>>,
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
     /// The thread as its run log has it, if there is to be one.
@@ -138,6 +145,7 @@ impl Request {
             let reason = format!("the call's option \"timeout\" must be {allowed}; given: {ms}");
             return Err((Code::InvalidOption, reason));
         }
+        let output = options.output_schema.as_deref().map(structured::read).transpose()?;
         // The log has the thread as it came.
         let recorded = match &options.record {
             Some(record) => Some((to_raw_value(&messages).map_err(unwritable)?, record.prompts)),
@@ -162,6 +170,7 @@ impl Request {
             messages,
             tools,
             options,
+            output,
             call_ids,
             nested_permit,
         })

@@ -11,7 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["message", "thread", "time"],
     &["error", "event"],
     &[
-        "provider", "prompt", "toolcall", "breaker", "redact", "retry", "decode", "declare",
+        "provider", "prompt", "toolcall", "breaker", "redact", "retry", "decode", "declare", "schema",
     ],
     &[
         "api", "classify", "command", "executor", "fold", "judge", "output", "runlog",

@@ -1,5 +1,6 @@
 //! The end of a turn: claude's `result` line to `Usage`, `Failure` and `Outcome`.
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::wire::{Denial, Explained, ModelFigures, ResultLine};
@@ -42,7 +43,7 @@ impl Claude {
             model: turn.model.clone().or_else(|| busiest_model(fields, line.model_usage)),
             text,
             permission_denials: denials(fields, line.permission_denials),
-            structured: line.structured_output.or(line.structured_result).is_some(),
+            structured: fields.read::<Value>("structured_output", line.structured_output.or(line.structured_result)),
         };
         let failure = (failed || turn.disguised).then(|| failure(&turn, &outcome, &line, fields));
         if failure.is_none() {

@@ -38,6 +38,9 @@ const INITIALIZE: &str = "df-initialize";
 const INTERRUPT: &str = "df-interrupt";
 const VERSION: &str = "df-version";
 
+/// The CLI's own tool for answers by a schema. Tools of the caller's have a prefix here.
+const ANSWER_TOOL: &str = "StructuredOutput";
+
 /// What [`Session::next`] found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pulse {
@@ -290,6 +293,10 @@ impl Session {
         let mut over = false;
         for event in &mut events[before..] {
             match event {
+                Event::ToolCall { tool_call } if tool_call.name == ANSWER_TOOL && self.setup.output().is_some() => {
+                    let tool_call = tool_call.clone();
+                    *event = Event::Answer { tool_call };
+                }
                 Event::ToolCall { tool_call } => tool_call.name = self.setup.callers_name(&tool_call.name),
                 Event::Outcome(outcome) => {
                     outcome.cost_usd = outcome.cost_usd.map(|total| turn_cost(&mut self.cost_usd, total));

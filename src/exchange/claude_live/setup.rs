@@ -19,6 +19,8 @@ pub struct Setup {
     declarations: Declarations,
     /// What its process is started with that is not the provider's own.
     choices: Option<Choices>,
+    /// The schema of its answers, JSON.
+    output: Option<String>,
 }
 
 impl Setup {
@@ -29,6 +31,7 @@ impl Setup {
             append,
             declarations: Declarations::new(tools),
             choices: None,
+            output: None,
         }
     }
 
@@ -41,6 +44,17 @@ impl Setup {
     /// What its process is started with; `None` for the provider's own.
     pub fn choices(&self) -> Option<&Choices> {
         self.choices.as_ref()
+    }
+
+    /// The same whose answers have to fit the JSON Schema `output`.
+    #[must_use]
+    pub fn with_output(self, output: Option<String>) -> Setup {
+        Setup { output, ..self }
+    }
+
+    /// The schema of its answers.
+    pub fn output(&self) -> Option<&str> {
+        self.output.as_deref()
     }
 
     /// The same with other tools.

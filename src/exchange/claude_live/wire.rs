@@ -161,6 +161,9 @@ enum Ours<'a> {
         append_system_prompt: Option<&'a str>,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         sdk_mcp_servers: &'a [&'a str],
+        /// Adds the CLI's tool for answers by a schema to every turn of the session (2.1.197, 2.1.330).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        json_schema: Option<&'a RawValue>,
         #[serde(skip_serializing_if = "Option::is_none")]
         hooks: Option<Hooks>,
     },
@@ -202,6 +205,7 @@ pub fn initialize(request_id: &str, setup: &Setup) -> String {
         request: Ours::Initialize {
             system_prompt: setup.system_prompt(),
             append_system_prompt: setup.append_system_prompt(),
+            json_schema: setup.output().and_then(|schema| serde_json::from_str(schema).ok()),
             sdk_mcp_servers: if tools { &[SERVER] } else { &[] },
             hooks: tools.then_some(Hooks {
                 pre_tool_use: [Matcher {

@@ -1,5 +1,7 @@
 //! The setup of a codex thread, fixed when it begins: the system prompt, the tools, the model, how much that thinks.
 
+use serde_json::Value;
+
 use super::tools::{self, Form};
 use super::wire::DynamicTool;
 use crate::declare::Tools;
@@ -20,6 +22,8 @@ pub struct Setup {
     pub tools: Tools,
     /// How they are offered.
     pub form: Form,
+    /// The schema of the answer, told with every turn.
+    pub output: Option<Value>,
 }
 
 impl Setup {
@@ -32,7 +36,14 @@ impl Setup {
             effort: None,
             tools: tools::declare(tools),
             form: Form::Functions,
+            output: None,
         }
+    }
+
+    /// The same whose answers have to fit the JSON Schema `output`.
+    #[must_use]
+    pub fn with_output(self, output: Option<Value>) -> Setup {
+        Setup { output, ..self }
     }
 
     /// The same with the tools in this form.

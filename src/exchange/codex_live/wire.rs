@@ -189,6 +189,9 @@ pub struct TurnStart<'a> {
     /// How much the model thinks, for this turn and those behind it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<&'a str>,
+    /// The schema of the answer: of this turn, all its requests (CODEX-LIVE, 0.150.0 and 0.169.0).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<&'a Value>,
 }
 
 /// `turn/interrupt`.

@@ -260,10 +260,12 @@ impl Work {
             };
             server.post("thread/inject_items", &inject)
         });
+        let output_schema = self.setup.output.as_ref();
         let start = TurnStart {
             thread_id,
             input: [],
             effort: self.setup.effort.as_deref(),
+            output_schema,
         };
         let started = server.post("turn/start", &start);
         for answer in injected.into_iter().chain([started]) {

@@ -44,7 +44,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Terminal("max_turns")], Code::MaxTurns, "Reached maximum number of turns (1)"),
     Rule::new(&[Subtype("error_max_budget_usd")], Code::BudgetExhausted, "Reached maximum budget ($0.01)"),
     Rule::new(&[Terminal("budget_exhausted")], Code::BudgetExhausted, "Reached maximum budget ($0.01)"),
-    Rule::new(&[Subtype("error_max_structured_output_retries")], Code::MalformedResponse, "Failed to provide valid structured output"),
+    Rule::new(&[Subtype("error_max_structured_output_retries")], Code::OutputInvalid, "Failed to provide valid structured output"),
     Rule::new(&[Terminal("prompt_too_long")], Code::ContextLength, "Prompt is too long · the request is ~250000 tokens (limit 200000)"),
     Rule::new(&[Terminal("image_error")], Code::RequestTooLarge, "Request too large (max 32MB)"),
     Rule::new(&[Terminal("aborted_streaming")], Code::Crashed, "[ede_diagnostic] result_type=user").say("interrupted in the middle of the answer"),

@@ -14,8 +14,8 @@ use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     APPENDED_PROMPT_FILE, About, Checks, Defaults, EnvValue, FileSpec, Guard, LiveCheck, LiveForm, LoginAnswer,
-    LoginCheck, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, appended_prompt, choice_var, flag,
-    optional, system_prompt, var, var_when,
+    LoginCheck, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, When, Word, appended_prompt,
+    choice_var, flag, optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Dialect, Kind, Limits, Takes};
@@ -137,6 +137,11 @@ pub static CLAUDE: Provider = Provider {
             &[When::PermissionMode],
             &[Lit("--permission-mode"), Word::PermissionMode],
         ),
+        // One tool, `StructuredOutput`, whose arguments the CLI holds against the schema (CLI-FACTS 1.8).
+        optional(
+            &[When::Print, When::OutputSchema],
+            &[Lit("--json-schema"), Word::OutputSchema],
+        ),
         flag(&[When::Agent], &[Lit("--agent"), Word::Agent]),
         flag(
             &[When::AppendedSystemPrompt],
@@ -157,6 +162,12 @@ pub static CLAUDE: Provider = Provider {
         // A cut stream would silently cost a second request and double the text after partial messages (CLI-FACTS 1.3).
         var("CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK", EnvValue::Fixed("1")),
         var("CLAUDE_CODE_DISABLE_REFUSAL_RETRY", EnvValue::Fixed("1")),
+        // How often it lets its model try an answer by a schema: once more, as everywhere. Its own limit is 5.
+        var_when(
+            &[When::NoWorkspace],
+            "MAX_STRUCTURED_OUTPUT_RETRIES",
+            EnvValue::Fixed("2"),
+        ),
         var("DISABLE_TELEMETRY", EnvValue::Fixed("1")),
         var("DISABLE_AUTOUPDATER", EnvValue::Fixed("1")),
         var("DISABLE_ERROR_REPORTING", EnvValue::Fixed("1")),
@@ -230,6 +241,10 @@ pub static CLAUDE: Provider = Provider {
         live: Some(CAPABILITIES),
     },
     efforts: &["low", "medium", "high", "xhigh", "max"],
+    schema: SchemaForm::Tool {
+        name: "StructuredOutput",
+        asks_again: true,
+    },
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

@@ -16,8 +16,9 @@ use super::callbacks::TOKEN_VARIABLE;
 use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::options::{self, OptionSpec, OutputFormat};
 use super::{
-    About, Checks, Defaults, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, PromptLimit, Provider,
-    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, flag, optional, system_prompt, var_when,
+    About, Checks, Defaults, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, OUTPUT_SCHEMA_FILE, PromptLimit,
+    Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, When, Word, flag, optional, output_schema,
+    system_prompt, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Kind, Limits, Takes};
@@ -111,6 +112,10 @@ pub static CODEX: Provider = Provider {
             &[When::Print, When::Callbacks],
             &[Lit("-c"), Lit("mcp_servers.df.startup_timeout_sec=300")],
         ),
+        optional(
+            &[When::Print, When::OutputSchema],
+            &[Lit("--output-schema"), Word::File(OUTPUT_SCHEMA_FILE)],
+        ),
         // Says that the prompt comes over standard input.
         flag(&[When::Print], &[Lit("-")]),
         // What acts at a process's start and in no thread (CODEX-LIVE §3.1): no plugins, whose lists it would fetch from the
@@ -136,11 +141,18 @@ pub static CODEX: Provider = Provider {
     env: &[var_when(&[When::Callbacks], TOKEN_VARIABLE, EnvValue::BridgeToken)],
     drop_env: &[],
     key_env: &[],
-    files: &[FileSpec {
-        when: &[When::Print, When::SystemPrompt],
-        name: SYSTEM_PROMPT_FILE,
-        content: system_prompt,
-    }],
+    files: &[
+        FileSpec {
+            when: &[When::Print, When::SystemPrompt],
+            name: SYSTEM_PROMPT_FILE,
+            content: system_prompt,
+        },
+        FileSpec {
+            when: &[When::Print, When::OutputSchema],
+            name: OUTPUT_SCHEMA_FILE,
+            content: output_schema,
+        },
+    ],
     wires: &[(OutputFormat::StreamJson, Wire::CodexJson)],
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
@@ -156,6 +168,7 @@ pub static CODEX: Provider = Provider {
         live: Some(CAPABILITIES),
     },
     efforts: &[],
+    schema: SchemaForm::Strict,
     prompt_limit: Some(PromptLimit::Chars(1_048_576)),
     stop_on: &[],
     fatal_stderr: &[],

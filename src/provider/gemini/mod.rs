@@ -19,8 +19,8 @@ use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
-    About, Checks, Defaults, EnvValue, FileSpec, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word,
-    flag, optional, system_prompt, var, var_when,
+    About, Checks, Defaults, EnvValue, FileSpec, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm,
+    When, Word, flag, optional, system_prompt, var, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -136,6 +136,7 @@ pub static GEMINI: Provider = Provider {
         form: Some(MediaForm::NamedFiles),
         live: Accepts::TEXT,
     },
+    schema: SchemaForm::Asked,
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

@@ -7,7 +7,7 @@
 use super::capability::{ByEngine, Capabilities};
 use super::errors::Errors;
 use super::options::{self, OptionSpec, OutputFormat, PromptStyle};
-use super::{About, Checks, Defaults, Flag, Provider, When, Word, flag};
+use super::{About, Checks, Defaults, Flag, Provider, SchemaForm, When, Word, flag};
 use crate::decode::Wire;
 use crate::error::Code;
 use crate::provider::media::MediaSupport;
@@ -39,6 +39,7 @@ pub static GLM: Provider = Provider {
     capabilities: ByEngine::print_only(Capabilities::LEAST),
     efforts: &[],
     media: MediaSupport::NONE,
+    schema: SchemaForm::Asked,
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

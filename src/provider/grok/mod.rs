@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::capability::{ByEngine, Capabilities};
 use super::errors::Errors;
 use super::options::OutputFormat;
-use super::{About, Checks, Provider, glm};
+use super::{About, Checks, Provider, SchemaForm, glm};
 use crate::decode::Wire;
 use crate::error::Code;
 use crate::provider::media::MediaSupport;
@@ -35,6 +35,7 @@ pub static GROK: Provider = Provider {
     capabilities: ByEngine::print_only(Capabilities::LEAST),
     efforts: &[],
     media: MediaSupport::NONE,
+    schema: SchemaForm::Asked,
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

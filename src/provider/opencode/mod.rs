@@ -18,7 +18,8 @@ use serde_json::{Map, Value, json};
 use super::capability::{ByEngine, Capabilities};
 use super::options::{self, OptionSpec, Options, OutputFormat, SystemPrompt};
 use super::{
-    About, Checks, Defaults, EnvValue, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, system_prompt, var, var_when,
+    About, Checks, Defaults, EnvValue, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm, When, Word, flag, system_prompt,
+    var, var_when,
 };
 use crate::decode::Wire;
 use crate::provider::media::MediaSupport;
@@ -94,6 +95,7 @@ pub static OPENCODE: Provider = Provider {
     capabilities: ByEngine::print_only(Capabilities::LEAST),
     efforts: &[],
     media: MediaSupport::NONE,
+    schema: SchemaForm::Asked,
     prompt_limit: None,
     stop_on: &["unknown"],
     fatal_stderr: &["not found. Falling back to default agent"],

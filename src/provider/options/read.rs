@@ -202,6 +202,7 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
             _ => Map::new(),
         },
         callbacks: None,
+        output_schema: None,
         workspace: None,
     }
 }

@@ -145,6 +145,8 @@ pub struct Options {
     pub config: Map<String, Value>,
     /// Where the caller's tools are served. No option: an engine sets it for a run with callbacks.
     pub callbacks: Option<Callbacks>,
+    /// The schema that the answer has to fit, JSON. No option: an engine sets it for a run whose CLI gets it.
+    pub output_schema: Option<String>,
     /// No option: what the Claude Code adapter asks for. `None` for a model behind an agent.
     pub workspace: Option<Workspace>,
 }

@@ -39,7 +39,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Exit(53)], Code::MaxTurns, "Reached max session turns for this session."),
     Rule::new(&[Text("<is not supported in this mode>")], Code::PromptIntercepted, "The command \"/help\" is not supported in this mode."),
     Rule::new(&[Text("<no input provided via stdin>")], Code::EmptyPrompt, "No input provided via stdin. Input can be provided by piping data into gemini or using the --prompt option."),
-    Rule::new(&[Text("<structured_output tool as required>|<instead of calling the structured_output>")], Code::MalformedResponse, "Model produced plain text instead of calling the structured_output tool as required by --json-schema after 1 turn(s)."),
+    Rule::new(&[Text("<structured_output tool as required>|<instead of calling the structured_output>")], Code::OutputInvalid, "Model produced plain text instead of calling the structured_output tool as required by --json-schema after 1 turn(s)."),
     Rule::new(&[Text("<no auth type is selected>|<set an auth method>|<missing api key>")], Code::NotLoggedIn, "No auth type is selected. Please configure an auth type (e.g. via settings or `--auth-type`)"),
     Rule::new(&[Text("^\\[?api error: connection error")], Code::ConnectionFailed, "[API Error: Connection error. (cause: fetch failed)]"),
     Rule::new(&[Text("<model stream ended without>")], Code::MalformedResponse, "[API Error: Model stream ended without a finish reason.]"),

@@ -14,8 +14,8 @@ use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities};
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
-    About, Checks, Defaults, EnvValue, FileSpec, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag,
-    optional, var_when,
+    About, Checks, Defaults, EnvValue, FileSpec, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm, When, Word,
+    flag, optional, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -90,6 +90,8 @@ pub static QWEN: Provider = Provider {
                 Lit("none"),
             ],
         ),
+        // One tool, `structured_output`, whose arguments the CLI holds against the schema (CLI-FACTS 4).
+        optional(&[When::OutputSchema], &[Lit("--json-schema"), Word::OutputSchema]),
         flag(&[When::Model], &[Lit("--model"), Word::Model]),
         flag(
             &[When::Format(OutputFormat::Json)],
@@ -140,6 +142,10 @@ pub static QWEN: Provider = Provider {
     capabilities: ByEngine::print_only(Capabilities::LEAST),
     efforts: &[],
     media: MediaSupport::NONE,
+    schema: SchemaForm::Tool {
+        name: "structured_output",
+        asks_again: false,
+    },
     prompt_limit: Some(PromptLimit::Bytes(8 * 1024 * 1024)),
     stop_on: &[],
     fatal_stderr: &[],

@@ -1,7 +1,7 @@
 //! One attempt of an API: queue, and an HTTP exchange.
 
 use std::collections::HashSet;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::engine::ApiEngine;
 use crate::api::answer::Answer;
-use crate::api::request::Request;
+use crate::api::request::{Format, Request};
 use crate::api::settings::Settings;
 use crate::declare::Tools;
-use crate::error::ProviderError;
+use crate::error::{ProviderError, clip};
 use crate::event::RunInfo;
 use crate::exchange::http::client::Client;
 use crate::exchange::http::{HttpExchange, HttpRequest};
@@ -31,6 +31,8 @@ use crate::run::reask::Asking;
 use crate::run::reply_check::{Checks, Misfit};
 use crate::run::retry_loop::{self, AttemptOutcome, Driven, RetryableCall};
 use crate::run::sink::Sink;
+use crate::run::structured;
+use crate::schema::Schema;
 use crate::toolcall::TextCalls;
 
 /// One call of an API, whatever it asks.
@@ -57,18 +59,27 @@ pub(super) struct ApiQuestion {
     body: Bytes,
     tools: Tools,
     checks: Checks,
+    /// The schema of the answer, and whether the server is told it.
+    output: Option<(Arc<Schema>, bool)>,
 }
 
 impl ApiQuestion {
-    /// The request that sends `messages` and allows the tools `bound`.
+    /// The request that sends `messages` and allows the tools `bound`. `output`: the schema of the answer, and whether the server is
+    /// told it.
     pub fn new(
         settings: &Settings,
         choices: CallChoices,
         messages: Vec<Message>,
         bound: Vec<ToolSpec>,
         checks: Checks,
+        output: Option<(Arc<Schema>, bool)>,
     ) -> ApiQuestion {
-        let request = Request::new(settings, &choices, &messages, &bound);
+        let format = match &output {
+            None => Format::Text,
+            Some((schema, true)) => Format::Told(schema),
+            Some((schema, false)) => Format::Asked(schema),
+        };
+        let request = Request::new(settings, &choices, &messages, &bound, format);
         // Kept where it may be asked again.
         let (messages, bound) = match checks.is_empty() {
             true => (Vec::new(), Vec::new()),
@@ -81,7 +92,13 @@ impl ApiQuestion {
             body: Bytes::from(request.body),
             tools: request.tools,
             checks,
+            output,
         }
+    }
+
+    /// The schema of the answer, where the server is told it.
+    fn told_schema(&self) -> Option<&Arc<Schema>> {
+        self.output.as_ref().filter(|(_, told)| *told).map(|(schema, _)| schema)
     }
 }
 
@@ -101,12 +118,15 @@ impl Asking for ApiAsking<'_> {
     ) -> Result<ApiQuestion, Box<ProviderError>> {
         question.messages.extend(messages);
         let checks = question.checks.again(misfit);
+        // A server that takes a schema and does not heed it is told in words.
+        let output = question.output.map(|(schema, _)| (schema, false));
         Ok(ApiQuestion::new(
             &self.engine.settings,
             question.choices,
             question.messages,
             question.bound,
             checks,
+            output,
         ))
     }
 }
@@ -133,6 +153,65 @@ impl RetryableCall for ApiCall<'_> {
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
         let ApiCall { asking, question } = *self;
+        let asked = |schema: &Arc<Schema>| {
+            let (messages, bound) = (question.messages.clone(), question.bound.clone());
+            let output = Some((Arc::clone(schema), false));
+            ApiQuestion::new(
+                &asking.engine.settings,
+                question.choices.clone(),
+                messages,
+                bound,
+                question.checks.clone(),
+                output,
+            )
+        };
+        let told = match question.told_schema() {
+            None => return self.of(question, number, began, info).await,
+            Some(schema) if asking.engine.refuses_schemas() => {
+                return self.of(&asked(schema), number, began, info).await;
+            }
+            Some(schema) => schema,
+        };
+        match self.of(question, number, began, info).await {
+            Err(error) if refuses_format(&error) => {
+                // One schema that it can't take says nothing of others.
+                if !error.message.to_lowercase().contains("invalid schema") {
+                    asking.engine.remember_refused_schemas();
+                }
+                let why = format!("the server refuses `response_format`: {}", clip(&error.message, 160));
+                let warning = structured::emulated(asking.engine.id(), &why);
+                asking.sink.send(&mut vec![warning]).await;
+                self.of(&asked(told), number, began, info).await
+            }
+            other => other,
+        }
+    }
+}
+
+/// Whether a request was refused for the schema that the server was told. Servers say it in many ways.
+fn refuses_format(error: &ProviderError) -> bool {
+    const WORDS: [&str; 6] = [
+        "response_format",
+        "response format",
+        "json_schema",
+        "json schema",
+        "structured output",
+        "guided",
+    ];
+    let message = error.message.to_lowercase();
+    matches!(error.http_status, Some(400 | 404 | 415 | 422 | 501)) && WORDS.iter().any(|word| message.contains(word))
+}
+
+impl ApiCall<'_> {
+    /// One request.
+    async fn of(
+        &self,
+        question: &ApiQuestion,
+        number: u32,
+        began: &OnceLock<Instant>,
+        info: &mut RunInfo,
+    ) -> Result<AttemptOutcome, Box<ProviderError>> {
+        let asking = self.asking;
         let settings = &asking.engine.settings;
         let place = settings.place();
         let permit = limit::global().acquire_or(

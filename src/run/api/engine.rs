@@ -1,6 +1,7 @@
 //! One provider object of an API: its options, its connections, and what it takes from the environment.
 
 use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
@@ -19,6 +20,8 @@ use crate::run::lifecycle::{CLOSED, Lifecycle};
 pub struct ApiEngine {
     pub(super) settings: Settings,
     pub(super) lifecycle: Lifecycle,
+    /// The server was told the schema of an answer and refused it: it is asked in words from then on.
+    refuses_schemas: AtomicBool,
     /// Made with the first call.
     client: Mutex<Option<Client>>,
 }
@@ -71,6 +74,7 @@ impl ApiEngine {
         Ok(ApiEngine {
             settings,
             lifecycle: Lifecycle::default(),
+            refuses_schemas: AtomicBool::new(false),
             client: Mutex::new(None),
         })
     }
@@ -78,6 +82,16 @@ impl ApiEngine {
     /// The provider's id.
     pub fn id(&self) -> &str {
         &self.settings.id
+    }
+
+    /// Whether the server is known to refuse the schema of an answer.
+    pub(super) fn refuses_schemas(&self) -> bool {
+        self.refuses_schemas.load(Ordering::Relaxed)
+    }
+
+    /// It has refused one.
+    pub(super) fn remember_refused_schemas(&self) {
+        self.refuses_schemas.store(true, Ordering::Relaxed);
     }
 
     /// Refuses further calls with `CLOSED` from now on; those that run or wait go on.

@@ -16,7 +16,9 @@ use crate::run::model::Model;
 use crate::run::reply_check::Checks;
 use crate::run::request::{Checked, EncodedRequest, Request};
 use crate::run::sink::Sink;
+use crate::run::structured::FitsSchema;
 use crate::run::{log, reask, record};
+use crate::schema::strict;
 
 impl ApiEngine {
     /// Begins a run of what JavaScript asks for. Must be called inside the runtime; returns at once, and reads it later. `env` is
@@ -54,6 +56,7 @@ impl ApiEngine {
             messages,
             tools,
             options,
+            output,
             call_ids,
             recorded,
             nested_permit,
@@ -80,7 +83,19 @@ impl ApiEngine {
             ),
             None => None,
         };
-        let question = ApiQuestion::new(&self.settings, choices, messages, tools, Checks::default());
+        let mut checks = Checks::default();
+        if let Some(schema) = &output {
+            checks.push(Arc::new(FitsSchema {
+                schema: Arc::clone(schema),
+                provider: self.id().to_owned(),
+                cli_asks_again: false,
+            }));
+        }
+        let output = output.map(|schema| {
+            let is_told = strict::is_one_object(schema.value());
+            (schema, is_told)
+        });
+        let question = ApiQuestion::new(&self.settings, choices, messages, tools, checks, output);
         let sink = Sink::of_call(&options, consumer, false, log, recorder)
             .in_pieces(&options)
             .redacting(redactor)

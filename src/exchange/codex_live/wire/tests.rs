@@ -43,6 +43,7 @@ fn requests_have_the_recorded_shape() {
                 thread_id: thread,
                 input: [],
                 effort: None,
+                output_schema: None,
             }
         )),
         *of("turn/start")

@@ -11,8 +11,8 @@ use crate::provider::capability::{ByEngine, Capabilities};
 use crate::provider::media::MediaSupport;
 use crate::provider::options::{self, OutputFormat};
 use crate::provider::{
-    About, Checks, Defaults, EnvValue, LoginAnswer, LoginCheck, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag,
-    optional, var,
+    About, Checks, Defaults, EnvValue, LoginAnswer, LoginCheck, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm, When,
+    Word, flag, optional, var,
 };
 use Word::Lit;
 
@@ -45,6 +45,7 @@ pub static IMAGINARY: Provider = Provider {
     capabilities: ByEngine::print_only(Capabilities::LEAST),
     efforts: &[],
     media: MediaSupport::NONE,
+    schema: SchemaForm::Asked,
     prompt_limit: None,
     stop_on: &[],
     fatal_stderr: &[],

@@ -1,0 +1,25 @@
+//! The instruction that tells a model which schema its answer has to fit, where it is told in words.
+
+use super::json;
+
+/// What the tool instruction says of an answer without calls, instead of asking for plain text.
+pub(super) const INSTEAD_OF_TEXT: &str =
+    "If you do not need to call any tools, respond with what [Output Schema] below asks for (no such block).";
+
+/// The instruction for the JSON Schema `schema`.
+pub fn output_instruction(schema: &str) -> String {
+    let mut out = String::with_capacity(schema.len() * 2 + 256);
+    write(&mut out, schema);
+    out.truncate(out.trim_end().len());
+    out
+}
+
+/// Appends what [`output_instruction`] returns, and a blank line.
+pub(super) fn write(out: &mut String, schema: &str) {
+    out.push_str("[Output Schema]\n");
+    json::push_indented(out, schema, 0);
+    out.push_str(
+        "\n\nYour answer must be ONLY one JSON value that fits this JSON Schema: no other text before or behind it, and no \
+         explanation.\n\n",
+    );
+}

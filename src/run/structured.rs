@@ -1,0 +1,244 @@
+//! Answers by a schema: the call option `outputSchema`.
+//!
+//! In: the schema as the call has it. Out: a check of the reply, which leaves the value in it, and how the model is told: natively
+//! where the provider's exchange has a way for it, in the prompt otherwise.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::reply_check::{Finding, ReplyCheck, correction};
+use crate::classify;
+use crate::error::{Code, ProviderError};
+use crate::event::{Event, Reply};
+use crate::message::Message;
+use crate::schema::{Schema, reply};
+
+/// Flags by which users of a CLI ask for an answer by a schema themselves.
+const OWN_FLAGS: [&str; 2] = ["--json-schema", "--output-schema"];
+
+/// The schema of a call's option.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn read(given: &RawValue) -> Result<Arc<Schema>, (Code, String)> {
+    let refuse = |reason: String| (Code::InvalidOption, reason);
+    let schema = Schema::new(given.get())
+        .map_err(|reason| refuse(format!("the call's option \"outputSchema\" can't be used: {reason}")))?;
+    match schema.value().get("type") {
+        Some(Value::String(kind)) if kind == "object" => Ok(Arc::new(schema)),
+        kind => {
+            let given = kind.map_or("none".to_owned(), Value::to_string);
+            Err(refuse(format!(
+                "the call's option \"outputSchema\" must be the schema of an object, with type \"object\" at its top, given: type \
+                 {given}. Put it into a field of an object"
+            )))
+        }
+    }
+}
+
+/// The flag in `args` that asks for an answer by a schema.
+pub(super) fn own_flag(args: &[String]) -> Option<&str> {
+    let name = |arg: &'_ String| OWN_FLAGS.into_iter().find(|flag| arg.split('=').next() == Some(flag));
+    args.iter().find_map(name)
+}
+
+/// That the schema is asked for in the prompt, where the provider has another way.
+pub(super) fn emulated(provider: &str, why: &str) -> Event {
+    Event::Warning {
+        code: "OUTPUT_SCHEMA_EMULATED".to_owned(),
+        message: format!("{provider} is asked in the prompt for an answer that fits `outputSchema`: {why}"),
+    }
+}
+
+/// The reply has to fit a schema, unless it calls tools.
+#[derive(Debug)]
+pub(super) struct FitsSchema {
+    pub schema: Arc<Schema>,
+    pub provider: String,
+    /// The CLI itself lets its model try again before it fails.
+    pub cli_asks_again: bool,
+}
+
+impl ReplyCheck for FitsSchema {
+    fn check(&self, reply: &mut Reply) -> Finding {
+        let given = reply.structured.take();
+        // The value comes when the calls have their results.
+        if !reply.tool_calls.is_empty() || !reply.invalid_tool_calls.is_empty() {
+            return Finding::Fits;
+        }
+        let by_tool = given.is_some();
+        let fits = |value: Value| self.schema.check(&value).map(|()| value);
+        let found = match given {
+            Some(value) => fits(value),
+            None => reply::value_of(&reply.content).and_then(fits),
+        };
+        match found {
+            Ok(value) => {
+                if by_tool {
+                    // In the thread's next call the answer has to be the answer, not what was said beside it.
+                    reply.content = value.to_string();
+                }
+                reply.structured = Some(value);
+                Finding::Fits
+            }
+            Err(reasons) => Finding::AskAgain {
+                messages: correction(reply, self.reasons(&reasons)),
+                error: self.misfit(&reasons),
+            },
+        }
+    }
+
+    fn mend(&self, error: &ProviderError) -> Option<Vec<Message>> {
+        if error.code != Code::OutputInvalid || self.cli_asks_again {
+            return None;
+        }
+        let said = error.partial.as_ref().map_or("", |partial| partial.text.as_str());
+        let reasons = match reply::value_of(said).and_then(|value| self.schema.check(&value)) {
+            Err(reasons) => reasons,
+            Ok(()) => "it did not come as it was asked for".to_owned(),
+        };
+        let reply = Reply {
+            content: said.to_owned(),
+            ..Reply::default()
+        };
+        Some(correction(&reply, self.reasons(&reasons)))
+    }
+}
+
+impl FitsSchema {
+    /// What the user says of an answer that does not fit.
+    fn reasons(&self, reasons: &str) -> String {
+        format!(
+            "Your answer does not fit the JSON Schema that it has to fit: {reasons}. Answer again, with one JSON value that fits this \
+             schema and nothing else:\n\n{}",
+            self.schema.text()
+        )
+    }
+
+    fn misfit(&self, reasons: &str) -> Box<ProviderError> {
+        let reason = format!("the reply does not fit `outputSchema`: {reasons}");
+        let hint = classify::hint(&self.provider, Code::OutputInvalid);
+        Box::new(ProviderError::new(&self.provider, Code::OutputInvalid, reason).with_hint(hint))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::message::{InvalidToolCall, ToolCall};
+
+    fn check() -> FitsSchema {
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+        FitsSchema {
+            schema: read(&raw(&schema)).unwrap(),
+            provider: "test".to_owned(),
+            cli_asks_again: false,
+        }
+    }
+
+    fn raw(value: &Value) -> Box<RawValue> {
+        RawValue::from_string(value.to_string()).unwrap()
+    }
+
+    fn says(content: &str, structured: Option<Value>) -> Reply {
+        Reply {
+            content: content.to_owned(),
+            structured,
+            ..Reply::default()
+        }
+    }
+
+    #[test]
+    fn a_value_is_the_text_or_stands_beside_it() {
+        for (content, structured, expected) in [
+            ("{\"n\":1}", None, "{\"n\":1}"),
+            ("```json\n{\"n\":1}\n```", None, "```json\n{\"n\":1}\n```"),
+            ("Here you are.", Some(json!({"n": 1})), "{\"n\":1}"),
+        ] {
+            let mut reply = says(content, structured);
+            assert!(matches!(check().check(&mut reply), Finding::Fits), "{content}");
+            assert_eq!(
+                (reply.structured, reply.content.as_str()),
+                (Some(json!({"n": 1})), expected)
+            );
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_with_the_schema() {
+        for (content, structured, reason) in [
+            ("one", None, "the reply is not JSON: expected value at line 1 column 1"),
+            (
+                "{\"n\":1}",
+                Some(json!({"n": "1"})),
+                "/n: the value is not of type \"integer\"",
+            ),
+        ] {
+            let mut reply = says(content, structured);
+            let Finding::AskAgain { messages, error } = check().check(&mut reply) else {
+                panic!("it does not fit: {content}");
+            };
+            assert_eq!(
+                (error.code, error.should_retry, error.should_fallback),
+                (Code::OutputInvalid, false, true)
+            );
+            let begin = format!("the reply does not fit `outputSchema`: {reason}. ");
+            assert!(error.message.starts_with(&begin), "{}", error.message);
+            assert_eq!(messages[0].content.as_text(), content);
+            let asked = messages[1].content.as_text();
+            assert!(
+                asked.contains(reason) && asked.ends_with(check().schema.text()),
+                "{asked}"
+            );
+            assert_eq!(reply.structured, None);
+        }
+    }
+
+    #[test]
+    fn calls_come_first() {
+        let call = ToolCall {
+            name: "t".to_owned(),
+            args: raw(&json!({})),
+            id: "1".to_owned(),
+        };
+        let mut reply = says("Let me see.", Some(json!({"n": 1})));
+        reply.tool_calls.push(call);
+        assert!(matches!(check().check(&mut reply), Finding::Fits));
+        assert_eq!((reply.structured, reply.content.as_str()), (None, "Let me see."));
+        let mut reply = says("{", None);
+        reply.invalid_tool_calls.push(InvalidToolCall {
+            name: None,
+            args: "{".to_owned(),
+            id: None,
+            error: "cut".to_owned(),
+        });
+        assert!(matches!(check().check(&mut reply), Finding::Fits));
+    }
+
+    #[test]
+    fn a_schema_is_that_of_an_object() {
+        for schema in [
+            json!({"type": "array"}),
+            json!({"anyOf": []}),
+            json!(true),
+            json!({"type": ["object", "null"]}),
+            json!({"$ref": "http://a/"}),
+        ] {
+            let (code, reason) = read(&raw(&schema)).unwrap_err();
+            assert_eq!(code, Code::InvalidOption);
+            assert!(reason.starts_with("the call's option \"outputSchema\" "), "{reason}");
+        }
+    }
+
+    #[test]
+    fn flags_of_the_user_s_own_are_found() {
+        let args = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
+        assert_eq!(own_flag(&args(&["--a", "--json-schema={}"])), Some("--json-schema"));
+        assert_eq!(own_flag(&args(&["--output-schema", "f"])), Some("--output-schema"));
+        assert_eq!(own_flag(&args(&["--json-schemas"])), None);
+    }
+}
