@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use crate::event::{AssistantMessage, Event, Failure, Outcome, Reply};
+use crate::message::reasoning::ReasoningDetail;
 use crate::message::{ToolCall, Usage};
 use crate::prompt::is_js_space;
 use crate::toolcall::{Gate, TextCalls, make_unique};
@@ -77,6 +78,8 @@ pub struct Fold {
     gate: Option<Gate>,
     /// Its pieces so far; those of an abandoned one until anything else comes.
     pieces: String,
+    /// Reasoning that is in no block yet.
+    thinking: String,
     /// Where the last message is among the reply's, if any text is left of it.
     last: Option<usize>,
     /// Somebody hears the texts.
@@ -99,6 +102,7 @@ impl Fold {
             text_calls,
             gate: None,
             pieces: String::new(),
+            thinking: String::new(),
             last: None,
             has_listener: true,
             taken,
@@ -138,7 +142,7 @@ impl Fold {
                 }];
                 out.push(Event::Message { id, content });
             }
-            Event::Abandoned if self.watching => {}
+            Event::Abandoned | Event::Reasoning { .. } if self.watching => {}
             Event::TextDelta { .. }
             | Event::ThinkingDelta { .. }
             | Event::ToolCall { .. }
@@ -162,7 +166,17 @@ impl Fold {
             }
             Event::Message { id, content } => self.message(id, content, out),
             // What comes next has nothing to do with it. Its text is the last that is known, until then.
-            Event::Abandoned => self.gate = None,
+            Event::Abandoned => {
+                self.gate = None;
+                self.thinking.clear();
+            }
+            Event::Reasoning { details } => {
+                match details.iter().all(|detail| detail.shown().is_empty()) {
+                    true => self.end_thinking(),
+                    false => self.thinking.clear(),
+                }
+                self.folded.reply.reasoning.extend(details);
+            }
             // Printed twice, when it begins and when it ends, it is one call.
             Event::ToolCall { tool_call } if self.is_known(&tool_call) => {}
             Event::ToolCall { mut tool_call } => {
@@ -224,7 +238,10 @@ impl Fold {
                 reply.permission_mode.clone_from(permission_mode);
                 reply.cli_version.clone_from(version);
             }
-            Event::ThinkingDelta { text, .. } => reply.thinking.push_str(text),
+            Event::ThinkingDelta { text, .. } => {
+                reply.thinking.push_str(text);
+                self.thinking.push_str(text);
+            }
             Event::InvalidToolCall { invalid_tool_call } => reply.invalid_tool_calls.push(invalid_tool_call.clone()),
             Event::Usage { usage, .. } => {
                 self.folded.usage = Some(usage.clone());
@@ -300,6 +317,15 @@ impl Fold {
         );
     }
 
+    /// What the model thought and no block holds is one.
+    fn end_thinking(&mut self) {
+        let thinking = std::mem::take(&mut self.thinking);
+        self.folded
+            .reply
+            .reasoning
+            .extend(ReasoningDetail::text(&thinking, None));
+    }
+
     /// A text goes out, if anybody hears it.
     fn emit(&mut self, event: impl FnOnce() -> Event, out: &mut Vec<Event>) {
         match self.has_listener {
@@ -323,6 +349,7 @@ impl Fold {
                 .received
                 .push(ReceivedText::Text(std::mem::take(&mut self.pieces)));
         }
+        self.end_thinking();
         let reply = &mut self.folded.reply;
         if let Some(message) = self.last.and_then(|place| reply.messages.get(place)) {
             reply.content = message.content.trim_matches(is_js_space).to_owned();

@@ -31,8 +31,8 @@ pub use flags::{Flag, When, Word, same_flag};
 pub(in crate::provider) use flags::{flag, optional};
 pub use vocabulary::{
     APPENDED_PROMPT_FILE, About, Checks, Compose, Defaults, EnvValue, FileSpec, Guard, LiveCheck, LiveForm,
-    LoginAnswer, LoginCheck, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, Var, appended_prompt,
-    system_prompt,
+    LoginAnswer, LoginCheck, LoginDir, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, Var,
+    appended_prompt, system_prompt,
 };
 pub(in crate::provider) use vocabulary::{choice_var, var, var_when};
 

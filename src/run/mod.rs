@@ -34,6 +34,7 @@ mod log;
 pub mod model;
 mod prewarm;
 mod print;
+mod quota;
 mod reask;
 pub(crate) mod record;
 mod reply_check;

@@ -14,8 +14,8 @@ use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     APPENDED_PROMPT_FILE, About, Checks, Defaults, EnvValue, FileSpec, Guard, LiveCheck, LiveForm, LoginAnswer,
-    LoginCheck, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, appended_prompt, choice_var, flag,
-    optional, system_prompt, var, var_when,
+    LoginCheck, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, appended_prompt,
+    choice_var, flag, optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Dialect, Kind, Takes};
@@ -246,6 +246,10 @@ pub static CLAUDE: Provider = Provider {
         }),
         live: Some(LIVE),
     },
+    login_dir: Some(LoginDir {
+        variable: "CLAUDE_CONFIG_DIR",
+        holds: "what is in `~/.claude`, and `.claude.json`",
+    }),
     custom: None,
 };
 

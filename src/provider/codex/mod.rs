@@ -16,7 +16,7 @@ use super::callbacks::TOKEN_VARIABLE;
 use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::options::{self, OptionSpec, OutputFormat};
 use super::{
-    About, Checks, Defaults, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, PromptLimit, Provider,
+    About, Checks, Defaults, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, LoginDir, PromptLimit, Provider,
     STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word, flag, optional, system_prompt, var_when,
 };
 use crate::decode::Wire;
@@ -172,6 +172,10 @@ pub static CODEX: Provider = Provider {
         }),
         live: None,
     },
+    login_dir: Some(LoginDir {
+        variable: "CODEX_HOME",
+        holds: "what is in `~/.codex`",
+    }),
     custom: None,
 };
 

@@ -18,8 +18,8 @@ use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities};
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
-    About, Checks, Defaults, EnvValue, FileSpec, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When, Word,
-    flag, optional, system_prompt, var, var_when,
+    About, Checks, Defaults, EnvValue, FileSpec, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When,
+    Word, flag, optional, system_prompt, var, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -127,6 +127,10 @@ pub static GEMINI: Provider = Provider {
     error_message: None,
     errors: errors::ERRORS,
     checks: Checks::VERSION_ONLY,
+    login_dir: Some(LoginDir {
+        variable: "GEMINI_CLI_HOME",
+        holds: "a folder `.gemini`",
+    }),
     custom: None,
 };
 

@@ -54,6 +54,7 @@ pub static GLM: Provider = Provider {
         ..Errors::NONE
     },
     checks: Checks::VERSION_ONLY,
+    login_dir: None,
     custom: None,
 };
 

@@ -50,5 +50,6 @@ pub static GROK: Provider = Provider {
         ..Errors::NONE
     },
     checks: Checks::VERSION_ONLY,
+    login_dir: None,
     custom: None,
 };

@@ -18,7 +18,8 @@ use serde_json::{Map, Value, json};
 use super::capability::{ByEngine, Capabilities};
 use super::options::{self, OptionSpec, Options, OutputFormat, SystemPrompt};
 use super::{
-    About, Checks, Defaults, EnvValue, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, system_prompt, var, var_when,
+    About, Checks, Defaults, EnvValue, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag, system_prompt,
+    var, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::Accepts;
@@ -101,6 +102,10 @@ pub static OPENCODE: Provider = Provider {
     error_message: None,
     errors: errors::ERRORS,
     checks: Checks::VERSION_ONLY,
+    login_dir: Some(LoginDir {
+        variable: "XDG_DATA_HOME",
+        holds: "a folder `opencode`, as in `~/.local/share`",
+    }),
     custom: None,
 };
 

@@ -147,6 +147,8 @@ pub static QWEN: Provider = Provider {
     error_message: None,
     errors: errors::ERRORS,
     checks: Checks::VERSION_ONLY,
+    // `QWEN_HOME` moves the folder, but in the form in which it is asked the CLI reads no key and no setting there (0.15.10).
+    login_dir: None,
     custom: None,
 };
 

@@ -13,6 +13,7 @@ use crate::exchange::http::client::{Client, Route};
 use crate::process::{Vars, limit};
 use crate::redact::{self, Redactor, Secret};
 use crate::run::lifecycle::{CLOSED, Lifecycle};
+use crate::run::quota::UsedUp;
 
 /// One provider object: its options, its connections, and the runs it has.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub struct ApiEngine {
     pub(super) lifecycle: Lifecycle,
     /// Made with the first call.
     client: Mutex<Option<Client>>,
+    /// The plans that are used up.
+    pub(super) used_up: UsedUp,
 }
 
 /// What a call takes from the environment, on the thread that alone may change it.
@@ -72,6 +75,7 @@ impl ApiEngine {
             settings,
             lifecycle: Lifecycle::default(),
             client: Mutex::new(None),
+            used_up: UsedUp::default(),
         })
     }
 

@@ -59,6 +59,7 @@ pub static IMAGINARY: Provider = Provider {
         }),
         live: None,
     },
+    login_dir: None,
     custom: None,
 };
 
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(
             refusal(r#"{"topP":1}"#),
             "unknown option \"topP\"; allowed: model, cliPath, timeout, maxBuffer, inputEncoding, threadDocuments, \
-             textToolCalls, cwd, env, extraArgs, idleTimeout, killGrace, maxConcurrency, retry, reasoning, maxOutputTokens, stop, \
+             textToolCalls, cwd, env, extraArgs, idleTimeout, killGrace, maxConcurrency, retry, quota, login, reasoning, maxOutputTokens, stop, \
              temperature, onUnsupported, sandbox"
         );
         assert_eq!(
