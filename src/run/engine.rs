@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::path::{Component, PathBuf};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -181,6 +182,14 @@ fn login_folder(folder: &str) -> Result<String, String> {
         format!("option \"login.configDir\" must be the folder of a login, which exists; given: {folder:?}, {why}")
     };
     let path = std::path::absolute(folder).map_err(|error| wrong(&format!("which is no path: {error}")))?;
+    // As Node's `resolve`: one login has one name.
+    let path = path.components().fold(PathBuf::new(), |mut path, component| {
+        match component {
+            Component::ParentDir => drop(path.pop()),
+            component => path.push(component),
+        }
+        path
+    });
     match std::fs::metadata(&path) {
         Ok(found) if found.is_dir() => {}
         Ok(_) => return Err(wrong(&format!("and {} is no folder", path.display()))),
