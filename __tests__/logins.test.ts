@@ -209,10 +209,10 @@ describe("the option", () => {
       [own, "mine"],
     ] as const) {
       expect(refusal(create, { login: { configDir: "." } })).toMatchObject({
-        code: "INVALID_OPTION",
+        code: "UNSUPPORTED_OPTION",
         message:
-          `option "login" is not for ${id}: no variable is known that names the folder of its login. It is for claude, codex, ` +
-          "gemini, opencode; given: an object { configDir: a string }",
+          `option "login" is not supported by ${id}; those that can: claude, codex, gemini, opencode. Leave it out, use a provider ` +
+          "that can, or set the variable that the CLI itself has for it in `env`",
       });
     }
   });

@@ -91,6 +91,39 @@ describe.each(RUNS)("claude %s, %s", (which, engine) => {
   });
 });
 
+describe("claude newest", () => {
+  it.each([
+    [[], "updates"],
+    [["--thinking-display", "summarized"], "summarized"],
+  ])("with %j asks its API for thinking that is %s", async (extraArgs, display) => {
+    const { api, options } = await withClaude({ engine: "print", script: [{ text: "Yes." }] });
+    await createProvider({ ...options, extraArgs }).invoke(["go"]);
+    expect(api.requests.find(({ method }) => method === "POST")?.body.thinking.display).toBe(display);
+  });
+});
+
+describe.skipIf(!HERE)("the others", { timeout: 300_000 }, () => {
+  it.each(["qwen", "opencode"] as const)("%s tells it, and it is neither content nor a call", async (name) => {
+    const { create } = await withCli(name, { script: [{ text: "Yes.", reasoning: TEMPTING }] });
+    const message = await create().bindTools([TOOL]).invoke(["go"]);
+    expect(message).toMatchObject({
+      content: "Yes.",
+      tool_calls: [],
+      additional_kwargs: {
+        reasoning_content: TEMPTING,
+        reasoning_details: [{ type: "reasoning.text", text: TEMPTING }],
+      },
+    });
+  });
+
+  it("gemini tells its tokens", async () => {
+    const { create } = await withCli("gemini", { script: [{ text: "Yes.", usage: { thoughts: 3 } }] });
+    const message = await create().invoke(["go"]);
+    expect([message.content, message.additional_kwargs]).toEqual(["Yes.", {}]);
+    expect(message.usage_metadata.output_token_details).toEqual({ reasoning: 3 });
+  });
+});
+
 describe.skipIf(!HERE)("codex", { timeout: 300_000 }, () => {
   const answer = { output: [{ reasoning: TEMPTING, encrypted: "SEALED" }, { text: "Yes." }], usage: { reasoning: 7 } };
 

@@ -295,12 +295,15 @@ const CAPABILITIES: Capabilities = Capabilities {
     images: NATIVE,
     documents: NATIVE,
     result_images: NATIVE,
+    reasoning_out: NATIVE
+        .but("2.1.330 asks its API for none of the text, unless `extraArgs` has `--thinking-display summarized`"),
     reasoning_effort: NATIVE.but("`--effort`"),
     max_output_tokens: NATIVE.but(
         "`CLAUDE_CODE_MAX_OUTPUT_TOKENS`; the CLI goes on three times with an answer that reaches it, and fails then",
     ),
     stop: NATIVE.but("`CLAUDE_CODE_EXTRA_BODY`"),
     temperature: UNSUPPORTED.but("the CLI has no such option, and models that think refuse it"),
+    login: NATIVE.but("`CLAUDE_CONFIG_DIR`"),
     ..Capabilities::LEAST
 };
 

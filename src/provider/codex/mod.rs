@@ -153,6 +153,7 @@ pub static CODEX: Provider = Provider {
         live: Some(Capabilities {
             images: NATIVE,
             result_images: NATIVE,
+            reasoning_out: NATIVE.but("sealed reasoning goes back in a history that no process knows"),
             ..CAPABILITIES
         }),
     },
@@ -181,7 +182,9 @@ pub static CODEX: Provider = Provider {
 
 /// Those of a print run.
 const CAPABILITIES: Capabilities = Capabilities {
+    reasoning_out: NATIVE,
     reasoning_effort: NATIVE.but("`model_reasoning_effort`"),
+    login: NATIVE.but("`CODEX_HOME`"),
     ..Capabilities::LEAST
 };
 

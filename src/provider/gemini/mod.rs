@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use serde_json::json;
 
 use super::callbacks::{self, CALL_LIMIT_MS};
-use super::capability::{ByEngine, Capabilities};
+use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
     About, Checks, Defaults, EnvValue, FileSpec, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, When,
@@ -118,7 +118,11 @@ pub static GEMINI: Provider = Provider {
     guard: None,
     live: None,
     live_content: Accepts::TEXT,
-    capabilities: ByEngine::print_only(Capabilities::LEAST),
+    capabilities: ByEngine::print_only(Capabilities {
+        reasoning_out: UNSUPPORTED.but("the CLI reports its tokens alone"),
+        login: NATIVE.but("`GEMINI_CLI_HOME`"),
+        ..Capabilities::LEAST
+    }),
     efforts: &[],
     prompt_limit: None,
     stop_on: &[],

@@ -28,10 +28,11 @@ impl Options {
     /// The same of an object of which each field was checked.
     ///
     /// # Errors
-    /// `INVALID_OPTION`, naming options that make no sense together.
+    /// `INVALID_OPTION`, naming options that make no sense together; `UNSUPPORTED_OPTION` for one that this provider has not.
     pub fn read(provider: &Provider, map: &Map<String, Value>) -> Result<Options, Box<ProviderError>> {
         let refuse = |reason| Box::new(ProviderError::new(&provider.id, Code::InvalidOption, reason));
         check_together(provider, map).map_err(refuse)?;
+        login::refusal(provider, map).map_or(Ok(()), Err)?;
         let options = read(provider, map);
         choices::check_effort(&options.choices, provider.efforts).map_err(refuse)?;
         // A model of a CLI that takes none is one of its config's, and means nothing.

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use serde_json::json;
 
 use super::callbacks::{self, CALL_LIMIT_MS};
-use super::capability::{ByEngine, Capabilities};
+use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
     About, Checks, Defaults, EnvValue, FileSpec, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, When, Word, flag,
@@ -138,7 +138,10 @@ pub static QWEN: Provider = Provider {
     // What is longer is cut, with a warning (recording qwen/stdin-12MiB).
     live: None,
     live_content: Accepts::TEXT,
-    capabilities: ByEngine::print_only(Capabilities::LEAST),
+    capabilities: ByEngine::print_only(Capabilities {
+        reasoning_out: NATIVE,
+        ..Capabilities::LEAST
+    }),
     efforts: &[],
     prompt_limit: Some(PromptLimit::Bytes(8 * 1024 * 1024)),
     stop_on: &[],
