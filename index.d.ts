@@ -1779,6 +1779,8 @@ export type AgentEvent = AgentEventOrigin &
         reason: string;
         httpStatus?: number;
       }
+    /** The model's plan is used up, and the turn waits for it, as in {@link ProviderEvent}. */
+    | { type: "waiting"; until: number; reason: string }
     /**
      * Something to know that is no failure: those of {@link ProviderEvent}; `INVALID_TOOL_CALL`, which the model is told of;
      * `COST_UNKNOWN`; `AGENT_UNAVAILABLE`, a task can't be handed to that agent as things are.

@@ -190,7 +190,7 @@ describe("a fallback", () => {
     const both = createFallbackProvider([a, b], options);
     const { events, error } = await collect(both.stream(["hi"]));
     expect(error).toBeUndefined();
-    const told = events.flatMap((event) =>
+    const told = events.flatMap((event): (string | boolean)[] =>
       event.type === "waiting"
         ? [event.until < Date.now() + 3_000_000]
         : event.type === "done"
