@@ -130,6 +130,8 @@ export interface InvokeOptions<TSchema extends OutputSchema | undefined = Output
   readonly signal?: AbortSignal | undefined;
   /** How long the CLI may take, in ms, instead of the provider's `timeout`. 0 is no limit; at most 2147483647. */
   readonly timeout?: number | undefined;
+  /** Whether the call waits for a plan that is used up, instead of the provider's `quota`. See {@link QuotaOptions}. */
+  readonly quota?: false | QuotaOptions | undefined;
   /** Where the run is recorded: a file, for {@link replayRun} and `npx deep-factor-providers log`. See {@link RecordOptions}. */
   readonly record?: string | RecordOptions | undefined;
   /** The model of this call, as the CLI or the API names it. Default, and `""`: the provider's `model`. */
@@ -198,6 +200,28 @@ export type StructuredOutput<TSchema> = TSchema extends { readonly _zod: { reado
 export type WithStructured<TMessage, TSchema> = TSchema extends object
   ? TMessage & { response_metadata: { structured_output?: StructuredOutput<TSchema> } }
   : TMessage;
+
+/**
+ * Waiting for a plan that is used up. A call that fails for that reason (category `quota`), where the provider has said when the plan is
+ * there again, waits until then, tells so by a `waiting` event, and asks again; later calls of the same provider and model wait with it,
+ * without asking first. Meanwhile there is no process and no place in the queue taken, and neither `timeout` nor `retry` count. An abort or
+ * `close()` ends it at once. In a {@link FallbackProvider}, the next member is asked first (docs/errors.md).
+ */
+export interface QuotaOptions {
+  /** Whether it waits. Default: `false`, the error is thrown as it comes. */
+  readonly wait?: boolean | undefined;
+  /** How long a call may wait in all, in ms; what would take longer fails at once. Default: 21600000 (6 hours). */
+  readonly maxWaitMs?: number | undefined;
+}
+
+/** Another login than the CLI's default one. Its files are the CLI's business: none is read, copied or moved. */
+export interface LoginOptions {
+  /**
+   * The folder of the login, which exists; relative to the process's working folder. It is given to the CLI as `CLAUDE_CONFIG_DIR` (claude),
+   * `CODEX_HOME` (codex), `GEMINI_CLI_HOME` (gemini) or `XDG_DATA_HOME` (opencode).
+   */
+  readonly configDir: string;
+}
 
 /**
  * One message of a thread, told by its shape: of LangChain 0.3 or 1.x (any copy of it), serialised by LangChain, OpenAI-style,
@@ -308,6 +332,8 @@ export interface ProviderResponseMetadata {
   model?: string;
   /** The same, by LangChain's name for it. */
   model_name?: string;
+  /** Where the message has reasoning: the name by which LangChain 1 makes `contentBlocks` of it. */
+  model_provider?: "deep-factor-providers";
   /** The CLI's id of the session. */
   session_id?: string;
   /** The answer as a value that fits {@link InvokeOptions.outputSchema}. */
@@ -491,6 +517,13 @@ export interface CliProviderOptions {
   temperature?: number | undefined;
   /** What becomes of choices that can't be had. See {@link OnUnsupported}. */
   onUnsupported?: OnUnsupported | undefined;
+  /** Whether a call whose plan is used up waits until it is there again. Default: it fails. See {@link QuotaOptions}. */
+  quota?: false | QuotaOptions | undefined;
+  /**
+   * Another login than the CLI's default one, for CLIs that have a variable for its folder; refused for others. Sessions, breakers and
+   * what was learnt of the CLI are never shared between logins.
+   */
+  login?: LoginOptions | undefined;
   /** Is told what runs do. Default: none. */
   logger?: Logger | undefined;
 }
@@ -775,6 +808,8 @@ export interface HealthReport {
    * answer, or its refusal, at level `"request"` settles it.
    */
   authenticated: boolean | "unknown";
+  /** The folder of its login, where the option `login` names one. */
+  login?: string;
   /**
    * Which engine the next call will use and why, in words; only of a CLI that has more than one. `"untried"`: nothing is known of the
    * file, so the first call tries the handshake for 2 s at most.
@@ -827,6 +862,8 @@ export type InvokeUpdate =
   | { type: "tool_call"; toolCall: ToolCall }
   /** Tokens used so far. */
   | { type: "usage"; usage: UpdateUsage; rawStopReason?: string }
+  /** The plan is used up, and the call waits until this moment, in ms since the epoch. Only with `quota: { wait: true }`. */
+  | { type: "waiting"; until: number; reason: string }
   /** The end: last update, once. `content` is that of an `assistant_message` told before; without text there is none. */
   | { type: "final"; content?: string; usage?: UpdateUsage; rawStopReason?: string };
 
@@ -897,6 +934,8 @@ export type ProviderEvent =
       reason: string;
       httpStatus?: number;
     }
+  /** The plan is used up, and the call waits until this moment, in ms since the epoch. Only with `quota: { wait: true }`. */
+  | { type: "waiting"; until: number; reason: string }
   /** A member of a {@link FallbackProvider} did not answer, or was not asked; the next is asked now. */
   | { type: "fallback"; provider: string; index: number; code: ProviderErrorCode; message: string }
   /** Something to know that is no failure. */
@@ -918,8 +957,10 @@ export interface ProviderReply {
   invalidToolCalls: InvalidToolCall[];
   /** The answer as a value that fits {@link InvokeOptions.outputSchema}, or the schema of a flag among `extraArgs`. */
   structured?: unknown;
-  /** The model's reasoning. */
+  /** The model's reasoning: its `thinking_delta`s, joined. */
   thinking?: string;
+  /** The same block by block, with what only its API can read: signatures, encrypted reasoning. */
+  reasoning?: ReasoningDetail[];
   /** Tokens, measured or estimated. */
   usage: TokenUsage;
   /** The API's id of the last message. */
@@ -950,6 +991,23 @@ export interface ProviderReply {
   run?: RunInfo;
 }
 
+/**
+ * A block of a model's reasoning, as an object of OpenRouter's `reasoning_details`. `signature` and `data` are sealed: they mean something
+ * to the API alone that gave them, and go back to it with the message (docs/providers.md).
+ */
+export type ReasoningDetail = {
+  /** By what its API knows it again. */
+  id?: string | null;
+  /** Whose it is: `"anthropic-claude-v1"`, `"openai-responses-v1"`, or what a server says. */
+  format?: string | null;
+  /** A server's own count of its blocks. */
+  index?: number;
+} & (
+  | { type: "reasoning.text"; text: string; signature?: string | null }
+  | { type: "reasoning.summary"; summary: string }
+  | { type: "reasoning.encrypted"; data: string }
+);
+
 /** Which run it was, and when things happened in its last attempt. Times are ms; what is not known is left out. */
 export interface RunInfo {
   /** The run's id, as in the `start` event. */
@@ -958,6 +1016,8 @@ export interface RunInfo {
   pid?: number;
   /** Which engine of a CLI made the call. */
   engine?: "print" | "live";
+  /** The folder of the login that served it, where the option `login` names one. */
+  login?: string;
   /** Waiting for a free place, before the start. */
   queuedMs?: number;
   /** What starting the process took. */
@@ -993,8 +1053,8 @@ export interface AIMessageJson {
   };
   /** What is known of the run. */
   response_metadata: ProviderResponseMetadata;
-  /** Always empty. */
-  additional_kwargs: Record<string, never>;
+  /** The model's reasoning, where it showed any: the text, and the blocks. `content` never holds any of it. */
+  additional_kwargs: { reasoning_content?: string; reasoning_details?: ReasoningDetail[] };
 }
 
 // ------------------------------------------------------------------------------------------------------------------ errors
@@ -1773,6 +1833,8 @@ export type AgentEvent = AgentEventOrigin &
         reason: string;
         httpStatus?: number;
       }
+    /** The model's plan is used up, and the turn waits for it, as in {@link ProviderEvent}. */
+    | { type: "waiting"; until: number; reason: string }
     /**
      * Something to know that is no failure: those of {@link ProviderEvent}; `INVALID_TOOL_CALL`, which the model is told of;
      * `COST_UNKNOWN`; `AGENT_UNAVAILABLE`, a task can't be handed to that agent as things are.
@@ -2237,6 +2299,12 @@ export interface OpenAiCompatibleProviderOptions {
   reasoning?: ReasoningOptions | undefined;
   /** An API has all choices: nothing is left out or refused here. Accepted for options that are shared with other providers. */
   onUnsupported?: OnUnsupported | undefined;
+  /**
+   * The field of the model's messages in which the server takes back what the model has thought, where it takes that at all:
+   * OpenRouter takes `"reasoning_details"`, DeepSeek's models that think between tool calls want `"reasoning_content"`, and its older ones
+   * refuse it. Only what this provider said itself is sent. Default: none is.
+   */
+  sendReasoning?: "reasoning_content" | "reasoning" | "reasoning_details" | undefined;
   /** Whether the model may call several tools at once. Sent only with tools, as is `toolChoice`. */
   parallelToolCalls?: boolean | undefined;
   /** Which tools the model is to call; a name is the caller's own. */
@@ -2261,6 +2329,8 @@ export interface OpenAiCompatibleProviderOptions {
    * `retry-after` header is honoured.
    */
   retry?: false | RetryOptions | undefined;
+  /** Whether a call whose plan is used up waits until it is there again. Default: it fails. See {@link QuotaOptions}. */
+  quota?: false | QuotaOptions | undefined;
   /** Is told what runs do. Default: none. */
   logger?: Logger | undefined;
 }

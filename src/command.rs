@@ -380,10 +380,15 @@ fn user_env(provider: &Provider, context: &Context) -> Vec<(String, Option<Strin
         let chosen = |var: &&Var| var.is_choice && context.all_hold(var.when);
         provider.env.iter().filter(chosen).any(|var| same(var.name, name))
     };
+    // `env` may take the variable away, which another environment has.
+    let login = (provider.login_dir.as_ref().zip(options.login.as_ref()))
+        .map(|(own, folder)| (own.variable.to_owned(), Some(folder.clone())));
     own.chain(&options.env)
         .filter(|(name, _)| !is_chosen(name))
         .filter(|(name, value)| value.is_none() || options.auth == Auth::Inherit || !is_key(name))
+        .filter(|(name, _)| login.as_ref().is_none_or(|(of_login, _)| name != of_login))
         .cloned()
+        .chain(login.clone())
         .collect()
 }
 

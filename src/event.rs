@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::message::reasoning::ReasoningDetail;
 use crate::message::{InvalidToolCall, ToolCall, Usage};
 
 /// One thing that happened. Serialised as `{"type": "text_delta", …}` with camelCase fields: that is the public
@@ -131,12 +132,25 @@ pub enum Event {
         #[serde(skip_serializing_if = "Option::is_none")]
         http_status: Option<u16>,
     },
+    /// The plan is used up, and the call waits until it is there again. No process is there meanwhile, and no place in the queue.
+    Waiting {
+        /// When it is asked again, ms since the epoch.
+        until: u64,
+        /// Why, in the provider's words.
+        reason: String,
+    },
     /// Something the user should know that is no failure.
     Warning {
         /// Stable, upper case.
         code: String,
         /// For people.
         message: String,
+    },
+    /// A block of reasoning is complete; the [`Event::ThinkingDelta`]s before it were its pieces. The decoder's word to the fold.
+    #[serde(skip)]
+    Reasoning {
+        /// What it holds; without any text it adds to its pieces.
+        details: Vec<ReasoningDetail>,
     },
     /// Of the message whose pieces came last none will come: it was broken off and is asked for again, or was none. The
     /// decoder's word to the fold.
@@ -183,10 +197,15 @@ impl Event {
             Event::Usage { .. } => EventKind::Usage,
             Event::RateLimit { .. } => EventKind::RateLimit,
             Event::Retry { .. } => EventKind::Retry,
+            Event::Waiting { .. } => EventKind::Waiting,
             Event::Warning { .. } => EventKind::Warning,
             Event::Done { .. } => EventKind::Done,
             Event::Other { .. } => EventKind::Other,
-            Event::Abandoned | Event::Answer { .. } | Event::Failure(_) | Event::Outcome(_) => return None,
+            Event::Reasoning { .. }
+            | Event::Abandoned
+            | Event::Answer { .. }
+            | Event::Failure(_)
+            | Event::Outcome(_) => return None,
         })
     }
 }
@@ -281,6 +300,9 @@ pub struct RunInfo {
     /// The CLI's engine; none for an API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineUsed>,
+    /// The folder of the login that served it, where the option `login` names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub login: Option<String>,
     /// Waiting for a free place, before the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queued_ms: Option<u64>,
@@ -329,6 +351,9 @@ pub struct Reply {
     /// The model's reasoning, if the provider shows it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub thinking: String,
+    /// The same block by block, with what its API seals.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reasoning: Vec<ReasoningDetail>,
     /// Tokens: measured, or estimated and marked.
     pub usage: Usage,
     /// The API's id of the last message.

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use crate::event::{AssistantMessage, Event, Failure, Outcome, Reply};
+use crate::message::reasoning::ReasoningDetail;
 use crate::message::{ToolCall, Usage};
 use crate::prompt::is_js_space;
 use crate::toolcall::{Gate, TextCalls, make_unique};
@@ -77,6 +78,8 @@ pub struct Fold {
     gate: Option<Gate>,
     /// Its pieces so far; those of an abandoned one until anything else comes.
     pieces: String,
+    /// Reasoning that is in no block yet.
+    thinking: String,
     /// Where the last message is among the reply's, if any text is left of it.
     last: Option<usize>,
     /// Somebody hears the texts.
@@ -101,6 +104,7 @@ impl Fold {
             text_calls,
             gate: None,
             pieces: String::new(),
+            thinking: String::new(),
             last: None,
             has_listener: true,
             taken,
@@ -141,7 +145,7 @@ impl Fold {
                 }];
                 out.push(Event::Message { id, content });
             }
-            Event::Abandoned if self.watching => {}
+            Event::Abandoned | Event::Reasoning { .. } if self.watching => {}
             Event::TextDelta { .. }
             | Event::ThinkingDelta { .. }
             | Event::ToolCall { .. }
@@ -165,7 +169,17 @@ impl Fold {
             }
             Event::Message { id, content } => self.message(id, content, out),
             // What comes next has nothing to do with it. Its text is the last that is known, until then.
-            Event::Abandoned => self.gate = None,
+            Event::Abandoned => {
+                self.gate = None;
+                self.thinking.clear();
+            }
+            Event::Reasoning { details } => {
+                match details.iter().all(|detail| detail.shown().is_empty()) {
+                    true => self.end_thinking(),
+                    false => self.thinking.clear(),
+                }
+                self.folded.reply.reasoning.extend(details);
+            }
             Event::Answer { tool_call } if self.watching => out.push(Event::ToolCall { tool_call }),
             Event::Answer { tool_call } => {
                 let text = ReceivedText::Text(tool_call.args.get().to_owned());
@@ -234,7 +248,10 @@ impl Fold {
                 reply.permission_mode.clone_from(permission_mode);
                 reply.cli_version.clone_from(version);
             }
-            Event::ThinkingDelta { text, .. } => reply.thinking.push_str(text),
+            Event::ThinkingDelta { text, .. } => {
+                reply.thinking.push_str(text);
+                self.thinking.push_str(text);
+            }
             Event::InvalidToolCall { invalid_tool_call } => reply.invalid_tool_calls.push(invalid_tool_call.clone()),
             Event::Usage { usage, .. } => {
                 self.folded.usage = Some(usage.clone());
@@ -310,6 +327,15 @@ impl Fold {
         );
     }
 
+    /// What the model thought and no block holds is one.
+    fn end_thinking(&mut self) {
+        let thinking = std::mem::take(&mut self.thinking);
+        self.folded
+            .reply
+            .reasoning
+            .extend(ReasoningDetail::text(&thinking, None));
+    }
+
     /// A text goes out, if anybody hears it.
     fn emit(&mut self, event: impl FnOnce() -> Event, out: &mut Vec<Event>) {
         match self.has_listener {
@@ -342,6 +368,7 @@ impl Fold {
                 .received
                 .push(ReceivedText::Text(std::mem::take(&mut self.pieces)));
         }
+        self.end_thinking();
         let reply = &mut self.folded.reply;
         if let Some(message) = self.last.and_then(|place| reply.messages.get(place)) {
             reply.content = message.content.trim_matches(is_js_space).to_owned();

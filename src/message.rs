@@ -4,6 +4,7 @@
 //! other layer speaks. Tool arguments stay raw JSON text, so key order and number spelling survive the whole way.
 
 pub mod content;
+pub mod reasoning;
 
 use std::fmt;
 
@@ -122,6 +123,10 @@ pub struct Message {
     /// `true` for a tool message with status "error".
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
+    /// The model's reasoning (`ai` only): what [`reasoning::Returned`] reads, as the façade wrote it. Never part of a prompt, nor of a
+    /// recorded thread.
+    #[serde(default, skip_serializing)]
+    pub reasoning: Option<Box<RawValue>>,
 }
 
 impl Message {
@@ -133,6 +138,7 @@ impl Message {
             tool_calls: Vec::new(),
             tool_call_id: String::new(),
             is_error: false,
+            reasoning: None,
         }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! In: a [`Policy`], the error of an attempt, how much time has gone and one random number. Out: a delay, or none.
 
+pub mod quota;
+
 use crate::error::{Code, ProviderError};
 
 /// How often and how patiently one provider is asked again.

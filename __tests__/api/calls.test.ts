@@ -42,6 +42,7 @@ describe.each([
     });
     expect(message.response_metadata).toEqual({
       provider: "openai",
+      model_provider: "deep-factor-providers",
       model: "scripted",
       model_name: "scripted",
       stop_reason: "stop",
@@ -179,6 +180,7 @@ describe("events", () => {
           toolCalls: [{ id: "c", name: "add", args: {} }],
           invalidToolCalls: [],
           thinking: "hm",
+          reasoning: [{ type: "reasoning.text", text: "hm" }],
           usage: counted,
           messageId,
           model: "scripted",

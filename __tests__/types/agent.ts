@@ -173,6 +173,9 @@ export async function everything(signal: AbortSignal): Promise<void> {
         case "final":
           updates.push(update.content ?? "", update.rawStopReason ?? "");
           break;
+        case "waiting":
+          updates.push(new Date(update.until).toISOString(), update.reason);
+          break;
         default:
           update satisfies never;
       }
@@ -183,7 +186,15 @@ export async function everything(signal: AbortSignal): Promise<void> {
   for await (const event of adapter.stream(langchain)) {
     assertType<Equal<typeof event, api.ProviderEvent>>();
     if (event.type === "text_delta") updates.push(event.text);
-    if (event.type === "done") updates.push(event.reply.content);
+    if (event.type === "done") {
+      updates.push(event.reply.content, event.reply.thinking ?? "");
+      for (const detail of event.reply.reasoning ?? []) {
+        if (detail.type === "reasoning.text") updates.push(detail.text, detail.signature ?? "");
+        if (detail.type === "reasoning.summary") updates.push(detail.summary);
+        if (detail.type === "reasoning.encrypted") updates.push(detail.data, detail.id ?? "");
+      }
+    }
+    if (event.type === "waiting") assertType<Equal<typeof event.until, number>>();
     if (event.type === "other") assertType<Equal<typeof event.raw, unknown>>();
   }
 
@@ -200,6 +211,14 @@ export async function everything(signal: AbortSignal): Promise<void> {
     }
     if (ProviderError.isInstance(error)) assertType<Equal<typeof error, ProviderError>>();
   }
+
+  // Several logins, and plans that are waited for.
+  createClaudeCliProvider({ login: { configDir: "/logins/a" }, quota: { wait: true, maxWaitMs: 60_000 } });
+  // @ts-expect-error a login has a folder
+  createClaudeCliProvider({ login: {} });
+  await adapter.invoke(thread, { quota: false });
+  // @ts-expect-error a wait in ms
+  await adapter.invoke(thread, { quota: { wait: true, maxWaitMs: "1h" } });
 
   // Limits, records, and which run it was.
   const { processWide, perBinary } = limits();

@@ -86,6 +86,8 @@ pub(super) enum Kind {
         #[serde(skip_serializing_if = "Option::is_none")]
         http_status: Option<u16>,
     },
+    /// The model's plan is used up, and the turn waits until it is there again.
+    Waiting { until: u64, reason: String },
     /// Something to know that is no failure.
     Warning { code: String, message: String },
     /// A call waits for another agent.
@@ -143,6 +145,7 @@ impl Kind {
             Kind::Usage { .. } => EventKind::Usage,
             Kind::RateLimit { .. } => EventKind::RateLimit,
             Kind::Retry { .. } => EventKind::Retry,
+            Kind::Waiting { .. } => EventKind::Waiting,
             Kind::Warning { .. } => EventKind::Warning,
             Kind::Deferred { .. } => EventKind::Deferred,
             Kind::RunCompleted { .. } => EventKind::RunCompleted,

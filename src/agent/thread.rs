@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use crate::event::Reply;
+use crate::message::reasoning::Returned;
 use crate::message::{Content, Message, Role, ToolCall, ToolResult};
 
 /// One message that came to the thread, as the façade makes a message of it.
@@ -149,8 +150,14 @@ impl From<&ThreadMessage> for Message {
     fn from(message: &ThreadMessage) -> Message {
         match message {
             ThreadMessage::Human { content } => Message::new(Role::Human, content),
-            ThreadMessage::Ai { reply, .. } => Message {
+            ThreadMessage::Ai { provider, reply } => Message {
                 tool_calls: reply.tool_calls.clone(),
+                reasoning: Returned::of(
+                    provider,
+                    reply.run.as_ref().and_then(|run| run.login.as_deref()),
+                    reply.model.as_deref(),
+                    &reply.reasoning,
+                ),
                 ..Message::new(Role::Ai, &reply.content)
             },
             ThreadMessage::Tool {
@@ -164,6 +171,7 @@ impl From<&ThreadMessage> for Message {
                 tool_calls: Vec::new(),
                 tool_call_id: tool_call_id.clone(),
                 is_error: *status == "error",
+                reasoning: None,
             },
         }
     }

@@ -88,6 +88,7 @@ fn kind(event: Event) -> Option<Kind> {
             reason,
             http_status,
         }),
+        Event::Waiting { until, reason } => Some(Kind::Waiting { until, reason }),
         Event::Warning { code, message } => Some(Kind::Warning { code, message }),
         _ => None,
     }

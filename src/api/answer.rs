@@ -7,7 +7,10 @@
 //! Text and reasoning go out as they come. The message, its calls, the token counts and the last word follow when the body is
 //! over: only then is it known that the message is whole.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::calls::Calls;
@@ -20,6 +23,7 @@ use crate::decode::notes::{Notes, Out};
 use crate::decode::usage::read_usage;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::Usage;
+use crate::message::reasoning::ReasoningDetail;
 use crate::redact::{Channel, Redactor, StreamRedactor};
 
 /// A chunk, or a whole answer.
@@ -51,6 +55,8 @@ struct Delta<'a> {
     content: Option<&'a RawValue>,
     reasoning_content: Option<&'a RawValue>,
     reasoning: Option<&'a RawValue>,
+    /// OpenRouter's: the same in blocks, with what is sealed.
+    reasoning_details: Option<&'a RawValue>,
     refusal: Option<&'a RawValue>,
     tool_calls: Option<&'a RawValue>,
 }
@@ -125,6 +131,7 @@ struct Voice {
     spoke: bool,
     text: StreamRedactor,
     thinking: StreamRedactor,
+    details: Vec<ReasoningDetail>,
     refusal: String,
 }
 
@@ -304,7 +311,7 @@ impl Reader {
             .failure
             .take()
             .or_else(|| stopped(self.stop.as_deref(), &self.voice.refusal));
-        self.voice.end(&mut out);
+        self.voice.end(&self.redactor, &mut out);
         self.voice.assembler.end_turn(&mut out);
         if failure.is_none() {
             let calls = std::mem::take(&mut self.calls);
@@ -327,7 +334,8 @@ impl Reader {
 
     /// The answer breaks off: what was counted is counted.
     fn end_early(&mut self, events: &mut Vec<Event>) {
-        self.voice.end(&mut Out::new(events, &mut self.notes, None));
+        let mut out = Out::new(events, &mut self.notes, None);
+        self.voice.end(&self.redactor, &mut out);
         self.tell_usage(events);
     }
 
@@ -352,6 +360,12 @@ impl Voice {
         // Servers that send both send the same twice.
         let reasoning = [delta.reasoning_content, delta.reasoning].into_iter().flatten();
         let piece = reasoning.filter(|raw| is_string(raw)).find(|raw| raw.get() != "\"\"");
+        let shown = self.add_details(delta.reasoning_details, fields);
+        if piece.is_none() && !shown.is_empty() {
+            self.spoke = true;
+            let piece = Wtf8(self.thinking.push_wtf8(shown.into_bytes().into()));
+            self.assembler.thinking_delta(None, piece, out);
+        }
         if let Some(piece) = fields.read::<Wtf8>("reasoning", piece) {
             self.spoke = true;
             let piece = Wtf8(self.thinking.push_wtf8(piece.0));
@@ -370,6 +384,24 @@ impl Voice {
         self.refuse(delta.refusal, fields);
     }
 
+    /// Keeps details of the reasoning, and returns what can be read of them.
+    fn add_details(&mut self, raw: Option<&RawValue>, fields: &mut Fields) -> String {
+        let raw = raw.filter(|raw| is_array(raw));
+        let details: Vec<Value> = fields.read("reasoning_details", raw).unwrap_or_default();
+        let mut shown = String::new();
+        for detail in details
+            .iter()
+            .filter(|detail| detail.is_object())
+            .map(ReasoningDetail::of)
+        {
+            shown.push_str(detail.shown());
+            if !self.details.last_mut().is_some_and(|last| last.join(&detail)) {
+                self.details.push(detail);
+            }
+        }
+        shown
+    }
+
     fn say(&mut self, raw: Option<&RawValue>, fields: &mut Fields, out: &mut Out) {
         if let Some(piece) = fields.read::<Wtf8>("content", raw).filter(|piece| !piece.0.is_empty()) {
             self.spoke = true;
@@ -384,15 +416,27 @@ impl Voice {
     }
 
     /// Nothing follows: what was held back goes out.
-    fn end(&mut self, out: &mut Out) {
+    fn end(&mut self, redactor: &Redactor, out: &mut Out) {
         let (thinking, text) = (self.thinking.finish(), self.text.finish());
         if !thinking.is_empty() {
             self.assembler
                 .thinking_delta(None, Wtf8(thinking.into_bytes().into()), out);
         }
+        out.reasoning(cleaned(std::mem::take(&mut self.details), redactor));
         if !text.is_empty() {
             self.assembler.text_delta(Wtf8(text.into_bytes().into()), out);
         }
+    }
+}
+
+/// `details` without what `redactor` knows.
+fn cleaned(details: Vec<ReasoningDetail>, redactor: &Redactor) -> Vec<ReasoningDetail> {
+    let Ok(json) = serde_json::to_string(&details) else {
+        return Vec::new();
+    };
+    match redactor.redact_json(Channel::Answer, &json) {
+        Cow::Borrowed(_) => details,
+        Cow::Owned(clean) => serde_json::from_str(&clean).unwrap_or_default(),
     }
 }
 

@@ -13,6 +13,7 @@ use super::content::{self, Parts};
 use super::settings::{Settings, ToolChoice};
 use crate::declare::{MAX_NAME, Tools};
 use crate::error::clip;
+use crate::message::reasoning::{Origin, ReasoningDetail, Returned};
 use crate::message::{Content, Message, Role, ToolCall, ToolSpec};
 use crate::prompt::output_instruction;
 use crate::provider::choices::{self, CallChoices};
@@ -85,7 +86,10 @@ impl Request {
             Format::Asked(schema) => Some(asking(messages, &output_instruction(schema.text()))),
             Format::Text | Format::Told(_) => None,
         };
-        body.set("messages", &thread(asked.as_deref().unwrap_or(messages), &tools));
+        body.set(
+            "messages",
+            &thread(settings, asked.as_deref().unwrap_or(messages), &tools),
+        );
         if !tools.declared().is_empty() {
             body.set("tools", &declared(&tools));
             let own = call.tool_choice.as_ref().map(of_call);
@@ -176,7 +180,7 @@ fn declared(tools: &Tools) -> Vec<Body> {
 }
 
 /// The messages in the API's format. Calls without an id get one, and results without one answer them in order.
-fn thread(messages: &[Message], tools: &Tools) -> Vec<Body> {
+fn thread(settings: &Settings, messages: &[Message], tools: &Tools) -> Vec<Body> {
     let mut nameless: VecDeque<String> = VecDeque::new();
     let mut count = 0;
     let mut new_id = || {
@@ -211,6 +215,7 @@ fn thread(messages: &[Message], tools: &Tools) -> Vec<Body> {
                 // The API takes null only beside calls.
                 let content = (!text.is_empty() || calls.is_empty()).then_some(text);
                 body.set("content", &content);
+                add_reasoning(&mut body, settings, message);
                 if !calls.is_empty() {
                     body.set("tool_calls", &calls);
                 }
@@ -236,6 +241,26 @@ fn thread(messages: &[Message], tools: &Tools) -> Vec<Body> {
         body
     });
     messages.collect()
+}
+
+/// What the model has thought, in the field in which the server takes it back: nothing but what it has said itself.
+fn add_reasoning(body: &mut Body, settings: &Settings, message: &Message) {
+    let Some(field) = &settings.send_reasoning else { return };
+    // Whether a block means anything to another model is the server's business.
+    let origin = Origin {
+        provider: settings.id.clone(),
+        ..Origin::default()
+    };
+    let Some(details) = Returned::to(&origin, message) else {
+        return;
+    };
+    if field == "reasoning_details" {
+        return body.set(field, &details);
+    }
+    let text: String = details.iter().map(ReasoningDetail::shown).collect();
+    if !text.is_empty() {
+        body.set(field, &text);
+    }
 }
 
 fn tool_call(id: &str, call: &ToolCall, tools: &Tools) -> Body {

@@ -15,6 +15,7 @@ use crate::provider::choices::{self, CallChoices, Choices};
 use crate::provider::options::{self, Kind, OptionSpec};
 use crate::redact::{Redactor, Secret};
 use crate::retry::Policy;
+use crate::retry::quota::QuotaWait;
 
 /// Where requests go without `baseURL`.
 pub const OPENAI: &str = "https://api.openai.com/v1";
@@ -47,6 +48,7 @@ const SPECS: &[OptionSpec] = &[
     option("stop", Kind::TextOrList),
     option("seed", Kind::Whole(0, 1 << 53)),
     option("reasoningEffort", Kind::Text),
+    option("sendReasoning", Kind::OneOf(SEND_REASONING)),
     option("parallelToolCalls", Kind::Flag),
     option("toolChoice", Kind::AnyOf(&[Kind::OneOf(CHOICES), Kind::Object])),
     option("extraBody", Kind::Object),
@@ -59,7 +61,11 @@ const SPECS: &[OptionSpec] = &[
     options::MAX_BUFFER,
     options::MAX_CONCURRENCY,
     options::RETRY,
+    options::QUOTA,
 ];
+
+/// The fields by which servers take a model's reasoning back.
+const SEND_REASONING: &[&str] = &["reasoning_content", "reasoning", "reasoning_details"];
 
 const CHOICES: &[&str] = &["auto", "none", "required"];
 
@@ -99,6 +105,8 @@ pub struct Settings {
     pub tool_choice: Option<ToolChoice>,
     /// What `maxTokens` is called there.
     pub max_tokens_field: &'static str,
+    /// `sendReasoning`: the field of a model's message in which the server takes back what it has thought.
+    pub send_reasoning: Option<String>,
     /// Fields of every request, in order: the sampling options, then `extraBody`, where null removes a field.
     pub fields: Map<String, Value>,
     /// `timeout`: wall clock of one request. `None` for no limit.
@@ -111,6 +119,8 @@ pub struct Settings {
     pub max_concurrency: usize,
     /// `retry`.
     pub retry: Policy,
+    /// `quota`: a call whose plan is used up waits for it.
+    pub quota: Option<QuotaWait>,
 }
 
 /// Where the key comes from.
@@ -233,12 +243,14 @@ fn read(map: &Map<String, Value>) -> Result<Settings, String> {
         parallel_tool_calls: map.get("parallelToolCalls").and_then(Value::as_bool),
         tool_choice: map.get("toolChoice").map(tool_choice).transpose()?,
         max_tokens_field: max_tokens_field(map),
+        send_reasoning: text("sendReasoning").map(str::to_owned),
         fields: fields(map)?,
         timeout: limit(timeout),
         idle_timeout: limit(idle_timeout),
         max_buffer: usize::try_from(number("maxBuffer", 10 * 1024 * 1024)).unwrap_or(usize::MAX),
         max_concurrency: usize::try_from(number("maxConcurrency", 4)).unwrap_or(usize::MAX),
         retry: options::retry(map),
+        quota: options::quota(map),
     })
 }
 

@@ -19,6 +19,7 @@ use super::ansi::{Stripper, strip_owned};
 use super::json::{Count, Wtf8, is_object};
 use super::notes::Out;
 use crate::event::Event;
+use crate::message::reasoning::ReasoningDetail;
 use crate::message::{InvalidToolCall, ToolCall, wtf8_to_string};
 
 /// Receives messages, one after the other.
@@ -200,15 +201,23 @@ impl MessageAssembler {
         }
     }
 
-    /// A whole reasoning block of the entered message.
-    pub fn thinking(&mut self, text: Cow<'_, str>, out: &mut Out) {
+    /// A whole reasoning block of the entered message, and its signature.
+    pub fn thinking(&mut self, text: Cow<'_, str>, signature: Option<&str>, out: &mut Out) {
+        let text = strip_owned(text);
+        let detail = ReasoningDetail::text(&text, signature);
+        self.thought(text, out);
+        out.reasoning(detail);
+    }
+
+    /// The text of a reasoning block goes out unless its pieces did.
+    fn thought(&mut self, text: Cow<'_, str>, out: &mut Out) {
         let take_one = |thoughts: &mut usize| std::mem::replace(thoughts, thoughts.saturating_sub(1)) > 0;
         if self.echoed(|echo| take_one(&mut echo.thoughts)) {
             return;
         }
         let open = self.open.get_or_insert_default();
         if !take_one(&mut open.thoughts) {
-            out.thinking(&open.id, strip_owned(text));
+            out.thinking(&open.id, text);
         }
     }
 

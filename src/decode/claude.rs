@@ -30,6 +30,7 @@ use super::json::{Fields, Text, is_true, word};
 use super::notes::Out;
 use super::usage::read_usage;
 use crate::event::{Event, Failure};
+use crate::message::reasoning::ReasoningDetail;
 
 /// How the CLI asks for the rest of an answer that its model was not allowed to end, or that a lost connection has cut, in the
 /// user's name (2.1.330; 2.1.197 asks for it after the model's limit, and does not show it). All of it is one answer, and its
@@ -207,7 +208,13 @@ impl Claude {
     fn block(&mut self, block: Block, out: &mut Out) {
         match (word(block.kind).as_deref(), block.text, block.thinking) {
             (Some("text"), Some(Text(text)), _) => self.assembler.text(text, out),
-            (Some("thinking"), _, Some(Text(thinking))) => self.assembler.thinking(thinking, out),
+            (Some("thinking"), _, Some(Text(thinking))) => {
+                let signature = block.signature.as_ref().map(|Text(signature)| signature.as_ref());
+                self.assembler.thinking(thinking, signature, out);
+            }
+            (Some("redacted_thinking"), ..) => {
+                out.reasoning(block.data.map(|Text(data)| ReasoningDetail::redacted(&data)));
+            }
             (Some("tool_use"), ..) => {
                 let id = block.id.unwrap_or_default().into_string();
                 let name = block.name.unwrap_or_default().into_string();

@@ -183,7 +183,7 @@ impl Codex {
                     .unwrap_or_default();
                 let text = strip_owned(text.0);
                 if kind == "reasoning" {
-                    return out.thinking(&id, text);
+                    return out.thought(&id, text);
                 }
                 self.assembler.message(id.as_deref(), &text, out);
                 self.answer = Some(text.into_owned());
@@ -294,6 +294,7 @@ mod tests {
             events(lines),
             [
                 "thinking hm",
+                "reasoning hm",
                 "text I look.",
                 "message 1 I look.",
                 r#"call 2 command_execution {"command":"ls \"a\""}"#,

@@ -146,6 +146,10 @@ fn line(event: &Event) -> String {
     match event {
         Event::TextDelta { message_id, text } => format!("text {} {}", id(message_id), short(text)),
         Event::ThinkingDelta { message_id, text } => format!("thinking {} {}", id(message_id), short(text)),
+        Event::Reasoning { details } => {
+            let details = serde_json::to_string(details).unwrap_or_default();
+            format!("reasoning {}", short(&details))
+        }
         Event::Message { id: message, content } => format!("message {} {}", id(message), short(content)),
         Event::ToolCall { tool_call: call } => format!("call {} {} {}", call.id, call.name, short(call.args.get())),
         Event::ToolResult {

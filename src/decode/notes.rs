@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use super::ansi::strip_ansi;
 use crate::error::clip;
 use crate::event::Event;
+use crate::message::reasoning::ReasoningDetail;
 
 /// How many diagnostics are kept. More are counted.
 pub const MAX_NOTES: usize = 50;
@@ -88,6 +89,21 @@ impl<'a> Out<'a> {
                 message_id: message_id.clone(),
                 text: text.into_owned(),
             });
+        }
+    }
+
+    /// A block of reasoning of which no piece has come, whole.
+    pub fn thought(&mut self, message_id: &Option<String>, text: Cow<'_, str>) {
+        let details = ReasoningDetail::text(&text, None);
+        self.thinking(message_id, text);
+        self.reasoning(details);
+    }
+
+    /// A block of reasoning is complete, if there is anything in it.
+    pub fn reasoning(&mut self, details: impl IntoIterator<Item = ReasoningDetail>) {
+        let details: Vec<_> = details.into_iter().collect();
+        if !details.is_empty() {
+            self.event(Event::Reasoning { details });
         }
     }
 

@@ -159,7 +159,7 @@ impl Opencode {
             "reasoning" => {
                 let id = fields.string("messageID", part.message_id);
                 let Text(text) = fields.read("text", part.text).unwrap_or_default();
-                out.thinking(&id, strip_owned(text));
+                out.thought(&id, strip_owned(text));
             }
             "tool_use" => {
                 self.assembler.close(out);

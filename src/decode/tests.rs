@@ -24,6 +24,10 @@ fn brief(event: &Event) -> String {
     match event {
         Event::TextDelta { text, .. } => format!("text {text}"),
         Event::ThinkingDelta { text, .. } => format!("thinking {text}"),
+        Event::Reasoning { details } => {
+            let shown: Vec<&str> = details.iter().map(|detail| detail.shown()).collect();
+            format!("reasoning {}", shown.join("|"))
+        }
         Event::Message { id, content } => format!("message {} {content}", id.as_deref().unwrap_or("-")),
         Event::ToolCall { tool_call: call } => format!("call {} {} {}", call.id, call.name, call.args.get()),
         Event::InvalidToolCall {

@@ -32,6 +32,8 @@ pub enum EventKind {
     RateLimit,
     /// A further attempt.
     Retry,
+    /// The call waits for a plan that is used up.
+    Waiting,
     /// Something to know that is no failure.
     Warning,
     /// A provider of a list was passed over (`js/fallback.cjs`).

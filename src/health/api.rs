@@ -56,6 +56,7 @@ fn empty(engine: &ApiEngine, level: Level) -> Report {
         path: Some(engine.place()),
         version: None,
         version_tested: None,
+        login: None,
         authenticated: Login::Unknown,
         engine: None,
         answering: (level >= Level::Request).then_some(false),

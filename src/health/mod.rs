@@ -120,6 +120,7 @@ impl Look {
             path: None,
             version: None,
             version_tested: None,
+            login: self.engine.login().map(str::to_owned),
             authenticated: Login::Unknown,
             engine: None,
             answering: (level >= Level::Request).then_some(false),

@@ -58,6 +58,9 @@ pub struct Report {
     /// Whether that is one of the versions everything was measured with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version_tested: Option<bool>,
+    /// The folder of its login, where the option `login` names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub login: Option<String>,
     /// Whether it is logged in.
     pub authenticated: Login,
     /// How calls are made, where there is more than one way.

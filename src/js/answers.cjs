@@ -31,6 +31,7 @@ function* eventsOf(message, messages) {
  * @property {{ id?: string, name?: string, args?: string, error?: string }[]} [invalid_tool_calls]
  * @property {{ input_tokens: number, output_tokens: number, total_tokens: number }} [usage_metadata]
  * @property {Record<string, unknown>} [response_metadata]
+ * @property {Record<string, unknown>} [additional_kwargs]
  */
 
 /**
@@ -46,6 +47,7 @@ function replyOf(message, messages) {
   const id = typeof answer.id === "string" ? { id: answer.id } : {};
   const metadata = answer.response_metadata ?? {};
   const model = metadata.model_name ?? metadata.model;
+  const thinking = answer.additional_kwargs?.reasoning_content;
   const stopReason = metadata.stop_reason ?? metadata.finish_reason;
   return {
     content,
@@ -62,6 +64,7 @@ function replyOf(message, messages) {
       error: error ?? "it can't be read",
     })),
     usage: usageOf(answer.usage_metadata, messages, content),
+    ...(typeof thinking === "string" ? { thinking } : {}),
     ...(typeof answer.id === "string" ? { messageId: answer.id } : {}),
     ...(typeof model === "string" ? { model } : {}),
     ...(typeof stopReason === "string" ? { stopReason } : {}),

@@ -45,23 +45,40 @@ export async function doctor(args, signal) {
     request: { type: "boolean" },
     engine: { type: "string" },
     model: { type: "string" },
+    login: { type: "string", multiple: true },
     json: { type: "boolean" },
   });
+  const logins = (values.login ?? []).map(readLogin);
   const level = values.level ?? (values.request ? "request" : "auth");
   if (!LEVELS.includes(level)) throw new UsageError(`--level must be ${LEVELS.join(", ")}, not "${level}"`);
   const { engine, model } = values;
-  if ((engine ?? model) !== undefined && positionals.length === 0) {
+  if ((engine ?? model) !== undefined && positionals.length + logins.length === 0) {
     throw new UsageError("--engine and --model need a provider: not every one takes them");
   }
-  const ids = positionals.length > 0 ? positionals : REGISTRY.map((provider) => provider.id);
+  // Logins alone are looked at alone.
+  const named = positionals.length + logins.length > 0;
+  const ids = named ? positionals : REGISTRY.map((provider) => provider.id);
   const options = /** @type {CliProviderOptions} */ ({ ...(engine && { engine }), ...(model && { model }) });
-  const providers = ids.map((id) => factoryOf(id)(options));
+  const providers = [
+    ...ids.map((id) => factoryOf(id)(options)),
+    ...logins.map(({ id, configDir }) => factoryOf(id)({ ...options, login: { configDir } })),
+  ];
   const reports = await api.checkHealth(providers, { level: /** @type {HealthLevel} */ (level), signal });
   const text = values.json
     ? JSON.stringify(reports, null, 2)
     : formatReports(reports, painter(isColourful(process.stdout)));
   process.stdout.write(`${text}\n`);
   return reports.some(isReady) ? 0 : 1;
+}
+
+/**
+ * @param {string} text `PROVIDER=DIR`
+ */
+function readLogin(text) {
+  const [id = "", ...rest] = text.split("=");
+  const configDir = rest.join("=");
+  if (id === "" || configDir === "") throw new UsageError(`--login must be PROVIDER=DIR, not "${text}"`);
+  return { id, configDir };
 }
 
 /** What `engine: "auto"` comes to, for people. */
@@ -105,7 +122,8 @@ function formatReports(reports, paint) {
       },
       { text: `  → ${hint}`, colour: undefined },
     ]);
-    const under = [...(engine ? [engine] : []), ...(form ? [form] : []), ...problems];
+    const folder = report.login && { text: `login: ${report.login}`, colour: undefined };
+    const under = [...(folder ? [folder] : []), ...(engine ? [engine] : []), ...(form ? [form] : []), ...problems];
     return { cells, colours: [/** @type {const} */ ("bold"), colour], under };
   });
   const ready = reports.filter(isReady).length;

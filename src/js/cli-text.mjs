@@ -59,6 +59,8 @@ Options:
   --engine <name>  the engine that is asked, of a provider that has several. With codex and live, the request offers a
                    tool, and the report says in which form the API takes it
   --model <name>   the model that is asked; the CLI's own by default
+  --login <provider>=<dir>
+                   another login of this provider, by its folder; alone or beside the providers, as often as there are
   --json           the reports as JSON
   -h, --help       this text
 

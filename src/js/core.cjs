@@ -28,6 +28,8 @@ const {
   workerEnv,
 } = require("./options.cjs");
 const { createProvider } = require("./provider.cjs");
+const { quotaOf } = require("./quota.cjs");
+const { registerTranslator } = require("./reasoning.cjs");
 
 /** @type {WeakMap<Native, number>} */
 const owners = new WeakMap();
@@ -74,6 +76,7 @@ function lazily(make) {
  */
 function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
   const owner = ownerOf(native);
+  if (AIMessage !== null) registerTranslator();
   const toMessage = /** @type {ReturnType<typeof aiMessageBuilder<TMessage>>} */ (
     AIMessage === null ? toAIMessageJson : aiMessageBuilder(AIMessage)
   );
@@ -86,7 +89,7 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
       const json = encodeOptions(rest);
       const engine = new native.NativeProvider(id, json, owner);
       unwrap(engine.check());
-      return createProvider({ id, engine, toMessage, toJsonSchema, log });
+      return createProvider({ id, engine, toMessage, toJsonSchema, log, quota: quotaOf(rest) });
     };
 
   /** @type {{ id: string, name: string }[]} */
@@ -126,7 +129,14 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
       const [configJson, json] = [encodeConfig(config), encodeOptions(rest)];
       const engine = native.NativeProvider.custom(configJson, json, owner);
       unwrap(engine.check());
-      return createProvider({ id: JSON.parse(configJson).providerId, engine, toMessage, toJsonSchema, log });
+      return createProvider({
+        id: JSON.parse(configJson).providerId,
+        engine,
+        toMessage,
+        toJsonSchema,
+        log,
+        quota: quotaOf(rest),
+      });
     },
 
     /** @param {unknown} options */
@@ -135,7 +145,7 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
       const json = encodeOptions(rest);
       const engine = new native.NativeApiProvider(json);
       unwrap(engine.check());
-      return createProvider({ id: engine.id, engine, toMessage, toJsonSchema, log });
+      return createProvider({ id: engine.id, engine, toMessage, toJsonSchema, log, quota: quotaOf(rest) });
     },
 
     runAgent: lazily(() => {

@@ -10,6 +10,7 @@
  * @import { FallbackMetadata, FallbackProvider, InvokeUpdate, ProviderError, ProviderEvent } from "../../index.js"
  * @import { Life } from "./life.cjs"
  * @import { Failure, Member } from "./members.cjs"
+ * @import { QuotaChoice, Wait } from "./quota.cjs"
  *
  * @typedef {typeof import("./native.cjs")} Native
  */
@@ -18,6 +19,7 @@ const { fault, unwrap } = require("./errors.cjs");
 const { createLife, readCloseOptions, unlessOver } = require("./life.cjs");
 const { createMember, isOutput } = require("./members.cjs");
 const { describe, encodeOptions, readCallOptions } = require("./options.cjs");
+const { earliest, sleepUntil } = require("./quota.cjs");
 const { leavable } = require("./run.cjs");
 const { FALLBACK, verdict } = require("./verdict.cjs");
 
@@ -68,7 +70,7 @@ function createAdapter(members, life) {
     invokeWithUpdates: (messages, onUpdate, options) =>
       /** @type {any} */ (life.track(invokeWithUpdates(messages, onUpdate, options))),
 
-    stream: (messages, options) => createStream(members, () => prepare(options), messages, options),
+    stream: (messages, options) => createStream(members, () => prepare(options), messages, options, life.signal),
 
     bindTools(tools) {
       return createAdapter(
@@ -87,9 +89,14 @@ function createAdapter(members, life) {
    * @returns {Promise<TMessage>}
    */
   async function invoke(messages, options) {
-    const { signal } = prepare(options);
-    const ask = createCourse(members, signal);
-    for (let member = ask.next(); ; member = ask.next()) {
+    const { signal, quota } = prepare(options);
+    const ask = createCourse(members, { signal, quota, closing: life.signal });
+    for (;;) {
+      const member = ask.next();
+      if ("until" in member) {
+        await ask.park(member);
+        continue;
+      }
       try {
         const message = await member.invoke(messages, options, signal);
         return /** @type {TMessage} */ (annotate(message, ask.answered(member)));
@@ -106,13 +113,19 @@ function createAdapter(members, life) {
    * @returns {Promise<TMessage>}
    */
   async function invokeWithUpdates(messages, onUpdate, options) {
-    const { signal } = prepare(options);
+    const { signal, quota } = prepare(options);
     if (typeof onUpdate !== "function") {
       throw fault("INVALID_OPTION", `onUpdate must be a function, got ${describe(onUpdate)}`);
     }
-    const ask = createCourse(members, signal);
-    for (let member = ask.next(); ; member = ask.next()) {
+    const ask = createCourse(members, { signal, quota, closing: life.signal });
+    for (;;) {
+      const member = ask.next();
       const relay = createRelay(onUpdate, [signal, life.signal]);
+      if ("until" in member) {
+        await relay.push({ type: "waiting", ...member });
+        await ask.park(member);
+        continue;
+      }
       try {
         const message = await member.invokeWithUpdates(messages, relay.push, options, signal);
         await relay.flush();
@@ -143,12 +156,15 @@ function createAdapter(members, life) {
  * One call's way through the members.
  *
  * @param {readonly Member[]} members
- * @param {AbortSignal | undefined} signal
+ * @param {{ signal: AbortSignal | undefined, quota: QuotaChoice | undefined, closing: AbortSignal }} call
  */
-function createCourse(members, signal) {
+function createCourse(members, { signal, quota, closing }) {
   let position = 0;
   /** @type {Failure[]} */
   const skipped = [];
+  /** How many of them are of earlier rounds, after which all plans were waited for. */
+  let earlier = 0;
+  let waited = 0;
   /** @type {number | undefined} the breaker's ticket of the member that is being asked */
   let ticket;
 
@@ -157,8 +173,9 @@ function createCourse(members, signal) {
 
   return {
     /**
-     * The next member to ask.
+     * The next member to ask; or, where the plans of all are used up, until when they are waited for (`park`).
      *
+     * @returns {Member | Wait}
      * @throws when there is none left, or the caller has turned away
      */
     next() {
@@ -174,7 +191,26 @@ function createCourse(members, signal) {
         position++;
         return member;
       }
-      throw verdict(skipped, true);
+      const round = skipped.slice(earlier);
+      const failures = round.map(({ index, error }) => ({ error, maxWaitMs: members[index]?.maxWait(quota) }));
+      const wait = earliest(failures, { now: Date.now(), waited });
+      if (wait === undefined) throw verdict(round, true);
+      return wait;
+    },
+
+    /**
+     * Waits, and begins anew with the first member.
+     *
+     * @param {Wait} wait
+     * @param {AbortSignal} [leaving] aborts when the caller has left
+     */
+    async park({ until }, leaving) {
+      const began = Date.now();
+      await sleepUntil(until, [signal, closing, leaving]);
+      if (closing.aborted) throw fault("CLOSED", "the provider was closed. Create a new provider");
+      waited += Date.now() - began;
+      position = 0;
+      earlier = skipped.length;
     },
 
     /**
@@ -213,7 +249,7 @@ function createCourse(members, signal) {
       }
       const failure = member.failed(ticket, error);
       skipped.push(failure);
-      if (!failure.movesOn || !mayGoOn) throw verdict(skipped, false);
+      if (!failure.movesOn || !mayGoOn) throw verdict(skipped.slice(earlier), false);
     },
 
     /** Members passed over since this was asked last. */
@@ -265,7 +301,8 @@ function createRelay(onUpdate, signals) {
     flush() {
       const updates = held;
       held = [];
-      relay.delivered ||= updates.length > 0;
+      // Who hears that the call waits was given nothing of an answer.
+      relay.delivered ||= updates.some(({ type }) => type !== "waiting");
       last = last.then(() => deliver(updates));
       // A member that does not wait for its updates has no ear for this either; flush() at the end has.
       last.catch(() => {});
@@ -292,22 +329,32 @@ function createRelay(onUpdate, signals) {
  * last to be asked.
  *
  * @param {readonly Member[]} members
- * @param {() => { signal?: AbortSignal | undefined }} prepare
+ * @param {() => { signal?: AbortSignal | undefined, quota?: QuotaChoice | undefined }} prepare
  * @param {readonly unknown[]} messages
  * @param {unknown} options
+ * @param {AbortSignal} closing aborts when the provider is closed
  * @returns {AsyncGenerator<ProviderEvent, void, undefined>}
  */
-function createStream(members, prepare, messages, options) {
+function createStream(members, prepare, messages, options, closing) {
   let left = false;
   let leaveMember = () => {};
   const generator = generate();
 
   /** @returns {AsyncGenerator<ProviderEvent, void, undefined>} */
   async function* generate() {
-    const { signal } = prepare();
-    const ask = createCourse(members, signal);
-    for (let member = ask.next(); ; member = ask.next()) {
+    const { signal, quota } = prepare();
+    const ask = createCourse(members, { signal, quota, closing });
+    for (;;) {
+      const member = ask.next();
       yield* passedOver(ask);
+      if ("until" in member) {
+        yield { type: "waiting", ...member };
+        const leaving = new AbortController();
+        leaveMember = () => leaving.abort();
+        if (!left) await ask.park(member, leaving.signal);
+        if (left) return;
+        continue;
+      }
       let delivered = false;
       let settled = false;
       const run = member.stream(messages, options, signal);

@@ -6,6 +6,7 @@
  *
  * @import { InvokeUpdate, ProviderError, ProviderEvent, ToolInput } from "../../index.js"
  * @import { NativeBreaker } from "./native.cjs"
+ * @import { QuotaChoice } from "./quota.cjs"
  *
  * @typedef {object} Adapter what an adapter may have; only `invoke` has to be there
  * @property {unknown} [id]
@@ -30,6 +31,8 @@
  * @typedef {object} Member
  * @property {string} name
  * @property {number} index
+ * @property {(quota: QuotaChoice | undefined) => number | undefined} maxWait how long its plan may be waited for, ms, by the call's own
+ *   word or its own; `undefined`: not at all
  * @property {() => { ticket: number | undefined } | { failure: Failure }} admit whether it may be asked now
  * @property {(ticket: number | undefined) => void} succeeded
  * @property {(ticket: number | undefined) => void} passed what came of the call says nothing about it
@@ -44,6 +47,8 @@
 
 const { clip, isProviderError, providerError } = require("./errors.cjs");
 const { eventsOf } = require("./answers.cjs");
+const { sharedOf } = require("./provider.cjs");
+const { DEFAULT_MAX_WAIT } = require("./quota.cjs");
 const { onAbort } = require("./signals.cjs");
 const { createUpdates } = require("./updates.cjs");
 
@@ -67,16 +72,18 @@ let runs = 0;
  * @returns {Member}
  */
 function createMember(adapter, index, rules) {
-  return bind(adapter, { owner: adapter, name: nameOf(adapter), index, health: { ...rules, last: undefined } });
+  const quota = sharedOf(adapter)?.quota;
+  return bind(adapter, { owner: adapter, name: nameOf(adapter), index, quota, health: { ...rules, last: undefined } });
 }
 
 /**
  * @param {Adapter} adapter the member with the tools it is to offer
- * @param {{ owner: Adapter, name: string, index: number, health: Health }} identity
+ * @param {{ owner: Adapter, name: string, index: number, quota: QuotaChoice | undefined, health: Health }} identity `quota`: its own
+ *   word on waiting; `undefined` for an adapter of the caller's
  * @returns {Member}
  */
 function bind(adapter, identity) {
-  const { owner, name, index, health } = identity;
+  const { owner, name, index, quota, health } = identity;
   const { breaker } = health;
 
   /**
@@ -85,15 +92,25 @@ function bind(adapter, identity) {
    * @param {AbortSignal | undefined} signal
    */
   const invoke = async (messages, options, signal) => {
-    const answer = adapter.invoke(messages, options);
+    const answer = adapter.invoke(messages, atOnce(options));
     // An adapter of ours is waited for until its process has ended. One that may not know signals is left.
     const message = await (typeof adapter.invokeWithUpdates === "function" ? answer : unlessAborted(answer, signal));
     return requireValue(message, options, name);
   };
 
+  /** The next member is asked rather than waited for this one's plan. @param {unknown} options */
+  const atOnce = (options) =>
+    quota === undefined ? options : { .../** @type {object} */ (options ?? {}), quota: { wait: false } };
+
   return {
     name,
     index,
+
+    maxWait(chosen) {
+      if (quota === undefined) return undefined;
+      const { wait, maxWaitMs = DEFAULT_MAX_WAIT } = chosen ?? quota;
+      return wait ? maxWaitMs : undefined;
+    },
 
     admit() {
       if (breaker === null) return { ticket: undefined };
@@ -130,7 +147,7 @@ function bind(adapter, identity) {
 
     async invokeWithUpdates(messages, onUpdate, options, signal) {
       if (typeof adapter.invokeWithUpdates === "function") {
-        return requireValue(await adapter.invokeWithUpdates(messages, onUpdate, options), options, name);
+        return requireValue(await adapter.invokeWithUpdates(messages, onUpdate, atOnce(options)), options, name);
       }
       const message = await invoke(messages, options, signal);
       const updates = createUpdates();
@@ -143,7 +160,7 @@ function bind(adapter, identity) {
     stream(messages, options, signal) {
       // LangChain's models have a `stream`, too, of something else.
       if (typeof adapter.stream === "function" && typeof adapter.invokeWithUpdates === "function") {
-        const iterator = adapter.stream(messages, options)[Symbol.asyncIterator]();
+        const iterator = adapter.stream(messages, atOnce(options))[Symbol.asyncIterator]();
         const leave = () => void iterator.return?.().catch(() => {});
         return { events: { [Symbol.asyncIterator]: () => iterator }, leave };
       }

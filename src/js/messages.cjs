@@ -14,6 +14,7 @@
 
 const { ProviderError, fault } = require("./errors.cjs");
 const { describe } = require("./options.cjs");
+const { TRANSLATOR, encodeReasoning, reasoningKwargs } = require("./reasoning.cjs");
 
 /** Names other dialects have for LangChain's types. A name that is not here is kept as it is. */
 const TYPES = new Map([
@@ -76,7 +77,8 @@ function encodeMessage(message, index, target) {
 
 /**
  * @typedef {{ content?: unknown, tool_calls?: unknown, tool_call_id?: unknown, status?: unknown, is_error?: unknown,
- *   additional_kwargs?: { tool_calls?: unknown } | null }} Fields
+ *   additional_kwargs?: { tool_calls?: unknown, [name: string]: unknown } | null,
+ *   response_metadata?: Record<string, unknown> | null }} Fields
  */
 
 /**
@@ -142,6 +144,9 @@ function encodeFields({ type, fields }, at, target) {
       const encoded = calls.map((call, index) => encodeToolCall(call, `${at}.tool_calls[${index}]`));
       json += `,"tool_calls":[${encoded.join(",")}]`;
     }
+    // A prompt has none.
+    const reasoning = target.pure ? undefined : encodeReasoning(fields);
+    if (reasoning !== undefined) json += `,"reasoning":${reasoning}`;
   }
   if (type === "tool") {
     json += `,"tool_call_id":${JSON.stringify(readId(fields.tool_call_id, `${at}.tool_call_id`))}`;
@@ -282,6 +287,7 @@ function isObject(value) {
  */
 function replyFields(reply, provider) {
   const { usage } = reply;
+  const reasoning = reasoningKwargs(reply);
   return compact({
     id: reply.messageId,
     content: reply.content,
@@ -296,6 +302,7 @@ function replyFields(reply, provider) {
     }),
     response_metadata: compact({
       provider,
+      model_provider: reasoning && TRANSLATOR,
       model: reply.model,
       model_name: reply.model,
       session_id: reply.sessionId,
@@ -316,6 +323,7 @@ function replyFields(reply, provider) {
       structured_output: reply.structured,
       run: reply.run,
     }),
+    additional_kwargs: reasoning,
   });
 }
 
@@ -342,8 +350,8 @@ function invalidToolCall({ name, args, id, error }) {
  * @returns {AIMessageJson}
  */
 function toAIMessageJson(reply, provider) {
-  const fields = /** @type {Omit<AIMessageJson, "type" | "additional_kwargs">} */ (replyFields(reply, provider));
-  return { type: "ai", ...fields, additional_kwargs: {} };
+  const fields = /** @type {Omit<AIMessageJson, "type">} */ (replyFields(reply, provider));
+  return { type: "ai", ...fields, additional_kwargs: fields.additional_kwargs ?? {} };
 }
 
 /**

@@ -92,7 +92,7 @@ function encodeEnv(env) {
 }
 
 /** Options that are objects of options: there, too, a key that is `undefined` was not set. */
-const GROUPS = new Set(["retry", "breaker", "config", "reasoning"]);
+const GROUPS = new Set(["retry", "breaker", "config", "quota", "login", "reasoning"]);
 
 /**
  * @param {string} key
@@ -235,10 +235,38 @@ function readRecord(record) {
 }
 
 /**
+ * Whether the call waits for a plan that is used up.
+ *
+ * @param {unknown} quota
+ * @returns {import("./quota.cjs").QuotaChoice}
+ */
+function readQuota(quota) {
+  if (quota === false) return { wait: false };
+  if (!isPlainObject(quota)) {
+    throw fault("INVALID_OPTION", `quota must be false or an object { wait, maxWaitMs? }, got ${describe(quota)}`);
+  }
+  const { wait = false, maxWaitMs, ...others } = quota;
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined) {
+    throw fault("INVALID_OPTION", `quota has an unknown key "${unknown}": there are "wait" and "maxWaitMs"`);
+  }
+  if (typeof wait !== "boolean") {
+    throw fault("INVALID_OPTION", `quota.wait must be true or false, got ${describe(wait)}`);
+  }
+  if (maxWaitMs === undefined) return { wait };
+  if (typeof maxWaitMs !== "number" || !(maxWaitMs >= 0 && maxWaitMs <= MAX_TIMEOUT)) {
+    const range = `a number of milliseconds from 0 to ${MAX_TIMEOUT}`;
+    throw fault("INVALID_OPTION", `quota.maxWaitMs must be ${range}, got ${describe(maxWaitMs)}`);
+  }
+  return { wait, maxWaitMs: Math.ceil(maxWaitMs) };
+}
+
+/**
  * The options of one call. Keys that are not ours are left alone: LangChain passes its whole run configuration here.
  *
  * @param {unknown} options
  * @returns {{ signal?: AbortSignal, timeout?: number, record?: { path: string, prompts: boolean },
+ *   quota?: import("./quota.cjs").QuotaChoice,
  *   choices?: Record<string, unknown> }} `choices`: data for the native side, which checks them
  */
 function readCallOptions(options) {
@@ -246,7 +274,7 @@ function readCallOptions(options) {
   if (typeof options !== "object") {
     throw fault("INVALID_OPTION", `the call's options must be an object, got ${describe(options)}`);
   }
-  const { signal, timeout, record } = /** @type {{ [name in keyof InvokeOptions]: unknown }} */ (options);
+  const { signal, timeout, record, quota } = /** @type {{ [name in keyof InvokeOptions]: unknown }} */ (options);
   /** @type {ReturnType<typeof readCallOptions>} */
   const call = {};
   if (signal !== undefined && signal !== null) {
@@ -263,6 +291,7 @@ function readCallOptions(options) {
   if (record !== undefined) call.record = readRecord(record);
   const choices = pickChoices(options);
   if (choices !== undefined) call.choices = encodeChoices(choices);
+  if (quota !== undefined) call.quota = readQuota(quota);
   return call;
 }
 

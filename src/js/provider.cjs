@@ -8,6 +8,7 @@
  * @import { Log } from "./logger.cjs"
  * @import { Life } from "./life.cjs"
  * @import { NativeProvider } from "./native.cjs"
+ * @import { QuotaChoice } from "./quota.cjs"
  * @import { ToJsonSchema } from "./tools.cjs"
  */
 
@@ -31,6 +32,7 @@ const { createUpdates } = require("./updates.cjs");
  * @property {(reply: Omit<ProviderReply, "messages">, provider: string) => TMessage} toMessage
  * @property {ToJsonSchema | null} toJsonSchema
  * @property {Log | undefined} [log] the user's logger
+ * @property {QuotaChoice} quota whether its calls wait for a plan that is used up
  * @property {Life} life
  */
 

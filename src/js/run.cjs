@@ -13,6 +13,7 @@
  *
  * @typedef {{ thread: PackedThread, tools: string, timeout?: number | undefined,
  *   record?: { path: string, prompts: boolean } | undefined, outputSchema?: unknown,
+ *   quota?: import("./quota.cjs").QuotaChoice | undefined,
  *   signal?: AbortSignal | undefined, log?: Log | undefined,
  *   choices?: Record<string, unknown> | undefined, documents?: boolean | undefined }} Request `documents`: a lone user message may be a whole thread document
  */
@@ -27,11 +28,11 @@ const { onAbort } = require("./signals.cjs");
  * @param {Request} request
  * @param {{ events: boolean, partial: boolean }} wants
  */
-function start(engine, { thread, tools, timeout, record, outputSchema, signal, log, choices, documents }, wants) {
+function start(engine, { thread, tools, timeout, record, outputSchema, quota, signal, log, choices, documents }, wants) {
   // Not throwIfAborted(): signals are recognised by shape, and older polyfills have no such method.
   if (signal?.aborted) throw signal.reason;
   const logged = log ? true : undefined;
-  const call = JSON.stringify({ ...wants, timeout, record, outputSchema, documents, choices, log: logged });
+  const call = JSON.stringify({ ...wants, timeout, record, outputSchema, quota, documents, choices, log: logged });
   const run = engine.start(thread.json, thread.texts, tools, call, workerEnv());
   const cancel = () => run.cancel();
   const unlisten = onAbort(signal, cancel);

@@ -125,6 +125,7 @@ fn only_a_single_text_passes_through_as_a_thread() {
             tool_calls: vec![],
             tool_call_id: String::new(),
             is_error: false,
+            reasoning: None,
         }])
     };
     for text in ["<thread>\u{1}&", "\u{FEFF} \u{2028}\n<thread></thread>"] {
@@ -315,7 +316,7 @@ proptest! {
                 let (name, id) = (Some(allowed(&call.name)), Some(allowed(&call.id)));
                 expected.push(("tool_input".into(), name, id, None, allowed(call.args.get())));
             }
-            messages.push(Message { role, content: Content::Text(text), tool_calls, tool_call_id: id, is_error: false });
+            messages.push(Message { role, content: Content::Text(text), tool_calls, tool_call_id: id, is_error: false, reasoning: None });
         }
         let xml = messages_to_xml(&messages);
         prop_assume!(!matches!(&messages[..], [one] if one.content.as_text().trim_start().starts_with("<thread>")));

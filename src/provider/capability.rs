@@ -185,7 +185,7 @@ impl Capabilities {
         max_output_tokens: UNSUPPORTED,
         stop: UNSUPPORTED,
         temperature: UNSUPPORTED,
-        quota_wait: UNSUPPORTED,
+        quota_wait: EMULATED,
         login: UNSUPPORTED,
     };
 

@@ -306,6 +306,7 @@ static FORM: Provider = Provider {
     error_message: None,
     errors: Errors::NONE,
     checks: Checks::VERSION_ONLY,
+    login_dir: None,
     custom: None,
 };
 

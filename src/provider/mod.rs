@@ -32,8 +32,8 @@ pub use flags::{Flag, When, Word, same_flag};
 pub(in crate::provider) use flags::{flag, optional};
 pub use vocabulary::{
     APPENDED_PROMPT_FILE, About, Checks, Compose, Defaults, EnvValue, FileSpec, Guard, LiveCheck, LiveForm,
-    LoginAnswer, LoginCheck, OUTPUT_SCHEMA_FILE, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE,
-    SchemaForm, Var, appended_prompt, output_schema, system_prompt,
+    LoginAnswer, LoginCheck, LoginDir, OUTPUT_SCHEMA_FILE, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT,
+    SYSTEM_PROMPT_FILE, SchemaForm, Var, appended_prompt, output_schema, system_prompt,
 };
 pub(in crate::provider) use vocabulary::{choice_var, var, var_when};
 

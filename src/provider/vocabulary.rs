@@ -69,6 +69,8 @@ pub struct Provider {
     pub errors: Errors,
     /// How its health is asked for.
     pub checks: Checks,
+    /// How it is given another login than the default one; `None` where no variable is known to do it.
+    pub login_dir: Option<LoginDir>,
     /// A CLI of the user's own: what it has beside the above.
     pub custom: Option<Box<CustomCli>>,
 }
@@ -159,6 +161,15 @@ pub const OUTPUT_SCHEMA_FILE: &str = "output-schema.json";
 /// The schema of an answer.
 pub fn output_schema(_: &Provider, options: &Options) -> String {
     options.output_schema.clone().unwrap_or_default()
+}
+
+/// How a CLI is given a login of its own: by the folder in which that has its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoginDir {
+    /// The variable that names the folder.
+    pub variable: &'static str,
+    /// What is in the folder; docs/providers.md is made of this.
+    pub holds: &'static str,
 }
 
 /// How a CLI is asked about itself. Only commands that end by themselves without a terminal belong here.

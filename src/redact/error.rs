@@ -30,7 +30,7 @@ impl Redactor {
     pub fn clean_event(&self, event: &mut Event) {
         match event {
             Event::Warning { message, .. } => replace(message, |text| self.redact_error(text)),
-            Event::Retry { reason, .. } => self.clean_message(reason),
+            Event::Retry { reason, .. } | Event::Waiting { reason, .. } => self.clean_message(reason),
             Event::RateLimit { status, limit_type, .. } => {
                 replace(status, |text| self.redact_error(text));
                 if let Some(limit_type) = limit_type {
@@ -53,7 +53,11 @@ impl Redactor {
     pub fn concerns(event: &Event) -> bool {
         match event {
             Event::Done { reply } => !reply.diagnostics.is_empty(),
-            Event::Warning { .. } | Event::Retry { .. } | Event::RateLimit { .. } | Event::Other { .. } => true,
+            Event::Warning { .. }
+            | Event::Retry { .. }
+            | Event::Waiting { .. }
+            | Event::RateLimit { .. }
+            | Event::Other { .. } => true,
             _ => false,
         }
     }

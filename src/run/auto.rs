@@ -105,7 +105,7 @@ impl Engine {
             }
             (EngineKind::Print, None) => by_option(EngineUse::Print, "the option `engine` is \"print\""),
             (EngineKind::Auto, _) => {
-                let (uses, why) = match self.support(&Binary::new(self.resolved(base)?), base) {
+                let (uses, why) = match self.support(&Binary::new(self.resolved(base)?, self.login()), base) {
                     LiveSupport::Served(why) => (EngineUse::Live, why),
                     LiveSupport::Unserved(why) => (EngineUse::Print, why),
                     LiveSupport::Unknown(why) => (EngineUse::Untried, why),

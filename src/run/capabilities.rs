@@ -18,16 +18,19 @@ pub struct Binary {
     size: u64,
     /// Device and inode, where there are such.
     identity: Option<(u64, u64)>,
+    /// The folder of the login it runs with, where that is not the default one: what it does may depend on its settings.
+    login: Option<String>,
 }
 
 impl Binary {
-    /// The binary that was found.
-    pub fn new(resolved: Resolved) -> Binary {
+    /// The binary that was found, with this login.
+    pub fn new(resolved: Resolved, login: Option<&str>) -> Binary {
         let metadata = std::fs::metadata(&resolved.file).ok();
         Binary {
             changed: metadata.as_ref().and_then(|metadata| metadata.modified().ok()),
             size: metadata.as_ref().map_or(0, std::fs::Metadata::len),
             identity: metadata.as_ref().and_then(identity),
+            login: login.map(str::to_owned),
             resolved,
         }
     }

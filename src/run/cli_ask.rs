@@ -9,7 +9,7 @@ use super::cli_request::CliRequest;
 use super::engine::Engine;
 use super::reask::Asking;
 use super::reply_check::Misfit;
-use super::retry_loop::{self, Driven};
+use super::retry_loop::{self, Driven, Spent};
 use super::sink::Sink;
 use crate::error::ProviderError;
 use crate::message::Message;
@@ -26,7 +26,7 @@ pub(super) struct CliAsking<'a> {
 impl Asking for CliAsking<'_> {
     type Request = CliRequest;
 
-    async fn ask(&self, request: &CliRequest, attempts: u32) -> Driven {
+    async fn ask(&self, request: &CliRequest, spent: Spent) -> Driven {
         let call = CliCall {
             engine: self.engine,
             request,
@@ -34,7 +34,7 @@ impl Asking for CliAsking<'_> {
             cancel: self.cancel,
             sink: self.sink,
         };
-        retry_loop::drive(&call, attempts, self.cancel, self.sink).await
+        retry_loop::drive(&call, spent, self.cancel, self.sink).await
     }
 
     fn grown(

@@ -34,6 +34,7 @@ use crate::exchange::live::pool::{Claimed, SessionKey};
 use crate::exchange::live::thread::{Continuation, Known, Thread};
 use crate::exchange::print::{NotStarted, Surroundings};
 use crate::fold::Fold;
+use crate::message::reasoning::Origin;
 use crate::message::{Content, Message, Role};
 use crate::process::{End, Exit, Limits, StartError, Tees, Vars};
 use crate::provider::options::{EngineKind, SystemPrompt};
@@ -198,10 +199,14 @@ impl CliAttempt<'_> {
                 return Err(NoPlace::Failed(engine.refuse(Code::Timeout, reason)));
             }
         };
-        let recalled = live
-            .recall()
-            .look_up(&model_of(&service, &request.setup), thread.messages());
-        let items = items::of_history(thread.messages(), &request.setup, &recalled);
+        let model = model_of(&service, &request.setup);
+        let recalled = live.recall().look_up(&model, thread.messages());
+        let origin = Origin {
+            provider: engine.id().to_owned(),
+            login: engine.login().map(str::to_owned),
+            model,
+        };
+        let items = items::of_history(thread.messages(), &request.setup, &recalled, &origin);
         let evicted = live.pool.eviction(key, thread);
         let places = || format!("at most {MOST_RESTING} conversations rest");
         Ok(Place {
@@ -260,6 +265,7 @@ fn park(live: &CodexSessions, request: &CodexRequest, key: &SessionKey<Setup>, m
             tool_calls: reply.tool_calls.clone(),
             tool_call_id: String::new(),
             is_error: false,
+            reasoning: None,
         };
         let whole: Vec<&Message> = thread.messages().iter().chain([&answer]).collect();
         recall

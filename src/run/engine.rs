@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::path::{Component, PathBuf};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -9,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::capabilities::{self, Binary};
 use super::lifecycle::{CLOSED, Lifecycle};
 use super::live_sessions::Live;
+use super::quota::UsedUp;
 use crate::classify;
 use crate::command::{self, CommandLine, Mode};
 use crate::error::{Code, ProviderError};
@@ -31,6 +33,8 @@ pub struct Engine {
     pub(super) lifecycle: Lifecycle,
     /// The sessions between calls, if there are any.
     pub(super) live: Option<Live>,
+    /// The plans that are used up.
+    pub(super) used_up: UsedUp,
 }
 
 impl Engine {
@@ -64,8 +68,17 @@ impl Engine {
     }
 
     fn with(provider: Cow<'static, Provider>, options_json: &str, owner: u64) -> Result<Engine, Box<ProviderError>> {
-        let options = Options::parse(&provider, options_json)?;
+        let mut options = Options::parse(&provider, options_json)?;
+        if let Some(folder) = &mut options.login {
+            *folder = login_folder(folder)
+                .map_err(|reason| Box::new(ProviderError::new(&provider.id, Code::InvalidOption, reason)))?;
+        }
         Ok(Engine::of(provider, options, owner))
+    }
+
+    /// The folder of its login, where the option `login` names one.
+    pub fn login(&self) -> Option<&str> {
+        self.options.login.as_deref()
     }
 
     /// The engine of `provider` with `options`; its processes belong to `owner`.
@@ -79,6 +92,7 @@ impl Engine {
             options,
             owner,
             lifecycle,
+            used_up: UsedUp::default(),
         }
     }
 
@@ -156,10 +170,33 @@ impl Engine {
         let build = |without: &BTreeSet<String>| command::build(&self.provider, options, mode, partial, without);
         let line = build(&BTreeSet::new())?;
         let found = print::resolve(&line, base_env).map_err(|error| not_started(self, &NotStarted::Process(error)))?;
-        let binary = Binary::new(found);
+        let binary = Binary::new(found, self.login());
         let refused = capabilities::refused_by(&binary);
         Ok((if refused.is_empty() { line } else { build(&refused)? }, binary))
     }
+}
+
+/// The login's folder as a path that is good wherever a process runs; `Err` says what is wrong with it.
+fn login_folder(folder: &str) -> Result<String, String> {
+    let wrong = |why: &str| {
+        format!("option \"login.configDir\" must be the folder of a login, which exists; given: {folder:?}, {why}")
+    };
+    let path = std::path::absolute(folder).map_err(|error| wrong(&format!("which is no path: {error}")))?;
+    // As Node's `resolve`: one login has one name.
+    let path = path.components().fold(PathBuf::new(), |mut path, component| {
+        match component {
+            Component::ParentDir => drop(path.pop()),
+            component => path.push(component),
+        }
+        path
+    });
+    match std::fs::metadata(&path) {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => return Err(wrong(&format!("and {} is no folder", path.display()))),
+        Err(error) => return Err(wrong(&format!("and {} can't be looked at: {error}", path.display()))),
+    }
+    let path = path.into_os_string().into_string();
+    path.map_err(|_| wrong("whose whole path is not Unicode"))
 }
 
 pub(super) fn not_started(engine: &Engine, error: &NotStarted) -> Box<ProviderError> {

@@ -182,6 +182,7 @@ impl Log {
                 "tried again",
                 json!({"by": by, "attempt": attempt, "maxAttempts": max_attempts, "delayMs": delay_ms, "httpStatus": http_status}),
             ),
+            Event::Waiting { until, .. } => self.say(Level::Warn, "waiting for its plan", json!({"until": until})),
             Event::Warning { code, .. } => self.say(Level::Warn, "warned", json!({"code": code})),
             Event::RateLimit {
                 status,

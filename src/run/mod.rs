@@ -35,6 +35,7 @@ pub mod model;
 mod prewarm;
 mod print;
 mod print_prompt;
+mod quota;
 mod reask;
 pub(crate) mod record;
 mod reply_check;

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::handle::Ended;
 use super::log::Level;
 use super::reply_check::Misfit;
-use super::retry_loop::Driven;
+use super::retry_loop::{Driven, Spent};
 use super::sink::Sink;
 use crate::error::ProviderError;
 use crate::event::Event;
@@ -22,8 +22,8 @@ pub(super) trait Asking: Sync {
     /// What is asked.
     type Request: Send + Sync;
 
-    /// Asks `request`, with retries, behind so many `attempts` of the same call.
-    fn ask(&self, request: &Self::Request, attempts: u32) -> impl Future<Output = Driven> + Send;
+    /// Asks `request`, with retries, where so much of the same call is `spent`.
+    fn ask(&self, request: &Self::Request, spent: Spent) -> impl Future<Output = Driven> + Send;
 
     /// The request that has `messages` behind its thread, and is made because of `misfit`.
     ///
@@ -39,15 +39,15 @@ pub(super) trait Asking: Sync {
 
 /// Asks `request`, and once more if what comes does not fit.
 pub(super) async fn ask<A: Asking>(asking: &A, request: A::Request, sink: &Sink) -> Ended {
-    let (mut misfit, attempts) = match asking.ask(&request, 0).await {
+    let (mut misfit, spent) = match asking.ask(&request, Spent::default()).await {
         Driven::Ended(ended) => return ended,
-        Driven::AskAgain { misfit, attempts } => (misfit, attempts),
+        Driven::AskAgain { misfit, spent } => (misfit, spent),
     };
     sink.redactor().clean_error(&mut misfit.error);
     sink.log.say(
         Level::Warn,
         "asked again",
-        json!({"attempt": attempts, "code": misfit.error.code}),
+        json!({"attempt": spent.attempts, "code": misfit.error.code}),
     );
     let news = Event::Retry {
         by: "provider",
@@ -63,7 +63,7 @@ pub(super) async fn ask<A: Asking>(asking: &A, request: A::Request, sink: &Sink)
         Ok(grown) => grown,
         Err(error) => return Ended::Failed(error),
     };
-    match asking.ask(&grown, attempts).await {
+    match asking.ask(&grown, spent).await {
         Driven::Ended(ended) => ended,
         // Its checks know that it is the last time.
         Driven::AskAgain { misfit, .. } => Ended::Failed(misfit.error),
@@ -88,8 +88,8 @@ mod tests {
     /// A model that says these things, one after the other.
     struct Scripted {
         replies: Mutex<VecDeque<Reply>>,
-        /// What it was asked, and behind how many attempts.
-        asked: Mutex<Vec<(Vec<String>, u32)>>,
+        /// What it was asked, and what was spent before.
+        asked: Mutex<Vec<(Vec<String>, Spent)>>,
         too_long: bool,
     }
 
@@ -101,19 +101,22 @@ mod tests {
     impl Asking for Scripted {
         type Request = Thread;
 
-        async fn ask(&self, request: &Thread, attempts: u32) -> Driven {
+        async fn ask(&self, request: &Thread, spent: Spent) -> Driven {
             let texts = request
                 .messages
                 .iter()
                 .map(|message| message.content.as_text().to_owned());
-            self.asked.lock().unwrap().push((texts.collect(), attempts));
+            self.asked.lock().unwrap().push((texts.collect(), spent));
             let reply = self.replies.lock().unwrap().pop_front().unwrap();
             match request.checks.hold(Ok(reply), 1) {
                 Held::Replied(reply) => Driven::Ended(Ended::Replied(reply)),
                 Held::Failed(error) => Driven::Ended(Ended::Failed(error)),
                 Held::AskAgain(misfit) => Driven::AskAgain {
                     misfit,
-                    attempts: attempts + 2,
+                    spent: Spent {
+                        attempts: spent.attempts + 2,
+                        waited_ms: spent.waited_ms + 5,
+                    },
                 },
             }
         }
@@ -135,7 +138,7 @@ mod tests {
 
     struct Seen {
         ended: Ended,
-        asked: Vec<(Vec<String>, u32)>,
+        asked: Vec<(Vec<String>, Spent)>,
         news: Vec<String>,
     }
 
@@ -179,7 +182,10 @@ mod tests {
     async fn what_fits_is_not_asked_for_again() {
         let seen = run(&["yes"], false).await;
         assert!(matches!(seen.ended, Ended::Replied(held) if *held == reply("yes")));
-        assert_eq!((seen.asked, seen.news), (vec![(owned(&["say yes"]), 0)], Vec::new()));
+        assert_eq!(
+            (seen.asked, seen.news),
+            (vec![(owned(&["say yes"]), Spent::default())], Vec::new())
+        );
     }
 
     #[tokio::test]
@@ -195,7 +201,11 @@ mod tests {
         };
         assert_eq!(*held, expected);
         let grown = owned(&["say yes", "no", "say something else"]);
-        assert_eq!(seen.asked, [(owned(&["say yes"]), 0), (grown, 2)]);
+        let first = Spent {
+            attempts: 2,
+            waited_ms: 5,
+        };
+        assert_eq!(seen.asked, [(owned(&["say yes"]), Spent::default()), (grown, first)]);
         assert_eq!(seen.news, [retry("it says \"no\", not \"yes\"")]);
     }
 

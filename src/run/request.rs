@@ -18,6 +18,7 @@ use crate::message::content::Accepts;
 use crate::message::{Message, Role, ToolSpec};
 use crate::process::Vars;
 use crate::process::limit::NestedPermit;
+use crate::retry::quota::{DEFAULT_MAX_WAIT_MS, QuotaWait};
 use crate::runlog::Prompt;
 use crate::schema::Schema;
 use crate::thread::Thread;
@@ -31,6 +32,9 @@ pub struct CallOptions {
     pub partial: bool,
     /// ms, instead of the provider's; 0 is none.
     pub timeout: Option<u64>,
+    /// Whether it waits for a plan that is used up, instead of the provider's word.
+    #[serde(default)]
+    pub quota: Option<QuotaChoice>,
     /// Somebody takes the records.
     #[serde(default)]
     pub log: bool,
@@ -51,6 +55,23 @@ pub struct CallOptions {
     /// What it chooses for itself (`model`, `reasoning`, `toolChoice`, …), not checked yet.
     #[serde(default)]
     pub choices: Map<String, Value>,
+}
+
+/// A call's own word on waiting for a plan.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuotaChoice {
+    wait: bool,
+    max_wait_ms: Option<u64>,
+}
+
+impl QuotaChoice {
+    /// Whether it waits.
+    pub fn wait(self) -> Option<QuotaWait> {
+        self.wait.then(|| QuotaWait {
+            max_wait_ms: self.max_wait_ms.unwrap_or(DEFAULT_MAX_WAIT_MS),
+        })
+    }
 }
 
 /// One call: a thread, the tools it may call, and what the caller wants of it.

@@ -11,14 +11,16 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::clock::millis;
+use super::clock::{millis, now_ms};
 use super::handle::Ended;
 use super::log::Level;
+use super::quota::{Reset, UsedUp, sleep_until};
 use super::reply_check::Misfit;
 use super::sink::Sink;
 use crate::error::{AttemptFailure, ProviderError};
 use crate::event::{Event, Reply, RunInfo};
 use crate::retry::Policy;
+use crate::retry::quota::QuotaWait;
 
 /// What one attempt came to.
 pub(super) enum AttemptOutcome {
@@ -34,17 +36,36 @@ pub(super) enum AttemptOutcome {
 #[derive(Debug)]
 pub(super) enum Driven {
     Ended(Ended),
-    /// The reply is not what was asked for; so many attempts were made, those before this call included.
+    /// The reply is not what was asked for; so much was spent, what was before this call included.
     AskAgain {
         misfit: Box<Misfit>,
-        attempts: u32,
+        spent: Spent,
     },
+}
+
+/// What a call has used of its limits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Spent {
+    /// How many attempts were made.
+    pub attempts: u32,
+    /// How long it has waited for plans, ms.
+    pub waited_ms: u64,
 }
 
 /// A call that can be attempted any number of times.
 pub(super) trait RetryableCall: Sync {
     /// How often it may be made.
     fn retry(&self) -> &Policy;
+    /// Whether it waits for a plan that is used up.
+    fn quota(&self) -> Option<QuotaWait>;
+    /// What its provider knows of plans, and by which model this one's goes.
+    fn plan(&self) -> (&UsedUp, &str);
+    /// The folder of its login, where that is not the default one.
+    fn login(&self) -> Option<&str>;
+    /// Now, ms since the epoch.
+    fn now_ms(&self) -> u64 {
+        now_ms()
+    }
     /// The error of a call whose provider was closed meanwhile.
     fn closed(&self) -> Option<Box<ProviderError>>;
     /// Makes it once. `number` counts from 1; `began` is when the first attempt got its place. What becomes known of the run on the
@@ -57,32 +78,60 @@ pub(super) trait RetryableCall: Sync {
     ) -> impl Future<Output = Result<AttemptOutcome, Box<ProviderError>>> + Send;
 }
 
-/// Runs the call to its end, and again where that makes sense. So many attempts of it were made `before`, of another thread.
-pub(super) async fn drive(call: &impl RetryableCall, before: u32, cancel: &CancellationToken, sink: &Sink) -> Driven {
+/// Runs the call to its end, and again where that makes sense. So much of it was spent `before`, on another thread.
+pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &CancellationToken, sink: &Sink) -> Driven {
     let run_id = sink.log.run_id().to_owned();
     let began = OnceLock::new();
     let mut reasons = Vec::new();
-    let mut number = before + 1;
+    let mut number = before.attempts + 1;
+    let mut parked = Parked {
+        ms: before.waited_ms,
+        times: 0,
+    };
     loop {
         if cancel.is_cancelled() {
             return Driven::Ended(cancelled(call));
+        }
+        // What another call has found out need not be found out again.
+        if let Some(reset) = known_reset(call)
+            && let Some(wait) = call.quota()
+        {
+            let Some(until) = wait.until_reset(reset.at, call.now_ms(), parked.ms, random()) else {
+                return Driven::Ended(Ended::Failed(last(reset.error, number - 1, reasons, run_id)));
+            };
+            if parked
+                .wait(call, cancel, sink, (until, reset.error.message))
+                .await
+                .is_err()
+            {
+                return Driven::Ended(cancelled(call));
+            }
+            continue;
         }
         sink.log.ends_at(None);
         sink.log.about(None);
         let mut info = RunInfo {
             id: run_id.clone(),
+            login: call.login().map(str::to_owned),
             ..RunInfo::default()
         };
         match call.attempt(number, &began, &mut info).await {
             Ok(AttemptOutcome::Replied(mut reply)) => {
+                let (used_up, model) = call.plan();
+                used_up.clear(model);
                 if !reply.diagnostics.is_empty() {
                     sink.redactor().clean_reply(&mut reply);
                 }
                 return Driven::Ended(Ended::Replied(reply));
             }
             Ok(AttemptOutcome::AskAgain(misfit)) => {
-                let attempts = number;
-                return Driven::AskAgain { misfit, attempts };
+                let (used_up, model) = call.plan();
+                used_up.clear(model);
+                let spent = Spent {
+                    attempts: number,
+                    waited_ms: parked.ms,
+                };
+                return Driven::AskAgain { misfit, spent };
             }
             Ok(AttemptOutcome::Cancelled) => return Driven::Ended(cancelled(call)),
             Err(mut error) => {
@@ -92,18 +141,31 @@ pub(super) async fn drive(call: &impl RetryableCall, before: u32, cancel: &Cance
                     code: error.code,
                     message: error.message.clone(),
                 });
+                let (used_up, model) = call.plan();
+                used_up.note(model, &error, call.now_ms());
+                let waits = call.quota().filter(|_| !sink.is_committed());
+                let until = waits.and_then(|wait| wait.until(&error, call.now_ms(), parked.ms, random()));
+                if let Some(until) = until {
+                    if parked.wait(call, cancel, sink, (until, error.message)).await.is_err() {
+                        return Driven::Ended(cancelled(call));
+                    }
+                    parked.times += 1;
+                    number += 1;
+                    continue;
+                }
                 let elapsed = began.get().map_or(Duration::ZERO, |began| began.elapsed());
-                let elapsed_ms = millis(elapsed);
+                let elapsed_ms = millis(elapsed).saturating_sub(parked.ms - before.waited_ms);
                 let policy = call.retry();
+                // Who has waited for a plan has not tried in vain.
                 let delay = policy
-                    .delay_after(number - before, &error, elapsed_ms, random())
+                    .delay_after(number - before.attempts - parked.times, &error, elapsed_ms, random())
                     .filter(|_| !sink.is_committed());
                 let Some(delay_ms) = delay else {
                     return Driven::Ended(Ended::Failed(last(error, number, reasons, run_id)));
                 };
                 let news = Event::Retry {
                     by: "provider",
-                    attempt: number - before,
+                    attempt: number - before.attempts,
                     max_attempts: Some(policy.max_attempts.saturating_sub(1)),
                     delay_ms,
                     reason: error.message,
@@ -125,6 +187,44 @@ pub(super) async fn drive(call: &impl RetryableCall, before: u32, cancel: &Cance
             }
         }
     }
+}
+
+/// How long a call has waited for plans.
+#[derive(Debug)]
+struct Parked {
+    ms: u64,
+    /// How often after an attempt of its own.
+    times: u32,
+}
+
+/// The caller has turned away.
+struct TurnedAway;
+
+impl Parked {
+    /// Waits until this moment, for this reason. Nothing is held meanwhile, and nothing counts but `maxWaitMs`.
+    async fn wait(
+        &mut self,
+        call: &impl RetryableCall,
+        cancel: &CancellationToken,
+        sink: &Sink,
+        (until, reason): (u64, String),
+    ) -> Result<(), TurnedAway> {
+        let began = call.now_ms();
+        sink.send(&mut vec![Event::Waiting { until, reason }]).await;
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(TurnedAway),
+            () = sleep_until(until, || call.now_ms()) => {}
+        }
+        self.ms = self.ms.saturating_add(call.now_ms().saturating_sub(began));
+        Ok(())
+    }
+}
+
+/// What is known of the plan of a call that would wait for it.
+fn known_reset(call: &impl RetryableCall) -> Option<Reset> {
+    let (used_up, model) = call.plan();
+    call.quota().and_then(|_| used_up.of(model, call.now_ms()))
 }
 
 /// `error` of attempt `number` says which run it ended, and nothing secret.
@@ -159,3 +259,6 @@ fn random() -> f64 {
     // 53 bits, as many as an f64 holds.
     bits as f64 / (1u64 << 53) as f64
 }
+
+#[cfg(test)]
+mod tests;

@@ -228,6 +228,9 @@ impl TimelineBuilder {
                 .fact("after", number("delayMs").map(view::duration))
                 .fact("HTTP status", number("httpStatus").map(|status| status.to_string()))
                 .text(text("reason")),
+            EventKind::Waiting => Item::new(Kind::Retry, t, "waits for its plan")
+                .fact("until", number("until").map(view::date))
+                .text(text("reason")),
             EventKind::Warning => Item::new(Kind::Warning, t, text("code").unwrap_or_default()).text(text("message")),
             EventKind::Fallback => Item::new(
                 Kind::Warning,

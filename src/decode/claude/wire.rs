@@ -110,6 +110,10 @@ pub(in crate::decode) struct Block<'a> {
     pub text: Option<Text<'a>>,
     /// `thinking`; empty where the CLI hides it (claude 2.1.330).
     pub thinking: Option<Text<'a>>,
+    /// `thinking`: by what the API knows it again.
+    pub signature: Option<Text<'a>>,
+    /// `redacted_thinking`: all there is of it.
+    pub data: Option<Text<'a>>,
     /// `tool_use`.
     pub id: Option<Text<'a>>,
     /// `tool_use`.

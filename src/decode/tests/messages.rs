@@ -230,7 +230,11 @@ fn reasoning_once_and_hidden_reasoning_never() {
             "thinking hm",
             "thinking m",
             "thinking aha",
+            "reasoning hmm",
+            "reasoning aha",
             "thinking so",
+            "reasoning so",
+            "reasoning ",
             "text x",
             "message b x"
         ]

@@ -14,6 +14,7 @@ use super::setup::Setup;
 use super::wire::{ContentItem, ToolAnswer};
 use crate::declare::{MAX_NAME, Tools};
 use crate::message::content::{self, Media, Part, Source};
+use crate::message::reasoning::{self, Origin, Returned};
 use crate::message::{Content, Message, Role};
 
 /// What a call is answered with that nobody has answered. Left alone, codex would say "aborted".
@@ -35,11 +36,18 @@ const KEPT: [&str; 12] = [
     "output",
 ];
 
-/// The items of `messages`, a whole history. `recalled` are those of messages that came from codex itself, by their place.
-pub fn of_history(messages: &[Message], setup: &Setup, recalled: &HashMap<usize, Recalled>) -> Vec<Value> {
+/// The items of `messages`, a whole history. `recalled` are those of messages that came from codex itself, by their place; of others
+/// that came from this `origin` the reasoning is theirs.
+pub fn of_history(
+    messages: &[Message],
+    setup: &Setup,
+    recalled: &HashMap<usize, Recalled>,
+    origin: &Origin,
+) -> Vec<Value> {
     let mut history = History {
         tools: &setup.tools,
         namespace: setup.namespace(),
+        origin,
         items: Vec::new(),
         open: Vec::new(),
         used: HashSet::new(),
@@ -182,6 +190,8 @@ struct History<'a> {
     tools: &'a Tools,
     /// That of calls of our tools.
     namespace: Option<&'static str>,
+    /// Whose sealed reasoning can be read.
+    origin: &'a Origin,
     items: Vec<Value>,
     /// Calls without a result: the caller's id, and the one used here.
     open: Vec<(String, String)>,
@@ -219,6 +229,11 @@ impl History<'_> {
                 Piece::Image(_) => None,
             })
             .collect();
+        // The API takes none that nothing follows. Of several, the last one led to the message.
+        if !texts.is_empty() || !message.tool_calls.is_empty() {
+            let details = Returned::to(self.origin, message).unwrap_or_default();
+            self.items.extend(reasoning::items(&details).pop());
+        }
         if !texts.is_empty() {
             let item = json!({"type": "message", "role": "assistant", "content": texts});
             self.items.push(item);

@@ -13,6 +13,7 @@ use super::items;
 use super::tools::NAMESPACE;
 use crate::declare::Tools;
 use crate::event::{Event, Failure, Outcome};
+use crate::message::reasoning::ReasoningDetail;
 use crate::message::{ToolCall, Usage};
 
 /// The failure of a turn that ended well without a word and without a call.
@@ -203,6 +204,10 @@ impl<'a> Reader<'a> {
                         message_id: Some(text("id")),
                         text: summary,
                     });
+                }
+                let details = ReasoningDetail::of_item(&item);
+                if !details.is_empty() {
+                    events.push(Event::Reasoning { details });
                 }
             }
             "function_call" => self.calls.push(Call {

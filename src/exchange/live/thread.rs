@@ -135,6 +135,7 @@ impl Thread {
             tool_calls: reply.tool_calls.clone(),
             tool_call_id: String::new(),
             is_error: false,
+            reasoning: None,
         };
         let mut prints = self.prints.clone();
         prints.push(print_of(&reply));

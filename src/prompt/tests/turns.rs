@@ -12,6 +12,7 @@ fn lone(text: &str) -> String {
         tool_calls: vec![],
         tool_call_id: String::new(),
         is_error: false,
+        reasoning: None,
     }];
     let style = Style {
         documents: true,
@@ -242,10 +243,10 @@ proptest! {
                 format!(r#"{{"id":{},"name":{},"args":{{"a":{}}}}}"#, quoted(&call.id), quoted(&call.name), quoted(&content))
             });
             expected.push(Turn { label, content: content.clone(), calls: calls.collect() });
-            messages.push(Message { role, content: Content::Text(content), tool_calls, tool_call_id: id, is_error });
+            messages.push(Message { role, content: Content::Text(content), tool_calls, tool_call_id: id, is_error, reasoning: None });
         }
         // A label that no thread of this test has would not be escaped.
-        messages.push(Message { role: Role::Other("critic".to_owned()), content: Content::Text(String::new()), tool_calls: vec![], tool_call_id: String::new(), is_error: false });
+        messages.push(Message { role: Role::Other("critic".to_owned()), content: Content::Text(String::new()), tool_calls: vec![], tool_call_id: String::new(), is_error: false, reasoning: None });
         expected.push(Turn { label: "critic".to_owned(), content: String::new(), calls: vec![] });
         prop_assert_eq!(turns(&render(&messages, &[], style(Encoding::Text)).text), expected);
     }

@@ -14,8 +14,8 @@ use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     APPENDED_PROMPT_FILE, About, Checks, Defaults, EnvValue, FileSpec, Guard, LiveCheck, LiveForm, LoginAnswer,
-    LoginCheck, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, When, Word, appended_prompt,
-    choice_var, flag, optional, system_prompt, var, var_when,
+    LoginCheck, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, When, Word,
+    appended_prompt, choice_var, flag, optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Dialect, Kind, Limits, Takes};
@@ -261,6 +261,10 @@ pub static CLAUDE: Provider = Provider {
         }),
         live: Some(LIVE),
     },
+    login_dir: Some(LoginDir {
+        variable: "CLAUDE_CONFIG_DIR",
+        holds: "what is in `~/.claude`, and `.claude.json`",
+    }),
     custom: None,
 };
 
@@ -306,12 +310,15 @@ const CAPABILITIES: Capabilities = Capabilities {
     images: NATIVE,
     documents: NATIVE,
     result_images: NATIVE,
+    reasoning_out: NATIVE
+        .but("2.1.330 asks its API for none of the text, unless `extraArgs` has `--thinking-display summarized`"),
     reasoning_effort: NATIVE.but("`--effort`"),
     max_output_tokens: NATIVE.but(
         "`CLAUDE_CODE_MAX_OUTPUT_TOKENS`; the CLI goes on three times with an answer that reaches it, and fails then",
     ),
     stop: NATIVE.but("`CLAUDE_CODE_EXTRA_BODY`"),
     temperature: UNSUPPORTED.but("the CLI has no such option, and models that think refuse it"),
+    login: NATIVE.but("`CLAUDE_CONFIG_DIR`"),
     ..Capabilities::LEAST
 };
 

@@ -16,9 +16,9 @@ use super::callbacks::TOKEN_VARIABLE;
 use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::options::{self, OptionSpec, OutputFormat};
 use super::{
-    About, Checks, Defaults, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, OUTPUT_SCHEMA_FILE, PromptLimit,
-    Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, When, Word, flag, optional, output_schema,
-    system_prompt, var_when,
+    About, Checks, Defaults, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, LoginDir, OUTPUT_SCHEMA_FILE,
+    PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, When, Word, flag, optional,
+    output_schema, system_prompt, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Kind, Limits, Takes};
@@ -165,7 +165,10 @@ pub static CODEX: Provider = Provider {
     },
     capabilities: ByEngine {
         print: CAPABILITIES,
-        live: Some(CAPABILITIES),
+        live: Some(Capabilities {
+            reasoning_out: NATIVE.but("sealed reasoning goes back in a history that no process knows"),
+            ..CAPABILITIES
+        }),
     },
     efforts: &[],
     schema: SchemaForm::Strict,
@@ -184,6 +187,10 @@ pub static CODEX: Provider = Provider {
         }),
         live: None,
     },
+    login_dir: Some(LoginDir {
+        variable: "CODEX_HOME",
+        holds: "what is in `~/.codex`",
+    }),
     custom: None,
 };
 
@@ -191,7 +198,9 @@ pub static CODEX: Provider = Provider {
 const CAPABILITIES: Capabilities = Capabilities {
     images: NATIVE,
     result_images: NATIVE,
+    reasoning_out: NATIVE,
     reasoning_effort: NATIVE.but("`model_reasoning_effort`"),
+    login: NATIVE.but("`CODEX_HOME`"),
     ..Capabilities::LEAST
 };
 

@@ -16,11 +16,11 @@ use std::borrow::Cow;
 use serde_json::json;
 
 use super::callbacks::{self, CALL_LIMIT_MS};
-use super::capability::{ByEngine, Capabilities, NATIVE};
+use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
-    About, Checks, Defaults, EnvValue, FileSpec, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm,
-    When, Word, flag, optional, system_prompt, var, var_when,
+    About, Checks, Defaults, EnvValue, FileSpec, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE,
+    SchemaForm, When, Word, flag, optional, system_prompt, var, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -123,6 +123,8 @@ pub static GEMINI: Provider = Provider {
         images: NATIVE,
         documents: NATIVE,
         result_images: NATIVE,
+        reasoning_out: UNSUPPORTED.but("the CLI reports its tokens alone"),
+        login: NATIVE.but("`GEMINI_CLI_HOME`"),
         ..Capabilities::LEAST
     }),
     efforts: &[],
@@ -144,6 +146,10 @@ pub static GEMINI: Provider = Provider {
     error_message: None,
     errors: errors::ERRORS,
     checks: Checks::VERSION_ONLY,
+    login_dir: Some(LoginDir {
+        variable: "GEMINI_CLI_HOME",
+        holds: "a folder `.gemini`",
+    }),
     custom: None,
 };
 

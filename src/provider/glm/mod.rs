@@ -55,6 +55,7 @@ pub static GLM: Provider = Provider {
         ..Errors::NONE
     },
     checks: Checks::VERSION_ONLY,
+    login_dir: None,
     custom: None,
 };
 

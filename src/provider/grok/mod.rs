@@ -51,5 +51,6 @@ pub static GROK: Provider = Provider {
         ..Errors::NONE
     },
     checks: Checks::VERSION_ONLY,
+    login_dir: None,
     custom: None,
 };

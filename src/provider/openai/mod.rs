@@ -1,6 +1,6 @@
 //! What an OpenAI-compatible API can do. Its options and its protocol are `api`'s.
 
-use super::capability::{Capabilities, NATIVE, UNSUPPORTED};
+use super::capability::{Capabilities, EMULATED, NATIVE, UNSUPPORTED};
 
 /// Chat completions, as their documents have them: a server may take less, and says so itself.
 pub const CAPABILITIES: Capabilities = Capabilities {
@@ -8,13 +8,13 @@ pub const CAPABILITIES: Capabilities = Capabilities {
     images: NATIVE,
     documents: NATIVE.but("as chat completions' own `file` parts"),
     result_images: UNSUPPORTED,
-    reasoning_out: UNSUPPORTED,
+    reasoning_out: NATIVE.but("back to servers that take it with `sendReasoning`"),
     reasoning_effort: NATIVE.but("as `reasoning_effort`"),
     model: NATIVE,
     tool_choice: NATIVE.but("and checked: a reply without the call is asked for once more"),
     max_output_tokens: NATIVE.but("as `max_tokens`, or what `maxTokensField` says"),
     stop: NATIVE,
     temperature: NATIVE,
-    quota_wait: UNSUPPORTED,
+    quota_wait: EMULATED,
     login: UNSUPPORTED.but("a provider object per `apiKey` is the same"),
 };

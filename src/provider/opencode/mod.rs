@@ -15,11 +15,11 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use super::capability::{ByEngine, Capabilities};
+use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::options::{self, OptionSpec, Options, OutputFormat, SystemPrompt};
 use super::{
-    About, Checks, Defaults, EnvValue, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm, When, Word, flag, system_prompt,
-    var, var_when,
+    About, Checks, Defaults, EnvValue, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm, When, Word, flag,
+    optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use crate::provider::media::MediaSupport;
@@ -52,6 +52,8 @@ pub static OPENCODE: Provider = Provider {
             &[],
             &[Lit("run"), Lit("--format"), Lit("json"), Lit("--title"), Lit("x")],
         ),
+        // Without it, no reasoning is printed.
+        optional(&[], &[Lit("--thinking")]),
         flag(&[When::ToolsOff], &[Lit("--agent"), Lit(AGENT)]),
         flag(&[When::Model], &[Lit("-m"), Word::Model]),
     ],
@@ -92,7 +94,11 @@ pub static OPENCODE: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     live: None,
-    capabilities: ByEngine::print_only(Capabilities::LEAST),
+    capabilities: ByEngine::print_only(Capabilities {
+        reasoning_out: NATIVE,
+        login: NATIVE.but("`XDG_DATA_HOME`"),
+        ..Capabilities::LEAST
+    }),
     efforts: &[],
     media: MediaSupport::NONE,
     schema: SchemaForm::Asked,
@@ -103,6 +109,10 @@ pub static OPENCODE: Provider = Provider {
     error_message: None,
     errors: errors::ERRORS,
     checks: Checks::VERSION_ONLY,
+    login_dir: Some(LoginDir {
+        variable: "XDG_DATA_HOME",
+        holds: "a folder `opencode`, as in `~/.local/share`",
+    }),
     custom: None,
 };
 
@@ -153,7 +163,7 @@ mod tests {
         let line = line(&OPENCODE, r#"{"model":"openai/gpt-5.5"}"#);
         assert_eq!(
             line.argv(),
-            "run --format json --title x --agent pipe -m openai/gpt-5.5"
+            "run --format json --title x --thinking --agent pipe -m openai/gpt-5.5"
         );
         assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("PROMPT", &Cwd::Private));
         assert_eq!(
@@ -202,7 +212,7 @@ mod tests {
     #[test]
     fn with_its_tools_on_it_is_left_as_it_is() {
         let line = line(&OPENCODE, r#"{"disableBuiltInTools":false}"#);
-        assert_eq!(line.argv(), "run --format json --title x");
+        assert_eq!(line.argv(), "run --format json --title x --thinking");
         assert_eq!(
             (&line.0.cwd, line.env("XDG_CONFIG_HOME")),
             (&Cwd::Inherit, String::new())

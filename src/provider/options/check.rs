@@ -211,10 +211,7 @@ pub(in crate::provider) fn allowed(kind: Kind) -> String {
             let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
             format!("an object of {}", names.join(", "))
         }
-        Kind::FalseOr(fields) => {
-            let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
-            format!("false, or an object of {}", names.join(", "))
-        }
+        Kind::FalseOr(fields) => format!("false, or {}", allowed(Kind::Fields(fields))),
     }
 }
 

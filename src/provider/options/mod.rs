@@ -5,13 +5,14 @@
 
 mod check;
 mod engine;
+mod login;
 mod read;
 mod spec;
 mod values;
 
 pub(in crate::provider) use check::{allowed, check_fields};
 pub use check::{check, checked, checked_within, describe, environment, exit_code_of, nearest, number, texts, wrong};
-pub use read::{check_timeout, retry};
+pub use read::{check_timeout, quota, retry};
 pub use spec::*;
 pub use values::{
     Auth, EngineKind, InputEncoding, Options, OutputFormat, PromptStyle, SystemPrompt, TextToolCalls, Workspace,

@@ -8,12 +8,13 @@ use serde_json::{Map, Value};
 
 use super::{
     Auth, EngineKind, InputEncoding, Options, OutputFormat, PromptStyle, SystemPrompt, TIMEOUT, TextToolCalls, check,
-    checked, engine, environment, number, texts,
+    checked, engine, environment, login, number, texts,
 };
 use crate::error::{Code, ProviderError};
 use crate::provider::Provider;
 use crate::provider::choices::{self, Choices, on_unsupported};
 use crate::retry::Policy;
+use crate::retry::quota::{DEFAULT_MAX_WAIT_MS, QuotaWait};
 
 impl Options {
     /// Reads the options object `json` for `provider`.
@@ -27,10 +28,11 @@ impl Options {
     /// The same of an object of which each field was checked.
     ///
     /// # Errors
-    /// `INVALID_OPTION`, naming options that make no sense together.
+    /// `INVALID_OPTION`, naming options that make no sense together; `UNSUPPORTED_OPTION` for one that this provider has not.
     pub fn read(provider: &Provider, map: &Map<String, Value>) -> Result<Options, Box<ProviderError>> {
         let refuse = |reason| Box::new(ProviderError::new(&provider.id, Code::InvalidOption, reason));
         check_together(provider, map).map_err(refuse)?;
+        login::refusal(provider, map).map_or(Ok(()), Err)?;
         let options = read(provider, map);
         choices::check_effort(&options.choices, provider.efforts).map_err(refuse)?;
         // A model of a CLI that takes none is one of its config's, and means nothing.
@@ -46,6 +48,7 @@ impl Options {
 /// Options that make no sense together: the reason names both.
 fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
     engine::check(provider, map)?;
+    login::check(provider, map)?;
     let text = |name: &str| map.get(name).and_then(Value::as_str);
     if let (Some(own), Some(model)) = (&provider.custom, text("model").filter(|model| !model.trim().is_empty())) {
         own.check_model(model)?;
@@ -118,6 +121,14 @@ pub fn retry(map: &Map<String, Value>) -> Policy {
     }
 }
 
+/// Whether a call whose plan is used up waits for it, of a checked object.
+pub fn quota(map: &Map<String, Value>) -> Option<QuotaWait> {
+    let fields = map.get("quota")?.as_object()?;
+    (fields.get("wait") == Some(&Value::Bool(true))).then(|| QuotaWait {
+        max_wait_ms: number(fields, "maxWaitMs").unwrap_or(DEFAULT_MAX_WAIT_MS),
+    })
+}
+
 /// The checked object as values, defaults filled in.
 fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
     let defaults = provider.defaults;
@@ -150,6 +161,11 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         max_concurrency: usize::try_from(number("maxConcurrency", 4)).unwrap_or(usize::MAX),
         max_retries: number("maxRetries", 0),
         retry: retry(map),
+        quota: quota(map),
+        login: map
+            .get("login")
+            .and_then(|login| login.get("configDir")?.as_str())
+            .map(str::to_owned),
         input_encoding: match text("inputEncoding").as_deref() {
             Some("text") => InputEncoding::Text,
             _ => InputEncoding::Xml,

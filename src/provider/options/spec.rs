@@ -174,6 +174,15 @@ pub const RETRY: OptionSpec = option(
     ]),
 );
 
+/// `quota`: whether a call whose plan is used up waits for it. Read as a [`crate::retry::quota::QuotaWait`].
+pub const QUOTA: OptionSpec = option(
+    "quota",
+    Kind::FalseOr(&[option("wait", Kind::Flag), option("maxWaitMs", Kind::Ms(0, MAX_MS))]),
+);
+
+/// `login`: the folder of a login other than the default one, where the CLI has a variable for it ([`crate::provider::LoginDir`]).
+pub const LOGIN: OptionSpec = option("login", Kind::Fields(&[option("configDir", Kind::Text)]));
+
 /// What every CLI takes, a CLI of the user's own included: what it can't do of that, it says ([`crate::provider::support`]). A provider adds its own, and those of the same name with other
 /// limits.
 pub const COMMON: &[OptionSpec] = &[
@@ -191,6 +200,8 @@ pub const COMMON: &[OptionSpec] = &[
     KILL_GRACE,
     MAX_CONCURRENCY,
     RETRY,
+    QUOTA,
+    LOGIN,
     choices::REASONING,
     choices::MAX_OUTPUT_TOKENS,
     choices::STOP,

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::provider::callbacks::Callbacks;
 use crate::provider::choices::{Choices, OnUnsupported};
 use crate::retry::Policy;
+use crate::retry::quota::QuotaWait;
 
 /// How messages become a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +96,10 @@ pub struct Options {
     pub max_retries: u64,
     /// `retry`.
     pub retry: Policy,
+    /// `quota`: a call whose plan is used up waits for it.
+    pub quota: Option<QuotaWait>,
+    /// `login`: the folder of the login. An engine makes it absolute.
+    pub login: Option<String>,
     /// `inputEncoding`.
     pub input_encoding: InputEncoding,
     /// `threadDocuments`: a lone user message that is one whole thread document stays as it is.

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use serde_json::json;
 
 use super::callbacks::{self, CALL_LIMIT_MS};
-use super::capability::{ByEngine, Capabilities};
+use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
     About, Checks, Defaults, EnvValue, FileSpec, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm, When, Word,
@@ -139,7 +139,10 @@ pub static QWEN: Provider = Provider {
     guard: None,
     // What is longer is cut, with a warning (recording qwen/stdin-12MiB).
     live: None,
-    capabilities: ByEngine::print_only(Capabilities::LEAST),
+    capabilities: ByEngine::print_only(Capabilities {
+        reasoning_out: NATIVE,
+        ..Capabilities::LEAST
+    }),
     efforts: &[],
     media: MediaSupport::NONE,
     schema: SchemaForm::Tool {
@@ -153,6 +156,8 @@ pub static QWEN: Provider = Provider {
     error_message: None,
     errors: errors::ERRORS,
     checks: Checks::VERSION_ONLY,
+    // `QWEN_HOME` moves the folder, but in the form in which it is asked the CLI reads no key and no setting there (0.15.10).
+    login_dir: None,
     custom: None,
 };
 

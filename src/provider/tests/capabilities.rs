@@ -116,6 +116,17 @@ fn what_an_engine_takes_is_what_it_can() {
     }
 }
 
+/// Who has a variable for it can be given another login.
+#[test]
+fn logins_are_of_those_who_have_a_folder_for_them() {
+    for provider in every() {
+        let (_, can) = provider.can(Feature::Login, EngineKind::Auto);
+        assert_eq!(can.is_supported(), provider.login_dir.is_some(), "{}", provider.id);
+        let named = provider.login_dir.map(|own| format!("`{}`", own.variable));
+        assert_eq!(named.unwrap_or_default(), can.remark, "{}", provider.id);
+    }
+}
+
 #[test]
 fn remarks_are_clauses() {
     for Column { name, can } in columns() {

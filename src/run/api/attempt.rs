@@ -24,12 +24,15 @@ use crate::process::limit::{self, NestedPermit};
 use crate::provider::choices::CallChoices;
 use crate::redact::{Redactor, Secret};
 use crate::retry::Policy;
+use crate::retry::quota::QuotaWait;
 use crate::run::attempt::{Attempt, CallLimits, Opening, run_attempt};
 use crate::run::clock::millis as ms;
 use crate::run::log::Level;
+use crate::run::quota::UsedUp;
 use crate::run::reask::Asking;
 use crate::run::reply_check::{Checks, Misfit};
-use crate::run::retry_loop::{self, AttemptOutcome, Driven, RetryableCall};
+use crate::run::request::QuotaChoice;
+use crate::run::retry_loop::{self, AttemptOutcome, Driven, RetryableCall, Spent};
 use crate::run::sink::Sink;
 use crate::run::structured;
 use crate::schema::Schema;
@@ -45,6 +48,8 @@ pub(super) struct ApiAsking<'a> {
     pub call_ids: HashSet<String>,
     /// ms, instead of the provider's.
     pub timeout: Option<u64>,
+    /// Instead of the provider's.
+    pub quota: Option<QuotaChoice>,
     /// A place beside the queue.
     pub nested_permit: Option<NestedPermit>,
     pub cancel: &'a CancellationToken,
@@ -105,9 +110,9 @@ impl ApiQuestion {
 impl Asking for ApiAsking<'_> {
     type Request = ApiQuestion;
 
-    async fn ask(&self, question: &ApiQuestion, attempts: u32) -> Driven {
+    async fn ask(&self, question: &ApiQuestion, spent: Spent) -> Driven {
         let call = ApiCall { asking: self, question };
-        retry_loop::drive(&call, attempts, self.cancel, self.sink).await
+        retry_loop::drive(&call, spent, self.cancel, self.sink).await
     }
 
     fn grown(
@@ -140,6 +145,21 @@ struct ApiCall<'a> {
 impl RetryableCall for ApiCall<'_> {
     fn retry(&self) -> &Policy {
         &self.asking.engine.settings.retry
+    }
+
+    fn quota(&self) -> Option<QuotaWait> {
+        let own = self.asking.engine.settings.quota;
+        self.asking.quota.map_or(own, QuotaChoice::wait)
+    }
+
+    fn plan(&self) -> (&UsedUp, &str) {
+        let engine = self.asking.engine;
+        let chosen = self.question.choices.choices.model.as_deref();
+        (&engine.used_up, chosen.unwrap_or(&engine.settings.model))
+    }
+
+    fn login(&self) -> Option<&str> {
+        None
     }
 
     fn closed(&self) -> Option<Box<ProviderError>> {

@@ -14,6 +14,7 @@ use crate::exchange::http::client::{Client, Route};
 use crate::process::{Vars, limit};
 use crate::redact::{self, Redactor, Secret};
 use crate::run::lifecycle::{CLOSED, Lifecycle};
+use crate::run::quota::UsedUp;
 
 /// One provider object: its options, its connections, and the runs it has.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub struct ApiEngine {
     refuses_schemas: AtomicBool,
     /// Made with the first call.
     client: Mutex<Option<Client>>,
+    /// The plans that are used up.
+    pub(super) used_up: UsedUp,
 }
 
 /// What a call takes from the environment, on the thread that alone may change it.
@@ -76,6 +79,7 @@ impl ApiEngine {
             lifecycle: Lifecycle::default(),
             refuses_schemas: AtomicBool::new(false),
             client: Mutex::new(None),
+            used_up: UsedUp::default(),
         })
     }
 

@@ -107,6 +107,7 @@ impl ApiEngine {
             key: key.as_ref(),
             call_ids,
             timeout: options.timeout,
+            quota: options.quota,
             nested_permit,
             cancel: &cancel,
             sink: &sink,

@@ -3,6 +3,14 @@ use serde_json::json;
 use super::*;
 use crate::exchange::codex_live::tools::Form;
 
+fn origin() -> Origin {
+    Origin {
+        provider: "codex".to_owned(),
+        login: None,
+        model: "m".to_owned(),
+    }
+}
+
 fn setup() -> Setup {
     Setup::new(String::new(), false, None, &[])
 }
@@ -12,7 +20,7 @@ fn messages(messages: &Value) -> Vec<Message> {
 }
 
 fn history(thread: &Value) -> Vec<Value> {
-    of_history(&messages(thread), &setup(), &HashMap::new())
+    of_history(&messages(thread), &setup(), &HashMap::new(), &origin())
 }
 
 fn message(role: &str, text: &str) -> Value {
@@ -150,7 +158,7 @@ fn what_the_model_said_goes_over_as_it_came_with_the_callers_ids() {
         {"type": "tool", "tool_call_id": "call-1", "content": "3"},
     ]));
     assert_eq!(
-        of_history(&thread, &setup(), &HashMap::from([(0, recalled)])),
+        of_history(&thread, &setup(), &HashMap::from([(0, recalled)]), &origin()),
         [
             json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "SEALED"}),
             reply[1].clone(),
@@ -167,7 +175,45 @@ fn calls_of_a_namespace_say_so() {
     let thread =
         messages(&json!([{"type": "ai", "content": "", "tool_calls": [{"id": "a", "name": "add", "args": {}}]}]));
     assert_eq!(
-        of_history(&thread, &setup, &HashMap::new())[0]["namespace"],
+        of_history(&thread, &setup, &HashMap::new(), &origin())[0]["namespace"],
         json!("df")
     );
+}
+
+#[test]
+fn sealed_reasoning_goes_before_what_it_led_to_and_only_to_its_own_account() {
+    let thread = |fields: Value, content: &str| {
+        let mut reasoning = json!({"provider": "codex", "model": "m", "details": [
+            {"type": "reasoning.summary", "summary": "Hm.", "format": "openai-responses-v1", "id": "rs_1"},
+            {"type": "reasoning.encrypted", "data": "ENC", "format": "openai-responses-v1", "id": "rs_1"},
+            {"type": "reasoning.encrypted", "data": "x", "format": "anthropic-claude-v1", "id": "rs_2"},
+        ]});
+        reasoning
+            .as_object_mut()
+            .unwrap()
+            .extend(fields.as_object().unwrap().clone());
+        json!([{"type": "ai", "content": content, "reasoning": reasoning}])
+    };
+    let kinds = |thread: &Value| -> Vec<String> {
+        let items = history(thread);
+        items
+            .iter()
+            .map(|item| item["type"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        history(&thread(json!({}), "Yes."))[0],
+        json!({"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}], "encrypted_content": "ENC"})
+    );
+    assert_eq!(kinds(&thread(json!({}), "Yes.")), ["reasoning", "message"]);
+    for other in [
+        json!({"login": "/b"}),
+        json!({"model": "n"}),
+        json!({"provider": "claude"}),
+        json!({"details": [7]}),
+    ] {
+        assert_eq!(kinds(&thread(other, "Yes.")), ["message"]);
+    }
+    // The API takes none that nothing follows.
+    assert_eq!(kinds(&thread(json!({}), "")), [""; 0]);
 }

@@ -27,6 +27,10 @@ fn line_of(event: &Event) -> Option<String> {
     Some(match event {
         Event::TextDelta { text, .. } => format!("delta {text}"),
         Event::ThinkingDelta { text, .. } => format!("thinking {text}"),
+        Event::Reasoning { details } => {
+            let kept = serde_json::to_string(details).unwrap();
+            format!("reasoning {kept}")
+        }
         Event::Message { content, .. } => format!("message {content}"),
         Event::ToolCall { tool_call } => format!("call {} {} {}", tool_call.id, tool_call.name, tool_call.args),
         Event::Usage { usage, .. } => format!("usage {}/{}", usage.input_tokens, usage.output_tokens),

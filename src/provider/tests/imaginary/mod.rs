@@ -60,6 +60,7 @@ pub static IMAGINARY: Provider = Provider {
         }),
         live: None,
     },
+    login_dir: None,
     custom: None,
 };
 
@@ -105,7 +106,7 @@ mod tests {
         assert_eq!(
             refusal(r#"{"seed":1}"#),
             "unknown option \"seed\"; allowed: model, cliPath, timeout, maxBuffer, inputEncoding, threadDocuments, \
-             textToolCalls, cwd, env, extraArgs, idleTimeout, killGrace, maxConcurrency, retry, reasoning, maxOutputTokens, stop, \
+             textToolCalls, cwd, env, extraArgs, idleTimeout, killGrace, maxConcurrency, retry, quota, login, reasoning, maxOutputTokens, stop, \
              temperature, onUnsupported, sandbox"
         );
         assert_eq!(

@@ -1,0 +1,266 @@
+/** Several logins: each is the user's own folder, which the real CLIs are given, and nobody but they look into it. */
+import { execFile } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import {
+  type CliProvider,
+  type CliProviderConfig,
+  type CliProviderOptions,
+  createClaudeCliProvider,
+  createCliProvider,
+  createCodexCliProvider,
+  createFallbackProvider,
+  createGeminiCliProvider,
+  createGlmCliProvider,
+  createOpenCodeCliProvider,
+  createQwenCliProvider,
+} from "deep-factor-providers";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { HERE } from "./clis/real.js";
+import { GEMINI_SETTINGS } from "./support/clis.mjs";
+import { RUNS, withClaude, withCli } from "./support/harness.mjs";
+
+const CLI = fileURLToPath(new URL("../src/js/cli.mjs", import.meta.url));
+
+/** A CLI of the user's own. */
+const OWN: CliProviderConfig = {
+  providerId: "mine",
+  command: "mine",
+  defaultArgs: [],
+  outputFormat: "text",
+  promptStyle: "stdin",
+  models: [{ modelId: "m", name: "M" }],
+  defaultModel: "m",
+  maxTokens: 1,
+  timeout: 1,
+};
+
+/** A login's folder with these files. */
+function login(files: Record<string, string> = {}) {
+  const dir = mkdtempSync(join(tmpdir(), "dfp-login-"));
+  onTestFinished(() => rmSync(dir, { recursive: true, force: true, maxRetries: 5 }));
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(dir, name)), { recursive: true });
+    writeFileSync(join(dir, name), text);
+  }
+  return dir;
+}
+
+function closing<P extends CliProvider<unknown>>(provider: P): P {
+  onTestFinished(() => provider.close());
+  return provider;
+}
+
+/** claude's own credentials, made up, as it keeps them. */
+const claudeLogin = (name: string) =>
+  login({
+    ".credentials.json": JSON.stringify({
+      claudeAiOauth: {
+        accessToken: `sk-ant-oat01-${name}`,
+        refreshToken: `sk-ant-ort01-${name}`,
+        expiresAt: Date.now() + 86_400_000,
+        scopes: ["user:inference", "user:profile"],
+        subscriptionType: "max",
+      },
+    }),
+  });
+
+/** What the API says where a plan is used up until this moment, in s. */
+const usedUp = (seconds: number) => ({
+  error: {
+    status: 429,
+    message: "This request would exceed your account's rate limit.",
+    headers: {
+      "anthropic-ratelimit-unified-status": "rejected",
+      "anthropic-ratelimit-unified-reset": String(seconds),
+      "anthropic-ratelimit-unified-representative-claim": "five_hour",
+    },
+  },
+});
+
+describe.each(RUNS)("claude %s, %s", (which, engine) => {
+  it("answers with the second login where the first one's plan is used up", async () => {
+    const inAnHour = Math.floor(Date.now() / 1000) + 3600;
+    const whose = (headers: Record<string, unknown>) => /oat01-(\w+)/.exec(String(headers.authorization))?.[1];
+    const { options } = await withClaude({
+      which,
+      engine,
+      env: { ANTHROPIC_API_KEY: undefined },
+      script: ({ headers }) => (whose(headers) === "first" ? usedUp(inAnHour) : { text: `I am ${whose(headers)}.` }),
+    });
+    const [a, b] = [claudeLogin("first"), claudeLogin("second")];
+    const of = (configDir: string) => closing(createClaudeCliProvider({ ...options, login: { configDir } }));
+    const both = createFallbackProvider([of(a), of(b)]);
+    const message = await both.invoke(["who are you?"]);
+    expect(message.content).toBe("I am second.");
+    expect(message.response_metadata).toMatchObject({
+      run: { login: b },
+      fallback: { index: 1, skipped: [{ provider: "claude", code: "USAGE_LIMIT" }] },
+    });
+    // The first one is left alone until its plan is there again.
+    const again = await both.invoke(["and now?"]);
+    expect(again.response_metadata).toMatchObject({
+      fallback: { skipped: [{ message: expect.stringMatching(/^not asked before /) }] },
+    });
+    // A failure says whose it was, too.
+    await expect(of(a).invoke(["hi"])).rejects.toMatchObject({ code: "USAGE_LIMIT", run: { login: a } });
+    // Nobody has copied anything.
+    expect(JSON.parse(readFileSync(join(b, ".credentials.json"), "utf8")).claudeAiOauth.accessToken).toMatch(/second$/);
+  });
+});
+
+describe.skipIf(!HERE)("the others", { timeout: 300_000 }, () => {
+  it.each(["print", "live"] as const)("codex %s has the login's files, and no others", async (engine) => {
+    const { api, options } = await withCli("codex", {
+      script: ({ headers }: { headers: Record<string, unknown> }) => ({ text: `I am ${headers["x-login"]}.` }),
+    });
+    const codexLogin = (name: string) =>
+      login({
+        "config.toml": `model_provider = "mock"
+
+[model_providers.mock]
+name = "mock"
+base_url = "${api.url}"
+env_key = "MOCK_KEY"
+wire_api = "responses"
+http_headers = { "x-login" = "${name}" }
+`,
+        "AGENTS.md": "canary",
+      });
+    const [a, b] = [codexLogin("first"), codexLogin("second")];
+    for (const [configDir, name] of [
+      [a, "first"],
+      [b, "second"],
+      [a, "first"],
+    ] as const) {
+      const provider = closing(createCodexCliProvider({ ...options, engine, login: { configDir } }));
+      const message = await provider.invoke(["who are you?"]);
+      expect(message.content).toBe(`I am ${name}.`);
+      expect(message.response_metadata).toMatchObject({ run: { login: configDir } });
+    }
+    // A live process has a home of links: what it leaves is not in the login's folder.
+    if (engine === "live") expect(readdirSync(a).sort()).toEqual(["AGENTS.md", "config.toml"]);
+  });
+
+  it("gemini has its key of the login", async () => {
+    const { api, options } = await withCli("gemini", { script: [{ text: "Hello." }] });
+    const configDir = login({
+      ".gemini/settings.json": JSON.stringify(GEMINI_SETTINGS),
+      ".gemini/.env": "GEMINI_API_KEY=not-a-key-either\n",
+    });
+    const env = { ...options.env, GEMINI_API_KEY: undefined };
+    const provider = closing(createGeminiCliProvider({ ...options, env, login: { configDir } }));
+    expect((await provider.invoke(["hi"])).content).toBe("Hello.");
+    expect(api.requests[0]?.headers["x-goog-api-key"]).toBe("not-a-key-either");
+  });
+
+  it("opencode has its key of the login", async () => {
+    const { api, options } = await withCli("opencode", { script: [{ text: "Hello." }] });
+    const auth = { mock: { type: "api", key: "not-a-key-either" } };
+    const configDir = login({ "opencode/auth.json": JSON.stringify(auth) });
+    const config = JSON.parse(JSON.stringify(options.config));
+    delete config.provider.mock.options.apiKey;
+    const provider = closing(createOpenCodeCliProvider({ ...options, model: "mock/m1", config, login: { configDir } }));
+    expect((await provider.invoke(["hi"])).content).toBe("Hello.");
+    expect(api.requests[0]?.headers.authorization).toBe("Bearer not-a-key-either");
+  });
+});
+
+describe("the option", () => {
+  const refusal = (create: (options: CliProviderOptions) => unknown, options: object) => {
+    try {
+      create(options as CliProviderOptions);
+    } catch (error) {
+      return error as { code: string; message: string };
+    }
+    throw new Error("it was taken");
+  };
+
+  it.each([
+    [{ login: "/x" }, 'option "login" must be an object of configDir; given: "/x"'],
+    [{ login: {} }, 'option "login.configDir" is missing: it must be the folder in which the login\'s files are'],
+    [{ login: { configDir: 7 } }, 'option "login.configDir" must be a string that is not empty; given: 7'],
+    [{ login: { dir: "/x" } }, 'unknown option "login.dir"; allowed: configDir'],
+    [
+      { login: { configDir: "no/such/folder" } },
+      `option "login.configDir" must be the folder of a login, which exists; given: "no/such/folder", and ${join(
+        process.cwd(),
+        "no/such/folder",
+      )} can't be looked at: No such file or directory (os error 2)`,
+    ],
+    [
+      { login: { configDir: CLI } },
+      `option "login.configDir" must be the folder of a login, which exists; given: "${CLI}", and ${CLI} is no folder`,
+    ],
+    [
+      { login: { configDir: "." }, env: { CLAUDE_CONFIG_DIR: "/y" } },
+      'options "login" and "env" contradict each other: both say what CLAUDE_CONFIG_DIR is; given: login.configDir: "."',
+    ],
+  ])("refuses %j", (options, message) => {
+    expect(refusal(createClaudeCliProvider, options)).toMatchObject({ code: "INVALID_OPTION", message });
+  });
+
+  it("is refused by name where no variable is known", () => {
+    const own = (options: CliProviderOptions) => createCliProvider(OWN, options);
+    for (const [create, id] of [
+      [createQwenCliProvider, "qwen"],
+      [createGlmCliProvider, "glm"],
+      [own, "mine"],
+    ] as const) {
+      expect(refusal(create, { login: { configDir: "." } })).toMatchObject({
+        code: "UNSUPPORTED_OPTION",
+        message:
+          `option "login" is not supported by ${id}; those that can: claude, codex, gemini, opencode. Leave it out, use a provider ` +
+          "that can, or set the variable that the CLI itself has for it in `env`",
+      });
+    }
+  });
+
+  it("is relative to the working folder, and absolute in what is told", async () => {
+    const { options } = await withClaude({ script: [{ text: "Hello." }], engine: "print" });
+    const dir = login();
+    const configDir = relative(process.cwd(), dir);
+    const provider = closing(createClaudeCliProvider({ ...options, login: { configDir } }));
+    expect((await provider.invoke(["hi"])).response_metadata).toMatchObject({ run: { login: dir } });
+    expect(readdirSync(dir)).toContain(".claude.json");
+  });
+});
+
+describe("health", () => {
+  it("is a login's own, in a report and at the doctor's", async () => {
+    const { options, home } = await withClaude({ script: [], env: { ANTHROPIC_API_KEY: undefined } });
+    const [full, empty] = [claudeLogin("first"), login()];
+    const reports = await Promise.all(
+      [full, empty].map((configDir) => closing(createClaudeCliProvider({ ...options, login: { configDir } })).health()),
+    );
+    expect(reports.map(({ login, authenticated }) => [login, authenticated])).toEqual([
+      [full, true],
+      [empty, false],
+    ]);
+
+    const env = {
+      ...process.env,
+      ...options.env,
+      PATH: `${dirname(options.cliPath)}:${process.env.PATH}`,
+      NO_COLOR: "1",
+    };
+    const doctor = async (...words: string[]) =>
+      await promisify(execFile)(process.execPath, [CLI, "doctor", ...words], { env, cwd: home });
+    const { stdout } = await doctor("--json", "--login", `claude=${full}`, "--login", `claude=${empty}`);
+    expect(JSON.parse(stdout)).toMatchObject([
+      { provider: "claude", login: full, authenticated: true },
+      { provider: "claude", login: empty, authenticated: false },
+    ]);
+    // Beside the default one, which is logged out here.
+    const table = await doctor("claude", "--login", `claude=${full}`);
+    expect(table.stdout).toMatch(/^claude {4}logged out .*\n(.*\n)*claude {4}ready /m);
+    expect(table.stdout).toContain(`login: ${full}\n`);
+    await expect(doctor("--login", "claude")).rejects.toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('--login must be PROVIDER=DIR, not "claude"'),
+    });
+  });
+});

@@ -1,0 +1,246 @@
+/** Plans that are used up, and calls that wait for them: real CLIs, an API that says when, and its clock. */
+import {
+  type CliProvider,
+  createClaudeCliProvider,
+  createFallbackProvider,
+  type InvokeUpdate,
+} from "deep-factor-providers";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { collect, withApi } from "./api/setup.js";
+import { HERE } from "./clis/real.js";
+import { createProvider, RUNS, withClaude, withCli } from "./support/harness.mjs";
+
+const seconds = () => Math.floor(Date.now() / 1000);
+const FAR = seconds() + 3 * 3600;
+/** A login that has a plan. */
+const env = { ANTHROPIC_API_KEY: undefined, CLAUDE_CODE_OAUTH_TOKEN: "sk-ant-oat01-made-up" };
+
+/** claude's plan is used up until this moment, in s. */
+const usedUp = (resets: number) => ({
+  error: {
+    status: 429,
+    message: "This request would exceed your account's rate limit.",
+    headers: {
+      "anthropic-ratelimit-unified-status": "rejected",
+      "anthropic-ratelimit-unified-reset": String(resets),
+      "anthropic-ratelimit-unified-representative-claim": "five_hour",
+    },
+  },
+});
+
+/** An API's quota, for so many seconds. */
+const spent = (after?: number) => ({
+  error: {
+    status: 429,
+    type: "insufficient_quota",
+    message: "You exceeded your current quota.",
+    ...(after !== undefined && { headers: { "retry-after": String(after) } }),
+  },
+});
+
+/** A script whose plan is used up when it is first asked, for a moment. */
+function once<T>(refusal: (resets: number) => T, answer: object) {
+  let resets = 0;
+  return () => {
+    if (resets > 0) return answer;
+    resets = seconds() + 1;
+    return refusal(resets);
+  };
+}
+
+const closing = <P extends CliProvider<unknown>>(provider: P): P => {
+  onTestFinished(() => provider.close());
+  return provider;
+};
+
+describe.each(RUNS)("claude %s, %s", (which, engine) => {
+  it("waits until its plan is there again, and asks again", async () => {
+    const { api, options } = await withClaude({ which, engine, env, script: once(usedUp, { text: "There I am." }) });
+    const logged: string[] = [];
+    const logger = ({ message }: { message: string }) => logged.push(message);
+    const provider = createProvider({ ...options, quota: { wait: true }, retry: false, logger });
+    const { events, error } = await collect(provider.stream(["hi"]));
+    expect(error).toBeUndefined();
+    const waiting = events.filter(({ type }) => type === "waiting");
+    expect(waiting).toEqual([{ type: "waiting", until: expect.any(Number), reason: expect.stringMatching(/limit/) }]);
+    expect(events.at(-1)).toMatchObject({ type: "done", reply: { content: "There I am." } });
+    expect(events.flatMap((event) => (event.type === "start" ? [event.attempt] : []))).toEqual([1, 2]);
+    expect(logged).toContain("waiting for its plan");
+    // Not before the moment that the event has told.
+    const until = waiting[0]?.type === "waiting" ? waiting[0].until : 0;
+    expect(Date.now()).toBeGreaterThanOrEqual(until);
+    expect(api.requests.filter(({ method }) => method === "POST")).toHaveLength(2);
+  });
+
+  it("fails as ever where it may not wait so long, or at all", async () => {
+    const { options } = await withClaude({ which, engine, env, script: () => usedUp(FAR) });
+    const error = { code: "USAGE_LIMIT", category: "quota", resetsAt: new Date(FAR * 1000), attempts: 1 };
+    const impatient = createProvider({ ...options, quota: { wait: true, maxWaitMs: 60_000 } });
+    await expect(impatient.invoke(["hi"])).rejects.toMatchObject(error);
+    // By now it is known, and nobody is asked.
+    await expect(impatient.invoke(["hi"])).rejects.toMatchObject({ ...error, attempts: 0 });
+    await expect(createProvider({ ...options }).invoke(["hi"])).rejects.toMatchObject(error);
+    const patient = createProvider({ ...options, quota: { wait: true } });
+    await expect(patient.invoke(["hi"], { quota: false })).rejects.toMatchObject(error);
+  });
+
+  it("ends a wait at an abort and at its close, with nothing left of it", async () => {
+    const { options } = await withClaude({ which, engine, env, script: () => usedUp(FAR) });
+    const provider = createProvider({ ...options, quota: { wait: true }, timeout: 60_000 });
+    const abort = new AbortController();
+    const reason = new Error("enough");
+    const updates: InvokeUpdate[] = [];
+    const call = provider.invokeWithUpdates(
+      ["hi"],
+      (update) => {
+        updates.push(update);
+        abort.abort(reason);
+      },
+      { signal: abort.signal },
+    );
+    await expect(call).rejects.toBe(reason);
+    expect(updates).toEqual([{ type: "waiting", until: expect.any(Number), reason: expect.any(String) }]);
+    // One that leaves its stream.
+    for await (const event of provider.stream(["hi"])) if (event.type === "waiting") break;
+    // A later call knows: nothing is started for it.
+    const events: string[] = [];
+    const closed = (async () => {
+      for await (const event of provider.stream(["hi"])) {
+        events.push(event.type);
+        void provider.close();
+      }
+    })();
+    await expect(closed).rejects.toMatchObject({ code: "CLOSED" });
+    expect(events).toEqual(["waiting"]);
+  });
+});
+
+describe.skipIf(!HERE)("codex", { timeout: 300_000 }, () => {
+  it("waits for its plan in live form", async () => {
+    const refusal = (resets: number) => ({
+      error: {
+        status: 429,
+        body: {
+          error: { type: "usage_limit_reached", message: "The usage limit has been reached", resets_at: resets },
+        },
+        headers: {
+          "x-codex-primary-used-percent": "100",
+          "x-codex-primary-window-minutes": "300",
+          "x-codex-primary-reset-at": String(resets),
+        },
+      },
+    });
+    const { create } = await withCli("codex", { script: once(refusal, { text: "There I am." }) });
+    const provider = create({ engine: "live", quota: { wait: true }, retry: false });
+    const { events, error } = await collect(provider.stream(["hi"]));
+    expect(error).toBeUndefined();
+    expect(events.filter(({ type }) => type === "waiting")).toHaveLength(1);
+    expect(events.at(-1)).toMatchObject({ type: "done", reply: { content: "There I am." } });
+  });
+});
+
+describe("an API", () => {
+  it("waits as long as its header says, and not where it says nothing", async () => {
+    const { provider } = await withApi({
+      script: [spent(1), { text: "There I am." }, spent()],
+      options: { quota: { wait: true }, retry: false },
+    });
+    const { events } = await collect(provider.stream(["hi"]));
+    expect(events.map(({ type }) => type).filter((type) => type === "waiting" || type === "done")).toEqual([
+      "waiting",
+      "done",
+    ]);
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject({ category: "quota", attempts: 1 });
+  });
+
+  it.each([
+    [{ wait: "yes" }, 'quota.wait must be true or false, got the string "yes"'],
+    [{ wait: true, maxWaitMs: -1 }, "quota.maxWaitMs must be a number of milliseconds from 0 to 2147483647, got -1"],
+    [{ wait: true, until: 1 }, 'quota has an unknown key "until": there are "wait" and "maxWaitMs"'],
+    [true, "quota must be false or an object { wait, maxWaitMs? }, got true"],
+  ])("refuses %j in a call", async (quota, message) => {
+    const { provider } = await withApi();
+    await expect(provider.invoke(["hi"], { quota: quota as never })).rejects.toMatchObject({
+      code: "INVALID_OPTION",
+      message,
+    });
+  });
+});
+
+describe("a fallback", () => {
+  const waits = { quota: { wait: true }, retry: false } as const;
+
+  it("asks the next member before it waits for anybody's plan", async () => {
+    const { provider: a } = await withApi({ script: [spent(3600)], options: { ...waits, id: "a" } });
+    const { provider: b } = await withApi({ script: [{ text: "I am b." }], options: { ...waits, id: "b" } });
+    const { events } = await collect(createFallbackProvider([a, b]).stream(["hi"]));
+    expect(events.map(({ type }) => type)).not.toContain("waiting");
+    expect(events.at(-1)).toMatchObject({ type: "done", reply: { content: "I am b.", fallback: { provider: "b" } } });
+  });
+
+  it.each([
+    ["with breakers", { breaker: { resetMs: 1000 } }],
+    ["without", { breaker: false as const }],
+  ])("waits for the earliest where all are used up, %s", async (_, options) => {
+    const { provider: a } = await withApi({ script: () => spent(3600), options: { ...waits, id: "a" } });
+    const { provider: b } = await withApi({
+      script: [spent(1), { text: "I am b." }, spent(1), { text: "I am b." }],
+      options: { ...waits, id: "b" },
+    });
+    const both = createFallbackProvider([a, b], options);
+    const { events, error } = await collect(both.stream(["hi"]));
+    expect(error).toBeUndefined();
+    const told = events.flatMap((event): (string | boolean)[] =>
+      event.type === "waiting"
+        ? [event.until < Date.now() + 3_000_000]
+        : event.type === "done"
+          ? [event.reply.content]
+          : [],
+    );
+    expect(told).toEqual([true, "I am b."]);
+    const updates: InvokeUpdate[] = [];
+    expect((await both.invokeWithUpdates(["hi"], (update) => void updates.push(update))).content).toBe("I am b.");
+    expect(updates.map(({ type }) => type)).toEqual(["waiting", "assistant_message", "usage", "final"]);
+  });
+
+  it("waits for nobody who does not wait, nor where one has failed otherwise", async () => {
+    const { provider: a } = await withApi({ script: () => spent(1), options: { retry: false, id: "a" } });
+    const { provider: b } = await withApi({
+      script: () => ({ error: { status: 500, message: "boom" } }),
+      options: { ...waits, id: "b" },
+    });
+    await expect(createFallbackProvider([a, a]).invoke(["hi"])).rejects.toMatchObject({ category: "quota" });
+    await expect(createFallbackProvider([a, b]).invoke(["hi"], { quota: { wait: true } })).rejects.toMatchObject({
+      code: "SERVER_ERROR",
+    });
+  });
+
+  it("ends its wait at an abort, when it is left and when it is closed", async () => {
+    const { provider: a } = await withApi({ script: () => spent(3600), options: { ...waits, id: "a" } });
+    const both = createFallbackProvider([a, a], { breaker: false });
+    const abort = new AbortController();
+    const reason = new Error("enough");
+    const aborted = both.invokeWithUpdates(["hi"], () => abort.abort(reason), { signal: abort.signal });
+    await expect(aborted).rejects.toBe(reason);
+    for await (const event of both.stream(["hi"])) if (event.type === "waiting") break;
+    // One that waits for its next event when it leaves.
+    const iterator = both.stream(["hi"]);
+    for (let event = await iterator.next(); event.value?.type !== "waiting"; event = await iterator.next());
+    const next = iterator.next();
+    await iterator.return();
+    expect(await next).toEqual({ value: undefined, done: true });
+    const closed = both.invokeWithUpdates(["hi"], () => void both.close());
+    await expect(closed).rejects.toMatchObject({ code: "CLOSED" });
+  });
+});
+
+describe("Node", () => {
+  it("has claude's provider take the option", () => {
+    expect(() => closing(createClaudeCliProvider({ quota: { wait: true, maxWaitMs: -1 } }))).toThrow(
+      'option "quota.maxWaitMs" must be a whole number of ms from 0 to 2147483647; given: -1',
+    );
+    expect(() => closing(createClaudeCliProvider({ quota: "wait" as never }))).toThrow(
+      'option "quota" must be false, or an object of wait, maxWaitMs; given: "wait"',
+    );
+  });
+});

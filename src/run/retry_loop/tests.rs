@@ -1,0 +1,256 @@
+//! Waiting for a plan, on a clock of its own: no test takes longer for it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::mpsc;
+use tokio::time::Instant as Moment;
+
+use super::*;
+use crate::error::Code;
+use crate::run::log::Log;
+
+/// When a test begins, ms since the epoch.
+const NOW: u64 = 1_800_000_000_000;
+const HOUR: u64 = 3_600_000;
+
+/// What attempts come to, one after the other; the moments at which they were made are noted.
+struct Scripted<'a> {
+    ends: Mutex<VecDeque<Option<ProviderError>>>,
+    quota: Option<QuotaWait>,
+    used_up: &'a UsedUp,
+    began: Moment,
+    made: Mutex<Vec<u64>>,
+    policy: Policy,
+}
+
+impl<'a> Scripted<'a> {
+    /// `None` is an answer.
+    fn new(used_up: &'a UsedUp, began: Moment, ends: impl IntoIterator<Item = Option<ProviderError>>) -> Self {
+        Scripted {
+            ends: Mutex::new(ends.into_iter().collect()),
+            quota: Some(QuotaWait { max_wait_ms: 3 * HOUR }),
+            used_up,
+            began,
+            made: Mutex::default(),
+            policy: Policy {
+                jitter: 0.0,
+                ..Policy::default()
+            },
+        }
+    }
+
+    /// The moments of its attempts, ms since the test began.
+    fn made(&self) -> Vec<u64> {
+        self.made.lock().unwrap().iter().map(|at| at - NOW).collect()
+    }
+}
+
+impl RetryableCall for Scripted<'_> {
+    fn retry(&self) -> &Policy {
+        &self.policy
+    }
+
+    fn quota(&self) -> Option<QuotaWait> {
+        self.quota
+    }
+
+    fn plan(&self) -> (&UsedUp, &str) {
+        (self.used_up, "m")
+    }
+
+    fn login(&self) -> Option<&str> {
+        Some("/logins/a")
+    }
+
+    fn now_ms(&self) -> u64 {
+        NOW + millis(self.began.elapsed())
+    }
+
+    fn closed(&self) -> Option<Box<ProviderError>> {
+        None
+    }
+
+    async fn attempt(
+        &self,
+        _: u32,
+        began: &OnceLock<Instant>,
+        info: &mut RunInfo,
+    ) -> Result<AttemptOutcome, Box<ProviderError>> {
+        began.get_or_init(Instant::now);
+        self.made.lock().unwrap().push(self.now_ms());
+        match self.ends.lock().unwrap().pop_front().flatten() {
+            Some(error) => Err(Box::new(error)),
+            None => Ok(AttemptOutcome::Replied(Box::new(Reply {
+                run: Some(info.clone()),
+                ..Reply::default()
+            }))),
+        }
+    }
+}
+
+/// The plan is used up until this moment, ms after the test began.
+fn used_up(resets: u64) -> ProviderError {
+    ProviderError {
+        resets_at: Some(NOW + resets),
+        ..ProviderError::new("claude", Code::UsageLimit, "session limit")
+    }
+}
+
+fn overloaded() -> ProviderError {
+    ProviderError::new("claude", Code::Overloaded, "busy")
+}
+
+fn sink() -> (Sink, mpsc::Receiver<Event>) {
+    let (sender, receiver) = mpsc::channel(64);
+    let log = Arc::new(Log::new("claude".into(), "r".to_owned()));
+    (Sink::new(Some(sender), false, log, None, true), receiver)
+}
+
+/// How it ended, and the events on the way.
+async fn drive_it(call: &Scripted<'_>) -> (Result<RunInfo, (Code, u32)>, Vec<String>) {
+    let (sink, mut events) = sink();
+    let ended = drive(call, Spent::default(), &CancellationToken::new(), &sink).await;
+    drop(sink);
+    let mut news = Vec::new();
+    while let Some(event) = events.recv().await {
+        news.push(match event {
+            Event::Waiting { until, reason } => format!("waiting {} {reason}", (until - NOW) / HOUR),
+            Event::Retry { attempt, delay_ms, .. } => format!("retry {attempt} {delay_ms}"),
+            other => format!("{other:?}"),
+        });
+    }
+    let ended = match ended {
+        Driven::Ended(Ended::Replied(reply)) => Ok(reply.run.unwrap_or_default()),
+        Driven::Ended(Ended::Failed(error)) => Err((error.code, error.attempts)),
+        Driven::Ended(Ended::Cancelled) => Err((Code::Closed, 0)),
+        Driven::AskAgain { .. } => panic!("nothing is checked"),
+    };
+    (ended, news)
+}
+
+fn of_login() -> RunInfo {
+    RunInfo {
+        id: "r".to_owned(),
+        login: Some("/logins/a".to_owned()),
+        ..RunInfo::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_its_plan_and_keeps_its_attempts() {
+    let known = UsedUp::default();
+    // As many failures as there may be in all, before and behind the wait.
+    let ends = [Some(overloaded()), Some(used_up(HOUR)), Some(overloaded()), None];
+    let call = Scripted::new(&known, Moment::now(), ends);
+    let (ended, news) = drive_it(&call).await;
+    assert_eq!(ended, Ok(of_login()));
+    assert_eq!(news, ["retry 1 500", "waiting 1 session limit", "retry 3 1000"]);
+    let made = call.made();
+    assert_eq!(made[..2], [0, 500]);
+    assert!((HOUR..HOUR + 5_000).contains(&made[2]), "{made:?}");
+    assert_eq!(made[3], made[2] + 1_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_later_call_waits_with_it_and_asks_nobody_first() {
+    let known = UsedUp::default();
+    let began = Moment::now();
+    let first = Scripted::new(&known, began, [Some(used_up(HOUR)), None]);
+    let later = Scripted::new(&known, began, [None]);
+    let one_after_the_other = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        drive_it(&later).await
+    };
+    let ((ended, _), (later_ended, news)) = tokio::join!(drive_it(&first), one_after_the_other);
+    assert_eq!((ended.is_ok(), later_ended.is_ok()), (true, true));
+    assert_eq!(news, ["waiting 1 session limit"]);
+    let made = later.made();
+    assert!(made.len() == 1 && (HOUR..HOUR + 5_000).contains(&made[0]), "{made:?}");
+    // It is there again: nothing is known any more.
+    assert!(known.of("m", NOW).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_is_too_far_away_or_unknown_fails_at_once() {
+    for (quota, ends, expected) in [
+        (Some(HOUR), used_up(HOUR + 1), vec![]),
+        (Some(0), used_up(1), vec![]),
+        (None, used_up(HOUR), vec![]),
+        (
+            Some(HOUR),
+            ProviderError::new("claude", Code::UsageLimit, "until who knows when"),
+            vec![],
+        ),
+    ] {
+        let known = UsedUp::default();
+        let call = Scripted {
+            quota: quota.map(|max_wait_ms| QuotaWait { max_wait_ms }),
+            ..Scripted::new(&known, Moment::now(), [Some(ends)])
+        };
+        let (ended, news): (_, Vec<String>) = drive_it(&call).await;
+        assert_eq!((ended, news), (Err((Code::UsageLimit, 1)), expected));
+        assert_eq!(call.made(), [0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_wait_for_so_long_is_not_asked_where_that_is_known() {
+    let known = UsedUp::default();
+    known.note("m", &used_up(2 * HOUR), NOW);
+    let call = Scripted {
+        quota: Some(QuotaWait { max_wait_ms: HOUR }),
+        ..Scripted::new(&known, Moment::now(), [None])
+    };
+    assert_eq!(drive_it(&call).await, (Err((Code::UsageLimit, 0)), Vec::new()));
+    assert_eq!(call.made(), [0; 0]);
+    // Who does not wait at all asks.
+    let call = Scripted {
+        quota: None,
+        ..Scripted::new(&known, Moment::now(), [None])
+    };
+    assert_eq!(drive_it(&call).await, (Ok(of_login()), Vec::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abort_ends_the_wait_at_once() {
+    let known = UsedUp::default();
+    let began = Moment::now();
+    let call = Scripted::new(&known, began, [Some(used_up(HOUR))]);
+    let (sink, mut events) = sink();
+    let cancel = CancellationToken::new();
+    let aborting = async {
+        assert!(matches!(events.recv().await, Some(Event::Waiting { .. })));
+        cancel.cancel();
+    };
+    let (ended, ()) = tokio::join!(drive(&call, Spent::default(), &cancel, &sink), aborting);
+    assert!(matches!(ended, Driven::Ended(Ended::Cancelled)));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_wait_counts_towards_the_longest() {
+    let known = UsedUp::default();
+    let call = Scripted::new(&known, Moment::now(), (1..9).map(|hour| Some(used_up(hour * HOUR))));
+    let (ended, news) = drive_it(&call).await;
+    // The third one ends after three hours and a little.
+    assert_eq!(ended, Err((Code::UsageLimit, 4)));
+    let hours = [1, 2, 3].map(|hour| format!("waiting {hour} session limit"));
+    assert_eq!(news, hours);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_waited_before_counts_as_well() {
+    let known = UsedUp::default();
+    let call = Scripted::new(&known, Moment::now(), [Some(used_up(HOUR))]);
+    let before = Spent {
+        attempts: 2,
+        waited_ms: 2 * HOUR + 1,
+    };
+    let (sink, _events) = sink();
+    let ended = drive(&call, before, &CancellationToken::new(), &sink).await;
+    let Driven::Ended(Ended::Failed(error)) = ended else {
+        panic!("three hours are all it may wait: {ended:?}");
+    };
+    assert_eq!((error.code, error.attempts), (Code::UsageLimit, 3));
+}
