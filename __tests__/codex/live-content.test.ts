@@ -23,6 +23,18 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     expect(filesIn(join(home, ".codex")).filter(([path]) => /sqlite|log$/.test(String(path)))).toEqual([]);
   });
 
+  // CODEX-LIVE pitfall 15: the process ends at such a setting, which is the user's to correct and no reason to go on in print form.
+  it.each(["live", "auto"] as const)("says which setting at its start is wrong, with engine %s", async (engine) => {
+    const { api, create } = await withCodex(version, [{ text: "ok" }]);
+    const provider = create({ engine, extraArgs: ["-c", 'analytics.enabled="perhaps"'] });
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject({
+      code: "INVALID_CONFIG",
+      category: "configuration",
+      message: expect.stringContaining("analytics.enabled"),
+    });
+    expect(api.requests).toEqual([]);
+  });
+
   it("streams reasoning, and hands it back to the API sealed, also from a new thread of another process", async () => {
     const answer = { output: [{ reasoning: "Two things.", encrypted: "SEALED==" }, { text: "Wait." }, call("c1", 1)] };
     const { api, create } = await withCodex(version, [answer, { text: "done" }]);

@@ -1,6 +1,7 @@
 /** codex live over a server that does what the real one can't be made to do. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { createCodexCliProvider } from "deep-factor-providers";
@@ -80,6 +81,33 @@ describe.skipIf(process.platform === "win32")("a server that", () => {
     expect((await ask(provider, ["two"])).reply.content).toBe("ok");
     const starts = sent().filter(({ method }) => method === "thread/start");
     expect(starts.map(({ params }) => "agents.enabled" in params.config)).toEqual([true, false, false]);
+  });
+
+  // Elsewhere nobody is asked how much memory a process takes.
+  it.runIf(process.platform === "linux")(
+    "has grown beyond its bound takes no new thread, and ends with those that rest",
+    async () => {
+      const { provider } = withServer("grows");
+      const first = await ask(provider, ["one"]);
+      const second = await ask(provider, ["two"]);
+      expect([second.reply.content, second.pid === first.pid]).toEqual(["ok", false]);
+      await gone(first.pid);
+      const thread = [new HumanMessage("one"), first.message, new HumanMessage("more")];
+      const third = await ask(provider, thread);
+      expect([third.run?.continued, third.pid]).toEqual([false, second.pid]);
+    },
+  );
+
+  it("is asked by the doctor forgets the question when it is answered", async () => {
+    const { provider, sent } = withServer("well");
+    const report = await provider.health({ level: "request" });
+    expect(report.answering).toBe(true);
+    const methods = () =>
+      sent().flatMap(({ method, params }) => (params?.threadId ? [`${method} ${params.threadId}`] : []));
+    // The process is still there: nothing else would have it forget anything.
+    while (!methods().includes("thread/unsubscribe 01a2-1")) await delay(5);
+    expect(methods().filter((line) => line.startsWith("turn/start"))).toEqual(["turn/start 01a2-1"]);
+    expect((await ask(provider, ["hi"])).run?.continued).toBe(false);
   });
 
   it("asks for one result after the other gets each when it asks, and none before it has taken what follows them", async () => {

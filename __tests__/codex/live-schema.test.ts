@@ -3,7 +3,7 @@
  * changes one of them is seen here first.
  */
 import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -103,6 +103,8 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
       { hang: true },
     ];
     const { api, home, options } = await withCli("codex", { version, script: answers });
+    const key = "sk-canary-0123456789abcdef";
+    writeFileSync(join(home, ".codex/auth.json"), JSON.stringify({ OPENAI_API_KEY: key }));
     const [sent, told] = [join(home, "sent"), join(home, "told")];
     const recorder = fakes.shell(
       "recording-codex",
@@ -172,6 +174,9 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     }
     for (const file of RARE) check(file, {});
     expect(wrong).toEqual([]);
+    // `getAuthStatus` would print the login's key (CODEX-LIVE pitfall 19): what is in no schema above is never sent, and no line has it.
+    expect([...methods.values()].filter((method) => !(method in SENT))).toEqual([]);
+    expect(readFileSync(told, "utf8")).not.toContain(key);
     expect(Object.keys(SENT).filter((method) => ![...methods.values()].includes(method))).toEqual([]);
     expect([...Object.keys(TOLD), "item/tool/call"].filter((method) => !seen.has(method))).toEqual([]);
   });

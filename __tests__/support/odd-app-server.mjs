@@ -26,9 +26,18 @@ function reply() {
   tell("turn/completed", { turn: { ...turn, status: "completed" } });
 }
 
+/** What has been touched stays in memory. @type {Buffer[]} */
+const kept = [];
+
 /** @type {Record<string, () => void>} */
 const MOODS = {
   well: reply,
+  // More than a server may take that gets new threads: 1 GiB. Only the first one does.
+  grows: () => {
+    if (!existsSync(`${log}.grown`)) kept.push(Buffer.alloc(1.1 * 2 ** 30, 1));
+    appendFileSync(`${log}.grown`, "");
+    reply();
+  },
   asks: () => say({ method: "item/tool/requestUserInput", id: 0, params: { threadId, turnId: turn.id } }),
   compacts: () => tell("item/started", { item: { type: "contextCompaction", id: "c" } }),
   reroutes: () => {

@@ -2,6 +2,7 @@
 //!
 //! In: a thread and what it is set up with. Out: the same events and the same verdict as of a print run.
 
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,7 @@ use crate::exchange::codex_live::service::{NoService, Plan, Service, vendors_cat
 use crate::exchange::codex_live::setup::Setup;
 use crate::exchange::codex_live::turn::{CodexTurn, Kept, Park, Unusable};
 use crate::exchange::codex_live::work;
+use crate::exchange::live::keep::Keepable;
 use crate::exchange::live::pool::{Claimed, SessionKey};
 use crate::exchange::live::thread::{Continuation, Known, Thread};
 use crate::exchange::print::{NotStarted, Surroundings};
@@ -154,7 +156,10 @@ impl CliAttempt<'_> {
             opening,
             (Invocation::of(engine.id(), line), self.limits(EngineUsed::Live)),
             &engine.lifecycle.runs,
-            park(live, request, key, model_of(&service, &request.setup)),
+            match call.options.once {
+                true => forget(),
+                false => park(live, request, key, model_of(&service, &request.setup)),
+            },
         );
         run_attempt(
             self.attempt(EngineUsed::Live, &prompt, fold, opening_record),
@@ -254,6 +259,15 @@ fn model_of(service: &Service, setup: &Setup) -> String {
     model.cloned().unwrap_or_default()
 }
 
+/// The thread does not go on: the server drops it, and a call that waits is interrupted.
+fn forget() -> Park {
+    Box::new(|kept, _, _| {
+        if let Some(Kept { conversation, .. }) = kept {
+            conversation.end();
+        }
+    })
+}
+
 /// What becomes of the thread when its turn has a reply.
 fn park(live: &CodexSessions, request: &CodexRequest, key: &SessionKey<Setup>, model: String) -> Park {
     let (pool, recall) = (Arc::clone(&live.pool), live.shared_recall());
@@ -337,7 +351,7 @@ impl Engine {
         };
         let service = Service::start(
             &plan,
-            || self.server_surroundings(binary, env, None),
+            || self.server_surroundings((line, binary), env, None),
             &self.lifecycle.closing,
         )
         .await
@@ -375,7 +389,7 @@ impl Engine {
         if let Some((_, vendor)) = known.as_ref().filter(|(of, _)| of == binary) {
             return Arc::clone(vendor);
         }
-        let surroundings = self.server_surroundings(binary, env, Some(CATALOG_LIMITS));
+        let surroundings = self.server_surroundings((line, binary), env, Some(CATALOG_LIMITS));
         let vendor = Arc::new(vendors_catalog(line, surroundings, &self.lifecycle.closing).await);
         if !vendor.is_null() {
             *known = Some((binary.clone(), Arc::clone(&vendor)));
@@ -383,9 +397,15 @@ impl Engine {
         vendor
     }
 
-    fn server_surroundings(&self, binary: &Binary, env: &Arc<Vars>, limits: Option<(Duration, usize)>) -> Surroundings {
+    fn server_surroundings(
+        &self,
+        (line, binary): (&CommandLine, &Binary),
+        env: &Arc<Vars>,
+        limits: Option<(Duration, usize)>,
+    ) -> Surroundings {
         Surroundings {
-            file: Some(binary.resolved().clone()),
+            // The program behind npm's script is another file, which needs no search.
+            file: (!Path::new(&line.program).is_absolute()).then(|| binary.resolved().clone()),
             base_env: Arc::clone(env),
             limits: Limits {
                 timeout: limits.map(|(timeout, _)| timeout),

@@ -68,6 +68,8 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<not inside a trusted directory>")], Code::UntrustedWorkspace, "Not inside a trusted directory and --skip-git-repo-check was not specified.").hint("set `cwd` to a git repository, or pass --skip-git-repo-check"),
     Rule::new(&[Text("<unknown feature (?:flag|name)")], Code::UnsupportedFlag, "Unknown feature flag: goals"),
     Rule::new(&[Text("<error loading config(?:uration|\\.toml)?")], Code::InvalidConfig, "Error loading configuration: config.toml:1:1: invalid TOML").hint("correct ~/.codex/config.toml"),
+    // A setting of the wrong type ends the process at its start (0.150.0 and 0.169.0, CODEX-LIVE pitfall 15).
+    Rule::new(&[Text("<invalid type: [^\n]+, expected [^\n]+\n?in `")], Code::InvalidConfig, "Error: invalid type: string \"perhaps\", expected a boolean\nin `analytics.enabled`").hint("correct the setting it names, in `extraArgs` or ~/.codex/config.toml"),
     // An interrupt, and nothing else that was measured, ends a turn so (recording codex/signal-SIGINT).
     Rule::new(&[Exit(1), Silent], Code::Crashed, "").say("ended in the middle of a turn without a word, as an interrupt makes it"),
     // clap: a wrong command line.
