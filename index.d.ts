@@ -224,7 +224,7 @@ export interface LoginOptions {
 }
 
 /**
- * One message of a thread, told by its shape: of LangChain 0.3 or 1.x (any copy of it), serialised by LangChain, OpenAI-style,
+ * One message of a thread, recognised by its shape: of LangChain 0.3 or 1.x (any copy of it), serialised by LangChain, OpenAI-style,
  * a pair of role and content, or a bare string (the user's). `user`, `assistant` and `developer` are `human`, `ai` and
  * `system`; a type that nobody knows is kept by its name.
  *
@@ -291,7 +291,7 @@ export interface PlainTool {
   readonly description?: string | undefined;
   /**
    * Its arguments, as JSON Schema, zod 3 or zod 4 (mini, too), or the AI SDK's `jsonSchema()`. Default: an object without properties.
-   * The model is told the side that it writes: what has a default may be missing, and what JSON Schema has no word for is open.
+   * The model gets the side that it writes: what has a default may be missing, and what JSON Schema has no word for is open.
    */
   readonly schema?: unknown;
   /** OpenAI's name of `schema`, read where that is missing. */
@@ -352,7 +352,7 @@ export interface ProviderResponseMetadata {
   num_turns?: number;
   /** Calls of tools of its own that the CLI did not permit (claude, qwen). */
   permission_denials?: { tool_name: string; tool_use_id: string; tool_input: unknown }[];
-  /** `true` where the CLI told no token counts and they are a quarter of the characters; otherwise left out. */
+  /** `true` where the CLI reported no token counts and they are a quarter of the characters; otherwise left out. */
   usage_estimated?: true;
   /** Output of the CLI that was no event. */
   diagnostics?: string[];
@@ -367,7 +367,7 @@ export interface ProviderResponseMetadata {
 // ---------------------------------------------------------------------------------------------------------- the claude CLI
 
 /**
- * Which text of an answer is a tool call, in print form, where the model is told of tools in words. Native calls are calls with
+ * Which text of an answer is a tool call, in print form, where the model gets tools as text. Native calls are calls with
  * each of them; a live session, an API and a run with callbacks have no others. See docs/tool-calls.md.
  *
  * - `"marked"` (default): with tools bound, a block that ends the message, if every id in it begins with the random mark that the
@@ -375,7 +375,7 @@ export interface ProviderResponseMetadata {
  *   there is a `warning` event `TOOL_CALLS_AS_TEXT`, which `response_metadata.diagnostics` has as well.
  * - `"lenient"`: whatever {@link parseToolCalls} finds, as SPEC-01 has it, also without bound tools. A model that quotes a block
  *   of calls makes them.
- * - `"off"`: none. Bound tools are not told to the model in print form (a `warning` event `TOOLS_NOT_CALLABLE`).
+ * - `"off"`: none. Bound tools are not shown to the model in print form (a `warning` event `TOOLS_NOT_CALLABLE`).
  */
 export type TextToolCalls = "marked" | "lenient" | "off";
 
@@ -443,7 +443,7 @@ export interface ClaudeCliProviderOptions extends CliProviderOptions {
   keepAlive?: number | undefined;
   /**
    * Live engine: how many processes are kept started ahead, from the first call or `prewarm()` on. When two calls in a row had the same
-   * system prompt and tools, they are told these ahead. Default: 0.
+   * system prompt and tools, they are sent these ahead. Default: 0.
    */
   spares?: number | undefined;
 }
@@ -497,7 +497,7 @@ export interface CliProviderOptions {
   extraArgs?: readonly string[] | undefined;
   /** How long the CLI may print nothing, in ms, before it fails with `IDLE_TIMEOUT`. Default: no limit. */
   idleTimeout?: number | undefined;
-  /** How long the CLI has to end by itself when told to, in ms, before it is killed; and to exit after its last event. Default: 2000. */
+  /** How long the CLI has to end by itself when asked to, in ms, before it is killed; and to exit after its last event. Default: 2000. */
   killGrace?: number | undefined;
   /** How many runs of this provider may be under way; further ones wait. Default: 4. */
   maxConcurrency?: number | undefined;
@@ -524,7 +524,7 @@ export interface CliProviderOptions {
    * what was learnt of the CLI are never shared between logins.
    */
   login?: LoginOptions | undefined;
-  /** Is told what runs do. Default: none. */
+  /** Gets records of what runs do. Default: none. */
   logger?: Logger | undefined;
 }
 
@@ -672,9 +672,9 @@ export interface CliProviderConfig {
   readonly promptStyle: "stdin" | "arg";
   /** The models the option `model` may name. Default, and `[]`: any. */
   readonly models?: readonly { readonly modelId: string; readonly name: string }[];
-  /** The model where `model` is not given: one of `models`, if there are any. Without either the CLI is told no model. */
+  /** The model where `model` is not given: one of `models`, if there are any. Without either no model is passed to the CLI. */
   readonly defaultModel?: string;
-  /** How many tokens an answer may have. For those who choose between providers: the CLI is not told. */
+  /** How many tokens an answer may have. For those who choose between providers: it is not passed to the CLI. */
   readonly maxTokens: number;
   /** How long one run may take, ms; 0 for no limit. The option `timeout` wins. */
   readonly timeout: number;
@@ -684,7 +684,7 @@ export interface CliProviderConfig {
   readonly errorRules?: readonly CliErrorRule[] | undefined;
   /** What makes it print its version. Default: `["--version"]`. */
   readonly versionArgs?: readonly string[] | undefined;
-  /** How it is told the model: `{model}` stands for it, or it comes last. Default: it is not told. */
+  /** The arguments that pass the model: `{model}` stands for it, or it comes last. Default: it is not passed. */
   readonly modelArgs?: readonly string[] | undefined;
 }
 
@@ -864,7 +864,7 @@ export type InvokeUpdate =
   | { type: "usage"; usage: UpdateUsage; rawStopReason?: string }
   /** The plan is used up, and the call waits until this moment, in ms since the epoch. Only with `quota: { wait: true }`. */
   | { type: "waiting"; until: number; reason: string }
-  /** The end: last update, once. `content` is that of an `assistant_message` told before; without text there is none. */
+  /** The end: last update, once. `content` is that of an `assistant_message` reported before; without text there is none. */
   | { type: "final"; content?: string; usage?: UpdateUsage; rawStopReason?: string };
 
 /** The agent's name of {@link InvokeUpdate}. */
@@ -891,7 +891,7 @@ export interface UpdateUsage {
 export interface TokenUsage extends UpdateUsage {
   /** Of the output: reasoning. */
   reasoningTokens?: number;
-  /** `true` where the provider told nothing and the counts are a quarter of the characters. */
+  /** `true` where the provider reported nothing and the counts are a quarter of the characters. */
   estimated?: true;
 }
 
@@ -899,7 +899,7 @@ export interface TokenUsage extends UpdateUsage {
 export type ProviderEvent =
   /** The process is on its way. First event of every attempt; `attempt` counts from 1, `queuedMs` is the wait for a place. */
   | { type: "start"; runId: string; provider: string; pid?: number; attempt: number; queuedMs: number }
-  /** The CLI told who it is. */
+  /** The CLI identified itself. */
   | { type: "session"; sessionId?: string; model?: string; permissionMode?: string; version?: string }
   /**
    * A piece of the answer, verbatim. The pieces of a message, joined, are the message; those of a response that broke off, and that
@@ -1263,7 +1263,7 @@ export interface PartialReply {
   text: string;
   /** How many events had come. */
   events: number;
-  /** Tokens, if the CLI had told. */
+  /** Tokens, if the CLI had reported any. */
   usage?: TokenUsage;
 }
 
@@ -1363,7 +1363,7 @@ export interface Limits {
 /** How much a record matters. */
 export type LogLevel = "debug" | "info" | "warn" | "error";
 
-/** What a {@link Logger} is told. Neither prompts nor environment values nor anything the model said is in it. */
+/** What a {@link Logger} gets. Neither prompts nor environment values nor anything the model wrote is in it. */
 export interface LogRecord {
   level: LogLevel;
   /** When, ms since the epoch. */
@@ -1512,9 +1512,9 @@ export function execFileAsync(file: string, args?: readonly string[], options?: 
 /**
  * A tool that an agent's model may call, with what runs it: a LangChain tool, or a plain object with `execute`.
  *
- * The arguments have been checked against the schema. What it gives is told to the model: a string as it is; content blocks
+ * The arguments have been checked against the schema. What it gives goes to the model: a string as it is; content blocks
  * (`{ type: "text" | "image" | … }[]`) and tool messages (`{ content, status }`) for what they are; nothing as an empty text; anything else
- * as JSON. What it throws is told to the model as an error, and is none of the run.
+ * as JSON. What it throws goes to the model as an error, and is none of the run.
  */
 export type AgentTool = PlainTool &
   (
@@ -1531,7 +1531,7 @@ export type AgentTool = PlainTool &
       }
   );
 
-/** What a tool is told besides its arguments. */
+/** What a tool gets besides its arguments. */
 export interface ToolContext {
   /** Aborted when nobody waits for the result any more: the run was cancelled, or has ended. */
   readonly signal: AbortSignal;
@@ -1611,13 +1611,13 @@ export interface AgentPermissions {
 export interface PermissionDecision {
   /** Whether it may run. */
   readonly allow: boolean;
-  /** Why; the model is told, where it may not. */
+  /** Why; the model gets it, where it may not. */
   readonly reason?: string | undefined;
   /** Arguments it runs with in place of the model's. */
   readonly args?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** What `ask` is told besides the call. */
+/** What `ask` gets besides the call. */
 export interface PermissionContext {
   /** Aborted when the decision does not matter any more. */
   readonly signal: AbortSignal;
@@ -1676,7 +1676,7 @@ export interface HandoffOptions {
 
 /**
  * An agent that a task may be handed to. It has a run of its own, which sees nothing of the other's thread, and ends with it.
- * What it answers is the call's result; what it fails of is an error the model is told, not one of the run.
+ * What it answers is the call's result; what it fails of is an error the model gets, not one of the run.
  */
 export interface HandoffAgent extends AgentOptions {
   /** What it is good for, for the model. */
@@ -1752,7 +1752,7 @@ export interface AgentResult<TMessage = BaseMessage, TStructured = unknown> {
   steps: number;
   /** Tokens of all turns, those of agents a task was handed to included. */
   usage: TokenUsage;
-  /** US dollars, likewise, as far as the providers told. */
+  /** US dollars, likewise, as far as the providers report them. */
   costUsd?: number;
   /** What the model reported: `summary`, `outcome`, and whatever else it wrote. */
   completionReport?: CompletionReport;
@@ -1811,7 +1811,7 @@ export type AgentEvent = AgentEventOrigin &
         reason?: string;
         args?: Record<string, unknown>;
       }
-    /** The answer to a call, as the model is told: exactly one for each. `content` is text or content blocks. */
+    /** The answer to a call, as the model gets it: exactly one for each. `content` is text or content blocks. */
     | {
         type: "tool_result";
         toolCallId: string;
@@ -1836,7 +1836,7 @@ export type AgentEvent = AgentEventOrigin &
     /** The model's plan is used up, and the turn waits for it, as in {@link ProviderEvent}. */
     | { type: "waiting"; until: number; reason: string }
     /**
-     * Something to know that is no failure: those of {@link ProviderEvent}; `INVALID_TOOL_CALL`, which the model is told of;
+     * Something to know that is no failure: those of {@link ProviderEvent}; `INVALID_TOOL_CALL`, which the model gets back;
      * `COST_UNKNOWN`; `AGENT_UNAVAILABLE`, a task can't be handed to that agent as things are.
      */
     | { type: "warning"; code: string; message: string }
@@ -1855,7 +1855,7 @@ export type AgentEvent = AgentEventOrigin &
 
 /**
  * Runs an agent: asks the model, runs the tools it calls, tells it what came of them, until it is done. Begins at once. What
- * the model does wrong (a tool that there is not, arguments that do not fit, a call that is denied or fails) it is told; it
+ * the model does wrong (a tool that there is not, arguments that do not fit, a call that is denied or fails) it gets back; it
  * ends the run only through a limit. A provider whose CLI is missing fails the run before anything is started.
  *
  * @throws {ProviderError} at once, naming the field: `INVALID_OPTION`, `INVALID_MESSAGES`, or `INVALID_TOOL` for a tool that
@@ -2025,7 +2025,7 @@ export interface ClaudeCodeAdapterOptions {
   killGrace?: number | undefined;
   /** How many runs of one CLI there may be at a time; others wait. Default: 4. */
   maxConcurrency?: number | undefined;
-  /** How often the CLI itself tries an API request again, 0 to 15. Default: 0, so that failures are told at once. */
+  /** How often the CLI itself tries an API request again, 0 to 15. Default: 0, so that failures are reported at once. */
   maxRetries?: number | undefined;
   /** Whether the normalised log is written to `artifactsDir`, as `youbencha-log.json`. Default: false. */
   saveLog?: boolean | undefined;
@@ -2177,7 +2177,7 @@ export interface RunLog {
   messages: RunLogMessage[];
   /** In order of the calls. */
   tool_calls: RunLogToolCall[];
-  /** As the CLI counts them, cached ones included; 0 where it told nothing. `total_tokens` is the sum. */
+  /** As the CLI counts them, cached ones included; 0 where it reported nothing. `total_tokens` is the sum. */
   usage: {
     input_tokens: number;
     output_tokens: number;
@@ -2238,7 +2238,7 @@ export const runLogSchema: Readonly<Record<string, unknown>>;
 /**
  * An HTTP API that speaks OpenAI's chat completions, as a model: everything a {@link CliProvider} does, with the same events,
  * errors, retries, limits and records. What is different: tool calls are native, nothing is started, and a `start` event has no
- * `pid`. docs/openai-compatible.md says what is sent and how errors are told.
+ * `pid`. docs/openai-compatible.md says what is sent and how errors are reported.
  *
  * In its {@link HealthReport}, `installed` says whether the server answers at all, `path` where it is, and `authenticated`
  * whether it lists its models (`GET /models`) to this key: `"unknown"` where it has no such list.
@@ -2331,7 +2331,7 @@ export interface OpenAiCompatibleProviderOptions {
   retry?: false | RetryOptions | undefined;
   /** Whether a call whose plan is used up waits until it is there again. Default: it fails. See {@link QuotaOptions}. */
   quota?: false | QuotaOptions | undefined;
-  /** Is told what runs do. Default: none. */
+  /** Gets records of what runs do. Default: none. */
   logger?: Logger | undefined;
 }
 
