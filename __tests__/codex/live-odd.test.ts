@@ -98,6 +98,20 @@ describe.skipIf(process.platform === "win32")("a server that", () => {
     },
   );
 
+  it("keeps a hundred conversations, and forgets the one that was unused for longest", async () => {
+    const { provider, sent } = withServer("well");
+    const first = await ask(provider, ["0"]);
+    for (let number = 1; number < 100; number++) await ask(provider, [`${number}`]);
+    const forgotten = () =>
+      sent().flatMap(({ method, params }) => (method === "thread/unsubscribe" ? [params.threadId] : []));
+    expect(forgotten()).toEqual([]);
+    await ask(provider, ["100"]);
+    while (forgotten().length === 0) await delay(5);
+    expect(forgotten()).toEqual(["01a2-1"]);
+    const again = await ask(provider, [new HumanMessage("0"), first.message, new HumanMessage("more")]);
+    expect([again.run?.continued, again.pid, again.warnings]).toEqual([false, first.pid, ["SESSION_EXPIRED"]]);
+  });
+
   it("is asked by the doctor forgets the question when it is answered", async () => {
     const { provider, sent } = withServer("well");
     const report = await provider.health({ level: "request" });
