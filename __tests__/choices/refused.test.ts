@@ -130,8 +130,7 @@ describe("a choice that can't be had", () => {
       ["UNSUPPORTED_OPTION", expect.stringMatching(/^option "temperature" is not supported .*: it was left out$/)],
     ]);
     const told = records.filter(({ level }) => level === "warn");
-    expect(told).toHaveLength(2);
-    expect(JSON.stringify(told)).toContain('option \\"stop\\"');
+    expect(told.map(({ fields }) => fields.code)).toEqual(["UNSUPPORTED_OPTION", "UNSUPPORTED_OPTION"]);
     // The call says how it is.
     const strict = codex.invoke(["go"], { onUnsupported: "error" });
     await expect(strict).rejects.toMatchObject({ code: "UNSUPPORTED_OPTION" });

@@ -63,7 +63,11 @@ impl Engine {
         );
         let on_unsupported = call.on_unsupported.or(self.options.on_unsupported);
         let (settled, left_out) = self.provider.settle(asked, on_unsupported, engine)?;
-        let settled = Choices { model, ..settled };
+        let settled = Choices {
+            model,
+            stop: settled.stop.filter(|stop| !stop.is_empty()),
+            ..settled
+        };
         let warning = |feature| left_out_warning(self.provider.why_not(feature, engine));
         Ok(Chosen {
             options: (chooses && settled != *own).then(|| Box::new(self.options.with_choices(settled))),

@@ -12,6 +12,7 @@ use super::live_request::{LiveCall, SessionOutput};
 use super::reply_check::{Checks, Misfit};
 use super::request::{CallOptions, Checked, Request};
 use super::structured::{self, FitsSchema};
+use super::tool_choice;
 use crate::bridge::{BridgeOptions, ToolCallRequest};
 use crate::command::MAX_ARG_BYTES;
 use crate::declare::mcp::Declarations;
@@ -65,6 +66,8 @@ pub(super) struct CliRequest {
     pub checks: Checks,
     /// What it was made of, where it may be made again.
     source: Option<Source>,
+    /// The caller's own messages, where more stands behind them now: what its next call goes on with.
+    callers_thread: Option<Arc<Vec<Message>>>,
 }
 
 /// A thread, and the tools that may be called.
@@ -134,6 +137,7 @@ impl CliRequest {
             nested_permit: None,
             checks: Checks::default(),
             source: None,
+            callers_thread: None,
         }
     }
 
@@ -171,7 +175,7 @@ impl CliRequest {
         if chosen.tool_choice == Some(ToolChoice::None) {
             tools.clear();
         }
-        let mut checks = Checks::default();
+        let mut checks = tool_choice::checks(engine.id(), chosen.tool_choice.as_ref());
         if let Some(schema) = &output {
             if let Some(flag) = structured::own_flag(&engine.options.extra_args) {
                 let reason = format!(
@@ -215,6 +219,7 @@ impl CliRequest {
         let Some(mut source) = self.source.take() else {
             return Err(engine.refuse(Code::Internal, "the request can't be made again"));
         };
+        self.callers_thread = Some(Arc::new(source.messages.clone()));
         source.messages.extend(messages);
         self.recorded = None;
         self.checks = self.checks.again(misfit);
@@ -261,6 +266,11 @@ impl CliRequest {
                 ..blank
             });
         }
+        // The second time, what is behind the thread asks for it.
+        let note = match blank.checks.asked_before() {
+            true => None,
+            false => tool_choice::request(blank.chosen.tool_choice.as_ref()),
+        };
         let form = engine.options.text_tool_calls;
         let mark = match form {
             TextToolCalls::Marked if !tools.is_empty() => Some(fresh_mark(engine)?),
@@ -279,10 +289,17 @@ impl CliRequest {
             ..style
         };
         let unprintable = engine.unprintable(&messages);
+        let with_note = |mut prompt: Rendered| {
+            if let Some(note) = &note {
+                prompt.text.push_str("\n\n");
+                prompt.text.push_str(note);
+            }
+            prompt
+        };
         let (prompt, asking_prompt) = match engine.options.engine {
             EngineKind::Print | EngineKind::Auto if unprintable.is_none() => (
-                prompt::render(&messages, described, style),
-                is_native.then(|| prompt::render(&messages, described, asking)),
+                with_note(prompt::render(&messages, described, style)),
+                is_native.then(|| with_note(prompt::render(&messages, described, asking))),
             ),
             _ => (Rendered::default(), None),
         };
@@ -297,7 +314,10 @@ impl CliRequest {
         let options = blank.provider_options(engine);
         let choices = blank.chosen.options.as_ref().map(|options| options.choices.clone());
         let output = engine.output_in_session(output.as_deref());
-        let live = |live| LiveCall::new(live, messages, &tools, encoding, (options, choices), output);
+        let callers = blank.callers_thread.clone();
+        let live = |live| {
+            LiveCall::new(live, messages, &tools, encoding, (options, choices), output).with_extras(note, callers)
+        };
         let live = engine.live.as_ref().map(live);
         Ok(CliRequest {
             prompt,

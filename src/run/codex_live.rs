@@ -184,7 +184,7 @@ impl CliAttempt<'_> {
             && let Claimed::Continued(conversation, known) = live.pool.claim(key, thread, goes_on).await
             && let Some(new) = new_to(thread, &known)
         {
-            return Ok(continued(conversation, &new));
+            return Ok(continued(conversation, &new, request.note.as_deref()));
         }
         let model = request.setup.model.as_deref();
         let starting = engine.codex_service(live, (line, binary), self.call.base_env, model);
@@ -211,7 +211,8 @@ impl CliAttempt<'_> {
             login: engine.login().map(str::to_owned),
             model,
         };
-        let items = items::of_history(thread.messages(), &request.setup, &recalled, &origin);
+        let mut items = items::of_history(thread.messages(), &request.setup, &recalled, &origin);
+        items.extend(request.note.as_deref().and_then(of_note));
         let evicted = live.pool.eviction(key, thread);
         let places = || format!("at most {MOST_RESTING} conversations rest");
         Ok(Place {
@@ -237,7 +238,13 @@ fn new_to<'a>(thread: &'a Thread, known: &'a Known) -> Option<Continuation<'a>> 
     (says_something && new.rest.iter().all(can_be_sent)).then_some(new)
 }
 
-fn continued(conversation: Box<Conversation>, new: &Continuation) -> Place {
+/// What is said behind a thread, and is no part of it.
+fn of_note(note: &str) -> Option<Value> {
+    items::of_message(&Message::new(Role::System, note))
+}
+
+fn continued(conversation: Box<Conversation>, new: &Continuation, note: Option<&str>) -> Place {
+    let new_items = new.rest.iter().filter_map(items::of_message);
     let results = new.results.iter();
     Place {
         service: Arc::clone(&conversation.service),
@@ -246,7 +253,7 @@ fn continued(conversation: Box<Conversation>, new: &Continuation) -> Place {
             results: results
                 .map(|(call, result)| (call.api.clone(), items::answer(result)))
                 .collect(),
-            items: new.rest.iter().filter_map(items::of_message).collect(),
+            items: new_items.chain(note.and_then(of_note)).collect(),
         },
         continued: true,
         notes: Vec::new(),
@@ -271,7 +278,7 @@ fn forget() -> Park {
 /// What becomes of the thread when its turn has a reply.
 fn park(live: &CodexSessions, request: &CodexRequest, key: &SessionKey<Setup>, model: String) -> Park {
     let (pool, recall) = (Arc::clone(&live.pool), live.shared_recall());
-    let (thread, key) = (Arc::clone(&request.thread), key.clone());
+    let (thread, key) = (Arc::clone(&request.callers), key.clone());
     Box::new(move |kept, reply, recalled| {
         let answer = Message {
             role: Role::Ai,

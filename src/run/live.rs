@@ -239,7 +239,7 @@ impl CliAttempt<'_> {
     fn park(&self, live: &LiveSessions, request: &LiveRequest, key: &SessionKey<Setup>, seat: Seat) -> Park {
         let (engine, base_env) = (Arc::clone(self.call.engine), Arc::clone(self.call.base_env));
         let (pool, at_work) = (Arc::clone(&live.pool), Arc::clone(&live.at_work));
-        let (thread, key) = (Arc::clone(&request.thread), key.clone());
+        let (thread, key) = (Arc::clone(&request.callers), key.clone());
         let once = self.call.request.options.once;
         Box::new(move |session, reply| {
             drop(seat);
@@ -269,16 +269,17 @@ impl CliAttempt<'_> {
     ) -> Result<ClaimedSession, NotStarted> {
         let guard = self.call.engine.provider.guard;
         let thread = &request.thread;
-        let goes_on = |known: &Known| thread.addition(known, guard).is_some();
+        let note = request.note.as_deref();
+        let goes_on = |known: &Known| thread.addition(known, guard, note).is_some();
         let claimed = if waiting_ones {
             live.pool.claim(key, thread, goes_on).await
         } else {
             Claimed::Nothing
         };
-        let whole = || thread.whole(request.encoding, guard);
+        let whole = || thread.whole(request.encoding, guard, note);
         let (session, user_line, origin) = match claimed {
             Claimed::Continued(session, known) => {
-                let addition = thread.addition(&known, guard);
+                let addition = thread.addition(&known, guard, note);
                 (*session, addition.unwrap_or_else(whole), Origin::Continued)
             }
             Claimed::Spare(session) => (*session, whole(), Origin::Spare),
@@ -310,7 +311,7 @@ impl CliAttempt<'_> {
         let guard = self.call.engine.provider.guard;
         ClaimedSession {
             session,
-            user_line: request.thread.whole(request.encoding, guard),
+            user_line: request.thread.whole(request.encoding, guard, request.note.as_deref()),
             origin: Origin::Fresh,
             notes: self.eviction_notes(live, key, &request.thread),
         }

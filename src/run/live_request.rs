@@ -67,9 +67,39 @@ impl LiveCall {
     }
 }
 
+impl LiveCall {
+    /// The same with `note` said behind the thread, which is no part of it. `callers`: the caller's own messages, where more stands
+    /// behind them: its next call goes on with those and the reply.
+    pub fn with_extras(self, note: Option<String>, callers: Option<Arc<Vec<Message>>>) -> LiveCall {
+        let of = |callers: Arc<Vec<Message>>, system| Arc::new(Thread::with(callers.to_vec(), system));
+        match self {
+            LiveCall::Claude(request) => {
+                let callers = callers.map(|callers| of(callers, SystemMessages::All));
+                LiveCall::Claude(LiveRequest {
+                    note,
+                    callers: callers.unwrap_or_else(|| Arc::clone(&request.thread)),
+                    ..request
+                })
+            }
+            LiveCall::Codex(request) => {
+                let callers = callers.map(|callers| of(callers, SystemMessages::Leading));
+                LiveCall::Codex(CodexRequest {
+                    note,
+                    callers: callers.unwrap_or_else(|| Arc::clone(&request.thread)),
+                    ..request
+                })
+            }
+        }
+    }
+}
+
 /// A call as a thread of codex's takes it.
 pub(super) struct CodexRequest {
     pub thread: Arc<Thread>,
+    /// What is said behind it, and is no part of it.
+    pub note: Option<String>,
+    /// The thread that its caller's next call goes on with.
+    pub callers: Arc<Thread>,
     pub setup: Arc<codex_live::setup::Setup>,
 }
 
@@ -97,8 +127,11 @@ impl CodexRequest {
         let own_instructions = options.system_prompt == SystemPrompt::Cli;
         let Choices { model, effort, .. } = options.choices.clone();
         let setup = codex_live::setup::Setup::new(system, own_instructions, model, tools);
+        let thread = Arc::new(thread);
         CodexRequest {
-            thread: Arc::new(thread),
+            callers: Arc::clone(&thread),
+            note: None,
+            thread: thread,
             setup: Arc::new(
                 setup
                     .with_form(form)
@@ -112,6 +145,10 @@ impl CodexRequest {
 /// A call as a live session of claude takes it.
 pub(super) struct LiveRequest {
     pub thread: Arc<Thread>,
+    /// What is said behind it, and is no part of it.
+    pub note: Option<String>,
+    /// The thread that its caller's next call goes on with.
+    pub callers: Arc<Thread>,
     pub setup: Arc<Setup>,
     pub encoding: Encoding,
 }
@@ -125,15 +162,17 @@ impl LiveRequest {
         (options, choices): (&Options, Option<Choices>),
         output: SessionOutput,
     ) -> LiveRequest {
-        let thread = Thread::new(messages);
+        let thread = Arc::new(Thread::new(messages));
         let system = thread.system().map(str::to_owned);
         LiveRequest {
+            callers: Arc::clone(&thread),
+            note: None,
             setup: Arc::new(
                 setup(options, system, tools, output.instruction())
                     .with_choices(choices)
                     .with_output(output.native().map(|schema| schema.text().to_owned())),
             ),
-            thread: Arc::new(thread),
+            thread: thread,
             encoding,
         }
     }

@@ -44,6 +44,7 @@ mod retry_loop;
 mod sink;
 mod start;
 pub(crate) mod structured;
+mod tool_choice;
 
 pub use auto::{EngineChoice, EngineUse};
 pub use engine::{Engine, FUNCTIONS, NAMESPACE};

@@ -15,9 +15,10 @@ const WHOLE_TEXT: &str = "This is the conversation so far as labelled text. Repl
 write no label.\n\n";
 
 impl Thread {
-    /// The user line that tells all of it to a session that knows nothing.
-    pub fn whole(&self, encoding: Encoding, guard: Option<Guard>) -> String {
-        if let Some(blocks) = line::of_humans(self.messages().iter(), guard) {
+    /// The user line that tells all of it to a session that knows nothing, and `note` behind it, which is no part of it.
+    pub fn whole(&self, encoding: Encoding, guard: Option<Guard>, note: Option<&str>) -> String {
+        if let Some(mut blocks) = line::of_humans(self.messages().iter(), guard) {
+            blocks.extend(note.map(Block::text));
             return line::user(&blocks);
         }
         let before = match encoding {
@@ -29,20 +30,25 @@ impl Thread {
             ..Style::default()
         };
         let rendered = prompt::render(self.messages(), &[], style);
-        line::user(&line::of_rendered(before, &rendered))
+        let blocks = line::of_rendered(before, &rendered);
+        line::user(&blocks.into_iter().chain(note.map(Block::text)).collect::<Vec<_>>())
     }
 
     /// The user line that tells what is new to a session that knows `known`: the results of all pending calls, in the order of
     /// the calls, and the user's messages behind them. `None` if this is not that session's thread, or can't go on there: a
-    /// call without its result, a message that is neither a result nor the user's.
-    pub fn addition(&self, known: &Known, guard: Option<Guard>) -> Option<String> {
+    /// call without its result, a message that is neither a result nor the user's. `note` comes behind it, as in [`Thread::whole`].
+    pub fn addition(&self, known: &Known, guard: Option<Guard>, note: Option<&str>) -> Option<String> {
         let new = self.continuation(known)?;
         let results = new.results.iter().map(|(call, result)| line::result(&call.api, result));
         let mut blocks: Vec<Block> = results.collect();
         if !new.rest.is_empty() {
             blocks.extend(line::of_humans(new.rest.iter(), guard)?);
         }
-        (!blocks.is_empty()).then(|| line::user(&blocks))
+        if blocks.is_empty() {
+            return None;
+        }
+        blocks.extend(note.map(Block::text));
+        Some(line::user(&blocks))
     }
 }
 

@@ -13,11 +13,10 @@ use crate::redact::Redactor;
 use crate::run::handle::{Ended, Run};
 use crate::run::lifecycle::CallHandles;
 use crate::run::model::Model;
-use crate::run::reply_check::Checks;
 use crate::run::request::{Checked, EncodedRequest, Request};
 use crate::run::sink::Sink;
 use crate::run::structured::FitsSchema;
-use crate::run::{log, reask, record};
+use crate::run::{log, reask, record, tool_choice};
 use crate::schema::strict;
 
 impl ApiEngine {
@@ -83,7 +82,7 @@ impl ApiEngine {
             ),
             None => None,
         };
-        let mut checks = Checks::default();
+        let mut checks = tool_choice::checks(self.id(), choices.tool_choice.as_ref());
         if let Some(schema) = &output {
             checks.push(Arc::new(FitsSchema {
                 schema: Arc::clone(schema),

@@ -271,7 +271,7 @@ proptest! {
         let engine = engine("claude", &json!({"engine": "live"}));
         let request = CliRequest::new(&engine, request(&thread), None).unwrap();
         let Some(LiveCall::Claude(request)) = request.live else { panic!("no live call") };
-        let line = request.thread.whole(Encoding::Xml, engine.provider.guard);
+        let line = request.thread.whole(Encoding::Xml, engine.provider.guard, None);
         let (found, text) = read_line(&line);
         prop_assert_eq!(found, owned(&media(&thread)));
         // What is only the user's goes over as it is.

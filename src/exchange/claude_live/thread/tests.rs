@@ -56,6 +56,24 @@ fn known() -> Known {
 }
 
 #[test]
+fn a_note_is_said_behind_the_thread_and_is_no_part_of_it() {
+    let thread = gone_on(json!([
+        {"type": "tool", "tool_call_id": "t1", "content": "3"},
+        {"type": "tool", "tool_call_id": "t2", "content": "4"},
+    ]));
+    let addition = sent(&thread.addition(&known(), GUARD, Some("Do it.")).unwrap());
+    assert_eq!(addition[2], json!({"type": "text", "text": "Do it."}));
+    assert_eq!(thread.addition(&Known::default(), GUARD, Some("Do it.")), None);
+    let whole = sent(&thread.whole(Encoding::Xml, GUARD, Some("Do it.")));
+    assert_eq!(whole[1], json!({"type": "text", "text": "Do it."}));
+    let humans = super::tests::thread(&json!([{"type": "human", "content": "/clear"}]));
+    assert_eq!(
+        sent(&humans.whole(Encoding::Xml, GUARD, Some("Do it."))),
+        json!([{"type": "text", "text": "\n/clear"}, {"type": "text", "text": "Do it."}])
+    );
+}
+
+#[test]
 fn results_go_on_with_the_apis_ids_in_any_order_and_as_they_are() {
     let thread = gone_on(json!([
         {"type": "tool", "tool_call_id": "t2", "content": [{"type": "text", "text": "x"}], "is_error": true},
@@ -64,7 +82,7 @@ fn results_go_on_with_the_apis_ids_in_any_order_and_as_they_are() {
     ]));
     assert_eq!(thread.system(), Some("S"));
     assert_eq!(
-        sent(&thread.addition(&known(), GUARD).unwrap()),
+        sent(&thread.addition(&known(), GUARD, None).unwrap()),
         json!([
             {"type": "tool_result", "tool_use_id": "toolu_1", "content": "3"},
             {"type": "tool_result", "tool_use_id": "t2", "content": [{"type": "text", "text": "x"}], "is_error": true},
@@ -88,18 +106,18 @@ fn what_is_no_continuation_is_none() {
         json!([result("t1"), result("t2"), {"type": "critic", "content": "hm"}]),
         json!([result("t1"), result("t2"), {"type": "human", "content": " "}]),
     ] {
-        assert_eq!(gone_on(more.clone()).addition(&known(), GUARD), None, "{more}");
+        assert_eq!(gone_on(more.clone()).addition(&known(), GUARD, None), None, "{more}");
     }
     let edited = thread(&json!([{"type": "human", "content": "1 and 3?"}, {"type": "human", "content": "?"}]));
-    assert_eq!(edited.addition(&known(), GUARD), None);
-    assert_eq!(gone_on(json!([])).addition(&Known::default(), GUARD), None);
+    assert_eq!(edited.addition(&known(), GUARD, None), None);
+    assert_eq!(gone_on(json!([])).addition(&Known::default(), GUARD, None), None);
 }
 
 #[test]
 fn a_whole_thread_is_plain_where_it_can_be() {
     let plain = thread(&json!([{"type": "system", "content": "S"}, {"type": "human", "content": "/clear"}]));
-    assert_eq!(sent(&plain.whole(Encoding::Xml, GUARD)), json!("\n/clear"));
-    let rendered = sent(&gone_on(json!([])).whole(Encoding::Xml, GUARD));
+    assert_eq!(sent(&plain.whole(Encoding::Xml, GUARD, None)), json!("\n/clear"));
+    let rendered = sent(&gone_on(json!([])).whole(Encoding::Xml, GUARD, None));
     let rendered = rendered.as_str().unwrap();
     assert!(
         rendered.starts_with(WHOLE_XML) && rendered.ends_with("</thread>"),
@@ -110,7 +128,7 @@ fn a_whole_thread_is_plain_where_it_can_be() {
         "{rendered}"
     );
     assert!(
-        sent(&gone_on(json!([])).whole(Encoding::Text, GUARD))
+        sent(&gone_on(json!([])).whole(Encoding::Text, GUARD, None))
             .as_str()
             .unwrap()
             .starts_with(WHOLE_TEXT)
@@ -230,7 +248,7 @@ fn the_known_habits_of_agents_are_the_same_thread() {
         let thread = thread(&Value::Array(messages));
         assert!(thread.extends(&known()), "{habit}");
         assert_eq!(
-            sent(&thread.addition(&known(), GUARD).unwrap()),
+            sent(&thread.addition(&known(), GUARD, None).unwrap()),
             json!([
                 {"type": "tool_result", "tool_use_id": "toolu_1", "content": "3"},
                 {"type": "tool_result", "tool_use_id": "t2", "content": "0"},
@@ -275,7 +293,7 @@ fn other_calls_are_another_thread() {
         messages.extend(results);
         let thread = thread(&Value::Array(messages));
         assert!(!thread.extends(&known()), "{what}");
-        assert_eq!(thread.addition(&known(), GUARD), None, "{what}");
+        assert_eq!(thread.addition(&known(), GUARD, None), None, "{what}");
     }
 }
 
@@ -299,7 +317,11 @@ fn a_result_is_one_only_behind_its_call_and_once() {
             .into_iter()
             .chain(messages)
             .collect();
-        assert_eq!(thread(&json!(messages)).addition(&known(), GUARD), None, "{messages:?}");
+        assert_eq!(
+            thread(&json!(messages)).addition(&known(), GUARD, None),
+            None,
+            "{messages:?}"
+        );
     }
 }
 
@@ -315,17 +337,17 @@ fn an_answer_without_calls_is_compared_by_its_text() {
         json!("\n Hello.\n"),
         json!([{"type": "text", "text": "Hello. "}]),
     ] {
-        assert!(next(same.clone()).addition(&known, GUARD).is_some(), "{same}");
+        assert!(next(same.clone()).addition(&known, GUARD, None).is_some(), "{same}");
     }
     for other in [
         json!("Hello"),
         json!(""),
         json!([{"type": "text", "text": "Hello."}, {"type": "image"}]),
     ] {
-        assert_eq!(next(other.clone()).addition(&known, GUARD), None, "{other}");
+        assert_eq!(next(other.clone()).addition(&known, GUARD, None), None, "{other}");
     }
     let missing = thread(&json!([human, {"type": "human", "content": "and?"}]));
-    assert_eq!(missing.addition(&known, GUARD), None);
+    assert_eq!(missing.addition(&known, GUARD, None), None);
 }
 
 /// What a model did before it was the user's turn again.
@@ -423,7 +445,7 @@ proptest! {
             }
             let next = thread(&json!(next));
             prop_assert!(next.extends(&known));
-            prop_assert_eq!(sent(&next.addition(&known, GUARD).unwrap()), json!(expected));
+            prop_assert_eq!(sent(&next.addition(&known, GUARD, None).unwrap()), json!(expected));
         }
     }
 
@@ -462,6 +484,6 @@ proptest! {
         next.extend([ai(answer, &[]), json!({"type": "human", "content": "and?"})]);
         let next = thread(&json!(next));
         prop_assert!(!next.extends(&known));
-        prop_assert_eq!(next.addition(&known, GUARD), None);
+        prop_assert_eq!(next.addition(&known, GUARD, None), None);
     }
 }

@@ -1,0 +1,179 @@
+/** `toolChoice`: no tools, any, or this one, in every form, with what becomes of the thread behind a reply that was asked for twice. */
+import { HumanMessage, ToolMessage } from "@langchain/core/messages";
+import { createClaudeCliProvider, createCodexCliProvider, type MessageInput, type ProviderEvent } from "deep-factor-providers";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { withApi } from "../api/setup.js";
+import { HERE, promptOf } from "../clis/real.js";
+import { withClaude, withCli } from "../support/harness.mjs";
+import { ask, told } from "../support/live.mjs";
+import { LIVE_FORMS } from "../support/live-forms.mjs";
+import { calling } from "../support/model.mjs";
+
+const TOOLS = ["add", "sub"].map((name) => ({ name, description: `Does ${name}`, schema: { type: "object" } }));
+const ADD = { toolChoice: { name: "add" } } as const;
+const CALL = { name: "add", args: { a: 1 }, id: "call_1" };
+
+/** What was told before each further request. */
+const retries = (events: ProviderEvent[]) => events.flatMap((event) => (event.type === "retry" ? [event.reason] : []));
+
+async function collect(events: AsyncIterable<ProviderEvent>) {
+  const collected: ProviderEvent[] = [];
+  for await (const event of events) collected.push(event);
+  return collected;
+}
+
+describe("in print form", { timeout: 120_000 }, () => {
+  const start = async (script: object[]) => {
+    const { api, options } = await withClaude({ engine: "print", script: script as never });
+    const provider = createClaudeCliProvider(options);
+    onTestFinished(() => provider.close());
+    // biome-ignore lint/suspicious/noExplicitAny: the body of an API's request
+    const prompt = (n: number) => JSON.stringify((api.requests[n]?.body as any).messages);
+    return { api, model: provider.bindTools(TOOLS), prompt };
+  };
+
+  it("asks for the call in words", async () => {
+    const { model, prompt } = await start([calling("", [CALL]), calling("", [CALL]), { text: "no" }]);
+    const any = await model.invoke(["go"], { toolChoice: "any" });
+    expect(any.tool_calls).toEqual([CALL]);
+    expect(prompt(0)).toContain("This reply must be a call of at least one of the tools");
+    await model.invoke(["go"], ADD);
+    expect(prompt(1)).toContain('This reply must be a call of the tool \\"add\\"');
+    const auto = await model.invoke(["go"], { toolChoice: "auto" });
+    expect(auto.content).toBe("no");
+    expect(prompt(2)).not.toContain("This reply must be");
+  });
+
+  it("offers no tools where none are to be called", async () => {
+    const { model, prompt } = await start([{ text: "no" }]);
+    const message = await model.invoke(["go"], { toolChoice: "none" });
+    expect([message.content, message.tool_calls]).toEqual(["no", []]);
+    expect(prompt(0)).not.toContain("[Available Tools]");
+  });
+
+  it("asks once more, and adds the costs up", async () => {
+    const { api, model, prompt } = await start([{ text: "I would rather not." }, calling("Well then.", [CALL])]);
+    const events = await collect(model.stream(["go"], ADD));
+    expect(retries(events)).toEqual([expect.stringMatching(/^the reply is not a call of the tool "add"/)]);
+    const done = events.at(-1);
+    expect(done).toMatchObject({ type: "done", reply: { content: "Well then.", toolCalls: [CALL] } });
+    expect(prompt(1)).toContain("I would rather not.");
+    expect(prompt(1)).toContain("That was not a call of the tool");
+    expect(api.requests).toHaveLength(2);
+  });
+
+  it("fails where the call is missing again, with the text", async () => {
+    const { model } = await start([{ text: "No." }, calling("Still no.", [{ ...CALL, name: "sub" }])]);
+    const error = await model.invoke(["go"], ADD).catch((error) => error);
+    expect(error).toMatchObject({
+      code: "TOOL_CHOICE_UNMET",
+      category: "validation",
+      shouldRetry: false,
+      shouldFallback: true,
+      partial: { text: "Still no." },
+    });
+    expect(error.usage).toBeDefined();
+  });
+});
+
+describe.skipIf(!HERE).each(LIVE_FORMS)("in a live session of $name", { timeout: 300_000 }, (form) => {
+  const calls = [{ id: "toolu_1", name: "add", args: { a: 1 } }];
+
+  it("asks for the call behind the thread, which stays what it is", async () => {
+    const { api, create, heard } = await form.start([{ calls }, { text: "It is 3." }]);
+    const model = create().bindTools(TOOLS);
+    const thread: MessageInput[] = [new HumanMessage("go")];
+    const first = await ask(model, thread, ADD);
+    expect(first.reply.toolCalls.map(({ name }) => name)).toEqual(["add"]);
+    expect(JSON.stringify(api.requests[0]?.body)).toContain("This reply must be a call of the tool");
+    const id = first.reply.toolCalls[0]?.id ?? "";
+    thread.push(first.message, new ToolMessage({ tool_call_id: id, content: "3" }));
+    const second = await ask(model, thread);
+    expect([second.reply.content, second.run?.continued]).toEqual(["It is 3.", true]);
+    expect(heard(1).at(-1)).toEqual(["result", expect.any(String), "3"]);
+  });
+
+  it("asks once more in the same session, and goes on with the thread as its caller has it", async () => {
+    const { api, create } = await form.start([
+      { text: "I would rather not." },
+      { calls },
+      { text: "It is 3." },
+      { text: "Bye." },
+    ]);
+    const model = create().bindTools(TOOLS);
+    const thread: MessageInput[] = [new HumanMessage("go")];
+    const first = await ask(model, thread, ADD);
+    expect(first.reply.toolCalls.map(({ name }) => name)).toEqual(["add"]);
+    expect([first.run?.continued, api.requests.length]).toEqual([true, 2]);
+    const id = first.reply.toolCalls[0]?.id ?? "";
+    thread.push(first.message, new ToolMessage({ tool_call_id: id, content: "3" }));
+    const second = await ask(model, thread);
+    expect([second.reply.content, second.run?.continued, second.warnings]).toEqual(["It is 3.", true, []]);
+    thread.push(second.message, new HumanMessage("and?"));
+    expect((await ask(model, thread)).run?.continued).toBe(true);
+  });
+
+  it("answers the calls of another tool before it asks again", async () => {
+    const { create } = await form.start([{ calls: [{ id: "toolu_0", name: "sub", args: {} }] }, { calls }, { text: "3." }]);
+    const model = create().bindTools(TOOLS);
+    const first = await ask(model, ["go"], ADD);
+    expect([first.reply.toolCalls.map(({ name }) => name), first.run?.continued]).toEqual([["add"], true]);
+    const id = first.reply.toolCalls[0]?.id ?? "";
+    const result = new ToolMessage({ tool_call_id: id, content: "3" });
+    const second = await ask(model, [new HumanMessage("go"), first.message, result]);
+    expect([second.reply.content, second.run?.continued]).toEqual(["3.", true]);
+  });
+
+  it("has no tools where none are to be called, and has them again", async () => {
+    const { create, tools } = await form.start([{ calls }, { text: "no" }, { text: "3." }]);
+    const model = create().bindTools(TOOLS);
+    const first = await ask(model, ["go"]);
+    await ask(model, ["other"], { toolChoice: "none" });
+    const id = first.reply.toolCalls[0]?.id ?? "";
+    const result = new ToolMessage({ tool_call_id: id, content: "3" });
+    const second = await ask(model, [new HumanMessage("go"), first.message, result]);
+    expect(second.run?.continued).toBe(true);
+    expect([0, 1, 2].map((n) => tools(n))).toEqual([["add", "sub"], [], ["add", "sub"]]);
+  });
+});
+
+it.skipIf(!HERE)("is asked for in words of codex in print form", { timeout: 300_000 }, async () => {
+  const { api, options } = await withCli("codex", { script: [{ text: "No." }, calling("", [CALL])] });
+  const provider = createCodexCliProvider({ ...options, engine: "print" });
+  onTestFinished(() => provider.close());
+  const message = await provider.bindTools(TOOLS).invoke(["go"], { toolChoice: "any" });
+  expect(message.tool_calls).toEqual([CALL]);
+  expect(JSON.stringify(api.requests[0]?.body)).toContain("This reply must be a call of at least one of the tools");
+  expect(promptOf(api.requests[1]?.body).events.map(({ type }) => type)).toEqual(["human", "ai", "human"]);
+});
+
+it("is checked of an API, too, which may not heed it", async () => {
+  const call = { calls: [{ id: "c1", name: "add", args: { a: 1 } }] };
+  const other = { calls: [{ id: "c0", name: "sub", args: {} }] };
+  const { api, provider } = await withApi({ script: [other, call] });
+  const message = await provider.bindTools(TOOLS).invoke(["go"], ADD);
+  expect(message.tool_calls?.map(({ id }) => id)).toEqual(["c1"]);
+  expect(api.requests[1]?.body.messages.map(({ role }: { role: string }) => role)).toEqual([
+    "user",
+    "assistant",
+    "tool",
+    "user",
+  ]);
+});
+
+it("leaves nothing of the request in the thread of claude", { timeout: 120_000 }, async () => {
+  const { api, options } = await withClaude({
+    engine: "live",
+    script: [{ content: [{ type: "tool_use", id: "t1", name: "mcp__df__add", input: {} }] }],
+  });
+  const provider = createClaudeCliProvider(options);
+  onTestFinished(() => provider.close());
+  await provider.bindTools(TOOLS).invoke(["go"], { toolChoice: "any" });
+  expect(told(api.requests[0]?.body)).toEqual([
+    [
+      "user",
+      { type: "text", text: "go" },
+      { type: "text", text: "This reply must be a call of at least one of the tools, not an answer in words." },
+    ],
+  ]);
+});
