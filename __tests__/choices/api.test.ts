@@ -66,7 +66,13 @@ it("lets a call win over extraBody", async () => {
 it("says which tools are to be called, in the API's words", async () => {
   const call = (name: string) => ({ calls: [{ id: "c1", name, args: { a: 1 } }] });
   const { api, provider } = await withApi({
-    script: [call("add"), call("sub_tract_$"), { text: "no" }, { text: "maybe" }],
+    script: [
+      call("add"),
+      // As it was declared: an API takes no dots.
+      ({ body }) => call(body.tools[1].function.name),
+      { text: "no" },
+      { text: "maybe" },
+    ],
     options: { toolChoice: "required" },
     mayRunOut: true,
   });

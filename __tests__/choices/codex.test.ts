@@ -40,7 +40,11 @@ describe.skipIf(!HERE)("a live conversation of codex", { timeout: 300_000 }, () 
   it("goes on natively, calls and all, when a call chooses another effort", async () => {
     const { api, options } = await withCli("codex", {
       version: LIVE_CODEX,
-      script: [{ output: [{ text: "Wait." }, { call: "step", id: "a", args: {} }] }, { text: "done" }, { text: "again" }],
+      script: [
+        { output: [{ text: "Wait." }, { call: "step", id: "a", args: {} }] },
+        { text: "done" },
+        { text: "again" },
+      ],
     });
     const provider = createCodexCliProvider({ ...options, engine: "live", model: "gpt-5.5" });
     onTestFinished(() => provider.close());

@@ -4,6 +4,7 @@ import {
   createCliProvider,
   createCodexCliProvider,
   createFallbackProvider,
+  createGeminiCliProvider,
   createGlmCliProvider,
   createOpenCodeCliProvider,
   type LogRecord,
@@ -38,7 +39,10 @@ const ILL_TYPED: [object, string][] = [
   [{ maxOutputTokens: 1.5 }, 'option "maxOutputTokens" must be a whole number from 1 to 9007199254740992; given: 1.5'],
   [{ stop: [""] }, 'option "stop" must be an array of strings that are not empty; given: an array [a string]'],
   [{ reasoning: { effort: "a b" } }, 'option "reasoning.effort" must be a word of letters, digits, "-" and "_"'],
-  [{ reasoning: { effort: "lots" } }, 'option "reasoning.effort" must be one of "low", "medium", "high", "xhigh", "max"'],
+  [
+    { reasoning: { effort: "lots" } },
+    'option "reasoning.effort" must be one of "low", "medium", "high", "xhigh", "max"',
+  ],
   [{ reasoning: { efort: "low" } }, 'unknown option "reasoning.efort": did you mean "reasoning.effort"?'],
   [{ onUnsupported: "ignore" }, 'option "onUnsupported" must be one of "error", "warn"; given: "ignore"'],
 ];
@@ -55,7 +59,10 @@ describe("a choice that is none", () => {
   });
 
   it.each([
-    [{ toolChoice: "required" }, 'option "toolChoice" must be one of "auto", "none", "any", or an object { name } of a bound tool'],
+    [
+      { toolChoice: "required" },
+      'option "toolChoice" must be one of "auto", "none", "any", or an object { name } of a bound tool',
+    ],
     [{ toolChoice: { name: "step", more: 1 } }, 'option "toolChoice" must be one of "auto", "none", "any"'],
     [{ toolChoice: { name: "other" } }, 'option "toolChoice.name" must be a tool that is bound (step); given: "other"'],
   ])("is refused by its name: %j", async (choice, message) => {
@@ -126,7 +133,10 @@ describe("a choice that can't be had", () => {
     for await (const event of codex.stream(["go"], { stop: ["END"] })) events.push(event);
     const warnings = events.flatMap((event) => (event.type === "warning" ? [event] : []));
     expect(warnings.map(({ code, message }) => [code, message])).toEqual([
-      ["UNSUPPORTED_OPTION", expect.stringMatching(/^option "stop" is not supported by codex's print engine; .*: it was left out$/)],
+      [
+        "UNSUPPORTED_OPTION",
+        expect.stringMatching(/^option "stop" is not supported by codex's print engine; .*: it was left out$/),
+      ],
       ["UNSUPPORTED_OPTION", expect.stringMatching(/^option "temperature" is not supported .*: it was left out$/)],
     ]);
     const told = records.filter(({ level }) => level === "warn");
@@ -136,13 +146,25 @@ describe("a choice that can't be had", () => {
     await expect(strict).rejects.toMatchObject({ code: "UNSUPPORTED_OPTION" });
   });
 
+  it("is one that only some options allow", async () => {
+    const gemini = createGeminiCliProvider({ ...NOWHERE, cwd: "/" });
+    const call = gemini.invoke(["go"], { temperature: 0, onUnsupported: "error" });
+    await expect(call).rejects.toMatchObject({
+      code: "UNSUPPORTED_OPTION",
+      message: expect.stringContaining(
+        'option "temperature" is not supported by gemini with `cwd`; those that can: gemini, ',
+      ),
+    });
+  });
+
   it("is the next provider's to have", async () => {
     const { api, provider } = await withApi({ script: [{ text: "from the API" }] });
     const fallback = createFallbackProvider([createOpenCodeCliProvider(NOWHERE), provider]);
     const message = await fallback.invoke(["go"], { stop: ["END"], temperature: 0, onUnsupported: "error" });
     expect(message.content).toBe("from the API");
     expect(api.requests[0]?.body).toMatchObject({ stop: ["END"], temperature: 0 });
-    const { skipped } = message.response_metadata.fallback;
-    expect(skipped).toEqual([{ provider: "opencode", code: "UNSUPPORTED_OPTION", message: expect.any(String) }]);
+    expect(message.response_metadata.fallback).toMatchObject({
+      skipped: [{ provider: "opencode", code: "UNSUPPORTED_OPTION", message: expect.any(String) }],
+    });
   });
 });

@@ -21,9 +21,15 @@ import type { CliName } from "../support/clis.mjs";
 import { withClaude, withCli } from "../support/harness.mjs";
 
 const page = readFileSync(new URL("../../docs/providers.md", import.meta.url), "utf8");
-const table = page.split("capabilities in src/provider; a test compares them. -->")[1]?.split("<!-- end of capabilities")[0];
+const table = page
+  .split("capabilities in src/provider; a test compares them. -->")[1]
+  ?.split("<!-- end of capabilities")[0];
 const rows = (table ?? "").split("\n").filter((line) => line.startsWith("|"));
-const cells = (row: string) => row.split("|").slice(1, -1).map((cell) => cell.trim());
+const cells = (row: string) =>
+  row
+    .split("|")
+    .slice(1, -1)
+    .map((cell) => cell.trim());
 const columns = cells(rows[0] ?? "").map((names) => names.split(", "));
 
 /** What a column has for the row of the option, without its remark. */
@@ -82,8 +88,15 @@ describe.each(Object.entries(COLUMNS))("%s", (column, create) => {
     const error = await model.invoke(["go"], { ...CHOICES[option], onUnsupported: "error" }).catch((error) => error);
     // The program is not there: who comes so far was not refused.
     if (support(column, option) !== "–") return expect(error).toMatchObject({ code: "CLI_NOT_FOUND" });
-    expect(error).toMatchObject({ code: "UNSUPPORTED_OPTION", category: "validation", shouldFallback: true, attempts: 0 });
-    expect(error.message).toContain(`option "${option}" is not supported by ${column === "your own CLI" ? OWN.providerId : column.split(" ")[0]}`);
+    expect(error).toMatchObject({
+      code: "UNSUPPORTED_OPTION",
+      category: "validation",
+      shouldFallback: true,
+      attempts: 0,
+    });
+    expect(error.message).toContain(
+      `option "${option}" is not supported by ${column === "your own CLI" ? OWN.providerId : column.split(" ")[0]}`,
+    );
     expect(error.message).toContain("an OpenAI-compatible API");
     const warned = await model.invoke(["go"], { ...CHOICES[option], onUnsupported: "warn" }).catch((error) => error);
     expect(warned.code).toBe("CLI_NOT_FOUND");

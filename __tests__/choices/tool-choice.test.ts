@@ -1,6 +1,11 @@
 /** `toolChoice`: no tools, any, or this one, in every form, with what becomes of the thread behind a reply that was asked for twice. */
 import { HumanMessage, ToolMessage } from "@langchain/core/messages";
-import { createClaudeCliProvider, createCodexCliProvider, type MessageInput, type ProviderEvent } from "deep-factor-providers";
+import {
+  createClaudeCliProvider,
+  createCodexCliProvider,
+  type MessageInput,
+  type ProviderEvent,
+} from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { withApi } from "../api/setup.js";
 import { HERE, promptOf } from "../clis/real.js";
@@ -27,8 +32,7 @@ describe("in print form", { timeout: 120_000 }, () => {
     const { api, options } = await withClaude({ engine: "print", script: script as never });
     const provider = createClaudeCliProvider(options);
     onTestFinished(() => provider.close());
-    // biome-ignore lint/suspicious/noExplicitAny: the body of an API's request
-    const prompt = (n: number) => JSON.stringify((api.requests[n]?.body as any).messages);
+    const prompt = (n: number) => JSON.stringify(api.requests[n]?.body.messages);
     return { api, model: provider.bindTools(TOOLS), prompt };
   };
 
@@ -114,7 +118,11 @@ describe.skipIf(!HERE).each(LIVE_FORMS)("in a live session of $name", { timeout:
   });
 
   it("answers the calls of another tool before it asks again", async () => {
-    const { create } = await form.start([{ calls: [{ id: "toolu_0", name: "sub", args: {} }] }, { calls }, { text: "3." }]);
+    const { create } = await form.start([
+      { calls: [{ id: "toolu_0", name: "sub", args: {} }] },
+      { calls },
+      { text: "3." },
+    ]);
     const model = create().bindTools(TOOLS);
     const first = await ask(model, ["go"], ADD);
     expect([first.reply.toolCalls.map(({ name }) => name), first.run?.continued]).toEqual([["add"], true]);

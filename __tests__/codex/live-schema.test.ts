@@ -130,7 +130,8 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
         ],
       }),
     ];
-    const first = await ask(model, thread);
+    const reasoning = { effort: "low" };
+    const first = await ask(model, thread, { reasoning });
     thread.push(first.message, new ToolMessage({ tool_call_id: "a", content: "1" }));
     thread.push(
       new ToolMessage({
@@ -141,7 +142,9 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
         ],
       }),
     );
-    const second = await ask(model, [...thread, new SystemMessage("Briefer."), new HumanMessage("and?")]);
+    const second = await ask(model, [...thread, new SystemMessage("Briefer."), new HumanMessage("and?")], {
+      reasoning,
+    });
     expect(second.reply.content).toBe("done");
     expect(second.run?.continued).toBe(true);
     // An edited thread goes over as a history.

@@ -25,7 +25,7 @@ export function told(body) {
  * One call: its reply, also as the message the thread goes on with, and the process that gave it.
  * @param {import("deep-factor-providers").CliProvider} model
  * @param {import("deep-factor-providers").MessageInput[]} thread
- * @param {{ timeout?: number, signal?: AbortSignal }} [options]
+ * @param {import("deep-factor-providers").InvokeOptions} [options]
  */
 export async function ask(model, thread, options = {}) {
   /** @type {import("deep-factor-providers").ProviderEvent[]} */

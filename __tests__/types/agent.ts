@@ -348,3 +348,33 @@ export async function agent(search: StructuredToolInterface): Promise<string> {
   runAgent({ provider: theirs, prompt: "hi" });
   return `${limit} ${error?.code} ${completionReport?.summary} ${plannerOutput?.steps?.length} ${costUsd ?? 0}`;
 }
+
+// What a call chooses for itself, in every way of asking; a fallback provider and an API take the same.
+const choices: api.InvokeOptions = {
+  model: "opus",
+  reasoning: { effort: "a word of the model's own" },
+  toolChoice: { name: "calculator" },
+  maxOutputTokens: 100,
+  stop: ["END"],
+  temperature: 0,
+  onUnsupported: "warn",
+};
+export const chosen = () => [
+  provider.invoke([], choices),
+  provider.invokeWithUpdates([], () => {}, { toolChoice: "any" }),
+  provider.stream([], { toolChoice: "none", reasoning: { effort: "low" } }),
+  createFallbackProvider([provider]).invoke([], choices),
+  native
+    .createClaudeCliProvider({ reasoning: { effort: "max" }, stop: [], onUnsupported: "error" })
+    .invoke([], choices),
+  runAgent({ provider, prompt: "go", model: "opus", reasoning: { effort: "low" }, temperature: 0.5, stop: ["END"] }),
+];
+export const choosable: api.ToolChoice[] = ["auto", "none", "any", { name: "calculator" }];
+// @ts-expect-error it is an object: `reasoning: { effort: "low" }`
+export const effort = () => provider.invoke([], { reasoning: "low" });
+// @ts-expect-error LangChain's word for it is "any" here
+export const required = () => provider.invoke([], { toolChoice: "required" });
+// @ts-expect-error texts, even if it is one
+export const stop = () => provider.invoke([], { stop: "END" });
+// @ts-expect-error an agent that had to call a tool each time would never end
+export const endless = () => runAgent({ provider, prompt: "go", toolChoice: "any" });

@@ -3,7 +3,7 @@
 //! In: nothing. Out: the types of a provider's [`Capabilities`], which stand as data in its folder. Who can do what is asked for in
 //! [`super::support`].
 
-use super::options::EngineKind;
+use super::options::{EngineKind, Options};
 
 /// How well something is supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,24 +34,38 @@ pub struct Capability {
     pub support: Support,
     /// What is to be known, a clause without a full stop; empty for nothing.
     pub remark: &'static str,
+    /// With which options it can be had.
+    pub needs: Needs,
+}
+
+/// What a provider's options must be for something to be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Anything.
+    Nothing,
+    /// The CLI's own tools are off, and it runs in a private folder, where it finds what is chosen: no `cwd` is given.
+    PrivateFolder,
 }
 
 /// The backend has it.
 pub const NATIVE: Capability = Capability {
     support: Support::Native,
     remark: "",
+    needs: Needs::Nothing,
 };
 
 /// It is asked for in words and checked, or done here.
 pub const EMULATED: Capability = Capability {
     support: Support::Emulated,
     remark: "",
+    needs: Needs::Nothing,
 };
 
 /// It can't be had.
 pub const UNSUPPORTED: Capability = Capability {
     support: Support::Unsupported,
     remark: "",
+    needs: Needs::Nothing,
 };
 
 impl Capability {
@@ -61,9 +75,24 @@ impl Capability {
         Capability { remark, ..self }
     }
 
+    /// The same, with options that are like this.
+    #[must_use]
+    pub const fn with(self, needs: Needs) -> Capability {
+        Capability { needs, ..self }
+    }
+
     /// Whether it can be had at all.
     pub fn is_supported(self) -> bool {
         self.support != Support::Unsupported
+    }
+
+    /// Why it can't be had with `options` although others can have it, behind the provider's name; `None` where it can.
+    pub fn lacks(self, options: &Options) -> Option<&'static str> {
+        match self.needs {
+            Needs::PrivateFolder if options.built_in_tools => Some(" with its own tools on"),
+            Needs::PrivateFolder if options.cwd.is_some() => Some(" with `cwd`"),
+            _ => None,
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::capability::{Capability, Feature};
+use super::capability::Feature;
 use super::options::{self, Kind, OptionSpec, check_fields, describe, number, texts, wrong};
 
 const fn option(name: &'static str, kind: Kind) -> OptionSpec {
@@ -147,18 +147,18 @@ pub fn on_unsupported(map: &Map<String, Value>) -> Option<OnUnsupported> {
     })
 }
 
-/// What of `choices` can be had, and what is left out; `can` is what the one who is asked can do.
+/// What of `choices` can be had, and what is left out; `can` is whether the one who is asked can do something.
 ///
 /// # Errors
 /// What can't be had, and is not to be left out.
 pub fn settle(
     mut choices: Choices,
     on_unsupported: Option<OnUnsupported>,
-    can: impl Fn(Feature) -> Capability,
+    can: impl Fn(Feature) -> bool,
 ) -> Result<(Choices, Vec<Feature>), Feature> {
     let mut left_out = Vec::new();
     for feature in choices.features().collect::<Vec<_>>() {
-        if can(feature).is_supported() {
+        if can(feature) {
             continue;
         }
         match on_unsupported.unwrap_or(OnUnsupported::by_default(feature)) {

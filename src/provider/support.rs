@@ -5,7 +5,7 @@
 
 use super::capability::{Capabilities, Capability, Feature, Support, UNSUPPORTED};
 use super::choices::{self, Choices, OnUnsupported};
-use super::options::EngineKind;
+use super::options::{EngineKind, Options};
 use super::{ALL, Provider, custom, openai};
 use crate::error::{Code, ProviderError};
 
@@ -25,7 +25,7 @@ impl Provider {
 }
 
 impl Provider {
-    /// What of `choices` a call can have that comes to the option `engine`, and what is left out of it.
+    /// What of `choices` a call with `options` can have that comes to the option `engine`, and what is left out of it.
     ///
     /// # Errors
     /// `UNSUPPORTED_OPTION`, naming the option, who can't, and who can.
@@ -33,22 +33,28 @@ impl Provider {
         &self,
         choices: Choices,
         on_unsupported: Option<OnUnsupported>,
-        engine: EngineKind,
+        (engine, options): (EngineKind, &Options),
     ) -> Result<(Choices, Vec<Feature>), Box<ProviderError>> {
-        let settled = choices::settle(choices, on_unsupported, |feature| self.can(feature, engine).1);
-        settled.map_err(|feature| Box::new(self.unsupported(feature, engine)))
+        let can = |feature| {
+            let (_, can) = self.can(feature, engine);
+            can.is_supported() && can.lacks(options).is_none()
+        };
+        let settled = choices::settle(choices, on_unsupported, can);
+        settled.map_err(|feature| Box::new(self.unsupported(feature, (engine, options))))
     }
 
     /// The error of a call that asks for `feature` where it may come to an engine that can't do it.
-    pub fn unsupported(&self, feature: Feature, engine: EngineKind) -> ProviderError {
-        let reason = self.why_not(feature, engine);
+    pub fn unsupported(&self, feature: Feature, asked: (EngineKind, &Options)) -> ProviderError {
+        let reason = self.why_not(feature, asked);
         ProviderError::new(&self.id, Code::UnsupportedOption, reason).with_hint(HINT)
     }
 
     /// Why `feature` can't be had where a call comes to the option `engine`.
-    pub fn why_not(&self, feature: Feature, engine: EngineKind) -> String {
-        let (name, _) = self.can(feature, engine);
-        refusal(feature, &self.id, self.capabilities.live.is_some().then_some(name))
+    pub fn why_not(&self, feature: Feature, (engine, options): (EngineKind, &Options)) -> String {
+        let (name, can) = self.can(feature, engine);
+        let lacks = can.lacks(options).filter(|_| can.is_supported()).unwrap_or_default();
+        let engine = self.capabilities.live.is_some().then_some(name);
+        refusal(feature, &format!("{}{lacks}", self.id), engine)
     }
 }
 

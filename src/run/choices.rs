@@ -62,13 +62,13 @@ impl Engine {
             merged.model,
         );
         let on_unsupported = call.on_unsupported.or(self.options.on_unsupported);
-        let (settled, left_out) = self.provider.settle(asked, on_unsupported, engine)?;
+        let (settled, left_out) = self.provider.settle(asked, on_unsupported, (engine, &self.options))?;
         let settled = Choices {
             model,
             stop: settled.stop.filter(|stop| !stop.is_empty()),
             ..settled
         };
-        let warning = |feature| left_out_warning(self.provider.why_not(feature, engine));
+        let warning = |feature| left_out_warning(self.provider.why_not(feature, (engine, &self.options)));
         Ok(Chosen {
             options: (chooses && settled != *own).then(|| Box::new(self.options.with_choices(settled))),
             tool_choice: call.tool_choice,
@@ -97,7 +97,9 @@ impl Engine {
         }
         match self.provider.can(Feature::ToolChoice, engine).1.is_supported() {
             true => Ok(()),
-            false => Err(Box::new(self.provider.unsupported(Feature::ToolChoice, engine))),
+            false => Err(Box::new(
+                self.provider.unsupported(Feature::ToolChoice, (engine, &self.options)),
+            )),
         }
     }
 }

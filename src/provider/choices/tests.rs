@@ -1,7 +1,6 @@
 use serde_json::json;
 
 use super::*;
-use crate::provider::capability::{NATIVE, UNSUPPORTED};
 
 fn read(value: &Value) -> Result<CallChoices, String> {
     CallChoices::read(value.as_object().unwrap(), options::MODEL)
@@ -112,7 +111,7 @@ fn a_calls_choice_beats_the_providers() {
 
 #[test]
 fn what_cant_be_had_is_refused_or_left_out() {
-    let none = |_: Feature| UNSUPPORTED;
+    let none = |_: Feature| false;
     let asked = choices(&json!({"temperature": 0, "stop": ["A"], "maxOutputTokens": 7}));
     let left_out = vec![Feature::MaxOutputTokens, Feature::Stop, Feature::Temperature];
     assert_eq!(settle(asked.clone(), None, none), Ok((Choices::default(), left_out)));
@@ -121,7 +120,7 @@ fn what_cant_be_had_is_refused_or_left_out() {
         Err(Feature::MaxOutputTokens)
     );
     assert_eq!(
-        settle(asked.clone(), Some(OnUnsupported::Error), |_| NATIVE),
+        settle(asked.clone(), Some(OnUnsupported::Error), |_| true),
         Ok((asked, vec![]))
     );
 

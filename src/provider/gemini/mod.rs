@@ -13,10 +13,11 @@ mod errors;
 
 use std::borrow::Cow;
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::callbacks::{self, CALL_LIMIT_MS};
-use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
+use super::capability::{ByEngine, Capabilities, NATIVE, Needs, UNSUPPORTED};
+use super::choices::Choices;
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
     About, Checks, Defaults, EnvValue, FileSpec, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE,
@@ -119,14 +120,7 @@ pub static GEMINI: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     live: None,
-    capabilities: ByEngine::print_only(Capabilities {
-        images: NATIVE,
-        documents: NATIVE,
-        result_images: NATIVE,
-        reasoning_out: UNSUPPORTED.but("the CLI reports its tokens alone"),
-        login: NATIVE.but("`GEMINI_CLI_HOME`"),
-        ..Capabilities::LEAST
-    }),
+    capabilities: ByEngine::print_only(CAPABILITIES),
     efforts: &[],
     media: MediaSupport {
         print: Accepts {
@@ -170,6 +164,23 @@ const LIMITS: Limits = Limits {
     all: Some(3 * 1024 * 1024),
 };
 
+/// What is chosen stands in the settings of the folder it runs in.
+const CAPABILITIES: Capabilities = Capabilities {
+    images: NATIVE.with(Needs::PrivateFolder).but(IN_SETTINGS),
+    documents: NATIVE.with(Needs::PrivateFolder).but(IN_SETTINGS),
+    result_images: NATIVE.with(Needs::PrivateFolder).but(IN_SETTINGS),
+    reasoning_out: UNSUPPORTED.but("the CLI reports its tokens alone"),
+    login: NATIVE.but("`GEMINI_CLI_HOME`"),
+    max_output_tokens: NATIVE
+        .with(Needs::PrivateFolder)
+        .but("not with `cwd`, nor with its own tools on; an answer that reaches the limit is reported as a success"),
+    stop: NATIVE.with(Needs::PrivateFolder).but(IN_SETTINGS),
+    temperature: NATIVE.with(Needs::PrivateFolder).but(IN_SETTINGS),
+    ..Capabilities::LEAST
+};
+
+const IN_SETTINGS: &str = "not with `cwd`, nor with its own tools on";
+
 /// The highest priority a rule may have is 999.
 fn policy(_: &Provider, options: &Options) -> String {
     let deny = "[[rule]]\ntoolName = \"*\"\ndecision = \"deny\"\npriority = 998\n";
@@ -190,6 +201,12 @@ fn settings(_: &Provider, options: &Options) -> String {
         "skills": {"enabled": false},
         "advanced": {"ignoreLocalEnv": true},
     });
+    let chosen = generate_content_config(&options.choices);
+    if !chosen.is_empty() {
+        // Behind the CLI's own, of which others stay.
+        let all = json!({"match": {"overrideScope": "core"}, "modelConfig": {"generateContentConfig": chosen}});
+        settings["modelConfigs"] = json!({"customOverrides": [all]});
+    }
     if options.callbacks.is_some() {
         settings["mcpServers"] = callbacks::servers(
             options.callbacks.as_ref(),
@@ -197,6 +214,16 @@ fn settings(_: &Provider, options: &Options) -> String {
         );
     }
     settings.to_string()
+}
+
+/// What is chosen, by the API's names.
+fn generate_content_config(choices: &Choices) -> Map<String, Value> {
+    let mut config = Map::new();
+    let mut set = |name: &str, value: Option<Value>| value.map(|value| config.insert(name.to_owned(), value));
+    set("maxOutputTokens", choices.max_output_tokens.map(Value::from));
+    set("stopSequences", choices.stop().map(Value::from));
+    set("temperature", choices.temperature.clone().map(Value::Number));
+    config
 }
 
 const OPTIONS: &[OptionSpec] = &[

@@ -15,11 +15,11 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use super::capability::{ByEngine, Capabilities, NATIVE};
+use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, OptionSpec, Options, OutputFormat, SystemPrompt};
 use super::{
-    About, Checks, Defaults, EnvValue, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm, When, Word, flag,
-    optional, system_prompt, var, var_when,
+    About, Checks, Defaults, EnvValue, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm, When, Word, choice_var,
+    flag, optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use crate::provider::media::MediaSupport;
@@ -59,6 +59,11 @@ pub static OPENCODE: Provider = Provider {
     ],
     env: &[
         var("OPENCODE_CONFIG_CONTENT", EnvValue::Composed(config)),
+        choice_var(
+            &[When::MaxOutputTokens],
+            "OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX",
+            EnvValue::MaxOutputTokens,
+        ),
         // It beats the folder the process is started in (trap 5).
         var("PWD", EnvValue::Cwd),
         var_when(
@@ -97,6 +102,10 @@ pub static OPENCODE: Provider = Provider {
     capabilities: ByEngine::print_only(Capabilities {
         reasoning_out: NATIVE,
         login: NATIVE.but("`XDG_DATA_HOME`"),
+        max_output_tokens: NATIVE
+            .but("`OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX`; an answer that reaches the limit is reported as a success"),
+        temperature: UNSUPPORTED
+            .but("it sends one only for models that its catalog says take it, and is silent where it does not"),
         ..Capabilities::LEAST
     }),
     efforts: &[],

@@ -40,7 +40,7 @@ impl Options {
             model: None,
             ..options.choices.clone()
         };
-        provider.settle(own, options.on_unsupported, options.engine)?;
+        provider.settle(own, options.on_unsupported, (options.engine, &options))?;
         Ok(options)
     }
 }

@@ -59,7 +59,10 @@ fn an_option_is_named_with_what_was_given_and_what_is_allowed() {
     ] {
         assert_eq!(refusal(json), expected);
     }
-    assert!(refusal(r#"{"seed":1}"#).starts_with(r#"unknown option "seed"; allowed: model, cliPath, "#));
+    assert!(
+        refusal(r#"{"frequencyPenalty":1}"#)
+            .starts_with(r#"unknown option "frequencyPenalty"; allowed: model, cliPath, "#)
+    );
 }
 
 #[test]

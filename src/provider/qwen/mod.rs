@@ -15,7 +15,7 @@ use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
     About, Checks, Defaults, EnvValue, FileSpec, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm, When, Word,
-    flag, optional, var_when,
+    choice_var, flag, optional, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -56,7 +56,7 @@ pub static QWEN: Provider = Provider {
                        read",
         limits: "its own retries can't be switched off (111 s on a 500): `timeout` bounds them; an answer of more than 8,000 \
                  tokens is asked for twice and reported as one text, which \
-                 `env: { QWEN_CODE_MAX_OUTPUT_TOKENS: \"64000\" }` prevents where the model may say so much; one stopped by \
+                 `maxOutputTokens: 64000` prevents where the model may say so much; one stopped by \
                  that is reported as a success; a prompt of 8 MiB; `systemPrompt` is `null` or ours, since the CLI takes it only as \
                  an argument, which others can see",
     },
@@ -109,6 +109,11 @@ pub static QWEN: Provider = Provider {
     env: &[
         // Without it the thread stays in `~/.qwen/projects` and `~/.qwen/debug`, even with `--bare`.
         var_when(&[When::ToolsOff], "QWEN_RUNTIME_DIR", EnvValue::Folder("runtime")),
+        choice_var(
+            &[When::MaxOutputTokens],
+            "QWEN_CODE_MAX_OUTPUT_TOKENS",
+            EnvValue::MaxOutputTokens,
+        ),
         var_when(
             &[When::ToolsOff, When::Callbacks],
             "QWEN_CODE_SYSTEM_SETTINGS_PATH",
@@ -141,6 +146,8 @@ pub static QWEN: Provider = Provider {
     live: None,
     capabilities: ByEngine::print_only(Capabilities {
         reasoning_out: NATIVE,
+        max_output_tokens: NATIVE
+            .but("`QWEN_CODE_MAX_OUTPUT_TOKENS`; an answer that reaches the limit is reported as a success"),
         ..Capabilities::LEAST
     }),
     efforts: &[],

@@ -155,7 +155,7 @@ fn what_an_option_asks_for_somebody_can() {
 fn a_refusal_names_the_option_who_cant_and_who_can() {
     assert_eq!(
         refusal(Feature::Temperature, "codex", Some("live")),
-        format!("option \"temperature\" is not supported by codex's live engine; those that can: {API}")
+        format!("option \"temperature\" is not supported by codex's live engine; those that can: gemini, {API}")
     );
     assert_eq!(
         providers_with(Feature::Model),

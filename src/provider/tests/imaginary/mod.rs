@@ -104,8 +104,8 @@ mod tests {
     fn it_takes_every_common_option_and_its_own() {
         let refusal = |json: &str| Options::parse(&IMAGINARY, json).unwrap_err().message;
         assert_eq!(
-            refusal(r#"{"seed":1}"#),
-            "unknown option \"seed\"; allowed: model, cliPath, timeout, maxBuffer, inputEncoding, threadDocuments, \
+            refusal(r#"{"frequencyPenalty":1}"#),
+            "unknown option \"frequencyPenalty\"; allowed: model, cliPath, timeout, maxBuffer, inputEncoding, threadDocuments, \
              textToolCalls, cwd, env, extraArgs, idleTimeout, killGrace, maxConcurrency, retry, quota, login, reasoning, maxOutputTokens, stop, \
              temperature, onUnsupported, sandbox"
         );
