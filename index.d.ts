@@ -164,7 +164,7 @@ export interface ReasoningOptions {
    * How much, in the word of the CLI or the API: claude takes `"low"`, `"medium"`, `"high"`, `"xhigh"` and `"max"`; what others take
    * is the model's to know. Letters, digits, `-` and `_`.
    */
-  readonly effort?: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max" | (string & {}) | undefined;
+  readonly effort?: string | undefined;
 }
 
 /**
