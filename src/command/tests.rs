@@ -188,3 +188,28 @@ fn subscription_drops_keys_and_the_users_env_is_kept_apart() {
         ]
     );
 }
+
+#[test]
+fn what_is_chosen_wins_over_the_users_variables() {
+    let line = line(
+        r#"{"reasoning":{"effort":"low"},"maxOutputTokens":7,"stop":["A\"B"],
+            "env":{"CLAUDE_CODE_MAX_OUTPUT_TOKENS":"5","CLAUDE_CODE_EXTRA_BODY":"{\"top_k\":3,\"stop_sequences\":[]}","MINE":"1"}}"#,
+        false,
+        &[],
+    );
+    assert!(argv(&line).join(" ").contains(" --effort low "));
+    assert_eq!(set(&line, "CLAUDE_CODE_MAX_OUTPUT_TOKENS").as_deref(), Some("7"));
+    assert_eq!(
+        set(&line, "CLAUDE_CODE_EXTRA_BODY").as_deref(),
+        Some(r#"{"top_k":3,"stop_sequences":["A\"B"]}"#)
+    );
+    assert_eq!(line.user_env, [("MINE".into(), Some("1".into()))]);
+}
+
+#[test]
+fn nothing_is_chosen_by_default() {
+    let line = line(r#"{"stop":[],"env":{"CLAUDE_CODE_EXTRA_BODY":"{}"}}"#, false, &[]);
+    assert!(!argv(&line).contains(&"--effort".to_owned()));
+    assert_eq!(set(&line, "CLAUDE_CODE_EXTRA_BODY"), None);
+    assert_eq!(line.user_env, [("CLAUDE_CODE_EXTRA_BODY".into(), Some("{}".into()))]);
+}

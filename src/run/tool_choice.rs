@@ -101,7 +101,10 @@ mod tests {
         }
     }
 
-    fn found(choice: ToolChoice, names: &[&str]) -> Option<(String, Vec<(Role, String, String)>)> {
+    /// Who says what, and to which call.
+    type Told = (Role, String, String);
+
+    fn found(choice: ToolChoice, names: &[&str]) -> Option<(String, Vec<Told>)> {
         let check = CallIsMade {
             choice,
             provider: "claude".to_owned(),
