@@ -255,7 +255,7 @@ describe("tools", () => {
     const reasons = (await eventsOf(run)).flatMap((event) => (event.type === "permission" ? [event.reason] : []));
     expect(reasons).toEqual([
       "permissions.ask failed: no terminal",
-      'permissions.ask failed: it must say true, false or { allow, reason?, args? }, and returned the string "yes"',
+      'permissions.ask failed: it must return true, false or { allow, reason?, args? }, and returned the string "yes"',
       "permissions.ask failed: its args must be an object, and are an array",
     ]);
   });
