@@ -10,7 +10,9 @@ use crate::decode::Wire;
 use crate::error::{Code, ProviderError};
 use crate::provider::callbacks::Callbacks;
 use crate::provider::options::{Auth, Kind, Options, OutputFormat, PromptStyle, SystemPrompt, Workspace};
-use crate::provider::{EnvValue, Flag, PromptLimit, Provider, Var, When, Word, same_flag, system_prompt};
+use crate::provider::{
+    EnvValue, Flag, OUTPUT_SCHEMA_FILE, PromptLimit, Provider, Var, When, Word, same_flag, system_prompt,
+};
 
 pub use line::{Arg, CommandLine, Cwd, EnvText, MediaFile, PrivateFile, PrivateLink, RUN_FOLDER};
 
@@ -81,7 +83,10 @@ pub fn build(
             }
             optional_flags.push(name);
         }
-        has_schema |= flag.when.contains(&When::OutputSchema);
+        has_schema |= flag
+            .args
+            .iter()
+            .any(|word| matches!(word, Word::OutputSchema | Word::File(OUTPUT_SCHEMA_FILE)));
         flags.extend(flag.args.iter().filter_map(|word| match word {
             Word::Lit(name) if name.starts_with('-') => Some(*name),
             _ => None,
@@ -246,6 +251,7 @@ impl Context<'_> {
             When::AppendedSystemPrompt => self.in_workspace(|workspace| workspace.append_system_prompt.is_some()),
             When::AllowedTools => self.in_workspace(|workspace| !workspace.allowed_tools.is_empty()),
             When::OutputSchema => options.output_schema.is_some(),
+            When::NoOutputSchema => options.output_schema.is_none(),
             When::MaxOutputTokens => options.choices.max_output_tokens.is_some(),
             When::Effort => options.choices.effort.is_some(),
             When::Stop => options.choices.stop().is_some(),

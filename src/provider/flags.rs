@@ -117,6 +117,8 @@ pub enum When {
     Temperature,
     /// Its answer has to fit a schema that it can be told ([`super::SchemaForm`]).
     OutputSchema,
+    /// It is told no schema.
+    NoOutputSchema,
 }
 
 /// One word of a command line.

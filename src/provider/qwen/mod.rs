@@ -25,10 +25,18 @@ use Word::Lit;
 const MCP_FILE: &str = "mcp.json";
 const SETTINGS_FILE: &str = "settings.json";
 
-/// What 0.15.10 has without `--bare`.
+/// What 0.15.10 has without `--bare`, but for its tool for answers by a schema.
 const EVERY_TOOL: &str = "edit,write_file,read_file,grep_search,glob,run_shell_command,todo_write,save_memory,agent,skill,\
 exit_plan_mode,web_fetch,list_directory,lsp,ask_user_question,cron_create,cron_list,cron_delete,task_stop,send_message,\
 monitor,tool_search";
+
+/// None of its own tools, without `--bare`.
+const NO_TOOLS: &[Word] = &[
+    Lit("--exclude-tools"),
+    Lit(EVERY_TOOL),
+    Lit("--extensions"),
+    Lit("none"),
+];
 
 /// What `--bare` leaves out, for the machine-wide layer of settings: a second request with the whole thread, hooks.
 fn settings(_: &Provider, _: &Options) -> String {
@@ -67,13 +75,17 @@ pub static QWEN: Provider = Provider {
         flag(&[When::Callbacks], &[Lit("--mcp-config"), Word::File(MCP_FILE)]),
         flag(&[When::Callbacks], &[Lit("--allowed-mcp-server-names"), Lit(SERVER)]),
         // Not optional: without it a second request with the whole thread is made, and files are written (CLI-FACTS 4).
-        flag(&[When::ToolsOff, When::NoCallbacks], &[Lit("--bare")]),
+        // With a schema, 0.15.10 leaves out its own tool for the answer there.
+        flag(
+            &[When::ToolsOff, When::NoCallbacks, When::NoOutputSchema],
+            &[Lit("--bare")],
+        ),
         flag(
             &[When::DefaultSystemPrompt],
             &[Lit("--system-prompt"), Word::SystemPrompt],
         ),
         flag(
-            &[When::ToolsOff, When::NoCallbacks],
+            &[When::ToolsOff, When::NoCallbacks, When::NoOutputSchema],
             &[
                 Lit("--exclude-tools"),
                 Lit("read_file"),
@@ -81,15 +93,8 @@ pub static QWEN: Provider = Provider {
                 Lit("run_shell_command"),
             ],
         ),
-        flag(
-            &[When::ToolsOff, When::Callbacks],
-            &[
-                Lit("--exclude-tools"),
-                Lit(EVERY_TOOL),
-                Lit("--extensions"),
-                Lit("none"),
-            ],
-        ),
+        flag(&[When::ToolsOff, When::Callbacks], NO_TOOLS),
+        flag(&[When::ToolsOff, When::NoCallbacks, When::OutputSchema], NO_TOOLS),
         // One tool, `structured_output`, whose arguments the CLI holds against the schema (CLI-FACTS 4).
         optional(&[When::OutputSchema], &[Lit("--json-schema"), Word::OutputSchema]),
         flag(&[When::Model], &[Lit("--model"), Word::Model]),
@@ -119,6 +124,11 @@ pub static QWEN: Provider = Provider {
             "QWEN_CODE_SYSTEM_SETTINGS_PATH",
             EnvValue::File(SETTINGS_FILE),
         ),
+        var_when(
+            &[When::ToolsOff, When::NoCallbacks, When::OutputSchema],
+            "QWEN_CODE_SYSTEM_SETTINGS_PATH",
+            EnvValue::File(SETTINGS_FILE),
+        ),
     ],
     drop_env: &[],
     key_env: &[],
@@ -130,6 +140,11 @@ pub static QWEN: Provider = Provider {
         },
         FileSpec {
             when: &[When::ToolsOff, When::Callbacks],
+            name: SETTINGS_FILE,
+            content: settings,
+        },
+        FileSpec {
+            when: &[When::ToolsOff, When::NoCallbacks, When::OutputSchema],
             name: SETTINGS_FILE,
             content: settings,
         },
