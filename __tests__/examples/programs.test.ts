@@ -88,6 +88,19 @@ describe("npm run demo", () => {
   });
 });
 
+describe("the answer by a schema", () => {
+  it("is a value with the schema's type", TIMEOUT, async () => {
+    expect(await run("examples/structured/main.mjs")).toEqual({
+      code: 0,
+      stderr: "",
+      stdout: `2 × red kettle to Ann Miller, York
+{"item":"red kettle","count":2,"to":{"name":"Ann Miller","city":"York"},"urgent":false}
+2 requests: the first answer did not fit
+`,
+    });
+  });
+});
+
 describe("the agent loop", () => {
   const answer = ["17 + 25 = 42, and 6 * 9 = 54.", "(steps: 2, tool calls: 2)", ""];
   const updates = ["tool_call", "tool_call", "final", "assistant_message", "final", ...answer];

@@ -378,3 +378,12 @@ export const required = () => provider.invoke([], { toolChoice: "required" });
 export const stop = () => provider.invoke([], { stop: "END" });
 // @ts-expect-error an agent that had to call a tool each time would never end
 export const endless = () => runAgent({ provider, prompt: "go", toolChoice: "any" });
+/** A value's type is the schema's, also beside the metadata of LangChain's messages, which may be anything. */
+export async function structured(provider: CliProvider): Promise<string> {
+  const outputSchema = {} as { _zod: { input: { name: string } } };
+  const value = (await provider.invoke(["hi"], { outputSchema })).response_metadata.structured_output;
+  const name: string | undefined = value?.name;
+  // @ts-expect-error the schema has no such field
+  value?.nam;
+  return name ?? "";
+}

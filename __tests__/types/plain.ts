@@ -72,3 +72,22 @@ export async function agent(provider: CliProvider): Promise<unknown> {
   const { result } = runAgent({ provider, messages, builtins: { handoff: { agents: { a: { provider, tools } } } } });
   return (await result).messages.map(({ content }) => content);
 }
+
+/** The value's type is the schema's, whichever library that is of. */
+export async function structured(provider: CliProvider): Promise<number> {
+  const four = {} as { _zod: { input: { n: number } } };
+  const three = {} as { _def: object; _input: { n: number } };
+  const standard = {} as { "~standard": { types?: { input: { n: number } } | undefined } };
+  const [a, b, c] = await Promise.all([
+    provider.invoke(["hi"], { outputSchema: four }),
+    provider.invokeWithUpdates(["hi"], () => {}, { outputSchema: three }),
+    runAgent({ provider, prompt: "hi", outputSchema: standard }).result,
+  ]);
+  const values = [a.response_metadata.structured_output, b.response_metadata.structured_output, c.structured] as const;
+  for (const value of values) refuseAny<IsAny<typeof value>>();
+  const plain = await provider.invoke(["hi"], { outputSchema: { type: "object" } });
+  const unknown: unknown = plain.response_metadata.structured_output;
+  // @ts-expect-error without a schema there is no value
+  const none: number = (await provider.invoke(["hi"])).response_metadata.structured_output;
+  return values.reduce((sum, value) => sum + (value?.n ?? 0), Number(unknown) + none);
+}

@@ -205,9 +205,10 @@ const LEFT = Symbol("left");
 function requireValue(message, options, provider) {
   const { outputSchema } = /** @type {{ outputSchema?: unknown }} */ (options ?? {});
   if (outputSchema === undefined) return message;
-  const answer = /** @type {{ tool_calls?: unknown[], invalid_tool_calls?: unknown[], response_metadata?: Record<string, unknown> }} */ (
-    message ?? {}
-  );
+  const answer =
+    /** @type {{ tool_calls?: unknown[], invalid_tool_calls?: unknown[], response_metadata?: Record<string, unknown> }} */ (
+      message ?? {}
+    );
   const calls = (answer.tool_calls?.length ?? 0) + (answer.invalid_tool_calls?.length ?? 0);
   if (calls > 0 || answer.response_metadata?.structured_output !== undefined) return message;
   throw providerError({

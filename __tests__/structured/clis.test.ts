@@ -1,0 +1,187 @@
+/** Answers by a schema, asked of the real CLIs: fitting at once, the second time, never, behind tool calls. */
+import type { CliProvider, ProviderEvent, ProviderReply } from "deep-factor-providers/native";
+import { describe, expect, it } from "vitest";
+import { z } from "zod";
+import type { CliName, Script } from "../support/clis.mjs";
+import { createProvider, RUNS, withClaude, withCli } from "../support/harness.mjs";
+
+const outputSchema = z.object({ name: z.string(), age: z.number().int() });
+const ANN = { name: "Ann", age: 3 };
+const TIMEOUT = { timeout: 120_000 };
+
+/** What a caller sees of a call: the reply or the error, and the types of the events. */
+async function ask(provider: Pick<CliProvider, "stream">, schema: object = outputSchema) {
+  const events: ProviderEvent[] = [];
+  let error: { code: string; partial?: { text: string }; attempts: number; message: string } | undefined;
+  try {
+    for await (const event of provider.stream(["Who is it?"], { outputSchema: schema })) events.push(event);
+  } catch (thrown) {
+    error = thrown as typeof error;
+  }
+  const done = events.find((event) => event.type === "done");
+  const kinds = events.map((event) => (event.type === "warning" ? `warning ${event.code}` : event.type));
+  return { reply: done?.reply as ProviderReply | undefined, error, kinds };
+}
+
+/** claude's own tool for answers. */
+const answers = (input: object, id = "toolu_1") => ({
+  content: [{ type: "tool_use", id, name: "StructuredOutput", input }],
+});
+
+describe.each(RUNS)("claude %s, %s", TIMEOUT, (which, engine) => {
+  async function claude(script: object[]) {
+    const { api, options } = await withClaude({ which, engine, script });
+    return { api, provider: createProvider(options) as unknown as CliProvider };
+  }
+
+  it("fits at once, by the CLI's own tool, which nobody else sees", async () => {
+    const { api, provider } = await claude([answers(ANN)]);
+    const { reply, kinds } = await ask(provider);
+    expect(reply).toMatchObject({ structured: ANN, content: JSON.stringify(ANN), toolCalls: [] });
+    expect(kinds).not.toContain("tool_call");
+    expect(kinds).not.toContain("tool_result");
+    const tools = api.requests[0]?.body.tools as { name: string; input_schema: object }[];
+    const tool = tools.find(({ name }) => name === "StructuredOutput");
+    expect(tool?.input_schema).toMatchObject({ required: ["name", "age"], additionalProperties: false });
+  });
+
+  it("fits when the CLI has asked once more", async () => {
+    const { api, provider } = await claude([answers({ name: 3 }), answers(ANN, "toolu_2")]);
+    const { reply } = await ask(provider);
+    expect(reply?.structured).toEqual(ANN);
+    expect(JSON.stringify(api.requests[1]?.body.messages)).toContain("Output does not match required schema");
+  });
+
+  it("never fits", async () => {
+    const { api, provider } = await claude([answers({ name: 3 }), answers({ age: "x" }, "toolu_2")]);
+    const { error } = await ask(provider);
+    expect(error).toMatchObject({ code: "OUTPUT_INVALID", attempts: 1 });
+    expect(error?.partial?.text).toBe('{"name":3}{"age":"x"}');
+    expect(api.requests).toHaveLength(2);
+  });
+
+  it("is asked again for a text that is none, and the usage is that of both", async () => {
+    const usage = { input_tokens: 100, output_tokens: 10 };
+    const script = [
+      { text: "I'd rather talk.", usage },
+      { text: "Still talking.", usage },
+      { ...answers(ANN), usage },
+    ];
+    const { api, provider } = await claude(script);
+    const { reply, kinds } = await ask(provider);
+    expect(reply).toMatchObject({ structured: ANN, usage: { inputTokens: 300, outputTokens: 30 } });
+    expect(kinds.filter((kind) => kind === "retry" || kind === "done")).toEqual(["retry", "done"]);
+    const asked = JSON.stringify(api.requests[2]?.body.messages);
+    expect(asked).toContain("Still talking.");
+    expect(asked).toContain("Your answer does not fit the JSON Schema that it has to fit: the reply is not JSON");
+  });
+
+  it("calls tools first, and the value comes last", async () => {
+    const live = engine === "live";
+    const call = {
+      content: [{ type: "tool_use", id: "t1", name: "mcp__df__StructuredOutput", input: { city: "Rome" } }],
+    };
+    const inWords = (request: { body: object }) => {
+      const mark = /every id must begin with \\?"(\w+)_/i.exec(JSON.stringify(request.body))?.[1];
+      const block = { tool_calls: [{ name: "StructuredOutput", args: { city: "Rome" }, id: `${mark}_1` }] };
+      return { text: `\`\`\`json\n${JSON.stringify(block)}\n\`\`\`` };
+    };
+    const script = live ? [call, answers(ANN, "t2")] : [inWords, { text: JSON.stringify(ANN) }];
+    const { provider } = await claude(script as object[]);
+    // A tool of the caller's that is called as the CLI's own is.
+    const bound = provider.bindTools([{ name: "StructuredOutput", schema: z.object({ city: z.string() }) }]);
+    const first = await bound.invoke(["Who is it?"], { outputSchema });
+    expect(first.tool_calls).toMatchObject([{ name: "StructuredOutput", args: { city: "Rome" } }]);
+    expect(first.response_metadata.structured_output).toBeUndefined();
+    const result = { role: "tool", content: "sunny", tool_call_id: first.tool_calls[0]?.id as string };
+    const last = await bound.invoke(["Who is it?", first, result], { outputSchema });
+    expect(last.tool_calls).toEqual([]);
+    expect(last.response_metadata.structured_output).toEqual(ANN);
+  });
+});
+
+/** What tells in a request how the schema came. */
+interface Body {
+  text?: { format?: { strict: boolean } };
+  tools?: { function: { name: string } }[];
+}
+
+interface Case {
+  cli: CliName;
+  options?: object;
+  /** How its model gives an answer. */
+  says: (value: unknown) => object;
+  /** Whether it has a way of its own for schemas. */
+  native?: boolean;
+  /** Whether a request says so what the answer has to be. */
+  isNative: (body: Body) => boolean;
+}
+
+const strictly = ({ text }: Body) => text?.format?.strict === true;
+const inText = (value: unknown) => ({ text: typeof value === "string" ? value : JSON.stringify(value) });
+const CASES: [string, Case][] = [
+  ["codex print", { cli: "codex", options: { engine: "print" }, says: inText, isNative: strictly }],
+  ["codex live", { cli: "codex", options: { engine: "live" }, says: inText, isNative: strictly }],
+  [
+    "qwen",
+    {
+      cli: "qwen",
+      says: (value) =>
+        typeof value === "string" ? { text: value } : { calls: [{ id: "c1", name: "structured_output", args: value }] },
+      isNative: ({ tools = [] }) => tools.some((tool) => tool.function.name === "structured_output"),
+      native: true,
+    },
+  ],
+  ["gemini", { cli: "gemini", says: inText, isNative: () => false }],
+  ["opencode", { cli: "opencode", says: inText, isNative: () => false }],
+];
+
+describe.each(CASES)("%s", TIMEOUT, (_, { cli, options, says, isNative, native = false }) => {
+  async function start(script: object[]) {
+    const { api, create } = await withCli(cli, { script: script as Script });
+    return { api, provider: create(options) };
+  }
+
+  it("fits at once", async () => {
+    const { api, provider } = await start([says(ANN)]);
+    const { reply, error, kinds } = await ask(provider);
+    expect(error).toBeUndefined();
+    expect(reply).toMatchObject({ structured: ANN, content: JSON.stringify(ANN), toolCalls: [] });
+    expect(kinds).not.toContain("tool_call");
+    const body = api.requests[0]?.body as Body;
+    expect(isNative(body)).toBe(native);
+    expect(JSON.stringify(body).includes("[Output Schema]")).toBe(!native);
+  });
+
+  it("fits the second time", async () => {
+    const { api, provider } = await start([says("I do not know."), says(ANN)]);
+    const { reply, error, kinds } = await ask(provider);
+    expect(error).toBeUndefined();
+    expect(reply?.structured).toEqual(ANN);
+    expect(kinds.filter((kind) => kind === "retry" || kind === "done")).toEqual(["retry", "done"]);
+    expect(JSON.stringify(api.requests[1]?.body)).toContain(
+      "Your answer does not fit the JSON Schema that it has to fit",
+    );
+  });
+
+  it("never fits", async () => {
+    const { api, provider } = await start([says("I do not know."), says("Never.")]);
+    const { error } = await ask(provider);
+    expect(error).toMatchObject({ code: "OUTPUT_INVALID", attempts: 2, partial: { text: "Never." } });
+    expect(api.requests).toHaveLength(2);
+  });
+});
+
+it("codex is asked in words for what its strict mode does not take, and says so", TIMEOUT, async () => {
+  const { api, create } = await withCli("codex", { script: [{ text: "{}" }, { text: "{}" }] });
+  const optional = z.object({ name: z.string().optional() });
+  for (const engine of ["print", "live"]) {
+    const { reply, kinds } = await ask(create({ engine }), optional);
+    expect(reply?.structured).toEqual({});
+    expect(kinds).toContain("warning OUTPUT_SCHEMA_EMULATED");
+  }
+  for (const { body } of api.requests) {
+    expect((body as Body).text?.format).toBeUndefined();
+    expect(JSON.stringify(body)).toContain("[Output Schema]");
+  }
+});
