@@ -1,6 +1,6 @@
 /** The command line: what people see, what programs read, and what a shell gets as exit code. */
 import { spawn } from "node:child_process";
-import { readFileSync, symlinkSync } from "node:fs";
+import { readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -143,6 +143,28 @@ opencode  opencode  1.18.34
 });
 
 describe.skipIf(process.platform === "win32")("run", () => {
+  it("prints the value of --schema, and says what is wrong with its file", async () => {
+    const { fakes, run } = setup();
+    const schema = join(fakes.dir, "schema.json");
+    writeFileSync(
+      schema,
+      '{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}',
+    );
+    const item = { type: "agent_message", id: "i", text: '{"n":3}' };
+    const lines = [
+      { type: "thread.started", thread_id: "t" },
+      { type: "turn.started" },
+      { type: "item.completed", item },
+      { type: "turn.completed", usage: { input_tokens: 1, output_tokens: 1 } },
+    ];
+    fakes.shell("codex", `cat >/dev/null; ${lines.map((line) => `echo '${JSON.stringify(line)}'`).join("; ")}`);
+    const answered = await run(["run", "hi", "--provider", "codex", "--schema", schema]);
+    expect([answered.code, answered.stdout]).toEqual([0, '{\n  "n": 3\n}\n']);
+    writeFileSync(schema, "{");
+    const wrong = await run(["run", "hi", "--provider", "codex", "--schema", schema]);
+    expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining("--schema can't be read: ")]);
+  });
+
   it("prints the answer alone, and what goes on to standard error", async () => {
     const { fakes, run } = setup();
     const fake = fakes.cli("codex", replay("codex/success-json-stdin"));
