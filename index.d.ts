@@ -188,7 +188,7 @@ export type OutputSchema = object;
  * What a model writes by a schema: the side of zod that is parsed, so that a field with a default may be missing and a date is a
  * string. `schema.parse(value)` makes the other side of it, and checks what JSON Schema has no word for. `unknown` for JSON Schema.
  */
-export type StructuredOutput<TSchema> = TSchema extends { readonly _zod: { readonly input: infer Input } }
+export type StructuredOutput<TSchema = unknown> = TSchema extends { readonly _zod: { readonly input: infer Input } }
   ? Input
   : TSchema extends { readonly _input: infer Input }
     ? Input
@@ -197,7 +197,7 @@ export type StructuredOutput<TSchema> = TSchema extends { readonly _zod: { reado
       : unknown;
 
 /** A message with the value of {@link InvokeOptions.outputSchema}; not there where it calls tools. */
-export type WithStructured<TMessage, TSchema> = TSchema extends object
+export type WithStructured<TMessage = AIMessage, TSchema = undefined> = TSchema extends object
   ? TMessage & { response_metadata: { structured_output?: StructuredOutput<TSchema> } }
   : TMessage;
 

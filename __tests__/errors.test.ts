@@ -39,11 +39,14 @@ describe("the codes of the native side", () => {
     }
   });
 
-  it("fall back as their category does, but for what only one provider can't take", () => {
+  it("fall back as their category does, but for what only one provider can't take or its model did not do", () => {
     const own = codes.filter(
       (it) => it.shouldFallback !== categories.find(({ category }) => category === it.category)?.shouldFallback,
     );
-    expect(own).toEqual([{ code: "UNSUPPORTED_CONTENT", category: "validation", shouldFallback: true }]);
+    expect(own).toEqual([
+      { code: "UNSUPPORTED_CONTENT", category: "validation", shouldFallback: true },
+      { code: "OUTPUT_INVALID", category: "validation", shouldFallback: true },
+    ]);
   });
 
   it("are in docs/errors.md", () => {

@@ -160,8 +160,8 @@ describe("no exported type is any, or has one inside", () => {
     ["in a parameter", "parseToolCalls(text: string)", "parseToolCalls(text: any)", "parseToolCalls"],
     [
       "in a promise",
-      "invoke(messages: readonly MessageInput[], options?: InvokeOptions): Promise<TMessage>",
-      "invoke(): Promise<any>",
+      "options?: InvokeOptions<TSchema>,\n  ): Promise<WithStructured<TMessage, TSchema>>",
+      "options?: InvokeOptions<TSchema>,\n  ): Promise<any>",
       "CliProvider",
     ],
   ])(
