@@ -1,0 +1,464 @@
+"use strict";
+
+/**
+ * In: LangChain's `BaseChatModel` in one of its builds, and this package's providers. Out: chat models over them.
+ *
+ * A thin layer: the provider reads the messages, makes the calls, and builds the answers. Here is what LangChain calls by other
+ * names. A call's tools and choices come with the call, so one model serves any number at a time.
+ *
+ * @import { CliProvider } from "../../../index.js"
+ * @import { Call, Init } from "./fields.cjs"
+ * @import { Parts as StructuredParts } from "./structured.cjs"
+ */
+
+const { builtin } = require("../builtin.cjs");
+const { fault } = require("../errors.cjs");
+const { describe, encodeOptions } = require("../options.cjs");
+const { AS_TEXT, unbound } = require("../provider.cjs");
+const { encodeTools } = require("../tools.cjs");
+const { createChunker } = require("./chunks.cjs");
+const { SERIALIZED, compact, readCall, readCliFields, readProviderFields } = require("./fields.cjs");
+const { priceName, profileOf, vendorOf } = require("./profiles.cjs");
+const { checkArguments } = require("./strict.cjs");
+const { structured } = require("./structured.cjs");
+
+/**
+ * @typedef {object} Parts
+ * @property {any} BaseChatModel
+ * @property {any} AIMessageChunk
+ * @property {any} ChatGenerationChunk
+ * @property {any} [Validator] not in early versions of 0.3
+ *
+ * @typedef {(options?: any) => CliProvider<any>} Factory
+ */
+
+/** The classes an instance is of, by name: for `instanceof` between the ESM and the CommonJS build. */
+const KINDS = Symbol.for("deep-factor-providers.chat-models");
+/** Marks what a constructor of ours hands to that of its parent. */
+const INIT = Symbol("init");
+
+/** Of a provider that the caller has made nothing can be read that tells it from another one. @type {WeakMap<object, string>} */
+const identities = new WeakMap();
+
+/**
+ * @param {Parts & StructuredParts} parts
+ * @param {Record<"createClaudeCliProvider" | "createCodexCliProvider" | "createGeminiCliProvider" | "createQwenCliProvider" |
+ *   "createOpenCodeCliProvider", Factory>} factories
+ */
+function createChatModels(parts, factories) {
+  const { AIMessage, AIMessageChunk, BaseChatModel, ChatGenerationChunk } = parts;
+
+  class ChatCli extends BaseChatModel {
+    static lc_name() {
+      return "ChatCli";
+    }
+
+    /** An instance of either build is one: each has its own class of the same name. @param {any} value */
+    static [Symbol.hasInstance](value) {
+      if (Function.prototype[Symbol.hasInstance].call(this, value)) return true;
+      // A class that somebody derives is only its own.
+      if (!models.has(this)) return false;
+      return typeof value === "object" && value !== null && value[KINDS]?.includes(this.lc_name()) === true;
+    }
+
+    /** @param {any} given */
+    constructor(given) {
+      /** @type {Init} */
+      const init = given?.[INIT] ?? readProviderFields(given);
+      super(init.base);
+      const { provider, options, defaults, fields } = init;
+      this.name = fields.name;
+      this.lc_serializable = options !== undefined;
+      this.lc_namespace = ["deep-factor-providers", "langchain"];
+      /** The provider that makes the calls. */
+      this.provider = provider;
+      this.model = typeof options?.model === "string" && options.model !== "" ? options.model : undefined;
+      this.temperature = defaults.temperature;
+      this.maxTokens = defaults.maxTokens;
+      this.stop = defaults.stop;
+      this.streaming = defaults.streaming ?? false;
+      hide(this, "_profile", defaults.profile);
+      hide(this, "_fingerprint", options === undefined ? identityOf(provider) : () => fingerprintOf(options));
+      // Nothing that is bound to the caller's own adapter is in these calls, and nothing here changes what that remembers.
+      hide(this, "_adapter", unbound(provider));
+      hide(this, "_bound", new WeakMap());
+    }
+
+    get [KINDS]() {
+      return ["ChatCli"];
+    }
+
+    get lc_serializable_keys() {
+      return [...SERIALIZED];
+    }
+
+    get callKeys() {
+      return [...super.callKeys, "tools", "tool_choice", "strict", "outputSchema", "response_format", "model"];
+    }
+
+    /** The model's context size and abilities. */
+    get profile() {
+      return profileOf(this.provider.id, this.model, this._profile);
+    }
+
+    _llmType() {
+      return "cli";
+    }
+
+    /** What makes two models different for a cache: no option's value is in it that could be a secret. */
+    _identifyingParams() {
+      if (typeof this._fingerprint === "function") hide(this, "_fingerprint", this._fingerprint());
+      return compact({
+        provider: this.provider.id,
+        model: this.model,
+        temperature: this.temperature,
+        maxTokens: this.maxTokens,
+        stop: this.stop,
+        options: this._fingerprint,
+      });
+    }
+
+    /** @param {any} options */
+    _getSerializedCacheKeyParametersForCall({ signal: _, timeout: __, record: ___, ...options }) {
+      return super._getSerializedCacheKeyParametersForCall(options);
+    }
+
+    /** @param {any} [options] */
+    invocationParams(options = {}) {
+      const call = readCall(options, this);
+      return compact({
+        model: call.model ?? this.model,
+        temperature: call.temperature,
+        max_tokens: call.maxOutputTokens,
+        stop: call.stop,
+        tools: options.tools,
+        tool_choice: options.tool_choice,
+      });
+    }
+
+    /** @param {any} options */
+    getLsParams(options = {}) {
+      const call = readCall(options, this);
+      const model = call.model ?? this.model;
+      return {
+        ls_provider: vendorOf(this.provider.id, model),
+        ls_model_name: priceName(model),
+        ls_model_type: "chat",
+        ls_temperature: call.temperature,
+        ls_max_tokens: call.maxOutputTokens,
+        ls_stop: call.stop,
+      };
+    }
+
+    /**
+     * @param {any[]} tools
+     * @param {any} [kwargs]
+     */
+    bindTools(tools, kwargs = {}) {
+      return this.withConfig({ ...kwargs, tools: formatTools(tools) });
+    }
+
+    /**
+     * @param {any} outputSchema
+     * @param {any} [config]
+     */
+    withStructuredOutput(outputSchema, config) {
+      return structured(parts, this, outputSchema, config);
+    }
+
+    /**
+     * @param {any[]} messages
+     * @param {any} options
+     * @param {any} [runManager]
+     */
+    async _generate(messages, options, runManager) {
+      if (this.streaming) return await this._generateByStream(messages, options, runManager);
+      const message = await this._call(messages, options);
+      return resultOf({ text: textOf(message), message });
+    }
+
+    /**
+     * @param {any[]} messages
+     * @param {any} options
+     * @param {any} [runManager]
+     */
+    async *_streamResponseChunks(messages, options, runManager) {
+      for await (const message of this._chunks(messages, options)) {
+        const generation = new ChatGenerationChunk({ text: textOf(message), message });
+        // First: LangChain gives it the run's id in between.
+        yield generation;
+        const place = { prompt: 0, completion: 0 };
+        const chunk = { chunk: generation };
+        await runManager?.handleLLMNewToken(generation.text, place, undefined, undefined, undefined, chunk);
+      }
+    }
+
+    /**
+     * As `CliProvider.prewarm`.
+     *
+     * @param {any} [options]
+     */
+    prewarm(options) {
+      return this.provider.prewarm(options);
+    }
+
+    /**
+     * As `CliProvider.health`.
+     *
+     * @param {any} [options]
+     */
+    health(options) {
+      return this.provider.health(options);
+    }
+
+    /**
+     * As `CliProvider.close`.
+     *
+     * @param {any} [options]
+     */
+    close(options) {
+      return this.provider.close(options);
+    }
+
+    [Symbol.asyncDispose]() {
+      return this.close();
+    }
+
+    /**
+     * One call, whole.
+     *
+     * @param {any[]} messages
+     * @param {any} options
+     */
+    async _call(messages, options) {
+      const call = readCall(options, this);
+      const answer = await this._adapterOf(options).invoke(messages, { ...call, [AS_TEXT]: true });
+      const message = answer instanceof AIMessage ? answer : new AIMessage(fieldsOf(answer));
+      const message_id = message.id;
+      message.response_metadata = this._complete(compact({ ...message.response_metadata, message_id }), call);
+      // As in a stream (chunks.cjs): one that does not come again.
+      message.id = message.response_metadata.run?.id;
+      const { structured_output: value } = message.response_metadata;
+      // Where an API answers by a schema, the text is the value: agents read it there.
+      if (value !== undefined) message.content = JSON.stringify(value);
+      if (options.strict && !call.outputSchema) checkArguments(parts.Validator, message.tool_calls, options.tools);
+      return message;
+    }
+
+    /**
+     * One call, in pieces.
+     *
+     * @param {any[]} messages
+     * @param {any} options
+     */
+    async *_chunks(messages, options) {
+      const call = readCall(options, this);
+      if (mayBeAskedAgain(call)) {
+        yield chunkOf(AIMessageChunk, await this._call(messages, options));
+        return;
+      }
+      const chunker = createChunker(AIMessageChunk, this.provider.id);
+      for await (const event of this._adapterOf(options).stream(messages, { ...call, [AS_TEXT]: true })) {
+        const chunk = chunker.push(event);
+        if (chunk === undefined) continue;
+        if (event.type === "done") {
+          chunk.response_metadata = this._complete(chunk.response_metadata, call);
+          if (options.strict) checkArguments(parts.Validator, chunk.tool_calls, options.tools);
+        }
+        yield chunk;
+      }
+    }
+
+    /**
+     * @param {any[]} messages
+     * @param {any} options
+     * @param {any} [runManager]
+     */
+    async _generateByStream(messages, options, runManager) {
+      let whole;
+      for await (const chunk of this._streamResponseChunks(messages, options, runManager)) {
+        whole = whole === undefined ? chunk : whole.concat(chunk);
+      }
+      return resultOf(/** @type {any} */ (whole));
+    }
+
+    /**
+     * The adapter with a call's tools. `bindTools` hands the same list to all calls of its runnable.
+     *
+     * @param {{ tools?: object[] }} options
+     * @returns {CliProvider<any>}
+     */
+    _adapterOf({ tools }) {
+      if (tools === undefined || tools.length === 0) return this._adapter;
+      const known = this._bound.get(tools);
+      if (known !== undefined) return known;
+      const adapter = this._adapter.bindTools(formatTools(tools));
+      this._bound.set(tools, adapter);
+      return adapter;
+    }
+
+    /**
+     * @param {Record<string, any>} metadata
+     * @param {Call} call
+     */
+    _complete(metadata, call) {
+      const model = metadata.model ?? call.model ?? this.model;
+      return compact({ ...metadata, model, model_name: priceName(model) });
+    }
+  }
+
+  const classes = {
+    ChatCli,
+    ChatClaudeCli: define("ChatClaudeCli", "claude-cli", factories.createClaudeCliProvider),
+    ChatCodexCli: define("ChatCodexCli", "codex-cli", factories.createCodexCliProvider),
+    ChatGeminiCli: define("ChatGeminiCli", "gemini-cli", factories.createGeminiCliProvider),
+    ChatQwenCli: define("ChatQwenCli", "qwen-cli", factories.createQwenCliProvider),
+    ChatOpenCodeCli: define("ChatOpenCodeCli", "opencode-cli", factories.createOpenCodeCliProvider),
+  };
+  const models = new Set(Object.values(classes));
+  return classes;
+
+  /**
+   * A chat model that makes its provider.
+   *
+   * @param {string} name
+   * @param {string} type
+   * @param {Factory} create
+   */
+  function define(name, type, create) {
+    const model = class extends ChatCli {
+      static lc_name() {
+        return name;
+      }
+      /** @param {any} [fields] */
+      constructor(fields) {
+        super({ [INIT]: readCliFields(fields, (options) => create({ ...options, threadDocuments: "escape" })) });
+      }
+      get [KINDS]() {
+        return [...super[KINDS], name];
+      }
+      _llmType() {
+        return type;
+      }
+    };
+    Object.defineProperty(model, "name", { value: name });
+    return model;
+  }
+
+  /** @param {any[]} tools */
+  function formatTools(tools) {
+    if (Array.isArray(tools)) tools.forEach(refuseServerTool);
+    /** @type {{ name: string, description?: string, schema: object }[]} */
+    const specs = JSON.parse(encodeTools(tools, parts.toJsonSchema));
+    return specs.map(({ name, description, schema }) => ({
+      type: "function",
+      function: compact({ name, description, parameters: schema }),
+    }));
+  }
+}
+
+/**
+ * A tool that an API runs itself has a type of its own and no arguments; a CLI would be offered one that does nothing.
+ *
+ * @param {any} tool
+ * @param {number} index
+ */
+function refuseServerTool(tool, index) {
+  if (typeof tool?.type !== "string" || tool.type === "function" || typeof tool.invoke === "function") return;
+  if ([tool.schema, tool.parameters, tool.inputSchema, tool.input_schema].some((schema) => schema)) return;
+  throw fault(
+    "INVALID_TOOL",
+    `tools[${index}] is of type ${describe(tool.type)}, a tool that an API runs by itself: give tools that the app runs`,
+  );
+}
+
+/**
+ * Whether a reply may be discarded and asked for again (by a schema, or for a call that has to be there): pieces of it can't be sent
+ * before it is known to be the answer.
+ *
+ * @param {Call} call
+ */
+function mayBeAskedAgain({ outputSchema, toolChoice }) {
+  return outputSchema !== undefined || toolChoice === "any" || typeof toolChoice === "object";
+}
+
+/**
+ * A whole answer as the only chunk of its stream.
+ *
+ * @param {any} AIMessageChunk
+ * @param {any} message
+ */
+function chunkOf(AIMessageChunk, message) {
+  const { id, content, tool_calls, invalid_tool_calls, usage_metadata, response_metadata, additional_kwargs } = message;
+  const invalid = invalid_tool_calls.length > 0 ? { invalid_tool_calls } : {};
+  return new AIMessageChunk(
+    compact({
+      id,
+      content,
+      usage_metadata,
+      additional_kwargs,
+      response_metadata: { ...response_metadata, ...invalid },
+      tool_call_chunks: tool_calls.map((/** @type {any} */ call, /** @type {number} */ index) => ({
+        type: "tool_call_chunk",
+        id: call.id,
+        name: call.name,
+        args: JSON.stringify(call.args),
+        index: content === "" ? index : index + 1,
+      })),
+    }),
+  );
+}
+
+/**
+ * What an `AIMessage` of another build, or one that is plain data, is built from.
+ *
+ * @param {any} answer
+ */
+function fieldsOf(answer) {
+  const { id, content, tool_calls, invalid_tool_calls, usage_metadata, response_metadata, additional_kwargs } = answer;
+  return compact({ id, content, tool_calls, invalid_tool_calls, usage_metadata, response_metadata, additional_kwargs });
+}
+
+/** @param {{ text: string, message: any }} generation */
+function resultOf(generation) {
+  const { input_tokens, output_tokens, total_tokens } = generation.message.usage_metadata;
+  const tokenUsage = { promptTokens: input_tokens, completionTokens: output_tokens, totalTokens: total_tokens };
+  return { generations: [generation], llmOutput: { tokenUsage } };
+}
+
+/** @param {{ content: unknown }} message */
+function textOf({ content }) {
+  return typeof content === "string" ? content : "";
+}
+
+/** @param {CliProvider<any>} provider */
+function identityOf(provider) {
+  const known = identities.get(provider);
+  if (known !== undefined) return known;
+  const made = builtin("node:crypto").randomUUID();
+  identities.set(provider, made);
+  return made;
+}
+
+/**
+ * All options of a provider in one short text, from which none can be read.
+ *
+ * @param {Record<string, unknown>} options
+ */
+function fingerprintOf({ logger: _, ...options }) {
+  const { createHash } = builtin("node:crypto");
+  return createHash("sha256").update(encodeOptions(options)).digest("hex").slice(0, 32);
+}
+
+/**
+ * A property that printing and copying a model leave out.
+ *
+ * @param {object} model
+ * @param {string} name
+ * @param {unknown} value
+ */
+function hide(model, name, value) {
+  Object.defineProperty(model, name, { value, configurable: true, writable: true, enumerable: false });
+}
+
+module.exports = { createChatModels };
