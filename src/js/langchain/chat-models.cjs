@@ -11,13 +11,14 @@
  * @import { Parts as StructuredParts } from "./structured.cjs"
  */
 
-const { builtin } = require("../builtin.cjs");
 const { fault } = require("../errors.cjs");
-const { describe, encodeOptions } = require("../options.cjs");
+const { describe } = require("../options.cjs");
 const { AS_TEXT, unbound } = require("../provider.cjs");
 const { encodeTools } = require("../tools.cjs");
 const { createChunker } = require("./chunks.cjs");
+const { chunkOf, fieldsOf, resultOf, textOf } = require("./generations.cjs");
 const { SERIALIZED, compact, readCall, readCliFields, readProviderFields } = require("./fields.cjs");
+const { fingerprintOf, identityOf } = require("./identity.cjs");
 const { priceName, profileOf, vendorOf } = require("./profiles.cjs");
 const { checkArguments } = require("./strict.cjs");
 const { structured } = require("./structured.cjs");
@@ -37,9 +38,6 @@ const KINDS = Symbol.for("deep-factor-providers.chat-models");
 /** Marks what a constructor of ours hands to that of its parent. */
 const INIT = Symbol("init");
 
-/** Of a provider that the caller has made nothing can be read that tells it from another one. @type {WeakMap<object, string>} */
-const identities = new WeakMap();
-
 /**
  * @param {Parts & StructuredParts} parts
  * @param {Record<"createClaudeCliProvider" | "createCodexCliProvider" | "createGeminiCliProvider" | "createQwenCliProvider" |
@@ -51,14 +49,6 @@ function createChatModels(parts, factories) {
   class ChatCli extends BaseChatModel {
     static lc_name() {
       return "ChatCli";
-    }
-
-    /** An instance of either build is one: each has its own class of the same name. @param {any} value */
-    static [Symbol.hasInstance](value) {
-      if (Function.prototype[Symbol.hasInstance].call(this, value)) return true;
-      // A class that somebody derives is only its own.
-      if (!models.has(this)) return false;
-      return typeof value === "object" && value !== null && value[KINDS]?.includes(this.lc_name()) === true;
     }
 
     /** @param {any} given */
@@ -315,7 +305,7 @@ function createChatModels(parts, factories) {
     ChatQwenCli: define("ChatQwenCli", "qwen-cli", factories.createQwenCliProvider),
     ChatOpenCodeCli: define("ChatOpenCodeCli", "opencode-cli", factories.createOpenCodeCliProvider),
   };
-  const models = new Set(Object.values(classes));
+  for (const model of Object.values(classes)) recognise(model);
   return classes;
 
   /**
@@ -383,71 +373,19 @@ function mayBeAskedAgain({ outputSchema, toolChoice }) {
 }
 
 /**
- * A whole answer as the only chunk of its stream.
+ * An instance of either build is one: each has its own class of the same name. What somebody derives is only its own.
  *
- * @param {any} AIMessageChunk
- * @param {any} message
+ * @param {any} model a class
  */
-function chunkOf(AIMessageChunk, message) {
-  const { id, content, tool_calls, invalid_tool_calls, usage_metadata, response_metadata, additional_kwargs } = message;
-  const invalid = invalid_tool_calls.length > 0 ? { invalid_tool_calls } : {};
-  return new AIMessageChunk(
-    compact({
-      id,
-      content,
-      usage_metadata,
-      additional_kwargs,
-      response_metadata: { ...response_metadata, ...invalid },
-      tool_call_chunks: tool_calls.map((/** @type {any} */ call, /** @type {number} */ index) => ({
-        type: "tool_call_chunk",
-        id: call.id,
-        name: call.name,
-        args: JSON.stringify(call.args),
-        index: content === "" ? index : index + 1,
-      })),
-    }),
-  );
-}
-
-/**
- * What an `AIMessage` of another build, or one that is plain data, is built from.
- *
- * @param {any} answer
- */
-function fieldsOf(answer) {
-  const { id, content, tool_calls, invalid_tool_calls, usage_metadata, response_metadata, additional_kwargs } = answer;
-  return compact({ id, content, tool_calls, invalid_tool_calls, usage_metadata, response_metadata, additional_kwargs });
-}
-
-/** @param {{ text: string, message: any }} generation */
-function resultOf(generation) {
-  const { input_tokens, output_tokens, total_tokens } = generation.message.usage_metadata;
-  const tokenUsage = { promptTokens: input_tokens, completionTokens: output_tokens, totalTokens: total_tokens };
-  return { generations: [generation], llmOutput: { tokenUsage } };
-}
-
-/** @param {{ content: unknown }} message */
-function textOf({ content }) {
-  return typeof content === "string" ? content : "";
-}
-
-/** @param {CliProvider<any>} provider */
-function identityOf(provider) {
-  const known = identities.get(provider);
-  if (known !== undefined) return known;
-  const made = builtin("node:crypto").randomUUID();
-  identities.set(provider, made);
-  return made;
-}
-
-/**
- * All options of a provider in one short text, from which none can be read.
- *
- * @param {Record<string, unknown>} options
- */
-function fingerprintOf({ logger: _, ...options }) {
-  const { createHash } = builtin("node:crypto");
-  return createHash("sha256").update(encodeOptions(options)).digest("hex").slice(0, 32);
+function recognise(model) {
+  const name = model.lc_name();
+  Object.defineProperty(model, Symbol.hasInstance, {
+    /** @param {any} value */
+    value: function (value) {
+      if (Function.prototype[Symbol.hasInstance].call(this, value)) return true;
+      return this === model && typeof value === "object" && value !== null && value[KINDS]?.includes(name) === true;
+    },
+  });
 }
 
 /**

@@ -102,7 +102,7 @@ function readProviderFields(given) {
   const fields = readFields(given);
   const { provider, ...others } = without(fields, (key) => LANGCHAIN.has(key) || DEFAULTS.has(key));
   const missing = ["invoke", "stream", "bindTools"].find(
-    (name) => typeof (/** @type {Record<string, unknown>} */ (provider ?? {})[name]) !== "function",
+    (name) => typeof (/** @type {any} */ (provider)?.[name]) !== "function",
   );
   if (missing !== undefined) {
     throw fault(

@@ -46,7 +46,7 @@ function structured(parts, model, outputSchema, config = {}) {
     ? model.bindTools([{ name, description, schema }], { tool_choice: name, strict, ...format })
     : model.withConfig({ outputSchema: schema, ...format });
   const parser = parts.RunnableLambda.from(async (/** @type {any} */ message) =>
-    parse(calls ? argumentsOf(message, name) : valueOf(message), outputSchema),
+    parse(calls ? argumentsOf(message, name) : outputOf(message), outputSchema),
   ).withConfig({ runName: "StructuredOutputParser" });
   if (!includeRaw) return llm.pipe(parser).withConfig({ runName: "StructuredOutput" });
 
@@ -110,7 +110,7 @@ function read(outputSchema, given, toJsonSchema) {
  * @param {any} message
  * @returns {{ text: string } | { value: unknown }}
  */
-function valueOf(message) {
+function outputOf(message) {
   const metadata = message.response_metadata ?? {};
   if ("structured_output" in metadata) return { value: metadata.structured_output };
   return { text: typeof message.content === "string" ? message.content : JSON.stringify(message.content) };

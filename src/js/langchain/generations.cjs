@@ -1,0 +1,56 @@
+"use strict";
+
+/** In: a provider's answer. Out: what LangChain makes of one, a generation or a chunk. */
+
+const { compact } = require("./fields.cjs");
+
+/**
+ * A whole answer as the only chunk of its stream.
+ *
+ * @param {any} AIMessageChunk
+ * @param {any} message
+ */
+function chunkOf(AIMessageChunk, message) {
+  const { id, content, tool_calls, invalid_tool_calls, usage_metadata, response_metadata, additional_kwargs } = message;
+  const invalid = invalid_tool_calls.length > 0 ? { invalid_tool_calls } : {};
+  return new AIMessageChunk(
+    compact({
+      id,
+      content,
+      usage_metadata,
+      additional_kwargs,
+      response_metadata: { ...response_metadata, ...invalid },
+      tool_call_chunks: tool_calls.map((/** @type {any} */ call, /** @type {number} */ index) => ({
+        type: "tool_call_chunk",
+        id: call.id,
+        name: call.name,
+        args: JSON.stringify(call.args),
+        index: content === "" ? index : index + 1,
+      })),
+    }),
+  );
+}
+
+/**
+ * What an `AIMessage` of another build, or one that is plain data, is built from.
+ *
+ * @param {any} answer
+ */
+function fieldsOf(answer) {
+  const { id, content, tool_calls, invalid_tool_calls, usage_metadata, response_metadata, additional_kwargs } = answer;
+  return compact({ id, content, tool_calls, invalid_tool_calls, usage_metadata, response_metadata, additional_kwargs });
+}
+
+/** @param {{ text: string, message: any }} generation */
+function resultOf(generation) {
+  const { input_tokens, output_tokens, total_tokens } = generation.message.usage_metadata;
+  const tokenUsage = { promptTokens: input_tokens, completionTokens: output_tokens, totalTokens: total_tokens };
+  return { generations: [generation], llmOutput: { tokenUsage } };
+}
+
+/** @param {{ content: unknown }} message */
+function textOf({ content }) {
+  return typeof content === "string" ? content : "";
+}
+
+module.exports = { chunkOf, fieldsOf, resultOf, textOf };
