@@ -5,14 +5,15 @@
  * In flow the turns of a model (`agent-scenarios.mjs`); out flow the chat model, and the API's record of what it was asked. Both end
  * with the test, which fails if the CLI asked for more than there is.
  */
-import { ChatClaudeCli, ChatCodexCli } from "deep-factor-providers/langchain";
+import { createOpenAiCompatibleProvider } from "deep-factor-providers";
+import { ChatClaudeCli, ChatCli, ChatCodexCli } from "deep-factor-providers/langchain";
 import { onTestFinished } from "vitest";
 import { toAnswer as toClaude } from "./agent-claude.mjs";
 import { withClaude, withCli } from "./harness.mjs";
 import { calling } from "./model.mjs";
+import { startOpenAi } from "./openai.mjs";
 
 /** @typedef {import("./agent-scenarios.mjs").Turn} Turn */
-/** @typedef {import("deep-factor-providers/langchain").ChatCli} ChatCli */
 /**
  * @typedef {object} Cast
  * @property {ChatCli} model
@@ -74,3 +75,18 @@ function made(Model, fields, api) {
 export const CHAT_CLIS = [claude("live"), claude("print"), codex()];
 /** Where what is tested is LangChain's own, and one CLI is as good as another: a live session and a print process. */
 export const TWO_CLIS = [claude("live"), codex()];
+
+/**
+ * A chat model over an API, where no CLI has to be started to see what LangChain does.
+ * @param {import("./openai.mjs").Script} script
+ * @param {Record<string, unknown>} [fields] of the chat model
+ */
+export async function chatApi(script, fields = {}) {
+  const api = await startOpenAi(script);
+  onTestFinished(async () => {
+    await api.close();
+    if (api.violations.length > 0) throw new Error(api.violations.join("\n"));
+  });
+  const provider = createOpenAiCompatibleProvider({ baseURL: `${api.url}/v1`, model: "scripted", retry: false });
+  return { api, provider, model: new ChatCli({ provider, ...fields }) };
+}
