@@ -80,7 +80,7 @@ describe.each(CHAT_CLIS)("$name", ({ cast, engine }) => {
     const withTools = model.bindTools([add]);
     const question = new HumanMessage("1 + 2?");
     const asked = await withTools.invoke([question]);
-    expect(asked.tool_calls).toEqual([{ ...CALL, id: expect.any(String) }]);
+    expect(asked.tool_calls).toEqual([{ ...CALL, type: "tool_call", id: expect.any(String) }]);
     const [call] = asked.tool_calls ?? [];
     if (call === undefined) throw new Error("no call");
     const result = await add.invoke({ ...call, type: "tool_call" });

@@ -228,6 +228,8 @@ function createChatModels(parts, factories) {
       message.response_metadata = this._complete(compact({ ...message.response_metadata, message_id }), call);
       // As in a stream (chunks.cjs): one that does not come again.
       message.id = message.response_metadata.run?.id;
+      // An adapter's calls have no type (SPEC-01); LangChain's do.
+      message.tool_calls = message.tool_calls.map((/** @type {object} */ made) => ({ ...made, type: "tool_call" }));
       const { structured_output: value } = message.response_metadata;
       // Where an API answers by a schema, the text is the value: agents read it there.
       if (value !== undefined) message.content = JSON.stringify(value);

@@ -23,6 +23,7 @@ function createChunker(AIMessageChunk, provider) {
   /** Whether a message came before it. */
   let follows = false;
   let hasText = false;
+  let hasThought = false;
   /** A response broke off behind pieces that are out, and was asked for again. */
   let broken = false;
   /**
@@ -54,6 +55,7 @@ function createChunker(AIMessageChunk, provider) {
           return chunk({ content: text });
         }
         case "thinking_delta":
+          hasThought = true;
           return chunk({ additional_kwargs: { reasoning_content: event.text } });
         case "message":
           broken ||= pieces.trim() !== event.content.trim();
@@ -78,7 +80,10 @@ function createChunker(AIMessageChunk, provider) {
     const fields = metadataOf(reply, provider);
     // A block's number is one of the message's, and its text is the first.
     const first = hasText ? 1 : 0;
+    const { reasoning_content, ...kwargs } = fields.additional_kwargs;
     return chunk({
+      // Its pieces are out; what belongs to it beside the text is known now.
+      additional_kwargs: hasThought ? kwargs : compact({ reasoning_content, ...kwargs }),
       tool_call_chunks: reply.toolCalls.map(({ id, name, args }, index) => ({
         type: "tool_call_chunk",
         id,
@@ -98,7 +103,7 @@ function createChunker(AIMessageChunk, provider) {
  *
  * @param {ProviderReply} reply
  * @param {string} provider
- * @returns {{ usage_metadata: any, response_metadata: Record<string, any> }}
+ * @returns {{ usage_metadata: any, response_metadata: Record<string, any>, additional_kwargs: Record<string, unknown> }}
  */
 function metadataOf(reply, provider) {
   const fields = /** @type {any} */ (replyFields(reply, reply.fallback?.provider ?? provider));
@@ -106,7 +111,8 @@ function metadataOf(reply, provider) {
   const { fallback } = reply;
   const message_id = reply.messageId;
   const response_metadata = compact({ ...fields.response_metadata, message_id, fallback, invalid_tool_calls: invalid });
-  return { usage_metadata: fields.usage_metadata, response_metadata };
+  const { usage_metadata, additional_kwargs = {} } = fields;
+  return { usage_metadata, response_metadata, additional_kwargs };
 }
 
 /**
