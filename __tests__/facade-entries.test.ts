@@ -19,7 +19,18 @@ const entries: [string, () => Promise<Record<string, unknown>>][] = [
   ["require native", async () => require("deep-factor-providers/native")],
 ];
 
+const chatModels: [string, () => Promise<Record<string, unknown>>][] = [
+  ["import", () => import("deep-factor-providers/langchain")],
+  ["require", async () => require("deep-factor-providers/langchain")],
+];
+
 describe("entries", () => {
+  it.each(chatModels)("%s of the chat models exports what is declared, and nothing else", async (_, load) => {
+    const declaration = readFileSync(new URL("../src/js/langchain/index.d.mts", import.meta.url), "utf8");
+    const names = [...declaration.matchAll(/^export class (\w+)/gm)].map(([, name]) => name);
+    expect(Object.keys(await load()).sort()).toEqual(names.sort());
+  });
+
   it.each(entries)("%s exports what is declared, and nothing else", async (_, load) => {
     expect(declared).toContain("createClaudeCliProvider");
     expect(Object.keys(await load()).sort()).toEqual(declared);
