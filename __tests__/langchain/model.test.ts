@@ -293,6 +293,33 @@ describe("strict", () => {
   });
 });
 
+describe("what the model thought", () => {
+  const thoughtful = { reasoning: "Let me see", text: "hello" };
+
+  it("comes in pieces beside the text, never in it", async () => {
+    const { model } = await chatApi([thoughtful]);
+    let whole: Awaited<ReturnType<typeof model.invoke>> | undefined;
+    for await (const chunk of await model.stream("hi")) whole = whole === undefined ? chunk : whole.concat(chunk);
+    expect(whole).toMatchObject({ content: "hello", additional_kwargs: { reasoning_content: "Let me see" } });
+  });
+
+  it("is a block of its own in the events of a stream", async () => {
+    const call = { calls: [{ id: "call_a", name: "add", args: {} }] };
+    const { model } = await chatApi([{ ...thoughtful, ...call }]);
+    const blocks: unknown[] = [];
+    const withTools = model.bindTools([{ name: "add", schema: { type: "object" } }]);
+    const { tools } = (withTools as unknown as { config: { tools: object[] } }).config;
+    for await (const event of model.streamEvents("hi", { tools })) {
+      if (event.event === "content-block-finish") blocks.push(event.content);
+    }
+    expect(blocks).toMatchObject([
+      { type: "reasoning", reasoning: "Let me see" },
+      { type: "text", text: "hello" },
+      { type: "tool_call", name: "add" },
+    ]);
+  });
+});
+
 describe("a call that can't be read", () => {
   it("is no call: it stands in invalid_tool_calls, or in the metadata of a stream", async () => {
     const broken = { calls: [{ id: "call_a", name: "add", args: '{"a":' }] };

@@ -11,12 +11,10 @@
  * @import { Parts as StructuredParts } from "./structured.cjs"
  */
 
-const { fault } = require("../errors.cjs");
-const { describe } = require("../options.cjs");
 const { AS_TEXT, unbound } = require("../provider.cjs");
-const { encodeTools } = require("../tools.cjs");
+const { formatTools } = require("./bound-tools.cjs");
 const { createChunker } = require("./chunks.cjs");
-const { chunkOf, fieldsOf, resultOf, textOf } = require("./generations.cjs");
+const { asBlocks, chunkOf, fieldsOf, resultOf, textOf } = require("./generations.cjs");
 const { SERIALIZED, compact, readCall, readCliFields, readProviderFields } = require("./fields.cjs");
 const { fingerprintOf, identityOf } = require("./identity.cjs");
 const { priceName, profileOf, vendorOf } = require("./profiles.cjs");
@@ -145,7 +143,7 @@ function createChatModels(parts, factories) {
      * @param {any} [kwargs]
      */
     bindTools(tools, kwargs = {}) {
-      return this.withConfig({ ...kwargs, tools: formatTools(tools) });
+      return this.withConfig({ ...kwargs, tools: formatTools(tools, parts.toJsonSchema) });
     }
 
     /**
@@ -181,6 +179,18 @@ function createChatModels(parts, factories) {
         const chunk = { chunk: generation };
         await runManager?.handleLLMNewToken(generation.text, place, undefined, undefined, undefined, chunk);
       }
+    }
+
+    /**
+     * The events of LangChain's newer streams, of chunks that tell what was thought from what was said.
+     *
+     * @param {any[]} messages
+     * @param {any} options
+     * @param {any} [runManager]
+     */
+    async *_streamChatModelEvents(messages, options, runManager) {
+      const chunks = asBlocks(this._streamResponseChunks(messages, options, runManager), parts);
+      yield* super._streamChatModelEvents.call({ _streamResponseChunks: () => chunks }, messages, options);
     }
 
     /**
@@ -284,7 +294,7 @@ function createChatModels(parts, factories) {
       if (tools === undefined || tools.length === 0) return this._adapter;
       const known = this._bound.get(tools);
       if (known !== undefined) return known;
-      const adapter = this._adapter.bindTools(formatTools(tools));
+      const adapter = this._adapter.bindTools(formatTools(tools, parts.toJsonSchema));
       this._bound.set(tools, adapter);
       return adapter;
     }
@@ -336,32 +346,6 @@ function createChatModels(parts, factories) {
     Object.defineProperty(model, "name", { value: name });
     return model;
   }
-
-  /** @param {any[]} tools */
-  function formatTools(tools) {
-    if (Array.isArray(tools)) tools.forEach(refuseServerTool);
-    /** @type {{ name: string, description?: string, schema: object }[]} */
-    const specs = JSON.parse(encodeTools(tools, parts.toJsonSchema));
-    return specs.map(({ name, description, schema }) => ({
-      type: "function",
-      function: compact({ name, description, parameters: schema }),
-    }));
-  }
-}
-
-/**
- * A tool that an API runs itself has a type of its own and no arguments; a CLI would be offered one that does nothing.
- *
- * @param {any} tool
- * @param {number} index
- */
-function refuseServerTool(tool, index) {
-  if (typeof tool?.type !== "string" || tool.type === "function" || typeof tool.invoke === "function") return;
-  if ([tool.schema, tool.parameters, tool.inputSchema, tool.input_schema].some((schema) => schema)) return;
-  throw fault(
-    "INVALID_TOOL",
-    `tools[${index}] is of type ${describe(tool.type)}, a tool that an API runs by itself: give tools that the app runs`,
-  );
 }
 
 /**

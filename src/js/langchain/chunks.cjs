@@ -12,6 +12,9 @@ const { providerError } = require("../errors.cjs");
 const { replyFields } = require("../messages.cjs");
 const { compact } = require("./fields.cjs");
 
+/** The name by which LangChain 1 makes standard blocks of a message with reasoning. */
+const TRANSLATOR = "deep-factor-providers";
+
 /**
  * @template TChunk
  * @param {new (fields: any) => TChunk} AIMessageChunk
@@ -56,7 +59,10 @@ function createChunker(AIMessageChunk, provider) {
         }
         case "thinking_delta":
           hasThought = true;
-          return chunk({ additional_kwargs: { reasoning_content: event.text } });
+          return chunk({
+            additional_kwargs: { reasoning_content: event.text },
+            response_metadata: { model_provider: TRANSLATOR },
+          });
         case "message":
           broken ||= pieces.trim() !== event.content.trim();
           pieces = "";
@@ -78,9 +84,11 @@ function createChunker(AIMessageChunk, provider) {
    */
   function last(reply) {
     const fields = metadataOf(reply, provider);
-    // A block's number is one of the message's, and its text is the first.
-    const first = hasText ? 1 : 0;
+    // The blocks of a message are counted, and these come behind its reasoning and its text.
+    const first = Number(hasThought) + Number(hasText);
     const { reasoning_content, ...kwargs } = fields.additional_kwargs;
+    // Of this chunk alone no block is to be made: its reasoning is out.
+    if (hasThought) delete fields.response_metadata.model_provider;
     return chunk({
       // Its pieces are out; what belongs to it beside the text is known now.
       additional_kwargs: hasThought ? kwargs : compact({ reasoning_content, ...kwargs }),

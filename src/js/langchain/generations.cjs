@@ -53,4 +53,32 @@ function textOf({ content }) {
   return typeof content === "string" ? content : "";
 }
 
-module.exports = { chunkOf, fieldsOf, resultOf, textOf };
+/**
+ * Chunks whose content is blocks: what the model thought is one beside its text, which the events of a model's stream tell apart.
+ *
+ * @param {AsyncIterable<{ text: string, message: any }>} chunks
+ * @param {{ AIMessageChunk: any, ChatGenerationChunk: any }} parts
+ */
+async function* asBlocks(chunks, { AIMessageChunk, ChatGenerationChunk }) {
+  /** @type {Map<string, number>} */
+  const places = new Map();
+  for await (const { text, message } of chunks) {
+    const { reasoning_content: reasoning } = message.additional_kwargs;
+    const block = reasoning ? { type: "reasoning", reasoning } : text ? { type: "text", text } : undefined;
+    if (block === undefined) {
+      yield new ChatGenerationChunk({ text, message });
+      continue;
+    }
+    const { type } = block;
+    const index = places.get(type) ?? places.size;
+    const known = places.has(type);
+    places.set(type, index);
+    // A block begins empty.
+    const content = [...(known ? [] : [{ type, [type]: "", index }]), { ...block, index }];
+    const { id, usage_metadata, response_metadata, tool_call_chunks } = message;
+    const fields = compact({ id, content, usage_metadata, response_metadata, tool_call_chunks });
+    yield new ChatGenerationChunk({ text, message: new AIMessageChunk(fields) });
+  }
+}
+
+module.exports = { asBlocks, chunkOf, fieldsOf, resultOf, textOf };
