@@ -10,7 +10,6 @@
  * @property {string} vendor LangChain's and LangSmith's name for who makes the models
  * @property {RegExp} models what they are called
  * @property {{ maxInputTokens: number, maxOutputTokens: number }} sizes tokens, of the vendor's present models
- * @property {Partial<ChatCliProfile>} can what the provider hands over beside text
  */
 
 /** What any provider of this package does: tools are called, natively or in words, and an answer fits its schema. */
@@ -26,26 +25,43 @@ const FACTS = Object.freeze({
     vendor: "anthropic",
     models: /^claude-/,
     sizes: { maxInputTokens: 200_000, maxOutputTokens: 64_000 },
-    can: { reasoningOutput: true, imageInputs: true, pdfInputs: true, imageToolMessage: true },
   },
   codex: {
     vendor: "openai",
     models: /^(gpt-|o\d)/,
     sizes: { maxInputTokens: 272_000, maxOutputTokens: 128_000 },
-    can: { reasoningOutput: true, imageInputs: true },
   },
   gemini: {
     vendor: "google_genai",
     models: /^gemini-/,
     sizes: { maxInputTokens: 1_048_576, maxOutputTokens: 65_536 },
-    can: {},
   },
   qwen: {
     vendor: "qwen",
     models: /^qwen/,
     sizes: { maxInputTokens: 262_144, maxOutputTokens: 65_536 },
-    can: {},
   },
+});
+
+/**
+ * What a provider hands over beside text, in one of its engines at least; docs/providers.md has it for each. Of an API of one's own it
+ * is the model's to know.
+ *
+ * @type {Readonly<Record<string, ChatCliProfile>>}
+ */
+const CAN = Object.freeze({
+  claude: {
+    imageInputs: true,
+    imageUrlInputs: true,
+    pdfInputs: true,
+    imageToolMessage: true,
+    pdfToolMessage: true,
+    reasoningOutput: true,
+  },
+  codex: { imageInputs: true, imageToolMessage: true, reasoningOutput: true },
+  gemini: { imageInputs: true, pdfInputs: true, imageToolMessage: true, pdfToolMessage: true },
+  qwen: { reasoningOutput: true },
+  opencode: { reasoningOutput: true },
 });
 
 /** A context that is not the model's usual one, as claude is told of it: `sonnet[1m]`. */
@@ -85,7 +101,7 @@ function profileOf(provider, model = "", given) {
   const sized = Object.values(FACTS).find(({ models }) => models.test(bare)) ?? FACTS[provider];
   const [, digits, unit] = CONTEXT.exec(model) ?? [];
   const context = digits && { maxInputTokens: Number(digits) * (unit?.toLowerCase() === "m" ? 1_000_000 : 1000) };
-  return { ...COMMON, ...sized?.sizes, ...context, ...FACTS[provider]?.can, ...given };
+  return { ...COMMON, ...sized?.sizes, ...context, ...CAN[provider], ...given };
 }
 
 module.exports = { priceName, profileOf, vendorOf };
