@@ -3,7 +3,7 @@ import { createRequire } from "node:module";
 import { InMemoryCache } from "@langchain/core/caches";
 import { BaseChatModel } from "@langchain/core/language_models/chat_models";
 import { load } from "@langchain/core/load";
-import { HumanMessage } from "@langchain/core/messages";
+import { AIMessage, HumanMessage } from "@langchain/core/messages";
 import { tool } from "@langchain/core/tools";
 import { createClaudeCliProvider, createFallbackProvider, ProviderError } from "deep-factor-providers";
 import * as chatModels from "deep-factor-providers/langchain";
@@ -269,6 +269,26 @@ describe("options", () => {
     let whole: Awaited<ReturnType<typeof model.invoke>> | undefined;
     for await (const chunk of await model.stream("hi")) whole = whole === undefined ? chunk : whole.concat(chunk);
     expect(whole).toMatchObject({ content: "up", response_metadata: { fallback: { index: 1 } } });
+  });
+});
+
+describe("a fallback's member that is an adapter of the caller's own", () => {
+  it("answers, and its message is left as it was", async () => {
+    const answer = new AIMessage({
+      content: "mine",
+      id: "my-1",
+      tool_calls: [{ id: "call_a", name: "add", args: {} }],
+    });
+    const before = JSON.stringify(answer);
+    const model = new ChatCli({ provider: createFallbackProvider([{ invoke: async () => answer }]) });
+    const reply = await model.invoke("hi");
+    expect(reply).toMatchObject({ content: "mine", tool_calls: [{ name: "add", type: "tool_call" }] });
+    expect(reply).not.toBe(answer);
+    expect(answer.tool_calls).toEqual([{ id: "call_a", name: "add", args: {} }]);
+    let whole: Awaited<ReturnType<typeof model.invoke>> | undefined;
+    for await (const chunk of await model.stream("hi")) whole = whole === undefined ? chunk : whole.concat(chunk);
+    expect(whole).toMatchObject({ content: "mine", tool_calls: [{ name: "add" }] });
+    expect(JSON.parse(before).kwargs.content).toBe(answer.content);
   });
 });
 

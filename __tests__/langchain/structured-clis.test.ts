@@ -12,9 +12,9 @@ const person = z.object({ name: z.string(), age: z.number() });
 /** A model that gives the value in whatever way the request asks for it. */
 const answering = (values: object[]) => {
   let next = 0;
-  return ({ body }: { body: any }) => {
+  return ({ body }: { body: { tools?: { name?: string }[]; messages?: unknown[] } }) => {
     const value = values[Math.min(next, values.length - 1)];
-    const tool = body.tools?.find((one: { name?: string }) => /structured_?output/i.test(one.name ?? ""));
+    const tool = body.tools?.find((one) => /structured_?output/i.test(one.name ?? ""));
     if (tool === undefined) {
       next++;
       return { text: JSON.stringify(value) };

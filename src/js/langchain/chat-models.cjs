@@ -233,16 +233,22 @@ function createChatModels(parts, factories) {
     async _call(messages, options) {
       const call = readCall(options, this);
       const answer = await this._adapterOf(options).invoke(messages, { ...call, [AS_TEXT]: true });
-      const message = answer instanceof AIMessage ? answer : new AIMessage(fieldsOf(answer));
-      const message_id = message.id;
-      message.response_metadata = this._complete(compact({ ...message.response_metadata, message_id }), call);
-      // As in a stream (chunks.cjs): one that does not come again.
-      message.id = message.response_metadata.run?.id;
-      // An adapter's calls have no type (SPEC-01); LangChain's do.
-      message.tool_calls = message.tool_calls.map((/** @type {object} */ made) => ({ ...made, type: "tool_call" }));
-      const { structured_output: value } = message.response_metadata;
-      // Where an API answers by a schema, the text is the value: agents read it there.
-      if (value !== undefined) message.content = JSON.stringify(value);
+      // A message of its own: what another adapter answers is that adapter's, and perhaps of another build.
+      const { id: message_id, tool_calls = [], ...fields } = fieldsOf(answer);
+      const metadata = this._complete(compact({ ...fields.response_metadata, message_id }), call);
+      const { structured_output: value, run } = metadata;
+      const message = new AIMessage(
+        compact({
+          ...fields,
+          // As in a stream (chunks.cjs): one that does not come again.
+          id: run?.id ?? message_id,
+          // Where an API answers by a schema, the text is the value: agents read it there.
+          content: value === undefined ? fields.content : JSON.stringify(value),
+          // An adapter's calls have no type (SPEC-01); LangChain's do.
+          tool_calls: tool_calls.map((/** @type {object} */ made) => ({ ...made, type: "tool_call" })),
+          response_metadata: metadata,
+        }),
+      );
       if (options.strict && !call.outputSchema) checkArguments(parts.Validator, message.tool_calls, options.tools);
       return message;
     }
@@ -302,6 +308,7 @@ function createChatModels(parts, factories) {
     /**
      * @param {Record<string, any>} metadata
      * @param {Call} call
+     * @returns {Record<string, any>}
      */
     _complete(metadata, call) {
       const model = metadata.model ?? call.model ?? this.model;

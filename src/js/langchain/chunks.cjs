@@ -40,6 +40,15 @@ function createChunker(AIMessageChunk, provider) {
   /** @param {object} fields */
   const chunk = (fields) => new AIMessageChunk({ content: "", ...identity, ...fields });
 
+  /** @param {string} text */
+  const said = (text) => {
+    // Several messages of one run are paragraphs of one.
+    const content = follows && pieces === "" ? `\n\n${text}` : text;
+    pieces += text;
+    hasText = true;
+    return chunk({ content });
+  };
+
   return {
     /**
      * @param {ProviderEvent} event
@@ -50,24 +59,22 @@ function createChunker(AIMessageChunk, provider) {
         case "start":
           identity = { id: event.runId };
           return undefined;
-        case "text_delta": {
-          // Several messages of one run are paragraphs of one.
-          const text = follows && pieces === "" ? `\n\n${event.text}` : event.text;
-          pieces += event.text;
-          hasText = true;
-          return chunk({ content: text });
-        }
+        case "text_delta":
+          return said(event.text);
         case "thinking_delta":
           hasThought = true;
           return chunk({
             additional_kwargs: { reasoning_content: event.text },
             response_metadata: { model_provider: TRANSLATOR },
           });
-        case "message":
+        case "message": {
+          // An adapter that can only be invoked has no pieces.
+          const whole = pieces === "" ? said(event.content) : undefined;
           broken ||= pieces.trim() !== event.content.trim();
           pieces = "";
           follows = true;
-          return undefined;
+          return whole;
+        }
         case "done":
           if (broken) throw brokenOff(provider, event.reply);
           return last(event.reply);

@@ -32,9 +32,10 @@ function chunkOf(AIMessageChunk, message) {
 }
 
 /**
- * What an `AIMessage` of another build, or one that is plain data, is built from.
+ * What an `AIMessage` is built from; of whatever build the answer is, or plain data.
  *
  * @param {any} answer
+ * @returns {Record<string, any>}
  */
 function fieldsOf(answer) {
   const { id, content, tool_calls, invalid_tool_calls, usage_metadata, response_metadata, additional_kwargs } = answer;
@@ -43,6 +44,8 @@ function fieldsOf(answer) {
 
 /** @param {{ text: string, message: any }} generation */
 function resultOf(generation) {
+  // An adapter of the caller's own may count nothing.
+  if (generation.message.usage_metadata === undefined) return { generations: [generation] };
   const { input_tokens, output_tokens, total_tokens } = generation.message.usage_metadata;
   const tokenUsage = { promptTokens: input_tokens, completionTokens: output_tokens, totalTokens: total_tokens };
   return { generations: [generation], llmOutput: { tokenUsage } };
