@@ -1,4 +1,5 @@
 /** What the entries export is what index.d.ts declares. Needs the built addon. */
+import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { AIMessage } from "@langchain/core/messages";
@@ -34,6 +35,20 @@ describe("entries", () => {
   it.each(entries)("%s exports what is declared, and nothing else", async (_, load) => {
     expect(declared).toContain("createClaudeCliProvider");
     expect(Object.keys(await load()).sort()).toEqual(declared);
+  });
+
+  it.each(["deep-factor-providers", "deep-factor-providers/native"])("%s reads no face of a framework", (entry) => {
+    const program = `
+      import { createRequire } from "node:module";
+      await import(${JSON.stringify(entry)});
+      const read = Object.keys(createRequire(import.meta.url).cache).filter((file) => /src.js.langchain[\\/]/.test(file));
+      console.log(JSON.stringify(read));`;
+    const root = new URL("..", import.meta.url);
+    const said = execFileSync(process.execPath, ["--input-type=module", "-e", program], {
+      cwd: root,
+      encoding: "utf8",
+    });
+    expect(JSON.parse(said)).toEqual([]);
   });
 
   it("there is one ProviderError, and one exit hook", async () => {
