@@ -41,7 +41,7 @@ describe("entries", () => {
     const program = `
       import { createRequire } from "node:module";
       await import(${JSON.stringify(entry)});
-      const read = Object.keys(createRequire(import.meta.url).cache).filter((file) => /src.js.langchain[\\/]/.test(file));
+      const read = Object.keys(createRequire(import.meta.url).cache).filter((file) => /src.js.langchain[\\\\/]/.test(file));
       console.log(JSON.stringify(read));`;
     const root = new URL("..", import.meta.url);
     const said = execFileSync(process.execPath, ["--input-type=module", "-e", program], {
