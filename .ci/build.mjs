@@ -30,3 +30,4 @@ if (outcome.status !== 0) process.exit(outcome.status ?? 1);
 
 // The same declarations for `require`: TypeScript takes the module kind from the file's name.
 copyFileSync(join(root, "index.d.ts"), join(root, "index.d.cts"));
+copyFileSync(join(root, "src/js/langchain/index.d.mts"), join(root, "src/js/langchain/index.d.cts"));

@@ -79,8 +79,32 @@ async function execute({ project, run }, file, text, node) {
   return await run([...node, file]);
 }
 
+/** Of the chat models: they are LangChain's, of the project's own copy. */
+const CHAT = `
+  const main = async () => {
+    const model = new ChatClaudeCli({ cliPath: "/nonexistent/claude" });
+    if (!(model instanceof BaseChatModel)) throw new Error(kind + ": no BaseChatModel of the project's own");
+    const missing = await model.invoke("hi").catch((error) => error);
+    if (missing.code !== "CLI_NOT_FOUND") throw missing;
+    console.log("ok " + kind);
+  };
+  main().catch((error) => { console.error(error); process.exitCode = 1; });`;
+
+/** @param {"import" | "require"} how */
+function chatSource(how) {
+  /** @type {(names: string, from: string) => string} */
+  const get = (names, from) =>
+    how === "import" ? `import ${names} from "${from}";` : `const ${names} = require("${from}");`;
+  return [
+    `const kind = "${how} ${PACKAGE}/langchain";`,
+    get("{ ChatClaudeCli }", `${PACKAGE}/langchain`),
+    get("{ BaseChatModel }", "@langchain/core/language_models/chat_models"),
+    CHAT,
+  ].join("\n");
+}
+
 /**
- * Both entries, by `import` and by `require`.
+ * All entries, by `import` and by `require`.
  * @param {Project} made
  * @param {{ label: string, node?: string[], langchain?: boolean }} options `node`: how to run a file
  */
@@ -94,6 +118,9 @@ export async function use(made, { label, node = [process.execPath], langchain = 
     ])) {
       const said = await execute(made, file, source(how, entry, full), node);
       expectEqual(said, `ok ${how} ${entry}\n`, label);
+      if (!full) continue;
+      const chat = await execute(made, file.replace("use", "chat"), chatSource(how), node);
+      expectEqual(chat, `ok ${how} ${PACKAGE}/langchain\n`, label);
     }
   }
   console.log(`${label}: import and require work`);
@@ -101,9 +128,13 @@ export async function use(made, { label, node = [process.execPath], langchain = 
 
 /** What a strict TypeScript project writes. */
 const TYPED = `
+import type { BaseChatModel } from "@langchain/core/language_models/chat_models";
 import { AIMessage, HumanMessage } from "@langchain/core/messages";
 import { type CliProvider, createClaudeCliProvider, ProviderError } from "deep-factor-providers";
+import { ChatClaudeCli } from "deep-factor-providers/langchain";
 import { createClaudeCliProvider as createPlain } from "deep-factor-providers/native";
+
+export const chat: BaseChatModel = new ChatClaudeCli({ model: "sonnet", engine: "live" });
 
 export async function ask(text: string): Promise<string> {
   const provider: CliProvider = createClaudeCliProvider({ model: "sonnet", engine: "live" });
@@ -162,8 +193,10 @@ export async function commandLine({ project, run }, label) {
 const LOAD = `
 import { createRequire } from "node:module";
 const show = ({ code, message }) => console.log(code + ": " + message);
-await import("deep-factor-providers").then(() => console.log("loaded"), show);
-try { createRequire(import.meta.url)("deep-factor-providers"); console.log("loaded"); } catch (error) { show(error); }
+for (const entry of ["deep-factor-providers", "deep-factor-providers/langchain"]) {
+  await import(entry).then(() => console.log("loaded"), show);
+  try { createRequire(import.meta.url)(entry); console.log("loaded"); } catch (error) { show(error); }
+}
 `;
 
 /** @param {Project} made */
@@ -172,7 +205,7 @@ export async function withoutLangChain(made) {
   const line =
     "ERR_MODULE_NOT_FOUND: deep-factor-providers makes its answers of @langchain/core (>=0.3 <2), which is not installed: run " +
     '"npm install @langchain/core", or import "deep-factor-providers/native", which gives plain JSON instead.\n';
-  expectEqual(await execute(made, "load.mjs", LOAD, [process.execPath]), line + line, label);
+  expectEqual(await execute(made, "load.mjs", LOAD, [process.execPath]), line.repeat(4), label);
   await use(made, { label, langchain: false });
   await commandLine(made, label);
 }
@@ -180,10 +213,11 @@ export async function withoutLangChain(made) {
 /** @param {Project} made */
 export async function withoutAddon(made) {
   const said = await execute(made, "load.mjs", LOAD, [process.execPath]);
-  const [first, second] = said.trimEnd().split("\n");
+  const [first, ...others] = said.trimEnd().split("\n");
   const pattern =
     /^MODULE_NOT_FOUND: the native addon for this machine \(.+\), deep-factor-providers-[\w-]+, is not installed: /;
-  if (!pattern.test(first ?? "") || first !== second) throw new PrepareError(`without the addon it says: ${said}`);
+  if (!pattern.test(first ?? "") || others.length !== 3 || others.some((other) => other !== first))
+    throw new PrepareError(`without the addon it says: ${said}`);
   console.log("without the platform package: said so, and what to do");
 }
 

@@ -1,4 +1,5 @@
 /** What the entries export is what index.d.ts declares. Needs the built addon. */
+import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { AIMessage } from "@langchain/core/messages";
@@ -19,10 +20,35 @@ const entries: [string, () => Promise<Record<string, unknown>>][] = [
   ["require native", async () => require("deep-factor-providers/native")],
 ];
 
+const chatModels: [string, () => Promise<Record<string, unknown>>][] = [
+  ["import", () => import("deep-factor-providers/langchain")],
+  ["require", async () => require("deep-factor-providers/langchain")],
+];
+
 describe("entries", () => {
+  it.each(chatModels)("%s of the chat models exports what is declared, and nothing else", async (_, load) => {
+    const declaration = readFileSync(new URL("../src/js/langchain/index.d.mts", import.meta.url), "utf8");
+    const names = [...declaration.matchAll(/^export class (\w+)/gm)].map(([, name]) => name);
+    expect(Object.keys(await load()).sort()).toEqual(names.sort());
+  });
+
   it.each(entries)("%s exports what is declared, and nothing else", async (_, load) => {
     expect(declared).toContain("createClaudeCliProvider");
     expect(Object.keys(await load()).sort()).toEqual(declared);
+  });
+
+  it.each(["deep-factor-providers", "deep-factor-providers/native"])("%s reads no face of a framework", (entry) => {
+    const program = `
+      import { createRequire } from "node:module";
+      await import(${JSON.stringify(entry)});
+      const read = Object.keys(createRequire(import.meta.url).cache).filter((file) => /src.js.langchain[\\\\/]/.test(file));
+      console.log(JSON.stringify(read));`;
+    const root = new URL("..", import.meta.url);
+    const said = execFileSync(process.execPath, ["--input-type=module", "-e", program], {
+      cwd: root,
+      encoding: "utf8",
+    });
+    expect(JSON.parse(said)).toEqual([]);
   });
 
   it("there is one ProviderError, and one exit hook", async () => {

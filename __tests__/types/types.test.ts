@@ -41,9 +41,13 @@ async function compile(name: string, project: Project): Promise<string> {
   cpSync(join(ROOT, "package.json"), join(ours, "package.json"));
   // The build's index.d.cts is a byte copy.
   for (const file of ["index.d.ts", "index.d.cts"]) writeFileSync(join(ours, file), project.contract ?? CONTRACT);
-  for (const file of readdirSync(join(ROOT, "src/js")).filter((it) => /\.d\.[cm]?ts$/.test(it))) {
-    cpSync(join(ROOT, "src/js", file), join(ours, "src/js", file));
+  for (const folder of ["src/js", "src/js/langchain"]) {
+    mkdirSync(join(ours, folder), { recursive: true });
+    for (const file of readdirSync(join(ROOT, folder)).filter((it) => /\.d\.[cm]?ts$/.test(it))) {
+      cpSync(join(ROOT, folder, file), join(ours, folder, file));
+    }
   }
+  cpSync(join(ROOT, "src/js/langchain/index.d.mts"), join(ours, "src/js/langchain/index.d.cts"));
   for (const dependency of project.installed) {
     const link = join(folder, "node_modules", dependency);
     mkdirSync(dirname(link), { recursive: true });
@@ -96,6 +100,20 @@ describe("a strict consumer compiles", () => {
     async (name, kind) => {
       const files = { "agent.ts": source("agent.ts") };
       expect(await compile(`agent ${name}`, { ...kind, installed: WITH_LANGCHAIN, files })).toBe("");
+    },
+    120_000,
+  );
+
+  it.each([
+    ["node16, ESM", ESM],
+    ["node16, CommonJS", CJS],
+    ["bundler", BUNDLER],
+  ])(
+    "the chat models: %s",
+    async (name, kind) => {
+      const files = { "langchain.ts": source("langchain.ts") };
+      const lib = ["es2022", "esnext.disposable"];
+      expect(await compile(`langchain ${name}`, { ...kind, installed: WITH_LANGCHAIN, files, lib })).toBe("");
     },
     120_000,
   );

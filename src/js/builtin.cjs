@@ -6,6 +6,7 @@
 
 /** Written out, because webpack warns of a `require` whose name it can't know. */
 const WITH_REQUIRE = {
+  "node:crypto": () => require("node:crypto"),
   "node:module": () => require("node:module"),
   "node:path": () => require("node:path"),
   "node:util/types": () => require("node:util/types"),

@@ -379,4 +379,13 @@ function known(details) {
   return Object.keys(kept).length > 0 ? kept : undefined;
 }
 
-module.exports = { asBytes, encodeMessages, markBytes, packMessages, aiMessageBuilder, toAIMessageJson, toolCall };
+module.exports = {
+  asBytes,
+  encodeMessages,
+  markBytes,
+  packMessages,
+  aiMessageBuilder,
+  replyFields,
+  toAIMessageJson,
+  toolCall,
+};

@@ -52,6 +52,29 @@ function sharedOf(value) {
 }
 
 /**
+ * In a call's options, for the faces: a lone user message that is a whole thread document is a text like any other. There a
+ * user's text is a user's text, whatever `threadDocuments` says of the provider.
+ */
+const AS_TEXT = Symbol("as text");
+
+/**
+ * An adapter without tools. One of ours stays as it is; another kind forgets what it has bound.
+ *
+ * @template TMessage
+ * @param {CliProvider<TMessage>} provider
+ * @returns {CliProvider<TMessage>}
+ */
+function unbound(provider) {
+  const shared = sharedOf(provider);
+  if (shared === undefined) return provider.bindTools([]);
+  return createAdapter(
+    shared,
+    () => "[]",
+    () => {},
+  );
+}
+
+/**
  * @template TMessage
  * @param {Omit<Shared<TMessage>, "life">} parts
  * @returns {CliProvider<TMessage>}
@@ -90,7 +113,7 @@ function createAdapter(shared, tools, onBind) {
     thread: packMessages(messages),
     tools: bound,
     log,
-    documents: true,
+    documents: !isText(options),
   });
 
   /** @type {CliProvider<TMessage>} */
@@ -160,4 +183,9 @@ function createAdapter(shared, tools, onBind) {
   return adapter;
 }
 
-module.exports = { createProvider, sharedOf };
+/** @param {unknown} options */
+function isText(options) {
+  return typeof options === "object" && options !== null && AS_TEXT in options;
+}
+
+module.exports = { AS_TEXT, createProvider, sharedOf, unbound };

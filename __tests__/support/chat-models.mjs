@@ -1,0 +1,92 @@
+// @ts-check
+/**
+ * The real claude and the real codex as LangChain's chat models, on scripted APIs.
+ *
+ * In flow the turns of a model (`agent-scenarios.mjs`); out flow the chat model, and the API's record of what it was asked. Both end
+ * with the test, which fails if the CLI asked for more than there is.
+ */
+import { createOpenAiCompatibleProvider } from "deep-factor-providers";
+import { ChatClaudeCli, ChatCli, ChatCodexCli } from "deep-factor-providers/langchain";
+import { onTestFinished } from "vitest";
+import { toAnswer as toClaude } from "./agent-claude.mjs";
+import { withClaude, withCli } from "./harness.mjs";
+import { calling } from "./model.mjs";
+import { startOpenAi } from "./openai.mjs";
+
+/** @typedef {import("./agent-scenarios.mjs").Turn} Turn */
+/**
+ * @typedef {object} Cast
+ * @property {ChatCli} model
+ * @property {import("./scripted.mjs").ScriptedServer} api
+ * @property {Record<string, unknown>} fields what the model was made of, for another one
+ */
+/**
+ * @typedef {object} Cli
+ * @property {string} name
+ * @property {"print" | "live"} engine
+ * @property {(turns: Turn[], fields?: Record<string, unknown>) => Promise<Cast>} cast
+ */
+
+/**
+ * @param {"print" | "live"} engine
+ * @returns {Cli}
+ */
+function claude(engine) {
+  return {
+    name: `claude, ${engine}`,
+    engine,
+    async cast(turns, fields = {}) {
+      const script = turns.map((turn, index) => toClaude(turn, index + 1, engine));
+      const { api, options } = await withClaude({ engine, script });
+      return made(ChatClaudeCli, { ...options, ...fields }, api);
+    },
+  };
+}
+
+/** @returns {Cli} */
+function codex() {
+  return {
+    name: "codex, print",
+    engine: "print",
+    async cast(turns, fields = {}) {
+      const script = turns.map(({ text = "", calls = [] }, index) => {
+        const named = calls.map(({ name, args = {} }, at) => ({ id: `call_${index}_${at}`, name, args }));
+        return named.length > 0 ? calling(text, named) : { text };
+      });
+      const { api, options } = await withCli("codex", { script });
+      return made(ChatCodexCli, { ...options, ...fields }, api);
+    },
+  };
+}
+
+/**
+ * @param {new (fields: any) => ChatCli} Model
+ * @param {Record<string, unknown>} fields
+ * @param {import("./scripted.mjs").ScriptedServer} api
+ * @returns {Cast}
+ */
+function made(Model, fields, api) {
+  const model = new Model(fields);
+  onTestFinished(() => model.close());
+  return { model, api, fields };
+}
+
+/** claude in both engines, and codex. */
+export const CHAT_CLIS = [claude("live"), claude("print"), codex()];
+/** Where what is tested is LangChain's own, and one CLI is as good as another: a live session and a print process. */
+export const TWO_CLIS = [claude("live"), codex()];
+
+/**
+ * A chat model over an API, where no CLI has to be started to see what LangChain does.
+ * @param {import("./openai.mjs").Script} script
+ * @param {Record<string, unknown>} [fields] of the chat model
+ */
+export async function chatApi(script, fields = {}) {
+  const api = await startOpenAi(script);
+  onTestFinished(async () => {
+    await api.close();
+    if (api.violations.length > 0) throw new Error(api.violations.join("\n"));
+  });
+  const provider = createOpenAiCompatibleProvider({ baseURL: `${api.url}/v1`, model: "scripted", retry: false });
+  return { api, provider, model: new ChatCli({ provider, ...fields }) };
+}

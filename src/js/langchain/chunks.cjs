@@ -1,0 +1,153 @@
+"use strict";
+
+/**
+ * In: the events of one run. Out: the pieces of one message, as LangChain's `AIMessageChunk`; joined, they are the answer.
+ *
+ * What can't be taken back is not sent early: tool calls come with the end, when it is known which are the caller's to run.
+ *
+ * @import { ProviderEvent, ProviderReply } from "../../../index.js"
+ */
+
+const { providerError } = require("../errors.cjs");
+const { replyFields } = require("../messages.cjs");
+const { compact } = require("./fields.cjs");
+
+/** The name by which LangChain 1 makes standard blocks of a message with reasoning. */
+const TRANSLATOR = "deep-factor-providers";
+
+/**
+ * @template TChunk
+ * @param {new (fields: any) => TChunk} AIMessageChunk
+ * @param {string} provider whose events they are
+ */
+function createChunker(AIMessageChunk, provider) {
+  /** The pieces of the message that is being written. */
+  let pieces = "";
+  /** Whether a message came before it. */
+  let follows = false;
+  let hasText = false;
+  let hasThought = false;
+  /** A response broke off behind pieces that are out, and was asked for again. */
+  let broken = false;
+  /**
+   * The run's id is that of all chunks, for they are one message. A message's own may come again in the next run (codex: `item_1`),
+   * and LangGraph takes messages of one id for versions of one.
+   *
+   * @type {{ id?: string }}
+   */
+  let identity = {};
+
+  /** @param {object} fields */
+  const chunk = (fields) => new AIMessageChunk({ content: "", ...identity, ...fields });
+
+  /** @param {string} text */
+  const said = (text) => {
+    // Several messages of one run are paragraphs of one.
+    const content = follows && pieces === "" ? `\n\n${text}` : text;
+    pieces += text;
+    hasText = true;
+    return chunk({ content });
+  };
+
+  return {
+    /**
+     * @param {ProviderEvent} event
+     * @returns {TChunk | undefined}
+     */
+    push(event) {
+      switch (event.type) {
+        case "start":
+          identity = { id: event.runId };
+          return undefined;
+        case "text_delta":
+          return said(event.text);
+        case "thinking_delta":
+          hasThought = true;
+          return chunk({
+            additional_kwargs: { reasoning_content: event.text },
+            response_metadata: { model_provider: TRANSLATOR },
+          });
+        case "message": {
+          // An adapter that can only be invoked has no pieces.
+          const whole = pieces === "" ? said(event.content) : undefined;
+          broken ||= pieces.trim() !== event.content.trim();
+          pieces = "";
+          follows = true;
+          return whole;
+        }
+        case "done":
+          if (broken) throw brokenOff(provider, event.reply);
+          return last(event.reply);
+        default:
+          return undefined;
+      }
+    },
+  };
+
+  /**
+   * What is known at the end: calls, usage, and what `response_metadata` says.
+   *
+   * @param {ProviderReply} reply
+   */
+  function last(reply) {
+    const fields = metadataOf(reply, provider);
+    // The blocks of a message are counted, and these come behind its reasoning and its text.
+    const first = Number(hasThought) + Number(hasText);
+    const { reasoning_content, ...kwargs } = fields.additional_kwargs;
+    // Of this chunk alone no block is to be made: its reasoning is out.
+    if (hasThought) delete fields.response_metadata.model_provider;
+    return chunk({
+      // Its pieces are out; what belongs to it beside the text is known now.
+      additional_kwargs: hasThought ? kwargs : compact({ reasoning_content, ...kwargs }),
+      tool_call_chunks: reply.toolCalls.map(({ id, name, args }, index) => ({
+        type: "tool_call_chunk",
+        id,
+        name,
+        args: JSON.stringify(args),
+        index: first + index,
+      })),
+      usage_metadata: fields.usage_metadata,
+      response_metadata: fields.response_metadata,
+    });
+  }
+}
+
+/**
+ * The fields of a message that a reply makes. A chunk derives invalid calls of its own from pieces of calls, so those of the reply
+ * stand beside it.
+ *
+ * @param {ProviderReply} reply
+ * @param {string} provider
+ * @returns {{ usage_metadata: any, response_metadata: Record<string, any>, additional_kwargs: Record<string, unknown> }}
+ */
+function metadataOf(reply, provider) {
+  const fields = /** @type {any} */ (replyFields(reply, reply.fallback?.provider ?? provider));
+  const invalid = fields.invalid_tool_calls.length > 0 ? fields.invalid_tool_calls : undefined;
+  const { fallback } = reply;
+  const message_id = reply.messageId;
+  const response_metadata = compact({ ...fields.response_metadata, message_id, fallback, invalid_tool_calls: invalid });
+  const { usage_metadata, additional_kwargs = {} } = fields;
+  return { usage_metadata, response_metadata, additional_kwargs };
+}
+
+/**
+ * @param {string} provider
+ * @param {ProviderReply} reply
+ */
+function brokenOff(provider, reply) {
+  return providerError({
+    category: "network",
+    code: "CONNECTION_LOST",
+    message:
+      "a response broke off when pieces of it were streamed already, and the CLI asked for it again: the stream can't take them " +
+      "back. Call again, or invoke() instead of stream()",
+    provider,
+    shouldRetry: true,
+    shouldFallback: true,
+    attempts: 1,
+    usage: reply.usage,
+    partial: { text: reply.content, events: 0 },
+  });
+}
+
+module.exports = { createChunker };
