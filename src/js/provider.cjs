@@ -12,6 +12,7 @@
  */
 
 const { fault, guard, unwrap } = require("./errors.cjs");
+const { isWhole } = require("./face.cjs");
 const { packMessages } = require("./messages.cjs");
 const { createLife, readCloseOptions } = require("./life.cjs");
 const { encodeKnown } = require("./prewarm.cjs");
@@ -46,6 +47,29 @@ const adapters = new WeakMap();
  */
 function sharedOf(value) {
   return typeof value === "object" && value !== null ? adapters.get(value) : undefined;
+}
+
+/**
+ * In a call's options, for the faces: a lone user message that is a whole thread document is a text like any other. There a
+ * user's text is a user's text, whatever `threadDocuments` says of the provider.
+ */
+const AS_TEXT = Symbol("as text");
+
+/**
+ * An adapter without tools. One of ours stays as it is; another kind forgets what it has bound.
+ *
+ * @template TMessage
+ * @param {CliProvider<TMessage>} provider
+ * @returns {CliProvider<TMessage>}
+ */
+function unbound(provider) {
+  const shared = sharedOf(provider);
+  if (shared === undefined) return provider.bindTools([]);
+  return createAdapter(
+    shared,
+    () => "[]",
+    () => {},
+  );
 }
 
 /**
@@ -86,7 +110,7 @@ function createAdapter(shared, tools, onBind) {
     thread: packMessages(messages),
     tools: bound,
     log,
-    documents: true,
+    documents: !isText(options),
   });
 
   /** @type {CliProvider<TMessage>} */
@@ -117,7 +141,7 @@ function createAdapter(shared, tools, onBind) {
 
     stream(messages, options) {
       const bound = tools();
-      return runForEvents(engine, () => request(messages, options, bound), { partial: true });
+      return runForEvents(engine, () => request(messages, options, bound), { partial: !isWhole(options) });
     },
 
     bindTools(list) {
@@ -156,4 +180,9 @@ function createAdapter(shared, tools, onBind) {
   return adapter;
 }
 
-module.exports = { createProvider, sharedOf };
+/** @param {unknown} options */
+function isText(options) {
+  return typeof options === "object" && options !== null && AS_TEXT in options;
+}
+
+module.exports = { AS_TEXT, createProvider, sharedOf, unbound };
