@@ -9,7 +9,6 @@ import type {
   ApiProvider,
   ClaudeCliProviderOptions,
   CliProvider,
-  CliProviderOptions,
   CodexCliProviderOptions,
   FallbackProvider,
   GeminiCliProviderOptions,
@@ -145,7 +144,8 @@ export interface CliLanguageModel {
 /** A message of the AI SDK's prompt. */
 export interface CliPromptMessage {
   readonly role: "system" | "user" | "assistant" | "tool";
-  readonly content: any;
+  /** Text, or the AI SDK's parts. */
+  readonly content: unknown;
 }
 
 /** A function that the model may call, or a tool of some provider's, which is left out with a warning. */
@@ -153,7 +153,8 @@ export type CliFunctionTool = {
   readonly type: "function";
   readonly name: string;
   readonly description?: string | undefined;
-  readonly inputSchema: any;
+  /** JSON Schema. */
+  readonly inputSchema: unknown;
   readonly inputExamples?: readonly unknown[] | undefined;
   readonly strict?: boolean | undefined;
 };
@@ -170,7 +171,7 @@ export interface CliCallOptions {
     | { readonly type: "text" }
     | {
         readonly type: "json";
-        readonly schema?: any;
+        readonly schema?: object | undefined;
         readonly name?: string | undefined;
         readonly description?: string | undefined;
       }
@@ -188,11 +189,19 @@ export interface CliCallOptions {
   readonly includeRawChunks?: boolean | undefined;
   readonly abortSignal?: AbortSignal | undefined;
   readonly headers?: Readonly<Record<string, string | undefined>> | undefined;
-  readonly providerOptions?: Readonly<Record<string, any>> | undefined;
+  readonly providerOptions?: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** By provider: here always `deepFactor`. */
-export type CliProviderMetadata = Record<string, { [key: string]: any }>;
+export type CliProviderMetadata = Record<string, CliJsonObject>;
+
+/** A JSON value. */
+export type CliJson = null | string | number | boolean | CliJsonObject | CliJson[];
+
+/** A JSON object. */
+export interface CliJsonObject {
+  [key: string]: CliJson | undefined;
+}
 
 /** A setting that could not be heeded, or something else to know. */
 export type CliWarning =
@@ -215,7 +224,7 @@ export interface CliUsage {
     cacheWrite: number | undefined;
   };
   outputTokens: { total: number | undefined; text: number | undefined; reasoning: number | undefined };
-  raw?: { [key: string]: any };
+  raw?: CliJsonObject;
 }
 
 /** A call of a tool. One with `providerExecuted` was made and answered by the CLI itself. */
@@ -227,6 +236,7 @@ export interface CliToolCall {
   input: string;
   providerExecuted?: boolean;
   dynamic?: boolean;
+  providerMetadata?: CliProviderMetadata;
 }
 
 /** What the CLI's own tool gave it. */
@@ -241,7 +251,7 @@ export interface CliToolResult {
 
 /** A part of an answer. */
 export type CliContent =
-  | { type: "text"; text: string }
+  | { type: "text"; text: string; providerMetadata?: CliProviderMetadata }
   | { type: "reasoning"; text: string; providerMetadata?: CliProviderMetadata }
   | CliToolCall
   | CliToolResult;
@@ -267,8 +277,9 @@ export interface CliGenerateResult {
 export type CliStreamPart =
   | { type: "stream-start"; warnings: CliWarning[] }
   | ({ type: "response-metadata" } & CliResponseMetadata)
-  | { type: "text-start" | "text-end"; id: string }
+  | { type: "text-start"; id: string }
   | { type: "text-delta"; id: string; delta: string }
+  | { type: "text-end"; id: string; providerMetadata?: CliProviderMetadata }
   | { type: "reasoning-start"; id: string }
   | { type: "reasoning-delta"; id: string; delta: string }
   | { type: "reasoning-end"; id: string; providerMetadata?: CliProviderMetadata }

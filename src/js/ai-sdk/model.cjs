@@ -43,7 +43,11 @@ function createModel({ id, modelId, retries, options, adapter }) {
       // Without tools, too: what the adapter remembers is somebody else's.
       .bindTools(settings.tools)
       .stream(messages, { ...options, ...settings.options, [AS_TEXT]: true, ...(partial ? {} : { [WHOLE]: true }) });
-    return { settings, events, parts: partsOf(events, { settings, raw: partial && call.includeRawChunks === true }) };
+    return {
+      settings,
+      events,
+      parts: partsOf(events, { provider: id, settings, raw: partial && call.includeRawChunks === true }),
+    };
   };
 
   return {

@@ -7,7 +7,7 @@
  * is made here of a text; what the native side found to be a call is one.
  *
  * @import { InvalidToolCall, ProviderError, ProviderEvent, ProviderReply, TokenUsage, ToolCall } from "../../../index.js"
- * @import { CliContent, CliFinishReason, CliStreamPart, CliUsage, CliWarning } from "./index.d.cts"
+ * @import { CliContent, CliFinishReason, CliProviderMetadata, CliStreamPart, CliUsage, CliWarning } from "./index.d.cts"
  * @import { Settings } from "./settings.cjs"
  */
 
@@ -22,10 +22,10 @@ const FINISHED = /** @type {const} */ ({ MAX_TOKENS: "length", REFUSAL: "content
  * The parts of one call, without `stream-start`. What the provider warns of goes into `warnings`.
  *
  * @param {AsyncIterable<ProviderEvent>} events
- * @param {{ settings: Settings, raw?: boolean }} call
+ * @param {{ provider: string, settings: Settings, raw?: boolean }} call
  * @returns {AsyncGenerator<CliStreamPart, void, undefined>}
  */
-async function* partsOf(events, { settings, raw = false }) {
+async function* partsOf(events, { provider, settings, raw = false }) {
   const { whole, json, tools, warnings } = settings;
   const blocks = createBlocks();
   /** @type {Map<string, ToolCall>} calls that the CLI may still answer itself */
@@ -64,12 +64,12 @@ async function* partsOf(events, { settings, raw = false }) {
           break;
         case "message":
           if (whole) break;
-          if (event.content.trim() !== "" && !blocks.holds("text", event.id)) {
+          if (event.content.trim() !== "" && !blocks.holdsMessage(event.id)) {
             said = true;
             yield* metadata(event.id);
             yield* blocks.push("text", event.id, event.content.trim());
           }
-          yield* blocks.close();
+          blocks.end();
           break;
         case "tool_call":
           held.set(event.toolCall.id, event.toolCall);
@@ -87,19 +87,31 @@ async function* partsOf(events, { settings, raw = false }) {
           const { reply } = event;
           model = reply.model ?? model;
           yield* metadata(reply.messageId);
-          yield* blocks.rest("reasoning", reply.messageId, reply.thinking);
+          if (reply.thinking && !blocks.holds("reasoning"))
+            yield* blocks.push("reasoning", reply.messageId, reply.thinking);
           const text = whole ? answerOf(reply, json) : said ? "" : reply.content;
           if (text !== "") yield* blocks.push("text", reply.messageId, text);
-          yield* blocks.close();
-          for (const { id, name, args } of reply.toolCalls) yield* called(id, name, JSON.stringify(args));
           const unreadable = reply.invalidToolCalls.filter((call) => mayBeMended(call, tools));
-          for (const { id, name, args } of unreadable) yield* called(id ?? `invalid_${name}`, String(name), args);
-          const asks = reply.toolCalls.length + unreadable.length > 0;
+          const calls = [
+            ...reply.toolCalls.map(({ id, name, args }) => ({ id, name, input: JSON.stringify(args) })),
+            ...unreadable.map(({ id, name, args }) => ({
+              id: id ?? `invalid_${name}`,
+              name: String(name),
+              input: args,
+            })),
+          ];
+          const who = reply.fallback?.provider ?? provider;
+          const sealed = sealedReasoning(reply, who);
+          const takesSeal = blocks.isOpen() || calls.length === 0;
+          if (sealed && takesSeal && !blocks.isOpen()) yield* blocks.open("reasoning", reply.messageId);
+          yield* blocks.close(sealed);
+          for (const [index, call] of calls.entries()) yield* called(call, takesSeal || index > 0 ? undefined : sealed);
+          const asks = calls.length > 0;
           yield {
             type: "finish",
             finishReason: { unified: asks ? "tool-calls" : finishOf(reply.stopReason), raw: reply.stopReason },
             usage: usageOf(reply.usage),
-            providerMetadata: { [METADATA]: replyMetadata(reply) },
+            providerMetadata: { [METADATA]: replyMetadata(reply, who) },
           };
           break;
         }
@@ -135,17 +147,41 @@ async function* partsOf(events, { settings, raw = false }) {
 /** The text and reasoning blocks of one stream: one is open at a time, and a block is of one message. */
 function createBlocks() {
   let count = 0;
-  /** @type {{ kind: "text" | "reasoning", id: string, message: string | undefined } | undefined} */
-  let open;
-  /** @type {Set<string>} what was told of which message */
+  /** @type {{ kind: "text" | "reasoning", id: string, message: string | undefined, ended: boolean } | undefined} */
+  let current;
+  /** @type {Set<string>} of which kind, and of which message, something was told */
   const told = new Set();
-  const key = (/** @type {string} */ kind, /** @type {string | undefined} */ message) => `${kind} ${message ?? ""}`;
 
   const blocks = {
-    /** @returns {Generator<CliStreamPart>} */
-    *close() {
-      if (open) yield/** @type {CliStreamPart} */ ({ type: `${open.kind}-end`, id: open.id });
-      open = undefined;
+    isOpen: () => current !== undefined,
+
+    /**
+     * @param {CliProviderMetadata} [providerMetadata]
+     * @returns {Generator<CliStreamPart>}
+     */
+    *close(providerMetadata) {
+      if (current === undefined) return;
+      const { kind, id } = current;
+      current = undefined;
+      yield { type: `${kind}-end`, id, ...(providerMetadata ? { providerMetadata } : {}) };
+    },
+
+    /** The message is whole: what comes next is another block. This one stays open for what the reply has to say of it. */
+    end() {
+      if (current) current.ended = true;
+    },
+
+    /**
+     * @param {"text" | "reasoning"} kind
+     * @param {string | undefined} message
+     * @returns {Generator<CliStreamPart>}
+     */
+    *open(kind, message) {
+      yield* blocks.close();
+      const id = `${kind}-${++count}`;
+      current = { kind, id, message, ended: false };
+      told.add(kind).add(`${kind} ${message ?? ""}`);
+      yield { type: `${kind}-start`, id };
     },
 
     /**
@@ -156,32 +192,38 @@ function createBlocks() {
      */
     *push(kind, message, delta) {
       if (delta === "") return;
-      if (open?.kind !== kind || open.message !== message) {
-        yield* blocks.close();
-        open = { kind, id: `${kind}-${++count}`, message };
-        told.add(key(kind, message));
-        yield/** @type {CliStreamPart} */ ({ type: `${kind}-start`, id: open.id });
-      }
-      yield/** @type {CliStreamPart} */ ({ type: `${kind}-delta`, id: open.id, delta });
+      if (current?.kind !== kind || current.message !== message || current.ended) yield* blocks.open(kind, message);
+      if (current) yield { type: `${kind}-delta`, id: current.id, delta };
     },
 
-    /**
-     * What was not told piece by piece.
-     *
-     * @param {"text" | "reasoning"} kind
-     * @param {string | undefined} message
-     * @param {string | undefined} text
-     * @returns {Generator<CliStreamPart>}
-     */
-    *rest(kind, message, text) {
-      if (text && !Array.from(told).some((name) => name.startsWith(`${kind} `)))
-        yield* blocks.push(kind, message, text);
-    },
+    /** Whether anything of this kind was told. @param {"text" | "reasoning"} kind */
+    holds: (kind) => told.has(kind),
 
-    /** @param {"text" | "reasoning"} kind @param {string | undefined} message */
-    holds: (kind, message) => told.has(key(kind, message)) && (message !== undefined || open?.kind === kind),
+    /** Whether this message's text was told piece by piece. @param {string | undefined} message */
+    holdsMessage: (message) =>
+      told.has(`text ${message ?? ""}`) && (message !== undefined || (current?.kind === "text" && !current.ended)),
   };
   return blocks;
+}
+
+/**
+ * The reasoning that only the API that gave it can read, on its way through the caller's messages (`prompt.cjs` reads it there).
+ *
+ * @param {ProviderReply & { reasoning?: readonly object[] }} reply
+ * @param {string} provider
+ * @returns {CliProviderMetadata | undefined}
+ */
+function sealedReasoning({ reasoning, model, run }, provider) {
+  if (!reasoning?.length) return undefined;
+  const { login } = /** @type {{ login?: string }} */ (run ?? {});
+  return {
+    [METADATA]: plain({
+      reasoningDetails: reasoning,
+      provider,
+      model,
+      run: login === undefined ? undefined : { login },
+    }),
+  };
 }
 
 /**
@@ -200,16 +242,16 @@ function answerOf({ content, structured }, json) {
 /**
  * A call for the caller to run.
  *
- * @param {string} id
- * @param {string} toolName
- * @param {string} input JSON text
+ * @param {{ id: string, name: string, input: string }} call `input` is JSON text
+ * @param {CliProviderMetadata} [providerMetadata]
  * @returns {Generator<CliStreamPart>}
  */
-function* called(id, toolName, input) {
-  yield { type: "tool-input-start", id, toolName };
+function* called({ id, name, input }, providerMetadata) {
+  yield { type: "tool-input-start", id, toolName: name };
   yield { type: "tool-input-delta", id, delta: input };
   yield { type: "tool-input-end", id };
-  yield { type: "tool-call", toolCallId: id, toolName, input };
+  const metadata = providerMetadata ? { providerMetadata } : {};
+  yield { type: "tool-call", toolCallId: id, toolName: name, input, ...metadata };
 }
 
 /**
@@ -286,15 +328,31 @@ function usageOf(usage) {
   };
 }
 
+/** What of a reply is not its metadata, because it stands elsewhere. */
+const ELSEWHERE = [
+  "content",
+  "messages",
+  "toolCalls",
+  "invalidToolCalls",
+  "thinking",
+  "reasoning",
+  "structured",
+  "usage",
+];
+
 /**
  * What else is known of an answer.
  *
  * @param {ProviderReply} reply
+ * @param {string} provider
  */
-function replyMetadata(reply) {
-  const { content: _, messages: _messages, toolCalls: _calls, thinking: _thinking, usage, ...rest } = reply;
-  const { invalidToolCalls, ...facts } = rest;
+function replyMetadata(reply, provider) {
+  /** @type {Partial<ProviderReply> & Record<string, unknown>} */
+  const facts = { ...reply };
+  for (const field of ELSEWHERE) delete facts[field];
+  const { invalidToolCalls, usage } = reply;
   return plain({
+    provider,
     ...facts,
     ...(invalidToolCalls.length > 0 ? { invalidToolCalls } : {}),
     ...(usage.estimated ? { usageEstimated: true } : {}),
@@ -327,7 +385,7 @@ function warningOf({ code, message }) {
 function contentOf(parts) {
   /** @type {CliContent[]} */
   const content = [];
-  /** @type {Map<string, { type: "text" | "reasoning", text: string }>} */
+  /** @type {Map<string, Extract<CliContent, { text: string }>>} */
   const open = new Map();
   for (const part of parts) {
     switch (part.type) {
@@ -345,6 +403,12 @@ function contentOf(parts) {
       case "reasoning-delta": {
         const block = open.get(part.id);
         if (block) block.text += part.delta;
+        break;
+      }
+      case "text-end":
+      case "reasoning-end": {
+        const block = open.get(part.id);
+        if (block && part.providerMetadata) block.providerMetadata = part.providerMetadata;
         break;
       }
       case "tool-call":

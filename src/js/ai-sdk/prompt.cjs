@@ -58,14 +58,10 @@ function assistant(parts) {
  * @param {readonly Part[]} parts
  */
 function sealedReasoning(parts) {
-  for (const { type, providerOptions } of parts) {
-    const kept = type === "reasoning" ? providerOptions?.[METADATA] : undefined;
-    if (!Array.isArray(kept?.reasoningDetails)) continue;
-    const { provider, model, run } = kept;
-    return {
-      additional_kwargs: { reasoning_details: kept.reasoningDetails },
-      response_metadata: { provider, model, run },
-    };
+  for (const { providerOptions } of parts) {
+    const { reasoningDetails, provider, model, run } = providerOptions?.[METADATA] ?? {};
+    if (!Array.isArray(reasoningDetails)) continue;
+    return { additional_kwargs: { reasoning_details: reasoningDetails }, response_metadata: { provider, model, run } };
   }
   return undefined;
 }
