@@ -1,6 +1,6 @@
 /** What a newcomer gets wrong in the first minutes, and what is said of it: whole sentences, because they are the manual. */
 import { execFileSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -162,8 +162,7 @@ describe("the surroundings", () => {
     const ours = join(project, "node_modules/deep-factor-providers");
     mkdirSync(join(ours, "src/js"), { recursive: true });
     cpSync(join(ROOT, "package.json"), join(ours, "package.json"));
-    for (const file of readdirSync(join(ROOT, "src/js")))
-      cpSync(join(ROOT, "src/js", file), join(ours, "src/js", file));
+    cpSync(join(ROOT, "src/js"), join(ours, "src/js"), { recursive: true });
     writeFileSync(join(project, "main.mjs"), source);
     return execFileSync(process.execPath, ["main.mjs"], {
       cwd: project,
