@@ -19,6 +19,7 @@ import { calling } from "./model.mjs";
  * @property {string} [text]
  * @property {string[]} [chunks]
  * @property {string} [thinking]
+ * @property {{ name: string, args: object }} [tool] a call of a tool of the CLI's own (claude)
  * @property {{ id: string, name: string, args: Record<string, unknown> }[]} [calls]
  * @property {boolean} [hang]
  * @property {number} [hangAfter]
@@ -117,8 +118,9 @@ function scripted(script, translate) {
 
 /** @param {"live" | "print"} engine */
 function toClaude(engine) {
-  return (/** @type {Says} */ { calls, text, thinking, usage, ...rest }) =>
+  return (/** @type {Says} */ { calls, text, thinking, tool, usage, ...rest }) =>
     (/** @type {{ body: any }} */ request) => {
+      if (tool) return { ...rest, content: [{ type: "tool_use", id: "toolu_own", name: tool.name, input: tool.args }] };
       const tokens = usage && {
         usage: {
           input_tokens: usage.input - (usage.cached ?? 0),
@@ -140,7 +142,7 @@ function toClaude(engine) {
 
 /** @param {"live" | "print"} engine */
 function toCodex(engine) {
-  return (/** @type {Says} */ { calls, text, thinking, ...rest }) =>
+  return (/** @type {Says} */ { calls, text, thinking, tool: _, ...rest }) =>
     (/** @type {{ body: any }} */ request) => {
       if (calls && engine === "print") return { ...rest, ...calling(text ?? "", calls)(request) };
       if (!calls && thinking === undefined) return { ...rest, ...(text === undefined ? {} : { text }) };
