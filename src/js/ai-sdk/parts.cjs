@@ -368,11 +368,24 @@ function plain(value) {
   return JSON.parse(JSON.stringify(value));
 }
 
+/** The AI SDK's names of options of ours, as they stand in the message that one was left out. */
+const SETTINGS = new Map([
+  ["temperature", "temperature"],
+  ["maxOutputTokens", "maxOutputTokens"],
+  ["stop", "stopSequences"],
+  ["reasoning.effort", "reasoning"],
+  ["toolChoice", "toolChoice"],
+  ["outputSchema", "responseFormat"],
+]);
+
 /**
  * @param {{ code: string, message: string }} event
  * @returns {CliWarning}
  */
 function warningOf({ code, message }) {
+  const [, option = ""] = code === "UNSUPPORTED_OPTION" ? (/[`"]([\w.]+)[`"]/.exec(message) ?? []) : [];
+  const feature = SETTINGS.get(option);
+  if (feature !== undefined) return { type: "unsupported", feature, details: message };
   return { type: "other", message: `${code}: ${message}` };
 }
 
