@@ -1,5 +1,6 @@
 /** What an AI SDK prompt may hold beside text, what the model thought, and what tools give back. */
-import { type FilePart, generateText, type ModelMessage, stepCountIs, streamText, tool } from "ai";
+import { type FilePart, generateText, type ModelMessage, stepCountIs, streamText, type ToolSet, tool } from "ai";
+import { codexCli } from "deep-factor-providers/ai-sdk";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { formOf, LIVE } from "../support/ai-sdk.mjs";
@@ -86,5 +87,22 @@ describe("what the model thought", () => {
       ...["text-start", "text-delta", "text-end"],
     ]);
     expect(await streamed.reasoningText).toBe("Let me see.");
+  });
+
+  it("what only its API can read goes back to it with the messages, also in another session", async () => {
+    const { model, api } = await formOf("codex, live").start([
+      { thinking: "Two things.", sealed: "SEALED==", calls: [{ id: "call_1", name: "look", args: {} }] },
+      { text: "Seen." },
+    ]);
+    const tools: ToolSet = { look: tool({ inputSchema: z.object({}) }) };
+    const first = await generateText({ model: model(), tools, prompt: "Look" });
+    expect(first.reasoningText).toBe("Two things.");
+    await codexCli.close();
+    const messages: ModelMessage[] = [{ role: "user", content: "Look" }, ...first.response.messages];
+    const output = { type: "text" as const, value: "a dot" };
+    messages.push({ role: "tool", content: [{ type: "tool-result", toolCallId: "call_1", toolName: "look", output }] });
+    expect((await generateText({ model: model(), tools, messages })).text).toBe("Seen.");
+    const input = api.requests[1]?.body.input as { type: string; encrypted_content?: string }[];
+    expect(input.find(({ type }) => type === "reasoning")?.encrypted_content).toBe("SEALED==");
   });
 });

@@ -1,10 +1,11 @@
 /** The face as its consumers see it: the package laid out as published, in strict projects of each kind of module resolution. */
 import { execFile } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import * as native from "deep-factor-providers/native";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { installed } from "../support/installed.mjs";
 
@@ -89,6 +90,13 @@ describe("entries", () => {
       Object.keys(face).sort().map((name) => [name, face[name] === require("${FACE}")[name]]))))`);
     const names = ["claudeCli", "cli", "codexCli", "createCliRegistry"];
     expect(said).toEqual(names.map((name) => [name, true]));
+  });
+
+  it("each CLI has its options", () => {
+    const declared = readFileSync(join(ROOT, "src/js/ai-sdk/index.d.cts"), "utf8");
+    const ids = [...declared.matchAll(/^ {2}(\w+): CliModelOptions</gm)].map(([, id]) => id).sort();
+    const factories = Object.keys(native).flatMap((name) => /^create(\w+)CliProvider$/.exec(name)?.[1] ?? []);
+    expect(ids).toEqual(factories.map((name) => name.toLowerCase()).sort());
   });
 
   it.each([

@@ -23,6 +23,9 @@ import { calling } from "./model.mjs";
  * @property {{ id: string, name: string, args: Record<string, unknown> }[]} [calls]
  * @property {boolean} [hang]
  * @property {number} [hangAfter]
+ * @property {number} [cutAfter]
+ * @property {Promise<unknown>} [cutWhen]
+ * @property {string} [sealed] reasoning that only the API can read (codex)
  * @property {string} [stopReason] the API's
  * @property {{ status: number, message?: string, headers?: Record<string, string> }} [error]
  * @property {{ input: number, output: number, cached?: number, reasoning?: number }} [usage]
@@ -142,12 +145,12 @@ function toClaude(engine) {
 
 /** @param {"live" | "print"} engine */
 function toCodex(engine) {
-  return (/** @type {Says} */ { calls, text, thinking, tool: _, ...rest }) =>
+  return (/** @type {Says} */ { calls, text, thinking, sealed, tool: _, ...rest }) =>
     (/** @type {{ body: any }} */ request) => {
       if (calls && engine === "print") return { ...rest, ...calling(text ?? "", calls)(request) };
       if (!calls && thinking === undefined) return { ...rest, ...(text === undefined ? {} : { text }) };
       const output = [
-        ...(thinking === undefined ? [] : [{ reasoning: thinking }]),
+        ...(thinking === undefined ? [] : [{ reasoning: thinking, ...(sealed && { encrypted: sealed }) }]),
         ...(text === undefined ? [] : [{ text }]),
         ...(calls ?? []).map(({ id, name, args }) => ({ call: name, id, args })),
       ];
