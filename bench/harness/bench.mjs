@@ -72,6 +72,7 @@ export const NAMES = Object.freeze([
   "request",
   "loop",
   "conversations",
+  "frameworks",
   "load",
   "runs",
 ]);

@@ -1,0 +1,90 @@
+// @ts-check
+/**
+ * Models as frameworks have them, over the same claude and the same API. In: the API's address. Out: who answers a thread, whole or
+ * in pieces.
+ *
+ * Another framework is another entry of {@link FACES}.
+ */
+import { createClaudeCliProvider } from "deep-factor-providers";
+import { isolateClaude } from "../../__tests__/support/claude.mjs";
+
+/** @typedef {{ role: "user" | "assistant", content: string }} Message */
+/**
+ * @typedef {object} Face
+ * @property {(thread: Message[]) => Promise<string>} whole
+ * @property {(thread: Message[]) => AsyncIterable<string>} pieces
+ * @property {() => unknown} [close]
+ */
+/**
+ * @typedef {object} FaceKind
+ * @property {string} title
+ * @property {import("./bench.mjs").Kind} kind
+ * @property {(url: string, context: import("./bench.mjs").Context) => Promise<Face>} open
+ */
+
+/** @param {string} url */
+function claude(url) {
+  const { cliPath, env, cleanup } = isolateClaude({ baseUrl: url });
+  const options = /** @type {const} */ ({ cliPath, env, model: "sonnet", engine: "live", timeout: 60_000 });
+  return { options, cleanup };
+}
+
+/** @type {Record<string, FaceKind>} */
+export const FACES = {
+  langchain: {
+    title: "ChatClaudeCli of LangChain",
+    kind: "ours",
+    async open(url) {
+      const { ChatClaudeCli } = await import("deep-factor-providers/langchain");
+      const { options, cleanup } = claude(url);
+      const model = new ChatClaudeCli(options);
+      const close = async () => {
+        await model.close();
+        cleanup();
+      };
+      return { ...ofLangChain(model), close };
+    },
+  },
+  anthropic: {
+    title: "ChatAnthropic, without a CLI",
+    kind: "peer",
+    async open(url, { peer }) {
+      const { ChatAnthropic } = await peer("@langchain/anthropic");
+      const anthropicApiUrl = url;
+      return ofLangChain(
+        new ChatAnthropic({ model: "claude-sonnet-4-5", apiKey: "none", anthropicApiUrl, maxRetries: 0 }),
+      );
+    },
+  },
+  provider: {
+    title: "the bare provider",
+    kind: "floor",
+    async open(url) {
+      const { options, cleanup } = claude(url);
+      const provider = createClaudeCliProvider(options);
+      return {
+        whole: async (thread) => (await provider.invoke(thread)).text,
+        async *pieces(thread) {
+          for await (const event of provider.stream(thread)) if (event.type === "text_delta") yield event.text;
+        },
+        async close() {
+          await provider.close();
+          cleanup();
+        },
+      };
+    },
+  },
+};
+
+/**
+ * @param {any} model a BaseChatModel
+ * @returns {Face}
+ */
+function ofLangChain(model) {
+  return {
+    whole: async (thread) => (await model.invoke(thread)).text,
+    async *pieces(thread) {
+      for await (const chunk of await model.stream(thread)) if (chunk.text) yield chunk.text;
+    },
+  };
+}
