@@ -161,7 +161,7 @@ describe("parts", () => {
     expect(asked[0]?.messages).toEqual([
       {
         role: "assistant",
-        content: [part],
+        content: "Yes.",
         additional_kwargs: { reasoning_details: reasoning },
         response_metadata: { provider: "scripted", model: "m1", run: undefined },
       },
@@ -230,7 +230,7 @@ describe("prompts", () => {
       },
       {
         role: "assistant",
-        content: [{ type: "text", text: "Let me." }],
+        content: "Let me.",
         tool_calls: [{ id: "c1", name: "add", args: { a: 1 } }],
       },
       { ...tool, content: "two" },
@@ -281,7 +281,7 @@ describe("prompts", () => {
     expect(warnings).toEqual([expect.objectContaining({ type: "compatibility", feature: "responseFormat" })]);
     expect(asked[0]?.messages).toEqual([
       { role: "system", content: expect.stringContaining("JSON") },
-      { role: "user", content: [{ type: "text", text: "Hi" }] },
+      { role: "user", content: "Hi" },
     ]);
   });
 });

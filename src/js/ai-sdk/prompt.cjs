@@ -27,7 +27,7 @@ function messagesOf(prompt) {
   return prompt.flatMap(({ role, content }, index) => {
     if (!Array.isArray(content)) return [{ role, content }];
     if (role === "assistant") return [assistant(content)];
-    if (role !== "tool") return [{ role, content: content.map(given) }];
+    if (role !== "tool") return [{ role, content: contentOf(content) }];
     return content.filter(({ type }) => type === "tool-result").map((part) => result(part, `prompt[${index}]`));
   });
 }
@@ -42,7 +42,7 @@ function assistant(parts) {
   const calls = parts.filter(({ type, providerExecuted }) => type === "tool-call" && providerExecuted !== true);
   return {
     role: "assistant",
-    content: parts.filter(({ type }) => type === "text" || type === "file").map(given),
+    content: contentOf(parts.filter(({ type }) => type === "text" || type === "file")),
     ...(calls.length === 0
       ? {}
       : {
@@ -64,6 +64,20 @@ function sealedReasoning(parts) {
     return { additional_kwargs: { reasoning_details: reasoningDetails }, response_metadata: { provider, model, run } };
   }
   return undefined;
+}
+
+/**
+ * What is nothing but text goes over as one, as the native side would join it: of a long thread, that is most of the work.
+ *
+ * @param {readonly Part[]} parts
+ */
+function contentOf(parts) {
+  let text = "";
+  for (const part of parts) {
+    if (part.type !== "text" || typeof part.text !== "string") return parts.map(given);
+    text += part.text;
+  }
+  return text;
 }
 
 /**
