@@ -103,6 +103,19 @@ function chatSource(how) {
   ].join("\n");
 }
 
+/** Of the AI SDK's models, which need no package but this one. */
+const MODEL = `
+  const model = claudeCli("sonnet", { cliPath: "/nonexistent/claude" });
+  const prompt = [{ role: "user", content: [{ type: "text", text: "hi" }] }];
+  model.doGenerate({ prompt }).catch((error) => console.log(kind, error.name, error.data.code));`;
+
+/** @param {"import" | "require"} how */
+function modelSource(how) {
+  const entry = `${PACKAGE}/ai-sdk`;
+  const get = how === "import" ? `import { claudeCli } from "${entry}";` : `const { claudeCli } = require("${entry}");`;
+  return `const kind = "${how}";\n${get}\n${MODEL}`;
+}
+
 /**
  * All entries, by `import` and by `require`.
  * @param {Project} made
@@ -122,6 +135,12 @@ export async function use(made, { label, node = [process.execPath], langchain = 
       const chat = await execute(made, file.replace("use", "chat"), chatSource(how), node);
       expectEqual(chat, `ok ${how} ${PACKAGE}/langchain\n`, label);
     }
+  }
+  for (const [how, file] of /** @type {const} */ ([
+    ["import", "model.mjs"],
+    ["require", "model.cjs"],
+  ])) {
+    expectEqual(await execute(made, file, modelSource(how), node), `${how} AI_APICallError CLI_NOT_FOUND\n`, label);
   }
   console.log(`${label}: import and require work`);
 }

@@ -45,7 +45,7 @@ let complaints: string[];
 beforeAll(async () => {
   home = mkdtempSync(join(tmpdir(), "dfp-docs-"));
   mkdirSync(join(home, "node_modules"));
-  for (const name of ["@langchain", "@types", "langchain", "undici-types", "zod"]) {
+  for (const name of ["@langchain", "@types", "ai", "langchain", "undici-types", "zod"]) {
     symlinkSync(join(ROOT, "node_modules", name), join(home, "node_modules", name), "junction");
   }
   symlinkSync(ROOT, join(home, "node_modules/deep-factor-providers"), "junction");

@@ -15,12 +15,20 @@ const NODE = `node-${process.platform}-${process.arch}`;
 /** What the tests want, by name with exact version; `.ci/install.mjs` installs all of it at once. */
 /** @type {Readonly<Record<string, string>>} */
 export const PACKAGES = Object.freeze({
+  // Of ai 6; brings react beside it, as react-dom does.
+  "@ai-sdk/react": "3.0.327",
   "@google/gemini-cli": "0.61.0",
   "@modelcontextprotocol/conformance": "0.1.16",
+  // Brings @openai/agents beside it.
+  "@openai/agents-extensions": "0.18.0",
   "@openai/codex": "0.169.0",
   "@qwen-code/qwen-code": "0.15.10",
   "@vercel/nft": "1.3.0",
+  // The AI SDK's next major version, for Node 22 or newer; the other is a development dependency.
+  ai: "7.0.173",
   esbuild: "0.28.2",
+  fastify: "5.12.8",
+  "react-dom": "19.3.1",
   webpack: "5.112.2",
   // The conformance suite runs on Node 22 or newer.
   ...(Number(process.versions.node.split(".")[0]) < 22 && { [NODE]: "22.23.3" }),

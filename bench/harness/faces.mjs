@@ -56,6 +56,50 @@ export const FACES = {
       );
     },
   },
+  aiSdkModel: {
+    title: "a model of the AI SDK's face, called by itself",
+    kind: "ours",
+    async open(url) {
+      const { model, close } = await ofAiSdk(url);
+      const call = (/** @type {Message[]} */ thread) => ({
+        prompt: thread.map(({ role, content }) => ({ role, content: [{ type: "text", text: content }] })),
+      });
+      return {
+        async whole(thread) {
+          const { content } = await model.doGenerate(call(thread));
+          return content.map((part) => ("text" in part ? part.text : "")).join("");
+        },
+        async *pieces(thread) {
+          const { stream } = await model.doStream(call(thread));
+          for await (const part of stream) if (part.type === "text-delta") yield part.delta;
+        },
+        close,
+      };
+    },
+  },
+  aiSdk: {
+    title: "the same model in generateText and streamText",
+    kind: "ours",
+    async open(url) {
+      const { model, close } = await ofAiSdk(url);
+      return { ...inAiSdk(() => model), close };
+    },
+  },
+  aiSdkPeer: {
+    title: "ai-sdk-provider-claude-code in generateText and streamText",
+    kind: "peer",
+    async open(url, { peer }) {
+      const { createClaudeCode } = await peer("ai-sdk-provider-claude-code");
+      const { options, cleanup } = claude(url);
+      // Its `env` has no word for what is taken away.
+      const env = Object.fromEntries(
+        Object.entries({ ...process.env, ...options.env }).filter(([, value]) => value !== undefined),
+      );
+      const settings = { pathToClaudeCodeExecutable: options.cliPath, env, settingSources: [], tools: [] };
+      // A model of its own each time: one that is kept would resume a session that was not stored.
+      return { ...inAiSdk(() => createClaudeCode()("sonnet", settings)), close: cleanup };
+    },
+  },
   provider: {
     title: "the bare provider",
     kind: "floor",
@@ -75,6 +119,32 @@ export const FACES = {
     },
   },
 };
+
+/** @param {string} url */
+async function ofAiSdk(url) {
+  const { claudeCli } = await import("deep-factor-providers/ai-sdk");
+  const { options, cleanup } = claude(url);
+  const { model, ...rest } = options;
+  const close = async () => {
+    await claudeCli.close();
+    cleanup();
+  };
+  return { model: claudeCli(model, rest), close };
+}
+
+/**
+ * @param {() => any} model a language model of the AI SDK
+ * @returns {Face}
+ */
+function inAiSdk(model) {
+  const ai = import("ai");
+  return {
+    whole: async (messages) => (await (await ai).generateText({ model: model(), messages })).text,
+    async *pieces(messages) {
+      yield* (await ai).streamText({ model: model(), messages }).textStream;
+    },
+  };
+}
 
 /**
  * @param {any} model a BaseChatModel

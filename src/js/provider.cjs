@@ -13,6 +13,7 @@
  */
 
 const { fault, guard, unwrap } = require("./errors.cjs");
+const { isWhole } = require("./face.cjs");
 const { packMessages } = require("./messages.cjs");
 const { createLife, readCloseOptions } = require("./life.cjs");
 const { readOutputSchema } = require("./output-schema.cjs");
@@ -144,7 +145,7 @@ function createAdapter(shared, tools, onBind) {
 
     stream(messages, options) {
       const bound = tools();
-      return runForEvents(engine, () => request(messages, options, bound), { partial: true });
+      return runForEvents(engine, () => request(messages, options, bound), { partial: !isWhole(options) });
     },
 
     bindTools(list) {

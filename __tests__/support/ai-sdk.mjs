@@ -1,0 +1,168 @@
+// @ts-check
+/**
+ * The AI SDK's models over real CLIs and a scripted API, for one test.
+ *
+ * In flow a form (a CLI and its engine) and what the model says, in neutral words; out flow the model's options and what the API was told.
+ */
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { cli } from "deep-factor-providers/ai-sdk";
+import { onTestFinished } from "vitest";
+import { withClaude, withCli } from "./harness.mjs";
+import { installed } from "./installed.mjs";
+import { told } from "./live.mjs";
+import { calling } from "./model.mjs";
+
+/**
+ * What the model says: a text or its pieces, calls behind it, or what goes wrong. `then` is a promise that the answer waits for.
+ * @typedef {object} Says
+ * @property {string} [text]
+ * @property {string[]} [chunks]
+ * @property {string} [thinking]
+ * @property {{ name: string, args: object }} [tool] a call of a tool of the CLI's own (claude)
+ * @property {{ id: string, name: string, args: Record<string, unknown> }[]} [calls]
+ * @property {boolean} [hang]
+ * @property {number} [hangAfter]
+ * @property {number} [cutAfter]
+ * @property {Promise<unknown>} [cutWhen]
+ * @property {string} [sealed] reasoning that only the API can read (codex)
+ * @property {string} [stopReason] the API's
+ * @property {{ status: number, message?: string, headers?: Record<string, string> }} [error]
+ * @property {{ input: number, output: number, cached?: number, reasoning?: number }} [usage]
+ */
+/** @typedef {Says[] | ((body: any, index: number) => Says)} Script */
+/**
+ * @typedef {object} Form
+ * @property {string} name
+ * @property {"claude" | "codex"} cli
+ * @property {boolean} pieces whether text comes piece by piece
+ * @property {boolean} native whether calls are the API's own
+ * @property {(script: Script, setup?: { mayRunOut?: boolean }) => Promise<Running>} start
+ */
+/**
+ * @typedef {object} Running
+ * @property {import("./scripted.mjs").ScriptedServer} api
+ * @property {(more?: object) => import("deep-factor-providers/ai-sdk").CliLanguageModel} model
+ * @property {object} options of a provider of the same CLI
+ * @property {(n: number) => string} heard the request `n`, from 0, as text
+ */
+
+/** @param {"live" | "print"} engine @returns {Form} */
+const claude = (engine) => ({
+  name: `claude, ${engine}`,
+  cli: "claude",
+  pieces: true,
+  native: engine === "live",
+  start: async (script, { mayRunOut = false } = {}) => {
+    const { api, options } = await withClaude({ engine, script: scripted(script, toClaude(engine)), mayRunOut });
+    return running("claude", api, options, ({ system, messages }) =>
+      JSON.stringify([system, engine === "live" ? told({ messages }) : messages]),
+    );
+  },
+});
+
+/** @param {"live" | "print"} engine @returns {Form} */
+const codex = (engine) => ({
+  name: `codex, ${engine}`,
+  cli: "codex",
+  pieces: engine === "live",
+  native: engine === "live",
+  start: async (script, { mayRunOut = false } = {}) => {
+    const { api, options } = await withCli("codex", { script: scripted(script, toCodex(engine)), mayRunOut });
+    return running("codex", api, { ...options, engine }, ({ instructions, input }) =>
+      JSON.stringify([instructions, input]),
+    );
+  },
+});
+
+/** Both CLIs, each with both of its engines. */
+export const FORMS = [claude("live"), codex("live"), claude("print"), codex("print")];
+
+/** Those whose calls are the API's own. */
+export const LIVE = FORMS.filter(({ native }) => native);
+
+/** @param {string} name @returns {Form} */
+export function formOf(name) {
+  const form = FORMS.find((one) => one.name === name);
+  if (!form) throw new Error(`there is no form ${name}`);
+  return form;
+}
+
+/**
+ * @param {"claude" | "codex"} id
+ * @param {import("./scripted.mjs").ScriptedServer} api
+ * @param {{ model: string, [option: string]: unknown }} options
+ * @param {(body: any) => string} read
+ * @returns {Running}
+ */
+function running(id, api, options, read) {
+  const { model: name, ...rest } = options;
+  onTestFinished(() => cli(id).close());
+  return {
+    api,
+    model: (more = {}) => cli(id)(name, /** @type {never} */ ({ ...rest, ...more })),
+    options,
+    heard: (n) => read(api.requests[n]?.body),
+  };
+}
+
+/**
+ * @template T
+ * @param {Script} script
+ * @param {(says: Says) => (request: { body: any }) => T} translate
+ * @returns {(request: { body: any }, index: number) => T | undefined}
+ */
+function scripted(script, translate) {
+  return (request, index) => {
+    const says = typeof script === "function" ? script(request.body, index) : script[index];
+    return says && translate(says)(request);
+  };
+}
+
+/** @param {"live" | "print"} engine */
+function toClaude(engine) {
+  return (/** @type {Says} */ { calls, text, thinking, tool, usage, ...rest }) =>
+    (/** @type {{ body: any }} */ request) => {
+      if (tool) return { ...rest, content: [{ type: "tool_use", id: "toolu_own", name: tool.name, input: tool.args }] };
+      const tokens = usage && {
+        usage: {
+          input_tokens: usage.input - (usage.cached ?? 0),
+          cache_read_input_tokens: usage.cached ?? 0,
+          output_tokens: usage.output,
+        },
+      };
+      const common = { ...rest, ...tokens };
+      if (calls && engine === "print") return { ...common, ...calling(text ?? "", calls)(request) };
+      if (!calls && thinking === undefined) return { ...common, ...(text === undefined ? {} : { text }) };
+      const content = [
+        ...(thinking === undefined ? [] : [{ type: "thinking", thinking }]),
+        ...(text === undefined ? [] : [{ type: "text", text }]),
+        ...(calls ?? []).map(({ id, name, args }) => ({ type: "tool_use", id, name: `mcp__df__${name}`, input: args })),
+      ];
+      return { ...common, content };
+    };
+}
+
+/** @param {"live" | "print"} engine */
+function toCodex(engine) {
+  return (/** @type {Says} */ { calls, text, thinking, sealed, tool: _, ...rest }) =>
+    (/** @type {{ body: any }} */ request) => {
+      if (calls && engine === "print") return { ...rest, ...calling(text ?? "", calls)(request) };
+      if (!calls && thinking === undefined) return { ...rest, ...(text === undefined ? {} : { text }) };
+      const output = [
+        ...(thinking === undefined ? [] : [{ reasoning: thinking, ...(sealed && { encrypted: sealed }) }]),
+        ...(text === undefined ? [] : [{ text }]),
+        ...(calls ?? []).map(({ id, name, args }) => ({ call: name, id, args })),
+      ];
+      return { ...rest, output };
+    };
+}
+
+/**
+ * A package that is installed aside, with what stands beside it there.
+ * @param {string} name
+ * @returns {Promise<NodeJS.Require>} requires from its folder
+ */
+export async function requireFrom(name) {
+  return createRequire(join(await installed(name), "package.json"));
+}

@@ -1,0 +1,2 @@
+/** `deep-factor-providers/ai-sdk` for `import`. */
+export * from "./index.cjs";
