@@ -203,7 +203,7 @@ pub struct Capabilities {
 impl Capabilities {
     /// Of a CLI of which nothing is known but that its flags can be called: a model, and what can be asked for in words.
     pub const LEAST: Capabilities = Capabilities {
-        structured_output: UNSUPPORTED,
+        structured_output: EMULATED,
         images: UNSUPPORTED,
         documents: UNSUPPORTED,
         result_images: UNSUPPORTED,

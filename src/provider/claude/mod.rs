@@ -307,6 +307,7 @@ const LIVE: LiveCheck = LiveCheck {
 
 /// The same in both forms; the choices of a live session are made when its process starts.
 const CAPABILITIES: Capabilities = Capabilities {
+    structured_output: NATIVE.but("in print form asked for in the prompt where tools are bound"),
     images: NATIVE,
     documents: NATIVE,
     result_images: NATIVE,

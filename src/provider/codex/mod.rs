@@ -196,6 +196,9 @@ pub static CODEX: Provider = Provider {
 
 /// The same in both forms.
 const CAPABILITIES: Capabilities = Capabilities {
+    structured_output: NATIVE.but(
+        "schemas of its strict mode; others are asked for in the prompt, as are all in print form where tools are bound",
+    ),
     images: NATIVE,
     result_images: NATIVE,
     reasoning_out: NATIVE,

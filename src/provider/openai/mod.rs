@@ -4,9 +4,9 @@ use super::capability::{Capabilities, EMULATED, NATIVE, UNSUPPORTED};
 
 /// Chat completions, as their documents have them: a server may take less, and says so itself.
 pub const CAPABILITIES: Capabilities = Capabilities {
-    structured_output: UNSUPPORTED,
+    structured_output: NATIVE.but("asked for in the prompt where the server refuses `response_format`"),
     images: NATIVE,
-    documents: NATIVE.but("as chat completions' own `file` parts"),
+    documents: NATIVE.but("with their data, as `file` parts"),
     result_images: UNSUPPORTED,
     reasoning_out: NATIVE.but("back to servers that take it with `sendReasoning`"),
     reasoning_effort: NATIVE.but("as `reasoning_effort`"),

@@ -160,6 +160,7 @@ pub static QWEN: Provider = Provider {
     // What is longer is cut, with a warning (recording qwen/stdin-12MiB).
     live: None,
     capabilities: ByEngine::print_only(Capabilities {
+        structured_output: NATIVE.but("asked for in the prompt where tools are bound"),
         reasoning_out: NATIVE,
         max_output_tokens: NATIVE
             .but("`QWEN_CODE_MAX_OUTPUT_TOKENS`; an answer that reaches the limit is reported as a success"),

@@ -7,7 +7,7 @@ use crate::message::content::{Kind, Takes};
 use crate::provider::capability::{Capabilities, Feature, Support};
 use crate::provider::options::EngineKind;
 use crate::provider::support::{API, Column, columns, providers_with, refusal};
-use crate::provider::{custom, every, openai};
+use crate::provider::{SchemaForm, custom, every, openai};
 
 const BEGIN: &str = "<!-- The table is made of the capabilities in src/provider; a test compares them. -->\n";
 const END: &str = "<!-- end of capabilities -->\n";
@@ -124,6 +124,21 @@ fn logins_are_of_those_who_have_a_folder_for_them() {
         assert_eq!(can.is_supported(), provider.login_dir.is_some(), "{}", provider.id);
         let named = provider.login_dir.map(|own| format!("`{}`", own.variable));
         assert_eq!(named.unwrap_or_default(), can.remark, "{}", provider.id);
+    }
+}
+
+/// A schema goes to the CLI itself where its data say how.
+#[test]
+fn who_takes_a_schema_can_answer_by_it() {
+    for provider in every() {
+        let expected = match provider.schema {
+            SchemaForm::Asked => Support::Emulated,
+            SchemaForm::Tool { .. } | SchemaForm::Strict => Support::Native,
+        };
+        let can = provider.capabilities;
+        for of in can.live.into_iter().chain([can.print]) {
+            assert_eq!(of.structured_output.support, expected, "{}", provider.id);
+        }
     }
 }
 
