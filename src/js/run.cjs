@@ -28,11 +28,15 @@ const { onAbort } = require("./signals.cjs");
  * @param {Request} request
  * @param {{ events: boolean, partial: boolean }} wants
  */
-function start(engine, { thread, tools, timeout, record, outputSchema, quota, signal, log, choices, documents }, wants) {
+function start(
+  engine,
+  { thread, tools, timeout, record, outputSchema, quota, signal, log, choices, documents },
+  wants,
+) {
   // Not throwIfAborted(): signals are recognised by shape, and older polyfills have no such method.
   if (signal?.aborted) throw signal.reason;
-  const logged = log ? true : undefined;
-  const call = JSON.stringify({ ...wants, timeout, record, outputSchema, quota, documents, choices, log: logged });
+  const logs = log ? true : undefined;
+  const call = JSON.stringify({ ...wants, timeout, record, outputSchema, quota, documents, choices, log: logs });
   const run = engine.start(thread.json, thread.texts, tools, call, workerEnv());
   const cancel = () => run.cancel();
   const unlisten = onAbort(signal, cancel);

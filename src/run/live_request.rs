@@ -131,7 +131,7 @@ impl CodexRequest {
         CodexRequest {
             callers: Arc::clone(&thread),
             note: None,
-            thread: thread,
+            thread,
             setup: Arc::new(
                 setup
                     .with_form(form)
@@ -172,7 +172,7 @@ impl LiveRequest {
                     .with_choices(choices)
                     .with_output(output.native().map(|schema| schema.text().to_owned())),
             ),
-            thread: thread,
+            thread,
             encoding,
         }
     }
