@@ -3,8 +3,6 @@
 //! In: nothing. Out: the types of a provider's [`Capabilities`], which stand as data in its folder. Who can do what is asked for in
 //! [`super::support`].
 
-use super::options::{EngineKind, Options};
-
 /// How well something is supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
@@ -84,15 +82,6 @@ impl Capability {
     /// Whether it can be had at all.
     pub fn is_supported(self) -> bool {
         self.support != Support::Unsupported
-    }
-
-    /// Why it can't be had with `options` although others can have it, behind the provider's name; `None` where it can.
-    pub fn lacks(self, options: &Options) -> Option<&'static str> {
-        match self.needs {
-            Needs::PrivateFolder if options.built_in_tools => Some(" with its own tools on"),
-            Needs::PrivateFolder if options.cwd.is_some() => Some(" with `cwd`"),
-            _ => None,
-        }
     }
 }
 
@@ -251,12 +240,5 @@ impl ByEngine {
     /// Of a provider without a live engine.
     pub const fn print_only(print: Capabilities) -> ByEngine {
         ByEngine { print, live: None }
-    }
-
-    /// The engines that a call may come to with the option `engine`, each by its name.
-    pub fn engines(&self, engine: EngineKind) -> impl Iterator<Item = (&'static str, &Capabilities)> {
-        let print = (engine != EngineKind::Live).then_some(("print", &self.print));
-        let live = self.live.as_ref().filter(|_| engine != EngineKind::Print);
-        print.into_iter().chain(live.map(|live| ("live", live)))
     }
 }

@@ -3,7 +3,7 @@
 //! In: the [`Capabilities`] of every provider and of an OpenAI-compatible API. Out: what one of them can do ([`Provider::can`]), who
 //! else can ([`providers_with`]), why something is refused ([`refusal`]), and the table's columns ([`columns`]).
 
-use super::capability::{Capabilities, Capability, Feature, Support, UNSUPPORTED};
+use super::capability::{ByEngine, Capabilities, Capability, Feature, Needs, Support, UNSUPPORTED};
 use super::choices::{self, Choices, OnUnsupported};
 use super::options::{EngineKind, Options};
 use super::{ALL, Provider, custom, openai};
@@ -13,7 +13,7 @@ impl Provider {
     /// How well `feature` is supported by whichever engine a call comes to with the option `engine`: by the one that can least,
     /// with its name.
     pub fn can(&self, feature: Feature, engine: EngineKind) -> (&'static str, Capability) {
-        let engines = self.capabilities.engines(engine);
+        let engines = engines(&self.capabilities, engine);
         let rank = |(_, capability): &(&str, Capability)| match capability.support {
             Support::Unsupported => 0,
             Support::Emulated => 1,
@@ -37,7 +37,7 @@ impl Provider {
     ) -> Result<(Choices, Vec<Feature>), Box<ProviderError>> {
         let can = |feature| {
             let (_, can) = self.can(feature, engine);
-            can.is_supported() && can.lacks(options).is_none()
+            can.is_supported() && lacks(can, options).is_none()
         };
         let settled = choices::settle(choices, on_unsupported, can);
         settled.map_err(|feature| Box::new(self.unsupported(feature, (engine, options))))
@@ -52,7 +52,7 @@ impl Provider {
     /// Why `feature` can't be had where a call comes to the option `engine`.
     pub fn why_not(&self, feature: Feature, (engine, options): (EngineKind, &Options)) -> String {
         let (name, can) = self.can(feature, engine);
-        let lacks = can.lacks(options).filter(|_| can.is_supported()).unwrap_or_default();
+        let lacks = lacks(can, options).filter(|_| can.is_supported()).unwrap_or_default();
         let engine = self.capabilities.live.is_some().then_some(name);
         refusal(feature, &format!("{}{lacks}", self.id), engine)
     }
@@ -77,7 +77,7 @@ pub struct Column {
 pub fn columns() -> Vec<Column> {
     let of = |provider: &Provider| -> Vec<Column> {
         let has_two = provider.capabilities.live.is_some();
-        let engines = provider.capabilities.engines(EngineKind::Auto);
+        let engines = engines(&provider.capabilities, EngineKind::Auto);
         let column = |(engine, can): (&str, &Capabilities)| Column {
             name: match has_two {
                 true => format!("{} {engine}", provider.id),
@@ -101,7 +101,7 @@ pub fn columns() -> Vec<Column> {
 /// Who can do `feature`, in words: `claude, codex (live), an OpenAI-compatible API`. Empty where nobody can.
 pub fn providers_with(feature: Feature) -> String {
     let of = |provider: &&Provider| {
-        let engines = provider.capabilities.engines(EngineKind::Auto);
+        let engines = engines(&provider.capabilities, EngineKind::Auto);
         let able: Vec<&str> = engines
             .filter(|(_, can)| can.of(feature).is_supported())
             .map(|(name, _)| name)
@@ -131,4 +131,20 @@ pub fn refusal(feature: Feature, provider: &str, engine: Option<&str>) -> String
         able => format!("those that can: {able}"),
     };
     format!("option \"{option}\" is not supported by {who}; {able}")
+}
+
+/// Why what `can` says can't be had with `options` although others can have it, behind the provider's name; `None` where it can.
+fn lacks(can: Capability, options: &Options) -> Option<&'static str> {
+    match can.needs {
+        Needs::PrivateFolder if options.built_in_tools => Some(" with its own tools on"),
+        Needs::PrivateFolder if options.cwd.is_some() => Some(" with `cwd`"),
+        _ => None,
+    }
+}
+
+/// The engines that a call may come to with the option `engine`, each by its name.
+pub fn engines(of: &ByEngine, engine: EngineKind) -> impl Iterator<Item = (&'static str, &Capabilities)> {
+    let print = (engine != EngineKind::Live).then_some(("print", &of.print));
+    let live = of.live.as_ref().filter(|_| engine != EngineKind::Print);
+    print.into_iter().chain(live.map(|live| ("live", live)))
 }
