@@ -3,13 +3,13 @@
  * Fake CLIs for what a real one cannot be asked to do: hang, ignore signals, crash, leave a child behind, write torn bytes.
  *
  * In flows a behaviour, or one per run; out flow the path of an executable in a private temp folder and the record of how it
- * was called (arguments, environment, folder, stdin). The process itself is `fake-cli.mjs`.
+ * was called (arguments, environment, folder, stdin). The process itself is the compiled fake, `src/bin/fake-cli.rs`.
  */
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
+import { fakeCli } from "./processes.mjs";
 
 /**
  * What a fake does, in this order. Whatever hangs ends by itself after a minute, so that a failing test leaves nothing behind.
@@ -49,8 +49,8 @@ import { fileURLToPath } from "node:url";
  * @property {() => void} cleanup removes the folder
  */
 
-const RUNNER = fileURLToPath(new URL("fake-cli.mjs", import.meta.url));
 const POLL_MS = 5;
+const LIFETIME_MS = 60_000;
 
 /**
  * A folder to write fakes into.
@@ -64,11 +64,8 @@ export function createFakes() {
     cli(name, behaviour = {}) {
       const state = join(dir, `${name}.state`);
       mkdirSync(state);
-      const behaviours = [behaviour].flat().map((one) => ({
-        ...one,
-        stdout: [one.stdout ?? []].flat().map((piece) => Buffer.from(piece).toString("base64")),
-      }));
-      writeFileSync(join(state, "behaviours.json"), JSON.stringify(behaviours));
+      const runs = [behaviour].flat().map((one, index) => stepsOf(one, state, index));
+      writeFileSync(join(state, "scenario.json"), JSON.stringify({ counter: join(state, "runs"), runs }));
       const calls = () => readCalls(state);
       return {
         path: writeLauncher(dir, name, state),
@@ -96,18 +93,44 @@ export function createFakes() {
 }
 
 /**
+ * What the compiled fake is to do.
+ * @param {Behaviour} behaviour
+ * @param {string} state
+ * @param {number} index of the behaviour
+ */
+function stepsOf(behaviour, state, index) {
+  const { readStdin = true, ignoreTerm, grandchild, stdout = [], stderr, echo, hang, signal, code = 0 } = behaviour;
+  const ignore = ignoreTerm ? [{ onSignal: { TERM: [], INT: [] } }] : [];
+  const up = join(state, `up-${index}`);
+  const below = [...ignore, { writeFile: { path: up, text: "" } }, { sleep: LIFETIME_MS }];
+  return [
+    ...ignore,
+    ...(readStdin ? ["readAll"] : []),
+    ...(grandchild ? [{ spawn: { steps: below } }, { waitFile: up }] : []),
+    { record: join(state, "call-{{n}}") },
+    ...[stdout].flat().map((piece) => ({ outHex: Buffer.from(piece).toString("hex") })),
+    ...(echo ? ["echo"] : []),
+    ...(stderr === undefined ? [] : [{ err: stderr }]),
+    ...(hang ? [{ sleep: LIFETIME_MS }, { exit: 0 }] : []),
+    signal ? { kill: signal.slice("SIG".length) } : { exit: code },
+  ];
+}
+
+/**
  * A launcher that becomes the fake, with the same pid where there is `exec`.
  * @param {string} dir
  * @param {string} name
  * @param {string} state
  */
 function writeLauncher(dir, name, state) {
-  const command = [process.execPath, RUNNER, state];
   const windows = process.platform === "win32";
   const path = join(dir, windows ? `${name}.cmd` : name);
+  const scenario = `@${join(state, "scenario.json")}`;
+  /** @param {string} word */
+  const quoted = (word) => `'${word.replaceAll("'", "'\\''")}'`;
   const text = windows
-    ? `@${command.map((word) => `"${word}"`).join(" ")} %*\r\n`
-    : `#!/bin/sh\nexec ${command.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ")} "$@"\n`;
+    ? `@set "FAKE_CLI=${scenario}"\r\n@"${fakeCli()}" %*\r\n`
+    : `#!/bin/sh\nFAKE_CLI=${quoted(scenario)} exec ${quoted(fakeCli())} "$@"\n`;
   writeFileSync(path, text, { mode: 0o755 });
   return path;
 }
@@ -118,7 +141,10 @@ function writeLauncher(dir, name, state) {
  */
 function readCalls(state) {
   if (!existsSync(state)) return [];
-  const runs = readdirSync(state).filter((name) => name.startsWith("call-"));
+  const runs = readdirSync(state).filter((name) => /^call-\d+$/.test(name));
   const numbers = runs.map((name) => Number(name.slice("call-".length))).sort((a, b) => a - b);
-  return numbers.map((number) => JSON.parse(readFileSync(join(state, `call-${number}`), "utf8")));
+  return numbers.map((number) => {
+    const { child, ...call } = JSON.parse(readFileSync(join(state, `call-${number}`), "utf8"));
+    return child === undefined ? call : { ...call, grandchild: child };
+  });
 }

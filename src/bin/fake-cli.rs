@@ -6,11 +6,11 @@
 //!
 //! ```text
 //! {"when": {"--version": [steps], "auth status": [steps]}, "else": [steps]}    the first key all of whose parts are in argv
-//! {"counter": "/file", "runs": [[steps], [steps]]}      the n-th run does the n-th list, later ones the last
+//! {"counter": "/file", "runs": [[steps], [steps]]}      the n-th run does the n-th list, later ones the last; `{{n}}` counts from 0
 //! ```
 //!
 //! Steps, done in order; the end of the list is `exit 0`. In texts, and in the path
-//! of `writeFile`, `{{pid}}`, `{{line}}` and `{{n}}` are replaced.
+//! of `writeFile` and `record`, `{{pid}}`, `{{line}}` and `{{n}}` are replaced.
 //!
 //! ```text
 //! {"out": "text"} {"err": "text"}         print, flushed at once      {"outHex": "f09f92"}   print bytes
@@ -18,7 +18,9 @@
 //! {"chunks": {"text": "…", "size": 3, "delayMs": 5}}                 print in pieces (size in bytes; or "hex")
 //! {"fill": {"to": "stderr", "bytes": 10485760}}                      print that many bytes, lines of 64
 //! {"claude": {"text": "Hi"}}              claude's answer in the --output-format of argv; also "result": {…} to merge
-//! "echo"                                  {"argv", "cwd", "env", "stdin"} as one JSON line; reads stdin to its end
+//! "echo"                                  {"argv", "cwd", "env", "stdin", "pid"} as one JSON line, and "child", the pid of the last
+//!                                         `spawn`; reads stdin to its end. A scenario file is not in "env"
+//! {"record": "/file"}                     the same into a file that appears whole; stdin as far as it was read before
 //! "readLine" "readAll" "countStdin"       one line, everything, or everything and print how many bytes it was
 //! {"eachLine": [steps]}                   the steps for every line of stdin, to its end
 //! {"sleep": 100} "forever"                ms; two minutes, so that a failed test leaves nothing for long
@@ -34,9 +36,10 @@
 //!
 //! A broken scenario exits with 70. Signals, sessions and closing need a Unix.
 
-use std::io::{BufRead, Read, Write};
+use std::io::{BufRead, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -74,6 +77,7 @@ enum Step {
         result: serde_json::Map<String, Value>,
     },
     Echo,
+    Record(String),
     ReadLine,
     ReadAll,
     CountStdin,
@@ -121,7 +125,7 @@ enum ChildStdio {
 }
 
 fn main() -> ExitCode {
-    let done = scenario().and_then(|steps| run(&steps, &Line::default()));
+    let done = scenario().and_then(|(steps, line)| run(&steps, &line));
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -131,7 +135,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn scenario() -> Outcome<Vec<Step>> {
+fn scenario() -> Outcome<(Vec<Step>, Line)> {
+    let mut line = Line::default();
     let text = std::env::var(VARIABLE)
         .ok()
         .or_else(|| std::env::args().nth(1))
@@ -143,13 +148,11 @@ fn scenario() -> Outcome<Vec<Step>> {
     let mut scenario: Value = serde_json::from_str(&text)?;
     if let Some(runs) = scenario.get("runs").and_then(Value::as_array) {
         let counter = scenario["counter"].as_str().ok_or("runs without counter")?;
-        let before = std::fs::read_to_string(counter).unwrap_or_default().len();
-        std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(counter)?
-            .write_all(b".")?;
-        scenario = runs.get(before).or(runs.last()).cloned().ok_or("no runs")?;
+        let mut counted = std::fs::OpenOptions::new().create(true).append(true).open(counter)?;
+        counted.write_all(b".")?;
+        // Where the append ended: of runs that begin at once, each has its own.
+        line.number = usize::try_from(counted.stream_position()?)? - 1;
+        scenario = runs.get(line.number).or(runs.last()).cloned().ok_or("no runs")?;
     } else if let Some(cases) = scenario.get("when").and_then(Value::as_object) {
         let argv: Vec<String> = std::env::args().skip(1).collect();
         let matching = cases
@@ -160,7 +163,30 @@ fn scenario() -> Outcome<Vec<Step>> {
             None => scenario.get("else").cloned().unwrap_or(json!([])),
         };
     }
-    Ok(serde_json::from_value(scenario)?)
+    Ok((serde_json::from_value(scenario)?, line))
+}
+
+/// What was read of stdin, and the last child.
+static READ: Mutex<Option<String>> = Mutex::new(None);
+static CHILD: Mutex<Option<u32>> = Mutex::new(None);
+
+fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How this process was called.
+fn call() -> Outcome<Value> {
+    let is_own = |(name, value): &(String, String)| name == VARIABLE && value.starts_with('@');
+    let env: std::collections::BTreeMap<String, String> = std::env::vars().filter(|each| !is_own(each)).collect();
+    let argv: Vec<String> = std::env::args().skip(1).collect();
+    let stdin = locked(&READ).clone().unwrap_or_default();
+    let mut call = json!({
+        "argv": argv, "cwd": std::env::current_dir()?, "env": env, "stdin": stdin, "pid": std::process::id(),
+    });
+    if let Some(child) = *locked(&CHILD) {
+        call["child"] = json!(child);
+    }
+    Ok(call)
 }
 
 /// What `{{line}}` and `{{n}}` stand for.
@@ -204,13 +230,12 @@ fn run_one(step: &Step, line: &Line) -> Outcome {
         Step::Fill { to, bytes } => fill(*to, *bytes)?,
         Step::Claude { text, result } => print(To::Stdout, claude(text, result).as_bytes())?,
         Step::Echo => {
-            let env: std::collections::BTreeMap<String, String> = std::env::vars().collect();
-            let argv: Vec<String> = std::env::args().skip(1).collect();
-            let echo = json!({"argv": argv, "cwd": std::env::current_dir()?, "env": env, "stdin": read_all()?});
-            print(To::Stdout, format!("{echo}\n").as_bytes())?;
+            read_all()?;
+            print(To::Stdout, format!("{}\n", call()?).as_bytes())?;
         }
+        Step::Record(path) => write_file(Path::new(&line.fill_in(path)), &call()?.to_string())?,
         Step::ReadLine => drop(std::io::stdin().lock().read_line(&mut String::new())?),
-        Step::ReadAll => drop(read_all()?),
+        Step::ReadAll => read_all()?,
         Step::CountStdin => {
             let mut bytes = Vec::new();
             std::io::stdin().lock().read_to_end(&mut bytes)?;
@@ -282,10 +307,12 @@ fn fill(to: To, bytes: usize) -> Outcome {
     Ok(())
 }
 
-fn read_all() -> Outcome<String> {
+fn read_all() -> Outcome {
     let mut bytes = Vec::new();
     std::io::stdin().lock().read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let read = String::from_utf8_lossy(&bytes);
+    locked(&READ).get_or_insert_default().push_str(&read);
+    Ok(())
 }
 
 fn unhex(text: &str) -> Outcome<Vec<u8>> {
@@ -313,6 +340,7 @@ fn spawn(steps: &Value, stdio: ChildStdio, wait: bool, clear_env: bool) -> Outco
         command.stdout(Stdio::null()).stderr(Stdio::null());
     }
     let mut child = command.spawn()?;
+    *locked(&CHILD) = Some(child.id());
     if wait {
         child.wait()?;
     }

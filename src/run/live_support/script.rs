@@ -112,7 +112,7 @@ mod tests {
             "#!/bin/sh\n# a fake claude\nprintf '%s\\n' \"$@\" > args.txt\ncat > /dev/null\necho hello",
             "#!/bin/sh\ncase \"$*\" in *--version*) echo 2.1.330;; esac\necho claude",
             "#!/bin/sh\necho claude \"$@\"",
-            "#!/bin/sh\nexec '/usr/bin/node' '/tests/fake-cli.mjs' '/tmp/dfp/claude.state' \"$@\"",
+            "#!/bin/sh\nFAKE_CLI='@/tmp/dfp/claude.state/scenario.json' exec '/target/debug/fake-cli' \"$@\"",
             "#!/usr/bin/env node\nrequire('node:fs').writeFileSync('argv.json', JSON.stringify(process.argv));\nconsole.log('claude');",
             "#!/usr/bin/env node\nif (process.argv.includes('--version')) console.log('2.1.330 (Claude Code)');\nelse console.log(JSON.stringify({ model: 'claude-sonnet-4-5' }));",
             "",

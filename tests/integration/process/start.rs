@@ -33,7 +33,8 @@ async fn arguments_environment_and_folder_arrive() {
     spec.env.drop = vec!["CLAUDECODE".into()];
     spec.env.user = vec![("MINE".into(), Some("x".into()))];
     let done = output(spec).await;
-    let echo: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let mut echo: Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert!(echo["pid"].take().as_u64().is_some());
     let expected = json!({
         "argv": ["-p", "two words", "", "ünï"],
         "cwd": cwd,
@@ -41,6 +42,7 @@ async fn arguments_environment_and_folder_arrive() {
             "PATH": "/bin", "FAKE_CLI": "[\"echo\"]", "MINE": "x", "PWD": cwd, "DEEP_FACTOR_RUN": done.exit.run_id,
         },
         "stdin": "",
+        "pid": null,
     });
     assert_eq!(echo, expected);
 }
