@@ -45,6 +45,8 @@ describe("the codes of the native side", () => {
     );
     expect(own).toEqual([
       { code: "UNSUPPORTED_CONTENT", category: "validation", shouldFallback: true },
+      { code: "UNSUPPORTED_OPTION", category: "validation", shouldFallback: true },
+      { code: "TOOL_CHOICE_UNMET", category: "validation", shouldFallback: true },
       { code: "OUTPUT_INVALID", category: "validation", shouldFallback: true },
     ]);
   });

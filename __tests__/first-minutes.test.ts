@@ -87,8 +87,8 @@ describe("an option", () => {
   });
 
   it("of another library is answered with those there are", async () => {
-    expect(await failure(() => create({ temperature: 0 }))).toMatch(
-      /^INVALID_OPTION: unknown option "temperature"; allowed: model, cliPath, timeout, [\w, ]+$/,
+    expect(await failure(() => create({ frequencyPenalty: 0 }))).toMatch(
+      /^INVALID_OPTION: unknown option "frequencyPenalty"; allowed: model, cliPath, timeout, [\w, ]+$/,
     );
   });
 });

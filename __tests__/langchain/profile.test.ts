@@ -15,12 +15,16 @@ const cellsOf = (line: string) =>
     .split("|")
     .slice(1, -1)
     .map((cell) => cell.trim());
-const columns = cellsOf(lines.find((line) => line.startsWith("| | claude print |")) ?? "");
+/** The engines of each column: `claude print, claude live`. */
+const columns = cellsOf(lines.find((line) => line.startsWith("| | claude print")) ?? "").map((cell) =>
+  cell.split(", "),
+);
 
 /** Whether a provider has what the row says, in any engine. */
 function has(row: string, provider: string): boolean {
   const cells = cellsOf(lines.find((line) => line.startsWith(`| ${row}`)) ?? "");
-  return columns.some((column, at) => column.split(" ")[0] === provider && !cells[at]?.startsWith("–"));
+  const isIts = (engine: string) => engine.split(" ")[0] === provider;
+  return columns.some((engines, at) => engines.some(isIts) && !cells[at]?.startsWith("–"));
 }
 
 it.each([
@@ -30,7 +34,7 @@ it.each([
   ["qwen", new ChatQwenCli()],
   ["opencode", new ChatOpenCodeCli()],
 ])("%s", (provider, { profile }) => {
-  expect(columns).toContain("gemini");
+  expect(columns.flat()).toContain("gemini");
   expect({
     imageInputs: profile.imageInputs ?? false,
     pdfInputs: profile.pdfInputs ?? false,

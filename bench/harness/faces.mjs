@@ -5,6 +5,7 @@
  *
  * Another framework is another entry of {@link FACES}.
  */
+import { setTimeout as delay } from "node:timers/promises";
 import { createClaudeCliProvider } from "deep-factor-providers";
 import { isolateClaude } from "../../__tests__/support/claude.mjs";
 
@@ -97,7 +98,18 @@ export const FACES = {
       );
       const settings = { pathToClaudeCodeExecutable: options.cliPath, env, settingSources: [], tools: [] };
       // A model of its own each time: one that is kept would resume a session that was not stored.
-      return { ...inAiSdk(() => createClaudeCode()("sonnet", settings)), close: cleanup };
+      const close = async () => {
+        // The last ones still write into their home for a moment, and a folder that is not empty can't be removed.
+        for (let tries = 1; ; tries++) {
+          try {
+            return cleanup();
+          } catch (error) {
+            if (tries === 100) throw error;
+            await delay(50);
+          }
+        }
+      };
+      return { ...inAiSdk(() => createClaudeCode()("sonnet", settings)), close };
     },
   },
   provider: {
