@@ -18,7 +18,7 @@ pub const MAX_BYTES: usize = 256 * 1024;
 /// How deep its values may lie in each other.
 pub const MAX_DEPTH: usize = 64;
 
-/// How many mistakes of one value are told.
+/// How many mistakes of one value are reported.
 const MISTAKES: usize = 5;
 /// How long one of them may be, characters: it may quote what is wrong.
 const MISTAKE: usize = 400;
@@ -107,15 +107,15 @@ impl Eq for Schema {}
 
 /// A mistake with its place, if it has one; it quotes what is wrong.
 pub fn place_and_mistake(error: &ValidationError) -> String {
-    told(error, error)
+    describe(error, error)
 }
 
 /// The same without the value that is wrong.
 fn place_and_rule(error: &ValidationError) -> String {
-    told(error, &error.masked_with("the value"))
+    describe(error, &error.masked_with("the value"))
 }
 
-fn told(error: &ValidationError, mistake: &dyn fmt::Display) -> String {
+fn describe(error: &ValidationError, mistake: &dyn fmt::Display) -> String {
     let at = error.instance_path().to_string();
     let place = if at.is_empty() {
         String::new()

@@ -33,8 +33,8 @@ pub struct Request {
 pub enum Format<'a> {
     /// Text.
     Text,
-    /// JSON of a schema that the server is told (`response_format`).
-    Told(&'a Schema),
+    /// JSON of a schema that the server gets (`response_format`).
+    Native(&'a Schema),
     /// The same of one that the thread asks for.
     Asked(&'a Schema),
 }
@@ -84,7 +84,7 @@ impl Request {
         body.set("model", &settings.model);
         let asked = match format {
             Format::Asked(schema) => Some(asking(messages, &output_instruction(schema.text()))),
-            Format::Text | Format::Told(_) => None,
+            Format::Text | Format::Native(_) => None,
         };
         body.set(
             "messages",
@@ -123,7 +123,7 @@ impl Request {
                 value => body.set(name, value),
             }
         }
-        if let Format::Told(schema) = format {
+        if let Format::Native(schema) = format {
             let strict = strict::is_strict(schema.value());
             body.set(
                 "response_format",

@@ -108,7 +108,7 @@ impl CliRequest {
         self.chosen.options.as_deref().unwrap_or(&engine.options)
     }
 
-    /// What is told behind the beginning of attempt number `attempt`.
+    /// What is reported behind the beginning of attempt number `attempt`.
     pub fn notes(&self, attempt: u32) -> Vec<Event> {
         match attempt {
             1 => self.chosen.left_out.clone(),
@@ -222,7 +222,7 @@ impl CliRequest {
         self.callers_thread = Some(Arc::new(source.messages.clone()));
         source.messages.extend(messages);
         self.recorded = None;
-        self.checks = self.checks.again(misfit);
+        self.checks = self.checks.after_misfit(misfit);
         self.rendered(engine, source)
     }
 

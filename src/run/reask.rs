@@ -131,7 +131,7 @@ mod tests {
                 return Err(Box::new(ProviderError::new("test", Code::PromptTooLong, "too long")));
             }
             request.messages.extend(messages);
-            let checks = request.checks.again(misfit);
+            let checks = request.checks.after_misfit(misfit);
             Ok(Thread { checks, ..request })
         }
     }

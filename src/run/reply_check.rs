@@ -87,7 +87,7 @@ impl Checks {
     }
 
     /// The same for a call that is made again because of `misfit`: the last time, and its costs come to those of the first.
-    pub fn again(self, misfit: &Misfit) -> Checks {
+    pub fn after_misfit(self, misfit: &Misfit) -> Checks {
         let spent = Spent {
             usage: misfit.reply.usage.clone(),
             cost_usd: misfit.reply.cost_usd,
@@ -253,7 +253,7 @@ pub(super) mod tests {
         let Held::AskAgain(misfit) = wants("yes").hold(Ok(reply("no")), 1) else {
             panic!("it does not fit");
         };
-        let again = wants("yes").again(&misfit);
+        let again = wants("yes").after_misfit(&misfit);
         assert!(again.asked_before());
         let Held::Replied(held) = again.hold(Ok(reply("yes")), 1) else {
             panic!("it fits");
@@ -285,7 +285,7 @@ pub(super) mod tests {
             panic!("it does not fit");
         };
         let failed = Box::new(ProviderError::new("test", Code::Overloaded, "busy"));
-        let Held::Failed(error) = wants("yes").again(&misfit).hold(Err(failed), 1) else {
+        let Held::Failed(error) = wants("yes").after_misfit(&misfit).hold(Err(failed), 1) else {
             panic!("it has failed");
         };
         assert_eq!((error.message.as_str(), error.usage), ("busy", Some(tokens(3, 2))));

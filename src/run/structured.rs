@@ -1,6 +1,6 @@
 //! Answers by a schema: the call option `outputSchema`.
 //!
-//! In: the schema as the call has it. Out: a check of the reply, which leaves the value in it, and how the model is told: natively
+//! In: the schema as the call has it. Out: a check of the reply, which leaves the value in it, and how the model learns of it: natively
 //! where the provider's exchange has a way for it, in the prompt otherwise.
 
 use std::sync::Arc;

@@ -74,7 +74,7 @@ function sealedReasoning(parts) {
 function contentOf(parts) {
   let text = "";
   for (const part of parts) {
-    if (part.type !== "text" || typeof part.text !== "string") return parts.map(given);
+    if (part.type !== "text" || typeof part.text !== "string") return parts.map(untagged);
     text += part.text;
   }
   return text;
@@ -86,7 +86,7 @@ function contentOf(parts) {
  * @param {Part} part
  * @returns {Part}
  */
-function given(part) {
+function untagged(part) {
   const { type, data } = part;
   if (type !== "file" || typeof data !== "object" || data === null) return part;
   switch (data.type) {
@@ -127,7 +127,7 @@ function result({ toolCallId, output }, at) {
     case "execution-denied":
       return { ...message, ...failed, content: output.reason ?? "The execution of this tool was denied." };
     case "content":
-      return { ...message, content: output.value.map(given) };
+      return { ...message, content: output.value.map(untagged) };
     default:
       throw fault("INVALID_MESSAGES", `${at} has a tool result of an unknown type: ${describe(output?.type)}`);
   }

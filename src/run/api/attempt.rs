@@ -64,13 +64,13 @@ pub(super) struct ApiQuestion {
     body: Bytes,
     tools: Tools,
     checks: Checks,
-    /// The schema of the answer, and whether the server is told it.
+    /// The schema of the answer, and whether the server gets it.
     output: Option<(Arc<Schema>, bool)>,
 }
 
 impl ApiQuestion {
     /// The request that sends `messages` and allows the tools `bound`. `output`: the schema of the answer, and whether the server is
-    /// told it.
+    /// gets it.
     pub fn new(
         settings: &Settings,
         choices: CallChoices,
@@ -81,7 +81,7 @@ impl ApiQuestion {
     ) -> ApiQuestion {
         let format = match &output {
             None => Format::Text,
-            Some((schema, true)) => Format::Told(schema),
+            Some((schema, true)) => Format::Native(schema),
             Some((schema, false)) => Format::Asked(schema),
         };
         let request = Request::new(settings, &choices, &messages, &bound, format);
@@ -101,9 +101,12 @@ impl ApiQuestion {
         }
     }
 
-    /// The schema of the answer, where the server is told it.
-    fn told_schema(&self) -> Option<&Arc<Schema>> {
-        self.output.as_ref().filter(|(_, told)| *told).map(|(schema, _)| schema)
+    /// The schema of the answer, where the server gets it.
+    fn native_schema(&self) -> Option<&Arc<Schema>> {
+        self.output
+            .as_ref()
+            .filter(|(_, is_native)| *is_native)
+            .map(|(schema, _)| schema)
     }
 }
 
@@ -122,8 +125,8 @@ impl Asking for ApiAsking<'_> {
         misfit: &Misfit,
     ) -> Result<ApiQuestion, Box<ProviderError>> {
         question.messages.extend(messages);
-        let checks = question.checks.again(misfit);
-        // A server that takes a schema and does not heed it is told in words.
+        let checks = question.checks.after_misfit(misfit);
+        // A server that takes a schema and does not heed it is asked in words.
         let output = question.output.map(|(schema, _)| (schema, false));
         Ok(ApiQuestion::new(
             &self.engine.settings,
@@ -185,7 +188,7 @@ impl RetryableCall for ApiCall<'_> {
                 output,
             )
         };
-        let told = match question.told_schema() {
+        let schema = match question.native_schema() {
             None => return self.of(question, number, began, info).await,
             Some(schema) if asking.engine.refuses_schemas() => {
                 return self.of(&asked(schema), number, began, info).await;
@@ -201,14 +204,14 @@ impl RetryableCall for ApiCall<'_> {
                 let why = format!("the server refuses `response_format`: {}", clip(&error.message, 160));
                 let warning = structured::emulated(asking.engine.id(), &why);
                 asking.sink.send(&mut vec![warning]).await;
-                self.of(&asked(told), number, began, info).await
+                self.of(&asked(schema), number, began, info).await
             }
             other => other,
         }
     }
 }
 
-/// Whether a request was refused for the schema that the server was told. Servers say it in many ways.
+/// Whether a request was refused for the schema that the server was sent. Servers say it in many ways.
 fn refuses_format(error: &ProviderError) -> bool {
     const WORDS: [&str; 6] = [
         "response_format",

@@ -21,7 +21,7 @@ use crate::run::quota::UsedUp;
 pub struct ApiEngine {
     pub(super) settings: Settings,
     pub(super) lifecycle: Lifecycle,
-    /// The server was told the schema of an answer and refused it: it is asked in words from then on.
+    /// The server was sent the schema of an answer and refused it: it is asked in words from then on.
     refuses_schemas: AtomicBool,
     /// Made with the first call.
     client: Mutex<Option<Client>>,

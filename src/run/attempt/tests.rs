@@ -265,13 +265,13 @@ async fn a_reply_that_does_not_fit_is_never_the_last_event() {
     let Ok(Attempted::Outcome(AttemptOutcome::AskAgain(misfit))) = first.outcome else {
         panic!("it does not fit");
     };
-    let fits = asked("yes", wants("yes").again(&misfit)).await;
+    let fits = asked("yes", wants("yes").after_misfit(&misfit)).await;
     assert_eq!(fits.outcome(), "replied yes");
     assert_eq!(
         fits.events,
         ["start", "warning", "text_delta", "message", "usage", "done"]
     );
-    let fails = asked("never", wants("yes").again(&misfit)).await;
+    let fails = asked("never", wants("yes").after_misfit(&misfit)).await;
     assert_eq!(fails.outcome(), "MalformedResponse: it says \"never\", not \"yes\"");
     assert_eq!(fails.notes, ["ended"]);
     assert_eq!(fails.events, ["start", "warning", "text_delta", "message"]);
