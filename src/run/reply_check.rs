@@ -23,9 +23,6 @@ pub(super) enum Finding {
         /// What the call fails with where it was asked again already.
         error: Box<ProviderError>,
     },
-    /// It is not, and asking again is of no use.
-    #[allow(dead_code, reason = "for checks that can tell")]
-    Fails(Box<ProviderError>),
 }
 
 /// Something that a call asks of its reply.
@@ -115,9 +112,7 @@ impl Checks {
                 Finding::AskAgain { messages, error } if self.spent.is_none() => {
                     Held::AskAgain(Box::new(Misfit { reply, messages, error }))
                 }
-                Finding::AskAgain { error, .. } | Finding::Fails(error) => {
-                    Held::Failed(self.with_spent(with_partial(error, reply, events)))
-                }
+                Finding::AskAgain { error, .. } => Held::Failed(self.with_spent(with_partial(error, reply, events))),
             };
         }
         if let Some(before) = &self.spent {
@@ -186,7 +181,6 @@ pub(super) mod tests {
             };
             match reply.content.as_str() {
                 content if content == self.0 => Finding::Fits,
-                "hopeless" => Finding::Fails(error()),
                 _ => Finding::AskAgain {
                     messages: correction(reply, "say something else"),
                     error: error(),
@@ -273,14 +267,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_hopeless_fails_at_once_and_a_failure_stays_one() {
-        let Held::Failed(error) = wants("yes").hold(Ok(reply("hopeless")), 1) else {
-            panic!("it fails");
-        };
-        assert_eq!(
-            (error.message.as_str(), error.usage),
-            ("it says \"hopeless\", not \"yes\"", Some(tokens(3, 2)))
-        );
+    fn a_failure_stays_one() {
         let Held::AskAgain(misfit) = wants("yes").hold(Ok(reply("no")), 1) else {
             panic!("it does not fit");
         };
