@@ -14,14 +14,16 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::Adapter;
 use super::context::{self, Context, problem};
 use super::log::{self, RunLog};
-use super::output_capture::{Captured, OutputCapture};
+use super::output_capture::{self, Captured, OutputCapture};
+use super::reader::TranscriptReader;
 use super::result::{ArtifactPaths, ErrorRecord, ExecutionResult, OUTPUT_TRUNCATED, verdict};
 use super::transcript::Transcript;
 use super::workspace::{self, Artifacts, EVENTS, LOG, Place, STDERR, STDOUT};
-use super::{Adapter, transcript};
 use crate::classify;
+use crate::decode::ansi::strip_ansi;
 use crate::error::{Code, Problem, ProviderError};
 use crate::event::{Event, Reply};
 use crate::process::{Tees, Vars};
@@ -38,7 +40,7 @@ const MAX_STDERR: usize = 32 * 1024;
 /// How many warnings of a run are kept.
 const MAX_WARNINGS: usize = 50;
 
-/// What came of it; `None`: it was cancelled.
+/// What it came to; `None`: it was cancelled.
 type ExecutionOutcome = Result<Option<Box<ExecutionResult>>, Box<ProviderError>>;
 
 /// A run that goes on. Dropping it ends the run.
@@ -191,6 +193,8 @@ struct Ran {
     ended: Result<Box<Reply>, Box<ProviderError>>,
     stdout: Captured,
     stderr: Captured,
+    /// What happened, from its output.
+    read: Transcript,
     prompt: String,
     warnings: Vec<(String, String)>,
     /// The folder of the artifacts, and why they are not complete.
@@ -215,8 +219,9 @@ async fn run(engine: &Arc<Engine>, place: Place, base: Vars, cancel: &Cancellati
         stdout: Some(stdout.clone()),
         stderr: Some(stderr.clone()),
     };
+    let transcript = Arc::new(TranscriptReader::new(MAX_OUTPUT));
     let mut collector = EventCollector::new(files.2);
-    let run = Engine::watch(engine, prompt.clone(), tees, Some(base));
+    let run = Engine::watch(engine, prompt.clone(), tees, transcript.clone(), Some(base));
     let ended = {
         let watching = collector.watch(&run);
         tokio::pin!(watching);
@@ -245,12 +250,21 @@ async fn run(engine: &Arc<Engine>, place: Place, base: Vars, cancel: &Cancellati
     let clone = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
     let failed = [stdout.failed.as_ref(), stderr.failed.as_ref(), events_failed.as_ref()];
     let failed = failed.into_iter().flatten().next().map(clone);
+    let mut read = transcript.take();
+    read.truncated = stdout.truncated;
+    // Text that is no event is kept as the output is.
+    if let Some(plain) = &mut read.plain
+        && stdout.truncated
+    {
+        *plain = strip_ansi(&output_capture::kept_lines(&stdout.text).collect::<String>()).into_owned();
+    }
     Some(Ran {
         started_ms: collector.started_ms,
         duration,
         ended,
         stdout,
         stderr,
+        read,
         prompt,
         warnings: collector.warnings,
         artifacts: folder.map(|folder| (folder, failed)),
@@ -316,7 +330,11 @@ impl Ran {
     /// The result, and what was read of its output.
     fn result(self, context: &Context) -> (ExecutionResult, Transcript) {
         let Ran {
-            ended, stdout, stderr, ..
+            ended,
+            stdout,
+            stderr,
+            read,
+            ..
         } = self;
         let duration_ms = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX);
         let completed_ms = self.started_ms.saturating_add(duration_ms);
@@ -351,7 +369,6 @@ impl Ran {
         if !stderr.text.is_empty() && !output.is_empty() && !output.ends_with('\n') {
             output.push('\n');
         }
-        let read = transcript::read(&output);
         output.push_str(&stderr.text);
         let reply = ended.as_ref().ok();
         let usage = reply.map(|reply| reply.usage.clone()).filter(|usage| !usage.estimated);

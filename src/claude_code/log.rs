@@ -10,8 +10,9 @@ use serde_json::{Map, Value};
 
 use super::context::Context;
 use super::header;
+use super::reader;
 use super::result::{ErrorRecord, ExecutionResult, OUTPUT_TRUNCATED, Status, document_code};
-use super::transcript::{self, Denial, Message, Transcript, TranscriptCall, UNKNOWN};
+use super::transcript::{Denial, Message, Transcript, TranscriptCall, UNKNOWN};
 use crate::classify::{self, Evidence};
 use crate::error::{Code, ProviderError};
 use crate::message::Usage;
@@ -186,7 +187,7 @@ pub fn normalize(result: &str, context: &str, node: &str) -> Result<RunLog, Box<
     let result: StoredResult = serde_json::from_str(result).map_err(|error| refuse("result", error))?;
     let context: Map<String, Value> = serde_json::from_str(context).map_err(|error| refuse("context", error))?;
     let stdout = result.output.strip_suffix(&result.stderr).unwrap_or(&result.output);
-    let read = transcript::read(stdout);
+    let read = reader::read(stdout);
     Ok(log(result, read, Asked::from(&context), node))
 }
 
@@ -206,7 +207,7 @@ fn log(result: StoredResult, mut read: Transcript, asked: Asked, node: &str) -> 
         content,
         timestamp: Some(result.started_at.clone()),
         parent_tool_use_id: None,
-        line: 0,
+        at: 0,
     });
     let denied = |call: &TranscriptCall| {
         result
@@ -287,7 +288,8 @@ fn from_text(plain: &str, status: Status, read: &mut Transcript, tokens: &mut To
             denied: false,
             timestamp: None,
             parent_tool_use_id: None,
-            line: 0,
+            at: 0,
+            result_at: 0,
         });
     }
     if status == Status::Success && !found.answer.is_empty() {
@@ -296,7 +298,7 @@ fn from_text(plain: &str, status: Status, read: &mut Transcript, tokens: &mut To
             content: found.answer.to_owned(),
             timestamp: None,
             parent_tool_use_id: None,
-            line: 0,
+            at: 0,
         });
     }
     // Text is no list of lines that can't be read.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! context ─context, config, workspace─▶ Options + prompt ─run─▶ events, copies of the output ─result─▶ ExecutionResult
-//!                                                     ExecutionResult ─transcript, header, log─▶ RunLog
+//!                                                            └▶ lines, as they are decoded ─reader─▶ Transcript ─header, log─▶ RunLog
 //! ```
 //!
 //! The CLI is started as every other run is (`run`), only as itself: with its own tools, in the user's folder, with the
@@ -14,6 +14,7 @@ mod execute;
 mod header;
 mod log;
 mod output_capture;
+mod reader;
 mod result;
 mod transcript;
 mod workspace;

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::process::{HeadTail, Tee};
 
 /// What a text kept of output begins its one line of its own with, where something is left out (the document's marker).
-pub const TRUNCATED: &str = "[OUTPUT TRUNCATED";
+const TRUNCATED: &str = "[OUTPUT TRUNCATED";
 
 /// Room for that line, bytes.
 const MARKER: usize = 128;
@@ -78,10 +78,21 @@ impl Tee for OutputCapture {
     }
 }
 
-/// Keeps `limit` bytes, a fifth of them of the beginning.
-fn ends_of(limit: usize) -> HeadTail {
+/// How many of `limit` bytes are of the beginning, and of the end.
+fn shares(limit: usize) -> (usize, usize) {
     let head = limit / 5;
-    HeadTail::new(head, limit - head)
+    (head, limit - head)
+}
+
+fn ends_of(limit: usize) -> HeadTail {
+    let (head, tail) = shares(limit);
+    HeadTail::new(head, tail)
+}
+
+/// Whether what begins at byte `at` of `total` is left out where `limit` are kept.
+pub fn is_left_out(at: u64, total: u64, limit: usize) -> bool {
+    let (head, tail) = shares(limit);
+    total > limit as u64 && at >= head as u64 && at < total - tail as u64
 }
 
 /// What was kept as a text. Cut between lines where there are any: a line that is cut can't be read.
@@ -105,6 +116,20 @@ fn text_of(kept: &HeadTail) -> String {
     text.push_str(&format!("{TRUNCATED}: {left_out} of {total} bytes left out]\n"));
     text.push_str(&into_text(tail));
     text
+}
+
+fn is_marker(line: &str) -> bool {
+    line.starts_with(TRUNCATED)
+}
+
+/// Whether something of `text` is left out.
+pub fn has_marker(text: &str) -> bool {
+    text.lines().any(is_marker)
+}
+
+/// The lines of `text` with their ends, but for the one that says what is left out.
+pub fn kept_lines(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive('\n').filter(|line| !is_marker(line))
 }
 
 fn into_text(bytes: Vec<u8>) -> String {

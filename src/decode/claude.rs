@@ -50,6 +50,8 @@ pub(super) struct Claude {
     turn: Turn,
     /// Reads what is not in claude's own format: its old stream, and what other CLIs print in its place.
     generic: Generic,
+    /// The lines of a subagent are what is to be read.
+    of_subagent: bool,
 }
 
 /// What is known of the turn that is going on.
@@ -88,7 +90,7 @@ impl Format for Claude {
             _ => self.turn.spoke_last = false,
         }
         match kind.as_ref() {
-            _ if line.parent_tool_use_id.is_some() => out.other(kind.as_ref(), json),
+            _ if line.parent_tool_use_id.is_some() && !self.of_subagent => out.other(kind.as_ref(), json),
             "stream_event" => {
                 let cut = line.abandoned_blocks.is_some();
                 self.stream_event(line.event.take().unwrap_or_default(), cut, out);
@@ -120,6 +122,14 @@ impl Claude {
     pub fn new(answers: Answers) -> Self {
         Claude {
             generic: Generic::new(answers),
+            ..Claude::default()
+        }
+    }
+
+    /// A decoder for the lines of one subagent.
+    pub fn of_subagent() -> Self {
+        Claude {
+            of_subagent: true,
             ..Claude::default()
         }
     }

@@ -17,6 +17,7 @@ mod generic;
 pub(crate) mod json;
 pub mod lines;
 pub(crate) mod notes;
+mod observer;
 mod opencode;
 mod plain;
 pub(crate) mod usage;
@@ -27,6 +28,7 @@ pub(crate) mod golden;
 mod tests;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
@@ -41,6 +43,7 @@ use self::generic::Answers;
 use self::lines::{Line, Lines};
 pub use self::notes::ParseError;
 use self::notes::{Notes, Out};
+pub use self::observer::LineObserver;
 use self::opencode::Opencode;
 pub use self::plain::{Plain, plain};
 use crate::event::Event;
@@ -80,6 +83,7 @@ pub struct Decoder {
 #[derive(Debug)]
 struct Reader {
     format: Option<Box<dyn Format>>,
+    observer: Option<Arc<dyn LineObserver>>,
     notes: Notes,
     saw_json: bool,
     cut_short: bool,
@@ -114,6 +118,7 @@ impl Decoder {
             lines: Lines::with_limit(limit),
             reader: Reader {
                 format,
+                observer: None,
                 notes: Notes::default(),
                 saw_json: false,
                 cut_short: false,
@@ -133,12 +138,25 @@ impl Decoder {
         self
     }
 
+    /// For the lines of a claude's subagents, all of them of one: to every other decoder they are no part of the answer
+    /// ([`Event::Other`]).
+    pub fn of_subagent() -> Self {
+        let mut decoder = Decoder::new(Wire::ClaudeStream);
+        decoder.reader.format = Some(Box::new(Claude::of_subagent()));
+        decoder
+    }
+
+    /// `observer` sees every line from now on, for formats of one event per line.
+    pub fn set_observer(&mut self, observer: Arc<dyn LineObserver>) {
+        self.reader.observer = Some(observer);
+    }
+
     /// Takes the next bytes of output; appends what they mean to `events`.
     pub fn push(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
         if matches!(self.framing, Framing::Lines | Framing::LinesOrDocuments) {
             let reader = &mut self.reader;
             let before = events.len();
-            self.lines.push(bytes, |line| reader.line(line, events));
+            self.lines.push(bytes, |line| reader.observed_line(&line, events));
             if self.wire.has_last_event() {
                 self.complete = completion::after(self.complete, &events[before..]);
             }
@@ -172,7 +190,7 @@ impl Decoder {
         match self.framing {
             Framing::Lines | Framing::LinesOrDocuments => {
                 let reader = &mut self.reader;
-                self.lines.finish(|line| reader.line(line, events));
+                self.lines.finish(|line| reader.observed_line(&line, events));
                 if self.framing == Framing::LinesOrDocuments && !reader.saw_json {
                     reader.documents_instead(&text, events);
                 }
@@ -187,9 +205,13 @@ impl Decoder {
             // Whether it is an answer or an error only the exit code tells: it is `plain_text`, no event.
             Framing::Text => {}
         }
+        let before = events.len();
         self.reader.finish(events);
         if !self.reader.saw_json {
             self.raw = raw;
+        }
+        if let Some(observer) = &self.reader.observer {
+            observer.end(&events[before..], self.plain_text(), self.diagnostics());
         }
     }
 
@@ -239,15 +261,23 @@ fn text_of(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 impl Reader {
-    fn line(&mut self, line: Line<'_>, events: &mut Vec<Event>) {
-        match line {
+    fn observed_line(&mut self, line: &Line<'_>, events: &mut Vec<Event>) {
+        let before = events.len();
+        self.line(line, events);
+        if let Some(observer) = &self.observer {
+            observer.line(line, &events[before..]);
+        }
+    }
+
+    fn line(&mut self, line: &Line<'_>, events: &mut Vec<Event>) {
+        match *line {
             Line::TooLong { number, bytes } => {
                 let what = format!("{bytes} bytes are more than a line may have; dropped");
                 self.notes.add(Some(number), &what, "");
             }
             Line::Text {
                 number,
-                text,
+                ref text,
                 terminated,
             } => {
                 let text = text.trim_ascii();

@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::scratch::Scratch;
 use super::{EndedProcess, Exchange, Finish, Invocation, Progress, StopReason};
 use crate::command::{Arg, CommandLine, Cwd, EnvText};
-use crate::decode::Decoder;
+use crate::decode::{Decoder, LineObserver};
 use crate::event::Event;
 use crate::process::limit::Permit;
 use crate::process::{
@@ -247,6 +247,11 @@ impl Print {
             cancel: cancel.clone(),
             cancel_process,
         })
+    }
+
+    /// `observer` sees every line the process prints, as it is decoded. To be set before the first of them.
+    pub fn set_observer(&mut self, observer: Arc<dyn LineObserver>) {
+        self.decoder.set_observer(observer);
     }
 
     /// The process.

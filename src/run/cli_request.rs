@@ -16,6 +16,7 @@ use super::tool_choice;
 use crate::bridge::{BridgeOptions, ToolCallRequest};
 use crate::command::MAX_ARG_BYTES;
 use crate::declare::mcp::Declarations;
+use crate::decode::LineObserver;
 use crate::error::{Code, ProviderError};
 use crate::event::Event;
 use crate::message::{Message, ToolSpec};
@@ -60,6 +61,8 @@ pub(super) struct CliRequest {
     pub watching: bool,
     /// Who gets copies of what the process prints.
     pub tees: Tees,
+    /// Who sees the lines it prints, as they are decoded.
+    pub observer: Option<Arc<dyn LineObserver>>,
     /// A place beside the queue.
     pub nested_permit: Option<NestedPermit>,
     /// What the reply has to be.
@@ -90,7 +93,7 @@ impl CliRequest {
     }
 
     /// `prompt`, as it is, for a CLI that is to work for itself.
-    pub fn watched(prompt: String, tees: Tees) -> CliRequest {
+    pub fn watched(prompt: String, tees: Tees, observer: Arc<dyn LineObserver>) -> CliRequest {
         let options = CallOptions {
             events: true,
             ..CallOptions::default()
@@ -99,6 +102,7 @@ impl CliRequest {
             prompt: Rendered::of_text(prompt),
             watching: true,
             tees,
+            observer: Some(observer),
             ..CliRequest::of(options)
         }
     }
@@ -134,6 +138,7 @@ impl CliRequest {
             recorded: None,
             watching: false,
             tees: Tees::default(),
+            observer: None,
             nested_permit: None,
             checks: Checks::default(),
             source: None,

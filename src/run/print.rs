@@ -86,11 +86,14 @@ impl CliAttempt<'_> {
             tracker: engine.lifecycle.runs.clone(),
             tees: request.tees.clone(),
         };
-        let print = match Print::start(line, &engine.provider, surroundings, cancel) {
+        let mut print = match Print::start(line, &engine.provider, surroundings, cancel) {
             Ok(print) => print,
             Err(NotStarted::Process(StartError::Cancelled)) => return Ok(AttemptOutcome::Cancelled),
             Err(error) => return Err(not_started(engine, &error)),
         };
+        if let Some(observer) = &request.observer {
+            print.set_observer(Arc::clone(observer));
+        }
         let fold = match request.watching {
             true => Fold::watching(),
             false => Fold::new(request.call_ids.clone(), request.text_calls.clone()).with_listener(sink.has_listener()),

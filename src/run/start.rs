@@ -14,6 +14,7 @@ use super::request::{EncodedRequest, Request};
 use super::sink::Sink;
 use super::{log, reask, record};
 use crate::bridge::{self, BridgeOptions, ToolCallRequest};
+use crate::decode::LineObserver;
 use crate::error::ProviderError;
 use crate::process::{Tees, Vars};
 use crate::provider::LiveForm;
@@ -34,9 +35,15 @@ impl Engine {
     }
 
     /// Begins a run of a CLI that is to work for itself: `prompt` goes to it as it is, its events are passed on as they are, and
-    /// `tees` get all it prints. Otherwise as [`Engine::start`].
-    pub fn watch(engine: &Arc<Engine>, prompt: String, tees: Tees, env: Option<Vars>) -> Run {
-        let ready = move |_: &Engine| Ok(CliRequest::watched(prompt, tees));
+    /// `tees` get all it prints, `observer` sees every line of it as it is decoded. Otherwise as [`Engine::start`].
+    pub fn watch(
+        engine: &Arc<Engine>,
+        prompt: String,
+        tees: Tees,
+        observer: Arc<dyn LineObserver>,
+        env: Option<Vars>,
+    ) -> Run {
+        let ready = move |_: &Engine| Ok(CliRequest::watched(prompt, tees, observer));
         Engine::begin(engine, ready, env.map(Arc::new))
     }
 

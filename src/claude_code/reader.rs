@@ -1,0 +1,536 @@
+//! Makes a transcript while the output is decoded.
+//!
+//! In: lines and their events, as a [`LineObserver`] gets them, the middle missing maybe. Out: a [`Transcript`]. Only structured
+//! events count: what a text says is a text. Events say what, the lines when and by whom:
+//! those of 2.1.330 have times, and messages and calls are known by the API's ids of them. A message's event comes when it is
+//! whole; here it stands where it began. The decoder passes subagents' lines on as they are: each subagent has a decoder of its own.
+//!
+//! A run may go on for hours, so no more is kept than the output that is kept beside it has: its beginning and its end.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::output_capture;
+use super::transcript::{Denial, Message, Transcript, TranscriptCall, UNKNOWN};
+use crate::decode::lines::Line;
+use crate::decode::{Decoder, LineObserver, Wire};
+use crate::event::{Event, Outcome};
+
+/// The model of messages the CLI writes itself.
+const SYNTHETIC: &str = "<synthetic>";
+
+/// The arguments of a call that is not in the output.
+const NO_ARGUMENTS: &str = "{}";
+
+/// Reads `output`, all there is of it.
+pub fn read(output: &str) -> Transcript {
+    let reader = Arc::new(TranscriptReader::new(usize::MAX));
+    let mut decoder = Decoder::new(Wire::ClaudeStream);
+    decoder.set_observer(reader.clone());
+    let mut events = Vec::new();
+    for line in output_capture::kept_lines(output) {
+        decoder.push(line.as_bytes(), &mut events);
+        events.clear();
+    }
+    decoder.finish(&mut events);
+    let mut read = reader.take();
+    read.truncated = output_capture::has_marker(output);
+    read
+}
+
+/// Makes a [`Transcript`] of one output, or of those of several attempts, one after the other.
+#[derive(Debug)]
+pub struct TranscriptReader(Mutex<State>);
+
+impl TranscriptReader {
+    /// One that keeps what happened in `limit` bytes of the output, as `OutputCapture` cuts it.
+    pub fn new(limit: usize) -> TranscriptReader {
+        TranscriptReader(Mutex::new(State::new(limit)))
+    }
+
+    /// What was read; it is let go.
+    pub fn take(&self) -> Transcript {
+        std::mem::replace(&mut *self.lock(), State::new(0)).into_transcript()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LineObserver for TranscriptReader {
+    fn line(&self, line: &Line<'_>, events: &[Event]) {
+        self.lock().line(line, events);
+    }
+
+    fn end(&self, events: &[Event], plain_text: Option<String>, diagnostics: &[String]) {
+        let mut state = self.lock();
+        state.end(events);
+        state.read.plain = plain_text;
+        state.read.diagnostics = diagnostics.to_vec();
+    }
+}
+
+/// What a line has beside its events.
+#[derive(Debug, Default, Deserialize)]
+struct Stamp {
+    #[serde(default, rename = "type")]
+    kind: Value,
+    #[serde(default)]
+    timestamp: Value,
+    #[serde(default)]
+    parent_tool_use_id: Value,
+    #[serde(default)]
+    message: Value,
+    #[serde(default)]
+    permission_denials: Value,
+}
+
+impl Stamp {
+    fn of(json: &str) -> Stamp {
+        serde_json::from_str(json.trim()).unwrap_or_default()
+    }
+
+    fn timestamp(&self) -> Option<String> {
+        self.timestamp.as_str().map(str::to_owned)
+    }
+}
+
+/// Who speaks: the main conversation, or a subagent.
+#[derive(Debug, Default)]
+struct Speaker {
+    /// The call a subagent works for.
+    parent: Option<String>,
+    /// Where and when a message or a call began, by the API's id of it.
+    begun: HashMap<String, Begun>,
+}
+
+#[derive(Debug, Clone)]
+struct Begun {
+    at: u64,
+    timestamp: Option<String>,
+}
+
+#[derive(Debug)]
+struct Subagent {
+    speaker: Speaker,
+    decoder: Decoder,
+}
+
+#[derive(Debug)]
+struct State {
+    read: Transcript,
+    main: Speaker,
+    subagents: Vec<Subagent>,
+    limit: usize,
+    /// Where the line at hand begins, bytes.
+    at: u64,
+    /// Where it ends.
+    end: u64,
+    /// Where it ended when all that is left out was last looked for.
+    pruned_at: u64,
+}
+
+impl State {
+    fn new(limit: usize) -> State {
+        State {
+            read: Transcript::default(),
+            main: Speaker::default(),
+            subagents: Vec::new(),
+            limit,
+            at: 0,
+            end: 0,
+            pruned_at: 0,
+        }
+    }
+
+    fn line(&mut self, line: &Line<'_>, events: &[Event]) {
+        self.at = self.end;
+        let text = match line {
+            Line::Text { text, .. } => text.as_ref(),
+            Line::TooLong { .. } => "",
+        };
+        self.end += match line {
+            Line::Text { .. } => text.len() as u64 + 1,
+            Line::TooLong { bytes, .. } => *bytes + 1,
+        };
+        let stamp = Stamp::of(text);
+        if stamp.parent_tool_use_id.is_null() {
+            if let Value::Array(denials) = &stamp.permission_denials {
+                let denials = denials.iter().filter_map(|denial| Denial::deserialize(denial).ok());
+                self.read.denials = denials.collect();
+            }
+            if stamp.kind == "assistant"
+                && let Some(model) = stamp.message.get("model").and_then(Value::as_str)
+                && model != SYNTHETIC
+            {
+                self.read.model = Some(model.to_owned());
+            }
+        }
+        let mut main = std::mem::take(&mut self.main);
+        main.note_begin(&stamp, self.at);
+        self.events(&main, events);
+        self.main = main;
+        if self.end - self.pruned_at > self.limit as u64 / 10 {
+            self.prune();
+        }
+    }
+
+    fn events(&mut self, speaker: &Speaker, events: &[Event]) {
+        for event in events {
+            self.event(speaker, event);
+        }
+    }
+
+    fn event(&mut self, speaker: &Speaker, event: &Event) {
+        match event {
+            Event::Message { id, content } => {
+                let begun = self.begun(speaker, id.as_deref().unwrap_or_default());
+                self.message(speaker, "assistant", content.clone(), begun);
+            }
+            Event::ToolCall { tool_call: call } => {
+                self.call(speaker, call.id.clone(), call.name.clone(), call.args.get().to_owned());
+            }
+            Event::InvalidToolCall {
+                invalid_tool_call: call,
+            } => {
+                let name = call.name.clone().unwrap_or_else(|| UNKNOWN.to_owned());
+                self.call(speaker, call.id.clone().unwrap_or_default(), name, call.args.clone());
+            }
+            Event::ToolResult {
+                tool_call_id,
+                content,
+                is_error,
+            } => self.result(speaker, tool_call_id, content, *is_error),
+            Event::Other { kind, raw } => self.other(speaker, kind, raw.get()),
+            _ if speaker.parent.is_some() => {}
+            Event::Session {
+                session_id,
+                permission_mode,
+                version,
+                ..
+            } => {
+                self.read.session_id.clone_from(session_id);
+                self.read.permission_mode.clone_from(permission_mode);
+                self.read.version.clone_from(version);
+            }
+            Event::Usage { usage, .. } => self.read.usage = Some(usage.clone()),
+            Event::RateLimit { status, resets_at, .. } if status == "rejected" => self.read.resets_at = *resets_at,
+            Event::Failure(failure) => self.read.failure = Some(failure.clone()),
+            Event::Outcome(outcome) => self.read.outcome = Some((**outcome).clone()),
+            _ => {}
+        }
+    }
+
+    fn message(&mut self, speaker: &Speaker, role: &'static str, content: String, begun: Begun) {
+        self.read.messages.push(Message {
+            role,
+            content,
+            timestamp: begun.timestamp,
+            parent_tool_use_id: speaker.parent.clone(),
+            at: begun.at,
+        });
+    }
+
+    fn call(&mut self, speaker: &Speaker, id: String, name: String, arguments: String) {
+        let Begun { at, timestamp } = self.begun(speaker, &id);
+        self.read.calls.push(TranscriptCall {
+            id,
+            name,
+            arguments,
+            result: None,
+            is_error: None,
+            denied: false,
+            timestamp,
+            parent_tool_use_id: speaker.parent.clone(),
+            at,
+            result_at: at,
+        });
+    }
+
+    fn begun(&self, speaker: &Speaker, id: &str) -> Begun {
+        speaker.begun.get(id).cloned().unwrap_or(Begun {
+            at: self.at,
+            timestamp: None,
+        })
+    }
+
+    fn result(&mut self, speaker: &Speaker, id: &str, content: &str, is_error: bool) {
+        // A subagent has no more to say when its call is answered.
+        if let Some(agent) = self.take_subagent(id) {
+            self.end_subagent(agent);
+        }
+        let open =
+            |call: &TranscriptCall| call.id == id && call.parent_tool_use_id == speaker.parent && call.result.is_none();
+        if !self.read.calls.iter().any(open) {
+            self.call(speaker, id.to_owned(), UNKNOWN.to_owned(), NO_ARGUMENTS.to_owned());
+        }
+        if let Some(call) = self.read.calls.iter_mut().find(|call| open(call)) {
+            call.result = Some(content.to_owned());
+            call.is_error = Some(is_error);
+            call.result_at = self.at;
+        }
+    }
+
+    /// A subagent's line, or one that is no part of the answer.
+    fn other(&mut self, speaker: &Speaker, kind: &str, raw: &str) {
+        let stamp = Stamp::of(raw);
+        match &stamp.parent_tool_use_id {
+            Value::String(parent) if speaker.parent.is_none() => self.subagent_line(parent, &stamp, raw),
+            _ if kind == "user" => {
+                let content = texts(stamp.message.get("content"));
+                if !content.is_empty() {
+                    let begun = Begun {
+                        at: self.at,
+                        timestamp: stamp.timestamp(),
+                    };
+                    self.message(speaker, "user", content, begun);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn subagent_line(&mut self, parent: &str, stamp: &Stamp, raw: &str) {
+        let mut agent = self.take_subagent(parent).unwrap_or_else(|| Subagent {
+            speaker: Speaker {
+                parent: Some(parent.to_owned()),
+                begun: HashMap::new(),
+            },
+            decoder: Decoder::of_subagent(),
+        });
+        agent.speaker.note_begin(stamp, self.at);
+        let mut events = Vec::new();
+        agent.decoder.push(raw.as_bytes(), &mut events);
+        agent.decoder.push(b"\n", &mut events);
+        self.events(&agent.speaker, &events);
+        self.subagents.push(agent);
+    }
+
+    fn take_subagent(&mut self, parent: &str) -> Option<Subagent> {
+        let parent_of = |agent: &Subagent| agent.speaker.parent.as_deref() == Some(parent);
+        let index = self.subagents.iter().position(parent_of)?;
+        Some(self.subagents.swap_remove(index))
+    }
+
+    fn end_subagent(&mut self, mut agent: Subagent) {
+        let mut events = Vec::new();
+        agent.decoder.finish(&mut events);
+        self.events(&agent.speaker, &events);
+    }
+
+    /// The output is over; `events` are the last of the main conversation.
+    fn end(&mut self, events: &[Event]) {
+        for agent in std::mem::take(&mut self.subagents) {
+            self.end_subagent(agent);
+        }
+        let main = std::mem::take(&mut self.main);
+        self.events(&main, events);
+    }
+
+    /// Lets go what happened in the part of the output that is left out so far.
+    fn prune(&mut self) {
+        self.pruned_at = self.end;
+        let (end, limit) = (self.end, self.limit);
+        let is_left_out = |at: u64| output_capture::is_left_out(at, end, limit);
+        self.read.messages.retain(|message| !is_left_out(message.at));
+        self.read
+            .calls
+            .retain_mut(|call| match (is_left_out(call.at), is_left_out(call.result_at)) {
+                (true, true) => false,
+                (true, false) => {
+                    call.name = UNKNOWN.to_owned();
+                    call.arguments = NO_ARGUMENTS.to_owned();
+                    (call.at, call.timestamp) = (call.result_at, None);
+                    true
+                }
+                (false, true) => {
+                    (call.result, call.is_error, call.result_at) = (None, None, call.at);
+                    true
+                }
+                (false, false) => true,
+            });
+        let subagents = self.subagents.iter_mut().map(|agent| &mut agent.speaker);
+        for speaker in subagents.chain([&mut self.main]) {
+            speaker.begun.retain(|_, begun| !is_left_out(begun.at));
+        }
+    }
+
+    fn into_transcript(mut self) -> Transcript {
+        self.prune();
+        let mut read = self.read;
+        let usage = |outcome: &Outcome| outcome.usage.clone();
+        read.usage = read.usage.or_else(|| read.outcome.as_ref().and_then(usage));
+        if let Some(outcome) = &read.outcome {
+            read.model = outcome.model.clone().or(read.model);
+            read.session_id = read.session_id.or_else(|| outcome.session_id.clone());
+            let silent = !read.messages.iter().any(|message| message.role == "assistant");
+            if let Some(text) = outcome
+                .text
+                .as_deref()
+                .filter(|text| silent && !outcome.is_error && !text.is_empty())
+            {
+                read.messages.push(Message {
+                    role: "assistant",
+                    content: text.to_owned(),
+                    timestamp: None,
+                    parent_tool_use_id: None,
+                    at: self.at,
+                });
+            }
+        }
+        read.messages.sort_by_key(|message| message.at);
+        read.calls.sort_by_key(|call| call.at);
+        for call in &mut read.calls {
+            call.denied = read.denials.iter().any(|denial| denial.tool_use_id == call.id);
+        }
+        read
+    }
+}
+
+impl Speaker {
+    fn note_begin(&mut self, stamp: &Stamp, at: u64) {
+        if stamp.kind != "assistant" {
+            return;
+        }
+        let timestamp = stamp.timestamp();
+        let blocks = stamp.message.get("content").and_then(Value::as_array);
+        let things = blocks.into_iter().flatten().chain([&stamp.message]);
+        for id in things.filter_map(|thing| thing.get("id").and_then(Value::as_str)) {
+            self.begun.entry(id.to_owned()).or_insert_with(|| Begun {
+                at,
+                timestamp: timestamp.clone(),
+            });
+        }
+    }
+}
+
+/// The texts of a message's content, a line each.
+fn texts(content: Option<&Value>) -> String {
+    match content {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(blocks)) => {
+            let texts = blocks
+                .iter()
+                .filter_map(|block| block.get("text").and_then(Value::as_str));
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::claude_code::output_capture::OutputCapture;
+    use crate::process::Tee;
+
+    /// Twenty thousand bytes of turns, each with a message, a call and its result.
+    fn long_run() -> String {
+        let line = |value: Value| format!("{value}\n");
+        let turn = |n: usize| {
+            let (message, call) = (format!("m{n:03}"), format!("c{n:03}"));
+            line(
+                json!({"type": "assistant", "parent_tool_use_id": null, "message": {"id": message, "role": "assistant",
+                "content": [{"type": "text", "text": format!("turn {n}")}, {"type": "tool_use", "id": call, "name": "Bash", "input": {"n": n}}]}}),
+            ) + &line(
+                json!({"type": "user", "parent_tool_use_id": null, "message": {"role": "user",
+                    "content": [{"type": "tool_result", "tool_use_id": call, "content": format!("result {n}"), "is_error": false}]}}),
+            )
+        };
+        (0..100).map(turn).collect()
+    }
+
+    /// What is kept of a run that went on and on is what the kept output has, but for lines that the cut goes through.
+    #[test]
+    fn what_the_output_has_lost_is_not_kept() {
+        let output = long_run();
+        let limit = output.len() / 3;
+        let (reader, capture) = (Arc::new(TranscriptReader::new(limit)), OutputCapture::new(limit, None));
+        let mut decoder = Decoder::new(Wire::ClaudeStream);
+        decoder.set_observer(reader.clone());
+        let mut events = Vec::new();
+        for piece in output.as_bytes().chunks(1000) {
+            capture.copy(piece);
+            decoder.push(piece, &mut events);
+            assert!(
+                reader.lock().read.calls.len() < 50,
+                "memory is bounded while it goes on, too"
+            );
+        }
+        decoder.finish(&mut events);
+        let (live, stored) = (reader.take(), read(&capture.take().text));
+        let is_near = |live: usize, stored: usize| live >= stored && live <= stored + 2;
+        let contents = |read: &Transcript| {
+            read.messages
+                .iter()
+                .map(|message| message.content.clone())
+                .collect::<Vec<_>>()
+        };
+        let (live_texts, stored_texts) = (contents(&live), contents(&stored));
+        assert!(stored_texts.len() > 20 && is_near(live_texts.len(), stored_texts.len()));
+        assert!(stored_texts.iter().all(|text| live_texts.contains(text)));
+        assert!(is_near(live.calls.len(), stored.calls.len()));
+        assert!(live.calls.iter().all(|call| call.result.is_some()));
+        let ends = |texts: &[String]| (texts.first().cloned(), texts.last().cloned());
+        assert_eq!(
+            ends(&live_texts),
+            (Some("turn 0".to_owned()), Some("turn 99".to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_result_whose_call_is_left_out_stands_for_itself() {
+        let reader = TranscriptReader::new(100);
+        let line = |text: String| Line::Text {
+            number: 1,
+            text: text.into(),
+            terminated: true,
+        };
+        let call = |id: &str| Event::ToolCall {
+            tool_call: crate::message::ToolCall {
+                id: id.to_owned(),
+                name: "Bash".to_owned(),
+                args: serde_json::value::RawValue::from_string("{\"a\":1}".to_owned()).unwrap(),
+            },
+        };
+        let result = |id: &str| Event::ToolResult {
+            tool_call_id: id.to_owned(),
+            content: "done".to_owned(),
+            is_error: false,
+        };
+        reader.line(&line("x".repeat(30)), &[call("early")]);
+        reader.line(&line("x".repeat(20)), &[call("lost"), call("late")]);
+        reader.line(&line("x".repeat(20)), &[result("early"), result("lost")]);
+        reader.line(&line("x".repeat(70)), &[result("late")]);
+        let calls = reader.take().calls;
+        let shown = |call: &TranscriptCall| {
+            (
+                call.id.clone(),
+                call.name.clone(),
+                call.arguments.clone(),
+                call.result.clone(),
+            )
+        };
+        let owned = |id: &str, name: &str, args: &str, result: Option<&str>| {
+            (
+                id.to_owned(),
+                name.to_owned(),
+                args.to_owned(),
+                result.map(str::to_owned),
+            )
+        };
+        assert_eq!(
+            calls.iter().map(shown).collect::<Vec<_>>(),
+            [
+                owned("early", "Bash", "{\"a\":1}", None),
+                owned("late", "unknown", "{}", Some("done")),
+            ]
+        );
+    }
+}
