@@ -6,13 +6,16 @@
  * scripted API; out flow the recordings as files, or with `--diff` one page of what differs from them.
  */
 import { execFile } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
 import { runMain } from "./prepare.mjs";
 import { cases } from "./record/cases.mjs";
 import { diffPage } from "./record/diff.mjs";
+import { installNewest } from "./record/newest.mjs";
+import { pageOfAll } from "./record/page.mjs";
 import { record, recordable } from "./record/run.mjs";
 
 /** @typedef {import("./record/run.mjs").Recording} Recording */
@@ -27,9 +30,11 @@ const SETS = {
   qwen: ["qwen"],
   opencode: ["opencode"],
 };
-const USAGE = `usage: npm run record -- <${Object.keys(SETS).join(" | ")}> [--cli-path FILE] [--only CASE,CASE] [--out DIR] [--diff]
+const USAGE = `usage: npm run record -- <${Object.keys(SETS).join(" | ")} | --all> [--cli-path FILE | --newest] [--only CASE,CASE] [--out DIR] [--diff]
 
+  --all       every CLI; with --diff what changed is on one page
   --cli-path  the binary; default: the version that is measured
+  --newest    the newest version, from npm, in a temporary folder
   --only      these cases alone; default: all
   --out       where the recordings are, a folder for each CLI; default: __tests__/fixtures/drift
   --diff      write nothing, print what differs from the recordings, and exit with 1 where something does
@@ -37,43 +42,86 @@ const USAGE = `usage: npm run record -- <${Object.keys(SETS).join(" | ")}> [--cl
 /** Cases at a time: most of the time is waiting. */
 const AT_ONCE = 3;
 
+/** @typedef {(set: SetName, dir: string) => Promise<string>} Install */
+
 /**
  * @param {string[]} argv
  * @param {(text: string) => void} [write]
+ * @param {Install} [install] where `--newest` gets a CLI from
  * @returns {Promise<number>} the exit code
  */
-export async function main(argv, write = (text) => process.stdout.write(text)) {
+export async function main(argv, write = (text) => process.stdout.write(text), install = installNewest) {
   const options = /** @type {const} */ ({
+    all: { type: "boolean", default: false },
     "cli-path": { type: "string" },
+    newest: { type: "boolean", default: false },
     only: { type: "string" },
     out: { type: "string", default: FIXTURES },
     diff: { type: "boolean", default: false },
     help: { type: "boolean", default: false },
   });
   const { values, positionals } = parse(argv, options);
-  const sets = SETS[positionals[0] ?? ""];
-  if (values.help || !sets || positionals.length !== 1) {
+  const names = values.all ? Object.keys(SETS) : positionals;
+  const cliPath = values["cli-path"] && resolve(values["cli-path"]);
+  const isOne = names.length === 1 && names.every((name) => SETS[name]);
+  const isClear = values.all ? positionals.length === 0 && !cliPath : isOne && !(cliPath && values.newest);
+  if (values.help || !isClear) {
     write(USAGE);
     return values.help ? 0 : 2;
   }
-  const cliPath = values["cli-path"] && resolve(values["cli-path"]);
-  let changed = false;
   // A binary of the caller's own is one version.
-  for (const set of cliPath ? sets.slice(0, 1) : sets) {
-    const only = values.only?.split(",");
-    const found = await recordAll(set, cliPath, only, (name) => values.diff || write(`${set}/${name}\n`));
-    const dir = join(values.out, set);
-    if (values.diff) {
-      const page = diffPage(
-        set,
-        readSet(dir).filter(({ name }) => !only || only.includes(name)),
-        found,
-      );
-      write(page.page);
-      changed ||= page.changed;
-    } else writeSet(dir, found, only === undefined);
+  const sets = names.flatMap((name) => SETS[name]?.slice(0, cliPath || values.newest ? 1 : undefined) ?? []);
+  /** @type {import("./record/page.mjs").Compared[]} */
+  const compared = [];
+  for (const set of sets) {
+    try {
+      const page = await withBinary(set, (path) => takeIn(set, path, { ...values, write }));
+      if (page) compared.push({ set, ...page });
+    } catch (error) {
+      if (!(values.all && values.diff)) throw error;
+      compared.push({ set, problem: /** @type {Error} */ (error).message });
+    }
   }
+  if (!values.diff) return 0;
+  const pages = compared.map((one) => ("page" in one ? one : { page: "", changed: true }));
+  const { page, changed } = values.all
+    ? pageOfAll(compared)
+    : { page: pages.map(({ page }) => page).join(""), changed: pages.some(({ changed }) => changed) };
+  write(page);
   return changed ? 1 : 0;
+
+  /**
+   * @template T
+   * @param {SetName} set
+   * @param {(path: string | undefined) => Promise<T>} use
+   */
+  async function withBinary(set, use) {
+    if (!values.newest) return use(cliPath);
+    const dir = mkdtempSync(join(tmpdir(), "dfp-newest-"));
+    try {
+      return await use(await install(set, dir));
+    } finally {
+      rmSync(dir, { recursive: true, force: true, maxRetries: 5 });
+    }
+  }
+}
+
+/**
+ * Records a set, or holds it against its recordings.
+ * @param {SetName} set
+ * @param {string | undefined} cliPath
+ * @param {{ only?: string | undefined, out: string, diff: boolean, write: (text: string) => void }} options
+ */
+async function takeIn(set, cliPath, { only: cases, out, diff, write }) {
+  const only = cases?.split(",");
+  const found = await recordAll(set, cliPath, only, (name) => diff || write(`${set}/${name}\n`));
+  const dir = join(out, set);
+  if (!diff) {
+    writeSet(dir, found, only === undefined);
+    return undefined;
+  }
+  const recorded = readSet(dir).filter(({ name }) => !only || only.includes(name));
+  return diffPage(set, recorded, found);
 }
 
 /**

@@ -8,6 +8,8 @@
 
 /** A flag nobody knows: that it is refused is the case. */
 const BAD_FLAG = "err-bad-flag";
+/** So much a request may differ between two machines: the system's name and the date are in some. */
+const SAME_BYTES = 64;
 
 /**
  * @param {string} set
@@ -29,6 +31,9 @@ export function diffPage(set, before, after) {
         .map(({ name, was, now }) => [name, `${exit(was)} -> ${exit(now)}`]),
     ),
     section("flags of ours that are refused", refused(before, after)),
+    section("tools of the CLI's own that are new in its requests", toolsThat(after, before)),
+    section("tools of the CLI's own that are gone from its requests", toolsThat(before, after)),
+    section("first requests whose size changed", sizes(pairs)),
     section("event kinds that are new", missing(kinds(after), kinds(before))),
     section("event kinds that are gone", missing(kinds(before), kinds(after))),
     section(
@@ -38,6 +43,10 @@ export function diffPage(set, before, after) {
     section(
       "errors that are said to be something else",
       errors(pairs).filter(([, , code]) => code !== "UNKNOWN"),
+    ),
+    section(
+      "errors that are worded anew",
+      pairs.flatMap(({ name, was, now }) => wording(name, was.meta.verdict, now.meta.verdict)),
     ),
     section(
       "replies that changed",
@@ -152,6 +161,51 @@ function errors(pairs) {
     const old = "error" in was.meta.verdict ? was.meta.verdict.error.code : "a reply";
     return old === code ? [] : [[name, `${old} -> ${code}: ${message}`, code]];
   });
+}
+
+/**
+ * @param {string} name
+ * @param {Verdict} was
+ * @param {Verdict} now
+ */
+function wording(name, was, now) {
+  if (!("error" in was && "error" in now) || was.error.code !== now.error.code) return [];
+  if (was.error.message === now.error.message) return [];
+  return [[name, `${JSON.stringify(was.error.message)} -> ${JSON.stringify(now.error.message)}`]];
+}
+
+/**
+ * Names of tools in requests of `of`, and the first case that shows each, where no request of `than` has them.
+ * @param {Recording[]} of
+ * @param {Recording[]} than
+ */
+function toolsThat(of, than) {
+  const known = new Set(than.flatMap(({ meta }) => meta.request?.tools ?? []));
+  const found = new Map();
+  for (const { name, meta } of of) {
+    for (const tool of meta.request?.tools ?? [])
+      if (!known.has(tool) && !found.has(tool)) found.set(tool, `in ${name}`);
+  }
+  return [...found];
+}
+
+/**
+ * Most cases ask the same, so those with the same change are one row.
+ * @param {{ name: string, was: Recording, now: Recording }[]} pairs
+ */
+function sizes(pairs) {
+  /** @type {Map<string, string[]>} */
+  const found = new Map();
+  for (const { name, was, now } of pairs) {
+    const [old, young] = [was.meta.request?.bytes, now.meta.request?.bytes];
+    if (old === undefined || young === undefined || Math.abs(young - old) <= Math.max(SAME_BYTES, old / 100)) continue;
+    const change = `${old} -> ${young} bytes`;
+    found.set(change, [...(found.get(change) ?? []), name]);
+  }
+  return [...found].map(([change, [first = "", ...more]]) => [
+    more.length === 0 ? first : `${first} and ${more.length} more`,
+    change,
+  ]);
 }
 
 /**

@@ -24,6 +24,7 @@ import { findClaude, isolateClaude } from "../../__tests__/support/claude.mjs";
 import { CLIS, findCli, isolateCli } from "../../__tests__/support/clis.mjs";
 import { threadOf } from "./cases.mjs";
 import { normaliser } from "./normalise.mjs";
+import { shapeOf } from "./shape.mjs";
 
 /** @typedef {"claude-newest" | "claude-oldest" | import("../../__tests__/support/clis.mjs").CliName} SetName */
 /** @typedef {import("./cases.mjs").Case} Case */
@@ -40,6 +41,7 @@ import { normaliser } from "./normalise.mjs";
  * @property {string[]} dropped flags of ours that the CLI refused and a further run went without
  * @property {number | null} exit_code null: the provider ended it, so what it had printed and asked for is not kept
  * @property {{ method: string, path: string }[]} http requests to the model
+ * @property {import("./shape.mjs").Shape | null} request the first of them; null where there is none
  * @property {Verdict} verdict
  */
 /** @typedef {{ name: string, meta: Meta, stdout: string, stderr: string }} Recording */
@@ -124,7 +126,8 @@ export async function record(cli, version, one) {
     await provider.close();
     const places = { home: isolated.home, cli: dirname(cli.cliPath), tee };
     const http = api.requests.map(({ method, path }) => ({ method, path }));
-    return toRecording(one.name, cli.provider, lastRun(tee), { version, dropped, http, verdict }, places);
+    const first = api.requests[0];
+    return toRecording(one.name, cli.provider, lastRun(tee), { version, dropped, http, first, verdict }, places);
   } finally {
     clearTimeout(timer);
     await provider.close();
@@ -228,7 +231,7 @@ function lastRun(tee) {
  * @param {string} name
  * @param {string} provider
  * @param {Run} run
- * @param {Pick<Meta, "version" | "dropped" | "http" | "verdict">} facts
+ * @param {Pick<Meta, "version" | "dropped" | "http" | "verdict"> & { first: { body: any, raw: string } | undefined }} facts
  * @param {import("./normalise.mjs").Places} places
  * @returns {Recording}
  */
@@ -245,6 +248,7 @@ function toRecording(name, provider, run, facts, places) {
     dropped: facts.dropped,
     exit_code: end?.code ?? null,
     http: end ? facts.http : [],
+    request: end && facts.first ? shapeOf(facts.first.body, stable(facts.first.raw)) : null,
     verdict: JSON.parse(stable(JSON.stringify(facts.verdict))),
   };
   return { name, meta, stdout, stderr };

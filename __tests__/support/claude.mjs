@@ -55,12 +55,22 @@ export function findClaude(which) {
   const manifest = resolveFrom(import.meta.url, `${alias}/package.json`);
   if (!manifest) throw new Error(`${alias} is not installed: run \`npm ci\``);
   const { version } = JSON.parse(readFileSync(manifest, "utf8"));
+  return { cliPath: claudeBinary(manifest, version, alias), version };
+}
+
+/**
+ * The binary for this machine, which is in a package beside claude's own.
+ * @param {string} manifest of claude's package
+ * @param {string} version
+ * @param {string} alias what an error calls it
+ */
+export function claudeBinary(manifest, version, alias) {
   const tried = platformPackages();
   for (const name of tried) {
     const found = resolveFrom(manifest, `${name}/package.json`);
     if (!found || JSON.parse(readFileSync(found, "utf8")).version !== version) continue;
     const cliPath = join(dirname(found), process.platform === "win32" ? "claude.exe" : "claude");
-    if (existsSync(cliPath)) return { cliPath, version };
+    if (existsSync(cliPath)) return cliPath;
   }
   throw new Error(
     `${alias} ${version} has no binary for this machine (looked for ${tried.join(", ")}): run \`npm ci\``,

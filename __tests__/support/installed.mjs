@@ -90,7 +90,7 @@ async function install(name, version) {
  * @param {string} cwd
  * @returns {Promise<void>}
  */
-function npm(args, cwd) {
+export function npm(args, cwd) {
   return new Promise((resolve, reject) => {
     const child = spawn("npm", args, { cwd, stdio: ["ignore", "ignore", "pipe"], shell: process.platform === "win32" });
     let stderr = "";

@@ -1,12 +1,15 @@
 /** `npm run record`: the same version gives the same files, and a page says what another one changed. */
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { diffPage } from "../../.ci/record/diff.mjs";
+import { tooOld } from "../../.ci/record/newest.mjs";
 import { normaliser } from "../../.ci/record/normalise.mjs";
+import { pageOfAll } from "../../.ci/record/page.mjs";
 import type { Recording } from "../../.ci/record/run.mjs";
+import { shapeOf } from "../../.ci/record/shape.mjs";
 import { main, readSet } from "../../.ci/record.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
@@ -75,8 +78,17 @@ function doctored(recordings: Recording[]): Recording[] {
     "err-429": (recording) => {
       recording.meta.exit_code = null;
     },
+    "err-413": ({ meta }) => {
+      if ("error" in meta.verdict) meta.verdict.error.message = "that is too much";
+    },
     "err-html": (recording) => {
       recording.name = "err-page";
+    },
+    "tool-call": ({ meta }) => {
+      meta.request = { bytes: 9000, tools: ["computer", "web_search"] };
+    },
+    "tool-result": ({ meta }) => {
+      meta.request = { bytes: (meta.request?.bytes ?? 0) + 60, tools: [] };
     },
   };
   const copies: Recording[] = structuredClone(recordings);
@@ -102,6 +114,13 @@ flags of ours that are refused (2)
   --json       needed: every call fails
   --ephemeral  left out, and asked again
 
+tools of the CLI's own that are new in its requests (2)
+  computer    in tool-call
+  web_search  in tool-call
+
+first requests whose size changed (1)
+  tool-call  4354 -> 9000 bytes
+
 event kinds that are new (1)
   turn.begun  in err-400
 
@@ -115,6 +134,9 @@ errors that are said to be something else (2)
   err-500  SERVER_ERROR -> RATE_LIMITED: slow down
   err-529  OVERLOADED -> UNSUPPORTED_FLAG: unknown option --json. Update the CLI
 
+errors that are worded anew (1)
+  err-413  "unexpected status 413 Payload Too Large: Request exceeds the maximum size, url: http://127.0.0.1:PORT/v1/responses. Send less, above all fewer or smaller images and tool results" -> "that is too much"
+
 replies that changed (1)
   success  content: "Hello there." -> "Hello, there."
 
@@ -127,6 +149,35 @@ cases that are not run any more (1)
     });
   });
 
+  it("of all has those that changed first, then why others could not be asked, and names the rest", () => {
+    const same = {
+      set: "qwen",
+      page: "qwen: recorded 1.0.0, installed 1.0.0; 2 cases\n\nnothing changed\n",
+      changed: false,
+    };
+    const other = { set: "codex", page: "codex: recorded 1.0.0, installed 2.0.0; 1 cases\n\nrows\n", changed: true };
+    expect(pageOfAll([same, other, { set: "gemini", problem: "npm says no" }])).toEqual({
+      changed: true,
+      page: `2 of 3 CLIs differ from their recordings
+
+codex: recorded 1.0.0, installed 2.0.0; 1 cases
+
+rows
+
+gemini: could not be asked
+
+  npm says no
+
+nothing changed in
+  qwen: recorded 1.0.0, installed 1.0.0; 2 cases
+`,
+    });
+    expect(pageOfAll([same])).toEqual({
+      changed: false,
+      page: "0 of 1 CLIs differ from their recordings\n\nnothing changed in\n  qwen: recorded 1.0.0, installed 1.0.0; 2 cases\n",
+    });
+  });
+
   it("says that nothing changed", () => {
     const recordings = readSet(CODEX);
     expect(diffPage("codex", recordings, recordings)).toEqual({
@@ -134,6 +185,123 @@ cases that are not run any more (1)
       page: "codex: recorded 0.169.0, installed 0.169.0; 18 cases\n\nnothing changed\n",
     });
   });
+});
+
+/** What codex would be if everything about it had changed: it refuses a flag, offers a tool, and says all of it in other words. */
+const CHANGED = `#!/usr/bin/env node
+import { readFileSync } from "node:fs";
+const args = process.argv.slice(2);
+if (args.includes("--version")) {
+  console.log("codex-cli 9.9.9");
+  process.exit();
+}
+if (args.includes("--ephemeral")) {
+  console.error("error: unexpected argument '--ephemeral' found\\n\\nUsage: codex exec [OPTIONS] [PROMPT]");
+  process.exit(2);
+}
+const input = readFileSync(0, "utf8");
+const [, url] = /base_url = "(.*)"/.exec(readFileSync(process.env.HOME + "/.codex/config.toml", "utf8"));
+const tools = [{ type: "function", name: "delete_everything" }, { type: "web_search" }];
+const body = JSON.stringify({ model: "m", stream: true, tools, input, instructions: "x".repeat(5000) });
+const answer = await fetch(url + "/responses", { method: "POST", body, headers: { "content-type": "application/json" } });
+await answer.text();
+const print = (event) => console.log(JSON.stringify(event));
+print({ type: "thread.started", thread_id: "0" });
+print({ type: "turn.begun" });
+if (answer.ok) {
+  print({ type: "item.completed", item: { id: "0", type: "agent_message", text: "Hello, there." } });
+  print({ type: "turn.completed", usage: { input_tokens: 20, cached_input_tokens: 5, output_tokens: 7 } });
+} else {
+  const said = { 401: "the door is shut", 403: "unexpected status 403 Forbidden: not for you", 500: "Rate limit reached: 429" };
+  print({ type: "turn.failed", error: { message: said[answer.status] } });
+  process.exitCode = 3;
+}
+`;
+
+describe.skipIf(!HERE)("a CLI that changed everything", { timeout: 100_000 }, () => {
+  const cases = ["--only", "success,err-401,err-403,err-500"];
+  const page = `codex: recorded 0.169.0, installed 9.9.9; 4 cases
+
+cases whose exit code changed (3)
+  err-401  1 -> 3
+  err-403  1 -> 3
+  err-500  1 -> 3
+
+flags of ours that are refused (1)
+  --ephemeral  left out, and asked again
+
+tools of the CLI's own that are new in its requests (2)
+  delete_everything  in err-401
+  web_search         in err-401
+
+tools of the CLI's own that are gone from its requests (2)
+  request_user_input  in err-401
+  view_image          in err-401
+
+first requests whose size changed (1)
+  err-401 and 3 more  3860 -> 5222 bytes
+
+event kinds that are new (1)
+  turn.begun  in err-401
+
+event kinds that are gone (3)
+  item.completed/error  in err-401
+  turn.started          in err-401
+  error                 in err-401
+
+errors that no rule knows any more (1)
+  err-401  INVALID_API_KEY -> UNKNOWN: the door is shut. Look at \`stderrTail\` and \`stdoutTail\`, and run the CLI by hand
+
+errors that are said to be something else (1)
+  err-500  SERVER_ERROR -> RATE_LIMITED: Rate limit reached: 429. Wait and try again, or lower \`maxConcurrency\`
+
+errors that are worded anew (1)
+  err-403  "unexpected status 403 Forbidden: You have no access to this resource, url: http://127.0.0.1:PORT/v1/responses. Use an account or a key that may do this" -> "unexpected status 403 Forbidden: not for you. Use an account or a key that may do this"
+
+replies that changed (2)
+  success  content: "Hello there." -> "Hello, there."
+  success  usage: {"inputTokens":20,"outputTokens":7,"totalTokens":27,"cacheReadTokens":5,"cacheWriteTokens":0,"reasoningTokens":2} -> {"inputTokens":20,"outputTokens":7,"totalTokens":27,"cacheReadTokens":5}
+`;
+
+  function changed() {
+    const path = join(folder(), "codex.mjs");
+    writeFileSync(path, CHANGED, { mode: 0o755 });
+    return path;
+  }
+
+  it("fails with one page about it and all others, installed aside for that and removed again", async () => {
+    const pages: string[] = [];
+    const folders: string[] = [];
+    const install = async (set: string, dir: string) => {
+      folders.push(dir);
+      if (set !== "codex") throw new Error("there is no network");
+      return changed();
+    };
+    const args = ["--all", "--newest", "--diff", ...cases];
+    expect(await main(args, (text) => pages.push(text), install)).toBe(1);
+    const others = ["gemini", "qwen", "opencode"].map((set) => `${set}: could not be asked\n\n  there is no network\n`);
+    const first = "claude-newest: could not be asked\n\n  there is no network\n";
+    expect(pages.join("")).toBe(["5 of 5 CLIs differ from their recordings\n", first, page, ...others].join("\n"));
+    expect(folders.filter((dir) => existsSync(dir))).toEqual([]);
+  });
+});
+
+it("has the tools of a request by their names, whoever's API it is", () => {
+  const names = (tools: unknown) => shapeOf({ tools }, "").tools;
+  expect(names([{ name: "b" }, { name: "a", input_schema: {} }])).toEqual(["a", "b"]);
+  expect(names([{ type: "function", name: "x" }, { type: "web_search" }])).toEqual(["web_search", "x"]);
+  expect(names([{ type: "function", function: { name: "x" } }])).toEqual(["x"]);
+  expect(names([{ functionDeclarations: [{ name: "x" }] }, { googleSearch: {} }])).toEqual(["googleSearch", "x"]);
+  expect([names([]), names(undefined), names([{ functionDeclarations: [] }])]).toEqual([[], [], []]);
+  expect(shapeOf({}, "é").bytes).toBe(2);
+});
+
+it("knows a package that needs a newer Node", () => {
+  expect([tooOld(">=22.0.0", "20.20.2"), tooOld(">=20", "20.1.0"), tooOld(undefined, "20.1.0")]).toEqual([
+    ">=22.0.0",
+    undefined,
+    undefined,
+  ]);
 });
 
 it("replaces what changes from run to run, and nothing else", () => {
@@ -179,6 +347,9 @@ it("has left no path of the machine that recorded in what is kept", () => {
 
 it.each([
   [["nope"], 2],
+  [["codex", "--all"], 2],
+  [["--all", "--cli-path", "x"], 2],
+  [["codex", "--newest", "--cli-path", "x"], 2],
   [[], 2],
   [["--help"], 0],
 ] as const)("%j is answered with the usage", async (argv, code) => {

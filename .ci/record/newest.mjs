@@ -1,0 +1,41 @@
+// @ts-check
+/**
+ * The newest version of a CLI: (its name, a folder) -> the binary, installed there from npm.
+ */
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { claudeBinary } from "../../__tests__/support/claude.mjs";
+import { CLIS } from "../../__tests__/support/clis.mjs";
+import { npm } from "../../__tests__/support/installed.mjs";
+
+/** @typedef {import("./run.mjs").SetName} SetName */
+
+const CLAUDE = "@anthropic-ai/claude-code";
+
+/**
+ * @param {SetName} set
+ * @param {string} dir an empty folder
+ * @returns {Promise<string>} the binary's path
+ */
+export async function installNewest(set, dir) {
+  const isClaude = set === "claude-newest" || set === "claude-oldest";
+  const name = isClaude ? CLAUDE : CLIS[set].package;
+  writeFileSync(join(dir, "package.json"), JSON.stringify({ private: true }));
+  await npm(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", `${name}@latest`], dir);
+  const folder = join(dir, "node_modules", name);
+  const manifest = join(folder, "package.json");
+  const { version, engines } = JSON.parse(readFileSync(manifest, "utf8"));
+  const needed = tooOld(engines?.node, process.versions.node);
+  if (needed) throw new Error(`${name} ${version} needs Node ${needed}, and this is ${process.versions.node}`);
+  return isClaude ? claudeBinary(manifest, version, CLAUDE) : join(folder, CLIS[set].file);
+}
+
+/**
+ * The wanted version of Node if `node` is older: its first number decides.
+ * @param {string | undefined} wanted `engines.node`
+ * @param {string} node
+ */
+export function tooOld(wanted, node) {
+  const least = /(\d+)/.exec(wanted ?? "")?.[1];
+  return least !== undefined && Number.parseInt(node, 10) < Number(least) ? wanted : undefined;
+}
