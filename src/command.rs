@@ -232,7 +232,6 @@ impl Context<'_> {
             When::Verbose => options.verbose && options.output_format != OutputFormat::StreamJson,
             When::Model => options.choices.model.is_some(),
             When::ToolsOff => !options.built_in_tools,
-            When::ToolsOn => options.built_in_tools,
             When::PrivateCwd => !options.built_in_tools && options.cwd.is_none(),
             // With its own tools on, the CLI needs its own instructions for them.
             When::DefaultSystemPrompt => options.system_prompt == SystemPrompt::Default && !options.built_in_tools,
@@ -255,7 +254,6 @@ impl Context<'_> {
             When::MaxOutputTokens => options.choices.max_output_tokens.is_some(),
             When::Effort => options.choices.effort.is_some(),
             When::Stop => options.choices.stop().is_some(),
-            When::Temperature => options.choices.temperature.is_some(),
         }
     }
 

@@ -150,8 +150,6 @@ pub enum Effect {
         call: ToolCall,
         /// Its answer.
         answer: ToolResult,
-        /// Where it goes.
-        origin: Origin,
     },
     /// Nobody waits for this call any more: end its tool or its agent, take the question back.
     Abandon(String),
@@ -242,9 +240,9 @@ pub fn step(state: State, input: Input) -> (State, Vec<Effect>) {
 
 /// Before a run and after it there is nothing to be done, but a call that comes all the same is answered.
 fn refuse(input: Input, effects: &mut Vec<Effect>) {
-    if let Input::Call(call, origin) = input {
+    if let Input::Call(call, _) = input {
         let answer = ToolResult::error(format!("\"{}\" was not run: the run is not under way", call.name));
-        effects.push(Effect::Reply { call, answer, origin });
+        effects.push(Effect::Reply { call, answer });
     }
 }
 

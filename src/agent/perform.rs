@@ -50,7 +50,7 @@ impl Driver<'_> {
                 .await;
             }
             Effect::StartChild { id, task } => self.start_child(id, task).await,
-            Effect::Reply { call, answer, .. } => self.reply(call, answer).await,
+            Effect::Reply { call, answer } => self.reply(call, answer).await,
             Effect::Abandon(id) => {
                 if let Some(request) = self.pending.abandon(&self.reporter.shared.host, &id) {
                     self.emit(Kind::Abandon { request }).await;

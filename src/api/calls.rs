@@ -12,8 +12,8 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::declare::Tools;
-use crate::decode::assembler::{invalid_call, tool_call};
 use crate::decode::json::{Fields, Wtf8, is_object};
+use crate::decode::tool_calls::{invalid_call, tool_call};
 use crate::event::Event;
 use crate::message::wtf8_to_string;
 use crate::redact::{Channel, Redactor};

@@ -4,6 +4,7 @@
 //! So no future here borrows the object whose method has made it: an `async fn` that takes `&self` would, napi does not prevent
 //! it, and what such a future touches afterwards is freed memory. `promise` takes futures that own what they need.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use napi::bindgen_prelude::{PromiseRaw, ToNapiValue};
@@ -49,7 +50,16 @@ pub fn kill_all(owner: u32) {
 }
 
 /// A promise of `future`'s value. The future is dropped when the environment ends: its promise is gone then.
+///
+/// Boxed, because each type of future brings a copy of the runtime's task and of napi's promise into the addon: 10 KB.
 pub(super) fn promise<T>(env: &Env, future: impl Future<Output = T> + Send + 'static) -> napi::Result<PromiseRaw<'_, T>>
+where
+    T: ToNapiValue + Send + 'static,
+{
+    boxed_promise(env, Box::pin(future))
+}
+
+fn boxed_promise<T>(env: &Env, future: Pin<Box<dyn Future<Output = T> + Send>>) -> napi::Result<PromiseRaw<'_, T>>
 where
     T: ToNapiValue + Send + 'static,
 {

@@ -13,14 +13,12 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use serde_json::value::RawValue;
-
-use super::ansi::{Stripper, strip_owned};
-use super::json::{Count, Wtf8, is_object};
+use super::ansi::strip_owned;
+use super::chunk_joiner::ChunkJoiner;
+use super::json::{Count, Wtf8};
 use super::notes::Out;
 use crate::event::Event;
 use crate::message::reasoning::ReasoningDetail;
-use crate::message::{InvalidToolCall, ToolCall, wtf8_to_string};
 
 /// Receives messages, one after the other.
 #[derive(Debug, Default)]
@@ -385,7 +383,7 @@ impl Open {
 
     /// The text block that is being streamed ends. Half of a character that never got its other half is U+FFFD.
     fn end_text(&mut self, out: &mut Out) {
-        if self.text.take().is_some_and(|joiner| joiner.high.is_some()) {
+        if self.text.take().is_some_and(|joiner| joiner.waits()) {
             self.say("\u{FFFD}", out);
             if let Some(block) = self.streamed.back_mut() {
                 block.end = self.content.len();
@@ -400,82 +398,5 @@ impl Open {
         for later in &mut self.streamed {
             *later = later.start - old + new..later.end - old + new;
         }
-    }
-}
-
-/// Joins the pieces of one block: a character whose UTF-16 halves came in two pieces, a control sequence cut in two.
-#[derive(Debug, Default)]
-struct ChunkJoiner {
-    /// A high surrogate, as WTF-8, that waits for its low one.
-    high: Option<[u8; 3]>,
-    stripper: Stripper,
-}
-
-impl ChunkJoiner {
-    fn join<'t>(&mut self, piece: Wtf8<'t>) -> Cow<'t, str> {
-        let text = match piece.0 {
-            bytes if bytes.is_empty() => return Cow::Borrowed(""),
-            Cow::Borrowed(bytes) if self.high.is_none() => match std::str::from_utf8(bytes) {
-                Ok(text) => Cow::Borrowed(text),
-                Err(_) => Cow::Owned(self.join_bytes(bytes)),
-            },
-            bytes => Cow::Owned(self.join_bytes(&bytes)),
-        };
-        match text {
-            Cow::Borrowed(text) => self.stripper.strip(text),
-            Cow::Owned(text) => match self.stripper.strip(&text) {
-                Cow::Borrowed(plain) if plain.len() == text.len() => Cow::Owned(text),
-                plain => Cow::Owned(plain.into_owned()),
-            },
-        }
-    }
-
-    fn join_bytes(&mut self, mut bytes: &[u8]) -> String {
-        let mut joined = Vec::with_capacity(bytes.len() + 3);
-        match (self.high.take(), bytes) {
-            (Some(high), [0xED, second @ 0xB0..=0xBF, third, rest @ ..]) => {
-                let low = [0xED, *second, *third];
-                let code = 0x1_0000 + ((surrogate(high) - 0xD800) << 10) + (surrogate(low) - 0xDC00);
-                let whole = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
-                joined.extend_from_slice(whole.encode_utf8(&mut [0; 4]).as_bytes());
-                bytes = rest;
-            }
-            (Some(_), _) => joined.extend_from_slice("\u{FFFD}".as_bytes()),
-            (None, _) => {}
-        }
-        if let [rest @ .., 0xED, second @ 0xA0..=0xAF, third] = bytes {
-            self.high = Some([0xED, *second, *third]);
-            bytes = rest;
-        }
-        joined.extend_from_slice(bytes);
-        wtf8_to_string(joined)
-    }
-}
-
-/// The UTF-16 unit that WTF-8 writes as these three bytes.
-fn surrogate([_, second, third]: [u8; 3]) -> u32 {
-    0xD000 | u32::from(second & 0x3F) << 6 | u32::from(third & 0x3F)
-}
-
-/// The event for one call of a tool. Absent arguments are none; arguments that are not an object make the call an invalid one.
-pub(crate) fn tool_call(id: String, name: String, args: Option<&RawValue>) -> Event {
-    let args = args.map_or("{}", RawValue::get);
-    match RawValue::from_string(args.to_owned()) {
-        Ok(args) if is_object(&args) => Event::ToolCall {
-            tool_call: ToolCall { id, name, args },
-        },
-        _ => invalid_call(id, name, args, "arguments are not a JSON object"),
-    }
-}
-
-/// The event for a call whose arguments can't be used.
-pub(crate) fn invalid_call(id: String, name: String, args: &str, error: &str) -> Event {
-    Event::InvalidToolCall {
-        invalid_tool_call: InvalidToolCall {
-            id: Some(id),
-            name: Some(name),
-            args: args.to_owned(),
-            error: error.to_owned(),
-        },
     }
 }

@@ -22,12 +22,13 @@ use std::borrow::Cow;
 
 use self::wire::{ApiMessage, Block, Content, Line, RateLimitInfo, RateLimitLine, StreamEvent, System};
 use super::ansi::{strip_ansi, strip_owned};
-use super::assembler::{MessageAssembler, tool_call};
+use super::assembler::MessageAssembler;
 use super::failure::{API_ERROR, failure_of};
 use super::format::{Format, Verdict};
 use super::generic::{Answers, Generic};
 use super::json::{Fields, Text, is_true, word};
 use super::notes::Out;
+use super::tool_calls::tool_call;
 use super::usage::read_usage;
 use crate::event::{Event, Failure};
 use crate::message::reasoning::ReasoningDetail;

@@ -10,11 +10,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::ansi::strip_owned;
-use super::assembler::{MessageAssembler, tool_call};
+use super::assembler::MessageAssembler;
 use super::failure::failure_of;
 use super::format::{Format, Verdict};
 use super::json::{Fields, Text, word};
 use super::notes::Out;
+use super::tool_calls::tool_call;
 use super::usage::read_usage;
 use crate::event::{Event, Failure, Outcome};
 

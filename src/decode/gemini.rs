@@ -7,11 +7,12 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::assembler::{MessageAssembler, tool_call};
+use super::assembler::MessageAssembler;
 use super::failure::{failure_of, status};
 use super::format::{Format, Verdict};
 use super::json::{Count, Fields, Members, Text, is_true, word};
 use super::notes::Out;
+use super::tool_calls::tool_call;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::Usage;
 

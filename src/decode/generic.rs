@@ -12,13 +12,14 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::ansi::strip_owned;
-use super::assembler::{MessageAssembler, invalid_call, tool_call};
+use super::assembler::MessageAssembler;
 use super::claude::wire::Content;
 use super::codex::Codex;
 use super::failure::failure_of;
 use super::format::{Format, Verdict};
 use super::json::{Fields, Text, is_array, is_object, is_string, is_true, word};
 use super::notes::Out;
+use super::tool_calls::{invalid_call, tool_call};
 use super::usage::read_usage;
 use crate::event::{Event, Failure, Outcome};
 

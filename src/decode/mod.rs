@@ -7,6 +7,7 @@
 
 pub mod ansi;
 pub(crate) mod assembler;
+mod chunk_joiner;
 mod claude;
 mod codex;
 mod completion;
@@ -20,6 +21,7 @@ pub(crate) mod notes;
 mod observer;
 mod opencode;
 mod plain;
+pub(crate) mod tool_calls;
 pub(crate) mod usage;
 
 #[cfg(test)]

@@ -11,11 +11,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::ansi::strip_owned;
-use super::assembler::{MessageAssembler, tool_call};
+use super::assembler::MessageAssembler;
 use super::failure::status;
 use super::format::{Format, Verdict};
 use super::json::{Count, Fields, Text, word};
 use super::notes::Out;
+use super::tool_calls::tool_call;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::Usage;
 

@@ -26,9 +26,9 @@ pub(super) struct Pending {
 
 /// Ends calls that nobody waits for any more, and answers them.
 pub(super) fn give_up(open: BTreeMap<u32, Pending>, why: &str, ends: &mut Vec<Effect>, answers: &mut Vec<Effect>) {
-    for Pending { call, origin, .. } in open.into_values() {
+    for Pending { call, .. } in open.into_values() {
         ends.push(Effect::Abandon(call.id.clone()));
         let answer = ToolResult::error(format!("\"{}\" has no result: {why}", call.name));
-        answers.push(Effect::Reply { call, answer, origin });
+        answers.push(Effect::Reply { call, answer });
     }
 }

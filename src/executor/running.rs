@@ -334,9 +334,9 @@ impl RunState {
         let Some(number) = found.map(|(number, _)| *number) else {
             return;
         };
-        if let Some(Pending { call, origin, .. }) = self.pending.remove(&number) {
+        if let Some(Pending { call, .. }) = self.pending.remove(&number) {
             self.answered = self.pending.is_empty();
-            effects.push(Effect::Reply { call, answer, origin });
+            effects.push(Effect::Reply { call, answer });
         }
     }
 

@@ -89,7 +89,7 @@ impl Run {
             }
             Effect::Execute(call) => format!("execute {} {}", call.id, call.args),
             Effect::StartChild { id, task } => format!("start {id} {}: {}", task.agent, task.task),
-            Effect::Reply { call, answer, .. } => {
+            Effect::Reply { call, answer } => {
                 let word = if answer.is_error { "error" } else { "reply" };
                 format!("{word} {} {}", call.id, serde_json::to_string(&answer.content).unwrap())
             }

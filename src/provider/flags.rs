@@ -81,8 +81,6 @@ pub enum When {
     Model,
     /// The CLI's own tools are off.
     ToolsOff,
-    /// The CLI's own tools are on.
-    ToolsOn,
     /// The CLI's own tools are off, and it runs in a folder of its own: no `cwd` is set.
     PrivateCwd,
     /// The provider's constant system prompt is used.
@@ -113,8 +111,6 @@ pub enum When {
     Effort,
     /// Texts end the answer.
     Stop,
-    /// A temperature is chosen.
-    Temperature,
     /// Its answer has to fit a schema that it can be told ([`super::SchemaForm`]).
     OutputSchema,
     /// It is told no schema.

@@ -1,0 +1,67 @@
+//! The pieces of one block as text: a character whose UTF-16 halves came in two pieces, a control sequence cut in two.
+
+use std::borrow::Cow;
+
+use super::ansi::Stripper;
+use super::json::Wtf8;
+use crate::message::wtf8_to_string;
+
+/// Joins the pieces of one block.
+#[derive(Debug, Default)]
+pub(super) struct ChunkJoiner {
+    /// A high surrogate, as WTF-8, that waits for its low one.
+    high: Option<[u8; 3]>,
+    pub stripper: Stripper,
+}
+
+impl ChunkJoiner {
+    /// Whether half of a character waits for its other half.
+    pub fn waits(&self) -> bool {
+        self.high.is_some()
+    }
+
+    /// The next piece, without what only the one after it completes.
+    pub fn join<'t>(&mut self, piece: Wtf8<'t>) -> Cow<'t, str> {
+        let text = match piece.0 {
+            bytes if bytes.is_empty() => return Cow::Borrowed(""),
+            Cow::Borrowed(bytes) if self.high.is_none() => match std::str::from_utf8(bytes) {
+                Ok(text) => Cow::Borrowed(text),
+                Err(_) => Cow::Owned(self.join_bytes(bytes)),
+            },
+            bytes => Cow::Owned(self.join_bytes(&bytes)),
+        };
+        match text {
+            Cow::Borrowed(text) => self.stripper.strip(text),
+            Cow::Owned(text) => match self.stripper.strip(&text) {
+                Cow::Borrowed(plain) if plain.len() == text.len() => Cow::Owned(text),
+                plain => Cow::Owned(plain.into_owned()),
+            },
+        }
+    }
+
+    fn join_bytes(&mut self, mut bytes: &[u8]) -> String {
+        let mut joined = Vec::with_capacity(bytes.len() + 3);
+        match (self.high.take(), bytes) {
+            (Some(high), [0xED, second @ 0xB0..=0xBF, third, rest @ ..]) => {
+                let low = [0xED, *second, *third];
+                let code = 0x1_0000 + ((surrogate(high) - 0xD800) << 10) + (surrogate(low) - 0xDC00);
+                let whole = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+                joined.extend_from_slice(whole.encode_utf8(&mut [0; 4]).as_bytes());
+                bytes = rest;
+            }
+            (Some(_), _) => joined.extend_from_slice("\u{FFFD}".as_bytes()),
+            (None, _) => {}
+        }
+        if let [rest @ .., 0xED, second @ 0xA0..=0xAF, third] = bytes {
+            self.high = Some([0xED, *second, *third]);
+            bytes = rest;
+        }
+        joined.extend_from_slice(bytes);
+        wtf8_to_string(joined)
+    }
+}
+
+/// The UTF-16 unit that WTF-8 writes as these three bytes.
+fn surrogate([_, second, third]: [u8; 3]) -> u32 {
+    0xD000 | u32::from(second & 0x3F) << 6 | u32::from(third & 0x3F)
+}

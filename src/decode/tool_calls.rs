@@ -1,0 +1,30 @@
+//! Calls of tools as events.
+
+use serde_json::value::RawValue;
+
+use super::json::is_object;
+use crate::event::Event;
+use crate::message::{InvalidToolCall, ToolCall};
+
+/// The event for one call of a tool. Absent arguments are none; arguments that are not an object make the call an invalid one.
+pub(crate) fn tool_call(id: String, name: String, args: Option<&RawValue>) -> Event {
+    let args = args.map_or("{}", RawValue::get);
+    match RawValue::from_string(args.to_owned()) {
+        Ok(args) if is_object(&args) => Event::ToolCall {
+            tool_call: ToolCall { id, name, args },
+        },
+        _ => invalid_call(id, name, args, "arguments are not a JSON object"),
+    }
+}
+
+/// The event for a call whose arguments can't be used.
+pub(crate) fn invalid_call(id: String, name: String, args: &str, error: &str) -> Event {
+    Event::InvalidToolCall {
+        invalid_tool_call: InvalidToolCall {
+            id: Some(id),
+            name: Some(name),
+            args: args.to_owned(),
+            error: error.to_owned(),
+        },
+    }
+}
