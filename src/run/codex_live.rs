@@ -4,7 +4,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -12,12 +12,13 @@ use super::attempt::{Attempted, Opening, run_attempt};
 use super::capabilities::{self, Binary};
 use super::cli_attempt::{CliAttempt, CliCall};
 use super::clock::{local_offset_min, now_ms};
-use super::codex_sessions::{CodexSessions, MOST_RESTING, Server, end_unused, is_of, running};
+use super::codex_sessions::{CodexSessions, MOST_RESTING};
 use super::engine::{Engine, not_started};
 use super::live_request::CodexRequest;
 use super::live_sessions::{evicted_warning, warning};
 use super::live_support::LiveSupport;
 use super::retry_loop::AttemptOutcome;
+use super::servers::{Server, end_unused, running};
 use crate::classify::{self, classify};
 use crate::command::CommandLine;
 use crate::error::{Code, ProviderError};
@@ -29,11 +30,12 @@ use crate::exchange::codex_live::items;
 use crate::exchange::codex_live::native;
 use crate::exchange::codex_live::service::{NoService, Plan, Service, vendors_catalog};
 use crate::exchange::codex_live::setup::Setup;
-use crate::exchange::codex_live::turn::{CodexTurn, Kept, Park, Unusable};
+use crate::exchange::codex_live::turn::{self, Park};
 use crate::exchange::codex_live::work;
 use crate::exchange::live::keep::Keepable;
 use crate::exchange::live::pool::{Claimed, SessionKey};
 use crate::exchange::live::thread::{Continuation, Known, Thread};
+use crate::exchange::live::turn::{Kept, Unusable};
 use crate::exchange::print::{NotStarted, Surroundings};
 use crate::fold::Fold;
 use crate::message::reasoning::Origin;
@@ -151,7 +153,7 @@ impl CliAttempt<'_> {
             .iter()
             .map(|message| message.content.as_text())
             .collect();
-        let turn = CodexTurn::begin(
+        let turn = turn::begin(
             Arc::clone(&request.setup),
             opening,
             (Invocation::of(engine.id(), line), self.limits(EngineUsed::Live)),
@@ -333,13 +335,15 @@ impl Engine {
         model: Option<&str>,
     ) -> Result<Arc<Service>, NoPlace> {
         let mut servers = live.servers.lock().await;
-        if let Some(service) = running(&mut servers, env, binary, model) {
+        if let Some(service) = running(&mut servers, |known| {
+            known.is_of(env, binary) && known.service.serves(model)
+        }) {
             return Ok(service);
         }
         // With the models of those that run, this one serves all that they do.
         let own = self.options.choices.model.as_deref();
         let others: Vec<Arc<Service>> = (servers.iter())
-            .filter(|known| is_of(known, env, binary))
+            .filter(|known| known.is_of(env, binary))
             .map(|known| Arc::clone(&known.service))
             .collect();
         let known = others.iter().flat_map(|service| service.models());
@@ -369,12 +373,7 @@ impl Engine {
             servers.remove(0).service.server.retire();
         }
         let is_first = servers.is_empty();
-        servers.push(Server {
-            env: Arc::clone(env),
-            binary: binary.clone(),
-            service: Arc::clone(&service),
-            used: Instant::now(),
-        });
+        servers.push(Server::new(env, binary, &service));
         if is_first {
             let unused = end_unused(Arc::clone(&live.servers), self.options.keep_alive);
             let closing = self.lifecycle.closing.clone();

@@ -41,6 +41,7 @@ pub(crate) mod record;
 mod reply_check;
 pub mod request;
 mod retry_loop;
+mod servers;
 mod sink;
 mod start;
 pub(crate) mod structured;

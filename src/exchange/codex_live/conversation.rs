@@ -11,11 +11,12 @@ use serde_json::value::RawValue;
 use tokio_util::task::TaskTracker;
 
 use super::inbound::ThreadEvent;
-use super::server::Inbox;
 use super::service::Service;
 use super::setup::Setup;
 use super::wire::{self, Interrupt, ToolAnswer, Unsubscribe};
+use crate::exchange::live::inbox::Inbox;
 use crate::exchange::live::keep::{Idle, Keepable};
+use crate::exchange::live::turn::Conversational;
 
 /// How long a turn that is interrupted may take to confirm it: 1 to 11 ms were measured.
 const INTERRUPT: Duration = Duration::from_secs(1);
@@ -30,7 +31,7 @@ pub struct Conversation {
     /// The model that answers.
     pub model: String,
     /// What the server tells of it.
-    pub inbox: Inbox,
+    pub inbox: Inbox<ThreadEvent>,
     /// The turn that goes on, as soon as its id is known.
     pub turn: Option<String>,
     /// A turn was asked for, of which nothing is known yet.
@@ -77,10 +78,12 @@ impl Conversation {
             }
         }
     }
+}
 
+impl Conversational for Conversation {
     /// Stops the turn, if one goes on, and has the server forget the thread. A server that takes too long is ended: what it does
     /// in the meantime, nobody sees.
-    pub async fn close(mut self) {
+    async fn close(mut self) {
         if self.is_starting && self.turn.is_none() {
             // Forgotten now, it would ask the API all the same, unseen (CODEX-LIVE pitfall 18).
             let started = async {

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,12 +20,10 @@ use super::inbound::{self, Inbound, Limits, RpcError, ThreadEvent};
 use super::wire;
 use crate::command::CommandLine;
 use crate::decode::lines::{Line, Lines};
+use crate::exchange::live::inbox::{Inbox, Inboxes};
 use crate::exchange::print::{self, NotStarted, Surroundings};
 use crate::exchange::scratch::Scratch;
 use crate::process::{Closer, Exit, Running, StartError, Stdin, StdinWriter};
-
-/// How much may wait for a thread's owner, bytes. An owner that takes nothing must not hold up the others, nor take all memory.
-const MOST_WAITING: usize = 64 * 1024 * 1024;
 
 /// A request that came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,41 +51,17 @@ pub struct AppServer {
 struct Shared {
     outbox: mpsc::UnboundedSender<Bytes>,
     next_id: AtomicU64,
+    /// What comes for the threads.
+    inboxes: Inboxes<ThreadEvent>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     requests: HashMap<u64, oneshot::Sender<Result<Box<RawValue>, RequestError>>>,
-    routes: HashMap<String, Route>,
     limits: Limits,
     /// The process is no more.
     over: bool,
-}
-
-/// The way to a thread's owner.
-#[derive(Debug)]
-struct Route {
-    events: mpsc::UnboundedSender<Delivered>,
-    waiting: Arc<AtomicUsize>,
-}
-
-/// An event, and how long its line was.
-#[derive(Debug)]
-struct Delivered {
-    event: ThreadEvent,
-    bytes: usize,
-}
-
-/// What comes for one thread. Dropping it ends the delivery.
-#[derive(Debug)]
-pub struct Inbox {
-    thread: String,
-    events: mpsc::UnboundedReceiver<Delivered>,
-    waiting: Arc<AtomicUsize>,
-    shared: Arc<Shared>,
-    /// Bytes so far.
-    bytes: u64,
 }
 
 impl AppServer {
@@ -112,6 +86,7 @@ impl AppServer {
         let shared = Arc::new(Shared {
             outbox,
             next_id: AtomicU64::new(1),
+            inboxes: Inboxes::default(),
             state: Mutex::default(),
         });
         let server = AppServer {
@@ -169,25 +144,8 @@ impl AppServer {
     }
 
     /// What comes for `thread` from now on.
-    pub fn inbox(&self, thread: &str) -> Inbox {
-        let (sender, events) = mpsc::unbounded_channel();
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let route = Route {
-            events: sender,
-            waiting: Arc::clone(&waiting),
-        };
-        let mut state = self.shared.lock();
-        if !state.over {
-            state.routes.insert(thread.to_owned(), route);
-        }
-        drop(state);
-        Inbox {
-            thread: thread.to_owned(),
-            events,
-            waiting,
-            shared: Arc::clone(&self.shared),
-            bytes: 0,
-        }
+    pub fn inbox(&self, thread: &str) -> Inbox<ThreadEvent> {
+        self.shared.inboxes.open(thread)
     }
 
     /// The limits of the account, as far as they are known.
@@ -229,27 +187,6 @@ impl Drop for AppServer {
     }
 }
 
-impl Inbox {
-    /// What comes next; `None` where nothing more will. Cancel safe.
-    pub async fn next(&mut self) -> Option<ThreadEvent> {
-        let Delivered { event, bytes } = self.events.recv().await?;
-        self.waiting.fetch_sub(bytes, Ordering::Relaxed);
-        self.bytes += bytes as u64;
-        Some(event)
-    }
-
-    /// How many bytes have come.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-}
-
-impl Drop for Inbox {
-    fn drop(&mut self) {
-        self.shared.lock().routes.remove(&self.thread);
-    }
-}
-
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -275,7 +212,7 @@ impl Shared {
                 thread,
                 event,
             } => {
-                let known = thread.filter(|thread| self.lock().routes.contains_key(thread));
+                let known = thread.filter(|thread| self.inboxes.has(thread));
                 // Nobody will ever answer it otherwise.
                 if known.is_none() || matches!(event, ThreadEvent::UnknownRequest { .. }) {
                     let _ = self.outbox.send(wire::refusal(&id, &method).into());
@@ -287,16 +224,7 @@ impl Shared {
             }
             Inbound::Thread(thread, event) => (thread, event),
         };
-        let mut state = self.lock();
-        let Some(route) = state.routes.get(&thread) else {
-            return;
-        };
-        let bytes = line.len();
-        let waiting = route.waiting.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if waiting > MOST_WAITING || route.events.send(Delivered { event, bytes }).is_err() {
-            // Its owner learns that nothing more will come.
-            state.routes.remove(&thread);
-        }
+        self.inboxes.deliver(&thread, event, line.len());
     }
 }
 
@@ -332,15 +260,15 @@ async fn serve(
         splitter.push(&chunk, |line| match line {
             Line::Text { text, .. } => shared.read(&text),
             // Whose it was can't be told: no thread may wait for what was in it.
-            Line::TooLong { .. } => shared.lock().routes.clear(),
+            Line::TooLong { .. } => shared.inboxes.clear(),
         });
     }
     {
         let mut state = shared.lock();
         state.over = true;
         state.requests.clear();
-        state.routes.clear();
     }
+    shared.inboxes.close();
     drop(stdin);
     let exit = running.exit().await;
     drop(scratch);

@@ -24,7 +24,7 @@ use super::settings::refused_setting;
 use super::setup::Setup;
 use super::wire::{InjectItems, ThreadStart, ToolAnswer, TurnStart, Unsubscribe};
 use crate::event::{Event, Failure, Outcome};
-use crate::process::Exit;
+use crate::exchange::live::turn::{self, Conversational};
 
 /// How long a stream may be silent where no option says so: codex's own limit.
 const SILENCE: Duration = Duration::from_secs(300);
@@ -59,19 +59,7 @@ pub enum Opening {
 }
 
 /// What the task comes to.
-#[derive(Debug)]
-pub enum TurnEnd {
-    /// The reply is there.
-    Reply(Box<Conversation>, Recalled),
-    /// It failed; why was an event. The thread is being forgotten.
-    Failed,
-    /// The thread was gone before it got anything.
-    Vanished,
-    /// The process is gone.
-    ProcessGone(Option<Arc<Exit>>),
-    /// It was interrupted, and has stopped.
-    Stopped,
-}
+pub type TurnEnd = turn::TurnEnd<Conversation, Recalled>;
 
 /// The task of a turn.
 #[derive(Debug)]

@@ -5,8 +5,10 @@
 //! is spoken to is each form's own: [`super::claude_live`], [`super::codex_live`].
 
 pub mod history;
+pub mod inbox;
 pub mod keep;
 pub mod minding;
 pub mod pool;
 mod spare;
 pub mod thread;
+pub mod turn;
