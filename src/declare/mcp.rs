@@ -52,6 +52,12 @@ impl Declarations {
         self.known(bare.unwrap_or(name))
     }
 
+    /// The name on the wire of the caller's tool `name`, without a prefix; of one that was not declared (an earlier call in the
+    /// thread), a name that it might have had.
+    pub fn wire_name(&self, name: &str) -> String {
+        self.tools.wire_name(name, MAX_NAME)
+    }
+
     /// The caller's name of the tool that the model called `name`. A name that was never declared stays as it is, but for
     /// the prefix.
     pub fn callers_name(&self, name: &str) -> String {

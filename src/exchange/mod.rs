@@ -1,8 +1,8 @@
 //! Exchanges with a provider: bytes of a process or a connection become events here.
 //!
 //! [`mod@print`]: one process per call, the whole thread as one prompt. [`claude_live`]: one process per conversation, over claude's
-//! control protocol, with native tool calls; [`codex_live`]: one for all of them, over codex's JSON-RPC; what both share is in
-//! [`live`]. [`http`]: one HTTP request per call. Whoever drives one (`run::attempt`) knows no more of them than [`Exchange`].
+//! control protocol, with native tool calls; [`codex_live`]: one for all of them, over codex's JSON-RPC; [`opencode_live`]: the same over
+//! opencode's HTTP; what they share is in [`live`]. [`http`]: one HTTP request per call. Whoever drives one (`run::attempt`) knows no more of them than [`Exchange`].
 
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ pub mod claude_live;
 pub mod codex_live;
 pub mod http;
 pub mod live;
+pub mod opencode_live;
 pub mod print;
 mod process;
 pub mod scratch;

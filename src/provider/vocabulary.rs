@@ -106,12 +106,14 @@ pub enum LiveForm {
     ClaudeControl,
     /// `codex app-server`: one process for all of them (`exchange::codex_live`).
     CodexAppServer,
+    /// `opencode serve`: one process for all of them (`exchange::opencode_live`).
+    OpencodeServe,
 }
 
 impl LiveForm {
     /// Whether the CLI's own tools can't be on.
     pub fn needs_tools_off(self) -> bool {
-        self == LiveForm::CodexAppServer
+        self != LiveForm::ClaudeControl
     }
 }
 

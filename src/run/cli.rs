@@ -53,6 +53,9 @@ impl RetryableCall for CliCall<'_> {
         match (&self.engine.live, &self.request.live) {
             (Some(Live::Claude(live)), Some(LiveCall::Claude(request))) => attempt.live(live, request, info).await,
             (Some(Live::Codex(live)), Some(LiveCall::Codex(request))) => attempt.codex_live(live, request, info).await,
+            (Some(Live::Opencode(live)), Some(LiveCall::Opencode(request))) => {
+                attempt.opencode_live(live, request, info).await
+            }
             _ => attempt.print(info).await,
         }
     }

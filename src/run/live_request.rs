@@ -7,6 +7,7 @@ use crate::exchange::claude_live::setup::{SYSTEM_PROMPT, Setup};
 use crate::exchange::codex_live;
 use crate::exchange::codex_live::tools::Form;
 use crate::exchange::live::thread::{SystemMessages, Thread};
+use crate::exchange::opencode_live;
 use crate::message::{Message, ToolSpec};
 use crate::prompt::{Encoding, output_instruction};
 use crate::provider::choices::Choices;
@@ -45,6 +46,7 @@ impl<'a> SessionOutput<'a> {
 pub(super) enum LiveCall {
     Claude(LiveRequest),
     Codex(CodexRequest),
+    Opencode(OpencodeRequest),
 }
 
 impl LiveCall {
@@ -63,6 +65,7 @@ impl LiveCall {
                 LiveCall::Claude(request)
             }
             Live::Codex(_) => LiveCall::Codex(CodexRequest::new(messages, tools, options, output)),
+            Live::Opencode(_) => LiveCall::Opencode(OpencodeRequest::new(messages, tools, (options, choices), output)),
         }
     }
 }
@@ -81,6 +84,14 @@ impl LiveCall {
                     ..request
                 })
             }
+            LiveCall::Opencode(request) => {
+                let callers = callers.map(|callers| of(callers, SystemMessages::All));
+                LiveCall::Opencode(OpencodeRequest {
+                    note,
+                    callers: callers.unwrap_or_else(|| Arc::clone(&request.thread)),
+                    ..request
+                })
+            }
             LiveCall::Codex(request) => {
                 let callers = callers.map(|callers| of(callers, SystemMessages::Leading));
                 LiveCall::Codex(CodexRequest {
@@ -89,6 +100,49 @@ impl LiveCall {
                     ..request
                 })
             }
+        }
+    }
+}
+
+/// A call as a session of opencode's takes it.
+pub(super) struct OpencodeRequest {
+    pub thread: Arc<Thread>,
+    /// What is said behind it, and is no part of it.
+    pub note: Option<String>,
+    /// The thread that its caller's next call goes on with.
+    pub callers: Arc<Thread>,
+    pub setup: Arc<opencode_live::setup::Setup>,
+    /// What its server is started with, where that is the call's own.
+    pub choices: Option<Choices>,
+}
+
+impl OpencodeRequest {
+    /// All system messages are the system prompt, behind that of the options: opencode has no other place for them.
+    pub fn new(
+        messages: Vec<Message>,
+        tools: &[ToolSpec],
+        (options, choices): (&Options, Option<Choices>),
+        output: SessionOutput,
+    ) -> OpencodeRequest {
+        let thread = Arc::new(Thread::new(messages));
+        let own = match &options.system_prompt {
+            SystemPrompt::Custom(own) => Some(own.as_str()),
+            SystemPrompt::Default | SystemPrompt::Cli => None,
+        };
+        let mut texts: Vec<&str> = own.into_iter().chain(thread.system()).collect();
+        if texts.is_empty() && options.system_prompt == SystemPrompt::Default {
+            texts.push(SYSTEM_PROMPT);
+        }
+        let instruction = output.instruction();
+        texts.extend(instruction.as_deref());
+        let model = options.choices.model.as_deref();
+        let setup = opencode_live::setup::Setup::new(texts.join("\n\n"), model, tools);
+        OpencodeRequest {
+            callers: Arc::clone(&thread),
+            note: None,
+            thread,
+            setup: Arc::new(setup),
+            choices,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::task::TaskTracker;
 
 use super::codex_sessions::CodexSessions;
+use super::opencode_sessions::OpencodeSessions;
 use crate::event::Event;
 use crate::exchange::claude_live::session::Session;
 use crate::exchange::claude_live::setup::Setup;
@@ -20,6 +21,8 @@ pub(super) enum Live {
     Claude(LiveSessions),
     /// A process for all of them.
     Codex(CodexSessions),
+    /// The same, of opencode.
+    Opencode(OpencodeSessions),
 }
 
 impl Live {
@@ -28,6 +31,7 @@ impl Live {
         match provider.live? {
             LiveForm::ClaudeControl => LiveSessions::new(options, runs).map(Live::Claude),
             LiveForm::CodexAppServer => CodexSessions::new(options, runs).map(Live::Codex),
+            LiveForm::OpencodeServe => OpencodeSessions::new(options, runs).map(Live::Opencode),
         }
     }
 }

@@ -32,6 +32,8 @@ mod live_sessions;
 mod live_support;
 mod log;
 pub mod model;
+mod opencode_live;
+mod opencode_sessions;
 mod prewarm;
 mod print;
 mod print_prompt;

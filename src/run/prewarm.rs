@@ -14,6 +14,7 @@ use super::live_request;
 use super::live_sessions::{Live, LiveSessions};
 use super::live_support::LiveSupport;
 use crate::command::{CommandLine, Mode};
+use crate::declare::mcp::Declarations;
 use crate::error::{Code, ProviderError};
 use crate::exchange::claude_live::session::Session;
 use crate::exchange::claude_live::setup::Setup;
@@ -71,6 +72,12 @@ impl Engine {
             // Its server serves any setup: threads are opened by the calls.
             Some(Live::Codex(live)) => {
                 let ready = engine.prewarm_codex(live, &env).await;
+                return engine.closed().map_or(ready, Err);
+            }
+            // So does this one, but its folders are made ahead.
+            Some(Live::Opencode(live)) => {
+                let tools = Declarations::new(&known.tools.unwrap_or_default());
+                let ready = engine.prewarm_opencode(live, &tools, &env).await;
                 return engine.closed().map_or(ready, Err);
             }
             None => return Ok(()),

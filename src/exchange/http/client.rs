@@ -145,6 +145,27 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Asks for `url`.
+    ///
+    /// # Errors
+    /// As [`Client::chat`].
+    pub async fn send(
+        &self,
+        method: http::Method,
+        url: String,
+        headers: HeaderMap,
+        body: Option<Bytes>,
+    ) -> Result<Response, HttpEnd> {
+        let request = self.0.request(method, url).headers(headers);
+        Response::open(match body {
+            Some(body) => request.body(body),
+            None => request,
+        })
+        .await
+    }
+}
+
 /// ring, whatever else is linked; no default is installed for the process. Without `secure` no certificate is ever looked at.
 fn tls(secure: bool) -> Result<rustls::ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -18,8 +18,8 @@ use serde_json::{Map, Value, json};
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, OptionSpec, Options, OutputFormat, SystemPrompt};
 use super::{
-    About, Checks, Defaults, EnvValue, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm, When, Word, choice_var,
-    flag, optional, system_prompt, var, var_when,
+    About, Checks, Defaults, EnvValue, LiveCheck, LiveForm, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm,
+    When, Word, choice_var, flag, optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use crate::provider::media::MediaSupport;
@@ -49,16 +49,32 @@ pub static OPENCODE: Provider = Provider {
     flags: &[
         // A title of ours: without one, another request is made to find one.
         flag(
-            &[],
+            &[When::Print],
             &[Lit("run"), Lit("--format"), Lit("json"), Lit("--title"), Lit("x")],
         ),
         // Without it, no reasoning is printed.
-        optional(&[], &[Lit("--thinking")]),
-        flag(&[When::ToolsOff], &[Lit("--agent"), Lit(AGENT)]),
-        flag(&[When::Model], &[Lit("-m"), Word::Model]),
+        optional(&[When::Print], &[Lit("--thinking")]),
+        flag(&[When::Print, When::ToolsOff], &[Lit("--agent"), Lit(AGENT)]),
+        flag(&[When::Print, When::Model], &[Lit("-m"), Word::Model]),
+        // A port that is free; it is printed.
+        flag(
+            &[When::Live],
+            &[
+                Lit("serve"),
+                Lit("--port"),
+                Lit("0"),
+                Lit("--hostname"),
+                Lit("127.0.0.1"),
+            ],
+        ),
     ],
     env: &[
-        var("OPENCODE_CONFIG_CONTENT", EnvValue::Composed(config)),
+        var_when(&[When::Print], "OPENCODE_CONFIG_CONTENT", EnvValue::Composed(config)),
+        var_when(
+            &[When::Live],
+            "OPENCODE_CONFIG_CONTENT",
+            EnvValue::Composed(live_config),
+        ),
         choice_var(
             &[When::MaxOutputTokens],
             "OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX",
@@ -98,16 +114,11 @@ pub static OPENCODE: Provider = Provider {
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
-    live: None,
-    capabilities: ByEngine::print_only(Capabilities {
-        reasoning_out: NATIVE,
-        login: NATIVE.but("`XDG_DATA_HOME`"),
-        max_output_tokens: NATIVE
-            .but("`OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX`; an answer that reaches the limit is reported as a success"),
-        temperature: UNSUPPORTED
-            .but("it sends one only for models that its catalog says take it, and is silent where it does not"),
-        ..Capabilities::LEAST
-    }),
+    live: Some(LiveForm::OpencodeServe),
+    capabilities: ByEngine {
+        print: CAPABILITIES,
+        live: Some(CAPABILITIES),
+    },
     efforts: &[],
     media: MediaSupport::NONE,
     schema: SchemaForm::Asked,
@@ -117,7 +128,17 @@ pub static OPENCODE: Provider = Provider {
     fatal_stdout: &[],
     error_message: None,
     errors: errors::ERRORS,
-    checks: Checks::VERSION_ONLY,
+    checks: Checks {
+        live: Some(LiveCheck {
+            package: "opencode",
+            version_folders: &[],
+            program: "opencode",
+            since: [1, 18, 34],
+            print_flags: &[],
+            print_env: &[],
+        }),
+        ..Checks::VERSION_ONLY
+    },
     login_dir: Some(LoginDir {
         variable: "XDG_DATA_HOME",
         holds: "a folder `opencode`, as in `~/.local/share`",
@@ -125,17 +146,20 @@ pub static OPENCODE: Provider = Provider {
     custom: None,
 };
 
+/// The same in both forms.
+const CAPABILITIES: Capabilities = Capabilities {
+    reasoning_out: NATIVE,
+    login: NATIVE.but("`XDG_DATA_HOME`"),
+    max_output_tokens: NATIVE
+        .but("`OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX`; an answer that reaches the limit is reported as a success"),
+    temperature: UNSUPPORTED
+        .but("it sends one only for models that its catalog says take it, and is silent where it does not"),
+    ..Capabilities::LEAST
+};
+
 /// Ours, then the user's `config` over it, then our agent.
 fn config(provider: &Provider, options: &Options) -> String {
-    let mut config = Map::new();
-    config.insert("autoupdate".to_owned(), json!(false));
-    config.insert("share".to_owned(), json!("disabled"));
-    // With nothing configured the thread would go to a free hosted model (trap 3).
-    match options.choices.model.as_deref().and_then(|model| model.split_once('/')) {
-        Some((of, _)) => config.insert("enabled_providers".to_owned(), json!([of])),
-        None => config.insert("disabled_providers".to_owned(), json!(["opencode"])),
-    };
-    config.extend(options.config.clone());
+    let mut config = common(options);
     if !options.built_in_tools {
         let mut agent = json!({"mode": "primary", "permission": {"*": "deny"}, "tools": {"*": false}});
         // An empty prompt means opencode's own, too (CLI-FACTS 5).
@@ -147,6 +171,51 @@ fn config(provider: &Provider, options: &Options) -> String {
     Value::Object(config).to_string()
 }
 
+/// The same for a server: its agent asks before it calls a tool of the caller's, which is how calls come back unexecuted (OTHER-LIVE
+/// 1.3). The system prompt is told with every message. Nothing is summed up behind the caller's back, and no copy of the folder is
+/// made. The limits are the caller's: opencode's own of five minutes for a whole request would cut a long answer.
+fn live_config(_: &Provider, options: &Options) -> String {
+    let mut config = common(options);
+    config.insert("compaction".to_owned(), json!({"auto": false, "prune": false}));
+    config.insert("snapshot".to_owned(), json!(false));
+    let permission = json!({"*": "deny", "df_*": "ask", "doom_loop": "allow", "invalid": "allow"});
+    let mut agent = json!({"mode": "primary", "permission": permission});
+    if options.system_prompt != SystemPrompt::Cli {
+        // Empty, it would be opencode's own.
+        agent["prompt"] = json!(" ");
+    }
+    config.insert("agent".to_owned(), json!({AGENT: agent}));
+    if let Some((of, _)) = options.choices.model.as_deref().and_then(|model| model.split_once('/')) {
+        no_request_limit(&mut config, of);
+    }
+    Value::Object(config).to_string()
+}
+
+/// Sets `provider.<of>.options.timeout`, unless the user has.
+fn no_request_limit(config: &mut Map<String, Value>, of: &str) {
+    let mut at = config;
+    for name in ["provider", of, "options"] {
+        let next = at.entry(name).or_insert_with(|| json!({}));
+        let Some(object) = next.as_object_mut() else { return };
+        at = object;
+    }
+    at.entry("timeout").or_insert(json!(false));
+}
+
+/// Ours, and the user's `config` over it.
+fn common(options: &Options) -> Map<String, Value> {
+    let mut config = Map::new();
+    config.insert("autoupdate".to_owned(), json!(false));
+    config.insert("share".to_owned(), json!("disabled"));
+    // With nothing configured the thread would go to a free hosted model (trap 3).
+    match options.choices.model.as_deref().and_then(|model| model.split_once('/')) {
+        Some((of, _)) => config.insert("enabled_providers".to_owned(), json!([of])),
+        None => config.insert("disabled_providers".to_owned(), json!(["opencode"])),
+    };
+    config.extend(options.config.clone());
+    config
+}
+
 const OPTIONS: &[OptionSpec] = &[
     options::PROVIDER_MODEL,
     options::TIMEOUT_ALWAYS,
@@ -154,6 +223,8 @@ const OPTIONS: &[OptionSpec] = &[
     options::DISABLE_BUILT_IN_TOOLS,
     options::IGNORE_USER_CONFIG,
     options::CONFIG,
+    options::ENGINE,
+    options::KEEP_ALIVE,
 ];
 
 #[cfg(test)]

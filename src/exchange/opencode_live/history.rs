@@ -1,0 +1,311 @@
+//! Messages as opencode's own history, which is replayed into a session that nobody has asked anything yet.
+//!
+//! In: messages. Out: the events of `POST /sync/replay` ([`replay`]), and the parts of a message of the user's ([`user_parts`]). Nothing a
+//! user or a tool says is looked at by opencode: parts are data.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+
+use super::setup::Model;
+use super::tools;
+use super::wire::{AGENT, CallResult, Id, InputPart};
+use crate::declare::mcp::Declarations;
+use crate::message::content::{self, Media, Part, Source};
+use crate::message::{Content, Message, Role};
+
+/// What a call is answered with that nobody has answered.
+const NO_RESULT: &str = "Error: this call has no result";
+
+/// How the ids begin that are made here. Behind the prefix, opencode's have the time: these sort below the present for ever.
+const OLD: &str = "000000000000";
+
+/// Ids for what is replayed: unique in a process, in the order in which they are made.
+#[derive(Debug, Default)]
+pub struct Ids(AtomicU64);
+
+impl Ids {
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+fn id(kind: &str, number: u64) -> String {
+    format!("{kind}_{OLD}{number:014x}")
+}
+
+/// Whether a message was replayed, and is not the model's in this process.
+pub fn is_replayed(message: &Id) -> bool {
+    let number = message.as_str().split_once('_').map_or("", |(_, number)| number);
+    number.starts_with(OLD)
+}
+
+/// Where a history is replayed.
+#[derive(Debug)]
+pub struct Place<'a> {
+    /// The folder of the session.
+    pub directory: &'a str,
+    /// opencode's version.
+    pub version: &'a str,
+    /// The model that is to answer.
+    pub model: &'a Model,
+    /// The caller's tools.
+    pub tools: &'a Declarations,
+    /// Where the ids come from.
+    pub ids: &'a Ids,
+}
+
+/// The body of the replay of `messages`, a whole history, and the session that comes of it.
+pub fn replay(messages: &[Message], place: &Place) -> (Value, String) {
+    let session = id("ses", place.ids.next());
+    let mut replay = Replay {
+        place,
+        messages,
+        session: session.clone(),
+        events: Vec::new(),
+        user: None,
+        used: Vec::new(),
+    };
+    replay.begin();
+    let results = Results::of(messages);
+    for (at, message) in messages.iter().enumerate() {
+        match message.role {
+            Role::Ai => replay.answer(at, message, &results),
+            Role::Tool if results.is_taken(at) => {}
+            Role::Tool => replay.user(&orphan(message)),
+            _ => replay.user(&user_parts(message)),
+        }
+    }
+    let body = json!({"directory": place.directory, "events": replay.events});
+    (body, session)
+}
+
+/// A message that is not the model's; nothing where it says nothing.
+pub fn user_parts(message: &Message) -> Vec<InputPart> {
+    pieces(&message.content, &message.role)
+}
+
+/// The result of a call.
+pub fn result(message: &Message) -> CallResult {
+    let (mut text, mut files) = (String::new(), Vec::new());
+    for piece in pieces(&message.content, &message.role) {
+        match piece {
+            InputPart::Text { text: more } if text.is_empty() => text = more,
+            InputPart::Text { text: more } => {
+                text.push('\n');
+                text.push_str(&more);
+            }
+            file @ InputPart::File { .. } => files.push(file),
+        }
+    }
+    if message.is_error && text.is_empty() {
+        text.push_str("Error: the tool failed");
+    }
+    CallResult {
+        text,
+        // A failed call has no place for files.
+        is_error: message.is_error && files.is_empty(),
+        files,
+    }
+}
+
+/// What a result says whose call is not there.
+fn orphan(message: &Message) -> Vec<InputPart> {
+    let CallResult { text, files, .. } = result(message);
+    let text = InputPart::Text {
+        text: format!("The result of an earlier tool call:\n{text}"),
+    };
+    std::iter::once(text).chain(files).collect()
+}
+
+fn pieces(content: &Content, role: &Role) -> Vec<InputPart> {
+    let text = |text: String| (!text.trim().is_empty()).then_some(InputPart::Text { text });
+    match content {
+        Content::Text(whole) => text(whole.clone()).into_iter().collect(),
+        Content::Blocks(raw) => content::parts(raw, role)
+            .into_iter()
+            .filter_map(|part| match part {
+                Part::Text(more) => text(more),
+                Part::Media(media) => file(&media),
+                _ => None,
+            })
+            .collect(),
+    }
+}
+
+/// An image as a data URL. What is no image has been refused before (`run::content`).
+fn file(media: &Media) -> Option<InputPart> {
+    match &media.source {
+        Source::Base64(data) => {
+            let mime = media.mime.as_deref().unwrap_or("image/png").to_owned();
+            let url = format!("data:{mime};base64,{data}");
+            Some(InputPart::File { mime, url })
+        }
+        _ => None,
+    }
+}
+
+/// Which result belongs to which call.
+struct Results {
+    /// By the places of the message and of the call in it: the place of the result.
+    of: HashMap<(usize, usize), usize>,
+    taken: Vec<bool>,
+}
+
+impl Results {
+    /// A result answers the last call before it that has its id and no other; without an id, the first that waits.
+    fn of(messages: &[Message]) -> Results {
+        let mut open: Vec<(&str, (usize, usize))> = Vec::new();
+        let mut results = Results {
+            of: HashMap::new(),
+            taken: vec![false; messages.len()],
+        };
+        for (at, message) in messages.iter().enumerate() {
+            if message.role == Role::Tool {
+                let found = match message.tool_call_id.as_str() {
+                    "" => (!open.is_empty()).then_some(0),
+                    id => open.iter().rposition(|(known, _)| *known == id),
+                };
+                if let Some(found) = found {
+                    results.of.insert(open.remove(found).1, at);
+                    results.taken[at] = true;
+                }
+            }
+            let calls = message.tool_calls.iter().enumerate();
+            open.extend(calls.map(|(number, call)| (call.id.as_str(), (at, number))));
+        }
+        results
+    }
+
+    fn is_taken(&self, at: usize) -> bool {
+        self.taken.get(at).copied().unwrap_or_default()
+    }
+}
+
+/// A history as it grows.
+struct Replay<'a> {
+    place: &'a Place<'a>,
+    messages: &'a [Message],
+    session: String,
+    events: Vec<Value>,
+    /// The last message of the user's.
+    user: Option<String>,
+    /// The ids of calls so far: each may be there once.
+    used: Vec<String>,
+}
+
+impl Replay<'_> {
+    fn push(&mut self, kind: &str, data: Value) {
+        let (id, seq) = (id("evt", self.place.ids.next()), self.events.len());
+        let session = &self.session;
+        self.events
+            .push(json!({"id": id, "aggregateID": session, "seq": seq, "type": kind, "data": data}));
+    }
+
+    fn begin(&mut self) {
+        let Place { directory, version, .. } = *self.place;
+        let path = directory.trim_start_matches('/');
+        let info = json!({
+            "id": self.session, "slug": "x", "projectID": "global", "directory": directory, "path": path, "cost": 0,
+            "tokens": {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}},
+            "title": "x", "version": version, "time": {"created": 1, "updated": 1},
+        });
+        self.push("session.created.1", json!({"sessionID": self.session, "info": info}));
+    }
+
+    /// A message, and its id and time.
+    fn message(&mut self, make: impl FnOnce(&str, u64) -> Value) -> String {
+        let number = self.place.ids.next();
+        let id = id("msg", number);
+        let mut info = make(&id, number + 1);
+        info["id"] = json!(id);
+        info["sessionID"] = json!(self.session);
+        self.push("message.updated.1", json!({"sessionID": self.session, "info": info}));
+        id
+    }
+
+    fn part(&mut self, message: &str, mut part: Value) {
+        let number = self.place.ids.next();
+        part["id"] = json!(id("prt", number));
+        part["sessionID"] = json!(self.session);
+        part["messageID"] = json!(message);
+        let data = json!({"sessionID": self.session, "part": part, "time": number + 1});
+        self.push("message.part.updated.1", data);
+    }
+
+    fn user(&mut self, parts: &[InputPart]) {
+        if parts.is_empty() {
+            return;
+        }
+        let model = json!(self.place.model);
+        let message =
+            self.message(|_, time| json!({"role": "user", "time": {"created": time}, "agent": AGENT, "model": model}));
+        for part in parts {
+            self.part(&message, json!(part));
+        }
+        self.user = Some(message);
+    }
+
+    fn answer(&mut self, at: usize, message: &Message, results: &Results) {
+        let texts = pieces(&message.content, &message.role).into_iter();
+        let texts: Vec<String> = texts
+            .filter_map(|piece| match piece {
+                InputPart::Text { text } => Some(text),
+                InputPart::File { .. } => None,
+            })
+            .collect();
+        if texts.is_empty() && message.tool_calls.is_empty() {
+            return;
+        }
+        let Place { model, directory, .. } = *self.place;
+        let parent = self.user.clone();
+        let finish = if message.tool_calls.is_empty() {
+            "stop"
+        } else {
+            "tool-calls"
+        };
+        let answer = self.message(|own, time| {
+            json!({
+                "role": "assistant", "time": {"created": time, "completed": time},
+                // Whom it answers, where somebody has spoken before.
+                "parentID": parent.as_deref().unwrap_or(own),
+                "modelID": model.id, "providerID": model.provider, "mode": AGENT, "agent": AGENT,
+                "path": {"cwd": directory, "root": "/"}, "cost": 0,
+                "tokens": {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}},
+                "finish": finish,
+            })
+        });
+        for text in texts {
+            self.part(
+                &answer,
+                json!({"type": "text", "text": text, "time": {"start": 1, "end": 1}}),
+            );
+        }
+        for (number, call) in message.tool_calls.iter().enumerate() {
+            let mut call_id = call.id.clone();
+            while call_id.is_empty() || self.used.contains(&call_id) {
+                call_id = format!("call_df_{}", self.place.ids.next());
+            }
+            self.used.push(call_id.clone());
+            let result = match results
+                .of
+                .get(&(at, number))
+                .and_then(|found| self.messages.get(*found))
+            {
+                Some(message) => result(message),
+                None => CallResult {
+                    text: NO_RESULT.to_owned(),
+                    is_error: true,
+                    files: Vec::new(),
+                },
+            };
+            let tool = tools::wire_name(self.place.tools, &call.name);
+            let part = json!({"type": "tool", "tool": tool, "callID": call_id, "state": result.state(&call.args)});
+            self.part(&answer, part);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

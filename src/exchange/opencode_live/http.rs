@@ -1,0 +1,91 @@
+//! Requests to a server on the loopback interface, and their answers.
+
+use bytes::{Bytes, BytesMut};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, Uri};
+use serde::Serialize;
+
+use crate::exchange::http::client::{Client, Response, Route};
+use crate::judge::HttpEnd;
+
+/// How long an answer may be, bytes: the longest that was measured had 4 MiB.
+const MOST_BYTES: usize = 256 * 1024 * 1024;
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HttpFailure {
+    /// The server answered with this status, and this.
+    Refused(u16, String),
+    /// The connection broke, or the server is gone.
+    Lost(String),
+}
+
+/// The way to a server.
+#[derive(Debug, Clone)]
+pub struct Http {
+    client: Client,
+    base: String,
+    headers: HeaderMap,
+}
+
+impl Http {
+    /// The way to the server at `base` (`http://127.0.0.1:4096`), whose password is `password`.
+    ///
+    /// # Errors
+    /// Why there can be none.
+    pub fn new(base: &str, password: &str) -> Result<Http, String> {
+        use base64::Engine as _;
+        let uri: Uri = base.parse().map_err(|_| "its address is none".to_owned())?;
+        let login = base64::engine::general_purpose::STANDARD.encode(format!("opencode:{password}"));
+        let mut login = HeaderValue::from_str(&format!("Basic {login}")).map_err(|error| error.to_string())?;
+        login.set_sensitive(true);
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, login);
+        Ok(Http {
+            client: Client::new(&uri, Route::direct())?,
+            base: base.to_owned(),
+            headers,
+        })
+    }
+
+    /// Opens `path`: its body comes piece by piece.
+    ///
+    /// # Errors
+    /// [`HttpFailure`].
+    pub async fn open(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Response, HttpFailure> {
+        let mut headers = self.headers.clone();
+        if body.is_some() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        let answer = self.client.send(method, format!("{}{path}", self.base), headers, body);
+        answer.await.map_err(|end| match end {
+            HttpEnd::Refused { status, body, .. } => HttpFailure::Refused(status, body),
+            other => HttpFailure::Lost(format!("{other:?}")),
+        })
+    }
+
+    /// Asks for `path`, and reads the answer.
+    ///
+    /// # Errors
+    /// [`HttpFailure`].
+    pub async fn ask(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Bytes, HttpFailure> {
+        let mut answer = self.open(method, path, body).await?;
+        let mut whole = BytesMut::new();
+        while let Some(piece) = answer.next().await.map_err(HttpFailure::Lost)? {
+            if whole.len() + piece.len() > MOST_BYTES {
+                return Err(HttpFailure::Lost(format!("an answer of more than {MOST_BYTES} bytes")));
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.freeze())
+    }
+
+    /// Sends `body` as JSON.
+    ///
+    /// # Errors
+    /// [`HttpFailure`].
+    pub async fn send(&self, method: Method, path: &str, body: &impl Serialize) -> Result<Bytes, HttpFailure> {
+        let body = serde_json::to_vec(body).map_err(|error| HttpFailure::Lost(error.to_string()))?;
+        self.ask(method, path, Some(body.into())).await
+    }
+}

@@ -1,0 +1,139 @@
+//! What the server's event stream tells, by session.
+//!
+//! In: the data of one event of `GET /global/event`. Out: the session and a [`ServerEvent`]; `None` for what nobody here needs, the
+//! stream's own second telling of everything (`sync`) among it.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::parts::{Info, Part, text};
+use super::wire::Id;
+
+/// What is told of a session.
+#[derive(Debug)]
+pub enum ServerEvent {
+    /// A message is there, or has changed.
+    Message(Info),
+    /// The same of a part.
+    Part(Box<Part>),
+    /// More of a part's text.
+    Delta {
+        /// Its message.
+        message: Id,
+        /// It.
+        part: Id,
+        /// What is added.
+        text: String,
+    },
+    /// A tool may run only if this request is permitted.
+    PermissionAsked(Id),
+    /// A request failed, and opencode would make it again.
+    Retry {
+        /// Why.
+        reason: String,
+    },
+    /// Nothing goes on.
+    Idle,
+    /// It is gone, or its history is another one.
+    Gone,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    payload: Payload<'a>,
+}
+
+#[derive(Deserialize)]
+struct Payload<'a> {
+    #[serde(rename = "type", deserialize_with = "text")]
+    kind: String,
+    #[serde(borrow)]
+    properties: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct OfSession {
+    #[serde(rename = "sessionID", deserialize_with = "text")]
+    session: String,
+}
+
+/// Reads the data of one event.
+pub fn read(data: &str) -> Option<(String, ServerEvent)> {
+    let Envelope { payload } = serde_json::from_str(data).ok()?;
+    let properties = payload.properties?.get();
+    let OfSession { session } = serde_json::from_str(properties).ok()?;
+    let event = match payload.kind.as_str() {
+        "message.updated" => {
+            #[derive(Deserialize)]
+            struct Updated {
+                info: Info,
+            }
+            ServerEvent::Message(serde_json::from_str::<Updated>(properties).ok()?.info)
+        }
+        "message.part.updated" => {
+            #[derive(Deserialize)]
+            struct Updated {
+                part: Part,
+            }
+            ServerEvent::Part(Box::new(serde_json::from_str::<Updated>(properties).ok()?.part))
+        }
+        "message.part.delta" => {
+            #[derive(Deserialize)]
+            struct Delta {
+                #[serde(rename = "messageID")]
+                message: Id,
+                #[serde(rename = "partID")]
+                part: Id,
+                #[serde(deserialize_with = "text")]
+                field: String,
+                #[serde(deserialize_with = "text")]
+                delta: String,
+            }
+            let Delta {
+                message,
+                part,
+                field,
+                delta,
+            } = serde_json::from_str(properties).ok()?;
+            if field != "text" {
+                return None;
+            }
+            ServerEvent::Delta {
+                message,
+                part,
+                text: delta,
+            }
+        }
+        "permission.asked" => {
+            #[derive(Deserialize)]
+            struct Asked {
+                id: Id,
+            }
+            ServerEvent::PermissionAsked(serde_json::from_str::<Asked>(properties).ok()?.id)
+        }
+        "session.status" => {
+            #[derive(Deserialize)]
+            struct Told {
+                status: Status,
+            }
+            #[derive(Deserialize)]
+            struct Status {
+                #[serde(rename = "type", deserialize_with = "text")]
+                kind: String,
+                #[serde(default, deserialize_with = "text")]
+                message: String,
+            }
+            let Status { kind, message } = serde_json::from_str::<Told>(properties).ok()?.status;
+            match kind.as_str() {
+                "retry" => ServerEvent::Retry { reason: message },
+                "idle" => ServerEvent::Idle,
+                _ => return None,
+            }
+        }
+        "session.idle" => ServerEvent::Idle,
+        "session.deleted" | "session.compacted" => ServerEvent::Gone,
+        _ => return None,
+    };
+    Some((session, event))
+}

@@ -1,0 +1,23 @@
+//! The live engine of opencode: one `opencode serve` for all conversations of a provider, over HTTP on the loopback interface.
+//!
+//! In: a [`Thread`](super::live::thread::Thread) and a [`setup::Setup`]. Out: the events of one turn after the other. The caller's tools
+//! are declared by an MCP server of ours ([`tools`]), and nobody may run them: opencode asks for permission, is answered `reject`, and
+//! ends its turn with the calls unexecuted ([`reader`]). Their results are written over the rejected calls, and the next message goes on
+//! from there: nothing is held open, for however long. A history that no session knows is replayed natively ([`history`]).
+//!
+//! A [`service::Service`] is a server that is ready; a [`session::Session`] is one of its conversations, which takes one
+//! [`turn::OpencodeTurn`] after the other ([`work`]). All facts are those of OTHER-LIVE §1, measured with 1.18.34.
+
+pub mod history;
+pub mod http;
+pub mod inbound;
+pub mod parts;
+pub mod reader;
+pub mod server;
+pub mod service;
+pub mod session;
+pub mod setup;
+pub mod tools;
+pub mod turn;
+pub mod wire;
+pub mod work;

@@ -1,0 +1,202 @@
+//! Messages and their parts as opencode tells them.
+//!
+//! In: foreign JSON. Out: what is read of it; a field of another type makes the piece it is in unreadable, and that counts as absent.
+
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::wire::Id;
+use crate::decode::json::{Count, Text};
+use crate::event::Failure;
+use crate::message::Usage;
+
+/// A message, without its parts.
+#[derive(Debug, Deserialize)]
+pub struct Info {
+    /// Its id.
+    pub id: Id,
+    /// Who has said it.
+    #[serde(deserialize_with = "text")]
+    pub role: String,
+    /// Why the model stopped.
+    #[serde(default, deserialize_with = "optional")]
+    pub finish: Option<String>,
+    /// Why it came to nothing.
+    #[serde(default)]
+    pub error: Option<ErrorInfo>,
+    /// Whose model answered.
+    #[serde(default, rename = "providerID", deserialize_with = "optional")]
+    pub provider: Option<String>,
+    /// Which.
+    #[serde(default, rename = "modelID", deserialize_with = "optional")]
+    pub model: Option<String>,
+}
+
+/// Why a message came to nothing.
+#[derive(Debug, Deserialize)]
+pub struct ErrorInfo {
+    #[serde(default, deserialize_with = "optional")]
+    name: Option<String>,
+    #[serde(default)]
+    data: Option<ErrorData>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ErrorData {
+    #[serde(default, deserialize_with = "optional")]
+    message: Option<String>,
+    #[serde(default, rename = "statusCode")]
+    status_code: Option<u16>,
+}
+
+impl ErrorInfo {
+    /// As a failure.
+    pub fn into_failure(self) -> Failure {
+        let ErrorData { message, status_code } = self.data.unwrap_or(ErrorData {
+            message: None,
+            status_code: None,
+        });
+        Failure {
+            message: message.or_else(|| self.name.clone()).unwrap_or_default(),
+            kind: self.name,
+            http_status: status_code.filter(|status| (100..600).contains(status)),
+            ..Failure::default()
+        }
+    }
+}
+
+/// A piece of a message.
+#[derive(Debug, Deserialize)]
+pub struct Part {
+    /// Its id.
+    pub id: Id,
+    /// Its message.
+    #[serde(rename = "messageID")]
+    pub message: Id,
+    /// What it is.
+    #[serde(rename = "type", deserialize_with = "text")]
+    pub kind: String,
+    /// Of `text` and `reasoning`: so far.
+    #[serde(default, deserialize_with = "text")]
+    pub text: String,
+    /// Of a call: the tool.
+    #[serde(default, deserialize_with = "text")]
+    pub tool: String,
+    /// Of a call: the API's id of it.
+    #[serde(default, rename = "callID", deserialize_with = "text")]
+    pub call_id: String,
+    /// Of a call: how far it is.
+    #[serde(default)]
+    pub state: Option<CallState>,
+    /// Of `step-finish`: why the model stopped.
+    #[serde(default, deserialize_with = "optional")]
+    pub reason: Option<String>,
+    /// Of `step-finish`: what it took.
+    #[serde(default)]
+    pub tokens: Option<Tokens>,
+    /// Of `step-finish`: US dollars.
+    #[serde(default)]
+    pub cost: Option<f64>,
+    /// When.
+    #[serde(default)]
+    pub time: Option<Time>,
+}
+
+/// How far a call is.
+#[derive(Debug, Clone, Deserialize)]
+pub struct CallState {
+    /// `pending`, `running`, `completed`, `error`.
+    #[serde(deserialize_with = "text")]
+    pub status: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub input: Option<Box<RawValue>>,
+}
+
+/// When a part began and ended.
+#[derive(Debug, Deserialize)]
+pub struct Time {
+    /// It has.
+    #[serde(default)]
+    pub end: Option<f64>,
+}
+
+/// `input` leaves out what the cache served, `output` what the model thought.
+#[derive(Debug, Default, Deserialize)]
+pub struct Tokens {
+    #[serde(default)]
+    input: Option<Count>,
+    #[serde(default)]
+    output: Option<Count>,
+    #[serde(default)]
+    reasoning: Option<Count>,
+    #[serde(default)]
+    cache: Option<Cache>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Cache {
+    #[serde(default)]
+    read: Option<Count>,
+    #[serde(default)]
+    write: Option<Count>,
+}
+
+impl Tokens {
+    /// As usage.
+    pub fn usage(&self) -> Usage {
+        let count = |count: &Option<Count>| count.as_ref().map_or(0, |count| count.0);
+        let none = Cache::default();
+        let cache = self.cache.as_ref().unwrap_or(&none);
+        let (read, write, reasoning) = (count(&cache.read), count(&cache.write), count(&self.reasoning));
+        let input = count(&self.input).saturating_add(read).saturating_add(write);
+        let output = count(&self.output).saturating_add(reasoning);
+        Usage {
+            input_tokens: input,
+            output_tokens: output,
+            total_tokens: input.saturating_add(output),
+            cache_read_tokens: Some(read),
+            cache_write_tokens: Some(write),
+            reasoning_tokens: Some(reasoning),
+            ..Usage::default()
+        }
+    }
+}
+
+/// The answer to a message.
+#[derive(Debug)]
+pub struct Answer {
+    /// The last message of the model's.
+    pub info: Info,
+    /// Its parts, as far as they can be read.
+    pub parts: Vec<Part>,
+}
+
+impl Answer {
+    /// Reads it.
+    pub fn read(body: &[u8]) -> Option<Answer> {
+        #[derive(Deserialize)]
+        struct Whole<'a> {
+            info: Info,
+            #[serde(borrow, default)]
+            parts: Vec<&'a RawValue>,
+        }
+        let Whole { info, parts } = serde_json::from_slice(body).ok()?;
+        let parts = parts
+            .into_iter()
+            .filter_map(|part| serde_json::from_str(part.get()).ok());
+        Some(Answer {
+            info,
+            parts: parts.collect(),
+        })
+    }
+}
+
+/// A string, lone surrogates replaced.
+pub(super) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Text::deserialize(deserializer).map(Text::into_string)
+}
+
+fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Option::<Text>::deserialize(deserializer).map(|found| found.map(Text::into_string))
+}

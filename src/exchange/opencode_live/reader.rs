@@ -1,0 +1,346 @@
+//! What the server tells of a turn, as events.
+//!
+//! In: [`ServerEvent`]s, and at the end the [`Answer`]. Out: the events of a reply, what is to be done ([`Step`]), and the calls that it
+//! ended with ([`OpenCall`]). opencode answers calls of tools that are not there itself and asks the model again: the reply then takes
+//! several requests, whose usage is added up. The answer is the authority: what the stream did not tell is taken from it.
+
+use serde_json::value::RawValue;
+
+use super::history::is_replayed;
+use super::inbound::ServerEvent;
+use super::parts::{Answer, Part, Tokens};
+use super::tools::callers_name;
+use super::wire::Id;
+use crate::declare::mcp::Declarations;
+use crate::event::{Event, Failure, Outcome};
+use crate::message::reasoning::ReasoningDetail;
+use crate::message::{ToolCall, Usage};
+
+/// The failure of a request that opencode would make again.
+const RETRIED: &str = "retried_request";
+/// Of a turn that ended well without a word and without a call.
+const NO_ANSWER: &str = "no_answer";
+/// Of a turn that did not say how it ended.
+const NO_FINISH: &str = "no_finish";
+/// Of a session that was taken away in the middle of its turn.
+const GONE: &str = "session_gone";
+/// Of a call that was run, although nobody permitted it.
+const TOOL_RAN: &str = "tool_ran";
+
+/// What to do with the turn.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There is more to come.
+    More,
+    /// This is not permitted.
+    Reject(Id),
+    /// Nothing goes on any more.
+    Idle,
+    /// It failed, and would go on: it is to be aborted. Why is among the events.
+    Abort,
+}
+
+/// A call that the turn ended with, and where its result belongs.
+#[derive(Debug, Clone)]
+pub struct OpenCall {
+    /// The API's id of it.
+    pub id: String,
+    /// Its message.
+    pub message: Id,
+    /// Its part.
+    pub part: Id,
+    /// The tool, as opencode calls it.
+    pub tool: String,
+    /// Its arguments.
+    pub input: Box<RawValue>,
+}
+
+/// A message of the model as it comes.
+#[derive(Debug)]
+struct Message {
+    id: Id,
+    parts: Vec<Piece>,
+}
+
+/// A part that has text.
+#[derive(Debug)]
+struct Piece {
+    id: Id,
+    is_reasoning: bool,
+    /// What was handed on.
+    text: String,
+    is_over: bool,
+}
+
+/// A reply as it comes.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    tools: &'a Declarations,
+    session: String,
+    model: Option<String>,
+    /// The message that comes just now.
+    message: Option<Message>,
+    /// Those that have come, with the one that comes.
+    seen: Vec<Id>,
+    /// The steps whose usage is counted.
+    counted: Vec<Id>,
+    usage: Option<Usage>,
+    cost: f64,
+    finish: Option<String>,
+    has_text: bool,
+    failed: bool,
+}
+
+impl<'a> Reader<'a> {
+    /// For a reply in `session`.
+    pub fn new(tools: &'a Declarations, session: &str) -> Reader<'a> {
+        Reader {
+            tools,
+            session: session.to_owned(),
+            model: None,
+            message: None,
+            seen: Vec::new(),
+            counted: Vec::new(),
+            usage: None,
+            cost: 0.0,
+            finish: None,
+            has_text: false,
+            failed: false,
+        }
+    }
+
+    /// Whether the model has begun to answer.
+    pub fn has_begun(&self) -> bool {
+        !self.seen.is_empty()
+    }
+
+    /// Takes one event of the session; what it means is added to `events`.
+    pub fn push(&mut self, event: ServerEvent, events: &mut Vec<Event>) -> Step {
+        match event {
+            ServerEvent::Message(info) => {
+                let is_new = !self.seen.contains(&info.id) && !is_replayed(&info.id);
+                if info.role == "assistant" && is_new {
+                    self.begin(info.id, events);
+                }
+            }
+            ServerEvent::Part(part) => return self.part(&part, events),
+            ServerEvent::Delta { message, part, text } => {
+                let of_message = self.message.as_mut().filter(|now| now.id == message);
+                let piece = of_message.and_then(|now| now.parts.iter_mut().find(|known| known.id == part));
+                if let Some(piece) = piece.filter(|piece| !piece.is_over) {
+                    self.has_text |= !piece.is_reasoning;
+                    events.push(piece.more(&message, text));
+                }
+            }
+            ServerEvent::PermissionAsked(request) => return Step::Reject(request),
+            ServerEvent::Retry { reason } => return self.fail(RETRIED, reason, events),
+            ServerEvent::Gone => {
+                let reason = "opencode took the session away in the middle of its turn";
+                return self.fail(GONE, reason.to_owned(), events);
+            }
+            ServerEvent::Idle => return Step::Idle,
+        }
+        Step::More
+    }
+
+    /// The turn is over with this answer. The calls that are the caller's to answer; `None` where it failed.
+    pub fn finish(mut self, answer: Answer, events: &mut Vec<Event>) -> Option<Vec<OpenCall>> {
+        let Answer { info, parts } = answer;
+        if !self.seen.contains(&info.id) {
+            self.begin(info.id.clone(), events);
+        }
+        for part in &parts {
+            if self.part(part, events) == Step::Abort {
+                return None;
+            }
+        }
+        self.end_message(events);
+        if let Some(model) = info.model {
+            self.model = Some(match info.provider {
+                Some(provider) => format!("{provider}/{model}"),
+                None => model,
+            });
+        }
+        if let Some(error) = info.error {
+            self.failure(error.into_failure(), events);
+            return None;
+        }
+        if info.finish.is_none() {
+            let reason = "opencode ended the turn without saying how".to_owned();
+            self.fail(NO_FINISH, reason, events);
+            return None;
+        }
+        self.finish = info.finish;
+        let mut calls = Vec::new();
+        for part in parts {
+            let Some(name) = callers_name(self.tools, &part.tool).filter(|_| part.kind == "tool") else {
+                continue;
+            };
+            let Some(state) = part.state else { continue };
+            if state.status == "completed" {
+                let reason = format!("opencode ran a call of the tool {name:?} that nobody permitted");
+                self.fail(TOOL_RAN, reason, events);
+                return None;
+            }
+            let input = state.input.filter(|input| input.get().starts_with('{'));
+            let Some(input) = input.filter(|_| !part.call_id.is_empty()) else {
+                continue;
+            };
+            events.push(Event::ToolCall {
+                tool_call: ToolCall {
+                    id: part.call_id.clone(),
+                    name: name.to_owned(),
+                    args: input.clone(),
+                },
+            });
+            calls.push(OpenCall {
+                id: part.call_id,
+                message: part.message,
+                part: part.id,
+                tool: part.tool,
+                input,
+            });
+        }
+        if calls.is_empty() && !self.has_text {
+            let reason = "the turn ended well, without a word and without a call".to_owned();
+            self.fail(NO_ANSWER, reason, events);
+            return None;
+        }
+        self.outcome(false, events);
+        Some(calls)
+    }
+
+    fn begin(&mut self, id: Id, events: &mut Vec<Event>) {
+        self.end_message(events);
+        self.seen.push(id.clone());
+        self.message = Some(Message { id, parts: Vec::new() });
+    }
+
+    fn part(&mut self, part: &Part, events: &mut Vec<Event>) -> Step {
+        match part.kind.as_str() {
+            "text" | "reasoning" => {
+                let Some(message) = self.message.as_mut().filter(|now| now.id == part.message) else {
+                    return Step::More;
+                };
+                let at = message.parts.iter().position(|known| known.id == part.id);
+                let at = at.unwrap_or_else(|| {
+                    message.parts.push(Piece {
+                        id: part.id.clone(),
+                        is_reasoning: part.kind == "reasoning",
+                        text: String::new(),
+                        is_over: false,
+                    });
+                    message.parts.len() - 1
+                });
+                let piece = &mut message.parts[at];
+                if piece.is_over {
+                    return Step::More;
+                }
+                // The end of a text is trimmed once it is whole.
+                if let Some(more) = part
+                    .text
+                    .strip_prefix(piece.text.as_str())
+                    .filter(|more| !more.is_empty())
+                {
+                    let more = more.to_owned();
+                    self.has_text |= !piece.is_reasoning;
+                    events.push(piece.more(&part.message, more));
+                }
+                if part.time.as_ref().is_some_and(|time| time.end.is_some()) {
+                    piece.is_over = true;
+                    if piece.is_reasoning {
+                        let details: Vec<_> = ReasoningDetail::text(&piece.text, None).into_iter().collect();
+                        events.push(Event::Reasoning { details });
+                    }
+                }
+            }
+            "step-finish" if self.seen.contains(&part.message) && !self.counted.contains(&part.id) => {
+                self.counted.push(part.id.clone());
+                return self.step_finish(part, events);
+            }
+            _ => {}
+        }
+        Step::More
+    }
+
+    fn step_finish(&mut self, part: &Part, events: &mut Vec<Event>) -> Step {
+        if let Some(usage) = part.tokens.as_ref().map(Tokens::usage) {
+            match &mut self.usage {
+                Some(sum) => sum.add(&usage),
+                None => self.usage = Some(usage),
+            }
+        }
+        self.cost += part.cost.unwrap_or_default();
+        self.finish.clone_from(&part.reason);
+        if part.reason.as_deref() == Some("unknown") {
+            let why = "the answer ended without a reason that opencode knows; it would ask again for ever";
+            return self.fail("unknown", why.to_owned(), events);
+        }
+        Step::More
+    }
+
+    /// The message is whole.
+    fn end_message(&mut self, events: &mut Vec<Event>) {
+        let Some(message) = self.message.take() else { return };
+        let texts = message.parts.iter().filter(|piece| !piece.is_reasoning);
+        let content: String = texts.map(|piece| piece.text.as_str()).collect();
+        if !content.is_empty() {
+            events.push(Event::Message {
+                id: Some(message.id.as_str().to_owned()),
+                content,
+            });
+        }
+    }
+
+    fn fail(&mut self, kind: &str, message: String, events: &mut Vec<Event>) -> Step {
+        let failure = Failure {
+            kind: Some(kind.to_owned()),
+            message,
+            ..Failure::default()
+        };
+        self.failure(failure, events);
+        Step::Abort
+    }
+
+    /// It is told once: what comes behind it belongs to attempts that opencode makes by itself.
+    fn failure(&mut self, failure: Failure, events: &mut Vec<Event>) {
+        if std::mem::replace(&mut self.failed, true) {
+            return;
+        }
+        self.end_message(events);
+        events.push(Event::Failure(failure));
+        self.outcome(true, events);
+    }
+
+    fn outcome(&mut self, is_error: bool, events: &mut Vec<Event>) {
+        if let Some(usage) = &self.usage {
+            events.push(Event::Usage {
+                usage: usage.clone(),
+                raw_stop_reason: self.finish.clone(),
+            });
+        }
+        events.push(Event::Outcome(Box::new(Outcome {
+            is_error,
+            stop_reason: self.finish.clone(),
+            cost_usd: self.usage.is_some().then_some(self.cost),
+            usage: self.usage.clone(),
+            session_id: Some(self.session.clone()),
+            model: self.model.clone(),
+            ..Outcome::default()
+        })));
+    }
+}
+
+impl Piece {
+    fn more(&mut self, message: &Id, text: String) -> Event {
+        self.text.push_str(&text);
+        let message_id = Some(message.as_str().to_owned());
+        match self.is_reasoning {
+            true => Event::ThinkingDelta { message_id, text },
+            false => Event::TextDelta { message_id, text },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

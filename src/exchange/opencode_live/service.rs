@@ -1,0 +1,304 @@
+//! An opencode server that is ready: it listens, and its version does what is needed.
+//!
+//! In: a command line of `serve`. Out: a [`Service`], or why there is none. What is written into sessions is no promise of the vendor's:
+//! a version other than the measured ones is asked to do it with a session that no model hears of ([`Service::start`]).
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::{Mutex as AsyncMutex, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::history::{self, Ids, Place};
+use super::http::HttpFailure;
+use super::server::{NoServer, OpencodeServer};
+use super::setup::Model;
+use super::tools::ToolSet;
+use super::wire::{self, AGENT, Id, InputPart, Prompt};
+use crate::bridge::{Bridge, BridgeOptions};
+use crate::command::CommandLine;
+use crate::declare::mcp::{Declarations, SERVER};
+use crate::exchange::print::Surroundings;
+use crate::message::{Message, Role};
+
+/// How long a server may take to listen: two to three seconds on an idle machine.
+const HANDSHAKE: Duration = Duration::from_secs(60);
+/// The versions whose exchanges were recorded.
+const MEASURED: &[&str] = &["1.18.34"];
+/// How many folders with tools are kept that no session is in: each takes 50 MB.
+const MOST_SETS: usize = 4;
+
+/// A server that is ready.
+#[derive(Debug)]
+pub struct Service {
+    /// The process.
+    pub server: OpencodeServer,
+    /// With what it was started: it serves no other calls.
+    pub line: CommandLine,
+    /// opencode's version.
+    pub version: String,
+    /// Ids for what is replayed in it.
+    pub ids: Ids,
+    /// Its folders, the longest unused first. Held while one is being made.
+    sets: AsyncMutex<Vec<Arc<ToolSet>>>,
+    made: AtomicUsize,
+    /// The model of sessions that choose none.
+    model: Mutex<Option<Model>>,
+    /// It has opened a session: what it does not do any more, another one may.
+    has_served: AtomicBool,
+}
+
+impl Service {
+    /// Starts a server and waits until it is ready.
+    ///
+    /// # Errors
+    /// [`NoServer`].
+    pub async fn start(
+        line: CommandLine,
+        surroundings: Surroundings,
+        cancel: &CancellationToken,
+    ) -> Result<Service, NoServer> {
+        let server = OpencodeServer::start(line.clone(), surroundings, HANDSHAKE, cancel).await?;
+        let version = tokio::time::timeout(HANDSHAKE, version(&server)).await;
+        let version = version.unwrap_or_else(|_| Err("it does not tell its version".to_owned()));
+        let service = Service {
+            server,
+            line,
+            version: version.map_err(NoServer::Unsupported)?,
+            ids: Ids::default(),
+            sets: AsyncMutex::default(),
+            made: AtomicUsize::new(0),
+            model: Mutex::default(),
+            has_served: AtomicBool::new(false),
+        };
+        if !MEASURED.contains(&service.version.as_str()) {
+            let probe = tokio::time::timeout(HANDSHAKE, service.probe()).await;
+            let probe = probe.unwrap_or_else(|_| Err("no answer".to_owned()));
+            probe.map_err(|why| {
+                let reason = format!(
+                    "opencode {} does not keep a history that is written into it: {why}",
+                    service.version
+                );
+                NoServer::Unsupported(reason)
+            })?;
+        }
+        Ok(service)
+    }
+
+    /// Whether it has opened a session.
+    pub fn has_served(&self) -> bool {
+        self.has_served.load(Ordering::Relaxed)
+    }
+
+    /// It has opened a session.
+    pub fn mark_served(&self) {
+        self.has_served.store(true, Ordering::Relaxed);
+    }
+
+    /// The folder of sessions with `tools`: one that is there, or a new one.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn tool_set(&self, tools: &Declarations) -> Result<Arc<ToolSet>, HttpFailure> {
+        let mut sets = self.sets.lock().await;
+        if let Some(at) = sets.iter().position(|set| set.tools == *tools) {
+            let found = sets.remove(at);
+            sets.push(Arc::clone(&found));
+            return Ok(found);
+        }
+        let unused = |set: &Arc<ToolSet>| Arc::strong_count(set) == 1;
+        while sets.iter().filter(|set| unused(set)).count() >= MOST_SETS
+            && let Some(at) = sets.iter().position(unused)
+        {
+            let set = sets.remove(at);
+            let path = wire::of_directory("/instance/dispose", &set.directory);
+            // What it keeps instead is memory only.
+            let _ = self.server.http.ask(Method::POST, &path, None).await;
+        }
+        let lost = |why: String| HttpFailure::Lost(why);
+        let directory = self
+            .make_folder()
+            .map_err(|error| lost(format!("no folder can be made for the tools: {error}")))?;
+        let bridge = match tools.tools() {
+            [] => None,
+            _ => {
+                // Nobody listens: what got past the permission is answered with an error.
+                let (nobody, _) = mpsc::channel(1);
+                let bridge = Bridge::start_for(tools.clone(), BridgeOptions::default(), nobody).await;
+                let bridge = bridge.map_err(|error| lost(format!("the tools can't be declared: {error}")))?;
+                self.connect(&bridge, &directory).await?;
+                Some(bridge)
+            }
+        };
+        let set = Arc::new(ToolSet {
+            tools: tools.clone(),
+            directory,
+            bridge,
+        });
+        sets.push(Arc::clone(&set));
+        Ok(set)
+    }
+
+    async fn connect(&self, bridge: &Bridge, directory: &str) -> Result<(), HttpFailure> {
+        #[derive(Deserialize)]
+        struct Status {
+            #[serde(default)]
+            status: String,
+        }
+        let path = wire::of_directory("/mcp", directory);
+        let body = wire::mcp(SERVER, bridge.url(), bridge.token());
+        let answer = self.server.http.send(Method::POST, &path, &body).await?;
+        let servers: std::collections::HashMap<String, Status> = serde_json::from_slice(&answer).unwrap_or_default();
+        match servers.get(SERVER) {
+            Some(known) if known.status == "connected" => Ok(()),
+            _ => {
+                let answer = String::from_utf8_lossy(&answer);
+                let start: String = answer.chars().take(200).collect();
+                Err(HttpFailure::Lost(format!("opencode did not take the tools: {start}")))
+            }
+        }
+    }
+
+    fn make_folder(&self) -> std::io::Result<String> {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let folder: PathBuf = self.server.folder().join(format!("t{number}"));
+        std::fs::create_dir_all(&folder)?;
+        // As opencode will call it.
+        let folder = std::fs::canonicalize(folder)?;
+        folder
+            .into_os_string()
+            .into_string()
+            .map_err(|_| std::io::Error::other("its path is no Unicode"))
+    }
+
+    /// The model of a session whose setup chooses `chosen`, in the folder `directory`; `None` where nobody has chosen one and opencode
+    /// knows none.
+    pub async fn model(&self, chosen: Option<&Model>, directory: &str) -> Option<Model> {
+        if let Some(model) = chosen {
+            return Some(model.clone());
+        }
+        if let Some(model) = self.known_model() {
+            return Some(model);
+        }
+        self.warm(directory).await.ok()?;
+        self.known_model()
+    }
+
+    fn known_model(&self) -> Option<Model> {
+        self.model.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Has the instance of `directory` load what it needs for a turn, without asking a model anything.
+    ///
+    /// # Errors
+    /// [`HttpFailure`].
+    pub async fn warm(&self, directory: &str) -> Result<(), HttpFailure> {
+        #[derive(Deserialize)]
+        struct Opened {
+            id: Id,
+        }
+        #[derive(Deserialize)]
+        struct Added {
+            info: Info,
+        }
+        #[derive(Deserialize)]
+        struct Info {
+            model: Model,
+        }
+        let http = &self.server.http;
+        let at = |path: &str| wire::of_directory(path, directory);
+        let opened = http.send(Method::POST, &at("/session"), &wire::new_session()).await?;
+        let Ok(Opened { id }) = serde_json::from_slice(&opened) else {
+            return Err(HttpFailure::Lost("opencode opened a session without an id".to_owned()));
+        };
+        let parts = [InputPart::Text { text: "x".to_owned() }];
+        let prompt = Prompt {
+            agent: AGENT,
+            model: None,
+            system: "",
+            no_reply: true,
+            parts: &parts,
+        };
+        let added = http.send(Method::POST, &at(&wire::messages(&id)), &prompt).await;
+        // The rest of it is needed by the first request, whoever makes it.
+        let _ = http.ask(Method::GET, &at("/agent"), None).await;
+        let _ = http.ask(Method::GET, &at("/provider"), None).await;
+        let _ = http.ask(Method::DELETE, &at(&wire::session(&id)), None).await;
+        if let Ok(Added { info }) = serde_json::from_slice(&added?) {
+            *self.model.lock().unwrap_or_else(PoisonError::into_inner) = Some(info.model);
+        }
+        Ok(())
+    }
+
+    /// Writes a history into a session and a result into that, and looks whether it is there. No model hears of it.
+    async fn probe(&self) -> Result<(), String> {
+        let text = |failure: HttpFailure| format!("{failure:?}");
+        let set = self.tool_set(&Declarations::default()).await.map_err(text)?;
+        let call = crate::message::ToolCall {
+            id: "call_probe".to_owned(),
+            name: "probe".to_owned(),
+            args: serde_json::value::to_raw_value(&json!({"a": 1})).map_err(|error| error.to_string())?,
+        };
+        let mut answer = Message::new(Role::Ai, "one");
+        answer.tool_calls.push(call);
+        let model = Model {
+            provider: "probe".to_owned(),
+            id: "probe".to_owned(),
+        };
+        let place = Place {
+            directory: &set.directory,
+            version: &self.version,
+            model: &model,
+            tools: &set.tools,
+            ids: &self.ids,
+        };
+        let (body, session) = history::replay(&[Message::new(Role::Human, "zero"), answer], &place);
+        let http = &self.server.http;
+        let at = |path: &str| wire::of_directory(path, &set.directory);
+        http.send(Method::POST, &at("/sync/replay"), &body)
+            .await
+            .map_err(text)?;
+        let session = Id::new(&session).ok_or("no id")?;
+        let read = async || {
+            let kept = http.ask(Method::GET, &at(&wire::messages(&session)), None).await;
+            serde_json::from_slice::<Value>(&kept.map_err(text)?).map_err(|error| error.to_string())
+        };
+        let kept = read().await?;
+        let part = &kept[1]["parts"][1];
+        let id = |value: &Value| value.as_str().and_then(Id::new).ok_or("the call is not there");
+        let path = wire::part(&session, &id(&part["messageID"])?, &id(&part["id"])?);
+        let mut result = part.clone();
+        result["state"] = json!({
+            "status": "completed", "input": {"a": 1}, "output": "two", "title": "", "metadata": {}, "time": {"start": 1, "end": 1},
+        });
+        http.send(Method::PATCH, &at(&path), &result).await.map_err(text)?;
+        let kept = read().await?;
+        // Only memory is lost with it.
+        let _ = http.ask(Method::DELETE, &at(&wire::session(&session)), None).await;
+        let told = (
+            &kept[0]["parts"][0]["text"],
+            &kept[1]["parts"][0]["text"],
+            &kept[1]["parts"][1]["state"]["output"],
+        );
+        match told == (&json!("zero"), &json!("one"), &json!("two")) {
+            true => Ok(()),
+            false => Err("it tells another one".to_owned()),
+        }
+    }
+}
+
+async fn version(server: &OpencodeServer) -> Result<String, String> {
+    #[derive(Deserialize)]
+    struct Health {
+        version: String,
+    }
+    let answer = server.http.ask(Method::GET, "/global/health", None).await;
+    let answer = answer.map_err(|error| format!("it does not tell its version: {error:?}"))?;
+    let health: Health = serde_json::from_slice(&answer).map_err(|_| "it does not tell its version".to_owned())?;
+    Ok(health.version)
+}

@@ -1,0 +1,161 @@
+//! One session of an opencode server, between its turns and in them.
+//!
+//! A session that rests holds nothing: its calls are in the history as rejected ones, and their results are written over them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
+
+use super::http::HttpFailure;
+use super::inbound::ServerEvent;
+use super::reader::OpenCall;
+use super::service::Service;
+use super::setup::{Model, Setup};
+use super::tools::ToolSet;
+use super::wire::{self, Id};
+use crate::exchange::live::inbox::Inbox;
+use crate::exchange::live::keep::{Idle, Keepable};
+use crate::exchange::live::turn::Conversational;
+
+/// How long a turn that is aborted may take to end: 15 to 50 ms were measured.
+const ABORT: Duration = Duration::from_secs(3);
+/// How often that is asked for: what is asked before the turn has begun is asked of nobody.
+const AGAIN: Duration = Duration::from_millis(100);
+/// How long the server may take to forget it.
+const FORGET: Duration = Duration::from_secs(3);
+
+/// A message that was sent, and its answer.
+pub type Asking = JoinHandle<Result<Bytes, HttpFailure>>;
+
+/// A session of a server.
+#[derive(Debug)]
+pub struct Session {
+    /// The server it lives in.
+    pub service: Arc<Service>,
+    /// Its folder, and the tools in it.
+    pub set: Arc<ToolSet>,
+    /// Its id.
+    pub id: Id,
+    /// The model that answers.
+    pub model: Option<Model>,
+    /// What the server tells of it.
+    pub inbox: Inbox<ServerEvent>,
+    /// The calls whose results it waits for.
+    pub calls: Vec<OpenCall>,
+    /// The message that is being answered.
+    pub asking: Option<Asking>,
+    tracker: TaskTracker,
+}
+
+impl Session {
+    /// The session `id` of `service`, in the folder of `set`.
+    pub fn new(
+        service: Arc<Service>,
+        set: Arc<ToolSet>,
+        id: Id,
+        model: Option<Model>,
+        tracker: TaskTracker,
+    ) -> Session {
+        Session {
+            inbox: service.server.inbox(id.as_str()),
+            service,
+            set,
+            id,
+            model,
+            calls: Vec::new(),
+            asking: None,
+            tracker,
+        }
+    }
+
+    /// `path`, asked of its folder.
+    pub fn path(&self, path: &str) -> String {
+        wire::of_directory(path, &self.set.directory)
+    }
+
+    /// Sends a message; its answer comes when the turn is over, whoever waits for it.
+    pub fn ask(&mut self, body: Vec<u8>) {
+        let service = Arc::clone(&self.service);
+        let path = self.path(&wire::messages(&self.id));
+        self.asking = Some(self.tracker.spawn(async move {
+            let answer = service.server.http.ask(Method::POST, &path, Some(body.into()));
+            answer.await
+        }));
+    }
+
+    /// Rejects the request for permission `request`, in the background.
+    pub fn reject(&self, request: &Id) {
+        let service = Arc::clone(&self.service);
+        let path = self.path(&wire::permission(request));
+        self.tracker.spawn(async move {
+            // One that was rejected with another is not there any more.
+            let _ = service.server.http.send(Method::POST, &path, &wire::reject()).await;
+        });
+    }
+
+    /// Has the turn end, and waits for that. A server that takes too long is ended: what it does in the meantime, nobody sees.
+    pub async fn abort(&mut self) {
+        let Some(mut asking) = self.asking.take() else { return };
+        if self.service.server.is_over() {
+            return asking.abort();
+        }
+        let path = self.path(&wire::abort(&self.id));
+        let aborted = async {
+            loop {
+                // A server that is gone answers neither.
+                let _ = self.service.server.http.ask(Method::POST, &path, None).await;
+                if tokio::time::timeout(AGAIN, &mut asking).await.is_ok() {
+                    return;
+                }
+            }
+        };
+        if tokio::time::timeout(ABORT, aborted).await.is_err() {
+            asking.abort();
+            self.service.server.close();
+        }
+    }
+}
+
+impl Conversational for Session {
+    async fn close(mut self) {
+        self.abort().await;
+        if self.service.server.is_over() {
+            return;
+        }
+        let path = self.path(&wire::session(&self.id));
+        let forgotten = self.service.server.http.ask(Method::DELETE, &path, None);
+        // Only memory is lost where it does not.
+        let _ = tokio::time::timeout(FORGET, forgotten).await;
+    }
+}
+
+impl Keepable for Session {
+    type Setup = Setup;
+
+    fn pid(&self) -> u32 {
+        self.service.server.pid()
+    }
+
+    async fn idle(&mut self) -> Idle {
+        let retired = self.service.server.retired().clone();
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = retired.cancelled() => return Idle::Ended,
+                event = self.inbox.next() => event,
+            };
+            if matches!(event, None | Some(ServerEvent::Gone)) {
+                return Idle::Ended;
+            }
+        }
+    }
+
+    fn end(self) {
+        let tracker = self.tracker.clone();
+        tracker.spawn(self.close());
+    }
+}

@@ -1,0 +1,56 @@
+//! One turn of an opencode session as an exchange.
+//!
+//! A task of its own ([`super::work`]) does it. Whatever a turn comes to but a reply ends its session, for opencode keeps failed turns in
+//! its history (OTHER-LIVE 1.7): the next call replays what it knows, which costs 20 ms.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::session::Session;
+use super::setup::Setup;
+use super::work::{Opening, Work};
+use crate::exchange::Invocation;
+use crate::exchange::live::turn::{self, QUEUE, TaskTurn, TurnTask};
+use crate::process::Limits;
+
+/// A turn of a session under way.
+pub type OpencodeTurn = TaskTurn<Session, ()>;
+
+/// Keeps the session of a turn with a reply, if it can go on.
+pub type Park = turn::Park<Session, ()>;
+
+/// Begins a turn by `setup`; its task is tracked by `tracker`.
+pub fn begin(
+    setup: Arc<Setup>,
+    opening: Opening,
+    (invocation, limits): (Invocation, Limits),
+    tracker: &TaskTracker,
+    park: Park,
+) -> OpencodeTurn {
+    let (sender, events) = mpsc::channel(QUEUE);
+    let stop = CancellationToken::new();
+    let received = Arc::new(AtomicU64::new(0));
+    let (service, is_fresh) = match &opening {
+        Opening::Fresh { service, .. } => (service, true),
+        Opening::Continued { session, .. } => (&session.service, false),
+    };
+    let service = Arc::clone(service);
+    let pid = service.server.pid();
+    let work = Work::new(
+        (service, setup),
+        is_fresh,
+        (sender, Arc::clone(&received)),
+        tracker.clone(),
+    );
+    let task = TurnTask {
+        events,
+        task: tracker.spawn(work.run(opening, stop.clone())),
+        stop,
+        received,
+    };
+    TaskTurn::new(task, (pid, is_fresh), (invocation, limits), park)
+}

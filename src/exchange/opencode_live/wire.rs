@@ -1,0 +1,188 @@
+//! What is sent to `opencode serve`: paths, and bodies.
+//!
+//! Ids come from the server, and calls' ids from the API behind it: what is no plain word never becomes part of a path ([`Id`]).
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::setup::Model;
+
+/// The agent that is ours (`provider::opencode` configures it).
+pub const AGENT: &str = "pipe";
+
+/// The longest id that is one, bytes: opencode's have 30.
+const MOST_ID: usize = 64;
+
+/// An id of opencode's, fit to be a segment of a path.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct Id(String);
+
+impl Id {
+    /// `text`, if it has the form of an id.
+    pub fn new(text: &str) -> Option<Id> {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        ((1..=MOST_ID).contains(&text.len()) && text.bytes().all(fits)).then(|| Id(text.to_owned()))
+    }
+
+    /// It.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Id::new(&text).ok_or_else(|| serde::de::Error::custom("no id"))
+    }
+}
+
+/// `path` asked of the instance of `directory`.
+pub fn of_directory(path: &str, directory: &str) -> String {
+    let mut query = String::with_capacity(path.len() + directory.len() + 16);
+    query.push_str(path);
+    query.push_str("?directory=");
+    for byte in directory.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => query.push(char::from(byte)),
+            _ => {
+                query.push('%');
+                query.extend([byte >> 4, byte & 15].map(|half| char::from(b"0123456789ABCDEF"[usize::from(half)])));
+            }
+        }
+    }
+    query
+}
+
+/// The session `id`.
+pub fn session(id: &Id) -> String {
+    format!("/session/{}", id.as_str())
+}
+
+/// The messages of the session `id`.
+pub fn messages(id: &Id) -> String {
+    format!("/session/{}/message", id.as_str())
+}
+
+/// A part of a message.
+pub fn part(session: &Id, message: &Id, part: &Id) -> String {
+    let (session, message, part) = (session.as_str(), message.as_str(), part.as_str());
+    format!("/session/{session}/message/{message}/part/{part}")
+}
+
+/// The end of what a session does.
+pub fn abort(id: &Id) -> String {
+    format!("/session/{}/abort", id.as_str())
+}
+
+/// The answer to a request for permission.
+pub fn permission(id: &Id) -> String {
+    format!("/permission/{}/reply", id.as_str())
+}
+
+/// A session with a title: without one, the model is asked for it.
+pub fn new_session() -> Value {
+    json!({"title": "x"})
+}
+
+/// No.
+pub fn reject() -> Value {
+    json!({"reply": "reject"})
+}
+
+/// The server of the caller's tools.
+pub fn mcp(name: &str, url: &str, token: &str) -> Value {
+    json!({
+        "name": name,
+        "config": {"type": "remote", "url": url, "oauth": false, "headers": {"authorization": format!("Bearer {token}")}},
+    })
+}
+
+/// A message of the user, and what is told with it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Prompt<'a> {
+    /// Who answers.
+    pub agent: &'static str,
+    /// With which model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<&'a Model>,
+    /// The system prompt.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub system: &'a str,
+    /// It is only added; nobody answers.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_reply: bool,
+    /// What it says.
+    pub parts: &'a [InputPart],
+}
+
+/// A part of a message of the user's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum InputPart {
+    /// Text.
+    Text {
+        /// It.
+        text: String,
+    },
+    /// Anything else.
+    File {
+        /// Its type.
+        mime: String,
+        /// Its data, as a `data:` URL.
+        url: String,
+    },
+}
+
+/// What a call came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallResult {
+    /// As text.
+    pub text: String,
+    /// The tool failed.
+    pub is_error: bool,
+    /// What is no text.
+    pub files: Vec<InputPart>,
+}
+
+impl CallResult {
+    /// The state of a call of `input` with this result.
+    pub fn state(&self, input: &RawValue) -> Value {
+        let time = json!({"start": 1, "end": 1});
+        // What was JSON stays it.
+        let input: Value = serde_json::from_str(input.get()).unwrap_or_else(|_| json!({}));
+        if self.is_error {
+            return json!({"status": "error", "input": input, "error": self.text, "time": time});
+        }
+        let mut state = json!({
+            "status": "completed", "input": input, "output": self.text, "title": "", "metadata": {}, "time": time,
+        });
+        if !self.files.is_empty() {
+            state["attachments"] = json!(self.files);
+        }
+        state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_words_are_ids() {
+        assert!(Id::new("ses_dfc6e53f3ffe21sU8pbZJSMOA1").is_some());
+        for text in ["", "../x", "a/b", "a?b", "a%2e", "ä", &"x".repeat(65)] {
+            assert_eq!(Id::new(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn directories_are_escaped() {
+        assert_eq!(
+            of_directory("/mcp", "/tmp/a b&c=é"),
+            "/mcp?directory=%2Ftmp%2Fa%20b%26c%3D%C3%A9"
+        );
+    }
+}

@@ -1,0 +1,419 @@
+//! The task of a turn: opens the session where there is none, says what is new, and reads until the answer is there.
+//!
+//! In: an [`Opening`]. Out: events, and what the turn came to ([`TurnEnd`]). Giving it up aborts the turn and forgets the session.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::Method;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::history::{self, Place};
+use super::http::HttpFailure;
+use super::parts::Answer;
+use super::reader::{Reader, Step};
+use super::service::Service;
+use super::session::Session;
+use super::setup::Setup;
+use super::wire::{self, AGENT, CallResult, Id, InputPart, Prompt};
+use crate::event::{Event, Failure, Outcome};
+use crate::exchange::live::thread::Thread;
+use crate::exchange::live::turn::{self, Conversational};
+use crate::message::{Message, Role};
+
+/// How long the stream may tell the end of a turn later than its answer is there: some milliseconds were measured.
+const LATE: Duration = Duration::from_secs(5);
+/// How long the exit of a process is waited for that has closed its output.
+const EXIT: Duration = Duration::from_secs(10);
+/// The failure of a message that opencode itself refuses: its cause is in opencode's log only.
+const REFUSED: &str = "refused_message";
+/// The failure of a turn whose process has ended.
+const GONE: &str = "server_gone";
+/// The failure of a turn for which there is no session.
+const NO_SESSION: &str = "no_session";
+
+/// What is sent, and where.
+#[derive(Debug)]
+pub enum Opening {
+    /// A history, to a session that is to be opened.
+    Fresh {
+        /// Where.
+        service: Arc<Service>,
+        /// The whole thread.
+        thread: Arc<Thread>,
+        /// What is said behind it, and is no part of it.
+        note: Option<String>,
+    },
+    /// What is new, to a session that knows the beginning.
+    Continued {
+        /// The session.
+        session: Box<Session>,
+        /// The results of its calls, by the API's ids.
+        results: Vec<(String, CallResult)>,
+        /// The messages behind them.
+        messages: Vec<Vec<InputPart>>,
+    },
+}
+
+/// What the task comes to.
+pub type TurnEnd = turn::TurnEnd<Session, ()>;
+
+/// The task of a turn.
+#[derive(Debug)]
+pub struct Work {
+    service: Arc<Service>,
+    setup: Arc<Setup>,
+    events: mpsc::Sender<Event>,
+    received: Arc<AtomicU64>,
+    /// The session, when there is one.
+    session: Option<Box<Session>>,
+    /// The session is opened for this turn.
+    is_fresh: bool,
+    tracker: TaskTracker,
+}
+
+/// The driver is gone, or has abandoned the turn.
+struct Abandoned;
+
+/// Why a session did not take a message.
+enum NotSent {
+    /// It is gone: nothing was asked of the model.
+    Vanished,
+    Failed(HttpFailure),
+}
+
+impl Work {
+    /// The task of a turn by `setup` in a session of `service`. Its events go to `events`; `received` counts what has come of its
+    /// session.
+    pub fn new(
+        (service, setup): (Arc<Service>, Arc<Setup>),
+        is_fresh: bool,
+        (events, received): (mpsc::Sender<Event>, Arc<AtomicU64>),
+        tracker: TaskTracker,
+    ) -> Work {
+        Work {
+            service,
+            setup,
+            events,
+            received,
+            session: None,
+            is_fresh,
+            tracker,
+        }
+    }
+
+    /// Does it. `stop` gives it up.
+    pub async fn run(mut self, opening: Opening, stop: CancellationToken) -> TurnEnd {
+        let end = tokio::select! {
+            biased;
+            () = stop.cancelled() => Err(Abandoned),
+            end = self.turn(opening) => end,
+        };
+        let end = end.unwrap_or(TurnEnd::Stopped);
+        if let Some(session) = self.session.take() {
+            match end {
+                TurnEnd::Stopped => session.close().await,
+                // Nobody waits for it.
+                _ => drop(self.tracker.spawn(session.close())),
+            }
+        }
+        end
+    }
+
+    async fn turn(&mut self, opening: Opening) -> Result<TurnEnd, Abandoned> {
+        let sent = match opening {
+            Opening::Fresh { thread, note, .. } => {
+                let messages = match self.open(&thread, note).await {
+                    Ok(messages) => messages,
+                    Err(failure) => return self.no_session(failure).await,
+                };
+                self.say(&messages).await
+            }
+            Opening::Continued {
+                session,
+                results,
+                messages,
+            } => {
+                let session = self.session.insert(session);
+                match write_results(session, results).await {
+                    Ok(()) => self.say(&messages).await,
+                    // Nothing was asked of the model yet: another session can be.
+                    Err(_) => Err(NotSent::Vanished),
+                }
+            }
+        };
+        match sent {
+            Ok(()) => self.read().await,
+            Err(NotSent::Vanished) if !self.is_fresh => Ok(TurnEnd::Vanished),
+            Err(NotSent::Vanished) => {
+                self.no_session(HttpFailure::Lost("the session is gone".to_owned()))
+                    .await
+            }
+            Err(NotSent::Failed(failure)) => self.no_session(failure).await,
+        }
+    }
+
+    /// Opens a session for `thread`. What is left to be said in it: the user's last messages, and `note`.
+    async fn open(&mut self, thread: &Thread, note: Option<String>) -> Result<Vec<Vec<InputPart>>, HttpFailure> {
+        #[derive(Deserialize)]
+        struct Opened {
+            id: Id,
+        }
+        let (service, setup) = (Arc::clone(&self.service), Arc::clone(&self.setup));
+        let set = service.tool_set(&setup.tools).await?;
+        let model = service.model(setup.model.as_ref(), &set.directory).await;
+        let all = thread.messages();
+        // The last one is asked; what is before it is history.
+        let is_asked = |message: &Message| !matches!(message.role, Role::Ai | Role::Tool);
+        let (past, last) = match all.split_last() {
+            Some((last, past)) if is_asked(last) => (past, history::user_parts(last)),
+            _ => (all, Vec::new()),
+        };
+        let id = match (past, &model) {
+            ([], _) => {
+                let path = wire::of_directory("/session", &set.directory);
+                let opened = service
+                    .server
+                    .http
+                    .send(Method::POST, &path, &wire::new_session())
+                    .await?;
+                serde_json::from_slice::<Opened>(&opened).ok().map(|opened| opened.id)
+            }
+            (_, None) => return Err(HttpFailure::Refused(500, "no model is configured".to_owned())),
+            (past, Some(model)) => {
+                let place = Place {
+                    directory: &set.directory,
+                    version: &service.version,
+                    model,
+                    tools: &setup.tools,
+                    ids: &service.ids,
+                };
+                let (body, session) = history::replay(past, &place);
+                let path = wire::of_directory("/sync/replay", &set.directory);
+                service.server.http.send(Method::POST, &path, &body).await?;
+                Id::new(&session)
+            }
+        };
+        let id = id.ok_or_else(|| HttpFailure::Lost("opencode opened a session without an id".to_owned()))?;
+        service.mark_served();
+        let session = Session::new(service, set, id, model, self.tracker.clone());
+        self.session = Some(Box::new(session));
+        Ok(with_note(vec![last], note))
+    }
+
+    /// Says `messages` to the session, the last of which is answered.
+    async fn say(&mut self, messages: &[Vec<InputPart>]) -> Result<(), NotSent> {
+        let Some(session) = &mut self.session else {
+            return Err(NotSent::Vanished);
+        };
+        let (last, before) = messages
+            .split_last()
+            .map_or((&[][..], &[][..]), |(last, before)| (last, before));
+        for parts in before.iter().filter(|parts| !parts.is_empty()) {
+            let prompt = prompt(&self.setup, session, parts, true);
+            let path = session.path(&wire::messages(&session.id));
+            let added = session.service.server.http.send(Method::POST, &path, &prompt).await;
+            added.map_err(|_| NotSent::Vanished)?;
+        }
+        let body = serde_json::to_vec(&prompt(&self.setup, session, last, false));
+        session.ask(body.map_err(|error| NotSent::Failed(HttpFailure::Lost(error.to_string())))?);
+        Ok(())
+    }
+
+    /// Reads until the answer is there.
+    async fn read(&mut self) -> Result<TurnEnd, Abandoned> {
+        let setup = Arc::clone(&self.setup);
+        let Some(session) = self.session.as_deref_mut() else {
+            return Ok(TurnEnd::Vanished);
+        };
+        let id = session.id.as_str().to_owned();
+        let mut reader = Reader::new(&setup.tools, &id);
+        let before = session.inbox.bytes();
+        let mut session_event = Some(Event::Session {
+            session_id: Some(id.clone()),
+            model: session.model.as_ref().map(ToString::to_string),
+            permission_mode: None,
+            version: Some(self.service.version.clone()),
+        });
+        let mut events = Vec::new();
+        let mut answer = None;
+        let mut latest: Option<Instant> = None;
+        let (mut idle, mut aborted) = (false, false);
+        // The stream tells the end of a turn, too: what it told before it belongs to the reply.
+        while answer.is_none() || !idle {
+            // Who gives this up finds in the session what is to be aborted.
+            let Session { inbox, asking, .. } = &mut *session;
+            let done = async {
+                match asking {
+                    Some(asking) => asking
+                        .await
+                        .unwrap_or_else(|error| Err(HttpFailure::Lost(error.to_string()))),
+                    None => std::future::pending().await,
+                }
+            };
+            let next = tokio::select! {
+                biased;
+                next = inbox.next() => next,
+                done = done => {
+                    answer = Some(done);
+                    session.asking = None;
+                    latest = Some(Instant::now() + LATE);
+                    idle |= !matches!(answer, Some(Ok(_)));
+                    continue;
+                }
+                () = sleep_until(latest.unwrap_or_else(Instant::now)), if latest.is_some() => break,
+            };
+            self.received.store(session.inbox.bytes() - before, Ordering::Relaxed);
+            let Some(event) = next else { break };
+            events.extend(session_event.take());
+            match reader.push(event, &mut events) {
+                Step::More => {}
+                Step::Reject(request) => session.reject(&request),
+                // Before the turn, it is the one before that is over.
+                Step::Idle => idle = reader.has_begun() || answer.is_some(),
+                Step::Abort => {
+                    aborted = true;
+                    break;
+                }
+            }
+            for event in events.drain(..) {
+                self.events.send(event).await.map_err(|_| Abandoned)?;
+            }
+        }
+        if aborted {
+            self.emit(events).await?;
+            return Ok(TurnEnd::Failed);
+        }
+        let body = match answer {
+            Some(Ok(body)) => body,
+            Some(Err(failure)) => return self.no_session(failure).await,
+            // The process is gone, or more came than could be taken.
+            None if session.service.server.is_over() => {
+                let untouched = session_event.is_some() && !self.is_fresh;
+                return match untouched {
+                    true => Ok(TurnEnd::Vanished),
+                    false => self.gone().await,
+                };
+            }
+            None => {
+                let reason = "more came for this session than could be taken";
+                return self.fail(NO_SESSION, reason.to_owned()).await;
+            }
+        };
+        let Some(answer) = Answer::read(&body) else {
+            let reason = "opencode's answer to the message can't be read";
+            return self.fail(NO_SESSION, reason.to_owned()).await;
+        };
+        events.extend(session_event.take());
+        let calls = reader.finish(answer, &mut events);
+        self.emit(events).await?;
+        match (calls, self.session.take()) {
+            (Some(calls), Some(mut session)) => {
+                session.calls = calls;
+                Ok(TurnEnd::Reply(session, ()))
+            }
+            (_, session) => {
+                self.session = session;
+                Ok(TurnEnd::Failed)
+            }
+        }
+    }
+
+    /// What becomes of a turn for which there is no session, or whose message was not taken.
+    async fn no_session(&mut self, failure: HttpFailure) -> Result<TurnEnd, Abandoned> {
+        match failure {
+            // It has died since its last turn, and got nothing of this one. One that was never of use would die again.
+            HttpFailure::Lost(_)
+                if self.session.is_none() && self.service.server.is_over() && self.service.has_served() =>
+            {
+                Ok(TurnEnd::Vanished)
+            }
+            HttpFailure::Lost(_) if self.service.server.is_over() => self.gone().await,
+            HttpFailure::Lost(reason) => self.fail(NO_SESSION, reason).await,
+            HttpFailure::Refused(status, body) => {
+                let start: String = body.chars().take(500).collect();
+                let reason = format!("opencode refused the message with status {status}: {start}");
+                self.fail(REFUSED, reason).await
+            }
+        }
+    }
+
+    async fn gone(&mut self) -> Result<TurnEnd, Abandoned> {
+        let exit = self.service.server.ended(EXIT).await;
+        // A signal says so itself; an exit code, and the log on standard error, do not.
+        if exit.as_ref().is_none_or(|exit| exit.signal.is_none()) {
+            let failure = Event::Failure(Failure {
+                kind: Some(GONE.to_owned()),
+                message: "opencode serve ended in the middle of a turn".to_owned(),
+                ..Failure::default()
+            });
+            self.emit(vec![failure]).await?;
+        }
+        Ok(TurnEnd::ProcessGone(exit))
+    }
+
+    async fn fail(&mut self, kind: &str, message: String) -> Result<TurnEnd, Abandoned> {
+        let failure = Event::Failure(Failure {
+            kind: Some(kind.to_owned()),
+            message,
+            ..Failure::default()
+        });
+        let outcome = Event::Outcome(Box::new(Outcome {
+            is_error: true,
+            ..Outcome::default()
+        }));
+        self.emit(vec![failure, outcome]).await?;
+        Ok(TurnEnd::Failed)
+    }
+
+    async fn emit(&mut self, events: Vec<Event>) -> Result<(), Abandoned> {
+        for event in events {
+            self.events.send(event).await.map_err(|_| Abandoned)?;
+        }
+        Ok(())
+    }
+}
+
+fn prompt<'a>(setup: &'a Setup, session: &'a Session, parts: &'a [InputPart], no_reply: bool) -> Prompt<'a> {
+    Prompt {
+        agent: AGENT,
+        model: session.model.as_ref(),
+        system: &setup.system,
+        no_reply,
+        parts,
+    }
+}
+
+/// `messages` with `note` in the last of them.
+pub fn with_note(mut messages: Vec<Vec<InputPart>>, note: Option<String>) -> Vec<Vec<InputPart>> {
+    if let Some(text) = note {
+        match messages.last_mut() {
+            Some(last) => last.push(InputPart::Text { text }),
+            None => messages.push(vec![InputPart::Text { text }]),
+        }
+    }
+    messages
+}
+
+/// Writes the results over the calls that were rejected.
+async fn write_results(session: &mut Session, results: Vec<(String, CallResult)>) -> Result<(), HttpFailure> {
+    let calls = std::mem::take(&mut session.calls);
+    for (id, result) in results {
+        let Some(call) = calls.iter().find(|call| call.id == id) else {
+            return Err(HttpFailure::Lost("no call has this id".to_owned()));
+        };
+        let body = json!({
+            "type": "tool", "tool": call.tool, "callID": call.id, "state": result.state(&call.input),
+            "id": call.part, "sessionID": session.id, "messageID": call.message,
+        });
+        let path = session.path(&wire::part(&session.id, &call.message, &call.part));
+        session.service.server.http.send(Method::PATCH, &path, &body).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,368 @@
+//! Live calls of opencode: the server, a session of it that knows the beginning or a new one, a turn, and the session kept for the next
+//! call.
+//!
+//! In: a thread and what it is set up with. Out: the same events and the same verdict as of a print run.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::attempt::{Attempted, Opening, run_attempt};
+use super::capabilities::{self, Binary};
+use super::cli_attempt::{CliAttempt, CliCall};
+use super::clock::{local_offset_min, now_ms};
+use super::engine::{Engine, not_started};
+use super::live_request::OpencodeRequest;
+use super::live_sessions::{evicted_warning, warning};
+use super::live_support::LiveSupport;
+use super::opencode_sessions::{MOST_RESTING, OpencodeSessions};
+use super::retry_loop::AttemptOutcome;
+use super::servers::{Server, end_unused, running};
+use crate::classify::{self, classify};
+use crate::command::CommandLine;
+use crate::declare::mcp::Declarations;
+use crate::error::{Code, ProviderError};
+use crate::event::{EngineUsed, Event, RunInfo};
+use crate::exchange::Invocation;
+use crate::exchange::live::keep::Keepable;
+use crate::exchange::live::pool::{Claimed, SessionKey};
+use crate::exchange::live::thread::{Continuation, Known, Thread};
+use crate::exchange::live::turn::{Kept, Unusable};
+use crate::exchange::opencode_live::history;
+use crate::exchange::opencode_live::server::NoServer;
+use crate::exchange::opencode_live::service::Service;
+use crate::exchange::opencode_live::session::Session;
+use crate::exchange::opencode_live::setup::Setup;
+use crate::exchange::opencode_live::turn::{self, Park};
+use crate::exchange::opencode_live::work::{self, with_note};
+use crate::exchange::print::{NotStarted, Surroundings};
+use crate::fold::Fold;
+use crate::message::{Message, Role};
+use crate::process::{End, Exit, Limits, StartError, Tees, Vars};
+use crate::provider::options::EngineKind;
+use crate::toolcall::TextCalls;
+
+/// Where a call's turn is to be.
+struct Place {
+    opening: work::Opening,
+    continued: bool,
+    notes: Vec<Event>,
+}
+
+/// Why there is no place.
+enum NoPlace {
+    Cancelled,
+    /// The installed CLI can't.
+    Unsupported(String, Option<Arc<Exit>>),
+    Failed(Box<ProviderError>),
+}
+
+impl CliAttempt<'_> {
+    /// A turn of a session of opencode's.
+    pub async fn opencode_live(
+        &self,
+        live: &OpencodeSessions,
+        request: &OpencodeRequest,
+        info: &mut RunInfo,
+    ) -> Result<AttemptOutcome, Box<ProviderError>> {
+        let CliCall {
+            engine, base_env, sink, ..
+        } = *self.call;
+        let (line, binary) = engine.live_line(request.choices.as_ref(), base_env)?;
+        let auto = engine.options.engine == EngineKind::Auto;
+        if auto && matches!(engine.support(&binary, base_env), LiveSupport::Unserved(_)) {
+            return self.print(info).await;
+        }
+        let Some(permit) = self.permit(binary.file(), info).await else {
+            return Ok(AttemptOutcome::Cancelled);
+        };
+        let key = SessionKey {
+            setup: Arc::clone(&request.setup),
+            env: Arc::clone(base_env),
+        };
+        let mut resting_ones = true;
+        let (reason, exit) = loop {
+            let place = match self
+                .opencode_place(live, request, (&key, resting_ones), (&line, &binary))
+                .await
+            {
+                Ok(place) => place,
+                Err(NoPlace::Cancelled) => return Ok(AttemptOutcome::Cancelled),
+                Err(NoPlace::Failed(error)) => return Err(error),
+                Err(NoPlace::Unsupported(reason, exit)) => break (reason, exit),
+            };
+            match self.opencode_turn(live, request, &key, (place, &line), info).await? {
+                Attempted::Outcome(outcome) => return Ok(outcome),
+                Attempted::Unusable(Unusable::Vanished, _) => resting_ones = false,
+            }
+        };
+        drop(permit);
+        if !auto {
+            let reason = format!("the installed CLI takes no live sessions: {reason}");
+            let mut error = engine.refuse(Code::LiveUnsupported, reason);
+            if let Some(exit) = exit {
+                error.exit_code = exit.code;
+                error.stderr_tail = Some(exit.stderr.clone()).filter(|text| !text.trim().is_empty());
+            }
+            return Err(error);
+        }
+        capabilities::remember_live(&binary, LiveSupport::Unserved(reason.clone()));
+        let message = format!("the installed CLI takes no live sessions ({reason}): asked in print form");
+        sink.send(&mut vec![warning("ENGINE_FALLBACK", message)]).await;
+        self.print(info).await
+    }
+
+    async fn opencode_turn(
+        &self,
+        live: &OpencodeSessions,
+        request: &OpencodeRequest,
+        key: &SessionKey<Setup>,
+        (place, line): (Place, &CommandLine),
+        info: &mut RunInfo,
+    ) -> Result<Attempted<Unusable>, Box<ProviderError>> {
+        let CliCall {
+            engine,
+            request: call,
+            sink,
+            ..
+        } = *self.call;
+        let Place {
+            opening,
+            continued,
+            mut notes,
+        } = place;
+        notes.extend(self.untold_note());
+        info.continued = Some(continued);
+        info.engine = Some(EngineUsed::Live);
+        let opening_record = Opening {
+            message: if continued { "continued" } else { "started" },
+            fields: json!({"attempt": self.number, "spare": false, "flags": line.flags}),
+            notes: call.notes(self.number).into_iter().chain(notes).collect(),
+        };
+        let fold = Fold::new(call.call_ids.clone(), TextCalls::Off).with_listener(sink.has_listener());
+        let prompt: String = request
+            .thread
+            .messages()
+            .iter()
+            .map(|message| message.content.as_text())
+            .collect();
+        let turn = turn::begin(
+            Arc::clone(&request.setup),
+            opening,
+            (Invocation::of(engine.id(), line), self.limits(EngineUsed::Live)),
+            &engine.lifecycle.runs,
+            match call.options.once {
+                true => forget(),
+                false => park(live, request, key),
+            },
+        );
+        run_attempt(
+            self.attempt(EngineUsed::Live, &prompt, fold, opening_record),
+            turn,
+            info,
+        )
+        .await
+    }
+
+    /// The session that knows the beginning, or a server for a new one.
+    async fn opencode_place(
+        &self,
+        live: &OpencodeSessions,
+        request: &OpencodeRequest,
+        (key, resting_ones): (&SessionKey<Setup>, bool),
+        (line, binary): (&CommandLine, &Binary),
+    ) -> Result<Place, NoPlace> {
+        let engine = self.call.engine;
+        let thread = &request.thread;
+        let goes_on = |known: &Known| new_to(thread, known).is_some();
+        if resting_ones
+            && let Claimed::Continued(session, known) = live.pool.claim(key, thread, goes_on).await
+            && let Some(new) = new_to(thread, &known)
+        {
+            return Ok(continued(session, &new, request.note.clone()));
+        }
+        let starting = engine.opencode_service(live, (line, binary), self.call.base_env);
+        let late = async {
+            match self.limits(EngineUsed::Live).timeout {
+                Some(limit) => tokio::time::sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        let service = tokio::select! {
+            biased;
+            () = self.call.cancel.cancelled() => return Err(NoPlace::Cancelled),
+            service = starting => service?,
+            () = late => {
+                let limit = self.limits(EngineUsed::Live).timeout.unwrap_or_default().as_millis();
+                let reason = format!("no answer within {limit} ms: the CLI did not become ready");
+                return Err(NoPlace::Failed(engine.refuse(Code::Timeout, reason)));
+            }
+        };
+        let evicted = live.pool.eviction(key, thread);
+        let places = format!("at most {MOST_RESTING} conversations rest");
+        Ok(Place {
+            opening: work::Opening::Fresh {
+                service,
+                thread: Arc::clone(thread),
+                note: request.note.clone(),
+            },
+            continued: false,
+            notes: evicted
+                .map(|why| evicted_warning(why, &engine.options, &places))
+                .into_iter()
+                .collect(),
+        })
+    }
+}
+
+/// What is new to a session that knows `known`, if it can be sent to it: results, and what is not the model's.
+fn new_to<'a>(thread: &'a Thread, known: &'a Known) -> Option<Continuation<'a>> {
+    let new = thread.continuation(known)?;
+    let can_be_sent = |message: &Message| !matches!(message.role, Role::Ai | Role::Tool);
+    let says_something =
+        !new.results.is_empty() || new.rest.iter().any(|message| !history::user_parts(message).is_empty());
+    (says_something && new.rest.iter().all(can_be_sent)).then_some(new)
+}
+
+fn continued(session: Box<Session>, new: &Continuation, note: Option<String>) -> Place {
+    let results = new.results.iter();
+    let messages = new.rest.iter().map(history::user_parts);
+    Place {
+        opening: work::Opening::Continued {
+            session,
+            results: results
+                .map(|(call, result)| (call.api.clone(), history::result(result)))
+                .collect(),
+            messages: with_note(messages.filter(|parts| !parts.is_empty()).collect(), note),
+        },
+        continued: true,
+        notes: Vec::new(),
+    }
+}
+
+/// The thread does not go on: the server forgets its session.
+fn forget() -> Park {
+    Box::new(|kept, _, ()| {
+        if let Some(Kept { conversation, .. }) = kept {
+            conversation.end();
+        }
+    })
+}
+
+/// What becomes of the session when its turn has a reply.
+fn park(live: &OpencodeSessions, request: &OpencodeRequest, key: &SessionKey<Setup>) -> Park {
+    let (pool, thread, key) = (Arc::clone(&live.pool), Arc::clone(&request.callers), key.clone());
+    Box::new(move |kept, reply, ()| {
+        if let Some(Kept { conversation, pending }) = kept {
+            let known = thread.known_with(reply, pending);
+            pool.park(conversation, key, known, 0);
+        }
+    })
+}
+
+impl Engine {
+    /// Starts the server, if none runs, and waits until it has loaded what a turn with `tools` needs.
+    pub(super) async fn prewarm_opencode(
+        &self,
+        live: &OpencodeSessions,
+        tools: &Declarations,
+        env: &Arc<Vars>,
+    ) -> Result<(), Box<ProviderError>> {
+        let (line, binary) = self.live_line(None, env)?;
+        let auto = self.options.engine == EngineKind::Auto;
+        if auto && matches!(self.support(&binary, env), LiveSupport::Unserved(_)) {
+            return Ok(());
+        }
+        let service = match self.opencode_service(live, (&line, &binary), env).await {
+            Ok(service) => service,
+            Err(NoPlace::Cancelled) => return Ok(()),
+            Err(NoPlace::Failed(error)) => return Err(error),
+            // A call will be asked in print form.
+            Err(NoPlace::Unsupported(..)) if auto => return Ok(()),
+            Err(NoPlace::Unsupported(reason, _)) => {
+                let reason = format!("the installed CLI takes no live sessions: {reason}");
+                return Err(self.refuse(Code::LiveUnsupported, reason));
+            }
+        };
+        let warmed = async {
+            let set = service.tool_set(tools).await?;
+            service.warm(&set.directory).await
+        };
+        // What it could not load, the call itself will say.
+        let _ = self.lifecycle.closing.run_until_cancelled(warmed).await;
+        Ok(())
+    }
+
+    /// The server of this environment and this command line: one that runs, or a new one.
+    async fn opencode_service(
+        &self,
+        live: &OpencodeSessions,
+        (line, binary): (&CommandLine, &Binary),
+        env: &Arc<Vars>,
+    ) -> Result<Arc<Service>, NoPlace> {
+        let mut servers = live.servers.lock().await;
+        let serves = |known: &Server<Service>| known.is_of(env, binary) && known.service.line == *line;
+        if let Some(service) = running(&mut servers, serves) {
+            return Ok(service);
+        }
+        let surroundings = Surroundings {
+            file: Some(binary.resolved().clone()),
+            base_env: Arc::clone(env),
+            limits: Limits {
+                kill_grace: self.options.kill_grace,
+                max_stdout: usize::MAX,
+                ..Limits::default()
+            },
+            owner: self.owner,
+            permit: None,
+            tracker: self.lifecycle.runs.clone(),
+            tees: Tees::default(),
+        };
+        let service = Service::start(line.clone(), surroundings, &self.lifecycle.closing).await;
+        let service = Arc::new(service.map_err(|error| self.no_opencode(error))?);
+        // Each takes 400 MB and more.
+        while servers.len() >= self.options.max_concurrency.max(1) {
+            servers.remove(0).service.server.retire();
+        }
+        let is_first = servers.is_empty();
+        servers.push(Server::new(env, binary, &service));
+        if is_first {
+            let unused = end_unused(Arc::clone(&live.servers), self.options.keep_alive);
+            let closing = self.lifecycle.closing.clone();
+            self.lifecycle.runs.spawn(async move {
+                closing.run_until_cancelled(unused).await;
+            });
+        }
+        Ok(service)
+    }
+
+    /// Why there is no server.
+    fn no_opencode(&self, error: NoServer) -> NoPlace {
+        let exit = match error {
+            NoServer::NotStarted(NotStarted::Process(StartError::Cancelled)) => return NoPlace::Cancelled,
+            NoServer::NotStarted(error) => return NoPlace::Failed(not_started(self, &error)),
+            NoServer::Unsupported(reason) => return NoPlace::Unsupported(reason, None),
+            NoServer::Ended(None) => return NoPlace::Unsupported("it ended before it was ready".to_owned(), None),
+            NoServer::Ended(Some(exit)) if matches!(exit.end, End::Cancelled | End::Closed) => {
+                return NoPlace::Cancelled;
+            }
+            NoServer::Ended(Some(exit)) => exit,
+        };
+        let found = classify(&classify::Evidence {
+            provider: self.id(),
+            exit_code: exit.code,
+            signal: exit.signal.as_deref(),
+            stderr_text: Some(&exit.stderr),
+            local_offset_min: local_offset_min(),
+            now_ms: now_ms(),
+            ..classify::Evidence::default()
+        });
+        match found.code {
+            Code::Unknown | Code::Crashed | Code::UnsupportedFlag | Code::InvalidOption => {
+                let reason = format!("it ended instead of listening: {}", found.reason);
+                NoPlace::Unsupported(reason, Some(exit))
+            }
+            _ => NoPlace::Failed(Box::new(found.into_error(self.id()))),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The opencode servers of one provider, and their sessions between calls.
+
+use std::sync::Arc;
+
+use tokio_util::task::TaskTracker;
+
+use super::servers::{Servers, Serving};
+use crate::exchange::live::pool::Pool;
+use crate::exchange::opencode_live::service::Service;
+use crate::exchange::opencode_live::session::Session;
+use crate::provider::options::{EngineKind, Options};
+
+/// How many conversations may rest.
+pub(super) const MOST_RESTING: usize = 100;
+
+/// The servers and sessions of one provider.
+#[derive(Debug)]
+pub(super) struct OpencodeSessions {
+    pub pool: Arc<Pool<Session>>,
+    /// One for each environment and command line that calls were made with.
+    pub servers: Servers<Service>,
+}
+
+impl OpencodeSessions {
+    /// `None` where the options want no sessions.
+    pub fn new(options: &Options, runs: &TaskTracker) -> Option<OpencodeSessions> {
+        (options.engine != EngineKind::Print).then(|| OpencodeSessions {
+            pool: Arc::new(Pool::new(MOST_RESTING, options.keep_alive, 0, runs.clone())),
+            servers: Arc::default(),
+        })
+    }
+}
+
+impl Serving for Service {
+    fn pid(&self) -> u32 {
+        self.server.pid()
+    }
+
+    fn is_over(&self) -> bool {
+        self.server.is_over()
+    }
+
+    fn retire(&self) {
+        self.server.retire();
+    }
+}
