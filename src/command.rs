@@ -45,8 +45,16 @@ pub struct MediaPrompt {
     pub files: Vec<MediaFile>,
 }
 
-/// The command line of one run. `partial`: pieces of messages are wanted. `without`: flags the installed CLI is known to
-/// refuse.
+/// What is known of the installed CLI.
+#[derive(Debug, Clone, Default)]
+pub struct Installed {
+    /// The flags that it has refused.
+    pub refused: BTreeSet<String>,
+    /// Its version, by its npm package.
+    pub version: Option<[u64; 3]>,
+}
+
+/// The command line of one run. `partial`: pieces of messages are wanted.
 ///
 /// # Errors
 /// `PROMPT_TOO_LONG` where the prompt or the system prompt does not fit the way it is handed to the CLI.
@@ -55,7 +63,7 @@ pub fn build(
     options: &Options,
     mode: Mode,
     partial: bool,
-    without: &BTreeSet<String>,
+    installed: &Installed,
 ) -> Result<CommandLine, Box<ProviderError>> {
     let live = mode == Mode::Live;
     let (prompt, media) = match mode {
@@ -69,6 +77,7 @@ pub fn build(
         live,
         media: media.is_some(),
         partial,
+        version: installed.version,
     };
     let media: &[MediaFile] = media.map_or(&[], |prompt| &prompt.files);
     let mut args = Vec::new();
@@ -78,7 +87,7 @@ pub fn build(
     for flag in provider.flags.iter().filter(|flag| context.all_hold(flag.when)) {
         if flag.optional {
             let name = flag.name();
-            if without.iter().any(|refused| same_flag(&name, refused)) {
+            if installed.refused.iter().any(|refused| same_flag(&name, refused)) {
                 continue;
             }
             optional_flags.push(name);
@@ -131,6 +140,12 @@ pub fn build(
     })
 }
 
+/// Whether versions of the CLI are started with other flags.
+pub fn depends_on_version(provider: &Provider) -> bool {
+    let mut whens = provider.flags.iter().flat_map(|flag| flag.when);
+    whens.any(|when| matches!(when, When::Since(_) | When::Before(_)))
+}
+
 /// Whether a CLI with these options can be configured with a bridge: whether any part of its command line speaks of one.
 pub fn takes_callbacks(provider: &Provider, options: &Options) -> bool {
     let bridge = Callbacks {
@@ -145,6 +160,7 @@ pub fn takes_callbacks(provider: &Provider, options: &Options) -> bool {
         live: false,
         media: false,
         partial: false,
+        version: None,
     };
     let flags = provider.flags.iter().map(|flag| flag.when);
     let vars = provider.env.iter().map(|var| var.when);
@@ -209,6 +225,8 @@ struct Context<'a> {
     /// The prompt holds what is no text.
     media: bool,
     partial: bool,
+    /// That of the installed CLI, where it is known.
+    version: Option<[u64; 3]>,
 }
 
 impl Context<'_> {
@@ -251,6 +269,8 @@ impl Context<'_> {
             When::AllowedTools => self.in_workspace(|workspace| !workspace.allowed_tools.is_empty()),
             When::OutputSchema => options.output_schema.is_some(),
             When::NoOutputSchema => options.output_schema.is_none(),
+            When::Since(version) => self.version.is_some_and(|own| own >= version),
+            When::Before(version) => self.version.is_none_or(|own| own < version),
             When::MaxOutputTokens => options.choices.max_output_tokens.is_some(),
             When::Effort => options.choices.effort.is_some(),
             When::Stop => options.choices.stop().is_some(),

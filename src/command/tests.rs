@@ -6,8 +6,11 @@ use crate::provider::claude::CLAUDE;
 
 fn line(options: &str, partial: bool, without: &[&str]) -> CommandLine {
     let options = Options::parse(&CLAUDE, options).unwrap();
-    let without = without.iter().map(|flag| (*flag).to_owned()).collect();
-    build(&CLAUDE, &options, Mode::Print("PROMPT"), partial, &without).unwrap()
+    let installed = Installed {
+        refused: without.iter().map(|flag| (*flag).to_owned()).collect(),
+        ..Installed::default()
+    };
+    build(&CLAUDE, &options, Mode::Print("PROMPT"), partial, &installed).unwrap()
 }
 
 fn argv(line: &CommandLine) -> Vec<String> {
@@ -56,7 +59,14 @@ fn default_is_the_pure_pipe() {
 #[test]
 fn live_is_the_recipe_for_sessions() {
     let options = Options::parse(&CLAUDE, r#"{"engine":"live","model":"sonnet","systemPrompt":"S"}"#).unwrap();
-    let line = build(&CLAUDE, &options, Mode::Live, true, &BTreeSet::new()).unwrap();
+    let line = build(
+        &CLAUDE,
+        &options,
+        Mode::Live,
+        true,
+        &crate::command::Installed::default(),
+    )
+    .unwrap();
     assert_eq!(
         argv(&line).join(" "),
         "-p --input-format stream-json --output-format stream-json --verbose --include-partial-messages --model sonnet \
@@ -145,9 +155,15 @@ fn refused_optional_flags_are_left_out_and_user_args_come_last() {
 fn a_prompt_that_looks_like_a_command_is_guarded() {
     let options = Options::parse(&CLAUDE, "{}").unwrap();
     assert_eq!(
-        build(&CLAUDE, &options, Mode::Print("/clear"), false, &BTreeSet::new())
-            .unwrap()
-            .stdin,
+        build(
+            &CLAUDE,
+            &options,
+            Mode::Print("/clear"),
+            false,
+            &crate::command::Installed::default()
+        )
+        .unwrap()
+        .stdin,
         "\n/clear"
     );
 }
@@ -160,7 +176,7 @@ fn a_prompt_too_long_for_argv_is_refused_with_the_limit() {
         &options,
         Mode::Print(&"x".repeat(MAX_ARG_BYTES + 1)),
         false,
-        &BTreeSet::new(),
+        &crate::command::Installed::default(),
     )
     .unwrap_err();
     assert_eq!(error.code, Code::PromptTooLong);

@@ -292,6 +292,11 @@ impl MessageAssembler {
         self.spoke = false;
     }
 
+    /// Whether a message is open that says just this.
+    pub fn is_open_with(&self, text: &str) -> bool {
+        self.open.as_ref().is_some_and(|open| open.content == text)
+    }
+
     /// A turn is over: the open message is complete. Whether it had any output of the model.
     pub fn end_turn(&mut self, out: &mut Out) -> bool {
         self.close(out);

@@ -10,6 +10,7 @@
 //! | `assistant` | `Message`, `ToolCall`; a failure if it carries an `error` |
 //! | `user` | `ToolResult`; echoes are `Other` |
 //! | `system/api_retry`, `rate_limit_event` | `Retry`, `RateLimit` |
+//! | `system/retry` (qwen 0.24.4) | `Retry` where it says after how long; `Abandoned` where what was said is void |
 //! | `system/informational`, `permission_denied`, `model_refusal…`, `model_fallback` | `Warning` with the subtype in upper case as its code |
 //! | `result` | `Usage`, `Failure` if it is one, `Outcome` |
 //! | subagents' lines, control lines, hooks, anything else | `Other` |
@@ -20,7 +21,9 @@ pub(in crate::decode) mod wire;
 
 use std::borrow::Cow;
 
-use self::wire::{ApiMessage, Block, Content, Line, RateLimitInfo, RateLimitLine, StreamEvent, System};
+use serde_json::value::RawValue;
+
+use self::wire::{ApiMessage, Block, Content, Line, RateLimitInfo, RateLimitLine, RetryData, StreamEvent, System};
 use super::ansi::{strip_ansi, strip_owned};
 use super::assembler::MessageAssembler;
 use super::failure::{API_ERROR, failure_of};
@@ -293,9 +296,29 @@ impl Claude {
             _ if subtype.starts_with("model_refusal") => {
                 out.warning(subtype.to_uppercase(), warning_text(&subtype, &line));
             }
+            "retry" => self.retry(line.data, json, fields, out),
             "" => out.other("system", json),
             _ => out.other(format!("system/{subtype}"), json),
         }
+    }
+
+    /// qwen asks its model again, for the whole answer or for its rest.
+    fn retry(&mut self, data: Option<&RawValue>, json: &str, fields: &mut Fields, out: &mut Out) {
+        let data = fields.read::<RetryData>("data", data).unwrap_or_default();
+        if fields.read::<bool>("preserveText", data.preserve_text) == Some(false) {
+            self.assembler.discard(out);
+        }
+        let Some(attempt) = fields.small("attempt", data.attempt) else {
+            return out.other("system/retry", json);
+        };
+        out.event(Event::Retry {
+            by: "cli",
+            attempt,
+            max_attempts: fields.small("maxRetries", data.max_retries),
+            delay_ms: fields.count("delayMs", data.delay_ms).unwrap_or_default(),
+            reason: fields.string("reason", data.reason).unwrap_or_default(),
+            http_status: None,
+        });
     }
 
     fn rate_limit(&mut self, json: &str, fields: &mut Fields, out: &mut Out) {

@@ -34,7 +34,7 @@ struct Detail<'a> {
 }
 
 /// A failure whose reason is `text`: a JSON body, possibly in a bracket, or prose.
-pub(super) fn failure_of(text: &str) -> Failure {
+pub fn failure_of(text: &str) -> Failure {
     let text = strip_ansi(text);
     let (reason, rest) = unwrap_bracket(text.trim());
     let mut failure = read_body(reason).unwrap_or_else(|| Failure {

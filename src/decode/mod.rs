@@ -38,6 +38,7 @@ use self::ansi::strip_ansi;
 use self::claude::Claude;
 use self::codex::Codex;
 use self::completion::DocumentEnd;
+pub use self::failure::failure_of;
 pub use self::format::Wire;
 use self::format::{Format, Verdict};
 use self::gemini::Gemini;

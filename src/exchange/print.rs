@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
+use std::future::pending;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,11 +18,12 @@ use tokio_util::task::TaskTracker;
 use super::scratch::Scratch;
 use super::{EndedProcess, Exchange, Finish, Invocation, Progress, StopReason};
 use crate::command::{Arg, CommandLine, Cwd, EnvText};
-use crate::decode::{Decoder, LineObserver};
-use crate::event::Event;
+use crate::decode::{Decoder, LineObserver, Wire, failure_of};
+use crate::event::{Event, Failure};
 use crate::process::limit::Permit;
 use crate::process::{
-    self, End, EnvPlan, Exit, InUse, Limits, Output, Resolved, Running, Spec, StartError, Stdin, Tees, Vars, Waiting,
+    self, End, EnvPlan, Exit, InUse, Limits, Output, Resolved, Running, Spec, StartError, StderrWatch, Stdin, Tees,
+    Vars, Waiting,
 };
 use crate::provider::Provider;
 
@@ -47,6 +49,11 @@ pub struct Print {
     stop_on: &'static [&'static str],
     /// The CLI's own tool by which its answer comes.
     answer_tool: Option<&'static str>,
+    /// Lines of standard error after which it would be silent for longer than anyone waits.
+    long_pauses: &'static [&'static str],
+    stderr: StderrWatch,
+    /// How much text may be printed before its end may be lost.
+    whole_text: Option<u64>,
     /// There was one: it was ended from here, so the end says nothing about the run.
     is_hopeless: bool,
     /// The caller's wish to end it.
@@ -227,14 +234,17 @@ impl Print {
     ) -> Result<Print, NotStarted> {
         let invocation = Invocation::of(&provider.id, &line);
         let limits = surroundings.limits;
+        let invocation_is_text = line.wire == Wire::Text;
         let answer_tool = provider.schema.tool().filter(|_| line.has_schema);
         let decoder = Decoder::new(line.wire).keeping(limits.max_stdout.min(MAX_PLAIN));
         let stdin = Stdin::Bytes(std::mem::take(&mut line.stdin).into());
         let (mut spec, scratch) = spec(line, stdin, surroundings)?;
         spec.in_use = in_use(scratch);
         let cancel_process = cancel.child_token();
+        let running = process::start(spec, cancel_process.clone()).map_err(NotStarted::Process)?;
         Ok(Print {
-            running: process::start(spec, cancel_process.clone()).map_err(NotStarted::Process)?,
+            stderr: running.stderr_watch(),
+            running,
             decoder,
             tail: VecDeque::new(),
             decoded_bytes: 0,
@@ -242,6 +252,8 @@ impl Print {
             invocation,
             limits,
             stop_on: provider.stop_on,
+            long_pauses: provider.errors.long_pauses,
+            whole_text: provider.errors.whole_text.filter(|_| invocation_is_text),
             answer_tool,
             is_hopeless: false,
             cancel: cancel.clone(),
@@ -266,10 +278,39 @@ impl Print {
             _ => false,
         });
         if is_hopeless {
-            self.is_hopeless = true;
-            self.cancel_process.cancel();
+            self.give_up();
         }
     }
+
+    fn give_up(&mut self) {
+        self.is_hopeless = true;
+        self.cancel_process.cancel();
+    }
+
+    /// Why it pauses for longer than anyone waits, once its standard error says so. Cancel safe.
+    async fn long_pause(stderr: &StderrWatch, long_pauses: &[&str]) -> Failure {
+        if long_pauses.is_empty() {
+            return pending().await;
+        }
+        loop {
+            let grown = stderr.grown();
+            if let Some(failure) = pause_in(&stderr.text(), long_pauses) {
+                return failure;
+            }
+            grown.await;
+        }
+    }
+}
+
+/// The failure of which a line of `stderr` says that it is followed by a long pause.
+pub(super) fn pause_in(stderr: &str, long_pauses: &[&str]) -> Option<Failure> {
+    let mut lines = stderr.lines();
+    lines.find_map(|line| {
+        let rest = long_pauses.iter().find_map(|begin| line.strip_prefix(begin))?;
+        let (_, reason) = rest.split_once("): ")?;
+        // A line of which not all has come: it ends with its bracket.
+        reason.ends_with(']').then(|| failure_of(reason))
+    })
 }
 
 /// The process keeps its limits: what has come when one passes decides whether it was too late, and silence does not count while
@@ -292,7 +333,16 @@ impl Exchange for Print {
     }
 
     async fn next(&mut self, events: &mut Vec<Event>) -> Progress {
-        let Some(bytes) = self.running.next().await else {
+        let bytes = tokio::select! {
+            biased;
+            bytes = self.running.next() => bytes,
+            failure = Print::long_pause(&self.stderr, self.long_pauses), if !self.is_hopeless => {
+                events.push(Event::Failure(failure));
+                self.give_up();
+                return Progress::More;
+            }
+        };
+        let Some(bytes) = bytes else {
             self.decoder.finish(events);
             return Progress::Over;
         };
@@ -341,10 +391,47 @@ impl Exchange for Print {
         let process = EndedProcess {
             exit,
             plain: self.decoder.plain_text(),
-            cut_short: self.decoder.cut_short(),
+            cut_short: self.decoder.cut_short() || self.whole_text.is_some_and(|most| self.decoded_bytes >= most),
             diagnostics: self.decoder.diagnostics().to_vec(),
             stdout_tail: String::from_utf8_lossy(&tail).into_owned(),
         };
         Finish::Ended(Box::new(self.invocation.ended(process, &self.limits)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_pause_is_known_by_its_line() {
+        let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("__tests__/fixtures/recordings/qwen-0.24.4");
+        let pause =
+            |text: &str| pause_in(text, &["Retrying in "]).map(|failure| (failure.http_status, failure.message));
+        for (case, expected) in [
+            (
+                "err-429-stream-json",
+                Some((Some(429), "429 Rate limit reached".to_owned())),
+            ),
+            ("err-429-json", Some((Some(429), "429 Rate limit reached".to_owned()))),
+            (
+                "err-503-fallback-model-stream-json",
+                Some((Some(503), "503 busy".to_owned())),
+            ),
+            ("err-500-stream-json", None),
+            ("empty-stream-json", None),
+        ] {
+            let stderr = std::fs::read_to_string(recordings.join(format!("{case}.stderr"))).unwrap();
+            assert_eq!(pause(&stderr), expected, "{case}");
+        }
+        assert_eq!(
+            pause("Retrying in 60s (attempt 1/10): [API Error: 42"),
+            None,
+            "not all of it has come"
+        );
+        assert_eq!(
+            pause("the model: Retrying in 60s (attempt 1/10): [API Error: 429 x]"),
+            None
+        );
     }
 }

@@ -230,8 +230,6 @@ fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
     use crate::command;
     use crate::provider::claude::CLAUDE;
@@ -244,7 +242,7 @@ mod tests {
             &options,
             command::Mode::Print("PROMPT"),
             false,
-            &BTreeSet::new(),
+            &crate::command::Installed::default(),
         )
         .unwrap()
     }

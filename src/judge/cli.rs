@@ -91,6 +91,7 @@ fn failure_of_plain(facts: &Facts, folded: &Folded, text: &str) -> Option<Provid
         Plain::Text if text_answer(facts.process.wire, facts.context.rules.fatal_stdout, text).is_none() => {
             Some(classified(facts, folded))
         }
+        Plain::Text if facts.process.cut_short && facts.process.wire == Wire::Text => Some(cut_text(facts)),
         Plain::Text => unstructured(facts, folded),
         Plain::Json(Some(failure)) => {
             let found = classify(&Clues {
@@ -143,6 +144,13 @@ fn unstructured(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
 fn cut_short(facts: &Facts) -> ProviderError {
     let reason = "the CLI's output ends before its result: it was cut short";
     advised(facts, Code::MalformedResponse, reason)
+}
+
+/// A text has no end by which it could be known to be whole.
+fn cut_text(facts: &Facts) -> ProviderError {
+    let reason = "the CLI's output may end before its answer does: as text it loses what does not fit into a pipe";
+    let error = advised(facts, Code::MalformedResponse, reason);
+    error.with_hint("use `outputFormat: \"stream-json\"`, which is known to be whole by its last event")
 }
 
 fn clues<'a>(facts: &'a Facts, folded: &'a Folded) -> Clues<'a> {

@@ -138,6 +138,22 @@ mod no_prefix_of_a_stream_is_an_answer {
     }
 }
 
+/// qwen 0.24.4 writes half an array of 512 KiB, exits with 0, and says nothing of it.
+#[test]
+fn half_a_document_is_no_answer() {
+    let recording = recordings("qwen-0.24.4")
+        .into_iter()
+        .find(|run| run.name == "answer-512KiB-json");
+    let Recording {
+        wire,
+        stdout,
+        exit_code,
+        ..
+    } = recording.unwrap();
+    let error = verdict("qwen", wire, &[], &stdout).0.unwrap_err();
+    assert_eq!((exit_code, error.code), (Some(0), Code::MalformedResponse));
+}
+
 /// Code and message of a run that ends with exit code 0.
 fn failure(id: &str, wire: Wire, flags: &[&str], stdout: &str) -> Option<(Code, String)> {
     let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();

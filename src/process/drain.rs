@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::mpsc;
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -43,6 +44,8 @@ pub(super) struct Flow {
     stdout_bytes: AtomicU64,
     first_byte: OnceLock<Duration>,
     stderr: Mutex<HeadTail>,
+    /// More of it has come.
+    stderr_grown: Notify,
     tees: Tees,
     /// Set by the supervisor when the leader has exited, or is waited for no longer.
     pub exited: CancellationToken,
@@ -60,6 +63,7 @@ impl Flow {
             stdout_bytes: AtomicU64::new(0),
             first_byte: OnceLock::new(),
             stderr: Mutex::new(HeadTail::new(STDERR_HEAD, STDERR_TAIL)),
+            stderr_grown: Notify::new(),
             tees,
             exited: CancellationToken::new(),
             over_limit: CancellationToken::new(),
@@ -109,6 +113,11 @@ impl Flow {
 
     pub fn first_byte(&self) -> Option<Duration> {
         self.first_byte.get().copied()
+    }
+
+    /// Resolves when more of stderr has come than when it was made.
+    pub fn stderr_grown(&self) -> Notified<'_> {
+        self.stderr_grown.notified()
     }
 
     /// The text of stderr so far and how many bytes there were.
@@ -169,6 +178,7 @@ pub(super) async fn stderr(pipe: impl AsyncRead + Unpin, flow: &Flow, patience: 
             tee.copy(&buffer);
         }
         flow.stderr.lock().unwrap_or_else(PoisonError::into_inner).push(&buffer);
+        flow.stderr_grown.notify_waiters();
         buffer.clear();
     }
 }

@@ -66,7 +66,7 @@ pub use head_tail::HeadTail;
 pub use mark::RUN_VARIABLE;
 pub use memory::resident_bytes;
 pub use resolve::{Resolved, resolve};
-pub use running::{Closer, End, Exit, Hold, Running, Timings};
+pub use running::{Closer, End, Exit, Hold, Running, StderrWatch, Timings};
 pub use spec::{InUse, Limits, Spec, Stdin, Waiting};
 pub use start::{Output, output, start};
 pub use tee::{Tee, Tees};

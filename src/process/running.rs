@@ -126,6 +126,11 @@ impl Running {
         self.flow.stderr().0
     }
 
+    /// Sees stderr as it comes.
+    pub fn stderr_watch(&self) -> StderrWatch {
+        StderrWatch(Arc::clone(&self.flow))
+    }
+
     /// Until it is dropped, the run's silence does not count: it waits for its owner.
     pub fn hold(&self) -> Hold {
         self.flow.hold();
@@ -168,6 +173,22 @@ impl Running {
                 }
             }
         }
+    }
+}
+
+/// Sees a process's stderr as it comes.
+#[derive(Debug, Clone)]
+pub struct StderrWatch(Arc<Flow>);
+
+impl StderrWatch {
+    /// The first 8 and the last 24 KiB so far.
+    pub fn text(&self) -> String {
+        self.0.stderr().0
+    }
+
+    /// Resolves when more has come than when it was called: look at [`StderrWatch::text`] behind the call.
+    pub fn grown(&self) -> impl Future<Output = ()> + Send + '_ {
+        self.0.stderr_grown()
     }
 }
 

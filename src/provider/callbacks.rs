@@ -54,14 +54,16 @@ pub(super) fn servers(bridge: Option<&Callbacks>, server: impl Fn(&Callbacks) ->
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::super::options::Options;
     use super::super::{ALL, find};
     use super::*;
-    use crate::command::{self, Arg, CommandLine, EnvText, Mode};
+    use crate::command::{self, Arg, CommandLine, EnvText, Installed, Mode};
 
     fn line(id: &str, options: &str) -> CommandLine {
+        line_of(id, options, Installed::default())
+    }
+
+    fn line_of(id: &str, options: &str, installed: Installed) -> CommandLine {
         let provider = find(id).unwrap();
         let callbacks = Some(Callbacks {
             url: "http://127.0.0.1:4711/mcp".to_owned(),
@@ -71,7 +73,7 @@ mod tests {
             callbacks,
             ..Options::parse(provider, options).unwrap()
         };
-        command::build(provider, &options, Mode::Print("PROMPT"), false, &BTreeSet::new()).unwrap()
+        command::build(provider, &options, Mode::Print("PROMPT"), false, &installed).unwrap()
     }
 
     fn argv(line: &CommandLine) -> String {
@@ -138,5 +140,14 @@ mod tests {
         let qwen = argv(&line("qwen", "{}"));
         let begin = "--mcp-config <mcp.json> --allowed-mcp-server-names df --system-prompt SYSTEM";
         assert!(qwen.starts_with(begin) && !qwen.contains("--bare"), "{qwen}");
+        let newer = Installed {
+            version: Some([0, 24, 4]),
+            ..Installed::default()
+        };
+        assert_eq!(
+            argv(&line_of("qwen", "{}", newer)),
+            "--mcp-config <mcp.json> --allowed-mcp-server-names df --bare --system-prompt SYSTEM --exclude-tools read_file edit \
+             run_shell_command get_goal update_goal --output-format stream-json"
+        );
     }
 }

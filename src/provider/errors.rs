@@ -15,6 +15,12 @@ pub struct Errors {
     pub exit_codes: ExitCodes,
     /// How it refuses a flag that it does not know; none where its option parser is not known, or does not name the flag.
     pub refused_flags: &'static [RefusedFlag],
+    /// How a line of standard error begins that tells of a request to be made again after a pause no caller waits for: the process is
+    /// ended there. What stands behind the line's first `): ` is the failure.
+    pub long_pauses: &'static [&'static str],
+    /// How many bytes of an answer in text form are sure to have come whole: of more, the CLI loses the end as it exits, with exit
+    /// code 0. `None` where it loses nothing.
+    pub whole_text: Option<u64>,
 }
 
 impl Errors {
@@ -24,6 +30,8 @@ impl Errors {
         hints: &[],
         exit_codes: ExitCodes::Failed,
         refused_flags: &[],
+        long_pauses: &[],
+        whole_text: None,
     };
 
     /// What to do about `code`.

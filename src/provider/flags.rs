@@ -115,6 +115,10 @@ pub enum When {
     OutputSchema,
     /// It is told no schema.
     NoOutputSchema,
+    /// The installed CLI is known to be of this version or a later one, by its npm package.
+    Since([u64; 3]),
+    /// It is an earlier one, or nothing tells.
+    Before([u64; 3]),
 }
 
 /// One word of a command line.

@@ -3,7 +3,6 @@
 //! In: an [`Engine`], its environment, arguments. Out: the file a request would execute, or what the CLI printed and how it
 //! ended. Commands like these are over in a moment, so they don't wait in the queue of requests.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::engine::{Engine, not_started};
-use crate::command::{self, Arg, CommandLine, Mode};
+use crate::command::{self, Arg, CommandLine, Installed, Mode};
 use crate::error::ProviderError;
 use crate::exchange::print::{self, Surroundings};
 use crate::process::{Limits, Output, Resolved, Tees, Vars};
@@ -76,7 +75,13 @@ impl Engine {
 
     /// The command line that asks `args`.
     fn probe(&self, args: &[&str], without: &[&str]) -> Result<CommandLine, Box<ProviderError>> {
-        let mut line = command::build(&self.provider, &self.options, Mode::Print(""), false, &BTreeSet::new())?;
+        let mut line = command::build(
+            &self.provider,
+            &self.options,
+            Mode::Print(""),
+            false,
+            &Installed::default(),
+        )?;
         line.args = args.iter().map(|arg| Arg::Text((*arg).to_owned())).collect();
         line.stdin = String::new();
         line.user_env

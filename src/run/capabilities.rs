@@ -62,6 +62,8 @@ fn identity(_: &std::fs::Metadata) -> Option<(u64, u64)> {
 struct Facts {
     refused_flags: BTreeSet<String>,
     live: Option<LiveSupport>,
+    /// Its version; looked for once.
+    version: Option<Option<[u64; 3]>>,
     /// Held by whoever tries it.
     trial: Arc<tokio::sync::Mutex<()>>,
 }
@@ -88,6 +90,16 @@ pub fn remember_refused(binary: &Binary, flag: &str) {
         .or_default()
         .refused_flags
         .insert(flag.to_owned());
+}
+
+/// The version of `binary`, as the npm package that it stands in has it; `None` where it stands in none.
+pub fn version(check: &LiveCheck, binary: &Binary) -> Option<[u64; 3]> {
+    if let Some(known) = facts().get(binary).and_then(|facts| facts.version) {
+        return known;
+    }
+    let found = live_support::version(check, binary.file());
+    facts().entry(binary.clone()).or_default().version = Some(found);
+    found
 }
 
 /// Whether `binary` serves live sessions, by what it is or has turned out to be.

@@ -1,7 +1,6 @@
 //! One provider object of a CLI: its options, and what it shares between its calls.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::path::{Component, PathBuf};
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use super::lifecycle::{CLOSED, Lifecycle};
 use super::live_sessions::Live;
 use super::quota::UsedUp;
 use crate::classify;
-use crate::command::{self, CommandLine, Mode};
+use crate::command::{self, CommandLine, Installed, Mode};
 use crate::error::{Code, ProviderError};
 use crate::exchange::print::{self, NotStarted};
 use crate::process::{Vars, limit};
@@ -167,12 +166,23 @@ impl Engine {
         partial: bool,
         base_env: &Arc<Vars>,
     ) -> Result<(CommandLine, Binary), Box<ProviderError>> {
-        let build = |without: &BTreeSet<String>| command::build(&self.provider, options, mode, partial, without);
-        let line = build(&BTreeSet::new())?;
+        let build = |installed: &Installed| command::build(&self.provider, options, mode, partial, installed);
+        let line = build(&Installed::default())?;
         let found = print::resolve(&line, base_env).map_err(|error| not_started(self, &NotStarted::Process(error)))?;
         let binary = Binary::new(found, self.login());
-        let refused = capabilities::refused_by(&binary);
-        Ok((if refused.is_empty() { line } else { build(&refused)? }, binary))
+        let installed = Installed {
+            refused: capabilities::refused_by(&binary),
+            version: match command::depends_on_version(&self.provider) {
+                true => self
+                    .provider
+                    .checks
+                    .live
+                    .and_then(|check| capabilities::version(&check, &binary)),
+                false => None,
+            },
+        };
+        let is_as_thought = installed.refused.is_empty() && installed.version.is_none();
+        Ok((if is_as_thought { line } else { build(&installed)? }, binary))
     }
 }
 

@@ -70,6 +70,12 @@ pub fn look(check: &LiveCheck, file: &Path) -> LiveSupport {
     LiveSupport::Unserved(format!("nothing says that it is {program}"))
 }
 
+/// The version of the vendor's npm package that `file` stands in; `None` if it stands in none.
+pub fn version(check: &LiveCheck, file: &Path) -> Option<[u64; 3]> {
+    let real = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    manifest(check, &real).and_then(|(_, version)| parse_version(&version))
+}
+
 fn by_version(check: &LiveCheck, name: &str, version: &str, source: &str) -> LiveSupport {
     let [major, minor, patch] = check.since;
     match parse_version(version) {

@@ -3,11 +3,11 @@
 //! Two drivers share this list: `tests/integration/fuzz.rs` (stable Rust, part of `cargo test`) and the crate around this file
 //! (cargo-fuzz: libFuzzer, guided by coverage). A target is a name, seeds and a function; one more is one more row.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use deep_factor_providers::classify::{self, Context, UserRule};
-use deep_factor_providers::command::{self, Mode};
+use deep_factor_providers::command::{self, Installed, Mode};
 use deep_factor_providers::decode::ansi::{Stripper, strip_ansi};
 use deep_factor_providers::decode::{Decoder, Wire};
 use deep_factor_providers::event::Event;
@@ -306,7 +306,7 @@ fn with_options(provider: &Provider, json: &str) {
     match Options::parse(provider, json) {
         Ok(options) => {
             for mode in [Mode::Print("hi"), Mode::Live] {
-                let line = command::build(provider, &options, mode, true, &BTreeSet::new());
+                let line = command::build(provider, &options, mode, true, &Installed::default());
                 let _flags = line.map(|line| line.all_flags());
             }
         }

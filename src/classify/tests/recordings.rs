@@ -19,12 +19,13 @@ use crate::event::{Event, Failure, Outcome};
 /// 2026-11-21T21:00:00Z: before every reset that the recordings name.
 const NOW: u64 = 1_795_294_800_000;
 
-/// Commands that answer a question or do a chore, and a session that was sent nothing: no runs.
+/// Commands that answer a question or do a chore, and sessions that were sent nothing, or what is no line: no runs.
 const NO_RUNS: &[&str] = &[
     "auth-status-json-nokey",
     "auth-status-nokey",
     "cmd-session-delete",
     "session-eof-noinput",
+    "session-malformed-line",
 ];
 
 /// Runs of which nothing better is known, and why.
@@ -135,8 +136,8 @@ fn golden(cli: &str) -> String {
         }
         let case = &run.case;
         match run.exit {
-            None => writeln!(golden, "{case}: not started, argument list too long").unwrap(),
             _ if run.timed_out => writeln!(golden, "{case}: stopped by the recorder's own time limit").unwrap(),
+            None => writeln!(golden, "{case}: not started, argument list too long").unwrap(),
             Some(exit) => {
                 let signal = [(-2, "SIGINT"), (-9, "SIGKILL"), (-15, "SIGTERM")]
                     .iter()

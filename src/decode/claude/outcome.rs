@@ -6,7 +6,8 @@ use serde_json::value::RawValue;
 use super::wire::{Denial, Explained, ModelFigures, ResultLine};
 use super::{Claude, Turn};
 use crate::decode::ansi::strip_owned;
-use crate::decode::json::{Fields, Members, Text, is_object};
+use crate::decode::failure::{API_ERROR, failure_of};
+use crate::decode::json::{Fields, Members, Text, is_object, is_true};
 use crate::decode::notes::Out;
 use crate::decode::usage::read_usage;
 use crate::event::{Event, Failure, Outcome, PermissionDenial};
@@ -20,6 +21,13 @@ impl Claude {
             return;
         };
         self.generic.close(out);
+        // qwen 0.24.4 says why a run failed as a message of its model's, and once more here.
+        if let Some(reason) = line.error.filter(|_| is_true(line.is_error))
+            && let Some(reason) = explained(reason, fields)
+            && self.assembler.is_open_with(&reason)
+        {
+            self.assembler.discard(out);
+        }
         let spoke = self.assembler.end_turn(out) | self.generic.take_spoke();
         let turn = std::mem::take(&mut self.turn);
         let usage = read_usage(fields, line.usage);
@@ -78,40 +86,52 @@ fn failure(turn: &Turn, outcome: &Outcome, line: &ResultLine, fields: &mut Field
     let earlier = turn.failure.clone().unwrap_or_default();
     let listed: Vec<Text> = fields.read("errors", line.errors).unwrap_or_default();
     let listed: Vec<&str> = listed.iter().map(|Text(error)| error.as_ref()).collect();
-    let explained = match line.error {
-        Some(error) if is_object(error) => fields
-            .read::<Explained>("error", Some(error))
-            .and_then(|error| fields.string("error.message", error.message)),
-        error => fields.string("error", error),
-    };
     let message = [
         turn.disguised.then(|| earlier.message.clone()),
         outcome.text.clone(),
         Some(listed.join("\n")),
-        explained,
+        line.error.and_then(|error| explained(error, fields)),
         Some(earlier.message.clone()),
         fields.string("terminal_reason", line.terminal_reason),
         outcome.subtype.clone(),
     ];
     let error_subtype = outcome.subtype.clone().filter(|subtype| subtype != "success");
+    let message = message.into_iter().flatten().find(|text| !text.trim().is_empty());
+    let message = message.unwrap_or_default();
+    // Still in qwen's bracket where it came with the tokens of the answers before it.
+    let bracketed = message
+        .starts_with(API_ERROR)
+        .then(|| failure_of(&message))
+        .unwrap_or_default();
     Failure {
         kind: fields
             .string("api_error", line.api_error)
             .or(earlier.kind)
             .or_else(|| fields.string("api_error_type", line.api_error_type))
+            .or(bracketed.kind)
             .or(error_subtype),
-        more_kinds: earlier.more_kinds,
-        message: message
-            .into_iter()
-            .flatten()
-            .find(|text| !text.trim().is_empty())
-            .unwrap_or_default(),
+        more_kinds: [earlier.more_kinds, bracketed.more_kinds].concat(),
+        message: match bracketed.message.is_empty() {
+            true => message,
+            false => bracketed.message,
+        },
         http_status: fields
             .small("api_error_status", line.api_error_status)
-            .or(earlier.http_status),
+            .or(earlier.http_status)
+            .or(bracketed.http_status),
         terminal_reason: fields.string("terminal_reason", line.terminal_reason),
         resets_at: turn.resets_at,
         limit_type: turn.limit_type.clone(),
+    }
+}
+
+/// What a `result` line's `error` says.
+fn explained(error: &RawValue, fields: &mut Fields) -> Option<String> {
+    match is_object(error) {
+        true => fields
+            .read::<Explained>("error", Some(error))
+            .and_then(|error| fields.string("error.message", error.message)),
+        false => fields.string("error", Some(error)),
     }
 }
 

@@ -225,6 +225,8 @@ pub(super) struct System<'a> {
     pub retry_delay_ms: Option<&'a RawValue>,
     pub error_status: Option<&'a RawValue>,
     pub error: Option<&'a RawValue>,
+    /// qwen's `retry`.
+    pub data: Option<&'a RawValue>,
     // informational, permission_denied, model_refusal…, model_fallback
     pub content: Option<&'a RawValue>,
     pub message: Option<&'a RawValue>,
@@ -232,6 +234,20 @@ pub(super) struct System<'a> {
     pub trigger: Option<&'a RawValue>,
     pub original_model: Option<&'a RawValue>,
     pub fallback_model: Option<&'a RawValue>,
+}
+
+/// What qwen 0.24.4 says of a request that it makes again.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RetryData<'a> {
+    #[serde(borrow)]
+    pub reason: Option<&'a RawValue>,
+    /// Only before a pause of a minute.
+    pub attempt: Option<&'a RawValue>,
+    pub max_retries: Option<&'a RawValue>,
+    pub delay_ms: Option<&'a RawValue>,
+    /// Whether what was said so far is the answer's beginning; otherwise it is void.
+    pub preserve_text: Option<&'a RawValue>,
 }
 
 /// `rate_limit_event`.

@@ -10,6 +10,7 @@ pub(super) const ERRORS: Errors = Errors {
     hints: HINTS,
     exit_codes: ExitCodes::HttpStatus,
     refused_flags: &[YARGS],
+    ..Errors::NONE
 };
 
 const HINTS: &[(Code, &str)] = &[

@@ -1,4 +1,4 @@
-//! Qwen (0.15.10; CLI-FACTS 4). In json and stream-json an API error is exit 0, `success` and a result that reads
+//! Qwen (0.15.10 and 0.24.4; CLI-FACTS 4, OTHER-LIVE 2). In json and stream-json an API error is exit 0 (0.15.10), `success` and a result that reads
 //! `[API Error: 401 …]`: the decoder makes a failure of it, the common rules read the status.
 
 use super::super::errors::{Condition::*, Errors, Rule, YARGS};
@@ -9,6 +9,14 @@ pub(super) const ERRORS: Errors = Errors {
     rules: RULES,
     hints: HINTS,
     refused_flags: &[YARGS],
+    // `Retrying in 60s (attempt 1/10): [API Error: 429 slow down]`: ten minutes at least (0.24.4).
+    long_pauses: &["Retrying in "],
+    // The pipe that a run gets holds so much on Linux (0.24.4: beyond that the end is lost; 0.15.10 loses nothing).
+    whole_text: Some(if cfg!(target_os = "linux") {
+        1024 * 1024
+    } else {
+        64 * 1024
+    }),
     ..Errors::NONE
 };
 
@@ -36,12 +44,15 @@ const RULES: &[Rule] = &[
     Rule::new(&[Exit(41)], Code::NotLoggedIn, "No auth type is selected."),
     Rule::new(&[Exit(42), Text("<no input provided>")], Code::EmptyPrompt, "No input provided via stdin."),
     Rule::new(&[Exit(52)], Code::InvalidConfig, "Invalid configuration in settings.json").hint("correct ~/.qwen/settings.json"),
+    Rule::new(&[Exit(55)], Code::Timeout, "Run aborted: wall-clock budget of 4s exceeded (--max-wall-time)."),
     Rule::new(&[Exit(53)], Code::MaxTurns, "Reached max session turns for this session."),
     Rule::new(&[Text("<is not supported in this mode>")], Code::PromptIntercepted, "The command \"/help\" is not supported in this mode."),
     Rule::new(&[Text("<no input provided via stdin>")], Code::EmptyPrompt, "No input provided via stdin. Input can be provided by piping data into gemini or using the --prompt option."),
     Rule::new(&[Text("<structured_output tool as required>|<instead of calling the structured_output>")], Code::OutputInvalid, "Model produced plain text instead of calling the structured_output tool as required by --json-schema after 1 turn(s)."),
     Rule::new(&[Text("<no auth type is selected>|<set an auth method>|<missing api key>")], Code::NotLoggedIn, "No auth type is selected. Please configure an auth type (e.g. via settings or `--auth-type`)"),
     Rule::new(&[Text("^\\[?api error: connection error")], Code::ConnectionFailed, "[API Error: Connection error. (cause: fetch failed)]"),
+    Rule::new(&[Text("<context is too large to send>")], Code::ContextLength, "Context is too large to send safely after automatic compression. Estimated prompt tokens: 2097351; hard limit: 177000; compression status: NOOP."),
+    Rule::new(&[Text("<model stream ended with empty>")], Code::MalformedResponse, "[API Error: Model stream ended with empty response text.]"),
     Rule::new(&[Text("<model stream ended without>")], Code::MalformedResponse, "[API Error: Model stream ended without a finish reason.]"),
     Rule::new(&[Text("^\\[?(?:api error: )?terminated>")], Code::ConnectionLost, "[API Error: terminated (cause: other side closed)]"),
     Rule::new(&[Subtype("error_during_execution")], Code::ServerError, "something broke").weak(),

@@ -1,8 +1,10 @@
-//! qwen (Qwen Code), measured with 0.15.10 (CLI-FACTS 4).
+//! qwen (Qwen Code), measured with 0.15.10 (CLI-FACTS 4) and 0.24.4 (OTHER-LIVE 2).
 //!
-//! `--bare` with three tools excluded is the smallest request that was measured: 1.1 KB, no tools. What it would keep of a run
-//! (a transcript, a log) goes to a private folder. An API's error is exit code 0 and a "success" whose text says `[API Error: …]`: the decoder makes a
-//! failure of it. Its retries can't be bounded (`maxRetries: 0` in its settings still means 7 attempts, 96 s).
+//! `--bare` with five tools excluded is the smallest request that was measured: 1.1 KB, no tools. What it would keep of a run
+//! (a transcript, a log) goes to a private folder. An API's error is for 0.15.10 exit code 0 and a "success" whose text says
+//! `[API Error: …]`, and for 0.24.4 a message that says so before a result that is an error: the decoder makes a failure of both.
+//! Its retries can't be bounded (`maxRetries: 0` in its settings still means 7 attempts, 96 s; 28 for 0.24.4), but where 0.24.4
+//! pauses for a minute, it is ended.
 
 mod errors;
 
@@ -14,8 +16,8 @@ use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
-    About, Checks, Defaults, EnvValue, FileSpec, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm, When, Word,
-    choice_var, flag, optional, var_when,
+    About, Checks, Defaults, EnvValue, FileSpec, LiveCheck, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm,
+    When, Word, choice_var, flag, optional, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -25,10 +27,14 @@ use Word::Lit;
 const MCP_FILE: &str = "mcp.json";
 const SETTINGS_FILE: &str = "settings.json";
 
-/// What 0.15.10 has without `--bare`, but for its tool for answers by a schema.
+/// The first that was measured to take a server of tools, and to answer by a schema, with `--bare`.
+const BARE_TAKES_ALL: [u64; 3] = [0, 24, 4];
+
+/// What 0.15.10 and 0.24.4 have without `--bare`, but for its tool for answers by a schema.
 const EVERY_TOOL: &str = "edit,write_file,read_file,grep_search,glob,run_shell_command,todo_write,save_memory,agent,skill,\
 exit_plan_mode,web_fetch,list_directory,lsp,ask_user_question,cron_create,cron_list,cron_delete,task_stop,send_message,\
-monitor,tool_search";
+monitor,tool_search,enter_worktree,exit_worktree,get_goal,list_agents,loop_wakeup,read_mcp_resource,record_artifact,\
+report_findings,update_goal";
 
 /// None of its own tools, without `--bare`.
 const NO_TOOLS: &[Word] = &[
@@ -36,6 +42,16 @@ const NO_TOOLS: &[Word] = &[
     Lit(EVERY_TOOL),
     Lit("--extensions"),
     Lit("none"),
+];
+
+/// None of its own tools, with `--bare`. 0.24.4 has the two for goals even then; 0.15.10 takes the names.
+const NO_BARE_TOOLS: &[Word] = &[
+    Lit("--exclude-tools"),
+    Lit("read_file"),
+    Lit("edit"),
+    Lit("run_shell_command"),
+    Lit("get_goal"),
+    Lit("update_goal"),
 ];
 
 /// What `--bare` leaves out, for the machine-wide layer of settings: a second request with the whole thread, hooks.
@@ -52,17 +68,29 @@ fn mcp_config(_: &Provider, options: &Options) -> String {
     json!({"mcpServers": servers}).to_string()
 }
 
+/// By what an installed copy is known: its npm package.
+const LIVE_CHECK: LiveCheck = LiveCheck {
+    package: "@qwen-code/qwen-code",
+    version_folders: &[],
+    program: "qwen",
+    since: BARE_TAKES_ALL,
+    print_flags: &[],
+    print_env: &[],
+};
+
 /// The qwen CLI.
 pub static QWEN: Provider = Provider {
     id: Cow::Borrowed("qwen"),
     command: Cow::Borrowed("qwen"),
     about: About {
         name: "Qwen",
-        versions: &["0.15.10"],
+        versions: &["0.15.10", "0.24.4"],
         sent: "1.1 KB: our short system prompt, the date, the platform and the (private) folder; no tools",
         not_isolated: "the login and the settings in `~/.qwen`, where it leaves an `installation_id`; an `@path` in a prompt is \
                        read",
-        limits: "its own retries can't be switched off (111 s on a 500): `timeout` bounds them; an answer of more than 8,000 \
+        limits: "its own retries can't be switched off (111 s on a 500): `timeout` bounds them; 0.24.4 is ended where it pauses for a \
+                 minute after a 429 or a 503; it loses the end of a text of 1 MiB or more (`outputFormat: \"text\"`), which is \
+                 refused therefore; an answer of more than 8,000 \
                  tokens is asked for twice and reported as one text, which \
                  `maxOutputTokens: 64000` prevents where the model may say so much; one stopped by \
                  that is reported as a success; a prompt of 8 MiB; `systemPrompt` is `null` or ours, since the CLI takes it only as \
@@ -71,7 +99,7 @@ pub static QWEN: Provider = Provider {
     defaults: Defaults::STANDARD,
     flags: &[
         flag(&[When::AuthType], &[Lit("--auth-type"), Word::AuthType]),
-        // It takes no server of tools with `--bare`: what that leaves out is left out by settings then.
+        // 0.15.10 takes no server of tools with `--bare`: what that leaves out is left out by settings then.
         flag(&[When::Callbacks], &[Lit("--mcp-config"), Word::File(MCP_FILE)]),
         flag(&[When::Callbacks], &[Lit("--allowed-mcp-server-names"), Lit(SERVER)]),
         // Not optional: without it a second request with the whole thread is made, and files are written (CLI-FACTS 4).
@@ -81,19 +109,25 @@ pub static QWEN: Provider = Provider {
             &[Lit("--bare")],
         ),
         flag(
+            &[When::ToolsOff, When::Callbacks, When::Since(BARE_TAKES_ALL)],
+            &[Lit("--bare")],
+        ),
+        flag(
             &[When::DefaultSystemPrompt],
             &[Lit("--system-prompt"), Word::SystemPrompt],
         ),
         flag(
             &[When::ToolsOff, When::NoCallbacks, When::NoOutputSchema],
-            &[
-                Lit("--exclude-tools"),
-                Lit("read_file"),
-                Lit("edit"),
-                Lit("run_shell_command"),
-            ],
+            NO_BARE_TOOLS,
         ),
-        flag(&[When::ToolsOff, When::Callbacks], NO_TOOLS),
+        flag(
+            &[When::ToolsOff, When::Callbacks, When::Since(BARE_TAKES_ALL)],
+            NO_BARE_TOOLS,
+        ),
+        flag(
+            &[When::ToolsOff, When::Callbacks, When::Before(BARE_TAKES_ALL)],
+            NO_TOOLS,
+        ),
         flag(&[When::ToolsOff, When::NoCallbacks, When::OutputSchema], NO_TOOLS),
         // One tool, `structured_output`, whose arguments the CLI holds against the schema (CLI-FACTS 4).
         optional(&[When::OutputSchema], &[Lit("--json-schema"), Word::OutputSchema]),
@@ -120,7 +154,7 @@ pub static QWEN: Provider = Provider {
             EnvValue::MaxOutputTokens,
         ),
         var_when(
-            &[When::ToolsOff, When::Callbacks],
+            &[When::ToolsOff, When::Callbacks, When::Before(BARE_TAKES_ALL)],
             "QWEN_CODE_SYSTEM_SETTINGS_PATH",
             EnvValue::File(SETTINGS_FILE),
         ),
@@ -139,7 +173,7 @@ pub static QWEN: Provider = Provider {
             content: mcp_config,
         },
         FileSpec {
-            when: &[When::ToolsOff, When::Callbacks],
+            when: &[When::ToolsOff, When::Callbacks, When::Before(BARE_TAKES_ALL)],
             name: SETTINGS_FILE,
             content: settings,
         },
@@ -178,7 +212,10 @@ pub static QWEN: Provider = Provider {
     fatal_stdout: &[],
     error_message: None,
     errors: errors::ERRORS,
-    checks: Checks::VERSION_ONLY,
+    checks: Checks {
+        live: Some(LIVE_CHECK),
+        ..Checks::VERSION_ONLY
+    },
     // `QWEN_HOME` moves the folder, but in the form in which it is asked the CLI reads no key and no setting there (0.15.10).
     login_dir: None,
     custom: None,
@@ -203,8 +240,8 @@ mod tests {
         let line = line(&QWEN, r#"{"model":"qwen3-coder"}"#);
         assert_eq!(
             line.argv(),
-            "--bare --system-prompt SYSTEM --exclude-tools read_file edit run_shell_command --model qwen3-coder \
-             --output-format stream-json"
+            "--bare --system-prompt SYSTEM --exclude-tools read_file edit run_shell_command get_goal update_goal --model \
+             qwen3-coder --output-format stream-json"
         );
         assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("PROMPT", &Cwd::Private));
         assert_eq!(line.0.wire, Wire::ClaudeStream);
@@ -219,7 +256,7 @@ mod tests {
                 r#"{"authType":"openai","systemPrompt":null,"outputFormat":"json"}"#
             )
             .argv(),
-            "--auth-type openai --bare --exclude-tools read_file edit run_shell_command --output-format json"
+            "--auth-type openai --bare --exclude-tools read_file edit run_shell_command get_goal update_goal --output-format json"
         );
         assert_eq!(
             line(&QWEN, r#"{"disableBuiltInTools":false,"includePartialMessages":true}"#).argv(),

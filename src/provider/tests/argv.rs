@@ -1,8 +1,6 @@
 //! Command lines as tests read them: one text, with private places in angle brackets.
 
-use std::collections::BTreeSet;
-
-use crate::command::{self, Arg, CommandLine, EnvText};
+use crate::command::{self, Arg, CommandLine, EnvText, Installed};
 use crate::error::ProviderError;
 use crate::provider::Provider;
 use crate::provider::options::Options;
@@ -13,7 +11,7 @@ pub struct Line<'a>(pub CommandLine, &'a Provider, String);
 /// The command line of `provider` with `options`, for the prompt `PROMPT`.
 pub fn line<'a>(provider: &'a Provider, options: &str) -> Line<'a> {
     Line(
-        build(provider, options, "PROMPT", &[]).unwrap(),
+        build(provider, options, "PROMPT", &Installed::default()).unwrap(),
         provider,
         options.to_owned(),
     )
@@ -23,11 +21,16 @@ fn build(
     provider: &Provider,
     options: &str,
     prompt: &str,
-    refused: &[&str],
+    installed: &Installed,
 ) -> Result<CommandLine, Box<ProviderError>> {
     let options = Options::parse(provider, options)?;
-    let refused: BTreeSet<String> = refused.iter().map(|flag| (*flag).to_owned()).collect();
-    command::build(provider, &options, crate::command::Mode::Print(prompt), false, &refused)
+    command::build(
+        provider,
+        &options,
+        crate::command::Mode::Print(prompt),
+        false,
+        installed,
+    )
 }
 
 impl Line<'_> {
@@ -65,8 +68,12 @@ impl Line<'_> {
 
     /// The same for a CLI that has refused this flag.
     pub fn without(&self, refused: &str) -> Self {
+        let installed = Installed {
+            refused: [refused.to_owned()].into(),
+            ..Installed::default()
+        };
         Line(
-            build(self.1, &self.2, "PROMPT", &[refused]).unwrap(),
+            build(self.1, &self.2, "PROMPT", &installed).unwrap(),
             self.1,
             self.2.clone(),
         )
@@ -74,6 +81,6 @@ impl Line<'_> {
 
     /// The same for another prompt.
     pub fn with_prompt(&self, prompt: &str) -> Result<CommandLine, Box<ProviderError>> {
-        build(self.1, &self.2, prompt, &[])
+        build(self.1, &self.2, prompt, &Installed::default())
     }
 }

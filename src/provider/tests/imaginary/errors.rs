@@ -9,6 +9,7 @@ pub(super) const ERRORS: Errors = Errors {
     hints: &[(Code::AuthenticationFailed, "run `imaginary login`")],
     exit_codes: ExitCodes::HttpStatus,
     refused_flags: &[CLAP],
+    ..Errors::NONE
 };
 
 const RULES: &[Rule] = &[Rule::new(
