@@ -370,7 +370,10 @@ function aiMessageBuilder(AIMessage) {
  * @returns {Record<string, unknown>}
  */
 function compact(fields) {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+  /** @type {Record<string, unknown>} */
+  const kept = {};
+  for (const key of Object.keys(fields)) if (fields[key] !== undefined) kept[key] = fields[key];
+  return kept;
 }
 
 /** @param {Record<string, unknown>} details */

@@ -55,8 +55,10 @@ function start(
     if (records) deliver(records);
     return value;
   };
+  // Once for each batch of events: without a logger nothing comes between.
+  const settle = deliver === undefined ? guard : afterRecords;
   return {
-    next: () => afterRecords(run.next()),
+    next: () => settle(run.next()),
     cancel,
     /** @returns {Promise<void>} when nobody needs to wait for the caller's own function any more */
     lost() {
@@ -64,13 +66,13 @@ function start(
       return lost;
     },
     async ended() {
-      const result = await afterRecords(run.result());
+      const result = await settle(run.result());
       await logged;
       return result;
     },
     /** The reply but for its text and its messages; throws what the run failed with. */
     async settled() {
-      const result = await afterRecords(run.result());
+      const result = await settle(run.result());
       await logged;
       // The caller has turned away: what came of the run, good or bad, is no longer the answer.
       if (signal?.aborted) throw signal.reason;

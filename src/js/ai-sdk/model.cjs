@@ -14,7 +14,7 @@
 const { WHOLE } = require("../face.cjs");
 const { AS_TEXT } = require("../provider.cjs");
 const { callError } = require("./errors.cjs");
-const { contentOf, partsOf } = require("./parts.cjs");
+const { contentOf, createParts } = require("./parts.cjs");
 const { messagesOf } = require("./prompt.cjs");
 const { settingsOf } = require("./settings.cjs");
 
@@ -46,7 +46,7 @@ function createModel({ id, modelId, retries, options, adapter }) {
     return {
       settings,
       events,
-      parts: partsOf(events, { provider: id, settings, raw: partial && call.includeRawChunks === true }),
+      parts: createParts({ provider: id, settings, raw: partial && call.includeRawChunks === true }),
     };
   };
 
@@ -59,10 +59,14 @@ function createModel({ id, modelId, retries, options, adapter }) {
 
     async doGenerate(call) {
       try {
-        const { settings, parts } = start(call, false);
+        const { settings, events, parts } = start(call, false);
         /** @type {CliStreamPart[]} */
         const all = [];
-        for await (const part of parts) all.push(part);
+        try {
+          for await (const event of events) all.push(...parts.push(event));
+        } catch (error) {
+          all.push(...parts.fail(error));
+        }
         const last = all.at(-1);
         const first = all.find((part) => part.type === "response-metadata");
         if (last?.type !== "finish") throw new Error("the provider ended its stream without a reply");
@@ -82,16 +86,18 @@ function createModel({ id, modelId, retries, options, adapter }) {
     },
 
     async doStream(call) {
-      /** @type {CliStreamPart[]} */
-      const waiting = [];
       try {
         const { settings, events, parts } = start(call, true);
+        const next = reader(events, parts);
+        /** @type {CliStreamPart[]} */
+        const waiting = [];
         // A call that fails before it has said anything rejects, so that the AI SDK may ask again; and by then all warnings are there.
-        let next = await parts.next();
-        for (; !next.done && next.value.type === "raw"; next = await parts.next()) waiting.push(next.value);
+        for (let more = await next(); more !== undefined; more = await next()) {
+          waiting.push(...more);
+          if (more.some(({ type }) => type !== "raw")) break;
+        }
         waiting.unshift({ type: "stream-start", warnings: [...settings.warnings] });
-        if (!next.done) waiting.push(next.value);
-        return { stream: streamOf(waiting, parts, events, { failure, signal: call.abortSignal }) };
+        return { stream: streamOf(waiting, next, events, { failure, signal: call.abortSignal }) };
       } catch (error) {
         throw failure(error);
       }
@@ -100,21 +106,51 @@ function createModel({ id, modelId, retries, options, adapter }) {
 }
 
 /**
- * @param {CliStreamPart[]} waiting the first parts
- * @param {AsyncGenerator<CliStreamPart, void, undefined>} parts
+ * The parts of a call as they come: those of one event at a time, `undefined` behind the last.
+ *
+ * @param {AsyncGenerator<ProviderEvent, void, undefined>} events
+ * @param {ReturnType<typeof createParts>} parts
+ * @returns {() => Promise<CliStreamPart[] | undefined>}
+ */
+function reader(events, parts) {
+  return async () => {
+    let next;
+    try {
+      next = await events.next();
+    } catch (error) {
+      return parts.fail(error);
+    }
+    if (next.done) return undefined;
+    try {
+      return parts.push(next.value);
+    } catch (error) {
+      // What an adapter of the caller's own tells may be of any shape; its call is not left running.
+      await events.return(undefined);
+      throw error;
+    }
+  };
+}
+
+/**
+ * @param {CliStreamPart[]} first the first parts
+ * @param {() => Promise<CliStreamPart[] | undefined>} next
  * @param {AsyncGenerator<ProviderEvent, void, undefined>} events what they are made of
  * @param {{ failure: (error: unknown) => unknown, signal: AbortSignal | undefined }} call
  * @returns {ReadableStream<CliStreamPart>}
  */
-function streamOf(waiting, parts, events, { failure, signal }) {
+function streamOf(first, next, events, { failure, signal }) {
   return new ReadableStream({
+    start(controller) {
+      for (const part of first) controller.enqueue(part);
+    },
     async pull(controller) {
-      const part = waiting.shift();
-      if (part) return controller.enqueue(part);
       try {
-        const next = await parts.next();
-        if (next.done) controller.close();
-        else controller.enqueue(next.value);
+        // Many an event makes no part.
+        for (let parts = await next(); ; parts = await next()) {
+          if (parts === undefined) return controller.close();
+          for (const part of parts) controller.enqueue(part);
+          if (parts.length > 0) return;
+        }
       } catch (error) {
         if (signal?.aborted) return controller.error(error);
         controller.enqueue({ type: "error", error: failure(error) });

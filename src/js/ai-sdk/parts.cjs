@@ -19,15 +19,17 @@ const { METADATA } = require("./words.cjs");
 const FINISHED = /** @type {const} */ ({ MAX_TOKENS: "length", REFUSAL: "content-filter" });
 
 /**
- * The parts of one call, without `stream-start`. What the provider warns of goes into `warnings`.
+ * Makes the parts of one call, without `stream-start`, event by event. What the provider warns of goes into `warnings`.
  *
- * @param {AsyncIterable<ProviderEvent>} events
+ * Nothing here waits, so a call costs one turn for each event and none for each part.
+ *
  * @param {{ provider: string, settings: Settings, raw?: boolean }} call
- * @returns {AsyncGenerator<CliStreamPart, void, undefined>}
  */
-async function* partsOf(events, { provider, settings, raw = false }) {
+function createParts({ provider, settings, raw = false }) {
   const { whole, json, tools, warnings } = settings;
-  const blocks = createBlocks();
+  /** What goes out with the event at hand. @type {CliStreamPart[]} */
+  let out = [];
+  const blocks = createBlocks((part) => out.push(part));
   /** @type {Map<string, ToolCall>} calls that the CLI may still answer itself */
   const held = new Map();
   /** The model and the session, as the CLI names them before it answers. */
@@ -35,117 +37,137 @@ async function* partsOf(events, { provider, settings, raw = false }) {
   let named = false;
   let said = false;
 
-  /** @returns {Generator<CliStreamPart>} once, before anything else */
-  function* metadata(/** @type {string | undefined} */ id) {
+  return {
+    /**
+     * @param {ProviderEvent} event
+     * @returns {CliStreamPart[]}
+     */
+    push(event) {
+      out = raw ? [{ type: "raw", rawValue: event }] : [];
+      read(event);
+      return out;
+    },
+
+    /**
+     * What the call failed with: parts, where the AI SDK has a finish reason for it. Throws every other error.
+     *
+     * @param {unknown} error
+     * @returns {CliStreamPart[]}
+     */
+    fail(error) {
+      const unified = isProviderError(error) ? FINISHED[/** @type {keyof typeof FINISHED} */ (error.code)] : undefined;
+      if (unified === undefined) throw error;
+      out = [];
+      metadata(undefined);
+      cutShort(/** @type {ProviderError} */ (error), unified);
+      return out;
+    },
+  };
+
+  /** Once, before anything else. @param {string | undefined} id */
+  function metadata(id) {
     if (named) return;
     named = true;
-    yield { type: "response-metadata", timestamp: new Date(), ...known({ id, modelId: model }) };
+    out.push({ type: "response-metadata", timestamp: new Date(), ...known({ id, modelId: model }) });
   }
 
-  try {
-    for await (const event of events) {
-      if (raw) yield { type: "raw", rawValue: event };
-      switch (event.type) {
-        case "session":
-          model = event.model ?? model;
-          break;
-        case "warning":
-          warnings.push(warningOf(event));
-          break;
-        case "thinking_delta":
-          yield* metadata(event.messageId);
-          yield* blocks.push("reasoning", event.messageId, event.text);
-          break;
-        case "text_delta":
-          if (whole) break;
+  /** @param {ProviderEvent} event */
+  function read(event) {
+    switch (event.type) {
+      case "session":
+        model = event.model ?? model;
+        break;
+      case "warning":
+        warnings.push(warningOf(event));
+        break;
+      case "thinking_delta":
+        metadata(event.messageId);
+        blocks.push("reasoning", event.messageId, event.text);
+        break;
+      case "text_delta":
+        if (whole) break;
+        said = true;
+        metadata(event.messageId);
+        blocks.push("text", event.messageId, event.text);
+        break;
+      case "message":
+        if (whole) break;
+        if (event.content.trim() !== "" && !blocks.holdsMessage(event.id)) {
           said = true;
-          yield* metadata(event.messageId);
-          yield* blocks.push("text", event.messageId, event.text);
-          break;
-        case "message":
-          if (whole) break;
-          if (event.content.trim() !== "" && !blocks.holdsMessage(event.id)) {
-            said = true;
-            yield* metadata(event.id);
-            yield* blocks.push("text", event.id, event.content.trim());
-          }
-          blocks.end();
-          break;
-        case "tool_call":
-          held.set(event.toolCall.id, event.toolCall);
-          break;
-        case "tool_result": {
-          const call = held.get(event.toolCallId);
-          held.delete(event.toolCallId);
-          if (call === undefined) break;
-          yield* metadata(undefined);
-          yield* blocks.close();
-          yield* executed(call, event);
-          break;
+          metadata(event.id);
+          blocks.push("text", event.id, event.content.trim());
         }
-        case "done": {
-          const { reply } = event;
-          model = reply.model ?? model;
-          yield* metadata(reply.messageId);
-          if (reply.thinking && !blocks.holds("reasoning"))
-            yield* blocks.push("reasoning", reply.messageId, reply.thinking);
-          const text = whole ? answerOf(reply, json) : said ? "" : reply.content;
-          if (text !== "") yield* blocks.push("text", reply.messageId, text);
-          const unreadable = reply.invalidToolCalls.filter((call) => mayBeMended(call, tools));
-          const calls = [
-            ...reply.toolCalls.map(({ id, name, args }) => ({ id, name, input: JSON.stringify(args) })),
-            ...unreadable.map(({ id, name, args }) => ({
-              id: id ?? `invalid_${name}`,
-              name: String(name),
-              input: args,
-            })),
-          ];
-          const who = reply.fallback?.provider ?? provider;
-          const sealed = sealedReasoning(reply, who);
-          const takesSeal = blocks.isOpen() || calls.length === 0;
-          if (sealed && takesSeal && !blocks.isOpen()) yield* blocks.open("reasoning", reply.messageId);
-          yield* blocks.close(sealed);
-          for (const [index, call] of calls.entries()) yield* called(call, takesSeal || index > 0 ? undefined : sealed);
-          const asks = calls.length > 0;
-          yield {
-            type: "finish",
-            finishReason: { unified: asks ? "tool-calls" : finishOf(reply.stopReason), raw: reply.stopReason },
-            usage: usageOf(reply.usage),
-            providerMetadata: { [METADATA]: replyMetadata(reply, who) },
-          };
-          break;
-        }
-        default:
+        blocks.end();
+        break;
+      case "tool_call":
+        held.set(event.toolCall.id, event.toolCall);
+        break;
+      case "tool_result": {
+        const call = held.get(event.toolCallId);
+        held.delete(event.toolCallId);
+        if (call === undefined) break;
+        metadata(undefined);
+        blocks.close();
+        out.push(...executed(call, event));
+        break;
       }
+      case "done":
+        finish(event.reply);
+        break;
+      default:
     }
-  } catch (error) {
-    const unified = isProviderError(error) ? FINISHED[/** @type {keyof typeof FINISHED} */ (error.code)] : undefined;
-    if (unified === undefined) throw error;
-    yield* metadata(undefined);
-    yield* cutShort(/** @type {ProviderError} */ (error), unified, said);
+  }
+
+  /** @param {ProviderReply} reply */
+  function finish(reply) {
+    model = reply.model ?? model;
+    metadata(reply.messageId);
+    if (reply.thinking && !blocks.holds("reasoning")) blocks.push("reasoning", reply.messageId, reply.thinking);
+    const text = whole ? answerOf(reply, json) : said ? "" : reply.content;
+    if (text !== "") blocks.push("text", reply.messageId, text);
+    const unreadable = reply.invalidToolCalls.filter((call) => mayBeMended(call, tools));
+    const calls = [
+      ...reply.toolCalls.map(({ id, name, args }) => ({ id, name, input: JSON.stringify(args) })),
+      ...unreadable.map(({ id, name, args }) => ({ id: id ?? `invalid_${name}`, name: String(name), input: args })),
+    ];
+    const who = reply.fallback?.provider ?? provider;
+    const sealed = sealedReasoning(reply, who);
+    const takesSeal = blocks.isOpen() || calls.length === 0;
+    if (sealed && takesSeal && !blocks.isOpen()) blocks.open("reasoning", reply.messageId);
+    blocks.close(sealed);
+    for (const [index, call] of calls.entries()) out.push(...called(call, takesSeal || index > 0 ? undefined : sealed));
+    const asks = calls.length > 0;
+    out.push({
+      type: "finish",
+      finishReason: { unified: asks ? "tool-calls" : finishOf(reply.stopReason), raw: reply.stopReason },
+      usage: usageOf(reply.usage),
+      providerMetadata: { [METADATA]: replyMetadata(reply, who) },
+    });
   }
 
   /**
    * @param {ProviderError} error
    * @param {CliFinishReason["unified"]} unified
-   * @param {boolean} told whether its text has gone out
-   * @returns {Generator<CliStreamPart>}
    */
-  function* cutShort(error, unified, told) {
+  function cutShort(error, unified) {
     const { code, message, partial, usage } = error;
-    if (!told && partial?.text) yield* blocks.push("text", undefined, partial.text);
-    yield* blocks.close();
-    yield {
+    if (!said && partial?.text) blocks.push("text", undefined, partial.text);
+    blocks.close();
+    out.push({
       type: "finish",
       finishReason: { unified, raw: code },
       usage: usageOf(usage ?? partial?.usage),
       providerMetadata: { [METADATA]: plain({ provider: error.provider, error: { code, message }, run: error.run }) },
-    };
+    });
   }
 }
 
-/** The text and reasoning blocks of one stream: one is open at a time, and a block is of one message. */
-function createBlocks() {
+/**
+ * The text and reasoning blocks of one stream: one is open at a time, and a block is of one message.
+ *
+ * @param {(part: CliStreamPart) => void} send
+ */
+function createBlocks(send) {
   let count = 0;
   /** @type {{ kind: "text" | "reasoning", id: string, message: string | undefined, ended: boolean } | undefined} */
   let current;
@@ -155,15 +177,12 @@ function createBlocks() {
   const blocks = {
     isOpen: () => current !== undefined,
 
-    /**
-     * @param {CliProviderMetadata} [providerMetadata]
-     * @returns {Generator<CliStreamPart>}
-     */
-    *close(providerMetadata) {
+    /** @param {CliProviderMetadata} [providerMetadata] */
+    close(providerMetadata) {
       if (current === undefined) return;
       const { kind, id } = current;
       current = undefined;
-      yield { type: `${kind}-end`, id, ...(providerMetadata ? { providerMetadata } : {}) };
+      send({ type: `${kind}-end`, id, ...(providerMetadata ? { providerMetadata } : {}) });
     },
 
     /** The message is whole: what comes next is another block. This one stays open for what the reply has to say of it. */
@@ -174,26 +193,24 @@ function createBlocks() {
     /**
      * @param {"text" | "reasoning"} kind
      * @param {string | undefined} message
-     * @returns {Generator<CliStreamPart>}
      */
-    *open(kind, message) {
-      yield* blocks.close();
+    open(kind, message) {
+      blocks.close();
       const id = `${kind}-${++count}`;
       current = { kind, id, message, ended: false };
       told.add(kind).add(`${kind} ${message ?? ""}`);
-      yield { type: `${kind}-start`, id };
+      send({ type: `${kind}-start`, id });
     },
 
     /**
      * @param {"text" | "reasoning"} kind
      * @param {string | undefined} message
      * @param {string} delta
-     * @returns {Generator<CliStreamPart>}
      */
-    *push(kind, message, delta) {
+    push(kind, message, delta) {
       if (delta === "") return;
-      if (current?.kind !== kind || current.message !== message || current.ended) yield* blocks.open(kind, message);
-      if (current) yield { type: `${kind}-delta`, id: current.id, delta };
+      if (current?.kind !== kind || current.message !== message || current.ended) blocks.open(kind, message);
+      if (current) send({ type: `${kind}-delta`, id: current.id, delta });
     },
 
     /** Whether anything of this kind was told. @param {"text" | "reasoning"} kind */
@@ -244,14 +261,16 @@ function answerOf({ content, structured }, json) {
  *
  * @param {{ id: string, name: string, input: string }} call `input` is JSON text
  * @param {CliProviderMetadata} [providerMetadata]
- * @returns {Generator<CliStreamPart>}
+ * @returns {CliStreamPart[]}
  */
-function* called({ id, name, input }, providerMetadata) {
-  yield { type: "tool-input-start", id, toolName: name };
-  yield { type: "tool-input-delta", id, delta: input };
-  yield { type: "tool-input-end", id };
+function called({ id, name, input }, providerMetadata) {
   const metadata = providerMetadata ? { providerMetadata } : {};
-  yield { type: "tool-call", toolCallId: id, toolName: name, input, ...metadata };
+  return [
+    { type: "tool-input-start", id, toolName: name },
+    { type: "tool-input-delta", id, delta: input },
+    { type: "tool-input-end", id },
+    { type: "tool-call", toolCallId: id, toolName: name, input, ...metadata },
+  ];
 }
 
 /**
@@ -259,12 +278,14 @@ function* called({ id, name, input }, providerMetadata) {
  *
  * @param {ToolCall} call
  * @param {{ content: string, isError: boolean }} result
- * @returns {Generator<CliStreamPart>}
+ * @returns {CliStreamPart[]}
  */
-function* executed({ id, name, args }, { content, isError }) {
+function executed({ id, name, args }, { content, isError }) {
   const call = { toolCallId: id, toolName: name, dynamic: true };
-  yield { type: "tool-call", ...call, input: JSON.stringify(args), providerExecuted: true };
-  yield { type: "tool-result", ...call, result: content, ...(isError ? { isError } : {}) };
+  return [
+    { type: "tool-call", ...call, input: JSON.stringify(args), providerExecuted: true },
+    { type: "tool-result", ...call, result: content, ...(isError ? { isError } : {}) },
+  ];
 }
 
 /**
@@ -434,4 +455,4 @@ function contentOf(parts) {
   return content;
 }
 
-module.exports = { contentOf, partsOf };
+module.exports = { contentOf, createParts };

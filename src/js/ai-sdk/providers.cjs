@@ -37,20 +37,34 @@ function identity(value) {
   return known;
 }
 
+/**
+ * What a provider is made of, worked out once for all calls of a model: its options may be long (a whole environment).
+ *
+ * @typedef {{ key: string, make: () => Provider }} Recipe
+ *
+ * @param {string} id
+ * @param {Factory} factory
+ * @param {Record<string, unknown>} options
+ * @returns {Recipe}
+ */
+function recipeOf(id, factory, { logger, ...options }) {
+  return {
+    key: JSON.stringify([id, encodeOptions(options), identity(logger)]),
+    make: () => factory(logger === undefined ? options : { ...options, logger }),
+  };
+}
+
 /** Providers by what they were made of. */
 function createPool() {
   /** @type {Map<string, Provider>} the last one used comes last */
   const kept = new Map();
   return {
     /**
-     * @param {string} id
-     * @param {Factory} factory
-     * @param {Record<string, unknown>} options
+     * @param {Recipe} recipe
      * @returns {Provider}
      */
-    get(id, factory, { logger, ...options }) {
-      const key = JSON.stringify([id, encodeOptions(options), identity(logger)]);
-      const known = kept.get(key) ?? factory(logger === undefined ? options : { ...options, logger });
+    get({ key, make }) {
+      const known = kept.get(key) ?? make();
       kept.delete(key);
       kept.set(key, known);
       const [oldest] = kept.size > KEPT ? kept : [];
@@ -126,7 +140,8 @@ function createFace(core) {
     }
     const { retry = false, ...rest } = /** @type {Record<string, unknown>} */ (given ?? {});
     const options = { ...rest, retry, ...(model ? { model } : {}) };
-    const provider = () => among.get(id, factory, options);
+    const recipe = recipeOf(id, factory, options);
+    const provider = () => among.get(recipe);
     // At once: what is wrong with the options is said here.
     provider();
     return createModel({ id, modelId: model || OWN_CHOICE, retries: retry !== false, adapter: provider });

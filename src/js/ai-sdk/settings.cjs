@@ -160,7 +160,10 @@ function own({ providerOptions }) {
  * @returns {any}
  */
 function known(fields) {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+  /** @type {Record<string, unknown>} */
+  const kept = {};
+  for (const [key, value] of Object.entries(fields)) if (value !== undefined) kept[key] = value;
+  return kept;
 }
 
 module.exports = { known, settingsOf };
