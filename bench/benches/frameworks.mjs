@@ -4,9 +4,10 @@ import { startApiThread } from "../harness/api-thread.mjs";
 import { goal } from "../harness/bench.mjs";
 import { FACES } from "../harness/faces.mjs";
 import { median } from "../harness/stats.mjs";
-import { timed } from "../harness/watch.mjs";
+import { threadTime } from "../harness/watch.mjs";
 
-const TURNS = { full: 40, quick: 2 };
+/** Turns of each kind that are measured together, and how often. */
+const TURNS = { full: { together: 10, times: 4 }, quick: { together: 1, times: 1 } };
 /** Messages that are there before. */
 const THREADS = { "a new thread": 0, "200 messages before": 200 };
 
@@ -18,46 +19,48 @@ const THREADS = { "a new thread": 0, "200 messages before": 200 };
 async function prepare({ open }, { before }, context) {
   const api = await startApiThread();
   const face = await open(api.url, context);
-  const turns = context.quick ? TURNS.quick : TURNS.full;
-  /** @type {import("../harness/faces.mjs").Message[]} */
-  const thread = Array.from({ length: before }, (_, n) => ({
-    role: n % 2 === 0 ? "user" : "assistant",
-    content: `Message ${n}: something was said here, at some length, and it was answered.`,
-  }));
-  /** One turn of the conversation, which goes on from the one before. @param {boolean} whole */
+  const { together, times } = context.quick ? TURNS.quick : TURNS.full;
+  const thread = Array.from({ length: before }, (_, n) =>
+    face.message(
+      n % 2 === 0 ? "user" : "assistant",
+      `Message ${n}: something was said here, at some length, and it was answered.`,
+    ),
+  );
+  /** One turn of the conversation, which goes on from the one before; out: when the first piece was there, ms. @param {boolean} whole */
   const turn = async (whole) => {
-    thread.push({ role: "user", content: "How are you?" });
+    thread.push(face.message("user", "How are you?"));
     let first = Number.NaN;
     let answer = "";
     const began = performance.now();
-    const { js } = await timed(async () => {
-      if (whole) {
-        answer = await face.whole(thread);
-        return;
-      }
+    if (whole) answer = await face.whole(thread);
+    else {
       for await (const piece of face.pieces(thread)) {
         if (answer === "") first = performance.now() - began;
         answer += piece;
       }
-    });
+    }
     if (answer.trim() !== "Fine, and you?") throw new Error(`the answer is ${JSON.stringify(answer)}`);
-    thread.push({ role: "assistant", content: answer });
-    return { js, first };
+    thread.push(face.message("assistant", answer));
+    return first;
+  };
+  /** The processor's time that this thread has spent on a turn, of several, ms: what others had of it in between is not the face's. */
+  const turns = async (/** @type {boolean} */ whole, /** @type {number[]} */ firsts) => {
+    // A turn of the loop, so that what came before is not counted.
+    await new Promise((resolve) => setImmediate(resolve));
+    const before = threadTime();
+    for (let n = 0; n < together; n++) firsts.push(await turn(whole));
+    return (threadTime() - before) / together;
   };
   // The process is there, the modules are loaded, the functions compiled.
   for (let n = 0; n < 2; n++) for (const whole of [true, false]) await turn(whole);
   return {
     async measure() {
-      const [calls, streams] = [[], []].map((list) => /** @type {{ js: number, first: number }[]} */ (list));
-      for (let n = 0; n < turns; n++) {
-        calls?.push(await turn(true));
-        streams?.push(await turn(false));
+      const [calls, streams, firsts] = [[], [], []].map((list) => /** @type {number[]} */ (list));
+      for (let n = 0; n < times; n++) {
+        calls?.push(await turns(true, []));
+        streams?.push(await turns(false, firsts ?? []));
       }
-      return {
-        invoke: median((calls ?? []).map(({ js }) => js)),
-        stream: median((streams ?? []).map(({ js }) => js)),
-        first: median((streams ?? []).map(({ first }) => first)),
-      };
+      return { invoke: median(calls ?? []), stream: median(streams ?? []), first: median(firsts ?? []) };
     },
     async close() {
       await face.close?.();
@@ -70,7 +73,7 @@ async function prepare({ open }, { before }, context) {
 export default {
   title: "a call through a framework",
   about:
-    "One conversation, turn by turn, with the real claude in one process and a scripted API on a thread of its own that answers at once. JS thread: how long it was busy with a call, whole or in pieces.",
+    "One conversation, turn by turn, with the real claude in one process and a scripted API on a thread of its own that answers at once; its messages are those of the framework. JS thread: the processor's time that it spent on a call, whole or in pieces.",
   figures: {
     invoke: { title: "JS thread, whole", unit: "ms" },
     stream: { title: "JS thread, in pieces", unit: "ms" },

@@ -9,11 +9,13 @@ import { setTimeout as delay } from "node:timers/promises";
 import { createClaudeCliProvider } from "deep-factor-providers";
 import { isolateClaude } from "../../__tests__/support/claude.mjs";
 
-/** @typedef {{ role: "user" | "assistant", content: string }} Message */
+/** @typedef {"user" | "assistant"} Role */
 /**
  * @typedef {object} Face
- * @property {(thread: Message[]) => Promise<string>} whole
- * @property {(thread: Message[]) => AsyncIterable<string>} pieces
+ * @property {(role: Role, content: string) => any} message as the framework's programs hold it: what a message is made of is no part of a
+ *   call
+ * @property {(thread: any[]) => Promise<string>} whole
+ * @property {(thread: any[]) => AsyncIterable<string>} pieces
  * @property {() => unknown} [close]
  */
 /**
@@ -22,6 +24,9 @@ import { isolateClaude } from "../../__tests__/support/claude.mjs";
  * @property {import("./bench.mjs").Kind} kind
  * @property {(url: string, context: import("./bench.mjs").Context) => Promise<Face>} open
  */
+
+/** @param {Role} role @param {string} content */
+const plain = (role, content) => ({ role, content });
 
 /** @param {string} url */
 function claude(url) {
@@ -43,7 +48,7 @@ export const FACES = {
         await model.close();
         cleanup();
       };
-      return { ...ofLangChain(model), close };
+      return { ...(await ofLangChain(model)), close };
     },
   },
   anthropic: {
@@ -52,7 +57,7 @@ export const FACES = {
     async open(url, { peer }) {
       const { ChatAnthropic } = await peer("@langchain/anthropic");
       const anthropicApiUrl = url;
-      return ofLangChain(
+      return await ofLangChain(
         new ChatAnthropic({ model: "claude-sonnet-4-5", apiKey: "none", anthropicApiUrl, maxRetries: 0 }),
       );
     },
@@ -62,16 +67,14 @@ export const FACES = {
     kind: "ours",
     async open(url) {
       const { model, close } = await ofAiSdk(url);
-      const call = (/** @type {Message[]} */ thread) => ({
-        prompt: thread.map(({ role, content }) => ({ role, content: [{ type: "text", text: content }] })),
-      });
       return {
-        async whole(thread) {
-          const { content } = await model.doGenerate(call(thread));
+        message: (role, content) => ({ role, content: [{ type: "text", text: content }] }),
+        async whole(prompt) {
+          const { content } = await model.doGenerate({ prompt });
           return content.map((part) => ("text" in part ? part.text : "")).join("");
         },
-        async *pieces(thread) {
-          const { stream } = await model.doStream(call(thread));
+        async *pieces(prompt) {
+          const { stream } = await model.doStream({ prompt });
           for await (const part of stream) if (part.type === "text-delta") yield part.delta;
         },
         close,
@@ -119,6 +122,7 @@ export const FACES = {
       const { options, cleanup } = claude(url);
       const provider = createClaudeCliProvider(options);
       return {
+        message: plain,
         whole: async (thread) => (await provider.invoke(thread)).text,
         async *pieces(thread) {
           for await (const event of provider.stream(thread)) if (event.type === "text_delta") yield event.text;
@@ -151,6 +155,7 @@ async function ofAiSdk(url) {
 function inAiSdk(model) {
   const ai = import("ai");
   return {
+    message: plain,
     whole: async (messages) => (await (await ai).generateText({ model: model(), messages })).text,
     async *pieces(messages) {
       yield* (await ai).streamText({ model: model(), messages }).textStream;
@@ -160,10 +165,12 @@ function inAiSdk(model) {
 
 /**
  * @param {any} model a BaseChatModel
- * @returns {Face}
+ * @returns {Promise<Face>}
  */
-function ofLangChain(model) {
+async function ofLangChain(model) {
+  const { AIMessage, HumanMessage } = await import("@langchain/core/messages");
   return {
+    message: (role, content) => (role === "user" ? new HumanMessage(content) : new AIMessage(content)),
     whole: async (thread) => (await model.invoke(thread)).text,
     async *pieces(thread) {
       for await (const chunk of await model.stream(thread)) if (chunk.text) yield chunk.text;
