@@ -10,6 +10,7 @@ const RELEASE = [
   "clis/real-opencode",
   "clis/real-qwen",
   "langchain/core-0.3",
+  "langchain/sizes",
 ].map((name) => `__tests__/${name}.test.ts`);
 
 export default defineConfig({

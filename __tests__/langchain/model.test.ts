@@ -37,19 +37,57 @@ describe("a model's names", () => {
       ls_max_tokens: undefined,
       ls_stop: undefined,
     });
-    expect(chat.profile).toMatchObject({
-      toolCalling: true,
-      structuredOutput: true,
-      maxInputTokens: expect.any(Number),
+    expect(chat.profile).toMatchObject({ toolCalling: true, structuredOutput: true });
+  });
+
+  it("the sizes of a profile are the model's, or the caller's; what is not known is not there", () => {
+    const sizes = ({ profile: { maxInputTokens, maxOutputTokens } }: { profile: chatModels.ChatCliProfile }) => [
+      maxInputTokens,
+      maxOutputTokens,
+    ];
+    const claude = (fields?: object) => sizes(new ChatClaudeCli(fields));
+    expect({
+      dated: claude({ model: "claude-haiku-4-5-20251001" }),
+      "with a context": claude({ model: "claude-sonnet-4-5[1m]" }),
+      "an alias with a context": claude({ model: "sonnet[1m]" }),
+      "an alias": claude({ model: "opus" }),
+      "its own choice": claude(),
+      unheard: claude({ model: "constructor" }),
+      given: claude({ model: "claude-sonnet-5", profile: { maxInputTokens: 5 } }),
+      codex: sizes(new ChatCodexCli({ model: "gpt-5.5" })),
+      gemini: sizes(new ChatGeminiCli({ model: "gemini-2.5-pro" })),
+      qwen: sizes(new ChatQwenCli({ model: "qwen3-coder-plus" })),
+      opencode: sizes(new ChatOpenCodeCli({ model: "mock/m1" })),
+    }).toEqual({
+      dated: [200_000, 32_000],
+      "with a context": [1_000_000, 32_000],
+      "an alias with a context": [1_000_000, undefined],
+      "an alias": [undefined, undefined],
+      "its own choice": [undefined, undefined],
+      unheard: [undefined, undefined],
+      given: [5, 64_000],
+      codex: [258_400, undefined],
+      gemini: [1_048_576, 65_536],
+      qwen: [1_000_000, 32_768],
+      opencode: [undefined, undefined],
     });
   });
 
-  it("the sizes of a profile are the model's, the vendor's, or the caller's", () => {
-    const size = (fields?: object) => new ChatClaudeCli(fields).profile.maxInputTokens;
-    expect([size(), size({ model: "opus" }), size({ model: "sonnet[1m]" })]).toEqual([200_000, 200_000, 1_000_000]);
-    expect(size({ profile: { maxInputTokens: 5 } })).toBe(5);
-    expect(new ChatOpenCodeCli({ model: "google/gemini-2.5-pro" }).profile.maxInputTokens).toBe(1_048_576);
-    expect(new ChatOpenCodeCli({ model: "mock/m1" }).profile.maxInputTokens).toBeUndefined();
+  it("which model an alias means is known from its first answer on, of that model alone", async () => {
+    const answering = (name: string) => ({ content: "Fine.", response_metadata: { model: name } });
+    const provider = {
+      id: "claude",
+      invoke: async (_: unknown, { model = "claude-sonnet-5" }: { model?: string }) => answering(model),
+      stream: () => {},
+      bindTools: () => provider,
+    };
+    const model = new ChatCli({ provider: provider as never });
+    const seen = [model.profile.maxInputTokens];
+    for (const options of [{ model: "claude-haiku-4-5" }, {}, { model: "claude-haiku-4-5" }]) {
+      await model.invoke("hi", options);
+      seen.push(model.profile.maxInputTokens);
+    }
+    expect(seen).toEqual([undefined, undefined, 1_000_000, 1_000_000]);
   });
 
   it("price tables find the model's name", async () => {

@@ -43,20 +43,33 @@ function claude(engine) {
   };
 }
 
-/** @returns {Cli} */
-function codex() {
+/**
+ * @param {"print" | "live"} engine
+ * @returns {Cli}
+ */
+function codex(engine) {
   return {
-    name: "codex, print",
-    engine: "print",
+    name: `codex, ${engine}`,
+    engine,
     async cast(turns, fields = {}) {
-      const script = turns.map(({ text = "", calls = [] }, index) => {
-        const named = calls.map(({ name, args = {} }, at) => ({ id: `call_${index}_${at}`, name, args }));
-        return named.length > 0 ? calling(text, named) : { text };
-      });
+      const script = turns.map((turn, index) => (engine === "live" ? liveCodex(turn, index) : printCodex(turn, index)));
       const { api, options } = await withCli("codex", { script });
-      return made(ChatCodexCli, { ...options, ...fields }, api);
+      return made(ChatCodexCli, { ...options, engine, ...fields }, api);
     },
   };
+}
+
+/** Calls in words, behind the mark that the request gives. @param {Turn} turn @param {number} index */
+function printCodex({ text = "", calls = [] }, index) {
+  const named = calls.map(({ name, args = {} }, at) => ({ id: `call_${index}_${at}`, name, args }));
+  return named.length > 0 ? calling(text, named) : { text };
+}
+
+/** Calls of the API's own. @param {Turn} turn @param {number} index */
+function liveCodex({ text, calls = [] }, index) {
+  const made = calls.map(({ name, args = {} }, at) => ({ call: name, id: `call_${index}_${at}`, args }));
+  const said = [...(text === undefined ? [] : [{ text }]), ...made];
+  return said.length > 1 ? { parts: said } : (said[0] ?? { text: "" });
 }
 
 /**
@@ -71,10 +84,12 @@ function made(Model, fields, api) {
   return { model, api, fields };
 }
 
-/** claude in both engines, and codex. */
-export const CHAT_CLIS = [claude("live"), claude("print"), codex()];
+/** Both CLIs, each with both of its engines. */
+export const CHAT_CLIS = [claude("live"), codex("live"), claude("print"), codex("print")];
 /** Where what is tested is LangChain's own, and one CLI is as good as another: a live session and a print process. */
-export const TWO_CLIS = [claude("live"), codex()];
+export const TWO_CLIS = [claude("live"), codex("print")];
+/** codex in one process. */
+export const LIVE_CODEX = codex("live");
 
 /**
  * A chat model over an API, where no CLI has to be started to see what LangChain does.

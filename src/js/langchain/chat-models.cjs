@@ -17,7 +17,8 @@ const { createChunker } = require("./chunks.cjs");
 const { asBlocks, chunkOf, fieldsOf, resultOf, textOf } = require("./generations.cjs");
 const { SERIALIZED, compact, readCall, readCliFields, readProviderFields } = require("./fields.cjs");
 const { fingerprintOf, identityOf } = require("./identity.cjs");
-const { priceName, profileOf, vendorOf } = require("./profiles.cjs");
+const { profileOf, vendorOf } = require("./profiles.cjs");
+const { priceName } = require("./sizes.cjs");
 const { checkArguments } = require("./strict.cjs");
 const { structured } = require("./structured.cjs");
 
@@ -70,6 +71,7 @@ function createChatModels(parts, factories) {
       // Nothing that is bound to the caller's own adapter is in these calls, and nothing here changes what that remembers.
       hide(this, "_adapter", unbound(provider));
       hide(this, "_bound", new WeakMap());
+      hide(this, "_answered", undefined);
     }
 
     get [KINDS]() {
@@ -84,9 +86,9 @@ function createChatModels(parts, factories) {
       return [...super.callKeys, "tools", "tool_choice", "strict", "outputSchema", "response_format", "model"];
     }
 
-    /** The model's context size and abilities. */
+    /** The model's context size and abilities. Which model a CLI has chosen, or means by `sonnet`, is known from its first answer on. */
     get profile() {
-      return profileOf(this.provider.id, this.model, this._profile);
+      return profileOf(this.provider.id, this._answered ?? this.model, this._profile);
     }
 
     _llmType() {
@@ -312,6 +314,10 @@ function createChatModels(parts, factories) {
      */
     _complete(metadata, call) {
       const model = metadata.model ?? call.model ?? this.model;
+      // A name that says its context (`sonnet[1m]`) says more than the answer's; a fallback's answer is of any of its providers.
+      if (!call.model && metadata.model && metadata.fallback === undefined && priceName(this.model) === this.model) {
+        this._answered = metadata.model;
+      }
       return compact({ ...metadata, model, model_name: priceName(model) });
     }
   }

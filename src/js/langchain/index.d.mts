@@ -115,7 +115,11 @@ export interface ChatCliCallOptions extends BaseChatModelCallOptions {
   record?: string | RecordOptions;
 }
 
-/** What a model can do, in the words of LangChain's `ModelProfile`. */
+/**
+ * What a model can do, in the words of LangChain's `ModelProfile`. Sizes are tokens, as the CLI itself counts them, of models for which it
+ * has named them; of any other they are left out, and `profile` of the constructor has them. Which model `sonnet` means, or the CLI chooses
+ * by itself, is known from its first answer on.
+ */
 export interface ChatCliProfile {
   maxInputTokens?: number;
   maxOutputTokens?: number;
