@@ -67,9 +67,9 @@ function printCodex({ text = "", calls = [] }, index) {
 
 /** Calls of the API's own. @param {Turn} turn @param {number} index */
 function liveCodex({ text, calls = [] }, index) {
-  const made = calls.map(({ name, args = {} }, at) => ({ call: name, id: `call_${index}_${at}`, args }));
-  const said = [...(text === undefined ? [] : [{ text }]), ...made];
-  return said.length > 1 ? { parts: said } : (said[0] ?? { text: "" });
+  if (calls.length === 0) return { text: text ?? "" };
+  const asked = calls.map(({ name, args = {} }, at) => ({ call: name, id: `call_${index}_${at}`, args }));
+  return { output: [...(text === undefined ? [] : [{ text }]), ...asked] };
 }
 
 /**
@@ -88,8 +88,8 @@ function made(Model, fields, api) {
 export const CHAT_CLIS = [claude("live"), codex("live"), claude("print"), codex("print")];
 /** Where what is tested is LangChain's own, and one CLI is as good as another: a live session and a print process. */
 export const TWO_CLIS = [claude("live"), codex("print")];
-/** codex in one process. */
-export const LIVE_CODEX = codex("live");
+/** Those that LangChain's standard tests are run with. */
+export const STANDARD_CLIS = process.env.TEST_ALL ? [...TWO_CLIS, codex("live")] : TWO_CLIS;
 
 /**
  * A chat model over an API, where no CLI has to be started to see what LangChain does.

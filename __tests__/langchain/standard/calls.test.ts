@@ -2,11 +2,11 @@
 import { AIMessage, AIMessageChunk, getBufferString, HumanMessage, SystemMessage } from "@langchain/core/messages";
 import { concat } from "@langchain/core/utils/stream";
 import { describe, expect, it } from "vitest";
-import { TWO_CLIS } from "../../support/chat-models.mjs";
+import { STANDARD_CLIS } from "../../support/chat-models.mjs";
 
 const USAGE = { input_tokens: expect.any(Number), output_tokens: expect.any(Number), total_tokens: expect.any(Number) };
 
-describe.each(TWO_CLIS)("$name", ({ cast }) => {
+describe.each(STANDARD_CLIS)("$name", ({ cast }) => {
   const hello = { text: "Hello there." };
 
   it("invoke: a message with text", async () => {

@@ -4,7 +4,7 @@
  */
 import { HumanMessage } from "@langchain/core/messages";
 import { describe, expect, it } from "vitest";
-import { CHAT_CLIS, chatApi, TWO_CLIS } from "../../support/chat-models.mjs";
+import { CHAT_CLIS, chatApi, STANDARD_CLIS } from "../../support/chat-models.mjs";
 
 /** One black pixel, one empty sound, one PDF that ends at once. */
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=";
@@ -15,7 +15,7 @@ const ask = (block: object) => [
   new HumanMessage({ content: [{ type: "text", text: "What is this?" }, block as never] }),
 ];
 
-describe.each(TWO_CLIS)("$name", ({ cast }) => {
+describe.each(STANDARD_CLIS)("$name", ({ cast }) => {
   it("takes text as a block", async () => {
     const { model, api } = await cast([{ text: "A text." }]);
     const message = new HumanMessage({ content: [{ type: "text", text: "Hello from a block!" }] });

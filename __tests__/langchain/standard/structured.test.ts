@@ -4,7 +4,7 @@ import { ChatPromptTemplate } from "@langchain/core/prompts";
 import { toJsonSchema } from "@langchain/core/utils/json_schema";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { chatApi, TWO_CLIS } from "../../support/chat-models.mjs";
+import { chatApi, STANDARD_CLIS } from "../../support/chat-models.mjs";
 
 const numbers = z.object({ a: z.number().int(), b: z.number().int() }).describe("Two integers to add");
 const prompt = ChatPromptTemplate.fromMessages([
@@ -23,7 +23,7 @@ function listener() {
   return { formats, config: { callbacks: [{ handleChatModelStart } as never] } };
 }
 
-describe.each(TWO_CLIS)("$name, by a call", ({ cast }) => {
+describe.each(STANDARD_CLIS)("$name, by a call", ({ cast }) => {
   const by = { name: "addition", method: "functionCalling" } as const;
 
   it("gives a value of the schema, and says so to tracers", async () => {

@@ -7,7 +7,7 @@ import { toJsonSchema } from "@langchain/core/utils/json_schema";
 import { concat } from "@langchain/core/utils/stream";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { TWO_CLIS } from "../../support/chat-models.mjs";
+import { STANDARD_CLIS } from "../../support/chat-models.mjs";
 
 const numbers = z.object({ a: z.number().int().describe("The first"), b: z.number().int().describe("The second") });
 const place = z.object({ location: z.string().describe("The city") });
@@ -33,7 +33,7 @@ async function whole(stream: AsyncIterable<AIMessageChunk>) {
   return sum;
 }
 
-describe.each(TWO_CLIS)("$name", ({ cast }) => {
+describe.each(STANDARD_CLIS)("$name", ({ cast }) => {
   it("calls a tool once, by its name, with its arguments and an id", async () => {
     const { model } = await cast([ADD]);
     const result = await model.bindTools([adder]).invoke("What is adder(1, 2)?");
