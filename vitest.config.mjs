@@ -7,6 +7,7 @@ const RELEASE = [
   "agent/scenarios-qwen",
   "ai-sdk/newest",
   "ai-sdk/use-chat",
+  "clis/frameworks",
   "clis/real-opencode",
   "clis/real-qwen",
   "langchain/core-0.3",
