@@ -8,7 +8,7 @@
 import { execFile } from "node:child_process";
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { installed } from "../__tests__/support/installed.mjs";
 import { createTag } from "../__tests__/support/processes.mjs";
 import { nodeBin, PrepareError, ROOT, runMain } from "./prepare.mjs";
@@ -74,24 +74,33 @@ await runMain(import.meta.url, async () => {
 function checks(temp) {
   const smoke = join(ROOT, ".ci/smoke.mjs");
   const workers = join(ROOT, ".ci/runtimes/workers.mjs");
+  const faces = join(ROOT, ".ci/runtimes/faces.mjs");
   /** @type {[string, (run: Run) => Promise<string>][]} */
   const nodes = NODES.flatMap((version, index) => [
     [`Node ${version}`, async (run) => run([await node(version), smoke], ROOT)],
+    [`Node ${version}, the faces`, async (run) => run([await node(version), faces], ROOT)],
     [
       `Node ${version}, worker threads`,
       async (run) => run([await node(version), workers, ROUNDS[index] ?? "50"], ROOT),
     ],
   ]);
+  const [bun, deno] = [`Bun ${BUN}`, `Deno ${DENO}`];
+  /** @param {Run} run @param {string} script */
+  const inBun = async (run, script) => run([join(await get(`@oven/bun-${system()}`, BUN), "bin/bun"), script], ROOT);
+  /** @param {Run} run @param {string} script */
+  const inDeno = async (run, script) => {
+    const file = join(await get(`@deno/${system()}-glibc`, DENO), "deno");
+    return run(
+      [file, "run", "-A", "--no-lock", "--node-modules-dir=manual", script],
+      project(temp, `deno-${basename(script)}`),
+    );
+  };
   return [
     ...nodes,
-    [`Bun ${BUN}`, async (run) => run([join(await get(`@oven/bun-${system()}`, BUN), "bin/bun"), smoke], ROOT)],
-    [
-      `Deno ${DENO}`,
-      async (run) => {
-        const deno = join(await get(`@deno/${system()}-glibc`, DENO), "deno");
-        return run([deno, "run", "-A", "--no-lock", "--node-modules-dir=manual", smoke], project(temp, "deno"));
-      },
-    ],
+    [bun, (run) => inBun(run, smoke)],
+    [`${bun}, the faces`, (run) => inBun(run, faces)],
+    [deno, (run) => inDeno(run, smoke)],
+    [`${deno}, the faces`, (run) => inDeno(run, faces)],
     [
       "node --test",
       async (run) => {

@@ -55,4 +55,4 @@ async function leaveRunning(api) {
   }
 }
 
-module.exports = { leaveRunning, use };
+module.exports = { createProvider, leaveRunning, use };
