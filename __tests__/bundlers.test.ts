@@ -32,6 +32,21 @@ const NAMES = "{ createClaudeCliProvider, runAgent }";
 const IMPORTS = `import ${NAMES} from "${OURS}";\nimport { AIMessage } from "@langchain/core/messages";\n${USE}`;
 const REQUIRES = `const ${NAMES} = require("${OURS}");\nconst { AIMessage } = require("@langchain/core/messages");\n${USE}`;
 
+/** A program over each framework's face, and what it is that the program must not get twice. */
+const FACES = {
+  langchain: `import { BaseChatModel } from "@langchain/core/language_models/chat_models";
+import { ChatClaudeCli } from "${OURS}/langchain";
+const model = new ChatClaudeCli({ cliPath: process.env.TEST_CLI, model: "sonnet" });
+const { text } = await model.invoke("hi");
+await model.close();
+console.log(JSON.stringify([text, model instanceof BaseChatModel]));\n`,
+  "ai-sdk": `import { claudeCli } from "${OURS}/ai-sdk";
+const model = claudeCli("sonnet", { cliPath: process.env.TEST_CLI });
+const { content } = await model.doGenerate({ prompt: [{ role: "user", content: [{ type: "text", text: "hi" }] }] });
+await claudeCli.close();
+console.log(JSON.stringify([content[0].text, model.specificationVersion === "v3"]));\n`,
+};
+
 /** A project in which the package is installed as npm does it: the addon in a package beside it. */
 let project: string;
 /** The addon's file. */
@@ -46,6 +61,9 @@ beforeAll(() => {
   for (const file of files.filter((name) => /\.[cm]js$/.test(name))) {
     copyFileSync(join(ROOT, "src/js", file), join(modules, OURS, "src/js", file));
   }
+  for (const face of Object.keys(FACES)) {
+    cpSync(join(ROOT, "src/js", face), join(modules, OURS, "src/js", face), { recursive: true });
+  }
   const built = files.find((name) => name.endsWith(".node")) ?? "";
   const platform = built.replace(/\.node$/, "").replace(".", "-");
   mkdirSync(join(modules, platform));
@@ -59,6 +77,7 @@ beforeAll(() => {
   writeFileSync(join(project, "package.json"), JSON.stringify({ type: "module" }));
   writeFileSync(join(project, "main.mjs"), IMPORTS);
   writeFileSync(join(project, "main.cjs"), REQUIRES);
+  for (const [face, program] of Object.entries(FACES)) writeFileSync(join(project, `${face}.mjs`), program);
 });
 afterAll(() => rmSync(project, { recursive: true, force: true }));
 
@@ -181,24 +200,44 @@ describe("Vite", () => {
   });
 });
 
+/** webpack's configuration of an ES module in `folder`, with what is left outside. */
+function moduleOf(folder: string, entry: string, outside: readonly string[]): object {
+  return {
+    ...{ mode: "production", entry: `./${entry}`, experiments: { outputModule: true } },
+    output: { path: join(project, folder), filename: "main.mjs", module: true, chunkFormat: "module" },
+    externals: ({ request = "" }, done: (error: null, as?: string) => void) =>
+      done(null, outside.some((name) => `${request}/`.startsWith(`${name}/`)) ? `module ${request}` : undefined),
+  };
+}
+
 it("webpack makes a program with the package in it that runs, and one with the package beside it", async () => {
   // LangChain stays outside: webpack makes of its import of a newer Node's function one that Node 20 refuses.
   for (const [folder, outside] of [
     ["w-inside", ["@langchain/core"]],
     ["w-outside", [OURS, "@langchain/core"]],
   ] as const) {
-    const path = join(project, folder);
-    const said = await webpack({
-      ...{ mode: "production", entry: "./main.mjs", experiments: { outputModule: true } },
-      output: { path, filename: "main.mjs", module: true, chunkFormat: "module" },
-      externals: ({ request = "" }, done: (error: null, as?: string) => void) =>
-        done(null, outside.some((name) => `${request}/`.startsWith(`${name}/`)) ? `module ${request}` : undefined),
-    });
-    expect(said).toBe("");
-    const bundle = readdirSync(path).map((name) => join(folder, name));
+    expect(await webpack(moduleOf(folder, "main.mjs", outside))).toBe("");
+    const bundle = readdirSync(join(project, folder)).map((name) => join(folder, name));
     expect(bundle.some(holdsOurs)).toBe(folder === "w-inside");
     expect(await answer(`${folder}/main.mjs`)).toEqual(ANSWERED);
   }
+});
+
+describe.each(Object.keys(FACES))("the face %s", (face) => {
+  const works = { code: 0, stdout: '["hello",true]\n', stderr: "" };
+
+  it("is in a program that esbuild makes, and runs", async () => {
+    expect(await esbuild(`${face}.mjs`, `e-${face}.mjs`, "--format=esm")).toEqual(QUIET);
+    expect(holdsOurs(`e-${face}.mjs`)).toBe(true);
+    expect(await answer(`e-${face}.mjs`)).toEqual(works);
+  });
+
+  // webpack takes its time: a release's tests are enough.
+  it.runIf(process.env.TEST_ALL)("is in a program that webpack makes, and runs", async () => {
+    expect(await webpack(moduleOf(`w-${face}`, `${face}.mjs`, ["@langchain/core"]))).toBe("");
+    expect(readdirSync(join(project, `w-${face}`)).some((name) => holdsOurs(join(`w-${face}`, name)))).toBe(true);
+    expect(await answer(`w-${face}/main.mjs`)).toEqual(works);
+  });
 });
 
 it("tools that collect a program's files take the addon along (Next.js, serverless packagers)", async () => {
