@@ -46,6 +46,12 @@ const main = async () => {
   out.structured = await model.withStructuredOutput(z.object({ name: z.string() })).invoke("Who?");
   out.raw = (await model.withStructuredOutput(z.object({ name: z.string() }), { includeRaw: true }).invoke("Who?")).parsed;
   out.batch = (await model.batch(["a", "b"], { maxConcurrency: 1 })).map(({ content }) => content);
+  // What the model thought: this version knows no blocks of content, and the fields are all the same.
+  const thought = await model.invoke("hi");
+  out.thought = [thought.content, thought.additional_kwargs.reasoning_content, thought.contentBlocks ?? "none"];
+  let pieces;
+  for await (const chunk of await model.stream("hi")) pieces = pieces === undefined ? chunk : pieces.concat(chunk);
+  out.pieces = [pieces.content, pieces.additional_kwargs.reasoning_content, pieces.contentBlocks ?? "none"];
   const secret = new ChatClaudeCli({ model: "sonnet", env: { KEY: "secret" } });
   out.json = JSON.stringify(secret);
   out.secret = JSON.stringify(secret.lc_kwargs).includes("secret");
@@ -68,8 +74,19 @@ it.each([
 ])(`@langchain/core ${CORE}: %s`, async (_, file, imports) => {
   const call = { calls: [{ id: "call_a", name: "add", args: { a: 1, b: 2 } }] };
   const named = { text: '{"name":"Ada"}' };
+  const thoughtful = { reasoning: "Let me see", text: "hello" };
   const api = await startOpenAi([
-    ...[{ text: "hello" }, { text: "Let me add.", ...call }, call, named, named, { text: "one" }, { text: "two" }],
+    ...[
+      { text: "hello" },
+      { text: "Let me add.", ...call },
+      call,
+      named,
+      named,
+      { text: "one" },
+      { text: "two" },
+      thoughtful,
+      thoughtful,
+    ],
   ]);
   onTestFinished(() => api.close());
   writeFileSync(join(home, file), [...imports, USE].join("\n"));
@@ -87,6 +104,8 @@ it.each([
     structured: { name: "Ada" },
     raw: { name: "Ada" },
     batch: ["one", "two"],
+    thought: ["hello", "Let me see", "none"],
+    pieces: ["hello", "Let me see", "none"],
     json: expect.stringContaining('"id":["deep-factor-providers","langchain","ChatClaudeCli"]'),
     secret: false,
   });

@@ -2,9 +2,11 @@
 import { AIMessage, HumanMessage } from "@langchain/core/messages";
 import { Command, MemorySaver } from "@langchain/langgraph";
 import { ProviderError } from "deep-factor-providers";
-import { describe, expect, it } from "vitest";
+import { ChatClaudeCli, ChatCodexCli } from "deep-factor-providers/langchain";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { chatApi, TWO_CLIS } from "../support/chat-models.mjs";
+import { withClaude, withCli } from "../support/harness.mjs";
 import {
   createAgent,
   humanInTheLoopMiddleware,
@@ -65,6 +67,22 @@ describe.each(TWO_CLIS)("over $name", ({ cast }) => {
     expect(messages.at(0)?.text).toContain("They greeted each other.");
     expect(messages.slice(1).map(({ text }: { text: string }) => text)).toEqual(["How are you?", "Fine."]);
   });
+});
+
+it.each([
+  ["claude, live", async (script: object[]) => withClaude({ engine: "live", script: script as never }), ChatClaudeCli],
+  ["codex, print", async (script: object[]) => withCli("codex", { script: script as never }), ChatCodexCli],
+] as const)("%s: a call is made again by modelRetryMiddleware, once for each failure", async (_, start, Model) => {
+  const { api, options } = await start([{ error: { status: 529, message: "Overloaded" } }, { text: "up" }]);
+  const model = new (Model as typeof ChatClaudeCli)({ ...(options as object), maxRetries: 0 });
+  onTestFinished(() => model.close());
+  const retryOn = (error: unknown) => ProviderError.isInstance(error) && error.shouldRetry;
+  const middleware = [modelRetryMiddleware({ maxRetries: 2, initialDelayMs: 0, retryOn })];
+  const { messages } = await createAgent({ model, tools: [], middleware }).invoke({
+    messages: [new HumanMessage("hi")],
+  });
+  expect(messages.at(-1)?.text).toBe("up");
+  expect(api.requests).toHaveLength(2);
 });
 
 describe("over an API", () => {
