@@ -1,0 +1,90 @@
+/** What an import costs: the files of ours that each entry loads, and the packages of others. A file more is seen here. */
+import { execFile } from "node:child_process";
+import { sep } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { describe, expect, it } from "vitest";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const OURS = "deep-factor-providers";
+
+/** The CommonJS files that a fresh Node has loaded, which are all of ours but the entries for `import`. */
+async function loaded(program: string) {
+  const print = "console.log(JSON.stringify(Object.keys(require.cache)))";
+  const { stdout } = await promisify(execFile)(process.execPath, ["-e", program.replace("PRINT", print)], {
+    cwd: ROOT,
+  });
+  const files = (JSON.parse(stdout) as string[]).map((file) => file.split(sep).join("/"));
+  const packages = files.flatMap((file) => /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(file)?.[1] ?? []);
+  return {
+    ours: files.flatMap((file) => /\/src\/js\/(.+)\.cjs$/.exec(file)?.[1] ?? []).sort(),
+    packages: [...new Set(packages)],
+  };
+}
+
+const CORE = [
+  ...[
+    "addon",
+    "builtin",
+    "choices",
+    "claude-code",
+    "core",
+    "errors",
+    "face",
+    "life",
+    "load",
+    "logger",
+    "messages",
+    "native",
+  ],
+  ...["options", "output-schema", "prewarm", "provider", "quota", "reasoning", "run", "signals", "tools", "updates"],
+];
+const FACES = {
+  langchain: [
+    ...[
+      "bound-tools",
+      "chat-models",
+      "chunks",
+      "fields",
+      "generations",
+      "identity",
+      "parts",
+      "profiles",
+      "sizes",
+      "strict",
+    ],
+    "structured",
+  ].map((file) => `langchain/${file}`),
+  "ai-sdk": ["errors", "model", "parts", "prompt", "providers", "settings", "words"].map((file) => `ai-sdk/${file}`),
+};
+
+describe.each([
+  ["import", (entry: string) => `import("${entry}").then(() => PRINT)`, (_: string): string[] => []],
+  ["require", (entry: string) => `require("${entry}"); PRINT`, (file: string) => [file]],
+] as const)("%s", (_, program, own) => {
+  it("the root: nothing of a framework but LangChain's messages, and no face", async () => {
+    const { ours, packages } = await loaded(program(OURS));
+    expect(ours).toEqual([...CORE, "langchain", ...own("index")].sort());
+    expect(packages.filter((name) => /langchain|^ai$|ai-sdk/.test(name) && name !== "@langchain/core")).toEqual([]);
+  });
+
+  it("the entry without LangChain: no package at all", async () => {
+    expect(await loaded(program(`${OURS}/native`))).toEqual({
+      ours: [...CORE, "plain", ...own("native-entry")].sort(),
+      packages: [],
+    });
+  });
+
+  it("the AI SDK's face: itself, and no package", async () => {
+    expect(await loaded(program(`${OURS}/ai-sdk`))).toEqual({
+      ours: [...CORE, "plain", ...FACES["ai-sdk"], ...own("ai-sdk/index")].sort(),
+      packages: [],
+    });
+  });
+
+  it("LangChain's face: itself, and no framework but LangChain's core", async () => {
+    const { ours, packages } = await loaded(program(`${OURS}/langchain`));
+    expect(ours).toEqual([...CORE, "langchain", ...FACES.langchain, ...own("index"), ...own("langchain/index")].sort());
+    expect(packages.filter((name) => /langchain|^ai$|ai-sdk/.test(name) && name !== "@langchain/core")).toEqual([]);
+  });
+});
