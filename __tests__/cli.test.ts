@@ -309,9 +309,9 @@ describe.skipIf(process.platform === "win32").each(VERSIONS)("run with the real 
 
 describe("a wrong command line", () => {
   it.each([
-    [[], "there is no command: doctor, providers, run, log"],
-    [["docter"], 'unknown command "docter": there are doctor, providers, run, log'],
-    [["--nope"], 'unknown option "--nope": there are doctor, providers, run, log'],
+    [[], "there is no command: doctor, providers, run, suite, log"],
+    [["docter"], 'unknown command "docter": there are doctor, providers, run, suite, log'],
+    [["--nope"], 'unknown option "--nope": there are doctor, providers, run, suite, log'],
     [["doctor", "--nope"], "unknown option '--nope' (deep-factor-providers doctor --help)"],
     [
       ["doctor", "nobody"],

@@ -20,6 +20,9 @@ const api = plain.plainCore(import.meta.url);
 /** @type {{ id: string, name: string, command: string, versions: string[] }[]} */
 const REGISTRY = JSON.parse(loader.loadNative().providers());
 
+/** The ids of the built-in providers. */
+export const providerIds = () => REGISTRY.map((provider) => provider.id);
+
 /**
  * How the built-in provider called `id` is made.
  *
@@ -29,7 +32,7 @@ const REGISTRY = JSON.parse(loader.loadNative().providers());
 export function factoryOf(id) {
   const found = REGISTRY.find((provider) => provider.id === id);
   if (found === undefined) {
-    throw new UsageError(`unknown provider "${id}": there are ${REGISTRY.map((provider) => provider.id).join(", ")}`);
+    throw new UsageError(`unknown provider "${id}": there are ${providerIds().join(", ")}`);
   }
   const factory = api[/** @type {"createClaudeCliProvider"} */ (`create${found.name}CliProvider`)];
   return /** @type {(options?: CliProviderOptions) => CliProvider} */ (factory);
@@ -57,7 +60,7 @@ export async function doctor(args, signal) {
   }
   // Logins alone are looked at alone.
   const named = positionals.length + logins.length > 0;
-  const ids = named ? positionals : REGISTRY.map((provider) => provider.id);
+  const ids = named ? positionals : providerIds();
   const options = /** @type {CliProviderOptions} */ ({ ...(engine && { engine }), ...(model && { model }) });
   const providers = [
     ...ids.map((id) => factoryOf(id)(options)),

@@ -34,6 +34,7 @@ Commands:
   doctor           what is installed, which version, logged in or not, and what to do about it
   providers        which providers there are
   run "<prompt>"   asks one of them and prints the answer
+  suite            runs the tasks of a file, each in a folder of its own, and says which passed
   log              shows the log of a run, as text or as a page
 
 Options:
@@ -94,6 +95,23 @@ Options:
 
 Exit codes: 0 answered, 2 wrong command line, 130 interrupted, and by the category of the error:
 ${exitCodeLines()}
+`,
+  suite: `Runs tasks, each in a workspace of its own, and says which passed, how long they took and what they cost.
+
+Usage: ${NAME} suite <tasks.yaml> --out <folder> [options]
+
+A task is a prompt, the files its workspace holds, and a command that decides whether it is passed. Who does it is claude at
+work for itself (claude-code), or a provider, which only answers. docs/suites.md describes the file.
+
+Options:
+  --out <folder>       where results, workspaces and logs go, and index.html; a new one, or with --resume one of before
+  --resume             does what is not finished there: new and changed tasks, those that were interrupted, and those that could
+                       not be done (result "error")
+  --concurrency <n>    how many tasks may run at a time; default: 4
+  --json               the results as JSON
+  -h, --help           this text
+
+Exit codes: 0 if all passed, 1 if not, 2 wrong command line or file of tasks, 130 interrupted.
 `,
   log: `Shows what happened in a run that was recorded: messages, tool calls with their durations, tokens, cost, errors.
 

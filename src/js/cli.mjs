@@ -13,6 +13,7 @@ const COMMANDS = {
   doctor: async () => (await import("./cli-doctor.mjs")).doctor,
   providers: async () => (await import("./cli-doctor.mjs")).providers,
   run: async () => (await import("./cli-run.mjs")).run,
+  suite: async () => (await import("./cli-suite.mjs")).suite,
   log: async () => (await import("./cli-log.mjs")).log,
 };
 /** 128 and the signal's number, as shells have it. */

@@ -1,0 +1,187 @@
+/**
+ * The tasks of a suite. In: a YAML or JSON file. Out: tasks that can be run; or, of a file that is wrong, everything that is wrong
+ * with it, by field.
+ *
+ * @typedef {object} Task
+ * @property {string} name also the name of its folder
+ * @property {string} provider `claude-code`, or a provider's id
+ * @property {string | undefined} prompt
+ * @property {string | undefined} promptFile relative to the workspace, as the adapter's `prompt_file`
+ * @property {string | undefined} cliPath the CLI; by default, the one on the PATH
+ * @property {string | undefined} files the folder that its workspace is a copy of; absolute
+ * @property {string | undefined} check the command that decides whether it is passed
+ * @property {number} checkTimeout ms
+ * @property {number} timeout ms; 0 for no limit
+ * @property {Record<string, unknown>} config what else the adapter's config has
+ * @property {Record<string, unknown>} options of the provider
+ * @property {string} fingerprint changes with everything that is written of it
+ *
+ * @typedef {{ title: string, tasks: Task[] }} Suite
+ */
+
+import { createHash } from "node:crypto";
+import { readFileSync, statSync } from "node:fs";
+import { basename, dirname, extname, resolve } from "node:path";
+import { UsageError } from "../cli-text.mjs";
+
+/** The adapter, which is no provider: it lets claude work for itself. */
+export const CLAUDE_CODE = "claude-code";
+
+/** A task's fields, and what each has to be. */
+const FIELDS = /** @type {const} */ ({
+  name: "text",
+  provider: "text",
+  prompt: "text",
+  prompt_file: "text",
+  cli_path: "text",
+  files: "text",
+  check: "text",
+  check_timeout: "ms",
+  timeout: "ms",
+  config: "object",
+  options: "object",
+});
+/** What every task has that says nothing else. */
+const DEFAULTS = { provider: CLAUDE_CODE, timeout: 300_000, check_timeout: 60_000 };
+/** A name is a folder's: the same on every system, never hidden, never a path. */
+const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/;
+/** What the longest timer of Node takes. */
+const MOST_MS = 2 ** 31 - 1;
+
+/**
+ * @param {string} file
+ * @param {readonly string[]} providers ids of those that may be named
+ * @returns {Promise<Suite>}
+ */
+export async function readSuite(file, providers) {
+  /** @type {string} */
+  let text;
+  try {
+    text = readFileSync(file, "utf8");
+  } catch (error) {
+    throw new UsageError(`the tasks can't be read: ${/** @type {Error} */ (error).message}`);
+  }
+  const document = await parse(file, text);
+  const { suite, problems } = check(document, { folder: dirname(resolve(file)), providers });
+  if (problems.length > 0) throw new UsageError(`${file} is wrong:\n${problems.map((line) => `  ${line}`).join("\n")}`);
+  return { ...suite, title: suite.title || basename(file, extname(file)) };
+}
+
+/** @param {string} file @param {string} text @returns {Promise<unknown>} */
+async function parse(file, text) {
+  // JSON is YAML, too; only who writes YAML has to wait for its parser.
+  const isJson = extname(file).toLowerCase() === ".json";
+  try {
+    return isJson ? JSON.parse(text) : (await import("yaml")).parse(text, { maxAliasCount: 100 });
+  } catch (error) {
+    const [line] = /** @type {Error} */ (error).message.split("\n");
+    throw new UsageError(`${file} is no ${isJson ? "JSON" : "YAML"}: ${line}`);
+  }
+}
+
+/** @param {unknown} value @returns {value is Record<string, unknown>} */
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/**
+ * @param {unknown} document
+ * @param {{ folder: string, providers: readonly string[] }} where
+ */
+function check(document, { folder, providers }) {
+  /** @type {string[]} */
+  const problems = [];
+  const suite = { title: "", tasks: /** @type {Task[]} */ ([]) };
+  if (!isObject(document)) return { suite, problems: ["it must be an object with the field `tasks`"] };
+  const { title = "", defaults = {}, tasks, ...unknown } = document;
+  for (const name of Object.keys(unknown)) problems.push(`${name}: there are title, defaults, tasks`);
+  if (typeof title === "string") suite.title = title;
+  else problems.push("title: must be a text");
+  const common = fields(defaults, "defaults", problems);
+  if (common.name !== undefined) problems.push("defaults.name: every task has a name of its own");
+  delete common.name;
+  if (!Array.isArray(tasks) || tasks.length === 0) {
+    return { suite, problems: [...problems, "tasks: must be a list of at least one task"] };
+  }
+  const names = new Set();
+  for (const [index, own] of tasks.entries()) {
+    const at = `tasks[${index}]`;
+    const before = problems.length;
+    const written = fields(own, at, problems);
+    if (!isObject(own)) continue;
+    const merged = { ...DEFAULTS, ...common, ...written };
+    const config = { ...common.config, ...written.config };
+    const options = { ...common.options, ...written.options };
+    // Of two ways to say the prompt, a task's own wins over that of all.
+    if (written.prompt_file !== undefined && written.prompt === undefined) delete merged.prompt;
+    if (written.prompt !== undefined && written.prompt_file === undefined) delete merged.prompt_file;
+    const { name = "", provider, prompt, prompt_file: promptFile } = merged;
+    if (!NAME.test(name)) {
+      problems.push(`${at}.name: must be letters, digits, ".", "_" and "-", at most 100, not ${JSON.stringify(name)}`);
+    }
+    // A folder is the same in capitals on some systems.
+    if (names.has(name.toLowerCase())) problems.push(`${at}.name: there is another ${JSON.stringify(name)}`);
+    names.add(name.toLowerCase());
+    if ((prompt === undefined) === (promptFile === undefined)) {
+      problems.push(`${at}: exactly one of prompt and prompt_file`);
+    }
+    const isAdapter = provider === CLAUDE_CODE;
+    if (!isAdapter && !providers.includes(provider)) {
+      problems.push(
+        `${at}.provider: there are ${[CLAUDE_CODE, ...providers].join(", ")}, not ${JSON.stringify(provider)}`,
+      );
+    }
+    if (!isAdapter && promptFile !== undefined) problems.push(`${at}.prompt_file: only ${CLAUDE_CODE} reads one`);
+    if (isAdapter && written.options) problems.push(`${at}.options: are a provider's; ${CLAUDE_CODE} has config`);
+    if (!isAdapter && written.config) problems.push(`${at}.config: is that of ${CLAUDE_CODE}; a provider has options`);
+    for (const key of ["prompt", "prompt_file"].filter((key) => key in config)) {
+      problems.push(`${at}.config.${key}: stands beside config, as ${at}.${key}`);
+    }
+    const files = merged.files === undefined ? undefined : resolve(folder, merged.files);
+    if (files !== undefined && !statSync(files, { throwIfNoEntry: false })?.isDirectory()) {
+      problems.push(`${at}.files: there is no folder ${files}`);
+    }
+    if (problems.length > before) continue;
+    const { check, check_timeout: checkTimeout, timeout, cli_path: cliPath } = merged;
+    const task = { name, provider, prompt, promptFile, cliPath, files, check, checkTimeout, timeout };
+    const whole = { ...task, config: isAdapter ? config : {}, options: isAdapter ? {} : options };
+    const fingerprint = createHash("sha256").update(JSON.stringify(whole)).digest("hex");
+    suite.tasks.push({ ...whole, fingerprint });
+  }
+  return { suite, problems };
+}
+
+/**
+ * The fields of one task, or of all, that are what they have to be.
+ *
+ * @param {unknown} written
+ * @param {string} at
+ * @param {string[]} problems gets what is wrong
+ * @returns {{ name?: string, provider?: string, prompt?: string, prompt_file?: string, cli_path?: string, files?: string, check?: string,
+ *   check_timeout?: number, timeout?: number, config?: Record<string, unknown>, options?: Record<string, unknown> }}
+ */
+function fields(written, at, problems) {
+  if (!isObject(written)) {
+    problems.push(`${at}: must be an object`);
+    return {};
+  }
+  /** @type {Record<string, unknown>} */
+  const right = {};
+  for (const [key, value] of Object.entries(written)) {
+    const kind = Object.hasOwn(FIELDS, key) ? FIELDS[/** @type {keyof typeof FIELDS} */ (key)] : undefined;
+    const problem = kind === undefined ? `there are ${Object.keys(FIELDS).join(", ")}` : unlike(kind, value);
+    if (problem === undefined) right[key] = value;
+    else problems.push(`${at}.${key}: ${problem}`);
+  }
+  return right;
+}
+
+/**
+ * @param {"text" | "ms" | "object"} kind
+ * @param {unknown} value
+ */
+function unlike(kind, value) {
+  if (kind === "text")
+    return typeof value === "string" && value.trim() !== "" ? undefined : "must be a text that is not empty";
+  if (kind === "object") return isObject(value) ? undefined : "must be an object";
+  const isMs = Number.isInteger(value) && Number(value) >= 0 && Number(value) <= MOST_MS;
+  return isMs ? undefined : `must be a whole number of ms, 0 to ${MOST_MS}`;
+}
