@@ -814,7 +814,7 @@ export interface HealthReport {
    * Which engine the next call will use and why, in words; only of a CLI that has more than one. `"untried"`: nothing is known of the
    * file, so the first call tries the handshake for 2 s at most.
    */
-  engine?: { uses: "print" | "live" | "untried"; why: string };
+  engine?: { uses: "print" | "live" | "warm" | "untried"; why: string };
   /** Whether it has answered. Only at level `"request"`. */
   answering?: boolean;
   /** How the model was offered a tool that it called (codex's option `toolForm`). Only at level `"request"`, of codex with `engine: "live"`. */
@@ -1015,7 +1015,7 @@ export interface RunInfo {
   /** The process's id; it may be another process's by now. */
   pid?: number;
   /** Which engine of a CLI made the call. */
-  engine?: "print" | "live";
+  engine?: "print" | "live" | "warm";
   /** The folder of the login that served it, where the option `login` names one. */
   login?: string;
   /** Waiting for a free place, before the start. */

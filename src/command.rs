@@ -34,6 +34,8 @@ pub enum Mode<'a> {
     PrintMedia(&'a MediaPrompt),
     /// One process for a conversation: everything goes over standard input later on.
     Live,
+    /// One process for many calls: everything goes over standard input later on.
+    Warm,
 }
 
 /// A prompt that holds what is no text.
@@ -65,16 +67,17 @@ pub fn build(
     partial: bool,
     installed: &Installed,
 ) -> Result<CommandLine, Box<ProviderError>> {
-    let live = mode == Mode::Live;
+    let (live, warm) = (mode == Mode::Live, mode == Mode::Warm);
     let (prompt, media) = match mode {
         Mode::Print(prompt) => (guarded(provider, prompt), None),
         Mode::PrintMedia(prompt) => (guarded(provider, &prompt.text), Some(prompt)),
-        Mode::Live => (String::new(), None),
+        Mode::Live | Mode::Warm => (String::new(), None),
     };
     check_length(provider, options, &prompt)?;
     let context = Context {
         options,
         live,
+        warm,
         media: media.is_some(),
         partial,
         version: installed.version,
@@ -158,6 +161,7 @@ pub fn takes_callbacks(provider: &Provider, options: &Options) -> bool {
             ..options.clone()
         },
         live: false,
+        warm: false,
         media: false,
         partial: false,
         version: None,
@@ -222,6 +226,7 @@ fn check_length(provider: &Provider, options: &Options, prompt: &str) -> Result<
 struct Context<'a> {
     options: &'a Options,
     live: bool,
+    warm: bool,
     /// The prompt holds what is no text.
     media: bool,
     partial: bool,
@@ -238,7 +243,8 @@ impl Context<'_> {
         let options = self.options;
         match when {
             When::Isolated => !options.spec_form(),
-            When::Print => !self.live,
+            When::Print => !self.live && !self.warm,
+            When::Warm => self.warm,
             When::Live => self.live,
             When::Media => self.media,
             When::IgnoreUserConfig => options.ignore_user_config,

@@ -331,6 +331,8 @@ pub enum EngineUsed {
     Print,
     /// A turn of a process that takes one after the other.
     Live,
+    /// A session of its own in a process that serves many calls.
+    Warm,
 }
 
 /// Everything a run came to: what an `AIMessage` is built from.

@@ -295,6 +295,7 @@ static FORM: Provider = Provider {
     system_prompt: "",
     guard: None,
     live: None,
+    warm: None,
     capabilities: CAPABILITIES,
     efforts: &[],
     media: MediaSupport::NONE,

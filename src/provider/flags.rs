@@ -61,6 +61,8 @@ pub enum When {
     Print,
     /// One process per conversation (`exchange::claude_live`).
     Live,
+    /// One process for many calls, which remembers none of them (`exchange::acp_warm`).
+    Warm,
     /// The prompt of a print run holds what is no text.
     Media,
     /// The prompt goes to argv.

@@ -144,7 +144,12 @@ fn lacks(can: Capability, options: &Options) -> Option<&'static str> {
 
 /// The engines that a call may come to with the option `engine`, each by its name.
 pub fn engines(of: &ByEngine, engine: EngineKind) -> impl Iterator<Item = (&'static str, &Capabilities)> {
-    let print = (engine != EngineKind::Live).then_some(("print", &of.print));
-    let live = of.live.as_ref().filter(|_| engine != EngineKind::Print);
+    // A warm process is asked what a process per call would be.
+    let print = match engine {
+        EngineKind::Live => None,
+        EngineKind::Warm => Some(("warm", &of.print)),
+        EngineKind::Print | EngineKind::Auto => Some(("print", &of.print)),
+    };
+    let live = of.live.as_ref().filter(|_| engine.may_be_live());
     print.into_iter().chain(live.map(|live| ("live", live)))
 }

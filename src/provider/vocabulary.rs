@@ -46,6 +46,8 @@ pub struct Provider {
     pub guard: Option<Guard>,
     /// How it serves conversations with one process, where it does.
     pub live: Option<LiveForm>,
+    /// How one process of it serves calls without memory, one after the other or at once, where it does.
+    pub warm: Option<WarmForm>,
     /// What it takes beside text, and how.
     pub media: MediaSupport,
     /// How it gets the schema that an answer has to fit.
@@ -87,7 +89,29 @@ impl Provider {
     /// Its option called `name`, if it takes that.
     pub fn option(&self, name: &str) -> Option<OptionSpec> {
         let mut all = self.own_options.iter().chain(options::COMMON);
-        all.find(|spec| spec.name == name).copied()
+        let spec = all.find(|spec| spec.name == name).copied();
+        spec.map(|spec| match spec == options::ENGINE {
+            true => OptionSpec {
+                kind: options::Kind::OneOf(self.engines()),
+                ..spec
+            },
+            false => spec,
+        })
+    }
+
+    /// The values of the option `engine`: the engines it has, and `"auto"` where there is a choice.
+    pub fn engines(&self) -> &'static [&'static str] {
+        match (self.live.is_some(), self.warm.is_some()) {
+            (false, false) => &["print"],
+            (true, false) => &["print", "live", "auto"],
+            (false, true) => &["print", "warm", "auto"],
+            (true, true) => &["print", "live", "warm", "auto"],
+        }
+    }
+
+    /// Whether it has another engine than print.
+    pub fn has_engines(&self) -> bool {
+        self.live.is_some() || self.warm.is_some()
     }
 
     /// What makes the CLI print its version; nothing where it can't be asked.
@@ -115,6 +139,36 @@ impl LiveForm {
     pub fn needs_tools_off(self) -> bool {
         self != LiveForm::ClaudeControl
     }
+}
+
+/// How one process of a CLI serves calls without memory: over the Agent Client Protocol, JSON-RPC on standard input and output, with a
+/// session for each call (`exchange::acp_warm`). What is asked is the prompt of the print form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WarmForm {
+    /// Where an answer says what it cost.
+    pub usage: AcpUsage,
+    /// What an error's code means.
+    pub errors: AcpErrors,
+    /// How many sessions a process serves before another takes its place: none can be closed, so its memory only grows.
+    pub max_sessions: u32,
+}
+
+/// Where an agent of the Agent Client Protocol says what a prompt cost; the protocol itself has no place for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AcpUsage {
+    /// `_meta.quota` of the answer to the prompt (gemini 0.61.0).
+    Quota,
+    /// `_meta.usage` of an update (qwen 0.24.4).
+    Update,
+}
+
+/// What the code of a JSON-RPC error means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AcpErrors {
+    /// It is the API's HTTP status, where it is one (gemini 0.61.0).
+    HttpStatus,
+    /// Nothing: the reason is `data.details` (qwen 0.24.4).
+    Details,
 }
 
 /// How a CLI is told which schema an answer has to fit, in print form by the flags of [`When::OutputSchema`], and in its live form.
@@ -181,8 +235,10 @@ pub struct Checks {
     pub version: &'static [&'static str],
     /// What makes it say whether it is logged in; `None` where it has no such command.
     pub login: Option<LoginCheck>,
-    /// By what an installed copy is known to serve live sessions; `None` where it has no live form.
-    pub live: Option<LiveCheck>,
+    /// By what an installed copy is known to serve live sessions; `None` where it has no live form, or is asked.
+    pub live: Option<EngineCheck>,
+    /// By what an installed copy is known to serve warm calls; `None` where it has no warm form.
+    pub warm: Option<EngineCheck>,
 }
 
 impl Checks {
@@ -191,24 +247,44 @@ impl Checks {
         version: &["--version"],
         login: None,
         live: None,
+        warm: None,
     };
 }
 
-/// By what an installed CLI is known to serve live sessions, before anything is started.
+/// By what an installed CLI is known to serve an engine other than print, before anything is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LiveCheck {
+pub struct EngineCheck {
     /// Its npm package. Those that hold the binary of one platform are called so as well, with a `-` and the platform.
     pub package: &'static str,
     /// Folders, one in the other, in which an installer puts a file or a folder that is named by the version.
     pub version_folders: &'static [&'static [&'static str]],
     /// What the program is called, and scripts that start it call it.
     pub program: &'static str,
-    /// The oldest version that serves them.
-    pub since: [u64; 3],
+    /// The versions that serve it.
+    pub versions: Versions,
     /// Flags that the user may add and that make sense for one process per call only.
     pub print_flags: &'static [&'static str],
     /// Variables with which, set to anything, its sessions leave no calls to the caller.
     pub print_env: &'static [&'static str],
+}
+
+/// Versions of a CLI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Versions {
+    /// This one and every newer one.
+    Since([u64; 3]),
+    /// Those that were measured: what is relied on is no promise of the vendor's.
+    Measured(&'static [[u64; 3]]),
+}
+
+impl Versions {
+    /// Whether `version` is one of them.
+    pub fn contains(self, version: [u64; 3]) -> bool {
+        match self {
+            Versions::Since(oldest) => version >= oldest,
+            Versions::Measured(all) => all.contains(&version),
+        }
+    }
 }
 
 /// How a CLI is asked whether it is logged in.

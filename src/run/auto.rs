@@ -42,8 +42,10 @@ pub struct EngineChoice {
 pub enum EngineUse {
     /// A process per call.
     Print,
-    /// A process per conversation.
+    /// Conversations that a process knows.
     Live,
+    /// A process for many calls, which remembers none of them.
+    Warm,
     /// The first call tries the handshake.
     Untried,
 }
@@ -85,12 +87,27 @@ impl Engine {
         }
     }
 
+    /// Whether `binary` serves warm calls in the environment `base`. Nothing is started to find out: what is not known to serve them is
+    /// asked in print form.
+    pub(super) fn warm_support(&self, binary: &Binary, base: &Arc<Vars>) -> LiveSupport {
+        let Some(check) = self.provider.checks.warm.filter(|_| self.provider.warm.is_some()) else {
+            return LiveSupport::Unserved("there is no warm form of it".to_owned());
+        };
+        match self.present(check.print_env, base).unwrap_or_default().first() {
+            Some(name) => LiveSupport::Unserved(format!("{name} is set in the environment")),
+            None => match capabilities::warm_support(&check, binary) {
+                LiveSupport::Unknown(why) => LiveSupport::Unserved(why),
+                known => known,
+            },
+        }
+    }
+
     /// The engine of the next call; `None` for a provider that has but one.
     ///
     /// # Errors
     /// As a request: the file can't be found, or can't be executed.
     pub fn engine_choice(&self, base: &Arc<Vars>) -> Result<Option<EngineChoice>, Box<ProviderError>> {
-        if self.provider.option("engine").is_none() {
+        if !self.provider.has_engines() {
             return Ok(None);
         }
         let by_option = |uses, why: &str| EngineChoice {
@@ -99,18 +116,33 @@ impl Engine {
         };
         let choice = match (self.options.engine, &self.options.print_because) {
             (EngineKind::Live, _) => by_option(EngineUse::Live, "the option `engine` is \"live\""),
+            (EngineKind::Warm, _) => by_option(EngineUse::Warm, "the option `engine` is \"warm\""),
             (EngineKind::Print, Some(why)) => by_option(EngineUse::Print, why),
             (EngineKind::Print, None) if self.provider.defaults.engine == EngineKind::Print => {
                 by_option(EngineUse::Print, "the option `engine` is \"print\", the default")
             }
             (EngineKind::Print, None) => by_option(EngineUse::Print, "the option `engine` is \"print\""),
             (EngineKind::Auto, _) => {
-                let (uses, why) = match self.support(&Binary::new(self.resolved(base)?, self.login()), base) {
-                    LiveSupport::Served(why) => (EngineUse::Live, why),
-                    LiveSupport::Unserved(why) => (EngineUse::Print, why),
-                    LiveSupport::Unknown(why) => (EngineUse::Untried, why),
-                };
-                EngineChoice { uses, why }
+                let binary = Binary::new(self.resolved(base)?, self.login());
+                let live = self.provider.live.map(|_| self.support(&binary, base));
+                match live {
+                    Some(LiveSupport::Served(why)) => EngineChoice {
+                        uses: EngineUse::Live,
+                        why,
+                    },
+                    Some(LiveSupport::Unknown(why)) => EngineChoice {
+                        uses: EngineUse::Untried,
+                        why,
+                    },
+                    live => {
+                        let (uses, why) = match (self.warm_support(&binary, base), live) {
+                            (LiveSupport::Served(why), _) => (EngineUse::Warm, why),
+                            (_, Some(LiveSupport::Unserved(why)))
+                            | (LiveSupport::Unserved(why) | LiveSupport::Unknown(why), _) => (EngineUse::Print, why),
+                        };
+                        EngineChoice { uses, why }
+                    }
+                }
             }
         };
         Ok(Some(choice))

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use super::live_support::{self, LiveSupport};
 use crate::process::Resolved;
-use crate::provider::LiveCheck;
+use crate::provider::EngineCheck;
 
 /// A binary: where it is and which file is there, so that an update is asked anew.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -64,6 +64,7 @@ struct Facts {
     live: Option<LiveSupport>,
     /// Its version; looked for once.
     version: Option<Option<[u64; 3]>>,
+    warm: Option<LiveSupport>,
     /// Held by whoever tries it.
     trial: Arc<tokio::sync::Mutex<()>>,
 }
@@ -93,7 +94,7 @@ pub fn remember_refused(binary: &Binary, flag: &str) {
 }
 
 /// The version of `binary`, as the npm package that it stands in has it; `None` where it stands in none.
-pub fn version(check: &LiveCheck, binary: &Binary) -> Option<[u64; 3]> {
+pub fn version(check: &EngineCheck, binary: &Binary) -> Option<[u64; 3]> {
     if let Some(known) = facts().get(binary).and_then(|facts| facts.version) {
         return known;
     }
@@ -103,7 +104,7 @@ pub fn version(check: &LiveCheck, binary: &Binary) -> Option<[u64; 3]> {
 }
 
 /// Whether `binary` serves live sessions, by what it is or has turned out to be.
-pub fn live_support(check: &LiveCheck, binary: &Binary) -> LiveSupport {
+pub fn live_support(check: &EngineCheck, binary: &Binary) -> LiveSupport {
     if let Some(known) = known_live(binary) {
         return known;
     }
@@ -115,6 +116,26 @@ pub fn live_support(check: &LiveCheck, binary: &Binary) -> LiveSupport {
         .live
         .get_or_insert(found)
         .clone()
+}
+
+/// Whether `binary` serves warm calls, by what it is or has turned out to be.
+pub fn warm_support(check: &EngineCheck, binary: &Binary) -> LiveSupport {
+    if let Some(known) = facts().get(binary).and_then(|facts| facts.warm.clone()) {
+        return known;
+    }
+    let found = live_support::look(check, binary.file());
+    let mut facts = facts();
+    facts
+        .entry(binary.clone())
+        .or_default()
+        .warm
+        .get_or_insert(found)
+        .clone()
+}
+
+/// `binary` has turned out not to serve warm calls, for this reason.
+pub fn remember_no_warm(binary: &Binary, reason: String) {
+    facts().entry(binary.clone()).or_default().warm = Some(LiveSupport::Unserved(reason));
 }
 
 /// `binary` has turned out to serve live sessions, or not to.

@@ -14,6 +14,13 @@ use crate::event::RunInfo;
 use crate::retry::Policy;
 use crate::retry::quota::QuotaWait;
 
+impl CliAttempt<'_> {
+    /// The call made by itself, without memory of others: what is left where no live session takes it.
+    pub async fn without_session(&self, info: &mut RunInfo) -> Result<AttemptOutcome, Box<ProviderError>> {
+        self.print(info).await
+    }
+}
+
 impl RetryableCall for CliCall<'_> {
     fn retry(&self) -> &Policy {
         &self.engine.options.retry
@@ -56,7 +63,7 @@ impl RetryableCall for CliCall<'_> {
             (Some(Live::Opencode(live)), Some(LiveCall::Opencode(request))) => {
                 attempt.opencode_live(live, request, info).await
             }
-            _ => attempt.print(info).await,
+            _ => attempt.without_session(info).await,
         }
     }
 }

@@ -105,7 +105,7 @@ impl CliAttempt<'_> {
         Limits {
             timeout: self.call.request.options.timeout.map_or(options.timeout, limit),
             idle_timeout: match engine {
-                EngineUsed::Print => options.idle_timeout,
+                EngineUsed::Print | EngineUsed::Warm => options.idle_timeout,
                 EngineUsed::Live => options.live_idle_timeout,
             },
             kill_grace: options.kill_grace,

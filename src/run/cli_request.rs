@@ -302,7 +302,7 @@ impl CliRequest {
             prompt
         };
         let (prompt, asking_prompt) = match engine.options.engine {
-            EngineKind::Print | EngineKind::Auto if unprintable.is_none() => (
+            EngineKind::Print | EngineKind::Warm | EngineKind::Auto if unprintable.is_none() => (
                 with_note(prompt::render(&messages, described, style)),
                 is_native.then(|| with_note(prompt::render(&messages, described, asking))),
             ),

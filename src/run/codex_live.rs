@@ -77,7 +77,7 @@ impl CliAttempt<'_> {
         let (line, binary) = engine.codex_line(base_env)?;
         let auto = engine.options.engine == EngineKind::Auto;
         if auto && matches!(capabilities::known_live(&binary), Some(LiveSupport::Unserved(_))) {
-            return self.print(info).await;
+            return self.without_session(info).await;
         }
         let Some(permit) = self.permit(binary.file(), info).await else {
             return Ok(AttemptOutcome::Cancelled);
@@ -115,7 +115,7 @@ impl CliAttempt<'_> {
         capabilities::remember_live(&binary, LiveSupport::Unserved(reason.clone()));
         let message = format!("the installed CLI takes no live sessions ({reason}): asked in print form");
         sink.send(&mut vec![warning("ENGINE_FALLBACK", message)]).await;
-        self.print(info).await
+        self.without_session(info).await
     }
 
     async fn codex_turn(

@@ -12,7 +12,7 @@ use crate::exchange::codex_live::conversation::Conversation;
 use crate::exchange::codex_live::recall::Recall;
 use crate::exchange::codex_live::service::Service;
 use crate::exchange::live::pool::Pool;
-use crate::provider::options::{EngineKind, Options};
+use crate::provider::options::Options;
 
 /// How many conversations may rest: about 1 MB each (0.169.0: 228 MB with 100, 130 without).
 pub(super) const MOST_RESTING: usize = 100;
@@ -31,7 +31,7 @@ pub(super) struct CodexSessions {
 impl CodexSessions {
     /// `None` where the options want no sessions.
     pub fn new(options: &Options, runs: &TaskTracker) -> Option<CodexSessions> {
-        (options.engine != EngineKind::Print).then(|| CodexSessions {
+        options.engine.may_be_live().then(|| CodexSessions {
             pool: Arc::new(Pool::new(MOST_RESTING, options.keep_alive, 0, runs.clone())),
             servers: Arc::default(),
             vendor: AsyncMutex::default(),

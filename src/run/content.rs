@@ -61,8 +61,9 @@ impl Engine {
     /// What this provider takes beside text, asked as its options say.
     pub(super) fn accepts(&self) -> &Accepts {
         match self.options.engine {
-            EngineKind::Print => self.print_accepts(),
-            EngineKind::Live | EngineKind::Auto => &self.provider.media.live,
+            EngineKind::Live => &self.provider.media.live,
+            EngineKind::Auto if self.provider.live.is_some() => &self.provider.media.live,
+            EngineKind::Print | EngineKind::Warm | EngineKind::Auto => self.print_accepts(),
         }
     }
 

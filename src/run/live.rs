@@ -72,7 +72,7 @@ impl CliAttempt<'_> {
         let (line, binary) = engine.live_line(request.setup.choices(), base_env)?;
         let auto = engine.options.engine == EngineKind::Auto;
         if auto && matches!(engine.support(&binary, base_env), LiveSupport::Unserved(_)) {
-            return self.print(info).await;
+            return self.without_session(info).await;
         }
         let Some(permit) = self.permit(binary.file(), info).await else {
             return Ok(AttemptOutcome::Cancelled);
@@ -89,7 +89,7 @@ impl CliAttempt<'_> {
             match self.tried(live, request, (&line, &binary)).await? {
                 TrialOutcome::Known(LiveSupport::Unserved(_)) => {
                     drop((seat, permit));
-                    return self.print(info).await;
+                    return self.without_session(info).await;
                 }
                 TrialOutcome::Known(_) => {}
                 TrialOutcome::Served(session) => tried = Some(session),
@@ -144,7 +144,7 @@ impl CliAttempt<'_> {
             .sink
             .send(&mut vec![warning("ENGINE_FALLBACK", message)])
             .await;
-        self.print(info).await
+        self.without_session(info).await
     }
 
     /// Tries a CLI of which nothing is known, once for all calls; nothing of the thread is sent to it.

@@ -11,7 +11,7 @@ use crate::event::Event;
 use crate::exchange::claude_live::session::Session;
 use crate::exchange::claude_live::setup::Setup;
 use crate::exchange::live::pool::{EvictionReason, Pool};
-use crate::provider::options::{EngineKind, Options};
+use crate::provider::options::Options;
 use crate::provider::{LiveForm, Provider};
 
 /// What a provider keeps between its calls, by the form of its live engine.
@@ -90,7 +90,7 @@ impl LiveSessions {
                 runs.clone(),
             )
         };
-        (options.engine != EngineKind::Print).then(|| LiveSessions {
+        options.engine.may_be_live().then(|| LiveSessions {
             pool: Arc::new(pool()),
             at_work: Arc::default(),
             recent: Mutex::default(),

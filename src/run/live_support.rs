@@ -1,6 +1,6 @@
 //! Whether an installed CLI serves live sessions, by what it is: nothing is started.
 //!
-//! In: a file, and the provider's [`LiveCheck`]. Out: a [`LiveSupport`] with its reason. What the file says of itself when it runs
+//! In: a file, and the provider's [`EngineCheck`]. Out: a [`LiveSupport`] with its reason. What the file says of itself when it runs
 //! (`--version`) is no proof: test doubles say the same.
 //!
 //! | the file | is |
@@ -18,7 +18,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::provider::LiveCheck;
+use crate::provider::{EngineCheck, Versions};
 
 /// How much of a script is read, bytes: a launcher has a few lines.
 const SCRIPT_BYTES: u64 = 64 * 1024;
@@ -39,7 +39,7 @@ pub enum LiveSupport {
 }
 
 /// What `file` is.
-pub fn look(check: &LiveCheck, file: &Path) -> LiveSupport {
+pub fn look(check: &EngineCheck, file: &Path) -> LiveSupport {
     // A shim on the PATH is a link to what is meant.
     let real = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     if let Some((name, version)) = manifest(check, &real) {
@@ -71,24 +71,32 @@ pub fn look(check: &LiveCheck, file: &Path) -> LiveSupport {
 }
 
 /// The version of the vendor's npm package that `file` stands in; `None` if it stands in none.
-pub fn version(check: &LiveCheck, file: &Path) -> Option<[u64; 3]> {
+pub fn version(check: &EngineCheck, file: &Path) -> Option<[u64; 3]> {
     let real = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     manifest(check, &real).and_then(|(_, version)| parse_version(&version))
 }
 
-fn by_version(check: &LiveCheck, name: &str, version: &str, source: &str) -> LiveSupport {
-    let [major, minor, patch] = check.since;
-    match parse_version(version) {
-        Some(found) if found >= check.since => LiveSupport::Served(format!("it is {name} {version}, says {source}")),
-        _ => LiveSupport::Unserved(format!(
-            "it is {name} {version}, says {source}: {major}.{minor}.{patch} is the oldest that serves sessions"
-        )),
+fn by_version(check: &EngineCheck, name: &str, version: &str, source: &str) -> LiveSupport {
+    if parse_version(version).is_some_and(|found| check.versions.contains(found)) {
+        return LiveSupport::Served(format!("it is {name} {version}, says {source}"));
     }
+    let wanted = match check.versions {
+        Versions::Since(oldest) => format!("{} is the oldest that serves sessions", text(oldest)),
+        Versions::Measured(all) => {
+            let all: Vec<String> = all.iter().copied().map(text).collect();
+            format!("what it serves was measured with {}", all.join(", "))
+        }
+    };
+    LiveSupport::Unserved(format!("it is {name} {version}, says {source}: {wanted}"))
 }
 
 /// Whether `version`, as the CLI itself reports it, is too old.
-pub fn is_too_old(check: &LiveCheck, version: &str) -> bool {
-    parse_version(version).is_some_and(|found| found < check.since)
+pub fn is_too_old(check: &EngineCheck, version: &str) -> bool {
+    parse_version(version).is_some_and(|found| !check.versions.contains(found))
+}
+
+fn text([major, minor, patch]: [u64; 3]) -> String {
+    format!("{major}.{minor}.{patch}")
 }
 
 /// `2.1.330`, also with something behind a `-` or `+`.
@@ -99,7 +107,7 @@ fn parse_version(text: &str) -> Option<[u64; 3]> {
 }
 
 /// Name and version of the vendor's package that `file` stands in.
-fn manifest(check: &LiveCheck, file: &Path) -> Option<(String, String)> {
+fn manifest(check: &EngineCheck, file: &Path) -> Option<(String, String)> {
     #[derive(Deserialize)]
     struct Manifest {
         name: String,
@@ -118,7 +126,7 @@ fn manifest(check: &LiveCheck, file: &Path) -> Option<(String, String)> {
 }
 
 /// The version in whose folder, or as whose file, an installer has put `file`.
-fn version_of_path(check: &LiveCheck, file: &Path) -> Option<String> {
+fn version_of_path(check: &EngineCheck, file: &Path) -> Option<String> {
     let names: Vec<&str> = file
         .components()
         .filter_map(|component| match component {

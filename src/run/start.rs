@@ -140,13 +140,14 @@ impl Model for Engine {
     }
 
     fn calls(&self) -> Calls {
-        // Who says "live" says that nothing else will do.
-        if !self.takes_callbacks() || self.options.engine == EngineKind::Live {
+        // Who names another engine than print says that nothing else will do.
+        if !self.takes_callbacks() || matches!(self.options.engine, EngineKind::Live | EngineKind::Warm) {
             return Calls::Turns;
         }
         // Those that have a live form call natively there, with the end of a turn. In print form claude's turns are preferred, too;
         // codex in print form is asked once, and calls back.
-        let has_turns = self.options.engine == EngineKind::Auto || self.provider.live == Some(LiveForm::ClaudeControl);
+        let may_be_live = self.provider.live.is_some() && self.options.engine == EngineKind::Auto;
+        let has_turns = may_be_live || self.provider.live == Some(LiveForm::ClaudeControl);
         if has_turns { Calls::Either } else { Calls::Callbacks }
     }
 

@@ -13,8 +13,8 @@ use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
-    APPENDED_PROMPT_FILE, About, Checks, Defaults, EnvValue, FileSpec, Guard, LiveCheck, LiveForm, LoginAnswer,
-    LoginCheck, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, When, Word,
+    APPENDED_PROMPT_FILE, About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, Guard, LiveForm, LoginAnswer,
+    LoginCheck, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, When, Word,
     appended_prompt, choice_var, flag, optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
@@ -231,6 +231,7 @@ pub static CLAUDE: Provider = Provider {
         prefix: "\n",
     }),
     live: Some(LiveForm::ClaudeControl),
+    warm: None,
     media: MediaSupport {
         print: ACCEPTS,
         form: Some(MediaForm::UserLine),
@@ -260,6 +261,7 @@ pub static CLAUDE: Provider = Provider {
             answer: LoginAnswer::JsonFlag("loggedIn"),
         }),
         live: Some(LIVE),
+        warm: None,
     },
     login_dir: Some(LoginDir {
         variable: "CLAUDE_CONFIG_DIR",
@@ -270,7 +272,7 @@ pub static CLAUDE: Provider = Provider {
 
 /// npm's package (its program stands beside package.json or below it, and so does that of its platform packages), the native
 /// installer's `~/.local/share/claude/versions/2.1.330`, and Homebrew's `Caskroom/claude-code/2.1.330/claude`.
-const LIVE: LiveCheck = LiveCheck {
+const LIVE: EngineCheck = EngineCheck {
     package: "@anthropic-ai/claude-code",
     version_folders: &[
         &["claude", "versions"],
@@ -278,7 +280,7 @@ const LIVE: LiveCheck = LiveCheck {
         &["Caskroom", "claude-code@latest"],
     ],
     program: "claude",
-    since: [2, 1, 197],
+    versions: Versions::Since([2, 1, 197]),
     print_flags: &[
         // Hooks are off with it, so the CLI runs the tools itself (CLI-FACTS 1b §7).
         "--bare",
@@ -357,7 +359,6 @@ const OPTIONS: &[OptionSpec] = &[
     options::VERBOSE,
     options::INCLUDE_PARTIAL_MESSAGES,
     options::MAX_RETRIES,
-    options::ENGINE,
     options::KEEP_ALIVE,
     options::SPARES,
 ];

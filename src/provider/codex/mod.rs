@@ -158,6 +158,7 @@ pub static CODEX: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     live: Some(LiveForm::CodexAppServer),
+    warm: None,
     media: MediaSupport {
         print: ACCEPTS,
         form: Some(MediaForm::Files),
@@ -186,6 +187,7 @@ pub static CODEX: Provider = Provider {
             answer: LoginAnswer::ExitCode("Not logged in"),
         }),
         live: None,
+        warm: None,
     },
     login_dir: Some(LoginDir {
         variable: "CODEX_HOME",
@@ -234,7 +236,6 @@ const OPTIONS: &[OptionSpec] = &[
     options::DISABLE_BUILT_IN_TOOLS,
     options::SANDBOX,
     options::IGNORE_USER_CONFIG,
-    options::ENGINE,
     options::KEEP_ALIVE,
     options::TOOL_FORM,
     // What agents pass that start codex themselves. It is always so, and they change nothing: output is read as JSON lines, and

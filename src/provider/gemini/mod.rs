@@ -120,6 +120,7 @@ pub static GEMINI: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     live: None,
+    warm: None,
     capabilities: ByEngine::print_only(CAPABILITIES),
     efforts: &[],
     media: MediaSupport {

@@ -36,6 +36,7 @@ pub static GLM: Provider = Provider {
     system_prompt: "",
     guard: None,
     live: None,
+    warm: None,
     capabilities: ByEngine::print_only(Capabilities::LEAST),
     efforts: &[],
     media: MediaSupport::NONE,

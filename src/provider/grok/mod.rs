@@ -32,6 +32,7 @@ pub static GROK: Provider = Provider {
     system_prompt: "",
     guard: None,
     live: None,
+    warm: None,
     capabilities: ByEngine::print_only(Capabilities::LEAST),
     efforts: &[],
     media: MediaSupport::NONE,

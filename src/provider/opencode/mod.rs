@@ -18,8 +18,8 @@ use serde_json::{Map, Value, json};
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, OptionSpec, Options, OutputFormat, SystemPrompt};
 use super::{
-    About, Checks, Defaults, EnvValue, LiveCheck, LiveForm, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm,
-    When, Word, choice_var, flag, optional, system_prompt, var, var_when,
+    About, Checks, Defaults, EngineCheck, EnvValue, LiveForm, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm,
+    Versions, When, Word, choice_var, flag, optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use crate::provider::media::MediaSupport;
@@ -115,6 +115,7 @@ pub static OPENCODE: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     live: Some(LiveForm::OpencodeServe),
+    warm: None,
     capabilities: ByEngine {
         print: CAPABILITIES,
         live: Some(CAPABILITIES),
@@ -129,11 +130,11 @@ pub static OPENCODE: Provider = Provider {
     error_message: None,
     errors: errors::ERRORS,
     checks: Checks {
-        live: Some(LiveCheck {
+        live: Some(EngineCheck {
             package: "opencode",
             version_folders: &[],
             program: "opencode",
-            since: [1, 18, 34],
+            versions: Versions::Measured(&[[1, 18, 34]]),
             print_flags: &[],
             print_env: &[],
         }),

@@ -4,16 +4,41 @@
 
 use serde_json::{Map, Value};
 
-use super::{EngineKind, check as fits, describe, texts};
-use crate::provider::{LiveForm, Provider};
+use super::{ENGINE, EngineKind, Kind, check as fits, describe, texts};
+use crate::error::{Code, ProviderError};
+use crate::provider::{ALL, LiveForm, Provider};
 
 /// Where the options say that the CLI has no tools of its own.
 const TOOLS_OFF: &str = "disableBuiltInTools";
+
+/// The error of an object whose `engine` is one that this provider has not and others have.
+pub(super) fn refusal(provider: &Provider, map: &Map<String, Value>) -> Option<Box<ProviderError>> {
+    let Kind::OneOf(all) = ENGINE.kind else { return None };
+    let asked = map.get(ENGINE.name).and_then(Value::as_str)?;
+    if !all.contains(&asked) || provider.engines().contains(&asked) {
+        return None;
+    }
+    let has = |other: &&&Provider| other.engines().contains(&asked);
+    let able: Vec<&str> = ALL.iter().filter(has).map(|other| &*other.id).collect();
+    let own = provider.engines().iter().map(|name| format!("\"{name}\""));
+    let reason = format!(
+        "option \"engine\" can't be \"{asked}\" with {}, which takes {}; those that take it: {}",
+        provider.id,
+        own.collect::<Vec<_>>().join(", "),
+        able.join(", ")
+    );
+    Some(Box::new(ProviderError::new(
+        &provider.id,
+        Code::UnsupportedOption,
+        reason,
+    )))
+}
 
 /// The engine of a checked object, and for `"auto"` why nothing but print serves these options.
 pub(super) fn engine(provider: &Provider, map: &Map<String, Value>) -> (EngineKind, Option<String>) {
     let asked = match map.get("engine").and_then(Value::as_str) {
         Some("live") => EngineKind::Live,
+        Some("warm") => EngineKind::Warm,
         Some("auto") => EngineKind::Auto,
         Some(_) => EngineKind::Print,
         None => provider.defaults.engine,
@@ -39,10 +64,11 @@ fn wants_print(provider: &Provider, map: &Map<String, Value>) -> Option<String> 
     if map.get("disableBuiltInTools") == Some(&Value::Bool(false)) {
         return option("disableBuiltInTools", "false");
     }
-    let live = provider.checks.live?;
+    let checks = provider.checks;
     let is_print_flag = |arg: &str| {
         let name = arg.split_once('=').map_or(arg, |(name, _)| name);
-        live.print_flags.contains(&name)
+        let of_either = [checks.live, checks.warm].into_iter().flatten();
+        of_either.into_iter().any(|check| check.print_flags.contains(&name))
     };
     if let Some(arg) = texts(map, "extraArgs").iter().find(|arg| is_print_flag(arg)) {
         let name = arg.split_once('=').map_or(arg.as_str(), |(name, _)| name);
@@ -53,7 +79,7 @@ fn wants_print(provider: &Provider, map: &Map<String, Value>) -> Option<String> 
 
 /// The first option that has another value than what a live session serves, and that value.
 fn unlike_live<'a>(provider: &Provider, map: &'a Map<String, Value>) -> Option<(&'static str, &'a Value)> {
-    let needs_tools_off = provider.live.is_some_and(LiveForm::needs_tools_off);
+    let needs_tools_off = provider.warm.is_some() || provider.live.is_some_and(LiveForm::needs_tools_off);
     let only = [
         ("promptStyle", Value::from("stdin")),
         ("outputFormat", Value::from("stream-json")),
@@ -75,6 +101,9 @@ pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(),
         None if provider.defaults.engine == EngineKind::Auto => "auto",
         None => "print",
     };
+    if !provider.has_engines() {
+        return Ok(());
+    }
     if engine == "print" && map.contains_key("toolForm") {
         return Err(format!(
             "options \"toolForm\" and \"engine\" contradict each other: only a live thread offers tools natively; given: toolForm: {}, \
@@ -87,7 +116,7 @@ pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(),
             let some = |value: &&Value| value.as_u64() != Some(0);
             let named = ["keepAlive", "spares"];
             let named = named.into_iter().find(|name| map.get(*name).filter(some).is_some());
-            (named, "only a live session outlives its call")
+            (named, "only a live or warm process outlives its call")
         }
         "live" => match unlike_live(provider, map) {
             Some((TOOLS_OFF, _)) => (
@@ -97,6 +126,16 @@ pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(),
             unlike => (
                 unlike.map(|(name, _)| name),
                 "a live session speaks \"stream-json\" over standard input",
+            ),
+        },
+        "warm" => match unlike_live(provider, map) {
+            Some((TOOLS_OFF, _)) => (
+                Some(TOOLS_OFF),
+                "a warm process answers as a model behind an agent, without tools of its own",
+            ),
+            unlike => (
+                unlike.map(|(name, _)| name),
+                "a warm process speaks a protocol of its own over standard input and output",
             ),
         },
         _ => return Ok(()),

@@ -22,6 +22,11 @@ impl Options {
     /// # Errors
     /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
     pub fn parse(provider: &Provider, json: &str) -> Result<Options, Box<ProviderError>> {
+        if let Ok(Value::Object(map)) = serde_json::from_str(json)
+            && let Some(error) = engine::refusal(provider, &map)
+        {
+            return Err(error);
+        }
         Options::read(provider, &checked(&provider.id, &provider.options(), json)?)
     }
 

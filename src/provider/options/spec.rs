@@ -153,8 +153,8 @@ pub const KILL_GRACE: OptionSpec = option("killGrace", Kind::Ms(0, 600_000));
 pub const MAX_CONCURRENCY: OptionSpec = option("maxConcurrency", Kind::Whole(1, 1024));
 /// `maxRetries` of the CLI itself (claude clamps it at 15, CLI-FACTS 1.3).
 pub const MAX_RETRIES: OptionSpec = option("maxRetries", Kind::Whole(0, 15));
-/// `engine`.
-pub const ENGINE: OptionSpec = option("engine", Kind::OneOf(&["print", "live", "auto"]));
+/// `engine`: of every one that there is; a provider takes those it has ([`crate::provider::Provider::engines`]).
+pub const ENGINE: OptionSpec = option("engine", Kind::OneOf(&["print", "live", "warm", "auto"]));
 /// `keepAlive`, ms an unused session is kept; 0 ends it with its turn.
 pub const KEEP_ALIVE: OptionSpec = option("keepAlive", Kind::Ms(0, MAX_MS));
 /// `toolForm`: how a live thread of codex's offers tools to the model.
@@ -199,6 +199,7 @@ pub const COMMON: &[OptionSpec] = &[
     IDLE_TIMEOUT,
     KILL_GRACE,
     MAX_CONCURRENCY,
+    ENGINE,
     RETRY,
     QUOTA,
     LOGIN,

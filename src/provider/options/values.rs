@@ -60,15 +60,34 @@ pub enum Auth {
     Subscription,
 }
 
-/// How claude is driven.
+/// How a CLI is driven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineKind {
     /// One process per call.
     Print,
-    /// One process per conversation; an error where the CLI can't.
+    /// Conversations that a process knows; an error where the CLI can't.
     Live,
-    /// Live where the installed CLI is known to serve it, print otherwise.
+    /// One process for many calls, which remembers none of them; an error where the CLI can't.
+    Warm,
+    /// The best that the installed CLI is known to serve: live, warm, print.
     Auto,
+}
+
+impl EngineKind {
+    /// Whether a call may come to the live engine of a provider that has one.
+    pub fn may_be_live(self) -> bool {
+        matches!(self, EngineKind::Live | EngineKind::Auto)
+    }
+
+    /// Whether a call may come to the warm engine of a provider that has one.
+    pub fn may_be_warm(self) -> bool {
+        matches!(self, EngineKind::Warm | EngineKind::Auto)
+    }
+
+    /// Whether a call may come to print.
+    pub fn may_be_print(self) -> bool {
+        matches!(self, EngineKind::Print | EngineKind::Auto)
+    }
 }
 
 /// The options of one provider object, defaults filled in.

@@ -16,8 +16,8 @@ use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
-    About, Checks, Defaults, EnvValue, FileSpec, LiveCheck, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm,
-    When, Word, choice_var, flag, optional, var_when,
+    About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT,
+    SchemaForm, Versions, When, Word, choice_var, flag, optional, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -69,11 +69,11 @@ fn mcp_config(_: &Provider, options: &Options) -> String {
 }
 
 /// By what an installed copy is known: its npm package.
-const LIVE_CHECK: LiveCheck = LiveCheck {
+const LIVE_CHECK: EngineCheck = EngineCheck {
     package: "@qwen-code/qwen-code",
     version_folders: &[],
     program: "qwen",
-    since: BARE_TAKES_ALL,
+    versions: Versions::Since(BARE_TAKES_ALL),
     print_flags: &[],
     print_env: &[],
 };
@@ -193,6 +193,7 @@ pub static QWEN: Provider = Provider {
     guard: None,
     // What is longer is cut, with a warning (recording qwen/stdin-12MiB).
     live: None,
+    warm: None,
     capabilities: ByEngine::print_only(Capabilities {
         structured_output: NATIVE.but("asked for in the prompt where tools are bound"),
         reasoning_out: NATIVE,

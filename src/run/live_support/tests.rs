@@ -9,7 +9,7 @@ use crate::provider::find;
 /// What no script is.
 const PROGRAM: &[u8] = b"\x7fELF\x02\x01\x01\0\0";
 
-fn check() -> LiveCheck {
+fn check() -> EngineCheck {
     find("claude").and_then(|provider| provider.checks.live).unwrap()
 }
 
