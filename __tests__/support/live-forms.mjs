@@ -6,6 +6,7 @@
  * the same words, whichever API it is.
  */
 import { createClaudeCliProvider, createCodexCliProvider } from "deep-factor-providers";
+import { createOpenCodeCliProvider } from "deep-factor-providers/native";
 import { onTestFinished } from "vitest";
 import { LIVE_CODEX, OLDEST_LIVE_CODEX } from "./clis.mjs";
 import { withClaude, withCli } from "./harness.mjs";
@@ -64,6 +65,22 @@ const codex = (/** @type {string} */ version) => ({
   },
 });
 
+/** @type {LiveForm} */
+const opencode = {
+  name: "opencode",
+  oneProcess: true,
+  toolPrefix: "df_",
+  start: async (script) => {
+    const { api, options } = await withCli("opencode", { script: scripted(script, toOpencode) });
+    return running(api, (more) => createOpenCodeCliProvider({ ...options, engine: "live", ...more }), {
+      heard: (body) => body.messages.filter((/** @type {any} */ { role }) => role !== "system").flatMap(ofChat),
+      // Behind opencode's own lines about the model and the folder.
+      system: (body) => body.messages[0].content.split("</env>\n")[1] ?? "",
+      tools: (body) => body.tools.map((/** @type {any} */ tool) => tool.function.name.replace("df_", "")),
+    });
+  },
+};
+
 /**
  * What a test of all live forms runs with: the newest of each CLI, and every version that is measured with `npm test -- --all`.
  * @type {LiveForm[]}
@@ -71,7 +88,7 @@ const codex = (/** @type {string} */ version) => ({
 export const LIVE_FORMS = [
   claude("newest"),
   codex(LIVE_CODEX),
-  ...(process.env.TEST_ALL ? [claude("oldest"), codex(OLDEST_LIVE_CODEX)] : []),
+  ...(process.env.TEST_ALL ? [claude("oldest"), codex(OLDEST_LIVE_CODEX), opencode] : []),
 ];
 
 /**
@@ -122,6 +139,28 @@ function toCodex({ calls, text, ...rest }) {
     ...(calls ?? []).map(({ id, name, args }) => ({ call: name, id, args })),
   ];
   return { ...rest, ...(calls ? { output } : text === undefined ? {} : { text }) };
+}
+
+/** @param {Says} says */
+function toOpencode({ calls, ...rest }) {
+  return { ...rest, ...(calls && { calls: calls.map((call) => ({ ...call, name: `df_${call.name}` })) }) };
+}
+
+/**
+ * @param {any} message of Chat Completions
+ * @returns {unknown[][]}
+ */
+function ofChat({ role, content, tool_calls, tool_call_id }) {
+  const text =
+    typeof content === "string" || !content ? content : content.map((/** @type {any} */ { text }) => text).join("");
+  if (role === "tool") return [["result", tool_call_id, text]];
+  const calls = (tool_calls ?? []).map((/** @type {any} */ { id, function: { name, arguments: args } }) => [
+    "call",
+    id,
+    name.replace("df_", ""),
+    JSON.parse(args),
+  ]);
+  return [...(text ? [[role, text]] : []), ...calls];
 }
 
 /**

@@ -99,8 +99,13 @@ pub fn result(message: &Message) -> CallResult {
             file @ InputPart::File { .. } => files.push(file),
         }
     }
-    if message.is_error && text.is_empty() {
-        text.push_str("Error: the tool failed");
+    if message.is_error {
+        // Where the API has no other place for it, only the text can say so.
+        match text.trim_start().to_lowercase() {
+            told if told.is_empty() => text = "Error: the tool failed".to_owned(),
+            told if told.starts_with("error") => {}
+            _ => text.insert_str(0, "Error: "),
+        }
     }
     CallResult {
         text,

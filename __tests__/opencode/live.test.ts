@@ -1,0 +1,120 @@
+/** opencode live: what only it does, against the real server. The common behaviours are in `__tests__/live`. */
+import { AIMessage, type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
+import { createOpenCodeCliProvider } from "deep-factor-providers/native";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { HERE } from "../clis/real.js";
+import { withCli } from "../support/harness.mjs";
+import { ask } from "../support/live.mjs";
+
+const schema = { type: "object", properties: { n: { type: "number" } } };
+const tools = [{ name: "step", description: "Takes a step", schema }];
+const result = (id: string, content: string) => new ToolMessage({ tool_call_id: id, content });
+
+/** What the API is told, but for the system prompt: role, text, calls. */
+const told = (body: {
+  messages: { role: string; content: unknown; tool_calls?: unknown[]; tool_call_id?: string }[];
+}) =>
+  body.messages
+    .filter(({ role }) => role !== "system")
+    .map(({ role, content, tool_calls, tool_call_id }) => [
+      role,
+      content,
+      ...(tool_calls ? [tool_calls.map((one) => (one as { function: object }).function)] : []),
+      ...(tool_call_id ? [tool_call_id] : []),
+    ]);
+
+async function withOpencode(script: Parameters<typeof withCli>[1]["script"]) {
+  const cli = await withCli("opencode", { script });
+  const create = (more: object = {}) => {
+    const provider = createOpenCodeCliProvider({ ...cli.options, engine: "live", retry: false, ...more });
+    onTestFinished(() => provider.close());
+    return provider;
+  };
+  return { ...cli, create };
+}
+
+describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
+  it("answers over one process, calls natively, fails honestly and leaves nothing", async () => {
+    const step = (id: string, n: number) => ({ id, name: "df_step", args: { n } });
+    const { api, tag, create } = await withOpencode([
+      { text: "Hello there.", usage: { input: 60, output: 20, cached: 40, reasoning: 5 } },
+      { text: "Let me see.", calls: [step("a", 1), step("b", 2)] },
+      { text: "Done." },
+      { text: "Welcome back." },
+      { error: { status: 401, message: "Incorrect API key provided" } },
+      { error: { status: 429, message: "Rate limit reached" } },
+      { hang: true },
+      { text: "Still here." },
+    ]);
+    const provider = create();
+    await provider.prewarm({ tools });
+    expect(api.requests).toEqual([]);
+
+    const first = await ask(provider, [new SystemMessage("Be kind."), new HumanMessage("hi")]);
+    expect([first.reply.content, first.reply.usage, first.reply.stopReason, first.reply.run]).toEqual([
+      "Hello there.",
+      expect.objectContaining({ inputTokens: 60, outputTokens: 20, cacheReadTokens: 40, reasoningTokens: 5 }),
+      "stop",
+      expect.objectContaining({ engine: "live", continued: false }),
+    ]);
+    expect(api.requests[0]?.body.messages[0].content).toMatch(/<\/env>\nBe kind\.$/);
+
+    const bound = provider.bindTools(tools);
+    const thread: BaseMessage[] = [new HumanMessage("go")];
+    const called = await ask(bound, thread);
+    expect([called.reply.content, called.reply.toolCalls.map(({ id, name, args }) => [id, name, args])]).toEqual([
+      "Let me see.",
+      [
+        ["a", "step", { n: 1 }],
+        ["b", "step", { n: 2 }],
+      ],
+    ]);
+    thread.push(called.message, result("b", "two"), result("a", "one"), new HumanMessage("and thanks"));
+    const done = await ask(bound, thread);
+    expect([done.reply.content, done.reply.run?.continued, done.pid]).toEqual(["Done.", true, first.pid]);
+    const calls = ["1", "2"].map((n) => ({ name: "df_step", arguments: `{"n":${n}}` }));
+    expect(told(api.requests[2]?.body)).toEqual([
+      ["user", "go"],
+      ["assistant", "Let me see.", calls],
+      ["tool", "one", "a"],
+      ["tool", "two", "b"],
+      ["user", "and thanks"],
+    ]);
+
+    // Written by somebody else: no session knows it.
+    const foreign = [
+      new HumanMessage("one"),
+      new AIMessage({ content: "", tool_calls: [{ id: "x", name: "step", args: { n: 7 } }] }),
+      new ToolMessage({ tool_call_id: "x", content: "broken", status: "error" }),
+      new AIMessage("It broke."),
+      new HumanMessage("again?"),
+    ];
+    const replayed = await ask(bound, foreign);
+    expect([replayed.reply.content, replayed.reply.run?.continued, replayed.pid]).toEqual([
+      "Welcome back.",
+      false,
+      first.pid,
+    ]);
+    expect(told(api.requests[3]?.body)).toEqual([
+      ["user", "one"],
+      ["assistant", expect.toSatisfy((text) => !text), [{ name: "df_step", arguments: '{"n":7}' }]],
+      ["tool", "Error: broken", "x"],
+      ["assistant", "It broke."],
+      ["user", "again?"],
+    ]);
+
+    await expect(provider.invoke(["fail"])).rejects.toMatchObject({ code: "INVALID_API_KEY", httpStatus: 401 });
+    await expect(provider.invoke(["slow"])).rejects.toMatchObject({ code: "RATE_LIMITED" });
+    const controller = new AbortController();
+    const pending = provider.invoke(["hang"], { signal: controller.signal });
+    const hung = await api.waitForRequest(7);
+    controller.abort(new Error("enough"));
+    await expect(pending).rejects.toThrow("enough");
+    expect(await hung.outcome).toBe("aborted");
+    const last = await ask(provider, [...foreign.slice(0, 1), new AIMessage("No."), new HumanMessage("there?")]);
+    expect([last.reply.content, last.pid]).toEqual(["Still here.", first.pid]);
+    expect(api.requests).toHaveLength(8);
+    await provider.close();
+    expect(tag.left()).toEqual([]);
+  });
+});
