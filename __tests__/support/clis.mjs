@@ -31,6 +31,7 @@ import { startGemini } from "./scripted-gemini.mjs";
  * @typedef {object} Kind
  * @property {string} package on npm; the version that was measured is in `installed.mjs`
  * @property {string} file in the package
+ * @property {Readonly<Record<string, string>>} [files] the same by version, where it is another one
  * @property {string} model
  * @property {(options: any) => import("deep-factor-providers/native").CliProvider} create
  * @property {(script: Script) => Promise<import("./scripted.mjs").ScriptedServer>} startApi
@@ -74,6 +75,7 @@ export const CLIS = {
   qwen: {
     package: "@qwen-code/qwen-code",
     file: "cli.js",
+    files: { "0.24.4": "cli-entry.js" },
     model: "mock-model",
     create: createQwenCliProvider,
     ownTemp: false,
@@ -128,14 +130,17 @@ function opencodeConfig(url) {
 export const LIVE_CODEX = PACKAGES["@openai/codex"] ?? "";
 export const OLDEST_LIVE_CODEX = "0.150.0";
 
+/** The newest qwen that was measured, beside the one that most tests run. */
+export const NEWEST_QWEN = "0.24.4";
+
 /**
  * The binary of the version that was measured, or of another one.
  * @param {CliName} name
  * @param {string} [version]
  */
 export async function findCli(name, version) {
-  const { package: of, file } = CLIS[name];
-  return join(await installed(of, version), file);
+  const { package: of, file, files } = CLIS[name];
+  return join(await installed(of, version), files?.[version ?? ""] ?? file);
 }
 
 /**

@@ -19,6 +19,7 @@ pub mod live;
 pub mod opencode_live;
 pub mod print;
 mod process;
+pub mod qwen_live;
 pub mod scratch;
 
 pub use process::{EndedProcess, Invocation};

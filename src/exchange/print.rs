@@ -201,7 +201,26 @@ pub(super) fn launch(
     surroundings: Surroundings,
     cancel: &CancellationToken,
 ) -> Result<(Running, Option<Scratch>), NotStarted> {
+    launch_with(line, stdin, surroundings, cancel, |_, _| Ok(()))
+}
+
+/// The same, with what `prepare` puts into the private folder of a process that runs in the folder it gets.
+pub(super) fn launch_with(
+    line: CommandLine,
+    stdin: Stdin,
+    surroundings: Surroundings,
+    cancel: &CancellationToken,
+    prepare: impl FnOnce(&Scratch, &Path) -> io::Result<()>,
+) -> Result<(Running, Option<Scratch>), NotStarted> {
     let (spec, scratch) = spec(line, stdin, surroundings)?;
+    if let Some(scratch) = &scratch {
+        let cwd = spec.cwd.clone().map_or_else(std::env::current_dir, Ok);
+        cwd.and_then(|cwd| prepare(scratch, &cwd))
+            .map_err(|source| NotStarted::Scratch {
+                folder: std::env::temp_dir(),
+                source,
+            })?;
+    }
     let running = process::start(spec, cancel.clone()).map_err(NotStarted::Process)?;
     Ok((running, scratch))
 }
@@ -286,24 +305,24 @@ impl Print {
         self.is_hopeless = true;
         self.cancel_process.cancel();
     }
+}
 
-    /// Why it pauses for longer than anyone waits, once its standard error says so. Cancel safe.
-    async fn long_pause(stderr: &StderrWatch, long_pauses: &[&str]) -> Failure {
-        if long_pauses.is_empty() {
-            return pending().await;
+/// Why a process pauses for longer than anyone waits, once its standard error says so. Cancel safe.
+pub(super) async fn long_pause(stderr: &StderrWatch, long_pauses: &[&str]) -> Failure {
+    if long_pauses.is_empty() {
+        return pending().await;
+    }
+    loop {
+        let grown = stderr.grown();
+        if let Some(failure) = pause_in(&stderr.text(), long_pauses) {
+            return failure;
         }
-        loop {
-            let grown = stderr.grown();
-            if let Some(failure) = pause_in(&stderr.text(), long_pauses) {
-                return failure;
-            }
-            grown.await;
-        }
+        grown.await;
     }
 }
 
 /// The failure of which a line of `stderr` says that it is followed by a long pause.
-pub(super) fn pause_in(stderr: &str, long_pauses: &[&str]) -> Option<Failure> {
+fn pause_in(stderr: &str, long_pauses: &[&str]) -> Option<Failure> {
     let mut lines = stderr.lines();
     lines.find_map(|line| {
         let rest = long_pauses.iter().find_map(|begin| line.strip_prefix(begin))?;
@@ -336,7 +355,7 @@ impl Exchange for Print {
         let bytes = tokio::select! {
             biased;
             bytes = self.running.next() => bytes,
-            failure = Print::long_pause(&self.stderr, self.long_pauses), if !self.is_hopeless => {
+            failure = long_pause(&self.stderr, self.long_pauses), if !self.is_hopeless => {
                 events.push(Event::Failure(failure));
                 self.give_up();
                 return Progress::More;

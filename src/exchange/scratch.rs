@@ -132,6 +132,15 @@ impl Scratch {
         Ok(Some(Scratch { path, owner }))
     }
 
+    /// Writes a file at `path` below its folder `name`.
+    pub fn write(&self, name: &str, path: &Path, content: &[u8]) -> io::Result<()> {
+        let path = self.file(name).join(path);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        write_private(&path, content)
+    }
+
     /// All of it.
     pub fn path(&self) -> PathBuf {
         self.path.clone()

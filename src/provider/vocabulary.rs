@@ -128,6 +128,8 @@ impl Provider {
 pub enum LiveForm {
     /// claude's control protocol: one process for each conversation (`exchange::claude_live`).
     ClaudeControl,
+    /// qwen's stream-json input: one process for each conversation, whose calls wait in it (`exchange::qwen_live`).
+    QwenStream,
     /// `codex app-server`: one process for all of them (`exchange::codex_live`).
     CodexAppServer,
     /// `opencode serve`: one process for all of them (`exchange::opencode_live`).

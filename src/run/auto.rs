@@ -17,10 +17,10 @@ use crate::command::CommandLine;
 use crate::error::ProviderError;
 use crate::exchange::Invocation;
 use crate::exchange::claude_live::session::Session;
-use crate::exchange::claude_live::setup::Setup;
-use crate::exchange::claude_live::turn;
 use crate::exchange::live::keep::Idle;
 use crate::exchange::live::minding::NotReady;
+use crate::exchange::live::process_turn::{self, ProcessSession};
+use crate::exchange::live::setup::Setup;
 use crate::process::{Limits, Vars};
 use crate::provider::options::EngineKind;
 
@@ -193,7 +193,7 @@ impl Engine {
                     process: session.finished().await,
                 };
                 let invocation = Invocation::of(self.id(), line);
-                let (reason, ended) = turn::why_not_ready(invocation, &not_ready, &Limits::default());
+                let (reason, ended) = process_turn::why_not_ready(invocation, &not_ready, &Limits::default());
                 if let Some(flag) = ended.refused_flag {
                     capabilities::remember_refused(binary, &flag);
                     return Trial::FlagRefused(flag);

@@ -59,6 +59,7 @@ impl RetryableCall for CliCall<'_> {
         };
         match (&self.engine.live, &self.request.live) {
             (Some(Live::Claude(live)), Some(LiveCall::Claude(request))) => attempt.live(live, request, info).await,
+            (Some(Live::Qwen(live)), Some(LiveCall::Qwen(request))) => attempt.qwen_live(live, request, info).await,
             (Some(Live::Codex(live)), Some(LiveCall::Codex(request))) => attempt.codex_live(live, request, info).await,
             (Some(Live::Opencode(live)), Some(LiveCall::Opencode(request))) => {
                 attempt.opencode_live(live, request, info).await

@@ -23,9 +23,9 @@ use crate::error::ProviderError;
 use crate::event::{EngineUsed, Event, RunInfo};
 use crate::exchange::Invocation;
 use crate::exchange::claude_live::session::Session;
-use crate::exchange::claude_live::setup::Setup;
-use crate::exchange::claude_live::turn::{LiveTurn, Origin, Park, Unusable};
 use crate::exchange::live::pool::{Claimed, SessionKey};
+use crate::exchange::live::process_turn::{LiveTurn, Origin, Park, Unusable};
+use crate::exchange::live::setup::Setup;
 use crate::exchange::live::thread::{Known, Thread};
 use crate::exchange::print::NotStarted;
 use crate::fold::Fold;
@@ -64,7 +64,7 @@ impl CliAttempt<'_> {
     /// A turn of a session.
     pub async fn live(
         &self,
-        live: &LiveSessions,
+        live: &LiveSessions<Session>,
         request: &LiveRequest,
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
@@ -138,7 +138,11 @@ impl CliAttempt<'_> {
     }
 
     /// In print form after all, for this reason.
-    async fn fall_back(&self, reason: &str, info: &mut RunInfo) -> Result<AttemptOutcome, Box<ProviderError>> {
+    pub(super) async fn fall_back(
+        &self,
+        reason: &str,
+        info: &mut RunInfo,
+    ) -> Result<AttemptOutcome, Box<ProviderError>> {
         let message = format!("the installed CLI takes no live sessions ({reason}): asked in print form");
         self.call
             .sink
@@ -150,7 +154,7 @@ impl CliAttempt<'_> {
     /// Tries a CLI of which nothing is known, once for all calls; nothing of the thread is sent to it.
     async fn tried(
         &self,
-        live: &LiveSessions,
+        live: &LiveSessions<Session>,
         request: &LiveRequest,
         (line, binary): (&CommandLine, &Binary),
     ) -> Result<TrialOutcome, Box<ProviderError>> {
@@ -199,14 +203,14 @@ impl CliAttempt<'_> {
         claimed: ClaimedSession,
         setup: &Arc<Setup>,
         line: &CommandLine,
-        park: Park,
+        park: Park<Session>,
         info: &mut RunInfo,
     ) -> Result<Attempted<Unusable>, Box<ProviderError>> {
         let CliCall {
             engine, request, sink, ..
         } = *self.call;
         let ClaimedSession {
-            session,
+            mut session,
             user_line,
             origin,
             mut notes,
@@ -223,20 +227,20 @@ impl CliAttempt<'_> {
         };
         let fold = Fold::new(request.call_ids.clone(), TextCalls::Off).with_listener(sink.has_listener());
         let invocation = Invocation::of(engine.id(), line);
-        let turn = LiveTurn::begin(
-            session,
-            (&user_line, setup),
-            invocation,
-            origin,
-            self.limits(EngineUsed::Live),
-            park,
-        );
+        session.begin(&user_line, setup);
+        let turn = LiveTurn::of(session, invocation, origin, self.limits(EngineUsed::Live), park);
         let attempt = self.attempt(EngineUsed::Live, &user_line, fold, opening);
         run_attempt(attempt, turn, info).await
     }
 
     /// What becomes of the session when its turn has a reply.
-    fn park(&self, live: &LiveSessions, request: &LiveRequest, key: &SessionKey<Setup>, seat: Seat) -> Park {
+    fn park(
+        &self,
+        live: &LiveSessions<Session>,
+        request: &LiveRequest,
+        key: &SessionKey<Setup>,
+        seat: Seat,
+    ) -> Park<Session> {
         let (engine, base_env) = (Arc::clone(self.call.engine), Arc::clone(self.call.base_env));
         let (pool, at_work) = (Arc::clone(&live.pool), Arc::clone(&live.at_work));
         let (thread, key) = (Arc::clone(&request.callers), key.clone());
@@ -261,7 +265,7 @@ impl CliAttempt<'_> {
     /// The session that knows the thread's beginning, a spare, or a new process.
     async fn claim(
         &self,
-        live: &LiveSessions,
+        live: &LiveSessions<Session>,
         request: &LiveRequest,
         key: &SessionKey<Setup>,
         (line, binary): (&CommandLine, &Binary),
@@ -303,7 +307,7 @@ impl CliAttempt<'_> {
     /// A process that knows nothing of the thread, and the whole of it.
     fn begun_anew(
         &self,
-        live: &LiveSessions,
+        live: &LiveSessions<Session>,
         request: &LiveRequest,
         key: &SessionKey<Setup>,
         session: Session,
@@ -317,7 +321,7 @@ impl CliAttempt<'_> {
         }
     }
 
-    fn eviction_notes(&self, live: &LiveSessions, key: &SessionKey<Setup>, thread: &Thread) -> Vec<Event> {
+    fn eviction_notes(&self, live: &LiveSessions<Session>, key: &SessionKey<Setup>, thread: &Thread) -> Vec<Event> {
         let evicted = live.pool.eviction(key, thread);
         evicted
             .map(|why| evicted_warning(why, &self.call.engine.options, &places(&self.call.engine.options)))
@@ -326,7 +330,7 @@ impl CliAttempt<'_> {
     }
 
     /// The place of a process to be started. A run that another waits for goes on without: the other one's may never be free.
-    async fn place(&self, live: &LiveSessions) -> Result<Option<Permit>, NotStarted> {
+    async fn place(&self, live: &LiveSessions<Session>) -> Result<Option<Permit>, NotStarted> {
         if self.call.request.nested_permit.is_some() {
             live.pool.make_room(live.working().saturating_sub(1));
             return Ok(None);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::live_sessions::Live;
-use crate::exchange::claude_live::setup::{SYSTEM_PROMPT, Setup};
 use crate::exchange::codex_live;
 use crate::exchange::codex_live::tools::Form;
+use crate::exchange::live::setup::{SYSTEM_PROMPT, Setup};
 use crate::exchange::live::thread::{SystemMessages, Thread};
 use crate::exchange::opencode_live;
 use crate::message::{Message, ToolSpec};
@@ -45,6 +45,7 @@ impl<'a> SessionOutput<'a> {
 /// A call as the live form of its provider takes it.
 pub(super) enum LiveCall {
     Claude(LiveRequest),
+    Qwen(LiveRequest),
     Codex(CodexRequest),
     Opencode(OpencodeRequest),
 }
@@ -64,6 +65,15 @@ impl LiveCall {
                 let request = LiveRequest::new(messages, tools, encoding, (options, choices), output);
                 LiveCall::Claude(request)
             }
+            Live::Qwen(_) => {
+                // The flag for a schema adds a tool of the CLI's, whose call would end the session.
+                let output = match output {
+                    SessionOutput::Native(schema) => SessionOutput::Asked(schema),
+                    output => output,
+                };
+                let request = LiveRequest::new(messages, tools, encoding, (options, choices), output);
+                LiveCall::Qwen(request)
+            }
             Live::Codex(_) => LiveCall::Codex(CodexRequest::new(messages, tools, options, output)),
             Live::Opencode(_) => LiveCall::Opencode(OpencodeRequest::new(messages, tools, (options, choices), output)),
         }
@@ -75,15 +85,17 @@ impl LiveCall {
     /// behind them: its next call goes on with those and the reply.
     pub fn with_extras(self, note: Option<String>, callers: Option<Arc<Vec<Message>>>) -> LiveCall {
         let of = |callers: Arc<Vec<Message>>, system| Arc::new(Thread::with(callers.to_vec(), system));
-        match self {
-            LiveCall::Claude(request) => {
-                let callers = callers.map(|callers| of(callers, SystemMessages::All));
-                LiveCall::Claude(LiveRequest {
-                    note,
-                    callers: callers.unwrap_or_else(|| Arc::clone(&request.thread)),
-                    ..request
-                })
+        let with = |request: LiveRequest, note, callers: Option<Arc<Vec<Message>>>| {
+            let callers = callers.map(|callers| of(callers, SystemMessages::All));
+            LiveRequest {
+                note,
+                callers: callers.unwrap_or_else(|| Arc::clone(&request.thread)),
+                ..request
             }
+        };
+        match self {
+            LiveCall::Claude(request) => LiveCall::Claude(with(request, note, callers)),
+            LiveCall::Qwen(request) => LiveCall::Qwen(with(request, note, callers)),
             LiveCall::Opencode(request) => {
                 let callers = callers.map(|callers| of(callers, SystemMessages::All));
                 LiveCall::Opencode(OpencodeRequest {

@@ -9,8 +9,10 @@ use super::codex_sessions::CodexSessions;
 use super::opencode_sessions::OpencodeSessions;
 use crate::event::Event;
 use crate::exchange::claude_live::session::Session;
-use crate::exchange::claude_live::setup::Setup;
+use crate::exchange::live::keep::Keepable;
 use crate::exchange::live::pool::{EvictionReason, Pool};
+use crate::exchange::live::setup::Setup;
+use crate::exchange::qwen_live;
 use crate::provider::options::Options;
 use crate::provider::{LiveForm, Provider};
 
@@ -18,7 +20,9 @@ use crate::provider::{LiveForm, Provider};
 #[derive(Debug)]
 pub(super) enum Live {
     /// A process for each conversation.
-    Claude(LiveSessions),
+    Claude(LiveSessions<Session>),
+    /// A process for each conversation, whose calls wait in it.
+    Qwen(LiveSessions<qwen_live::session::Session>),
     /// A process for all of them.
     Codex(CodexSessions),
     /// The same, of opencode.
@@ -30,6 +34,7 @@ impl Live {
     pub fn new(provider: &Provider, options: &Options, runs: &TaskTracker) -> Option<Live> {
         match provider.live? {
             LiveForm::ClaudeControl => LiveSessions::new(options, runs).map(Live::Claude),
+            LiveForm::QwenStream => LiveSessions::new(options, runs).map(Live::Qwen),
             LiveForm::CodexAppServer => CodexSessions::new(options, runs).map(Live::Codex),
             LiveForm::OpencodeServe => OpencodeSessions::new(options, runs).map(Live::Opencode),
         }
@@ -62,8 +67,8 @@ pub(super) fn evicted_warning(why: EvictionReason, options: &Options, places: &s
 
 /// The sessions of one provider.
 #[derive(Debug)]
-pub(super) struct LiveSessions {
-    pub pool: Arc<Pool<Session>>,
+pub(super) struct LiveSessions<S: Keepable<Setup = Setup>> {
+    pub pool: Arc<Pool<S>>,
     pub at_work: Arc<AtomicUsize>,
     recent: Mutex<Recent>,
 }
@@ -79,9 +84,9 @@ struct Recent {
 /// In how many calls in a row a setup is the same before it is thought that the next one has it, too.
 const STABLE: u32 = 2;
 
-impl LiveSessions {
+impl<S: Keepable<Setup = Setup>> LiveSessions<S> {
     /// `None` where the options want no sessions.
-    pub fn new(options: &Options, runs: &TaskTracker) -> Option<LiveSessions> {
+    pub fn new(options: &Options, runs: &TaskTracker) -> Option<LiveSessions<S>> {
         let pool = || {
             Pool::new(
                 options.max_concurrency,

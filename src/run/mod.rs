@@ -38,6 +38,7 @@ mod prewarm;
 mod print;
 mod print_prompt;
 mod quota;
+mod qwen_live;
 mod reask;
 pub(crate) mod record;
 mod reply_check;

@@ -17,9 +17,9 @@ use crate::command::{CommandLine, Mode};
 use crate::declare::mcp::Declarations;
 use crate::error::{Code, ProviderError};
 use crate::exchange::claude_live::session::Session;
-use crate::exchange::claude_live::setup::Setup;
-use crate::exchange::claude_live::turn;
 use crate::exchange::live::minding::{NotReady, Warmth};
+use crate::exchange::live::process_turn;
+use crate::exchange::live::setup::Setup;
 use crate::exchange::print::{NotStarted, Surroundings};
 use crate::exchange::{Evidence, Invocation};
 use crate::fold::Fold;
@@ -80,7 +80,8 @@ impl Engine {
                 let ready = engine.prewarm_opencode(live, &tools, &env).await;
                 return engine.closed().map_or(ready, Err);
             }
-            None => return Ok(()),
+            // A process that waits would have to know the call's system prompt.
+            Some(Live::Qwen(_)) | None => return Ok(()),
         };
         let setup = engine.likely_setup(live, known);
         for _ in 0..ATTEMPTS {
@@ -94,7 +95,7 @@ impl Engine {
     }
 
     /// The next call's setup; `None` if that is not known.
-    fn likely_setup(&self, live: &LiveSessions, known: Known) -> Option<Arc<Setup>> {
+    fn likely_setup(&self, live: &LiveSessions<Session>, known: Known) -> Option<Arc<Setup>> {
         let last = live.last_setup();
         let choices = last.as_ref().and_then(|last| last.choices().cloned());
         let of = |system: String, tools: &[ToolSpec]| {
@@ -113,7 +114,7 @@ impl Engine {
 
     async fn warm(
         &self,
-        live: &LiveSessions,
+        live: &LiveSessions<Session>,
         setup: Option<&Arc<Setup>>,
         env: &Arc<Vars>,
     ) -> Result<Warmed, Box<ProviderError>> {
@@ -139,7 +140,7 @@ impl Engine {
                 continue;
             };
             let invocation = Invocation::of(self.id(), &line);
-            let (reason, ended) = turn::why_not_ready(invocation, &not_ready, &Limits::default());
+            let (reason, ended) = process_turn::why_not_ready(invocation, &not_ready, &Limits::default());
             if let Some(flag) = &ended.refused_flag {
                 capabilities::remember_refused(&binary, flag);
                 return Ok(Warmed::FlagRefused);
@@ -151,7 +152,7 @@ impl Engine {
 
     async fn warm_untried(
         &self,
-        live: &LiveSessions,
+        live: &LiveSessions<Session>,
         (line, binary): (&CommandLine, &Binary),
         setup: Option<&Arc<Setup>>,
         env: &Arc<Vars>,

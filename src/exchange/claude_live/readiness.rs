@@ -2,16 +2,7 @@
 
 use tokio::time::Instant;
 
-/// How far the handshake is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Handshake {
-    /// Nothing was sent to it yet.
-    Unasked,
-    /// `initialize` is under way since then.
-    Asked(Instant),
-    /// The CLI speaks the protocol.
-    Done,
-}
+use crate::exchange::live::keep::Handshake;
 
 /// What has come of what a process was asked ahead of its first turn.
 #[derive(Debug, Default)]

@@ -20,15 +20,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::mcp::{self, Answered};
-use super::readiness::{Handshake, Readiness};
-use super::setup::Setup;
-use super::streams::{Step, Streams};
+use super::readiness::Readiness;
 use super::wire::{self, Inbound};
 use crate::command::CommandLine;
 use crate::decode::{Decoder, Wire};
 use crate::event::Event;
 use crate::exchange::EndedProcess;
-use crate::exchange::live::keep::{HANDSHAKE, Idle, Keepable};
+use crate::exchange::live::keep::{HANDSHAKE, Handshake, Idle, Keepable};
+use crate::exchange::live::process_turn::{ProcessSession, Pulse};
+use crate::exchange::live::setup::Setup;
+use crate::exchange::live::streams::{Figures, Step, Streams};
 use crate::exchange::print::{self, NotStarted, Surroundings};
 use crate::exchange::scratch::{Leftover, Scratch};
 use crate::process::{Running, StartError, Stdin};
@@ -40,19 +41,6 @@ const VERSION: &str = "df-version";
 
 /// The CLI's own tool for answers by a schema. Tools of the caller's have a prefix here.
 const ANSWER_TOOL: &str = "StructuredOutput";
-
-/// What [`Session::next`] found.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Pulse {
-    /// A line, and perhaps events.
-    Alive,
-    /// The turn's result is among the events.
-    TurnOver,
-    /// The CLI does not do what a session needs; the reason.
-    Unsupported(String),
-    /// Standard output has ended: the process is going or gone.
-    Ended,
-}
 
 /// A live process.
 #[derive(Debug)]
@@ -138,20 +126,6 @@ impl Session {
         self.streams.say(lines);
     }
 
-    /// Waits for the next line; what it means goes to `events`. Cancel safe.
-    pub async fn next(&mut self, events: &mut Vec<Event>) -> Pulse {
-        match self.line().await {
-            None => {
-                let decoder = &mut self.decoder;
-                self.streams.finish(|text| decoder.push(text.as_bytes(), events));
-                decoder.finish(events);
-                Pulse::Ended
-            }
-            Some(None) => Pulse::Alive,
-            Some(Some(line)) => self.read(&line, events),
-        }
-    }
-
     /// Answers what the CLI asks between turns, until there is something to tell. Cancel safe.
     pub async fn idle(&mut self) -> Idle {
         let mut unheard = Vec::new();
@@ -190,44 +164,6 @@ impl Session {
         self.readiness.version.as_deref()
     }
 
-    /// Asks the CLI to stop the turn, and waits for its result or its end, `patience` at most.
-    pub async fn interrupt(&mut self, patience: Duration) {
-        self.streams.say(wire::interrupt(INTERRUPT));
-        let mut unheard = Vec::new();
-        let over = async {
-            while self.next(&mut unheard).await == Pulse::Alive {
-                unheard.clear();
-            }
-        };
-        let _ = tokio::time::timeout(patience, over).await;
-    }
-
-    /// Ends the process and waits until nothing of it is left.
-    pub async fn finish(self) -> EndedProcess {
-        self.streams.close();
-        self.finished().await
-    }
-
-    /// Waits for the exit of a process whose output has [ended](Pulse::Ended).
-    pub async fn finished(self) -> EndedProcess {
-        let Session {
-            streams,
-            decoder,
-            scratch,
-            socket,
-            ..
-        } = self;
-        let (exit, stdout_tail) = streams.exit().await;
-        drop((scratch, socket));
-        EndedProcess {
-            exit,
-            plain: decoder.plain_text(),
-            cut_short: decoder.cut_short(),
-            diagnostics: decoder.diagnostics().to_vec(),
-            stdout_tail,
-        }
-    }
-
     /// Ends the process in the background.
     pub fn end(self) {
         let tracker = self.tracker.clone();
@@ -237,36 +173,6 @@ impl Session {
     /// The process.
     pub fn process(&self) -> &Running {
         self.streams.process()
-    }
-
-    /// How far the handshake is.
-    pub fn handshake(&self) -> Handshake {
-        self.handshake
-    }
-
-    /// Since the turn began.
-    pub fn elapsed(&self) -> Duration {
-        self.streams.turn().began.elapsed()
-    }
-
-    /// Bytes of standard output in this turn.
-    pub fn turn_bytes(&self) -> usize {
-        self.streams.turn().bytes
-    }
-
-    /// Lines of standard output in this turn.
-    pub fn turn_lines(&self) -> u64 {
-        self.streams.turn().lines
-    }
-
-    /// The last bytes of this turn's output.
-    pub fn turn_tail(&self) -> String {
-        self.streams.turn().tail()
-    }
-
-    /// Lines of this turn that were no events.
-    pub fn diagnostics(&self) -> &[String] {
-        self.decoder.diagnostics()
     }
 
     /// The next line; `Some(None)` is one that was too long. `None` when there are no more. Cancel safe: what is written and what
@@ -370,6 +276,68 @@ impl Session {
         if let Some(path) = socket_path.filter(|path| is_socket_of(path, self.streams.process().pid())) {
             self.socket = Some(Leftover::adopt(path, self.owner));
         }
+    }
+}
+
+impl ProcessSession for Session {
+    async fn next(&mut self, events: &mut Vec<Event>) -> Pulse {
+        match self.line().await {
+            None => {
+                let decoder = &mut self.decoder;
+                self.streams.finish(|text| decoder.push(text.as_bytes(), events));
+                decoder.finish(events);
+                Pulse::Ended
+            }
+            Some(None) => Pulse::Alive,
+            Some(Some(line)) => self.read(&line, events),
+        }
+    }
+
+    async fn interrupt(&mut self, patience: Duration) {
+        self.streams.say(wire::interrupt(INTERRUPT));
+        let mut unheard = Vec::new();
+        let over = async {
+            while self.next(&mut unheard).await == Pulse::Alive {
+                unheard.clear();
+            }
+        };
+        let _ = tokio::time::timeout(patience, over).await;
+    }
+
+    async fn finish(self) -> EndedProcess {
+        self.streams.close();
+        self.finished().await
+    }
+
+    async fn finished(self) -> EndedProcess {
+        let Session {
+            streams,
+            decoder,
+            scratch,
+            socket,
+            ..
+        } = self;
+        let (exit, stdout_tail) = streams.exit().await;
+        drop((scratch, socket));
+        EndedProcess {
+            exit,
+            plain: decoder.plain_text(),
+            cut_short: decoder.cut_short(),
+            diagnostics: decoder.diagnostics().to_vec(),
+            stdout_tail,
+        }
+    }
+
+    fn handshake(&self) -> Handshake {
+        self.handshake
+    }
+
+    fn figures(&self) -> &Figures {
+        self.streams.turn()
+    }
+
+    fn diagnostics(&self) -> &[String] {
+        self.decoder.diagnostics()
     }
 }
 

@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::setup::Setup;
 use crate::declare::mcp::SERVER;
+use crate::exchange::live::setup::Setup;
 
 /// The id of the one hook there is.
 const HOOK: &str = "h1";

@@ -199,7 +199,8 @@ impl Chain {
     }
 }
 
-fn print_of_call(call: &ToolCall) -> Fingerprint {
+/// The fingerprint of a call.
+pub(in crate::exchange) fn print_of_call(call: &ToolCall) -> Fingerprint {
     print(|state| hash_call(call, state))
 }
 

@@ -10,6 +10,17 @@ use crate::exchange::EndedProcess;
 /// How long a CLI may take to answer the handshake: half a second on an idle machine.
 pub const HANDSHAKE: Duration = Duration::from_secs(30);
 
+/// How far the handshake is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handshake {
+    /// Nothing was sent to it yet.
+    Unasked,
+    /// `initialize` is under way since then.
+    Asked(Instant),
+    /// The CLI speaks the protocol.
+    Done,
+}
+
 /// What [`Keepable::idle`] found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Idle {

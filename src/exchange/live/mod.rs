@@ -2,13 +2,17 @@
 //!
 //! In: the messages of a call ([`thread::Thread`]), sessions whose turn is over. Out: the session that knows a thread's beginning
 //! ([`pool::Pool`]), and what is new to it. What a session is (a process, a thread of a process that serves many) and how it
-//! is spoken to is each form's own: [`super::claude_live`], [`super::codex_live`].
+//! is spoken to is each form's own: [`super::claude_live`], [`super::codex_live`],
+//! [`super::qwen_live`]. Where it is a process, one turn of it is a [`process_turn::LiveTurn`].
 
 pub mod history;
 pub mod inbox;
 pub mod keep;
 pub mod minding;
 pub mod pool;
+pub mod process_turn;
+pub mod setup;
 mod spare;
+pub(in crate::exchange) mod streams;
 pub mod thread;
 pub mod turn;

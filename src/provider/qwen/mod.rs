@@ -13,11 +13,11 @@ use std::borrow::Cow;
 use serde_json::json;
 
 use super::callbacks::{self, CALL_LIMIT_MS};
-use super::capability::{ByEngine, Capabilities, NATIVE};
+use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE};
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
-    About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT,
-    SchemaForm, Versions, When, Word, choice_var, flag, optional, var_when,
+    About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT,
+    SYSTEM_PROMPT_FILE, SchemaForm, Versions, When, Word, choice_var, flag, optional, system_prompt, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -68,12 +68,21 @@ fn mcp_config(_: &Provider, options: &Options) -> String {
     json!({"mcpServers": servers}).to_string()
 }
 
+/// What it can do in print form.
+const PRINT: Capabilities = Capabilities {
+    structured_output: NATIVE.but("asked for in the prompt where tools are bound"),
+    reasoning_out: NATIVE,
+    max_output_tokens: NATIVE
+        .but("`QWEN_CODE_MAX_OUTPUT_TOKENS`; an answer that reaches the limit is reported as a success"),
+    ..Capabilities::LEAST
+};
+
 /// By what an installed copy is known: its npm package.
 const LIVE_CHECK: EngineCheck = EngineCheck {
     package: "@qwen-code/qwen-code",
     version_folders: &[],
     program: "qwen",
-    versions: Versions::Since(BARE_TAKES_ALL),
+    versions: Versions::Measured(&[[0, 24, 4]]),
     print_flags: &[],
     print_env: &[],
 };
@@ -140,6 +149,7 @@ pub static QWEN: Provider = Provider {
             &[When::Format(OutputFormat::StreamJson)],
             &[Lit("--output-format"), Lit("stream-json")],
         ),
+        flag(&[When::Live], &[Lit("--input-format"), Lit("stream-json")]),
         optional(
             &[When::Partial, When::Format(OutputFormat::StreamJson)],
             &[Lit("--include-partial-messages")],
@@ -148,6 +158,20 @@ pub static QWEN: Provider = Provider {
     env: &[
         // Without it the thread stays in `~/.qwen/projects` and `~/.qwen/debug`, even with `--bare`.
         var_when(&[When::ToolsOff], "QWEN_RUNTIME_DIR", EnvValue::Folder("runtime")),
+        // The thread's system prompt: an argument could be read by others.
+        var_when(
+            &[When::Live, When::CustomSystemPrompt],
+            "QWEN_SYSTEM_MD",
+            EnvValue::File(SYSTEM_PROMPT_FILE),
+        ),
+        // One process less (0.24.4).
+        var_when(&[When::Live], "QWEN_CODE_NO_RELAUNCH", EnvValue::Fixed("true")),
+        // A call waits for its caller; otherwise for 300 s (0.24.4).
+        var_when(
+            &[When::Live],
+            "QWEN_CODE_MCP_TOOL_IDLE_TIMEOUT_MS",
+            EnvValue::Fixed("86400000"),
+        ),
         choice_var(
             &[When::MaxOutputTokens],
             "QWEN_CODE_MAX_OUTPUT_TOKENS",
@@ -164,9 +188,14 @@ pub static QWEN: Provider = Provider {
             EnvValue::File(SETTINGS_FILE),
         ),
     ],
-    drop_env: &[],
+    drop_env: &["QWEN_SYSTEM_MD", "QWEN_WRITE_SYSTEM_MD"],
     key_env: &[],
     files: &[
+        FileSpec {
+            when: &[When::Live, When::CustomSystemPrompt],
+            name: SYSTEM_PROMPT_FILE,
+            content: system_prompt,
+        },
         FileSpec {
             when: &[When::Callbacks],
             name: MCP_FILE,
@@ -192,15 +221,15 @@ pub static QWEN: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     // What is longer is cut, with a warning (recording qwen/stdin-12MiB).
-    live: None,
+    live: Some(LiveForm::QwenStream),
     warm: None,
-    capabilities: ByEngine::print_only(Capabilities {
-        structured_output: NATIVE.but("asked for in the prompt where tools are bound"),
-        reasoning_out: NATIVE,
-        max_output_tokens: NATIVE
-            .but("`QWEN_CODE_MAX_OUTPUT_TOKENS`; an answer that reaches the limit is reported as a success"),
-        ..Capabilities::LEAST
-    }),
+    capabilities: ByEngine {
+        print: PRINT,
+        live: Some(Capabilities {
+            structured_output: EMULATED,
+            ..PRINT
+        }),
+    },
     efforts: &[],
     media: MediaSupport::NONE,
     schema: SchemaForm::Tool {
@@ -223,6 +252,7 @@ pub static QWEN: Provider = Provider {
 };
 
 const OPTIONS: &[OptionSpec] = &[
+    options::KEEP_ALIVE,
     options::OUTPUT_FORMAT,
     options::AUTH_TYPE,
     options::CLI_SYSTEM_PROMPT,

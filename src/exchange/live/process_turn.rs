@@ -1,23 +1,22 @@
-//! One turn of a live session as an exchange.
+//! One turn of a live session that is a process of its own, as an exchange.
 //!
 //! Whatever a turn comes to but a reply ends its session: the CLI keeps a failed turn in its history (CLI-FACTS 1.6), and no
 //! thread shall hear of another.
 
 use std::future::pending;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep_until;
 
-use super::readiness::Handshake;
-use super::session::{Pulse, Session};
-use super::setup::Setup;
+use super::keep::{HANDSHAKE, Handshake, Keepable};
+use super::minding::NotReady;
+use super::streams::Figures;
+use super::thread::Pending;
 use crate::classify;
 use crate::event::{Event, Reply};
-use crate::exchange::live::keep::HANDSHAKE;
-use crate::exchange::live::minding::NotReady;
-use crate::exchange::live::thread::Pending;
-use crate::exchange::{Ended, Evidence, Exchange, Finish, Invocation, Progress, ProviderCallId, StopReason};
+use crate::exchange::{
+    Ended, EndedProcess, Evidence, Exchange, Finish, Invocation, Progress, ProviderCallId, StopReason,
+};
 use crate::judge::{ProcessEnd, ProcessEvidence, TurnEvidence};
 use crate::process::Limits;
 
@@ -50,7 +49,44 @@ pub enum Unusable {
 }
 
 /// Keeps a session that can go on for the thread's next call: with the calls whose results it waits for. None that can't.
-pub type Park = Box<dyn FnOnce(Option<(Session, Vec<Pending>)>, &Reply) + Send>;
+pub type Park<S> = Box<dyn FnOnce(Option<(S, Vec<Pending>)>, &Reply) + Send>;
+
+/// What [`ProcessSession::next`] found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Pulse {
+    /// A line, and perhaps events.
+    Alive,
+    /// The turn's result is among the events.
+    TurnOver,
+    /// The CLI does not do what a session needs; the reason.
+    Unsupported(String),
+    /// Standard output has ended: the process is going or gone.
+    Ended,
+}
+
+/// A session that is a process of its own and takes one turn after the other.
+pub trait ProcessSession: Keepable {
+    /// Waits for the next line of the turn; what it means goes to `events`. Cancel safe.
+    fn next(&mut self, events: &mut Vec<Event>) -> impl Future<Output = Pulse> + Send;
+
+    /// Asks the CLI to stop the turn, and waits for its result or its end, `patience` at most.
+    fn interrupt(&mut self, patience: Duration) -> impl Future<Output = ()> + Send;
+
+    /// Ends the process and waits until nothing of it is left.
+    fn finish(self) -> impl Future<Output = EndedProcess> + Send;
+
+    /// Waits for the exit of a process whose output has [ended](Pulse::Ended).
+    fn finished(self) -> impl Future<Output = EndedProcess> + Send;
+
+    /// How far the handshake is.
+    fn handshake(&self) -> Handshake;
+
+    /// The figures of the turn.
+    fn figures(&self) -> &Figures;
+
+    /// Lines of this turn that were no events.
+    fn diagnostics(&self) -> &[String];
+}
 
 /// Why [`LiveTurn::next`] is over.
 #[derive(Debug)]
@@ -64,26 +100,18 @@ enum TurnEnd {
 }
 
 /// A turn under way.
-pub struct LiveTurn {
-    session: Session,
+pub struct LiveTurn<S: ProcessSession> {
+    session: S,
     invocation: Invocation,
     limits: Limits,
     origin: Origin,
     end: TurnEnd,
-    park: Park,
+    park: Park<S>,
 }
 
-impl LiveTurn {
-    /// Begins a turn of `session`, a process that was started as `invocation` says, with the user line `user`.
-    pub fn begin(
-        mut session: Session,
-        (user, setup): (&str, &Arc<Setup>),
-        invocation: Invocation,
-        origin: Origin,
-        limits: Limits,
-        park: Park,
-    ) -> LiveTurn {
-        session.begin(user, setup);
+impl<S: ProcessSession> LiveTurn<S> {
+    /// The turn that `session`, a process that was started as `invocation` says, has just begun.
+    pub fn of(session: S, invocation: Invocation, origin: Origin, limits: Limits, park: Park<S>) -> LiveTurn<S> {
         LiveTurn {
             session,
             invocation,
@@ -95,24 +123,24 @@ impl LiveTurn {
     }
 }
 
-impl Exchange for LiveTurn {
+impl<S: ProcessSession> Exchange for LiveTurn<S> {
     type Unusable = Unusable;
 
     fn pid(&self) -> Option<u32> {
-        Some(self.session.process().pid())
+        Some(self.session.pid())
     }
 
     fn has_begun(&self) -> bool {
         // Of a process that has waited nobody knows yet whether it is still there.
-        self.origin == Origin::Fresh || self.session.turn_lines() > 0
+        self.origin == Origin::Fresh || self.session.figures().lines > 0
     }
 
     fn elapsed(&self) -> Duration {
-        self.session.elapsed()
+        self.session.figures().began.elapsed()
     }
 
     fn received_bytes(&self) -> u64 {
-        self.session.turn_bytes() as u64
+        self.session.figures().bytes as u64
     }
 
     /// Cancel safe.
@@ -163,7 +191,7 @@ impl Exchange for LiveTurn {
                     flags: invocation.flags,
                     stopped: None,
                     diagnostics: session.diagnostics().to_vec(),
-                    stdout_tail: session.turn_tail(),
+                    stdout_tail: session.figures().tail(),
                 });
                 Finish::Ended(Box::new(Ended {
                     on_verdict: Some(Box::new(move |verdict| match verdict {
@@ -173,7 +201,7 @@ impl Exchange for LiveTurn {
                     ..Ended::new(evidence)
                 }))
             }
-            TurnEnd::ProcessGone if origin != Origin::Fresh && session.turn_lines() == 0 => {
+            TurnEnd::ProcessGone if origin != Origin::Fresh && session.figures().lines == 0 => {
                 session.end();
                 Finish::Unusable(Unusable::Vanished, None)
             }
@@ -209,7 +237,7 @@ impl Exchange for LiveTurn {
 }
 
 /// The session of a turn that has its reply goes on, if it can.
-fn keep(session: Session, calls: &[ProviderCallId], reply: &Reply, park: Park) {
+fn keep<S: ProcessSession>(session: S, calls: &[ProviderCallId], reply: &Reply, park: Park<S>) {
     let pending = |call: &ProviderCallId| Pending {
         api: call.provider.clone(),
         id: call.id.clone(),

@@ -13,7 +13,7 @@ use crate::exchange::print::TAIL_BYTES;
 use crate::process::{Exit, Running, StdinWriter};
 
 /// What has happened to the streams of a process.
-pub(super) enum Step {
+pub enum Step {
     /// A line came; `None` if it was too long.
     Line(Option<String>),
     /// A line of ours was taken.
@@ -24,16 +24,16 @@ pub(super) enum Step {
 
 /// Figures of the turn that is going on.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub struct Figures {
     pub began: Instant,
     pub bytes: usize,
     pub lines: u64,
     tail: VecDeque<u8>,
 }
 
-impl Turn {
-    fn new() -> Turn {
-        Turn {
+impl Figures {
+    fn new() -> Figures {
+        Figures {
             began: Instant::now(),
             bytes: 0,
             lines: 0,
@@ -50,7 +50,7 @@ impl Turn {
 
 /// A process and its lines.
 #[derive(Debug)]
-pub(super) struct Streams {
+pub struct Streams {
     running: Running,
     stdin: StdinWriter,
     /// Lines of ours that wait to be taken.
@@ -58,7 +58,7 @@ pub(super) struct Streams {
     splitter: Lines,
     /// Lines of the CLI's that wait to be read; `None` where one was too long.
     inbox: VecDeque<Option<String>>,
-    turn: Turn,
+    turn: Figures,
 }
 
 impl Streams {
@@ -69,7 +69,7 @@ impl Streams {
             outbox: VecDeque::new(),
             splitter: Lines::default(),
             inbox: VecDeque::new(),
-            turn: Turn::new(),
+            turn: Figures::new(),
         }
     }
 
@@ -136,7 +136,7 @@ impl Streams {
 
     /// Counts anew from here.
     pub fn begin_turn(&mut self) {
-        self.turn = Turn::new();
+        self.turn = Figures::new();
     }
 
     /// A line was read.
@@ -144,7 +144,7 @@ impl Streams {
         self.turn.lines += 1;
     }
 
-    pub fn turn(&self) -> &Turn {
+    pub fn turn(&self) -> &Figures {
         &self.turn
     }
 

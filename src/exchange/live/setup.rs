@@ -89,6 +89,16 @@ impl Setup {
         self.append.as_deref()
     }
 
+    /// The caller's name of the tool that a CLI calls `name`; `None` for what is none of them.
+    pub fn ours(&self, name: &str) -> Option<&str> {
+        self.declarations.ours(name)
+    }
+
+    /// The tools, and their names both ways.
+    pub fn declarations(&self) -> &Declarations {
+        &self.declarations
+    }
+
     /// The caller's name of the tool that the model called `name`. A name that was never declared stays as it is.
     pub fn callers_name(&self, name: &str) -> String {
         self.declarations.callers_name(name)

@@ -1,0 +1,126 @@
+//! What a turn of a qwen session begins with.
+//!
+//! In: a [`Thread`], and what a session knows of it. Out: an [`Input`] for the session that goes on, or an [`Opening`] for a new one.
+
+use super::chat::{Chat, text_of};
+use crate::declare::mcp::Declarations;
+use crate::exchange::live::thread::{Known, Thread};
+use crate::message::{Message, Role, ToolResult};
+use crate::prompt::{self, Encoding, Style};
+
+/// Of a longer result, the CLI shows its model a preview of 2.4 KB (0.24.4), characters.
+pub const LONGEST_RESULT: usize = 25_000;
+
+/// What a turn begins with.
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// The user says this.
+    User(String),
+    /// The results of all calls that the session waits for, by the API's ids of the calls.
+    Results(Vec<(String, ToolResult)>),
+    /// The thread that the process has read ends with results: the model goes on.
+    GoOn,
+}
+
+/// How a new process begins.
+#[derive(Debug, Clone)]
+pub struct Opening {
+    /// The thread it reads first.
+    pub chat: Option<Chat>,
+    /// What comes behind it.
+    pub input: Input,
+}
+
+/// Why a session that knows a thread's beginning can't go on with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Misfit {
+    /// The thread is another one, or has more than a session takes at once.
+    Thread,
+    /// One of the results has so many characters.
+    LongResult(usize),
+}
+
+/// What is new in `thread` to a session that knows `known`. `note` is said behind it.
+///
+/// # Errors
+/// [`Misfit`]: a new process is needed.
+pub fn addition(thread: &Thread, known: &Known, note: Option<&str>) -> Result<Input, Misfit> {
+    let new = thread.continuation(known).ok_or(Misfit::Thread)?;
+    if new.results.is_empty() {
+        return match new.rest {
+            [message] if message.role == Role::Human => Ok(Input::User(with_note(message, note))),
+            _ => Err(Misfit::Thread),
+        };
+    }
+    // What the user says beside results would be sent behind the model's answer to them.
+    if !new.rest.is_empty() || note.is_some() {
+        return Err(Misfit::Thread);
+    }
+    let longest = new
+        .results
+        .iter()
+        .map(|(_, result)| text_of(result).chars().count())
+        .max();
+    if let Some(length) = longest.filter(|length| *length > LONGEST_RESULT) {
+        return Err(Misfit::LongResult(length));
+    }
+    let results = new.results.iter().map(|(call, result)| {
+        let of = ToolResult {
+            content: result.content.clone(),
+            is_error: result.is_error,
+        };
+        (call.api.clone(), of)
+    });
+    Ok(Input::Results(results.collect()))
+}
+
+/// How a process that knows nothing begins with all of `thread`. `id`: 128 random bits.
+pub fn opening(thread: &Thread, tools: &Declarations, encoding: Encoding, note: Option<&str>, id: u128) -> Opening {
+    let chat = |messages: &[Message]| (!messages.is_empty()).then(|| Chat::new(id, messages.to_vec(), tools.clone()));
+    let (last, before) = match thread.messages() {
+        [before @ .., last] => (last, before),
+        [] => {
+            return Opening {
+                chat: None,
+                input: Input::User(note.unwrap_or_default().to_owned()),
+            };
+        }
+    };
+    match (&last.role, note) {
+        (Role::Human, note) => Opening {
+            chat: chat(before),
+            input: Input::User(with_note(last, note)),
+        },
+        (_, Some(note)) => Opening {
+            chat: chat(thread.messages()),
+            input: Input::User(note.to_owned()),
+        },
+        (Role::Tool, None) => Opening {
+            chat: chat(thread.messages()),
+            input: Input::GoOn,
+        },
+        // The CLI asks no model about a thread that the model ended: it reads the thread as text.
+        _ => Opening {
+            chat: None,
+            input: Input::User(
+                prompt::render(
+                    thread.messages(),
+                    &[],
+                    Style {
+                        encoding,
+                        ..Style::default()
+                    },
+                )
+                .text,
+            ),
+        },
+    }
+}
+
+fn with_note(message: &Message, note: Option<&str>) -> String {
+    let text = text_of(message);
+    match note {
+        Some(note) => format!("{text}\n\n{note}"),
+        None => text,
+    }
+}

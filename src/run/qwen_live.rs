@@ -1,0 +1,311 @@
+//! Live calls of qwen: find the session that knows the thread's beginning, or start one that reads the thread from a chat file; take a
+//! turn; keep the session, with the calls that wait in it, for the thread's next call.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+
+use super::attempt::{Attempted, Opening, run_attempt};
+use super::capabilities::{self, Binary};
+use super::cli_attempt::{CliAttempt, CliCall};
+use super::engine::{Engine, not_started};
+use super::live_request::LiveRequest;
+use super::live_sessions::{LiveSessions, Seat, evicted_warning, warning};
+use super::live_support::LiveSupport;
+use super::retry_loop::AttemptOutcome;
+use crate::bridge::{self, Bridge, BridgeOptions};
+use crate::command::{CommandLine, Mode};
+use crate::error::{Code, ProviderError};
+use crate::event::{EngineUsed, Event, RunInfo};
+use crate::exchange::Invocation;
+use crate::exchange::live::keep::Keepable;
+use crate::exchange::live::pool::{Claimed, SessionKey};
+use crate::exchange::live::process_turn::{LiveTurn, Origin, Park, Unusable};
+use crate::exchange::live::setup::Setup;
+use crate::exchange::print::{NotStarted, Surroundings};
+use crate::exchange::qwen_live::input::{self, Input, Misfit};
+use crate::exchange::qwen_live::session::{Session, Tools};
+use crate::fold::Fold;
+use crate::process::limit::Permit;
+use crate::process::{Limits, StartError, Tees};
+use crate::provider::options::{EngineKind, Options, SystemPrompt};
+use crate::toolcall::TextCalls;
+
+/// A session for this turn.
+struct ClaimedSession {
+    session: Session,
+    input: Input,
+    origin: Origin,
+    notes: Vec<Event>,
+}
+
+impl CliAttempt<'_> {
+    /// A turn of a session.
+    pub async fn qwen_live(
+        &self,
+        live: &LiveSessions<Session>,
+        request: &LiveRequest,
+        info: &mut RunInfo,
+    ) -> Result<AttemptOutcome, Box<ProviderError>> {
+        let CliCall { engine, base_env, .. } = *self.call;
+        let options = engine.options_of(&request.setup);
+        let (line, binary) = engine.line(Mode::Live, &options, true, base_env)?;
+        let auto = engine.options.engine == EngineKind::Auto;
+        if let LiveSupport::Unserved(reason) = engine.support(&binary, base_env) {
+            return match auto {
+                true => self.print(info).await,
+                false => Err(engine.no_sessions(&reason, None)),
+            };
+        }
+        let Some(permit) = self.permit(binary.file(), info).await else {
+            return Ok(AttemptOutcome::Cancelled);
+        };
+        info.engine = Some(EngineUsed::Live);
+        live.note(&request.setup);
+        let key = SessionKey {
+            setup: Arc::clone(&request.setup),
+            env: Arc::clone(base_env),
+        };
+        let mut waiting_ones = true;
+        loop {
+            let seat = live.seat();
+            let claimed = match self
+                .claim_qwen(live, request, &key, (&line, &binary), waiting_ones)
+                .await
+            {
+                Ok(claimed) => claimed,
+                Err(Unclaimed::NotStarted(NotStarted::Process(StartError::Cancelled))) => {
+                    return Ok(AttemptOutcome::Cancelled);
+                }
+                Err(Unclaimed::NotStarted(error)) => return Err(not_started(engine, &error)),
+                Err(Unclaimed::NoBridge(error)) => {
+                    let reason = format!("no port of 127.0.0.1 can be opened for the tools: {error}");
+                    return Err(engine.refuse(Code::SpawnFailed, reason));
+                }
+            };
+            let park = self.park_qwen(live, request, &key, seat);
+            match self.qwen_turn(claimed, &line, park, info).await? {
+                Attempted::Outcome(outcome) => {
+                    if let AttemptOutcome::FlagRefused(flag) = &outcome {
+                        capabilities::remember_refused(&binary, flag);
+                    }
+                    return Ok(outcome);
+                }
+                Attempted::Unusable(Unusable::Vanished, _) => waiting_ones = false,
+                Attempted::Unusable(Unusable::Unsupported { reason, may_have_asked }, ended) => {
+                    drop(permit);
+                    // No model is asked twice.
+                    if !auto || may_have_asked {
+                        let ended = ended.as_deref();
+                        return Err(engine.no_sessions(&reason, ended.map(|ended| &ended.evidence)));
+                    }
+                    capabilities::remember_live(&binary, LiveSupport::Unserved(reason.clone()));
+                    return self.fall_back(&reason, info).await;
+                }
+            }
+        }
+    }
+
+    async fn qwen_turn(
+        &self,
+        claimed: ClaimedSession,
+        line: &CommandLine,
+        park: Park<Session>,
+        info: &mut RunInfo,
+    ) -> Result<Attempted<Unusable>, Box<ProviderError>> {
+        let CliCall {
+            engine, request, sink, ..
+        } = *self.call;
+        let ClaimedSession {
+            mut session,
+            input,
+            origin,
+            mut notes,
+        } = claimed;
+        notes.extend(self.untold_note());
+        info.continued = Some(origin == Origin::Continued);
+        let opening = Opening {
+            message: match origin {
+                Origin::Continued => "continued",
+                Origin::Fresh | Origin::Spare => "started",
+            },
+            fields: json!({"attempt": self.number, "flags": line.flags}),
+            notes: request.notes(self.number).into_iter().chain(notes).collect(),
+        };
+        let fold = Fold::new(request.call_ids.clone(), TextCalls::Off).with_listener(sink.has_listener());
+        let prompt = match &input {
+            Input::User(text) => text.clone(),
+            Input::Results(results) => results.iter().map(|(_, result)| result.content.as_text()).collect(),
+            Input::GoOn => String::new(),
+        };
+        session.begin(input);
+        let invocation = Invocation::of(engine.id(), line);
+        let turn = LiveTurn::of(session, invocation, origin, self.limits(EngineUsed::Live), park);
+        let attempt = self.attempt(EngineUsed::Live, &prompt, fold, opening);
+        run_attempt(attempt, turn, info).await
+    }
+
+    /// What becomes of the session when its turn has a reply.
+    fn park_qwen(
+        &self,
+        live: &LiveSessions<Session>,
+        request: &LiveRequest,
+        key: &SessionKey<Setup>,
+        seat: Seat,
+    ) -> Park<Session> {
+        let (pool, at_work) = (Arc::clone(&live.pool), Arc::clone(&live.at_work));
+        let (thread, key) = (Arc::clone(&request.callers), key.clone());
+        let once = self.call.request.options.once;
+        Box::new(move |session, reply| {
+            drop(seat);
+            let Some((session, pending)) = session else { return };
+            if once {
+                return Keepable::end(session);
+            }
+            let known = thread.known_with(reply, pending);
+            pool.park(session, key, known, at_work.load(Ordering::Relaxed));
+        })
+    }
+
+    /// The session that knows the thread's beginning, or a new process.
+    async fn claim_qwen(
+        &self,
+        live: &LiveSessions<Session>,
+        request: &LiveRequest,
+        key: &SessionKey<Setup>,
+        (line, binary): (&CommandLine, &Binary),
+        waiting_ones: bool,
+    ) -> Result<ClaimedSession, Unclaimed> {
+        let CliCall { engine, base_env, .. } = *self.call;
+        let thread = &request.thread;
+        let note = request.note.as_deref();
+        let long = AtomicUsize::new(0);
+        let goes_on = |known: &_| match input::addition(thread, known, note) {
+            Ok(_) => true,
+            Err(Misfit::Thread) => false,
+            Err(Misfit::LongResult(length)) => {
+                long.store(length, Ordering::Relaxed);
+                false
+            }
+        };
+        let claimed = match waiting_ones {
+            true => live.pool.claim(key, thread, goes_on).await,
+            false => Claimed::Nothing,
+        };
+        if let Claimed::Continued(session, known) = claimed {
+            match input::addition(thread, &known, note) {
+                Ok(input) => {
+                    return Ok(ClaimedSession {
+                        session: *session,
+                        input,
+                        origin: Origin::Continued,
+                        notes: Vec::new(),
+                    });
+                }
+                Err(_) => Keepable::end(*session),
+            }
+        }
+        let mut notes: Vec<Event> = Some(long.into_inner())
+            .filter(|length| *length > 0)
+            .map(too_long)
+            .into_iter()
+            .collect();
+        let places = format!("`maxConcurrency` is {}", engine.options.max_concurrency);
+        let evicted = live.pool.eviction(key, thread);
+        notes.extend(evicted.map(|why| evicted_warning(why, &engine.options, &places)));
+        let random = getrandom::u64().and_then(|high| Ok((high, getrandom::u64()?)));
+        let (high, low) = random.map_err(|error| Unclaimed::NoBridge(std::io::Error::other(error.to_string())))?;
+        let id = u128::from(high) << 64 | u128::from(low);
+        let declarations = request.setup.declarations();
+        let opening = input::opening(thread, declarations, request.encoding, note, id);
+        let tools = match declarations.tools().is_empty() {
+            true => None,
+            false => {
+                let (consumer, calls) = bridge::call_channel();
+                let bridge = Bridge::start_for(declarations.clone(), BridgeOptions::default(), consumer).await;
+                Some(Tools {
+                    bridge: bridge.map_err(Unclaimed::NoBridge)?,
+                    calls,
+                })
+            }
+        };
+        let place = self.place_qwen(live).await.map_err(Unclaimed::NotStarted)?;
+        let surroundings = Surroundings {
+            file: Some(binary.resolved().clone()),
+            base_env: Arc::clone(base_env),
+            limits: Limits {
+                kill_grace: engine.options.kill_grace,
+                max_stdout: usize::MAX,
+                ..Limits::default()
+            },
+            owner: engine.owner,
+            permit: place,
+            tracker: engine.lifecycle.runs.clone(),
+            tees: Tees::default(),
+        };
+        let session = Session::start(
+            line.clone(),
+            surroundings,
+            &engine.lifecycle.closing,
+            (&request.setup, tools, opening.chat.as_ref()),
+            engine.provider.errors.long_pauses,
+        );
+        Ok(ClaimedSession {
+            session: session.map_err(Unclaimed::NotStarted)?,
+            input: opening.input,
+            origin: Origin::Fresh,
+            notes,
+        })
+    }
+
+    /// The place of a process to be started. A run that another waits for goes on without: the other one's may never be free.
+    async fn place_qwen(&self, live: &LiveSessions<Session>) -> Result<Option<Permit>, NotStarted> {
+        if self.call.request.nested_permit.is_some() {
+            live.pool.make_room(live.working().saturating_sub(1));
+            return Ok(None);
+        }
+        let place = live.pool.place(|| live.working());
+        match self.call.cancel.run_until_cancelled(place).await {
+            Some(place) => Ok(place.map(Permit::taken)),
+            None => Err(NotStarted::Process(StartError::Cancelled)),
+        }
+    }
+}
+
+/// Why there is no session for a turn.
+enum Unclaimed {
+    NotStarted(NotStarted),
+    NoBridge(std::io::Error),
+}
+
+/// That a result can't go to the process that waits for it.
+fn too_long(length: usize) -> Event {
+    let message = format!(
+        "a result has {length} characters, and a live session shows its model a preview of more than {}: the thread was sent whole to \
+         another process",
+        input::LONGEST_RESULT
+    );
+    warning("RESULT_TOO_LONG", message)
+}
+
+impl Engine {
+    /// The options of a process that is set up with `setup`: what its system prompt is, it is started with.
+    fn options_of(&self, setup: &Setup) -> Options {
+        let options = match setup.choices() {
+            Some(choices) => self.options.with_choices(choices.clone()),
+            None => self.options.clone(),
+        };
+        let texts: Vec<&str> = [setup.system_prompt(), setup.append_system_prompt()]
+            .into_iter()
+            .flatten()
+            .collect();
+        Options {
+            system_prompt: match texts.is_empty() {
+                true => SystemPrompt::Cli,
+                false => SystemPrompt::Custom(texts.join("\n\n")),
+            },
+            ..options
+        }
+    }
+}
