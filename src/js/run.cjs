@@ -168,9 +168,12 @@ function runForEvents(engine, prepare, { partial }) {
     cancel = run.cancel;
     let open = true;
     try {
-      for (let batch = await run.next(); batch !== null && !left; batch = await run.next()) {
+      // Behind the last event there is nothing to wait for, but with a run log, which may have failed.
+      let last = false;
+      for (let batch = await run.next(); batch !== null && !left; batch = last ? null : await run.next()) {
         for (const event of JSON.parse(batch)) {
           if (request.signal?.aborted) break;
+          last = event.type === "done" && request.record === undefined;
           yield event;
         }
       }
