@@ -1,5 +1,6 @@
 // @ts-check
 import { configDefaults, defineConfig } from "vitest/config";
+import { BaseSequencer } from "vitest/node";
 
 /** What is slow and guards a release: whole suites of CLIs that change seldom here, and other majors of the frameworks. */
 const RELEASE = [
@@ -8,11 +9,58 @@ const RELEASE = [
   "ai-sdk/newest",
   "ai-sdk/use-chat",
   "clis/frameworks",
+  "clis/real-gemini",
   "clis/real-opencode",
   "clis/real-qwen",
   "langchain/core-0.3",
   "langchain/sizes",
 ].map((name) => `__tests__/${name}.test.ts`);
+
+/**
+ * What takes longest, the longest first: one of these that is begun last keeps a worker busy while the others have nothing left.
+ * Vitest would go by what its last run measured, and in a clean clone, which has measured nothing, by the size of a file.
+ */
+const LONG = [
+  "forgery",
+  "agent/run",
+  "agent/scenarios",
+  "live/behaviours",
+  "clis/real-codex",
+  "claude/live",
+  "claude/print",
+  "claude/errors",
+  "examples/programs",
+  "claude/live-sessions",
+  "claude-code/end",
+  "logins",
+  "quota",
+  "docs",
+  "health",
+  "clis/media",
+  "structured/clis",
+  "choices/claude",
+  "claude/prewarm",
+  "agent/scenarios-claude-callbacks",
+  "langchain/calls",
+  "langchain/standard/tools",
+  "claude/live-history",
+  "tooling/claude",
+  "bundlers",
+  "cli",
+].map((name) => `/__tests__/${name}.test.ts`);
+
+/** The long files in their order, then the others in Vitest's. */
+class LongFirst extends BaseSequencer {
+  /** @override @type {import("vitest/node").TestSequencer["sort"]} */
+  async sort(files) {
+    /** @param {{ moduleId: string }} file */
+    const place = ({ moduleId }) => {
+      const index = LONG.findIndex((name) => moduleId.endsWith(name));
+      return index === -1 ? LONG.length : index;
+    };
+    return (await super.sort(files)).sort((a, b) => place(a) - place(b));
+  }
+}
 
 export default defineConfig({
   test: {
@@ -20,6 +68,7 @@ export default defineConfig({
     exclude: [...configDefaults.exclude, ...(process.env.TEST_ALL ? [] : RELEASE)],
     // Half of a test's time is waiting, for processes and for limits of time: one worker for each core leaves half of it idle.
     maxWorkers: "200%",
+    sequence: { sequencer: LongFirst },
     // Real CLIs on a loaded machine: a limit for what hangs, not a measure of speed.
     testTimeout: 120_000,
     hookTimeout: 120_000,
