@@ -17,7 +17,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { withClaude } from "./support/harness.mjs";
+import { ALL, sampleOf, withClaude } from "./support/harness.mjs";
 import { installed } from "./support/installed.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
@@ -169,31 +169,34 @@ describe("esbuild", () => {
   );
 });
 
+/** What Vite is asked to build, the file it makes, and whether the package is inside. */
+const VITE_BUILDS: [string, object, string, boolean][] = [
+  ["an SSR build", { build: { ssr: "main.mjs", outDir: "ssr" } }, "ssr/main.js", false],
+  [
+    "an SSR build with everything in it",
+    { build: { ssr: "main.mjs", outDir: "all" }, ssr: { noExternal: true } },
+    "all/main.js",
+    true,
+  ],
+  [
+    "an SSR build with everything but the package in it",
+    {
+      build: { ssr: "main.mjs", outDir: "but" },
+      ssr: { noExternal: true, external: [OURS, "@langchain/core"] },
+    },
+    "but/main.js",
+    false,
+  ],
+  [
+    "a library build",
+    { build: { lib: { entry: "main.mjs", formats: ["es"], fileName: "main" }, outDir: "lib" } },
+    "lib/main.js",
+    true,
+  ],
+];
+
 describe("Vite", () => {
-  it.each([
-    ["an SSR build", { build: { ssr: "main.mjs", outDir: "ssr" } }, "ssr/main.js", false],
-    [
-      "an SSR build with everything in it",
-      { build: { ssr: "main.mjs", outDir: "all" }, ssr: { noExternal: true } },
-      "all/main.js",
-      true,
-    ],
-    [
-      "an SSR build with everything but the package in it",
-      {
-        build: { ssr: "main.mjs", outDir: "but" },
-        ssr: { noExternal: true, external: [OURS, "@langchain/core"] },
-      },
-      "but/main.js",
-      false,
-    ],
-    [
-      "a library build",
-      { build: { lib: { entry: "main.mjs", formats: ["es"], fileName: "main" }, outDir: "lib" } },
-      "lib/main.js",
-      true,
-    ],
-  ])("makes a program of %s that runs", async (_, config, file, inside) => {
+  it.each(sampleOf(VITE_BUILDS))("makes a program of %s that runs", async (_, config, file, inside) => {
     await vite(config);
     expect(holdsOurs(file)).toBe(inside);
     expect(await answer(file)).toEqual(ANSWERED);
@@ -210,7 +213,7 @@ function moduleOf(folder: string, entry: string, outside: readonly string[]): ob
   };
 }
 
-it("webpack makes a program with the package in it that runs, and one with the package beside it", async () => {
+it.runIf(ALL)("webpack makes a program with the package in it that runs, and one with the package beside it", async () => {
   // LangChain stays outside: webpack makes of its import of a newer Node's function one that Node 20 refuses.
   for (const [folder, outside] of [
     ["w-inside", ["@langchain/core"]],
@@ -233,7 +236,7 @@ describe.each(Object.keys(FACES))("the face %s", (face) => {
   });
 
   // webpack takes its time: a release's tests are enough.
-  it.runIf(process.env.TEST_ALL)("is in a program that webpack makes, and runs", async () => {
+  it.runIf(ALL)("is in a program that webpack makes, and runs", async () => {
     expect(await webpack(moduleOf(`w-${face}`, `${face}.mjs`, ["@langchain/core"]))).toBe("");
     expect(readdirSync(join(project, `w-${face}`)).some((name) => holdsOurs(join(`w-${face}`, name)))).toBe(true);
     expect(await answer(`w-${face}/main.mjs`)).toEqual(works);

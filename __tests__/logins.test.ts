@@ -21,7 +21,7 @@ import {
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "./clis/real.js";
 import { GEMINI_SETTINGS } from "./support/clis.mjs";
-import { RUNS, withClaude, withCli } from "./support/harness.mjs";
+import { ALL, RUNS, withClaude, withCli } from "./support/harness.mjs";
 
 const CLI = fileURLToPath(new URL("../src/js/cli.mjs", import.meta.url));
 
@@ -145,7 +145,7 @@ http_headers = { "x-login" = "${name}" }
     if (engine === "live") expect(readdirSync(a).sort()).toEqual(["AGENTS.md", "config.toml"]);
   });
 
-  it("gemini has its key of the login", async () => {
+  it.runIf(ALL)("gemini has its key of the login", async () => {
     const { api, options } = await withCli("gemini", { script: [{ text: "Hello." }] });
     const configDir = login({
       ".gemini/settings.json": JSON.stringify(GEMINI_SETTINGS),
@@ -157,7 +157,7 @@ http_headers = { "x-login" = "${name}" }
     expect(api.requests[0]?.headers["x-goog-api-key"]).toBe("not-a-key-either");
   });
 
-  it("opencode has its key of the login", async () => {
+  it.runIf(ALL)("opencode has its key of the login", async () => {
     const { api, options } = await withCli("opencode", { script: [{ text: "Hello." }] });
     const auth = { mock: { type: "api", key: "not-a-key-either" } };
     const configDir = login({ "opencode/auth.json": JSON.stringify(auth) });

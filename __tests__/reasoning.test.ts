@@ -4,7 +4,7 @@ import { createCodexCliProvider, type ProviderEvent, type ReasoningDetail } from
 import { describe, expect, it, onTestFinished } from "vitest";
 import { withApi } from "./api/setup.js";
 import { HERE } from "./clis/real.js";
-import { createProvider, RUNS, withClaude, withCli } from "./support/harness.mjs";
+import { ALL, createProvider, RUNS, withClaude, withCli } from "./support/harness.mjs";
 import { told } from "./support/live.mjs";
 
 /** What would be a call if reasoning were content. */
@@ -102,7 +102,8 @@ describe("claude newest", () => {
   });
 });
 
-describe.skipIf(!HERE)("the others", { timeout: 300_000 }, () => {
+// Seconds of a processor each to start; clis/media asks all of them in every run.
+describe.runIf(HERE && ALL)("the others", { timeout: 300_000 }, () => {
   it.each(["qwen", "opencode"] as const)("%s tells it, and it is neither content nor a call", async (name) => {
     const { create } = await withCli(name, { script: [{ text: "Yes.", reasoning: TEMPTING }] });
     const message = await create().bindTools([TOOL]).invoke(["go"]);

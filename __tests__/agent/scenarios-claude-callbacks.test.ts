@@ -2,4 +2,4 @@
 import { CALLING_CLAUDES } from "../support/agent-claude.mjs";
 import { testScenarios } from "../support/agent-suite.mjs";
 
-testScenarios(CALLING_CLAUDES);
+testScenarios(CALLING_CLAUDES, { sample: true });

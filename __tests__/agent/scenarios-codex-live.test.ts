@@ -2,4 +2,4 @@
 import { CODEX_LIVE } from "../support/agent-codex.mjs";
 import { testScenarios } from "../support/agent-suite.mjs";
 
-testScenarios([CODEX_LIVE]);
+testScenarios([CODEX_LIVE], { sample: true });

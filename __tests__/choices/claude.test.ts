@@ -1,15 +1,8 @@
 /** What a call of claude chooses for itself, as it reaches the API: every version, every engine. */
 import { HumanMessage } from "@langchain/core/messages";
 import { describe, expect, it } from "vitest";
-import { createProvider, withClaude } from "../support/harness.mjs";
+import { createProvider, RUNS, VERSIONS, withClaude } from "../support/harness.mjs";
 import { ask, told } from "../support/live.mjs";
-
-const RUNS = [
-  ["newest", "print"],
-  ["newest", "live"],
-  ["oldest", "print"],
-  ["oldest", "live"],
-] as const;
 
 /** What the API is asked for beside the thread. */
 // biome-ignore lint/suspicious/noExplicitAny: the body of an API's request
@@ -67,7 +60,7 @@ describe.each(RUNS)("claude %s, %s", { timeout: 120_000 }, (which, engine) => {
   });
 });
 
-describe.each(["newest", "oldest"] as const)("live sessions of claude %s", { timeout: 120_000 }, (which) => {
+describe.each(VERSIONS)("live sessions of claude %s", { timeout: 120_000 }, (which) => {
   it("are for the calls that choose the same, and each stays warm beside the others", async () => {
     const { api, options } = await withClaude({ which, engine: "live", script: (_, n) => ({ text: `answer ${n}` }) });
     const model = createProvider({ ...options, model: "claude-sonnet-5" });

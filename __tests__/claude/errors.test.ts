@@ -8,7 +8,7 @@ import {
 } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import type { Script } from "../support/anthropic.mjs";
-import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
+import { ALL, createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
 
 interface Case {
   answer: Exclude<Script, (...args: never) => unknown>[number];
@@ -143,6 +143,9 @@ const CASES: Record<string, Case> = {
   },
 };
 
+/** Of these, clis/drift plays what both versions printed, in every run: the CLI itself is asked with the others. */
+const RECORDED = ["400", "403", "404", "413", "429 with retry-after", "529"];
+
 /** Each version with one of the engines, as the other tests do. */
 const ENGINES = { newest: "print", oldest: "live" } as const;
 
@@ -173,20 +176,22 @@ const each = (test: (which: (typeof VERSIONS)[number], index: number) => Promise
 };
 
 describe("the API", { timeout: 60_000 }, () => {
-  it.each(Object.entries(CASES))("%s", (_, { answer, category, code, says, more, requests, options }) =>
-    each(async (which, index) => {
-      const expected = requests?.[index] ?? 1;
-      const claude = await withClaude({
-        which,
-        engine: ENGINES[which],
-        script: Array.from({ length: expected }, () => answer),
-      });
-      const error = await failing({ ...claude.options, ...options });
-      expect(error).toMatchObject({ category, code, attempts: 1, provider: "claude", ...more });
-      expect(error.message).toMatch(says);
-      expectWhole(error);
-      expect(claude.api.requests).toHaveLength(expected);
-    })(),
+  it.each(Object.entries(CASES).filter(([name]) => ALL || !RECORDED.includes(name)))(
+    "%s",
+    (_, { answer, category, code, says, more, requests, options }) =>
+      each(async (which, index) => {
+        const expected = requests?.[index] ?? 1;
+        const claude = await withClaude({
+          which,
+          engine: ENGINES[which],
+          script: Array.from({ length: expected }, () => answer),
+        });
+        const error = await failing({ ...claude.options, ...options });
+        expect(error).toMatchObject({ category, code, attempts: 1, provider: "claude", ...more });
+        expect(error.message).toMatch(says);
+        expectWhole(error);
+        expect(claude.api.requests).toHaveLength(expected);
+      })(),
   );
 
   it(

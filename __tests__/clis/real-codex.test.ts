@@ -72,7 +72,7 @@ describeReal(
         script: () => ({ error: { status: 500, message: "boom" } }),
       });
       writeFileSync(join(home, ".codex/config.toml"), codexConfig(api.url, 100));
-      const provider = create({ timeout: 10_000, retry: false });
+      const provider = create({ timeout: 3_000, retry: false });
       await expect(provider.invoke(["hi"])).rejects.toMatchObject({ code: "TIMEOUT" });
       await provider.close();
       expect(tag.left()).toEqual([]);

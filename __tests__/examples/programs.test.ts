@@ -9,6 +9,7 @@ import { describe, expect, it } from "vitest";
 import { count } from "../../examples/demo/count-words.mjs";
 import { makeDocument, makePicture } from "../../examples/vision/files.mjs";
 import { HERE } from "../clis/real.js";
+import { sampleOf } from "../support/harness.mjs";
 
 const ROOT = new URL("../../", import.meta.url);
 const TIMEOUT = { timeout: 120_000 };
@@ -135,11 +136,20 @@ describe("the agent loop", () => {
     expect(lines.slice(2)).toEqual(answer);
   });
 
-  it.each(["standard", "xml"])("hands on a plan with markup and JSON in it (%s context)", TIMEOUT, async (context) => {
-    const { code, stdout } = await run("examples/agent-loop/main.mjs", "--no-updates", "--plan", "--context", context);
-    expect({ code, stdout }).toEqual({
-      code: 0,
-      stdout: `<plan>
+  it.each(sampleOf(["standard", "xml"]))(
+    "hands on a plan with markup and JSON in it (%s context)",
+    TIMEOUT,
+    async (context) => {
+      const { code, stdout } = await run(
+        "examples/agent-loop/main.mjs",
+        "--no-updates",
+        "--plan",
+        "--context",
+        context,
+      );
+      expect({ code, stdout }).toEqual({
+        code: 0,
+        stdout: `<plan>
 # Plan
 
 1. Read the question & find 2 sums
@@ -150,14 +160,15 @@ describe("the agent loop", () => {
 </plan>
 (steps: 1, tool calls: 0)
 `,
-    });
-  });
+      });
+    },
+  );
 });
 
 describe("the vision example", () => {
   const [picture, document] = [makePicture().length, makeDocument().length];
 
-  it.each(["live", "print"])(
+  it.each(sampleOf(["live", "print"]))(
     "shows a picture and a document to claude (%s), and what arrived",
     TIMEOUT,
     async (engine) => {

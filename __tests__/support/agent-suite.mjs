@@ -4,8 +4,8 @@ import { describe, expect, it } from "vitest";
 import { play, SCENARIOS } from "./agent-scenarios.mjs";
 import { ALL } from "./harness.mjs";
 
-/** Where calls come over the bridge: what depends on the CLI that makes them. The rest is the agent's own, whoever calls. */
-const OVER_THE_BRIDGE = [
+/** What depends on the CLI, and on how its calls come. The rest is the agent's own, whoever calls. */
+const OF_THE_CLI = [
   "an answer without tools",
   "parallel calls, one of which fails",
   "arguments that do not fit the schema",
@@ -19,7 +19,7 @@ const OVER_THE_BRIDGE = [
  * @param {{ sample?: boolean }} [options] `sample`: where not everything is run, only what depends on the CLI
  */
 export function testScenarios(backends, { sample = false } = {}) {
-  const chosen = SCENARIOS.filter(({ name }) => ALL || !sample || OVER_THE_BRIDGE.includes(name));
+  const chosen = SCENARIOS.filter(({ name }) => ALL || !sample || OF_THE_CLI.includes(name));
   describe.each(backends)("$name", (backend) => {
     it("differs in scenarios that there are", () => {
       const names = SCENARIOS.map(({ name }) => name);

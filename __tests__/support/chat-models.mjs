@@ -9,7 +9,7 @@ import { createOpenAiCompatibleProvider } from "deep-factor-providers";
 import { ChatClaudeCli, ChatCli, ChatCodexCli } from "deep-factor-providers/langchain";
 import { onTestFinished } from "vitest";
 import { toAnswer as toClaude } from "./agent-claude.mjs";
-import { withClaude, withCli } from "./harness.mjs";
+import { ALL, withClaude, withCli } from "./harness.mjs";
 import { calling } from "./model.mjs";
 import { startOpenAi } from "./openai.mjs";
 
@@ -89,7 +89,7 @@ export const CHAT_CLIS = [claude("live"), codex("live"), claude("print"), codex(
 /** Where what is tested is LangChain's own, and one CLI is as good as another: a live session and a print process. */
 export const TWO_CLIS = [claude("live"), codex("print")];
 /** Those that LangChain's standard tests are run with. */
-export const STANDARD_CLIS = process.env.TEST_ALL ? [...TWO_CLIS, codex("live")] : TWO_CLIS;
+export const STANDARD_CLIS = ALL ? [...TWO_CLIS, codex("live")] : TWO_CLIS.slice(0, 1);
 
 /**
  * A chat model over an API, where no CLI has to be started to see what LangChain does.

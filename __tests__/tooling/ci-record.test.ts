@@ -11,6 +11,7 @@ import { pageOfAll } from "../../.ci/record/page.mjs";
 import type { Recording } from "../../.ci/record/run.mjs";
 import { shapeOf } from "../../.ci/record/shape.mjs";
 import { main, readSet } from "../../.ci/record.mjs";
+import { sampleOf } from "../support/harness.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
 const CODEX = fileURLToPath(new URL("../fixtures/drift/codex", import.meta.url));
@@ -29,12 +30,15 @@ function contents(dir: string) {
   );
 }
 
+/** A CLI, its version, and cases of it; qwen takes seconds of a processor to start. */
+const SETS = [
+  ["codex", "0.169.0", ["success", "err-401"]],
+  ["qwen", "0.15.10", ["success-json"]],
+] as const;
+
 // Three runs of each case on a machine that may have much else to do.
 describe.skipIf(!HERE)("the real", { timeout: 400_000 }, () => {
-  it.each([
-    ["codex", "0.169.0", ["success", "err-401"]],
-    ["qwen", "0.15.10", ["success-json"]],
-  ] as const)("%s gives the same files twice, and those that are kept", async (cli, version, cases) => {
+  it.each(sampleOf(SETS))("%s gives the same files twice, and those that are kept", async (cli, version, cases) => {
     const [one, two] = [folder(), folder()];
     const args = [cli, "--only", cases.join(",")];
     const said: string[] = [];

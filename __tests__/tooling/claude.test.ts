@@ -12,6 +12,7 @@ import {
   runClaude,
   type Which,
 } from "../support/claude.mjs";
+import { VERSIONS } from "../support/harness.mjs";
 
 const cleanups: (() => unknown)[] = [];
 
@@ -79,7 +80,7 @@ describe("isolateClaude", () => {
   });
 });
 
-describe.each(["newest", "oldest"] as const)("the real claude (%s) and the scripted API", (which) => {
+describe.each(VERSIONS)("the real claude (%s) and the scripted API", (which) => {
   const run = (claude: ReturnType<typeof isolate>, options: { cwd?: string; args?: string[] } = {}) =>
     runClaude(claude, [...PURE_PIPE_ARGS, ...(options.args ?? [])], { stdin: "Say hello", cwd: options.cwd });
 
