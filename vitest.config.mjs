@@ -2,7 +2,10 @@
 import { configDefaults, defineConfig } from "vitest/config";
 import { BaseSequencer } from "vitest/node";
 
-/** What is slow and guards a release: whole suites of CLIs that change seldom here, and other majors of the frameworks. */
+/**
+ * What is slow and guards a release: whole suites of CLIs that change seldom here, other majors of the frameworks, and LangChain's
+ * standard tests over every CLI (langchain/calls asks each of them in every run).
+ */
 const RELEASE = [
   "agent/scenarios-gemini",
   "agent/scenarios-qwen",
@@ -14,6 +17,8 @@ const RELEASE = [
   "clis/real-qwen",
   "langchain/core-0.3",
   "langchain/sizes",
+  "langchain/standard/calls",
+  "langchain/standard/tools",
 ].map((name) => `__tests__/${name}.test.ts`);
 
 /**
@@ -40,9 +45,7 @@ const LONG = [
   "structured/clis",
   "choices/claude",
   "claude/prewarm",
-  "agent/scenarios-claude-callbacks",
   "langchain/calls",
-  "langchain/standard/tools",
   "claude/live-history",
   "tooling/claude",
   "bundlers",

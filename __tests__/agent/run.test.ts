@@ -18,7 +18,8 @@ import { createTag } from "../support/processes.mjs";
 
 type Turn = Parameters<typeof toAnswer>[0];
 
-async function claude(turns: Turn[], engine: "print" | "live" = "print") {
+/** Live by default: one process for all turns of a run. */
+async function claude(turns: Turn[], engine: "print" | "live" = "live") {
   const script = turns.map((turn, index) => toAnswer(turn, index + 1, engine));
   const { api, options } = await withClaude({ engine, script });
   return { api, options, provider: createProvider(options) };
@@ -156,7 +157,7 @@ describe("a result", () => {
   });
 
   it("is the logger's to hear of, too", async () => {
-    const { options } = await claude([{ calls: [{ name: "look" }] }, { text: "Fine." }]);
+    const { options } = await claude([{ calls: [{ name: "look" }] }, { text: "Fine." }], "print");
     const records: string[] = [];
     const provider = createProvider({ ...options, logger: ({ message }) => records.push(message) });
     await runAgent({ provider, prompt: "Look.", tools: [look] }).result;
@@ -166,10 +167,7 @@ describe("a result", () => {
   });
 
   it("goes on from where another run ended", async () => {
-    const { provider, api } = await claude(
-      [{ calls: [{ name: "look" }] }, { text: "Fine." }, { text: "Bye." }],
-      "live",
-    );
+    const { provider, api } = await claude([{ calls: [{ name: "look" }] }, { text: "Fine." }, { text: "Bye." }]);
     const first = await runAgent({ provider, prompt: "Look.", tools: [look] }).result;
     const messages = [...first.messages, new HumanMessage("Thanks.")];
     const second = await runAgent({ provider, messages, tools: [look] }).result;
