@@ -25,7 +25,8 @@ export async function installNewest(set, dir) {
   const folder = join(dir, "node_modules", name);
   const manifest = join(folder, "package.json");
   const { version, engines } = JSON.parse(readFileSync(manifest, "utf8"));
-  const needed = tooOld(engines?.node, process.versions.node);
+  // claude's binary has a runtime of its own, whatever its package says of Node.
+  const needed = isClaude ? undefined : tooOld(engines?.node, process.versions.node);
   if (needed) throw new Error(`${name} ${version} needs Node ${needed}, and this is ${process.versions.node}`);
   return isClaude ? claudeBinary(manifest, version, CLAUDE) : join(folder, CLIS[set].file);
 }

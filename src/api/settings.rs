@@ -379,8 +379,8 @@ fn holds_no_json(value: &Value) -> bool {
 }
 
 fn max_tokens_field(map: &Map<String, Value>) -> &'static str {
-    let given = map.get("maxTokensField").and_then(Value::as_str);
-    let known = MAX_TOKENS.iter().find(|name| Some(**name) == given);
+    let wanted = map.get("maxTokensField").and_then(Value::as_str);
+    let known = MAX_TOKENS.iter().find(|name| Some(**name) == wanted);
     known.copied().unwrap_or(MAX_TOKENS[0])
 }
 

@@ -110,14 +110,14 @@ fn failure_of_plain(facts: &Facts, folded: &Folded, text: &str) -> Option<Provid
 
 /// The flag by which a run was to answer by a schema.
 fn schema_flag(process: &ProcessEvidence) -> Option<&'static str> {
-    let given = |flag: &&&str| process.flags.iter().any(|given| given == **flag);
-    SCHEMA_FLAGS.iter().find(given).copied()
+    let is_set = |flag: &&&str| process.flags.iter().any(|set| set == **flag);
+    SCHEMA_FLAGS.iter().find(is_set).copied()
 }
 
 /// The answer of a run that was to answer by a schema: beside the text, or the text itself where the format has no such place.
 pub(super) fn structured(process: &ProcessEvidence, folded: &Folded) -> Option<Value> {
-    let given = folded.outcome.as_ref().and_then(|outcome| outcome.structured.clone());
-    given.or_else(|| {
+    let structured = folded.outcome.as_ref().and_then(|outcome| outcome.structured.clone());
+    structured.or_else(|| {
         let is_text = matches!(process.wire, Wire::Text | Wire::CodexJson);
         schema_flag(process).filter(|_| is_text)?;
         serde_json::from_str(&folded.reply.content).ok()
