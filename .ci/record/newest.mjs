@@ -24,11 +24,14 @@ export async function installNewest(set, dir) {
   await npm(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", `${name}@latest`], dir);
   const folder = join(dir, "node_modules", name);
   const manifest = join(folder, "package.json");
-  const { version, engines } = JSON.parse(readFileSync(manifest, "utf8"));
+  const { version, engines, bin } = JSON.parse(readFileSync(manifest, "utf8"));
   // claude's binary has a runtime of its own, whatever its package says of Node.
   const needed = isClaude ? undefined : tooOld(engines?.node, process.versions.node);
   if (needed) throw new Error(`${name} ${version} needs Node ${needed}, and this is ${process.versions.node}`);
-  return isClaude ? claudeBinary(manifest, version, CLAUDE) : join(folder, CLIS[set].file);
+  if (isClaude) return claudeBinary(manifest, version, CLAUDE);
+  // What the package starts by, which a version may have moved; npm makes only that executable.
+  const [started = CLIS[set].file] = typeof bin === "string" ? [bin] : Object.values(bin ?? {});
+  return join(folder, started);
 }
 
 /**

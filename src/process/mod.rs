@@ -30,6 +30,12 @@ mod launch;
 pub mod limit;
 mod mark;
 mod memory;
+#[cfg(unix)]
+mod proc;
+#[cfg(target_os = "linux")]
+mod proc_linux;
+#[cfg(any(all(test, unix), all(unix, not(target_os = "linux"))))]
+mod proc_ps;
 pub mod registry;
 mod resolve;
 mod running;

@@ -10,34 +10,15 @@ use std::io;
 
 use rustix::process::{Pid, Signal};
 
-/// One process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Proc {
-    pub pid: i32,
-    pub parent: i32,
-    pub group: i32,
-    /// Any number that grows with time and stays the same for a process's life: clock ticks since boot on Linux,
-    /// a time of day folded into a number elsewhere.
-    pub start: u64,
-    /// Dead already, only not waited for.
-    pub zombie: bool,
-}
+use super::proc::{Mark, Proc};
+#[cfg(target_os = "linux")]
+use super::proc_linux;
+#[cfg(not(target_os = "linux"))]
+use super::proc_ps;
 
 /// The processes of one moment.
 #[derive(Debug, Default)]
 pub(super) struct Table(Vec<Proc>);
-
-/// Whether a process was started by a run, by the mark in its environment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mark {
-    /// It has the run's mark.
-    Run,
-    /// It has none, or another run's.
-    None,
-    /// Its environment is empty. So is that of a process in the middle of an `exec`, when its new environment is not in place yet
-    /// and its parent already goes on, and maybe ends: it is then nobody's child and in no group that is known.
-    Empty,
-}
 
 /// What of a run a look has found.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -52,9 +33,9 @@ impl Table {
     /// Looks now. Takes about a millisecond for a hundred processes on Linux, some ten elsewhere; blocks.
     pub fn look() -> io::Result<Table> {
         #[cfg(target_os = "linux")]
-        return linux::look();
+        return proc_linux::look().map(Table);
         #[cfg(not(target_os = "linux"))]
-        return ps::look();
+        return proc_ps::look().map(Table);
     }
 
     fn find(&self, pid: i32) -> Option<&Proc> {
@@ -116,19 +97,12 @@ impl Table {
     }
 }
 
-/// Whether a look failed since the host has no room for another open file: a later one may succeed.
-pub(super) fn is_exhausted(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let errno = Errno::from_io_error(error);
-    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
-}
-
 /// Whether a member of `group` is alive, its dead leader not counted: on Linux a small call per process instead of the reading of
 /// a file, a fiftieth of what a [`Table`] takes. Elsewhere `true`: who asks has seen that the group can be signalled, which
 /// zombies can't be.
 pub(super) fn group_lives(group: i32) -> bool {
     #[cfg(target_os = "linux")]
-    return linux::group_lives(group);
+    return proc_linux::group_lives(group);
     #[cfg(not(target_os = "linux"))]
     return {
         let _ = group;
@@ -138,7 +112,7 @@ pub(super) fn group_lives(group: i32) -> bool {
 
 fn mark(process: &Proc, run: &str) -> Mark {
     #[cfg(target_os = "linux")]
-    return linux::mark(process, run);
+    return proc_linux::mark(process, run);
     #[cfg(not(target_os = "linux"))]
     return {
         let _ = (process, run);
@@ -152,9 +126,11 @@ pub(super) fn signal(process: &Proc, signal: Signal) {
     // A pidfd taken now means one process for ever; what is left is to see that it is the one we mean.
     #[cfg(target_os = "linux")]
     let sent = match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
-        Ok(fd) if linux::started(process.pid) == Some(process.start) => rustix::process::pidfd_send_signal(fd, signal),
+        Ok(fd) if proc_linux::started(process.pid) == Some(process.start) => {
+            rustix::process::pidfd_send_signal(fd, signal)
+        }
         Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM)
-            if linux::started(process.pid) == Some(process.start) =>
+            if proc_linux::started(process.pid) == Some(process.start) =>
         {
             rustix::process::kill_process(pid, signal)
         }
@@ -166,155 +142,9 @@ pub(super) fn signal(process: &Proc, signal: Signal) {
     let _ = sent;
 }
 
-#[cfg(target_os = "linux")]
-mod linux {
-    use super::*;
-    use crate::process::RUN_VARIABLE;
-
-    pub fn look() -> io::Result<Table> {
-        let mut table = Vec::with_capacity(256);
-        let mut buffer = Vec::with_capacity(1024);
-        for entry in std::fs::read_dir("/proc")? {
-            let name = entry?.file_name();
-            let pid = name.to_str().and_then(|name| name.parse::<i32>().ok());
-            if let Some(pid) = pid {
-                table.extend(read(pid, &mut buffer)?);
-            }
-        }
-        Ok(Table(table))
-    }
-
-    /// See [`super::group_lives`]. `true` where it is unknown.
-    pub fn group_lives(group: i32) -> bool {
-        let Ok(entries) = std::fs::read_dir("/proc") else {
-            return true;
-        };
-        let mut buffer = Vec::with_capacity(1024);
-        entries
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
-            .filter(|pid| group_of(*pid) == Some(group))
-            .any(|pid| read(pid, &mut buffer).is_ok_and(|member| member.is_some_and(|member| !member.zombie)))
-    }
-
-    /// The group of a process, if there is one; 0 for the kernel's own.
-    #[expect(
-        unsafe_code,
-        reason = "rustix takes every group's id for nonzero, and panics at the kernel's"
-    )]
-    fn group_of(pid: i32) -> Option<i32> {
-        // SAFETY: numbers in, a number out.
-        let group = unsafe { libc::getpgid(pid) };
-        (group >= 0).then_some(group)
-    }
-
-    /// When the process started, if there is one.
-    pub fn started(pid: i32) -> Option<u64> {
-        read(pid, &mut Vec::new()).ok()?.map(|p| p.start)
-    }
-
-    /// `None` for one that has gone since it was listed.
-    ///
-    /// # Errors
-    /// This process can open no more files: a table without those that could not be read would say that they are gone.
-    fn read(pid: i32, buffer: &mut Vec<u8>) -> io::Result<Option<Proc>> {
-        use std::io::Read;
-        buffer.clear();
-        let read = std::fs::File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read_to_end(buffer));
-        match read {
-            Ok(_) => Ok(parse(pid, buffer)),
-            Err(error) if is_exhausted(&error) => Err(error),
-            Err(_) => Ok(None),
-        }
-    }
-
-    /// proc(5): `pid (name) state ppid pgrp …`, the 22nd field is the start time. The name may hold anything.
-    pub fn parse(pid: i32, stat: &[u8]) -> Option<Proc> {
-        let after_name = memchr::memrchr(b')', stat)? + 1;
-        let mut fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
-        let state = fields.next()?;
-        let parent = fields.next()?.parse().ok()?;
-        let group = fields.next()?.parse().ok()?;
-        let start = fields.nth(16)?.parse().ok()?;
-        Some(Proc {
-            pid,
-            parent,
-            group,
-            start,
-            zombie: matches!(state, "Z" | "X" | "x"),
-        })
-    }
-
-    /// The kernel's threads have this parent, and no environment.
-    const KTHREADD: i32 = 2;
-
-    pub fn mark(process: &Proc, run: &str) -> Mark {
-        if process.parent == KTHREADD {
-            return Mark::None;
-        }
-        let environ = match std::fs::read(format!("/proc/{}/environ", process.pid)) {
-            Ok(environ) if environ.is_empty() => return Mark::Empty,
-            Ok(environ) => environ,
-            Err(error) if is_exhausted(&error) => return Mark::Empty,
-            // Other users' environments can't be read; nothing of ours runs as another user.
-            Err(_) => return Mark::None,
-        };
-        let is_marked = environ.split(|&b| b == 0).any(|entry| {
-            let value = entry
-                .strip_prefix(RUN_VARIABLE.as_bytes())
-                .and_then(|rest| rest.strip_prefix(b"="));
-            value == Some(run.as_bytes())
-        });
-        if is_marked { Mark::Run } else { Mark::None }
-    }
-}
-
-/// `ps`, the one source every Unix has that needs no unsafe call. On macOS its `lstart` tells processes apart by the
-/// second, and environments can't be seen: a process that forked twice before the first look stays unknown there.
-#[cfg(any(test, not(target_os = "linux")))]
-mod ps {
-    use super::*;
-
-    pub fn look() -> io::Result<Table> {
-        let ps = std::process::Command::new("/bin/ps")
-            .args(["-A", "-o", "pid=,ppid=,pgid=,stat=,lstart="])
-            .env_clear()
-            .env("LC_ALL", "C")
-            .stdin(std::process::Stdio::null())
-            .output()?;
-        Ok(Table(
-            String::from_utf8_lossy(&ps.stdout).lines().filter_map(parse).collect(),
-        ))
-    }
-
-    /// `  501     1   501 Ss   Mon Sep  1 12:34:56 2025`
-    pub fn parse(line: &str) -> Option<Proc> {
-        let mut fields = line.split_ascii_whitespace();
-        let pid = fields.next()?.parse().ok()?;
-        let parent = fields.next()?.parse().ok()?;
-        let group = fields.next()?.parse().ok()?;
-        let zombie = fields.next()?.starts_with('Z');
-        let (_weekday, month, day) = (fields.next()?, fields.next()?, fields.next()?);
-        let (time, year) = (fields.next()?, fields.next()?);
-        const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
-        let month = MONTHS.find(month)? as u64 / 3;
-        let (day, year): (u64, u64) = (day.parse().ok()?, year.parse().ok()?);
-        let clock = time
-            .split(':')
-            .try_fold(0, |sum, part| Some(sum * 60 + part.parse::<u64>().ok()?))?;
-        // Not seconds since the epoch, but in the same order.
-        let start = ((year * 12 + month) * 31 + day) * 86_400 + clock;
-        Some(Proc {
-            pid,
-            parent,
-            group,
-            start,
-            zombie,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::proc_ps;
     use super::*;
 
     fn proc(pid: i32, parent: i32, group: i32, start: u64) -> Proc {
@@ -404,20 +234,20 @@ mod tests {
     #[test]
     fn stat_with_a_hostile_name() {
         let stat = b"42 (a) R 7 (b) S 10 20 20 0 -1 4194560 100 0 0 0 1 2 3 4 20 0 1 0 987654 1000 10 0";
-        assert_eq!(linux::parse(42, stat), Some(proc(42, 10, 20, 987_654)));
-        assert_eq!(linux::parse(42, b"42 (cut"), None);
+        assert_eq!(proc_linux::parse(42, stat), Some(proc(42, 10, 20, 987_654)));
+        assert_eq!(proc_linux::parse(42, b"42 (cut"), None);
     }
 
     #[test]
     fn ps_lines() {
-        let parsed = ps::parse("  501     1   501 Ss   Mon Sep  1 12:34:56 2025").unwrap();
+        let parsed = proc_ps::parse("  501     1   501 Ss   Mon Sep  1 12:34:56 2025").unwrap();
         assert_eq!(
             (parsed.pid, parsed.parent, parsed.group, parsed.zombie),
             (501, 1, 501, false)
         );
-        let later = ps::parse("7 1 7 Z+ Wed Oct 1 00:00:01 2025").unwrap();
+        let later = proc_ps::parse("7 1 7 Z+ Wed Oct 1 00:00:01 2025").unwrap();
         assert!(later.start > parsed.start && later.zombie);
-        assert_eq!(ps::parse("PID PPID"), None);
+        assert_eq!(proc_ps::parse("PID PPID"), None);
     }
 
     #[cfg(target_os = "linux")]
@@ -442,7 +272,7 @@ mod tests {
         let own = std::process::id().cast_signed();
         let mut tables = vec![Table::look().unwrap()];
         if std::path::Path::new("/bin/ps").exists() {
-            tables.push(ps::look().unwrap());
+            tables.push(Table(proc_ps::look().unwrap()));
         }
         for table in tables {
             let found = table.find(own).expect("this process is listed");

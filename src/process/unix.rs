@@ -20,11 +20,12 @@ use tokio::time::{Instant, sleep};
 
 use super::fault::StartError;
 use super::launch::{Launch, Pipes};
+use super::proc::{self, Proc};
 use super::registry::Registration;
 use super::spec::Waiting;
 use super::status::Status;
 use super::target::{Target, kill_now};
-use super::tree::{self, Proc, Table};
+use super::tree::{self, Table};
 use super::wait::{self, Waiter};
 pub(super) use super::watchdog::{Watchdog, watchdog_started};
 
@@ -227,7 +228,7 @@ impl Group {
             false => Ok(None),
         };
         // What can't be seen now may still be there.
-        if seen.as_ref().is_err_and(tree::is_exhausted) {
+        if seen.as_ref().is_err_and(proc::is_exhausted) {
             return true;
         }
         if let Ok(Some(table)) = seen {

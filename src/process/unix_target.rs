@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::tree::{self, Proc, Table};
+use super::proc::Proc;
+use super::tree::{self, Table};
 
 /// What [`kill_now`] needs to know of a run.
 #[derive(Debug, Clone)]
