@@ -574,10 +574,19 @@ export interface GeminiCliProviderOptions extends CliProviderOptions {
   disableBuiltInTools?: boolean | undefined;
   /** How often the CLI itself may ask the API again, with its own tools off. Default: 0 (its own default is 9). */
   maxRetries?: number | undefined;
+  /**
+   * `"print"`: one process per call. `"warm"`: one process, `gemini --acp`, serves many calls and remembers none of them; an installed
+   * CLI that can't is `LIVE_UNSUPPORTED`. `"auto"`: warm where the installed version was measured (0.61.0) and the other options allow it,
+   * print otherwise. Default: `"auto"`. See docs/live-engine.md, "Which engine".
+   */
+  engine?: "print" | "warm" | "auto" | undefined;
+  /** Warm engine: how long, in ms, the process is kept for the next call. Default: 60000; 300000 with `engine: "warm"`. */
+  keepAlive?: number | undefined;
 }
 
 /**
- * The gemini CLI as a model: one process per call, without memory, with the user's login. Measured with 0.61.0.
+ * The gemini CLI as a model, without memory, with the user's login: one process for many calls where the installed version is known to
+ * serve that, one per call otherwise ({@link GeminiCliProviderOptions.engine}). Measured with 0.61.0.
  *
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */
@@ -595,6 +604,8 @@ export interface QwenCliProviderOptions extends CliProviderOptions {
   disableBuiltInTools?: boolean | undefined;
   /** Whether the CLI tells its answer piece by piece. Default: only for `stream()`. */
   includePartialMessages?: boolean | undefined;
+  /** It has one engine: a process per call. See docs/live-engine.md, "Which engine". */
+  engine?: "print" | undefined;
 }
 
 /**
@@ -614,6 +625,8 @@ export interface GlmCliProviderOptions extends CliProviderOptions {
    * form, which that source takes for its interactive mode. Default: `"flag"`.
    */
   promptStyle?: "flag" | "arg" | undefined;
+  /** It has one engine: a process per call. See docs/live-engine.md, "Which engine". */
+  engine?: "print" | undefined;
 }
 
 /**
@@ -645,6 +658,8 @@ export interface OpenCodeCliProviderOptions extends CliProviderOptions {
   ignoreUserConfig?: boolean | undefined;
   /** Further configuration, as in opencode.json: `{ provider: { … } }`. Its `agent` is ours while the tools are off. */
   config?: Readonly<Record<string, unknown>> | undefined;
+  /** It has one engine: a process per call. See docs/live-engine.md, "Which engine". */
+  engine?: "print" | undefined;
 }
 
 /**

@@ -46,7 +46,7 @@ export async function look(provider: CliProvider): Promise<number> {
   refuseAny<IsAny<typeof report.authenticated>>();
   refuseAny<IsAny<typeof first>>();
   refuseAny<IsAny<typeof report.engine>>();
-  const engine: "print" | "live" | "untried" | undefined = report.engine?.uses;
+  const engine: "print" | "live" | "warm" | "untried" | undefined = report.engine?.uses;
   if (engine === "live") await provider.prewarm({ system: "Be brief.", tools: [{ name: "t" }] });
   await provider.prewarm();
   // @ts-expect-error: a text

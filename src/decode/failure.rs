@@ -94,7 +94,7 @@ fn read_body(text: &str) -> Option<Failure> {
 }
 
 /// `number`, if it is an HTTP status that tells of an error.
-pub(super) fn status(number: Option<u16>) -> Option<u16> {
+pub(crate) fn status(number: Option<u16>) -> Option<u16> {
     number.filter(|number| (400..600).contains(number))
 }
 

@@ -39,6 +39,7 @@ use self::claude::Claude;
 use self::codex::Codex;
 use self::completion::DocumentEnd;
 pub use self::failure::failure_of;
+pub(crate) use self::failure::status as api_status;
 pub use self::format::Wire;
 use self::format::{Format, Verdict};
 use self::gemini::Gemini;

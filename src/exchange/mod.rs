@@ -2,7 +2,8 @@
 //!
 //! [`mod@print`]: one process per call, the whole thread as one prompt. [`claude_live`]: one process per conversation, over claude's
 //! control protocol, with native tool calls; [`codex_live`]: one for all of them, over codex's JSON-RPC; [`opencode_live`]: the same over
-//! opencode's HTTP; what they share is in [`live`]. [`http`]: one HTTP request per call. Whoever drives one (`run::attempt`) knows no more of them than [`Exchange`].
+//! opencode's HTTP; what they share is in [`live`]. [`acp_warm`]: one process for many calls, which remembers none of them. [`http`]:
+//! one HTTP request per call. Whoever drives one (`run::attempt`) knows no more of them than [`Exchange`].
 
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use crate::event::{Event, Reply};
 pub use crate::fold::ProviderCallId;
 pub use crate::judge::{Evidence, StopReason};
 
+pub mod acp_warm;
 pub mod claude_live;
 pub mod codex_live;
 pub mod http;

@@ -14,13 +14,6 @@ use crate::event::RunInfo;
 use crate::retry::Policy;
 use crate::retry::quota::QuotaWait;
 
-impl CliAttempt<'_> {
-    /// The call made by itself, without memory of others: what is left where no live session takes it.
-    pub async fn without_session(&self, info: &mut RunInfo) -> Result<AttemptOutcome, Box<ProviderError>> {
-        self.print(info).await
-    }
-}
-
 impl RetryableCall for CliCall<'_> {
     fn retry(&self) -> &Policy {
         &self.engine.options.retry

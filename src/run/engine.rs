@@ -10,6 +10,7 @@ use super::capabilities::{self, Binary};
 use super::lifecycle::{CLOSED, Lifecycle};
 use super::live_sessions::Live;
 use super::quota::UsedUp;
+use super::warm_servers::WarmServers;
 use crate::classify;
 use crate::command::{self, CommandLine, Installed, Mode};
 use crate::error::{Code, ProviderError};
@@ -32,6 +33,8 @@ pub struct Engine {
     pub(super) lifecycle: Lifecycle,
     /// The sessions between calls, if there are any.
     pub(super) live: Option<Live>,
+    /// The processes that serve calls without memory, if there may be any.
+    pub(super) warm: Option<WarmServers>,
     /// The plans that are used up.
     pub(super) used_up: UsedUp,
 }
@@ -87,6 +90,7 @@ impl Engine {
         let lifecycle = Lifecycle::default();
         Engine {
             live: Live::new(&provider, &options, &lifecycle.runs),
+            warm: WarmServers::new(&provider, &options),
             provider,
             options,
             owner,

@@ -49,6 +49,8 @@ mod sink;
 mod start;
 pub(crate) mod structured;
 mod tool_choice;
+mod warm;
+mod warm_servers;
 
 pub use auto::{EngineChoice, EngineUse};
 pub use engine::{Engine, FUNCTIONS, NAMESPACE};

@@ -81,7 +81,14 @@ impl Engine {
                 return engine.closed().map_or(ready, Err);
             }
             // A process that waits would have to know the call's system prompt.
-            Some(Live::Qwen(_)) | None => return Ok(()),
+            Some(Live::Qwen(_)) => return Ok(()),
+            None => {
+                let ready = match &engine.warm {
+                    Some(servers) => engine.prewarm_warm(servers, &env).await,
+                    None => Ok(()),
+                };
+                return engine.closed().map_or(ready, Err);
+            }
         };
         let setup = engine.likely_setup(live, known);
         for _ in 0..ATTEMPTS {

@@ -111,7 +111,7 @@ impl CliAttempt<'_> {
     }
 }
 
-fn not_callable() -> Event {
+pub(super) fn not_callable() -> Event {
     Event::Warning {
         code: "TOOLS_NOT_CALLABLE".to_owned(),
         message: "tools are bound, but with `textToolCalls: \"off\"` the model does not learn of them in print form"

@@ -20,8 +20,9 @@ use super::capability::{ByEngine, Capabilities, NATIVE, Needs, UNSUPPORTED};
 use super::choices::Choices;
 use super::options::{self, OptionSpec, Options, OutputFormat};
 use super::{
-    About, Checks, Defaults, EnvValue, FileSpec, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE,
-    SchemaForm, When, Word, flag, optional, system_prompt, var, var_when,
+    About, AcpErrors, AcpUsage, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LoginDir, Provider,
+    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, WarmForm, When, Word, flag, optional,
+    system_prompt, var, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -66,12 +67,13 @@ pub static GEMINI: Provider = Provider {
             &[Lit("--allowed-mcp-server-names"), Lit(SERVER)],
         ),
         flag(&[When::Model], &[Lit("-m"), Word::Model]),
+        flag(&[When::Warm], &[Lit("--acp")]),
         flag(
-            &[When::Format(OutputFormat::Json)],
+            &[When::Print, When::Format(OutputFormat::Json)],
             &[Lit("--output-format"), Lit("json")],
         ),
         flag(
-            &[When::Format(OutputFormat::StreamJson)],
+            &[When::Print, When::Format(OutputFormat::StreamJson)],
             &[Lit("--output-format"), Lit("stream-json")],
         ),
     ],
@@ -120,7 +122,12 @@ pub static GEMINI: Provider = Provider {
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
     live: None,
-    warm: None,
+    warm: Some(WarmForm {
+        usage: AcpUsage::Quota,
+        errors: AcpErrors::HttpStatus,
+        // 226 MB of a fresh process, 366 after 100 sessions, up to 600 after 250.
+        max_sessions: 100,
+    }),
     capabilities: ByEngine::print_only(CAPABILITIES),
     efforts: &[],
     media: MediaSupport {
@@ -140,7 +147,10 @@ pub static GEMINI: Provider = Provider {
     fatal_stdout: &[],
     error_message: None,
     errors: errors::ERRORS,
-    checks: Checks::VERSION_ONLY,
+    checks: Checks {
+        warm: Some(WARM),
+        ..Checks::VERSION_ONLY
+    },
     login_dir: Some(LoginDir {
         variable: "GEMINI_CLI_HOME",
         holds: "a folder `.gemini`",
@@ -227,7 +237,29 @@ fn generate_content_config(choices: &Choices) -> Map<String, Value> {
     config
 }
 
+/// Its `--acp` is no promise of the vendor's: what errors and figures look like was measured.
+const WARM: EngineCheck = EngineCheck {
+    package: "@google/gemini-cli",
+    version_folders: &[],
+    program: "gemini",
+    versions: Versions::Measured(&[[0, 61, 0]]),
+    print_flags: &[
+        "--output-format",
+        "-o",
+        "--prompt",
+        "-p",
+        "--prompt-interactive",
+        "-i",
+        "--resume",
+        "-r",
+        "--acp",
+        "--experimental-acp",
+    ],
+    print_env: &[],
+};
+
 const OPTIONS: &[OptionSpec] = &[
+    options::KEEP_ALIVE,
     options::OUTPUT_FORMAT,
     options::SYSTEM_PROMPT,
     options::DISABLE_BUILT_IN_TOOLS,

@@ -1,0 +1,349 @@
+//! The lines of the Agent Client Protocol, those that are sent and those that come.
+//!
+//! In: the parameters of a request; a line of the agent. Out: whole lines, all written by serde; what a line says ([`Inbound`]).
+//! Sources: agentclientprotocol.com, version 1; gemini 0.61.0 and qwen 0.24.4 as measured.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::message::Usage;
+
+/// The version of the protocol.
+const VERSION: u32 = 1;
+
+/// A line of the agent.
+#[derive(Debug)]
+pub enum Inbound {
+    /// The answer to a request of ours.
+    Answer {
+        /// Which.
+        id: u64,
+        /// What came of it.
+        result: Result<Box<RawValue>, RpcError>,
+    },
+    /// It asks for something: to run a tool, to read a file. It has nothing to ask for here.
+    Request {
+        /// To be repeated in the answer.
+        id: Box<RawValue>,
+        /// What it wants.
+        method: String,
+    },
+    /// Something about a session.
+    Update {
+        /// Which.
+        session: String,
+        /// What.
+        update: Update,
+    },
+    /// Nothing that matters here.
+    Nothing,
+}
+
+/// What the agent tells of a session.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Update {
+    /// A piece of the answer.
+    pub text: Option<String>,
+    /// A piece of the reasoning.
+    pub thought: Option<String>,
+    /// What the prompt cost so far, where an update says so.
+    pub usage: Option<Usage>,
+}
+
+/// An error answer.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct RpcError {
+    /// gemini: the API's HTTP status.
+    #[serde(default)]
+    pub code: i64,
+    /// The reason.
+    #[serde(default)]
+    pub message: String,
+    /// More of it.
+    #[serde(default)]
+    pub data: Value,
+}
+
+impl RpcError {
+    /// The reason, where `data` has a finer one than the message.
+    pub fn reason(&self) -> &str {
+        let details = self.data.get("details").and_then(Value::as_str);
+        details.or(self.data.as_str()).unwrap_or(&self.message)
+    }
+}
+
+/// Who answers, and what it is: the answer to `initialize`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Agent {
+    /// The version of the protocol.
+    pub protocol_version: u32,
+    /// Itself.
+    pub agent_info: AgentInfo,
+}
+
+impl Agent {
+    /// Whether it speaks this version of the protocol.
+    pub fn is_understood(&self) -> bool {
+        self.protocol_version == VERSION
+    }
+}
+
+/// The name and version of an agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct AgentInfo {
+    /// The CLI's version.
+    pub version: Option<String>,
+}
+
+/// A session: the answer to `session/new`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Session {
+    /// Its id.
+    pub session_id: String,
+    /// What may answer in it.
+    #[serde(default)]
+    pub models: Models,
+}
+
+/// The models of a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Models {
+    /// The one that answers.
+    pub current_model_id: Option<String>,
+    /// Those that there are.
+    pub available_models: Vec<ModelInfo>,
+}
+
+/// A model of a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ModelInfo {
+    /// Its id in the protocol.
+    pub model_id: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Models {
+    /// The model that answers, by the name it has for the API: qwen makes an id of its own of it (`$runtime|openai|m(openai)`, 0.24.4).
+    pub fn current(&self) -> Option<&str> {
+        let id = self.current_model_id.as_deref()?;
+        let named = self.available_models.iter().find(|model| model.model_id == id);
+        match named {
+            Some(model) if id.starts_with('$') && !model.name.is_empty() => Some(&model.name),
+            _ => Some(id),
+        }
+    }
+}
+
+/// The answer to `session/prompt`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Answered {
+    /// `end_turn`, `max_tokens`, `max_turn_requests`, `refusal`, `cancelled`.
+    pub stop_reason: Option<String>,
+    /// What no version of the protocol has a place for.
+    #[serde(rename = "_meta")]
+    pub meta: AnswerMeta,
+}
+
+/// What gemini says beside its answer (0.61.0).
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct AnswerMeta {
+    quota: Option<Quota>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct Quota {
+    token_count: Option<TokenCount>,
+    model_usage: Vec<ModelUsage>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct TokenCount {
+    input_tokens: u64,
+    output_tokens: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct ModelUsage {
+    model: String,
+    token_count: TokenCount,
+}
+
+impl AnswerMeta {
+    /// What the prompt cost. Neither what came from a cache nor what the model thought is among it (gemini 0.61.0).
+    pub fn usage(&self) -> Option<Usage> {
+        let TokenCount {
+            input_tokens,
+            output_tokens,
+        } = self.quota.as_ref()?.token_count?;
+        Some(Usage {
+            input_tokens,
+            output_tokens,
+            total_tokens: input_tokens.saturating_add(output_tokens),
+            ..Usage::default()
+        })
+    }
+
+    /// The model that wrote most: a router may have been asked, too.
+    pub fn model(&self) -> Option<String> {
+        let models = &self.quota.as_ref()?.model_usage;
+        let busiest = models.iter().max_by_key(|usage| usage.token_count.output_tokens)?;
+        Some(busiest.model.clone()).filter(|model| !model.is_empty())
+    }
+}
+
+/// The line of request `id`.
+pub fn request(id: u64, method: &str, params: &Value) -> String {
+    line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+}
+
+/// `initialize`: a client that has nothing to offer.
+pub fn initialize() -> Value {
+    let nothing = json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
+    json!({"protocolVersion": VERSION, "clientCapabilities": nothing})
+}
+
+/// `session/new` in `folder`, without any server of tools.
+pub fn session_new(folder: &Path) -> Value {
+    json!({"cwd": folder.to_string_lossy(), "mcpServers": []})
+}
+
+/// `session/prompt`: the one of a session.
+pub fn session_prompt(session: &str, prompt: &str) -> Value {
+    json!({"sessionId": session, "prompt": [{"type": "text", "text": prompt}]})
+}
+
+/// That the prompt of `session` is to end.
+pub fn session_cancel(session: &str) -> String {
+    line(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}))
+}
+
+/// The answer to the agent's request `id` for `method`: no. Its tools are off, and there is neither a file nor a terminal for it.
+pub fn refusal(id: &RawValue, method: &str) -> String {
+    if method == "session/request_permission" {
+        return line(&json!({"jsonrpc": "2.0", "id": id, "result": {"outcome": {"outcome": "cancelled"}}}));
+    }
+    let message = format!("deep-factor-providers has no {method} for this agent");
+    line(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": message}}))
+}
+
+fn line(value: &Value) -> String {
+    let mut line = value.to_string();
+    line.push('\n');
+    line
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// Reads a line; what can't be read is [`Inbound::Nothing`].
+pub fn read(text: &str) -> Inbound {
+    let Ok(line) = serde_json::from_str::<Line>(text) else {
+        return Inbound::Nothing;
+    };
+    match (line.id, line.method) {
+        // Its numbers are not ours: what has both is its request.
+        (Some(id), Some(method)) => Inbound::Request {
+            id: id.to_owned(),
+            method: method.into_owned(),
+        },
+        (Some(id), None) => {
+            let Ok(id) = id.get().parse() else {
+                return Inbound::Nothing;
+            };
+            let result = match (line.result, line.error) {
+                (_, Some(error)) => Err(serde_json::from_str(error.get()).unwrap_or(RpcError {
+                    code: 0,
+                    message: error.get().to_owned(),
+                    data: Value::Null,
+                })),
+                (Some(result), None) => Ok(result.to_owned()),
+                (None, None) => Ok(RawValue::NULL.to_owned()),
+            };
+            Inbound::Answer { id, result }
+        }
+        (None, Some(method)) if method == "session/update" => {
+            let params = line.params.map_or("{}", RawValue::get);
+            serde_json::from_str::<UpdateParams>(params).map_or(Inbound::Nothing, |params| Inbound::Update {
+                session: params.session_id,
+                update: params.update.read(),
+            })
+        }
+        (None, _) => Inbound::Nothing,
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct UpdateParams {
+    session_id: String,
+    update: RawUpdate,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RawUpdate {
+    session_update: String,
+    content: Value,
+    #[serde(rename = "_meta")]
+    meta: Value,
+}
+
+impl RawUpdate {
+    fn read(self) -> Update {
+        let text = self.content.get("text").and_then(Value::as_str);
+        let text = text.filter(|text| !text.is_empty()).map(str::to_owned);
+        let (text, thought) = match self.session_update.as_str() {
+            "agent_message_chunk" => (text, None),
+            "agent_thought_chunk" => (None, text),
+            _ => (None, None),
+        };
+        Update {
+            text,
+            thought,
+            usage: self.meta.get("usage").and_then(usage_of_update),
+        }
+    }
+}
+
+/// qwen's figures (0.24.4): what the model thought is output there.
+fn usage_of_update(usage: &Value) -> Option<Usage> {
+    let count = |name: &str| usage.get(name).and_then(Value::as_u64);
+    let (input, output) = (count("inputTokens")?, count("outputTokens")?);
+    Some(Usage {
+        input_tokens: input,
+        output_tokens: output,
+        total_tokens: count("totalTokens").unwrap_or(input.saturating_add(output)),
+        cache_read_tokens: count("cachedReadTokens"),
+        reasoning_tokens: count("thoughtTokens"),
+        ..Usage::default()
+    })
+}
+
+#[cfg(test)]
+mod tests;
