@@ -69,7 +69,8 @@ export const CLIS = {
     prepare(home, url) {
       // With a base URL and no chosen login, it would take the base URL for a gateway's.
       write(join(home, ".gemini/settings.json"), JSON.stringify(GEMINI_SETTINGS));
-      return { env: { GEMINI_API_KEY: KEY, GOOGLE_GEMINI_BASE_URL: url } };
+      // What its own default is depends on the version; who tests another engine says so.
+      return { env: { GEMINI_API_KEY: KEY, GOOGLE_GEMINI_BASE_URL: url }, options: { engine: "print" } };
     },
   },
   qwen: {

@@ -71,6 +71,7 @@ export const NAMES = Object.freeze([
   "decode",
   "request",
   "loop",
+  "engines",
   "conversations",
   "frameworks",
   "load",

@@ -48,6 +48,9 @@ const RULES: &[Rule] = &[
     Rule::new(&[Status(429), Text("<please retry in [\\d.]+ ?m?s>")], Code::RateLimited, "Quota exceeded for metric: generate_content_requests. Please retry in 34.07s."),
     Rule::new(&[Kind("model_not_found_error")], Code::ModelNotFound, "models/nope is not found for API version v1beta"),
     Rule::new(&[Kind("fatal_authentication_error")], Code::NotLoggedIn, "Please set an Auth method"),
+    // In a warm process, which is asked for a session (the protocol's code -32000).
+    Rule::new(&[Kind("auth_required")], Code::NotLoggedIn, "Authentication required"),
+    Rule::new(&[Kind("process_gone")], Code::Crashed, "the CLI's process ended in the middle of the call"),
     Rule::new(&[Exit(41), Text("<invalid auth method")], Code::InvalidConfig, "Invalid auth method selected.").hint("set security.auth.selectedType in ~/.gemini/settings.json"),
     Rule::new(&[Exit(41)], Code::NotLoggedIn, "Please set an Auth method in your settings.json"),
     Rule::new(&[Exit(42), Text("<no input provided>")], Code::EmptyPrompt, "No input provided via stdin."),

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, NATIVE, Needs, UNSUPPORTED};
 use super::choices::Choices;
-use super::options::{self, OptionSpec, Options, OutputFormat};
+use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     About, AcpErrors, AcpUsage, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LoginDir, Provider,
     STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, WarmForm, When, Word, flag, optional,
@@ -50,7 +50,10 @@ pub static GEMINI: Provider = Provider {
                  `killGrace`; output of more than 1 MB, the echo of the thread included, may be cut, which is an error; with \
                  `cwd`, its own 10 attempts can't be bounded",
     },
-    defaults: Defaults::STANDARD,
+    defaults: Defaults {
+        engine: EngineKind::Auto,
+        ..Defaults::STANDARD
+    },
     flags: &[
         // Without it: exit code 55 in a folder the user has not trusted (recording gemini/no-skip-trust).
         optional(&[], &[Lit("--skip-trust")]),
@@ -270,7 +273,9 @@ const OPTIONS: &[OptionSpec] = &[
 mod tests {
     use super::super::tests::argv::line;
     use super::*;
-    use crate::command::Cwd;
+    use std::collections::BTreeSet;
+
+    use crate::command::{Cwd, Mode};
 
     #[test]
     fn a_pipe_that_keeps_the_login_and_asks_once() {
@@ -299,6 +304,21 @@ mod tests {
         assert_eq!(line.env("TMPDIR"), "<tmp/>");
         assert_eq!(line.env("GEMINI_SYSTEM_MD"), "<system-prompt.txt>");
         assert_eq!(line.env("GEMINI_CLI_NO_RELAUNCH"), "true");
+    }
+
+    /// The same process, but for the protocol.
+    #[test]
+    fn a_warm_process_has_the_flags_of_print() {
+        let options = Options::parse(&GEMINI, r#"{"engine":"warm","model":"gemini-2.5-flash"}"#).unwrap();
+        let line = crate::command::build(&GEMINI, &options, Mode::Warm, true, &BTreeSet::new()).unwrap();
+        let args: Vec<String> = line.args.iter().map(|arg| format!("{arg:?}")).collect();
+        assert_eq!(
+            args.join(" "),
+            r#"Text("--skip-trust") Text("--policy") File("policy.toml") Text("--extensions") Text("none") Text("--allowed-mcp-server-names") Text("none") Text("-m") Text("gemini-2.5-flash") Text("--acp")"#
+        );
+        assert_eq!((line.stdin.as_str(), &line.cwd), ("", &Cwd::Private));
+        let names: Vec<&str> = line.files.iter().map(|file| file.name).collect();
+        assert_eq!(names, [SETTINGS_FILE, POLICY_FILE, SYSTEM_PROMPT_FILE]);
     }
 
     #[test]

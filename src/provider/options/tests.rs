@@ -11,6 +11,37 @@ fn refusal(json: &str) -> String {
     error.message
 }
 
+/// Which engines there are to choose from follows from the forms that a provider has.
+#[test]
+fn engines_are_those_that_a_provider_has() {
+    let refused = |id: &str, engine: &str| {
+        let provider = crate::provider::find(id).unwrap();
+        let error = Options::parse(provider, &format!(r#"{{"engine":"{engine}"}}"#)).err()?;
+        Some(format!("{:?}: {}", error.code, error.message))
+    };
+    for (id, engine) in [
+        ("claude", "live"),
+        ("codex", "auto"),
+        ("gemini", "warm"),
+        ("gemini", "auto"),
+        ("glm", "print"),
+    ] {
+        assert_eq!(refused(id, engine), None, "{id} {engine}");
+    }
+    assert_eq!(
+        refused("claude", "warm").unwrap(),
+        "UnsupportedOption: option \"engine\" can't be \"warm\" with claude, which takes \"print\", \"live\", \"auto\"; those that take \
+         it: gemini"
+    );
+    assert!(refused("glm", "live").unwrap().starts_with(
+        "UnsupportedOption: option \"engine\" can't be \"live\" with glm, which takes \"print\"; those that take it: claude, codex"
+    ));
+    assert_eq!(
+        refused("gemini", "fast").unwrap(),
+        "InvalidOption: option \"engine\" must be one of \"print\", \"warm\", \"auto\"; given: \"fast\""
+    );
+}
+
 #[test]
 fn defaults_are_the_documents() {
     let options = Options::parse(&CLAUDE, "{}").unwrap();

@@ -1,0 +1,25 @@
+/** The option `engine` has the values that the provider has. */
+import {
+  createClaudeCliProvider,
+  createCodexCliProvider,
+  createGeminiCliProvider,
+  createGlmCliProvider,
+  createOpenCodeCliProvider,
+  createQwenCliProvider,
+} from "deep-factor-providers";
+
+export const good = () => [
+  createClaudeCliProvider({ engine: "live" }),
+  createCodexCliProvider({ engine: "auto" }),
+  createGeminiCliProvider({ engine: "warm", keepAlive: 1000 }),
+  createGeminiCliProvider({ engine: "auto" }),
+  createGlmCliProvider({ engine: "print" }),
+  createOpenCodeCliProvider({ engine: "print" }),
+  createQwenCliProvider({ engine: "print" }),
+];
+// @ts-expect-error claude has no warm engine
+export const noWarm = () => createClaudeCliProvider({ engine: "warm" });
+// @ts-expect-error gemini has no live engine
+export const noLive = () => createGeminiCliProvider({ engine: "live" });
+// @ts-expect-error there is nothing to choose from
+export const noChoice = () => createGlmCliProvider({ engine: "auto" });

@@ -1,0 +1,138 @@
+// @ts-check
+/**
+ * The engines of CLIs other than claude and codex: from a call to its request at the API, and to its answer. A CLI is a case; whoever adds
+ * an engine adds its contenders to {@link WAYS}.
+ */
+import { readFileSync } from "node:fs";
+import { CLIS, isolateCli } from "../../__tests__/support/clis.mjs";
+import { goal } from "../harness/bench.mjs";
+import { driveGeminiAcp } from "../harness/gemini-acp.mjs";
+import { median } from "../harness/stats.mjs";
+
+/** Calls behind the first. */
+const LATER = { full: 10, quick: 2 };
+
+/** @typedef {{ call: (text: string) => Promise<number | undefined>, close: () => Promise<unknown> }} Caller gives the process that answered */
+/** @typedef {{ options: any, url: string }} Setting */
+
+/** @param {import("../../__tests__/support/clis.mjs").CliName} cli @param {object} more */
+const ours =
+  (cli, more) =>
+  async (/** @type {Setting} */ { options }) => {
+    const provider = CLIS[cli].create({ ...options, retry: false, ...more });
+    return {
+      /** @param {string} text */
+      async call(text) {
+        const { run } = (await provider.invoke([text])).response_metadata;
+        if (run?.engine !== more.engine) throw new Error(`the call was made in the ${run?.engine} engine`);
+        return run?.engine === "print" ? undefined : run?.pid;
+      },
+      close: () => provider.close(),
+    };
+  };
+
+/**
+ * By the CLI, ours first.
+ * @type {Record<string, Record<string, { title: string, kind: import("../harness/bench.mjs").Kind, open: (setting: Setting) => Promise<Caller> }>>}
+ */
+export const WAYS = {
+  gemini: {
+    geminiWarm: { title: "gemini warm", kind: "ours", open: ours("gemini", { engine: "warm" }) },
+    geminiPrint: { title: "gemini print", kind: "ours", open: ours("gemini", { engine: "print" }) },
+    geminiAcp: {
+      title: "gemini --acp by hand",
+      kind: "floor",
+      open: async (setting) => driveGeminiAcp(setting.options),
+    },
+  },
+};
+
+/**
+ * @param {string} cli
+ * @param {(setting: Setting) => Promise<Caller>} open
+ * @param {{ quick: boolean }} context
+ */
+async function measure(cli, open, { quick }) {
+  /** @type {number[]} */
+  const arrivals = [];
+  const api = await CLIS[/** @type {import("../../__tests__/support/clis.mjs").CliName} */ (cli)].startApi(() => {
+    arrivals.push(performance.now());
+    return { text: "Fine." };
+  });
+  const isolated = await isolateCli(/** @type {import("../../__tests__/support/clis.mjs").CliName} */ (cli), api.url);
+  try {
+    const began = performance.now();
+    const caller = await open({ options: isolated.options, url: api.url });
+    try {
+      /** @type {number[]} */
+      const waits = [];
+      /** @type {number[]} */
+      const answers = [];
+      let pid;
+      for (let n = 0; n <= (quick ? LATER.quick : LATER.full); n += 1) {
+        const at = n === 0 ? began : performance.now();
+        pid = await caller.call(`Call ${n}.`);
+        waits.push((arrivals[n] ?? Number.NaN) - at);
+        answers.push(performance.now() - at);
+      }
+      const [first = Number.NaN, ...later] = waits;
+      const figures = { first, later: median(later), answer: median(answers.slice(1)) };
+      return pid === undefined ? figures : { ...figures, memory: residentMb(pid) };
+    } finally {
+      await caller.close();
+    }
+  } finally {
+    await api.close();
+    isolated.cleanup();
+  }
+}
+
+/** @param {number} pid */
+function residentMb(pid) {
+  if (process.platform !== "linux") return Number.NaN;
+  const [, kb] = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8")) ?? [];
+  return Number(kb) / 1024;
+}
+
+/** @type {import("../harness/bench.mjs").Bench} */
+export default {
+  title: "the engines of other CLIs",
+  about:
+    "The real CLI, a scripted API that answers at once: eleven calls, one after the other, none of which knows of another. From the call to its request, the first with the process's start, and a later one to its answer.",
+  figures: {
+    first: { title: "first request", unit: "ms" },
+    later: { title: "later request", unit: "ms" },
+    answer: { title: "later call", unit: "ms" },
+    memory: { title: "process at rest", unit: "MB" },
+  },
+  main: "answer",
+  cases: () => Object.keys(WAYS).map((name) => ({ name })),
+  contenders: Object.fromEntries(
+    Object.entries(WAYS).flatMap(([cli, ways]) =>
+      Object.entries(ways).map(([name, { title, kind, open }]) => [
+        name,
+        {
+          title,
+          kind,
+          skip: (one) => one.name !== cli,
+          prepare: (_, context) => ({ measure: () => measure(cli, open, context) }),
+        },
+      ]),
+    ),
+  ),
+  rounds: { full: 5, quick: 1 },
+  goals: (look) => [
+    goal(
+      "gemini, warm: a later call at least 20 times sooner than in print form",
+      look.median("gemini", "geminiPrint", "answer") / look.median("gemini", "geminiWarm", "answer"),
+      (value) => value >= 20,
+      (value) => `${value.toFixed(1)} times`,
+    ),
+    goal(
+      "gemini, warm: a later call within 1.2 times `--acp` by hand",
+      look.median("gemini", "geminiWarm", "answer") / look.median("gemini", "geminiAcp", "answer"),
+      (value) => value <= 1.2,
+      (value) => `${value.toFixed(2)} times`,
+    ),
+  ],
+};

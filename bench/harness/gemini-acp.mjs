@@ -1,0 +1,74 @@
+// @ts-check
+/** `gemini --acp` by hand: a session and a prompt for each call, as `src/exchange/acp_warm` does it. */
+import { spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+const SETTINGS = {
+  general: { maxAttempts: 1 },
+  context: { includeDirectoryTree: false },
+  hooksConfig: { enabled: false },
+  skills: { enabled: false },
+  advanced: { ignoreLocalEnv: true },
+};
+const POLICY = '[[rule]]\ntoolName = "*"\ndecision = "deny"\npriority = 998\n';
+
+/** @param {{ cliPath: string, model: string, env: Record<string, string | undefined> }} options */
+export function driveGeminiAcp({ cliPath, model, env }) {
+  const folder = mkdtempSync(join(tmpdir(), "dfp-bench-"));
+  const cwd = join(folder, "empty");
+  mkdirSync(join(cwd, ".gemini"), { recursive: true });
+  writeFileSync(join(cwd, ".gemini/settings.json"), JSON.stringify(SETTINGS));
+  writeFileSync(join(folder, "policy.toml"), POLICY);
+  writeFileSync(join(folder, "system.txt"), "You are a model.");
+  const flags = ["--skip-trust", "--policy", join(folder, "policy.toml"), "--extensions", "none"];
+  const own = {
+    TERM: "dumb",
+    NO_COLOR: "1",
+    CI: "true",
+    GEMINI_CLI_NO_RELAUNCH: "true",
+    GEMINI_CLI_TRUST_WORKSPACE: "true",
+    GEMINI_SYSTEM_MD: join(folder, "system.txt"),
+  };
+  const child = spawn(cliPath, [...flags, "--allowed-mcp-server-names", "none", "-m", model, "--acp"], {
+    cwd,
+    env: { ...process.env, ...env, ...own },
+    stdio: ["pipe", "pipe", "ignore"],
+  });
+  const closed = new Promise((resolve) => child.once("close", resolve));
+  /** @type {Map<number, { resolve: (result: any) => void, reject: (error: Error) => void }>} */
+  const waiting = new Map();
+  createInterface({ input: child.stdout }).on("line", (line) => {
+    const { id, method, result, error } = JSON.parse(line);
+    if (method !== undefined) return;
+    const asker = waiting.get(id);
+    waiting.delete(id);
+    if (error) asker?.reject(new Error(`gemini refused a request: ${line}`));
+    else asker?.resolve(result);
+  });
+  let last = 0;
+  /** @param {string} method @param {object} params @returns {Promise<any>} */
+  const request = (method, params) => {
+    const id = ++last;
+    child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
+    return new Promise((resolve, reject) => waiting.set(id, { resolve, reject }));
+  };
+  const ready = request("initialize", { protocolVersion: 1, clientCapabilities: {} });
+  return {
+    /** @param {string} text */
+    async call(text) {
+      await ready;
+      const { sessionId } = await request("session/new", { cwd, mcpServers: [] });
+      const { stopReason } = await request("session/prompt", { sessionId, prompt: [{ type: "text", text }] });
+      if (stopReason !== "end_turn") throw new Error(`the turn has ended with ${stopReason}`);
+      return child.pid;
+    },
+    async close() {
+      child.stdin.end();
+      await closed;
+      rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+    },
+  };
+}
