@@ -1,8 +1,9 @@
 /** The real gemini as one `--acp` process for many calls, against a scripted Gemini API. */
+import type { CliProvider } from "deep-factor-providers/native";
 import { expect, it, onTestFinished } from "vitest";
 import { HERE, promptOf } from "../clis/real.js";
 import { ALL, withCli } from "../support/harness.mjs";
-import { ask, gone } from "../support/live.mjs";
+import { gone } from "../support/live.mjs";
 import { calling } from "../support/model.mjs";
 
 const ADD = { name: "add", description: "Adds two numbers", schema: { type: "object" } };
@@ -23,6 +24,11 @@ const script = (request: { body: any }) => {
 };
 
 const TIMEOUT = 300_000;
+
+async function ask(provider: CliProvider, messages: string[]) {
+  const { content, response_metadata } = await provider.invoke(messages);
+  return { content, engine: response_metadata.run?.engine, pid: response_metadata.run?.pid ?? 0 };
+}
 
 it.skipIf(!HERE)("answers many calls in one process, each by its own thread alone", { timeout: TIMEOUT }, async () => {
   const { api, tag, create } = await withCli("gemini", { script });
@@ -62,12 +68,7 @@ it.skipIf(!HERE)("answers many calls in one process, each by its own thread alon
   // Calls at once, and calls that are written in the text: as in print form.
   const called = provider.bindTools([ADD]).invoke(["use a tool"]);
   const [two, three, four] = await Promise.all([ask(provider, ["two"]), ask(provider, ["three"]), called]);
-  expect([two.reply.content, three.reply.content, two.pid, three.pid]).toEqual([
-    "You said two",
-    "You said three",
-    pid,
-    pid,
-  ]);
+  expect([two.content, three.content, two.pid, three.pid]).toEqual(["You said two", "You said three", pid, pid]);
   expect(four.tool_calls).toEqual([{ name: "add", args: { a: 1, b: 2 }, id: "call_1" }]);
   expect(api.requests.map(({ body }) => body.contents.length)).toEqual([1, 1, 1, 1]);
 
@@ -90,7 +91,7 @@ it.skipIf(!HERE)("answers many calls in one process, each by its own thread alon
   expect(await outcome).toBe("aborted");
 
   const last = await ask(provider, ["last"]);
-  expect([last.reply.content, last.pid]).toEqual(["You said last", pid]);
+  expect([last.content, last.pid]).toEqual(["You said last", pid]);
 
   // A process that ends in the middle of a call is that call's error, and nobody else's.
   const doomed = provider.invoke(["wait"]);
@@ -98,12 +99,12 @@ it.skipIf(!HERE)("answers many calls in one process, each by its own thread alon
   process.kill(pid, "SIGKILL");
   await expect(doomed).rejects.toMatchObject({ code: "KILLED" });
   const next = await ask(provider, ["next"]);
-  expect(next.reply.content).toBe("You said next");
+  expect(next.content).toBe("You said next");
   expect(next.pid).not.toBe(pid);
 
   // Inside a thread it is a text like any other.
   const slash = await ask(provider, ["/about"]);
-  expect([slash.reply.content, slash.run?.engine]).toEqual(["You said /about", "warm"]);
+  expect([slash.content, slash.engine]).toEqual(["You said /about", "warm"]);
 
   await provider.close();
   expect(tag.left()).toEqual([]);
@@ -117,7 +118,7 @@ it.skipIf(!HERE)("is what an engine chosen by itself comes to", { timeout: TIMEO
     why: "it is @google/gemini-cli 0.61.0, says its package.json",
   });
   const first = await ask(provider, ["one"]);
-  expect([first.reply.content, first.run?.engine]).toEqual(["You said one", "warm"]);
+  expect([first.content, first.engine]).toEqual(["You said one", "warm"]);
   await gone(first.pid);
   for (const options of [{ outputFormat: "json" }, { disableBuiltInTools: false }, { textToolCalls: "lenient" }]) {
     const report = await create({ engine: "auto", ...options }).health();
@@ -131,8 +132,8 @@ it.skipIf(!HERE || !ALL)("takes another process when one has served long enough"
   const pids = new Set<number>();
   for (let round = 0; round < 20; round += 1) {
     const calls = Array.from({ length: 8 }, (_, n) => ask(provider, [`${round} ${n}`]));
-    for (const { reply, pid } of await Promise.all(calls)) {
-      expect(reply.content).toMatch(/^You said \d+ \d$/);
+    for (const { content, pid } of await Promise.all(calls)) {
+      expect(content).toMatch(/^You said \d+ \d$/);
       pids.add(pid);
     }
   }

@@ -15,7 +15,7 @@ const LATER = { full: 10, quick: 2 };
 /** @typedef {{ call: (text: string) => Promise<number | undefined>, close: () => Promise<unknown> }} Caller gives the process that answered */
 /** @typedef {{ options: any, url: string }} Setting */
 
-/** @param {import("../../__tests__/support/clis.mjs").CliName} cli @param {object} more */
+/** @param {import("../../__tests__/support/clis.mjs").CliName} cli @param {{ engine: string }} more */
 const ours =
   (cli, more) =>
   async (/** @type {Setting} */ { options }) => {

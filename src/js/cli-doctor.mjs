@@ -85,7 +85,7 @@ function readLogin(text) {
 }
 
 /** What `engine: "auto"` comes to, for people. */
-const ENGINES = { live: "live", print: "print", untried: "live or print" };
+const ENGINES = { live: "live", warm: "warm", print: "print", untried: "live or print" };
 
 /** @param {HealthReport} report */
 function isReady({ installed, authenticated, answering }) {
