@@ -658,13 +658,19 @@ export interface OpenCodeCliProviderOptions extends CliProviderOptions {
   ignoreUserConfig?: boolean | undefined;
   /** Further configuration, as in opencode.json: `{ provider: { … } }`. Its `agent` is ours while the tools are off. */
   config?: Readonly<Record<string, unknown>> | undefined;
-  /** It has one engine: a process per call. See docs/live-engine.md, "Which engine". */
-  engine?: "print" | undefined;
+  /**
+   * `"live"` serves all conversations with one process, `opencode serve`: native tool calls, text piece by piece, only what is new sent.
+   * Measured with 1.18.34; of other versions it is tried first whether they keep a history that is written into them
+   * (`LIVE_UNSUPPORTED`). `"auto"` is live, or print where the CLI can't. Default: `"print"`.
+   */
+  engine?: "print" | "live" | "auto" | undefined;
+  /** Live engine: how long, in ms, a conversation is kept for its next call, and the process for any. 0: not at all. Default: 300000. */
+  keepAlive?: number | undefined;
 }
 
 /**
- * The opencode CLI (`opencode run`) as a model: one process per call, without memory, with the user's login. Measured with
- * 1.18.34.
+ * The opencode CLI as a model, with the user's login: one process per call without memory (`opencode run`), or with `engine: "live"` one
+ * for all conversations (`opencode serve`). Measured with 1.18.34.
  *
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */

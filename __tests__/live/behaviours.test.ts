@@ -10,7 +10,7 @@ const step = { name: "step", description: "Takes a step", schema };
 const call = (id: string, n: number) => ({ id, name: "step", args: { n } });
 const result = (id: string, content: string) => new ToolMessage({ tool_call_id: id, content });
 
-describe.skipIf(!HERE).each(LIVE_FORMS)("$name", { timeout: 300_000 }, ({ start, oneProcess }) => {
+describe.skipIf(!HERE).each(LIVE_FORMS)("$name", { timeout: 300_000 }, ({ start, oneProcess, hidesStatus }) => {
   it("answers with text, piece by piece, and says what it cost", async () => {
     const { create } = await start([{ chunks: ["Hello ", "there."], usage: { input: 20, output: 7 } }]);
     const texts: string[] = [];
@@ -185,7 +185,9 @@ describe.skipIf(!HERE).each(LIVE_FORMS)("$name", { timeout: 300_000 }, ({ start,
     const model = create();
     const first = await ask(model, ["hello"]);
     const thread = [new HumanMessage("hello"), first.message];
-    await expect(model.invoke([...thread, new HumanMessage("poison")])).rejects.toMatchObject(error);
+    await expect(model.invoke([...thread, new HumanMessage("poison")])).rejects.toMatchObject(
+      hidesStatus && error.shouldRetry ? { category: "server", shouldRetry: true } : error,
+    );
     failing = false;
     expect((await ask(model, [...thread, new HumanMessage("now?")])).reply.content).toBe("fine");
     expect(JSON.stringify(heard(api.requests.length - 1))).not.toContain("poison");

@@ -25,6 +25,7 @@ import { told } from "./live.mjs";
  * @typedef {object} LiveForm
  * @property {string} name
  * @property {boolean} oneProcess for all conversations
+ * @property {boolean} [hidesStatus] of a failure that it would retry, the CLI tells the message alone
  * @property {string} toolPrefix what the API sees before a tool's name
  * @property {(script: Says[] | ((index: number) => Says)) => Promise<Running>} start
  */
@@ -69,6 +70,7 @@ const codex = (/** @type {string} */ version) => ({
 const opencode = {
   name: "opencode",
   oneProcess: true,
+  hidesStatus: true,
   toolPrefix: "df_",
   start: async (script) => {
     const { api, options } = await withCli("opencode", { script: scripted(script, toOpencode) });

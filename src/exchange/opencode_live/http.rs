@@ -60,7 +60,8 @@ impl Http {
         let answer = self.client.send(method, format!("{}{path}", self.base), headers, body);
         answer.await.map_err(|end| match end {
             HttpEnd::Refused { status, body, .. } => HttpFailure::Refused(status, body),
-            other => HttpFailure::Lost(format!("{other:?}")),
+            HttpEnd::Lost(reason) => HttpFailure::Lost(reason),
+            other => HttpFailure::Lost(format!("no connection: {other:?}")),
         })
     }
 

@@ -30,6 +30,9 @@ const LISTENING: &str = "listening on ";
 const PASSWORD: &str = "OPENCODE_SERVER_PASSWORD";
 const USERNAME: &str = "OPENCODE_SERVER_USERNAME";
 
+/// How long the end of a process may be unknown whose connection broke.
+const NEWS: Duration = Duration::from_secs(2);
+
 /// A running server.
 #[derive(Debug)]
 pub struct OpencodeServer {
@@ -147,6 +150,11 @@ impl OpencodeServer {
     /// Whether the process is no more, or about to be.
     pub fn is_over(&self) -> bool {
         self.process.over.is_cancelled()
+    }
+
+    /// Whether a connection that broke was the end of the process: the news of that comes a moment later.
+    pub async fn has_ended(&self) -> bool {
+        tokio::time::timeout(NEWS, self.process.over.cancelled()).await.is_ok()
     }
 
     /// Takes no new sessions from now on; those that rest end.

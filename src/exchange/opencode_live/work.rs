@@ -292,6 +292,12 @@ impl Work {
         }
         let body = match answer {
             Some(Ok(body)) => body,
+            // It has died since its last turn, and told nothing of this one.
+            Some(Err(HttpFailure::Lost(_)))
+                if session_event.is_some() && !self.is_fresh && session.service.server.has_ended().await =>
+            {
+                return Ok(TurnEnd::Vanished);
+            }
             Some(Err(failure)) => return self.no_session(failure).await,
             // The process is gone, or more came than could be taken.
             None if session.service.server.is_over() => {
@@ -328,14 +334,12 @@ impl Work {
     /// What becomes of a turn for which there is no session, or whose message was not taken.
     async fn no_session(&mut self, failure: HttpFailure) -> Result<TurnEnd, Abandoned> {
         match failure {
-            // It has died since its last turn, and got nothing of this one. One that was never of use would die again.
-            HttpFailure::Lost(_)
-                if self.session.is_none() && self.service.server.is_over() && self.service.has_served() =>
-            {
-                Ok(TurnEnd::Vanished)
-            }
-            HttpFailure::Lost(_) if self.service.server.is_over() => self.gone().await,
-            HttpFailure::Lost(reason) => self.fail(NO_SESSION, reason).await,
+            HttpFailure::Lost(reason) => match self.service.server.has_ended().await {
+                // It has died since its last turn, and got nothing of this one. One that was never of use would die again.
+                true if self.session.is_none() && self.service.has_served() => Ok(TurnEnd::Vanished),
+                true => self.gone().await,
+                false => self.fail(NO_SESSION, reason).await,
+            },
             HttpFailure::Refused(status, body) => {
                 let start: String = body.chars().take(500).collect();
                 let reason = format!("opencode refused the message with status {status}: {start}");
