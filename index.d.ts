@@ -604,12 +604,18 @@ export interface QwenCliProviderOptions extends CliProviderOptions {
   disableBuiltInTools?: boolean | undefined;
   /** Whether the CLI tells its answer piece by piece. Default: only for `stream()`. */
   includePartialMessages?: boolean | undefined;
-  /** It has one engine: a process per call. See docs/live-engine.md, "Which engine". */
-  engine?: "print" | undefined;
+  /**
+   * `"live"` keeps one process for a conversation: native tool calls, which wait in it for their results, and only what is new sent. Of
+   * qwen 0.24.4 (`LIVE_UNSUPPORTED` otherwise). `"auto"` is live, or print where the CLI can't. Default: `"print"`.
+   */
+  engine?: "print" | "live" | "auto" | undefined;
+  /** Live engine: how long, in ms, a conversation is kept for its next call. 0: not at all. Default: 300000. */
+  keepAlive?: number | undefined;
 }
 
 /**
- * The qwen CLI as a model: one process per call, without memory, with the user's login. Measured with 0.15.10.
+ * The qwen CLI as a model: one process per call, without memory, or one per conversation, with the user's login. Measured with 0.15.10
+ * and 0.24.4.
  *
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */

@@ -19,7 +19,7 @@ use super::chat::Chat;
 use super::held::Held;
 use super::input::Input;
 use super::wire;
-use crate::bridge::{Bridge, ToolCallRequest};
+use crate::bridge::{Bridge, Connection, ToolCallRequest};
 use crate::command::{Arg, CommandLine};
 use crate::decode::json::Fields;
 use crate::decode::usage::read_usage;
@@ -61,6 +61,8 @@ pub struct Session {
     setup: Arc<Setup>,
     tools: Option<Tools>,
     held: Held,
+    /// What the first turn begins with, until the CLI knows the tools: a request that is made before goes without them.
+    opening: Option<String>,
     /// The results that this turn began with: the CLI repeats them.
     answered: Vec<String>,
 
@@ -153,6 +155,7 @@ impl Session {
             setup: Arc::clone(setup),
             tools,
             held: Held::default(),
+            opening: None,
             answered: Vec::new(),
             usage: Tokens::default(),
             stderr,
@@ -169,18 +172,17 @@ impl Session {
         self.streams.begin_turn();
         self.decoder = Decoder::new(Wire::ClaudeStream);
         self.answered.clear();
-        let mut lines = String::new();
         if self.handshake == Handshake::Unasked {
             self.handshake = Handshake::Asked(Instant::now());
             let tools = self.tools.as_ref().map(|tools| Callbacks {
                 url: tools.bridge.url().to_owned(),
                 token: tools.bridge.token().to_owned(),
             });
-            lines = wire::initialize(INITIALIZE, tools.as_ref());
+            self.streams.say(wire::initialize(INITIALIZE, tools.as_ref()));
         }
         match input {
-            Input::User(text) => lines.push_str(&wire::user(&text)),
-            Input::GoOn => lines.push_str(&wire::go_on(GO_ON)),
+            Input::User(text) => self.opening = Some(wire::user(&text)),
+            Input::GoOn => self.opening = Some(wire::go_on(GO_ON)),
             Input::Results(results) => {
                 for (id, result) in results {
                     self.held.answer(&id, result);
@@ -188,8 +190,20 @@ impl Session {
                 }
             }
         }
-        if !lines.is_empty() {
-            self.streams.say(lines);
+        self.open();
+    }
+
+    /// Says what the turn begins with, once the CLI is ready for it.
+    fn open(&mut self) {
+        let has_tools = match &self.tools {
+            Some(tools) => *tools.bridge.connected().borrow() >= Connection::Listed,
+            None => true,
+        };
+        if self.handshake == Handshake::Done
+            && has_tools
+            && let Some(line) = self.opening.take()
+        {
+            self.streams.say(line);
         }
     }
 
@@ -344,6 +358,7 @@ impl Session {
             }
             Inbound::Answer { request_id, .. } if request_id == INITIALIZE => {
                 self.handshake = Handshake::Done;
+                self.open();
                 return Pulse::Alive;
             }
             Inbound::Answer { .. } | Inbound::Nothing => return Pulse::Alive,
@@ -359,6 +374,21 @@ impl Session {
         self.streams.say(answer);
         Pulse::Alive
     }
+}
+
+/// Resolves when the CLI has asked for the tools; never for a session without any.
+async fn listed(tools: &Option<Tools>) {
+    if let Some(tools) = tools
+        && tools
+            .bridge
+            .connected()
+            .wait_for(|connection| *connection >= Connection::Listed)
+            .await
+            .is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// The next call over the session's server; never where it has none.
@@ -381,6 +411,10 @@ impl ProcessSession for Session {
                 step = self.streams.step() => step,
                 call = next_call(&mut self.tools) => {
                     self.held.ask(call);
+                    continue;
+                }
+                () = listed(&self.tools), if self.opening.is_some() && self.handshake == Handshake::Done => {
+                    self.open();
                     continue;
                 }
                 failure = long_pause(&self.stderr, self.long_pauses) => {

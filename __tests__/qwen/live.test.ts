@@ -1,0 +1,148 @@
+/** The real qwen as a live engine: one process for a conversation, and native calls that wait in it. */
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
+import { describe, expect, it } from "vitest";
+import { HERE } from "../clis/real.js";
+import { NEWEST_QWEN } from "../support/clis.mjs";
+import { withCli } from "../support/harness.mjs";
+
+const ADD = {
+  name: "add.it",
+  description: "Adds two numbers",
+  schema: { type: "object", properties: { a: { type: "number" } }, required: ["a"] },
+};
+const NAME = /^mcp__df__add_it/;
+
+type Body = { messages: Record<string, unknown>[]; tools?: { function: { name: string } }[] };
+type Asked = { body: Body };
+
+/** What the API is asked, as far as it is the conversation. */
+function said({ body }: Asked) {
+  return body.messages.map(({ role, content, tool_calls, tool_call_id }) => {
+    const whole = Array.isArray(content) ? content.map(({ text }: { text: string }) => text).join("") : content;
+    // The CLI's own words on the day, the system and the (private) folder.
+    const parts = typeof whole === "string" ? whole.replace(/<system-reminder>.*?<\/system-reminder>/gs, "") : whole;
+    const calls = tool_calls as { id: string; function: { name: string; arguments: string } }[] | undefined;
+    const called = calls?.map((call) => `${call.id}(${call.function.arguments})`).join(" ");
+    return [role, tool_call_id, parts || undefined, called].filter((part) => part !== undefined).join(" | ");
+  });
+}
+
+const wire = ({ body }: Asked) => body.tools?.map((tool) => tool.function.name).find((name) => NAME.test(name)) ?? "none";
+const calls = (text: string, ...made: [string, number][]) => (asked: Asked) => ({
+  text,
+  calls: made.map(([id, a]) => ({ id, name: wire(asked), args: { a } })),
+  usage: { input: 20, output: 7 },
+});
+const says = (text: string) => ({ text, usage: { input: 30, output: 9 } });
+
+async function live(script: Parameters<typeof withCli>[1]["script"], mayRunOut = false) {
+  const cli = await withCli("qwen", { script, mayRunOut, version: NEWEST_QWEN });
+  const provider = cli.create({ engine: "live", retry: false });
+  return { ...cli, provider, asked: (at: number) => said(cli.api.requests[at] as unknown as Asked) };
+}
+
+const system = new SystemMessage("Be brief.");
+const question = new HumanMessage("What is it?");
+const result = (id: string, content: string) => new ToolMessage({ tool_call_id: id, content });
+
+describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}, live`, { timeout: 600_000 }, () => {
+  it("keeps a conversation with calls in one process, and leaves nothing behind", async () => {
+    const { provider, api, asked, tag, home } = await live([
+      calls("Let me see.", ["c1", 1], ["c2", 2]),
+      says("3 and 11."),
+      says("Bye."),
+    ]);
+    const model = provider.bindTools([ADD]);
+    const first = await model.invoke([system, question]);
+    expect([first.content, first.tool_calls, first.usage_metadata]).toMatchObject([
+      "Let me see.",
+      [
+        { name: "add.it", args: { a: 1 }, id: "c1" },
+        { name: "add.it", args: { a: 2 }, id: "c2" },
+      ],
+      { input_tokens: 20, output_tokens: 7, total_tokens: 27 },
+    ]);
+    const called = new AIMessage({ content: first.content, tool_calls: first.tool_calls });
+    // The later call's result comes first.
+    const thread = [system, question, called, result("c2", "11"), result("c1", "3")];
+    const second = await model.invoke(thread);
+    expect([second.content, second.tool_calls, second.usage_metadata]).toMatchObject([
+      "3 and 11.",
+      [],
+      { input_tokens: 30, output_tokens: 9, total_tokens: 39 },
+    ]);
+    const third = await model.invoke([...thread, new AIMessage("3 and 11."), new HumanMessage("Thanks.")]);
+    expect([third.content, third.usage_metadata]).toMatchObject(["Bye.", { input_tokens: 30, output_tokens: 9 }]);
+    const pids = [first, second, third].map(({ response_metadata }) => response_metadata.run?.pid);
+    expect([new Set(pids).size, third.response_metadata.run?.continued]).toEqual([1, true]);
+    const start = [expect.stringContaining("system | Be brief."), "user | What is it?"];
+    const results = ["assistant | Let me see. | c1({\"a\":1}) c2({\"a\":2})", "tool | c1 | 3", "tool | c2 | 11"];
+    expect([0, 1, 2].map(asked)).toEqual([
+      start,
+      [...start, ...results],
+      [...start, ...results, "assistant | 3 and 11.", "user | Thanks."],
+    ]);
+    expect((api.requests[0]?.body as Body).tools).toHaveLength(1);
+    expect(api.requests[0]?.bytes).toBeLessThan(1800);
+    await provider.close();
+    expect(tag.left()).toEqual([]);
+    expect(readdirSync(join(home, "tmp"))).toEqual([]);
+    expect(existsSync(join(home, ".qwen", "projects"))).toBe(false);
+  });
+
+  it("reads a foreign thread from a chat file, and goes on behind its results", async () => {
+    const { provider, asked } = await live([says("42."), says("Still 42.")]);
+    const model = provider.bindTools([ADD]);
+    const call = { name: "add.it", args: { a: 42 }, id: "x1", type: "tool_call" as const };
+    const thread = [question, new AIMessage({ content: "Adding.", tool_calls: [call] }), result("x1", "42")];
+    expect((await model.invoke(thread)).content).toBe("42.");
+    const edited = [question, new AIMessage("It is 41."), new HumanMessage("Sure?")];
+    expect((await model.invoke(edited)).content).toBe("Still 42.");
+    expect([0, 1].map((at) => asked(at).slice(1))).toEqual([
+      ["user | What is it?", "assistant | Adding. | x1({\"a\":42})", "tool | x1 | 42"],
+      ["user | What is it?", "assistant | It is 41.", "user | Sure?"],
+    ]);
+  });
+
+  it("sends a result that the CLI would cut to another process, whole, and says so", async () => {
+    const { provider, asked } = await live([calls("", ["c1", 1]), says("Long.")]);
+    const model = provider.bindTools([ADD]);
+    const first = await model.invoke([question]);
+    const called = new AIMessage({ content: "", tool_calls: first.tool_calls });
+    const long = "0123456789".repeat(3_000);
+    const warnings: string[] = [];
+    let content = "";
+    for await (const event of model.stream([question, called, result("c1", long)])) {
+      if (event.type === "warning") warnings.push(event.code);
+      if (event.type === "done") content = event.reply.content;
+    }
+    expect([content, warnings]).toEqual(["Long.", ["RESULT_TOO_LONG"]]);
+    expect(asked(1).at(-1)).toBe(`tool | c1 | ${long}`);
+  });
+
+  it("tells of a refusal, answers the next call, and is cancelled in the middle of one", async () => {
+    const { provider, tag } = await live(
+      [
+        { error: { status: 401, message: "Incorrect API key provided" } },
+        says("Hello."),
+        { chunks: ["One ", "two "], hangAfter: 2 },
+      ],
+      true,
+    );
+    await expect(provider.invoke([question])).rejects.toMatchObject({ code: "INVALID_API_KEY", httpStatus: 401 });
+    expect((await provider.invoke([question])).content).toBe("Hello.");
+    const abort = new AbortController();
+    const texts: string[] = [];
+    const streaming = (async () => {
+      for await (const event of provider.stream([question], { signal: abort.signal })) {
+        if (event.type === "text_delta") texts.push(event.text);
+        if (texts.length === 1) abort.abort();
+      }
+    })();
+    await expect(streaming).rejects.toMatchObject({ code: "ABORTED" });
+    await provider.close();
+    expect(tag.left()).toEqual([]);
+  });
+});
