@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -377,16 +377,12 @@ impl Session {
 }
 
 /// Resolves when the CLI has asked for the tools; never for a session without any.
-async fn listed(tools: &Option<Tools>) {
-    if let Some(tools) = tools
-        && tools
-            .bridge
-            .connected()
-            .wait_for(|connection| *connection >= Connection::Listed)
-            .await
-            .is_ok()
-    {
-        return;
+async fn listed(connection: Option<watch::Receiver<Connection>>) {
+    if let Some(mut connection) = connection {
+        let is_listed = |connection: &Connection| *connection >= Connection::Listed;
+        if connection.wait_for(is_listed).await.is_ok() {
+            return;
+        }
     }
     std::future::pending().await
 }
@@ -406,6 +402,8 @@ async fn next_call(tools: &mut Option<Tools>) -> ToolCallRequest {
 impl ProcessSession for Session {
     async fn next(&mut self, events: &mut Vec<Event>) -> Pulse {
         loop {
+            let waits = self.opening.is_some() && self.handshake == Handshake::Done;
+            let connection = self.tools.as_ref().map(|tools| tools.bridge.connected());
             let step = tokio::select! {
                 biased;
                 step = self.streams.step() => step,
@@ -413,7 +411,7 @@ impl ProcessSession for Session {
                     self.held.ask(call);
                     continue;
                 }
-                () = listed(&self.tools), if self.opening.is_some() && self.handshake == Handshake::Done => {
+                () = listed(connection), if waits => {
                     self.open();
                     continue;
                 }
