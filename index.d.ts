@@ -1183,6 +1183,14 @@ export type ProviderErrorCode =
   | "NOT_FOUND"
   /** A limit of the agent's run is reached. */
   | "AGENT_LIMIT"
+  /** Another process is at work on the run of that id. */
+  | "RUN_LOCKED"
+  /** The checkpoint is of a run with other options. */
+  | "CHECKPOINT_MISMATCH"
+  /** The checkpoint can't be read, or is of a newer version. */
+  | "CHECKPOINT_INVALID"
+  /** The checkpoint's store failed: the run does not go on unrecorded. */
+  | "CHECKPOINT_FAILED"
   /** The model gave no plan, though one was required. */
   | "PLANNER_OUTPUT_MISSING"
   /** The model gave no report, though one was required. */
@@ -1544,6 +1552,7 @@ export function execFileAsync(file: string, args?: readonly string[], options?: 
  * as JSON. What it throws goes to the model as an error, and is none of the run.
  */
 export type AgentTool = PlainTool &
+  ResumableTool &
   (
     | {
         /**
@@ -1558,6 +1567,21 @@ export type AgentTool = PlainTool &
       }
   );
 
+/**
+ * What becomes of a call of a tool that had begun and not ended when its run was interrupted. `"rerun"`: it runs once more, with the same
+ * {@link ToolContext.idempotencyKey}. `"ask"`: `permissions.ask` is asked, with `interrupted: true`. `"fail"`: the model gets an error,
+ * that it is unknown whether it happened.
+ */
+export type OnResume = "rerun" | "ask" | "fail";
+
+/** What a resumed run has to know of a tool. */
+export interface ResumableTool {
+  /** Running it twice does what running it once does. Default: `false`. */
+  readonly idempotent?: boolean | undefined;
+  /** Default: `"rerun"` where it is `idempotent`, otherwise `"fail"`. */
+  readonly onResume?: OnResume | undefined;
+}
+
 /** What a tool gets besides its arguments. */
 export interface ToolContext {
   /** Aborted when nobody waits for the result any more: the run was cancelled, or has ended. */
@@ -1566,6 +1590,11 @@ export interface ToolContext {
   readonly toolCallId: string;
   /** The run's id. */
   readonly runId: string;
+  /**
+   * Names this call, and the same call again when the run is resumed: `runId`, the step and the number of the call in it
+   * (`job-7/2.1`). What takes such a key (a payment, a message queue) does it once.
+   */
+  readonly idempotencyKey: string;
 }
 
 /** One agent: a model, and what it may do. */
@@ -1652,6 +1681,8 @@ export interface PermissionContext {
   readonly runId: string;
   /** Whose call it is; left out for the run's own agent. */
   readonly agent?: string | undefined;
+  /** `true`: its tool had begun when an earlier attempt at the run was interrupted; whether it may run once more ({@link OnResume}). */
+  readonly interrupted?: boolean | undefined;
 }
 
 /** How far a run may go. A run that reaches a limit ends with status `"limit"`: what runs is aborted, every call has its answer. */
@@ -1731,6 +1762,27 @@ export type RunAgentOptions<
    */
   readonly record?: string | RecordOptions | undefined;
   /**
+   * What the run is called, in its events and for {@link checkpoint}: 1 to 128 letters, digits and `._:@-`, the first a letter or a
+   * digit. Default: an id of its own.
+   */
+  readonly runId?: string | undefined;
+  /**
+   * Where the run is kept while it is under way, so that one that is started again under its `runId`, in another process too, goes on
+   * after the last entry: turns that were paid are not asked again, tools that have ended do not run again. A run that has completed
+   * gives its result at once. Tool calls come with the end of a turn then (`toolCalls: "callbacks"` is refused). See docs/checkpoints.md.
+   *
+   * The run fails with `RUN_LOCKED` where another is at work on it, `CHECKPOINT_MISMATCH` where it was begun with other options,
+   * `CHECKPOINT_INVALID` where what is kept can't be read, and `CHECKPOINT_FAILED` where the store fails. Default: nothing is kept.
+   */
+  readonly checkpoint?: CheckpointStore | undefined;
+  /**
+   * Called every `heartbeatInterval` while the run is under way, whether or not the model says anything. What it throws, or rejects
+   * with, ends the run with `CALLBACK_FAILED`, so that one that has lost its queue's lock stops.
+   */
+  readonly onHeartbeat?: ((beat: AgentHeartbeat) => unknown) | undefined;
+  /** ms between two heartbeats, at least 10. Default: 10000. */
+  readonly heartbeatInterval?: number | undefined;
+  /**
    * What the run's last word has to be, as {@link InvokeOptions.outputSchema}; its steps before may say what they like. The value is
    * {@link AgentResult.structured}. Agents that a task is handed to answer in text.
    */
@@ -1747,6 +1799,106 @@ export type RunAgentOptions<
         readonly prompt?: undefined;
       }
   );
+
+/** That a run is alive. */
+export interface AgentHeartbeat {
+  /** The run's id. */
+  runId: string;
+  /** All that is waited for just now, the oldest first; empty between two of them. */
+  waitingFor: AgentWait[];
+}
+
+/** Something that a run waits for. */
+export interface AgentWait {
+  /**
+   * `"queue"`: a place among `maxConcurrency`, or the start of the process. `"model"`: its answer. `"quota"`: its plan, which is used up,
+   * where the provider's `quota` waits. `"tool"`, `"permission"`: the caller's functions. `"checkpoint"`: its store.
+   */
+  kind: "queue" | "model" | "quota" | "tool" | "permission" | "checkpoint";
+  /** Since when. */
+  since: Date;
+  /** Until when, of `"quota"`. */
+  until?: Date;
+  /** Of `"tool"` and `"permission"`. */
+  toolName?: string;
+  /** Likewise. */
+  toolCallId?: string;
+  /** The agent a task was handed to; left out for the run's own. */
+  agent?: string;
+}
+
+/**
+ * Where runs are kept: {@link createFileCheckpoint}, or functions over a database (examples/fleet has Redis and Postgres). All of
+ * it is text, which the store keeps as it is (a column of type `text`, not `jsonb`).
+ *
+ * Whoever has loaded a run holds its lease: nobody else may load it until `finish`, or until the lease was not renewed for
+ * `leaseMs`. Each `load` that takes a lease gives a greater `token` than all before it, and what comes with a smaller one is refused:
+ * a process that stood still for too long can't write behind the back of the one that has gone on. Checking the token and writing
+ * are one atomic step. To refuse, a function throws an error whose `code` is `"RUN_LOCKED"`; whatever else it throws is its failure.
+ */
+export interface CheckpointStore {
+  /** How long a lease lasts that is not renewed, in ms, from 100 on; it is renewed three times in that time. Default: 30000. */
+  readonly leaseMs?: number | undefined;
+  /**
+   * Takes the run, or makes it. Of a finished one it gives the result, and nobody holds it.
+   *
+   * @throws an error with the code `"RUN_LOCKED"` if somebody else holds it.
+   */
+  load(runId: string, options: { readonly leaseMs: number }): Promise<LoadedCheckpoint>;
+  /**
+   * Adds entries in their order, all or none, and renews the lease; without entries, it only renews it. Durable when it resolves.
+   *
+   * @throws an error with the code `"RUN_LOCKED"` if the lease is not that of the last `load`.
+   */
+  append(runId: string, entries: readonly string[], lease: CheckpointLease): Promise<void>;
+  /**
+   * The run is finished with `result`, or, without one, given back to whoever goes on with it. Entries of a finished run may be
+   * dropped; what a later call's options are is then not compared.
+   *
+   * @throws an error with the code `"RUN_LOCKED"` if the lease is not that of the last `load`.
+   */
+  finish(runId: string, result: string | undefined, lease: CheckpointLease): Promise<void>;
+}
+
+/** What a store holds of a run. */
+export interface LoadedCheckpoint {
+  /** The fencing token: a whole number, greater with every lease of the run. */
+  readonly token: number;
+  /** All entries, in their order. */
+  readonly entries: readonly string[];
+  /** Of a finished run. */
+  readonly result?: string | undefined;
+}
+
+/** The lease of a run. */
+export interface CheckpointLease {
+  /** As `load` has given it. */
+  readonly token: number;
+  /** How long it lasts from now on, in ms. */
+  readonly leaseMs: number;
+}
+
+/**
+ * Keeps runs in files, one for each, of this machine's own disk: lines of JSON, each on the disk before the run goes on. A file is its
+ * owner's alone (0600, in a folder that is made 0700), and no link is followed. Who is at work on a run has its file locked, and the
+ * operating system gives the lock back however the process ends. Files are not deleted: those of finished runs may be.
+ *
+ * @param options.dir the folder, made where there is none.
+ * @throws {ProviderError} `INVALID_OPTION` at once.
+ */
+export function createFileCheckpoint(options: { readonly dir: string }): CheckpointStore;
+
+/** What of a result earlier attempts at the run have brought: it is part of the result's own figures. */
+export interface ResumedRun {
+  /** Turns of the run's own agent that were not asked again. */
+  steps: number;
+  /** Tool calls that had ended, handoffs included. */
+  toolCalls: number;
+  /** Tokens of those turns, and of ones that failed. */
+  usage: TokenUsage;
+  /** US dollars, likewise. */
+  costUsd?: number;
+}
 
 /** A run under way. It goes on whether or not anybody looks. */
 export interface AgentRun<TMessage = BaseMessage, TStructured = unknown> extends AsyncIterable<AgentEvent> {
@@ -1787,6 +1939,8 @@ export interface AgentResult<TMessage = BaseMessage, TStructured = unknown> {
   plannerOutput?: PlannerOutput;
   /** The last word as a value that fits {@link RunAgentOptions.outputSchema}; there whenever that is given and the run is completed. */
   structured?: TStructured;
+  /** Of a run that goes on from its checkpoint: what of these figures earlier attempts have brought. */
+  resumed?: ResumedRun;
   /** Which limit was reached. */
   limit?: keyof AgentLimits;
   /** Why it failed, or was stopped by a limit. */
@@ -1821,7 +1975,7 @@ export interface AgentEventOrigin {
 export type AgentEvent = AgentEventOrigin &
   /** First, with the names of the tools the model may call. */
   (
-    | { type: "run_started"; provider: string; tools: string[] }
+    | { type: "run_started"; provider: string; tools: string[]; resumed?: ResumedRun }
     /** A piece of what the model says, verbatim. */
     | { type: "text_delta"; text: string }
     /** What the model said, whole: trimmed, not empty, tool calls taken out. */
@@ -1864,7 +2018,7 @@ export type AgentEvent = AgentEventOrigin &
     | { type: "waiting"; until: number; reason: string }
     /**
      * Something to know that is no failure: those of {@link ProviderEvent}; `INVALID_TOOL_CALL`, which the model gets back;
-     * `COST_UNKNOWN`; `AGENT_UNAVAILABLE`, a task can't be handed to that agent as things are.
+     * `COST_UNKNOWN`; `CHECKPOINT_CHANGED`, the run goes on with another model or more tools; `AGENT_UNAVAILABLE`, a task can't be handed to that agent as things are.
      */
     | { type: "warning"; code: string; message: string }
     /** A call waits for the agent `to`, whose run has begun. */

@@ -7,6 +7,7 @@ import { BaseSequencer } from "vitest/node";
  * standard tests over every CLI (langchain/calls asks each of them in every run).
  */
 const RELEASE = [
+  "agent/crash",
   "agent/scenarios-gemini",
   "agent/scenarios-qwen",
   "ai-sdk/newest",

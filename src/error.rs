@@ -190,6 +190,10 @@ codes! {
     AgentLimit = "AGENT_LIMIT", Validation, "A limit of the agent's run is reached.";
     PlannerOutputMissing = "PLANNER_OUTPUT_MISSING", Validation, "The model gave no plan, though one was required.";
     CompletionReportMissing = "COMPLETION_REPORT_MISSING", Validation, "The model gave no report, though one was required.";
+    RunLocked = "RUN_LOCKED", Configuration, "Another process is at work on the run of that id.";
+    CheckpointMismatch = "CHECKPOINT_MISMATCH", Validation, "The checkpoint is of a run with other options.";
+    CheckpointInvalid = "CHECKPOINT_INVALID", Validation, "The checkpoint can't be read, or is of a newer version.";
+    CheckpointFailed = "CHECKPOINT_FAILED", Configuration, "The checkpoint's store failed: the run does not go on unrecorded.";
     CallbackFailed = "CALLBACK_FAILED", Configuration, "A function of the caller's threw.";
     InvalidOption = "INVALID_OPTION", Configuration, "An option is unknown, ill-typed or contradicts another.";
     CliNotExecutable = "CLI_NOT_EXECUTABLE", Configuration, "The CLI's file can't be executed.";

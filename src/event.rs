@@ -8,7 +8,7 @@ mod kind;
 pub use kind::EventKind;
 #[cfg(test)]
 pub(crate) use kind::tests as kinds;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -260,7 +260,7 @@ pub struct Outcome {
 }
 
 /// A call of a tool that the CLI did not permit (claude's and qwen's `permission_denials`).
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionDenial {
     /// The tool, as the CLI calls it.
@@ -279,7 +279,7 @@ impl PartialEq for PermissionDenial {
 }
 
 /// One message of the model in a [`Reply`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AssistantMessage {
     /// The API's id of it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -289,7 +289,7 @@ pub struct AssistantMessage {
 }
 
 /// Which run it was, and when things happened in its last attempt. Times are ms by a monotonic clock.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunInfo {
     /// The run's id: unique over machines, in the order of time.
@@ -324,7 +324,7 @@ pub struct RunInfo {
 }
 
 /// How a CLI was driven.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineUsed {
     /// One process for this call.
@@ -335,9 +335,9 @@ pub enum EngineUsed {
     Warm,
 }
 
-/// Everything a run came to: what an `AIMessage` is built from.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+/// Everything a run came to: what an `AIMessage` is built from. What is read again (of a checkpoint) is what was written.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Reply {
     /// The answer: the last message's text, trimmed, tool calls taken out.
     pub content: String,

@@ -77,6 +77,7 @@ pub mod output;
 pub mod runlog;
 
 // Effects: processes and files, exchanges, whole runs.
+pub mod checkpoint;
 pub mod process;
 pub mod recorder;
 pub mod replay;

@@ -190,7 +190,7 @@ impl ToolResult {
 }
 
 /// Something that looked like a tool call and could not be read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InvalidToolCall {
     /// The call's id, if one could be read.
     pub id: Option<String>,
@@ -215,8 +215,8 @@ pub struct ToolSpec {
 }
 
 /// Tokens of one reply. `input_tokens` has LangChain's meaning: everything the model read, cache reads and writes included.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Usage {
     /// Tokens read, those from and into the cache included.
     pub input_tokens: u64,

@@ -13,7 +13,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::conversation::{Conversation, Turn, TurnEvent};
-use super::event::{AgentResult, Kind};
+use super::durable::Progress;
+use super::event::{AgentResult, Kind, Phase};
 use super::pending::PendingCalls;
 use super::report::Reporter;
 use super::shared::{Lineage, Shared};
@@ -40,6 +41,7 @@ pub(super) struct Driver<'a> {
     /// The model's turn, if one is under way.
     pub(super) turn: Option<Turn>,
     pub(super) own_calls: OwnCalls,
+    pub(super) progress: Progress,
     pub(super) cancel: CancellationToken,
     /// For the runs that this one waits for with its own turn under way.
     pub(super) nested: NestedPermit,
@@ -75,6 +77,7 @@ impl<'a> Driver<'a> {
                 tools: Vec::new(),
                 turn: None,
                 own_calls: OwnCalls::default(),
+                progress: Progress::default(),
                 cancel,
                 nested: NestedPermit::default(),
                 outcome: None,
@@ -88,7 +91,10 @@ impl<'a> Driver<'a> {
                 structured,
                 ..
             } = driver;
-            AgentResult::new(reporter.lineage.run_id, outcome, structured, thread.grown())
+            let journal = &reporter.shared.journal;
+            let resumed = journal.resumed.clone().filter(|_| reporter.lineage.depth == 0);
+            let result = AgentResult::new(reporter.lineage.run_id, outcome, structured, thread.grown());
+            AgentResult { resumed, ..result }
         })
     }
 
@@ -98,8 +104,10 @@ impl<'a> Driver<'a> {
             .limits
             .timeout_ms
             .map(|ms| Instant::now() + Duration::from_millis(ms));
-        let Reporter { shared, lineage, .. } = &self.reporter;
+        let shared = self.reporter.shared;
+        let lineage = &self.reporter.lineage;
         let (env, depth) = (Arc::clone(&shared.env), lineage.depth);
+        let journal = &shared.journal;
         let rules = match shared.spec.rules(self.talk.model.id(), lineage.agent, depth) {
             Ok(rules) => rules,
             Err((name, reason)) => return self.impossible(&format!("{name}: {reason}")),
@@ -112,17 +120,25 @@ impl<'a> Driver<'a> {
         self.emit(Kind::RunStarted {
             provider: id.to_owned(),
             tools: rules.order.clone(),
+            resumed: journal.resumed.clone().filter(|_| depth == 0),
         })
         .await;
         let first = match self.cancel.is_cancelled() {
             true => Input::Cancelled,
             false => match recorded.and_then(|()| self.talk.model.ready(&env)) {
-                Ok(()) => Input::Started,
+                Ok(()) => match self.keep_beginning().await {
+                    Ok(()) => Input::Started,
+                    Err(error) => Input::ProviderFailed(error),
+                },
                 Err(error) => Input::ProviderFailed(error),
             },
         };
         if depth == 0 && matches!(first, Input::Started) {
             self.look_at_targets().await;
+            for change in &shared.changes {
+                let message = format!("the run goes on, but {change}");
+                self.emit(Kind::warning("CHECKPOINT_CHANGED", message)).await;
+            }
         }
         // Looking at the others has taken time.
         let first = match self.cancel.is_cancelled() {
@@ -130,6 +146,9 @@ impl<'a> Driver<'a> {
             false => first,
         };
         let mut state = self.feed(State::Idle(Box::new(rules)), first).await;
+        if depth == 0 && journal.lost != Spent::default() {
+            state = self.feed(state, Input::Spent(journal.lost.clone())).await;
+        }
         loop {
             if let Some(mut outcome) = self.outcome.take() {
                 // What was cancelled has to have ended before anybody learns that the run has.
@@ -147,12 +166,28 @@ impl<'a> Driver<'a> {
                 () = self.cancel.cancelled() => Woken::Input(Input::Cancelled),
                 () = at(deadline) => Woken::Input(Input::TimeUp),
                 input = self.pending.next() => Woken::Input(input),
-                event = next(&mut self.turn) => Woken::Turn(event),
+                event = next(&mut self.turn, &mut self.progress) => Woken::Turn(event),
             };
             state = match woken {
-                Woken::Input(input) => self.feed(state, input).await,
+                Woken::Input(input) => self.feed_kept(state, input).await,
                 Woken::Turn(event) => self.take(state, event).await,
             };
+        }
+    }
+
+    /// One step of the executor, which is durable before it is made.
+    async fn feed_kept(&mut self, mut state: State, input: Input) -> State {
+        if matches!(input, Input::Cancelled) && self.reporter.shared.journal.is_on() {
+            // What has ended by now has ended.
+            while let Some(input) = self.pending.ready().filter(|_| self.outcome.is_none()) {
+                if let Some(input) = self.keep_input(input).await {
+                    state = self.feed(state, input).await;
+                }
+            }
+        }
+        match self.keep_input(input).await {
+            Some(input) => self.feed(state, input).await,
+            None => state,
         }
     }
 
@@ -161,6 +196,11 @@ impl<'a> Driver<'a> {
         match event {
             TurnEvent::Events(events) => {
                 for event in events {
+                    match &event {
+                        Event::Start { .. } => self.enter_phase(Phase::Model, None).await,
+                        Event::Waiting { until, .. } => self.enter_phase(Phase::Quota, Some(*until)).await,
+                        _ => {}
+                    }
                     if let Event::Message { content, .. } = &event {
                         self.thread.add_answer(content.trim());
                     }
@@ -181,19 +221,28 @@ impl<'a> Driver<'a> {
             }
             TurnEvent::Ended(ended) => {
                 let called_back = self.turn.take().is_some_and(|turn| turn.calls_back());
+                self.enter_phase(Phase::None, None).await;
                 match ended {
                     Ended::Replied(mut reply) => {
                         if called_back {
                             // They came by callback, and have their answers.
                             reply.tool_calls.clear();
                         }
+                        let kept = self.keep_turn(&reply).await;
+                        if let Err(error) = kept {
+                            // Paid, and not kept.
+                            let (usage, cost_usd) = (reply.usage, reply.cost_usd);
+                            state = self.spend(state, Spent { usage, cost_usd }).await;
+                            return self.feed(state, Input::ProviderFailed(error)).await;
+                        }
                         state = self.replied(state, *reply).await;
                         self.feed(state, Input::TurnEnded).await
                     }
                     Ended::Failed(error) => {
                         if let Some(usage) = error.usage.clone() {
-                            let cost_usd = None;
-                            state = self.spend(state, Spent { usage, cost_usd }).await;
+                            let spent = Spent { usage, cost_usd: None };
+                            self.keep_spent(&spent).await;
+                            state = self.spend(state, spent).await;
                         }
                         self.feed(state, Input::ProviderFailed(error)).await
                     }
@@ -230,11 +279,10 @@ impl<'a> Driver<'a> {
         self.thread.replied(self.talk.model.id(), reply);
         for call in &invalid {
             let note = turn_events::unreadable(call);
-            self.emit(Kind::warning(
-                "INVALID_TOOL_CALL",
-                format!("a tool call can't be read: {}", call.error),
-            ))
-            .await;
+            if !self.progress.replayed {
+                let message = format!("a tool call can't be read: {}", call.error);
+                self.emit(Kind::warning("INVALID_TOOL_CALL", message)).await;
+            }
             state = self.feed(state, Input::Unreadable(note)).await;
         }
         for call in calls {
@@ -244,19 +292,20 @@ impl<'a> Driver<'a> {
     }
 
     async fn spend(&mut self, state: State, spent: Spent) -> State {
-        self.emit(Kind::Usage {
-            usage: spent.usage.clone(),
-            cost_usd: spent.cost_usd,
-        })
-        .await;
+        if !self.progress.replayed {
+            self.emit(Kind::Usage {
+                usage: spent.usage.clone(),
+                cost_usd: spent.cost_usd,
+            })
+            .await;
+        }
         self.feed(state, Input::Spent(spent)).await
     }
 
     async fn call(&mut self, state: State, call: ToolCall, origin: Origin) -> State {
-        self.emit(Kind::ToolCall {
-            tool_call: call.clone(),
-        })
-        .await;
+        self.enter_call(&call.id);
+        let tool_call = call.clone();
+        self.emit_of(&call.id, Kind::ToolCall { tool_call }).await;
         self.feed(state, Input::Call(call, origin)).await
     }
 
@@ -296,7 +345,10 @@ impl<'a> Driver<'a> {
     }
 }
 
-async fn next(turn: &mut Option<Turn>) -> TurnEvent {
+async fn next(turn: &mut Option<Turn>, progress: &mut Progress) -> TurnEvent {
+    if let Some(reply) = progress.recorded.take() {
+        return TurnEvent::Ended(Ended::Replied(reply));
+    }
     match turn {
         Some(turn) => turn.next().await,
         None => std::future::pending().await,

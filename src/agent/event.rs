@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::journal::Resumed;
 use crate::error::ProviderError;
 use crate::event::EventKind;
 use crate::executor::policy::By;
@@ -29,12 +30,18 @@ pub(super) struct AgentEvent {
     pub parent_run_id: Option<String>,
 }
 
-/// What happened. The last four kinds are requests to the host and never reach the caller.
+/// What happened. The last six kinds are requests to the host and never reach the caller.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(super) enum Kind {
     /// First.
-    RunStarted { provider: String, tools: Vec<String> },
+    RunStarted {
+        provider: String,
+        tools: Vec<String>,
+        /// What earlier attempts at the run have brought.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        resumed: Option<Resumed>,
+    },
     /// A piece of what the model says.
     TextDelta { text: String },
     /// The model's text, whole and trimmed.
@@ -119,12 +126,23 @@ pub(super) enum Kind {
         request: u32,
         who: usize,
         tool_call: ToolCall,
+        idempotency_key: String,
     },
     /// To the host: decide about this call of that agent's (`decide`).
     Ask {
         request: u32,
         who: usize,
         tool_call: ToolCall,
+        /// The tool had begun when an earlier attempt was interrupted: whether it may run once more.
+        interrupted: bool,
+    },
+    /// To the host: keep this entry, and say when it is durable (`stored`).
+    Append { request: u32, entry: String },
+    /// To the host: what the model's turn waits for.
+    Phase {
+        phase: Phase,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        until: Option<u64>,
     },
     /// To the host: nobody waits for that request any more.
     Abandon { request: u32 },
@@ -150,7 +168,12 @@ impl Kind {
             Kind::Deferred { .. } => EventKind::Deferred,
             Kind::RunCompleted { .. } => EventKind::RunCompleted,
             Kind::RunFailed { .. } => EventKind::RunFailed,
-            Kind::Execute { .. } | Kind::Ask { .. } | Kind::Abandon { .. } | Kind::Log { .. } => return None,
+            Kind::Execute { .. }
+            | Kind::Ask { .. }
+            | Kind::Append { .. }
+            | Kind::Phase { .. }
+            | Kind::Abandon { .. }
+            | Kind::Log { .. } => return None,
         })
     }
 
@@ -180,6 +203,20 @@ impl Kind {
     }
 }
 
+/// What the model's turn waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Phase {
+    /// A place of the queue, or its process.
+    Queue,
+    /// The model.
+    Model,
+    /// The model's plan, which is used up.
+    Quota,
+    /// No turn is under way.
+    None,
+}
+
 /// What a run came to: `AgentResult`, of which the façade makes messages.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -202,6 +239,9 @@ pub(super) struct AgentResult {
     pub limit: Option<Limit>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Box<ProviderError>>,
+    /// What of this earlier attempts at the run have brought.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resumed: Option<Resumed>,
     /// What the thread has grown by.
     pub messages: Vec<super::thread::ThreadMessage>,
 }
@@ -225,6 +265,7 @@ impl AgentResult {
             structured: structured.filter(|_| outcome.status == Status::Completed),
             limit: outcome.limit,
             error: outcome.error,
+            resumed: None,
             messages,
         }
     }

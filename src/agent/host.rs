@@ -9,7 +9,10 @@ use std::sync::{Mutex, PoisonError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
+use super::journal::Stored;
+use crate::error::{Code, ProviderError};
 use crate::executor::Input;
 use crate::message::{Content, ToolResult};
 
@@ -23,6 +26,8 @@ pub(super) struct Host {
 struct OpenRequests {
     last: u32,
     open: HashMap<u32, (UnboundedSender<Input>, String)>,
+    /// Entries on their way to the store.
+    stores: HashMap<u32, Stored>,
 }
 
 #[derive(Deserialize)]
@@ -31,6 +36,14 @@ struct Completed {
     content: Content,
     #[serde(default)]
     is_error: bool,
+}
+
+/// Why a store did not take an entry.
+#[derive(Deserialize)]
+struct Refused {
+    /// Another process has taken the run over.
+    locked: bool,
+    message: String,
 }
 
 #[derive(Deserialize)]
@@ -55,6 +68,35 @@ impl Host {
     /// Nobody waits for this request any more.
     pub fn forget(&self, request: u32) {
         self.take(request);
+    }
+
+    /// The number of a new request to keep an entry, and its answer.
+    pub fn store(&self) -> (u32, oneshot::Receiver<Result<(), Box<ProviderError>>>) {
+        let (sender, receiver) = oneshot::channel();
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.last = asked.last.wrapping_add(1);
+        let number = asked.last;
+        asked.stores.insert(number, sender);
+        (number, receiver)
+    }
+
+    /// The answer of the store: `null`, or `{"locked": boolean, "message": string}`.
+    pub fn stored(&self, request: u32, answer: &str) -> Result<(), serde_json::Error> {
+        let refused: Option<Refused> = serde_json::from_str(answer)?;
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(waits) = asked.stores.remove(&request) {
+            let stored = refused.map_or(Ok(()), |Refused { locked, message }| {
+                let code = if locked {
+                    Code::RunLocked
+                } else {
+                    Code::CheckpointFailed
+                };
+                Err(Box::new(ProviderError::new("", code, message)))
+            });
+            // A run that has ended waits for nothing.
+            let _ = waits.send(stored);
+        }
+        Ok(())
     }
 
     pub fn complete(&self, request: u32, answer: &str) -> Result<(), serde_json::Error> {

@@ -10,8 +10,11 @@
 
 mod conversation;
 mod drive;
+mod durable;
 mod event;
+mod fingerprint;
 mod host;
+mod journal;
 mod pending;
 mod perform;
 mod report;
@@ -30,10 +33,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{Code, ProviderError};
 use crate::process::Vars;
+use crate::run::id;
 pub use conversation::{Conversation, ToolCalls};
 use drive::Driver;
 use event::AgentEvent;
+use fingerprint::Fingerprint;
 use host::Host;
+use journal::Journal;
 use shared::{Lineage, Shared};
 use spec::Spec;
 
@@ -47,6 +53,9 @@ type EncodedResult = Result<Box<RawValue>, Box<ProviderError>>;
 #[derive(Debug)]
 pub struct Agent {
     spec: Spec,
+    journal: Journal,
+    /// What has changed since the run was begun.
+    changes: Vec<String>,
 }
 
 impl Agent {
@@ -55,13 +64,30 @@ impl Agent {
     /// # Errors
     /// `INVALID_OPTION` or `INVALID_TOOL`, naming the field, what it holds and what is allowed.
     pub fn new(spec: &str) -> Result<Agent, Box<ProviderError>> {
-        Spec::parse(spec).map(|spec| Agent { spec })
+        let spec = Spec::parse(spec)?;
+        let (journal, changes) = (Journal::default(), Vec::new());
+        Ok(Agent { spec, journal, changes })
     }
 
     /// How agent number `agent` is to be called back, and what that option is called in errors.
     pub fn tool_calls(&self, agent: usize) -> Option<(ToolCalls, String)> {
         let agent = self.spec.agents.get(agent)?;
         Some((agent.tool_calls, format!("{}toolCalls", agent.path)))
+    }
+
+    /// The run goes on after `entries`, which earlier attempts have left, a JSON array of texts; empty: it begins, and what happens is
+    /// kept. `models` as for [`Agent::start`].
+    ///
+    /// # Errors
+    /// `CHECKPOINT_INVALID`, `CHECKPOINT_MISMATCH`: why it can't go on.
+    pub fn resume(&mut self, entries: &str, models: &[Conversation]) -> Result<(), Box<ProviderError>> {
+        let entries: Vec<String> =
+            serde_json::from_str(entries).map_err(|error| journal::invalid(&error.to_string()))?;
+        let providers: Vec<&str> = models.iter().map(|talk| talk.model.id()).collect();
+        let now = Fingerprint::new(&self.spec, &providers);
+        let run_id = self.spec.run_id.as_deref().unwrap_or_default();
+        (self.journal, self.changes) = Journal::read(&entries, run_id, now)?;
+        Ok(())
     }
 
     /// Begins the run. Must be called inside the runtime; returns at once. `models` are those of the spec's agents, in their
@@ -86,15 +112,19 @@ impl Agent {
             cancel.cancel();
         }
         let host = Arc::new(Host::default());
+        let run_id = self.spec.run_id.clone().unwrap_or_else(|| id::next("agent"));
+        let lineage = Lineage::root(run_id.clone());
         let shared = Arc::new(Shared {
             spec: self.spec,
+            journal: self.journal,
+            changes: self.changes,
+            run_id,
             models,
             env,
             events: sender,
             host: Arc::clone(&host),
             unrecorded: AtomicBool::new(false),
         });
-        let lineage = Lineage::root();
         let child_token = cancel.child_token();
         let task = tokio::spawn(async move {
             let messages = serde_json::from_str(shared.spec.messages.get()).map_err(|error| {
@@ -161,6 +191,14 @@ impl AgentRun {
     /// `decision` is not that.
     pub fn decide(&self, request: u32, decision: &str) -> Result<(), serde_json::Error> {
         self.host.decide(request, decision)
+    }
+
+    /// The answer to the request `append` with this number: `null`, or `{"locked": boolean, "message": string}`.
+    ///
+    /// # Errors
+    /// `answer` is not that.
+    pub fn stored(&self, request: u32, answer: &str) -> Result<(), serde_json::Error> {
+        self.host.stored(request, answer)
     }
 
     /// Ends the run with everything it has started; [`AgentRun::result`] then says so.

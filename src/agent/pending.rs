@@ -89,6 +89,17 @@ impl PendingCalls {
         request
     }
 
+    /// What has come already; `None` where something is waited for.
+    pub fn ready(&mut self) -> Option<Input> {
+        self.inputs.try_recv().ok()
+    }
+
+    /// What is known without anybody being asked.
+    pub fn known(&self, input: Input) {
+        // A run that has ended takes no input.
+        let _ = self.inbox.send(input);
+    }
+
     /// Call `id` waits for `child`, another agent's run, which `stop` ends.
     pub fn wait_for(&mut self, id: &str, stop: CancellationToken, child: impl Future<Output = Input> + Send + 'static) {
         self.stops.insert(id.to_owned(), stop);

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::conversation::Turn;
 use super::drive::Driver;
-use super::event::{AgentResult, Kind};
+use super::event::{AgentResult, Kind, Phase};
 use super::report::Reporter;
 use super::spec::AgentSpec;
 use super::turn_events::OwnCalls;
@@ -20,34 +20,19 @@ use crate::run::request::{CallOptions, Request};
 impl Driver<'_> {
     pub(super) async fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Ask(tool_call) => {
-                let (request, who) = self.request(&tool_call.id);
-                self.emit(Kind::Ask {
-                    request,
-                    who,
-                    tool_call,
-                })
-                .await;
-            }
-            Effect::Execute(tool_call) => {
-                let (request, who) = self.request(&tool_call.id);
-                self.emit(Kind::Execute {
-                    request,
-                    who,
-                    tool_call,
-                })
-                .await;
-            }
+            Effect::Ask(tool_call) => self.ask(tool_call).await,
+            Effect::Execute(tool_call) => self.execute_once(tool_call).await,
             Effect::Permission(decided) => {
-                self.emit(Kind::Permission {
+                let id = decided.id.clone();
+                let kind = Kind::Permission {
                     tool_call_id: decided.id,
                     name: decided.name,
                     allow: decided.allow,
                     by: decided.by,
                     reason: decided.reason,
                     args: decided.args,
-                })
-                .await;
+                };
+                self.emit_of(&id, kind).await;
             }
             Effect::StartChild { id, task } => self.start_child(id, task).await,
             Effect::Reply { call, answer } => self.reply(call, answer).await,
@@ -62,6 +47,10 @@ impl Driver<'_> {
                 if !notes.is_empty() {
                     self.thread.noted(notes.join("\n\n"));
                 }
+                if self.enter_turn() {
+                    return;
+                }
+                self.enter_phase(Phase::Queue, None).await;
                 let request = Request {
                     messages: self.thread.messages(),
                     tools: self.tools.clone(),
@@ -101,18 +90,22 @@ impl Driver<'_> {
     /// The one answer to a call: into the thread, and to whoever waits for it.
     async fn reply(&mut self, call: ToolCall, answer: ToolResult) {
         self.thread.answered(&call, &answer);
-        self.emit(Kind::ToolResult {
+        let kind = Kind::ToolResult {
             tool_call_id: call.id.clone(),
             name: call.name,
             content: answer.content.clone(),
             is_error: answer.is_error,
-        })
-        .await;
+        };
+        self.emit_of(&call.id, kind).await;
         self.pending.answered(&call.id, answer);
     }
 
     async fn start_child(&mut self, id: String, task: Task) {
         let shared = Arc::clone(self.reporter.shared);
+        let at = self.place(&id);
+        if let Some((answer, spent)) = shared.journal.ended(&at) {
+            return self.pending.known(Input::ChildEnded { id, answer, spent });
+        }
         let named = |agent: &AgentSpec| agent.name.as_deref() == Some(task.agent.as_str());
         let Some(agent) = shared.spec.agents.iter().position(named) else {
             return self
@@ -120,7 +113,7 @@ impl Driver<'_> {
                 .refuse(id, &format!("there is no agent \"{}\"", task.agent));
         };
         let calls_back = self.turn.as_ref().is_some_and(Turn::calls_back);
-        let lineage = (self.reporter.lineage).child(agent, calls_back.then(|| self.nested.clone()));
+        let lineage = (self.reporter.lineage).child(agent, &at, calls_back.then(|| self.nested.clone()));
         self.emit(Kind::Deferred {
             tool_call_id: id.clone(),
             action: "handoff",
@@ -151,7 +144,7 @@ impl Driver<'_> {
     }
 
     /// The number of a new request to the host about call `id`, and whose call it is.
-    fn request(&mut self, id: &str) -> (u32, usize) {
+    pub(super) fn request(&mut self, id: &str) -> (u32, usize) {
         let Reporter { shared, lineage, .. } = &self.reporter;
         (self.pending.request(&shared.host, id), lineage.agent)
     }

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use super::conversation::Conversation;
 use super::event::AgentEvent;
 use super::host::Host;
+use super::journal::Journal;
 use super::spec::Spec;
 use crate::process::Vars;
 use crate::process::limit::NestedPermit;
@@ -21,6 +22,12 @@ pub(super) struct Shared {
     pub models: Vec<Conversation>,
     pub env: Arc<Vars>,
     pub events: mpsc::Sender<AgentEvent>,
+    /// What is durable of it.
+    pub journal: Journal,
+    /// What has changed since it was begun.
+    pub changes: Vec<String>,
+    /// What the caller calls the run, or its first run's id.
+    pub run_id: String,
     pub host: Arc<Host>,
     /// A log could not be written: nothing further is recorded, and the caller knows.
     pub unrecorded: AtomicBool,
@@ -34,30 +41,34 @@ pub(super) struct Lineage {
     pub run_id: String,
     pub parent: Option<String>,
     pub depth: u32,
+    /// What its places begin with: empty for the first, `2.3/` for that of the call at `2.3`.
+    pub scope: String,
     /// Of the run that waits for this one.
     pub nested: Option<NestedPermit>,
 }
 
 impl Lineage {
     /// The first run.
-    pub fn root() -> Lineage {
+    pub fn root(run_id: String) -> Lineage {
         Lineage {
             agent: 0,
-            run_id: id::next("agent"),
+            run_id,
             parent: None,
             depth: 0,
+            scope: String::new(),
             nested: None,
         }
     }
 
-    /// A run that this one hands a task to. `nested`: for the permit that this one keeps meanwhile; if it keeps none, the one
+    /// A run that this one hands a task to, by its call at `at`. `nested`: for the permit that this one keeps meanwhile; if it keeps none, the one
     /// it got itself is free, too.
-    pub fn child(&self, agent: usize, nested: Option<NestedPermit>) -> Lineage {
+    pub fn child(&self, agent: usize, at: &str, nested: Option<NestedPermit>) -> Lineage {
         Lineage {
             agent,
             run_id: id::next("agent"),
             parent: Some(self.run_id.clone()),
             depth: self.depth + 1,
+            scope: format!("{at}/"),
             nested: nested.or_else(|| self.nested.clone()),
         }
     }

@@ -3,6 +3,7 @@
 //! In: JSON `{"agents": [root, …those a task may be handed to], "messages": […], "builtins": {…}, "handoff": {…},
 //! "record"?: {…}}`. Out: a [`Spec`], every option checked and every schema compiled, or one error that names the field.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -69,8 +70,23 @@ pub(super) struct AgentSpec {
     pub tool_calls: ToolCalls,
     /// What its provider's calls choose (`model`, `reasoning`, …).
     pub choices: Map<String, Value>,
+    /// What becomes of a tool that had begun and not ended when the run was interrupted.
+    pub on_resume: HashMap<String, OnResume>,
     /// What its options are called in errors: `builtins.handoff.agents.reviewer.`; empty for the run's own.
     pub path: String,
+}
+
+/// What becomes of a call whose tool had begun and not ended: the tool's `onResume`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum OnResume {
+    /// It runs once more, with the same idempotency key.
+    Rerun,
+    /// Whoever decides about calls is asked.
+    Ask,
+    /// The model learns that nobody knows whether it happened.
+    #[default]
+    Fail,
 }
 
 /// What is to be run.
@@ -84,6 +100,12 @@ pub(super) struct Spec {
     pub record: Option<RecordOptions>,
     /// The JSON Schema that the answer of the run's own agent has to fit.
     pub output_schema: Option<Box<RawValue>>,
+    /// What the caller calls the run.
+    pub run_id: Option<String>,
+    /// What happens in it is kept.
+    pub checkpoint: bool,
+    /// Somebody wants to know what it waits for.
+    pub heartbeat: bool,
     builtins: Builtins,
     max_depth: u32,
 }
@@ -98,6 +120,12 @@ struct SpecJson {
     record: Option<RecordOptions>,
     #[serde(default, rename = "outputSchema")]
     output_schema: Option<Box<RawValue>>,
+    #[serde(default, rename = "runId")]
+    run_id: Option<String>,
+    #[serde(default)]
+    checkpoint: bool,
+    #[serde(default)]
+    heartbeat: bool,
 }
 
 #[derive(Deserialize)]
@@ -120,6 +148,8 @@ struct AgentJson {
     how: Box<RawValue>,
     #[serde(default)]
     choices: Map<String, Value>,
+    #[serde(default)]
+    on_resume: HashMap<String, OnResume>,
 }
 
 impl Spec {
@@ -150,18 +180,32 @@ impl Spec {
             messages: parsed.messages,
             record: parsed.record,
             output_schema: parsed.output_schema,
+            run_id: parsed.run_id,
+            checkpoint: parsed.checkpoint,
+            heartbeat: parsed.heartbeat,
             builtins,
             max_depth: u32::try_from(max_depth).unwrap_or(u32::MAX),
         };
         for agent in parsed.agents {
             let path = agent.path.clone();
-            spec.agents.push(AgentSpec::read(agent)?);
+            let mut agent = AgentSpec::read(agent)?;
+            if spec.checkpoint {
+                agent.tool_calls = durable(agent.tool_calls, &path)?;
+            }
+            spec.agents.push(agent);
             // As with the most built-in tools that it may have; the root's are a child's, too, but for those it reports with.
             let depth = u32::from(spec.agents.len() > 1);
             spec.rules("", spec.agents.len() - 1, depth)
                 .map_err(|(name, reason)| wrong_tool(&path, &name, &reason))?;
         }
         Ok(spec)
+    }
+
+    /// Which built-in tools are on, for whoever compares.
+    pub fn builtins_named(&self) -> String {
+        let Builtins { report, plan, targets } = &self.builtins;
+        let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+        format!("{report:?} {plan:?} {names:?} {}", self.max_depth)
     }
 
     /// The rules of a run of agent number `agent`, so many handoffs deep.
@@ -206,9 +250,22 @@ impl AgentSpec {
                 .and_then(Value::as_str)
                 .map_or(ToolCalls::Auto, ToolCalls::from_word),
             choices: json.choices,
+            on_resume: json.on_resume,
             path: json.path,
         })
     }
+}
+
+/// Which way calls come where a run is to survive: with the end of a turn. In the middle of one nothing of it is over.
+fn durable(way: ToolCalls, path: &str) -> Result<ToolCalls, Box<ProviderError>> {
+    if way != ToolCalls::Callbacks {
+        return Ok(ToolCalls::Turns);
+    }
+    let reason = format!(
+        "option \"{path}toolCalls\" can't be \"callbacks\" with `checkpoint`: calls in the middle of a turn can't be gone on from; \
+         leave it out, or use \"turns\""
+    );
+    Err(Box::new(ProviderError::new("", Code::InvalidOption, reason)))
 }
 
 fn wrong_tool(path: &str, name: &str, reason: &str) -> Box<ProviderError> {

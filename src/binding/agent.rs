@@ -55,6 +55,19 @@ impl NativeAgent {
         outcome(Conversation::new(&model.model, way, &path).map(|model| models.push(model)))
     }
 
+    /// The run goes on after what earlier attempts have left, a JSON array of texts, and what happens in it is kept: `{"ok": null}`, or
+    /// `{"err": …}`. After the models were added.
+    #[napi(catch_unwind)]
+    pub fn resume(&self, entries_json: String) -> String {
+        let models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut agent = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
+        outcome(match agent.as_mut() {
+            Ok(Some(agent)) => agent.resume(&entries_json, &models),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error.clone()),
+        })
+    }
+
     /// Begins the run, once, and returns at once. `env_json` as for `NativeProvider.start`; one that is `cancelled` already asks
     /// nobody.
     #[napi(catch_unwind)]
@@ -106,6 +119,13 @@ impl NativeAgentRun {
     #[napi(catch_unwind)]
     pub fn decide(&self, request: u32, decision_json: String) -> napi::Result<()> {
         let done = self.run.decide(request, &decision_json);
+        done.map_err(|error| napi::Error::from_reason(error.to_string()))
+    }
+
+    /// Answers the request `append` of that number: `null`, or `{"locked", "message"}`.
+    #[napi(catch_unwind)]
+    pub fn stored(&self, request: u32, answer_json: String) -> napi::Result<()> {
+        let done = self.run.stored(request, &answer_json);
         done.map_err(|error| napi::Error::from_reason(error.to_string()))
     }
 

@@ -4,6 +4,7 @@
 
 pub mod agent;
 pub mod api;
+pub mod checkpoint;
 pub mod claude_code;
 pub mod environment;
 pub mod errors;

@@ -65,6 +65,16 @@ pub fn general(code: Code) -> &'static str {
         Code::PlannerOutputMissing | Code::CompletionReportMissing => {
             "say in the prompt when to call the tool, or make it optional"
         }
+        Code::RunLocked => "try again when the other one has ended: a lease that is not renewed runs out by itself",
+        Code::CheckpointMismatch => {
+            "go on with the options it was begun with, or begin another run under another `runId`"
+        }
+        Code::CheckpointInvalid => {
+            "use the version of the package that wrote it, or begin another run under another `runId`"
+        }
+        Code::CheckpointFailed => {
+            "mend the store and start the run again under its `runId`: it goes on after its last whole entry"
+        }
         Code::CallbackFailed => "correct the function that threw: `cause` is what it threw",
         Code::InvalidOption => "correct the option",
         Code::CliNotExecutable => "make the CLI's file executable, or set `cliPath`",

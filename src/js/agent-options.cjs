@@ -4,6 +4,7 @@
  * In: what `runAgent` was called with. Out: JSON of it for the native side, which checks limits and schemas, and the functions that
  * only JavaScript can call. Whatever is wrong is thrown at once, by its name.
  *
+ * @import { AgentHeartbeat, CheckpointStore } from "../../index.js"
  * @import { Run } from "./agent-tools.cjs"
  * @import { ToJsonSchema } from "./tools.cjs"
  *
@@ -24,12 +25,18 @@
  * @property {((event: object) => unknown) | undefined} onEvent
  * @property {AbortSignal | undefined} signal
  * @property {number | undefined} timeoutMs the run's own limit of time
+ * @property {string | undefined} runId
+ * @property {CheckpointStore | undefined} checkpoint
+ * @property {((beat: AgentHeartbeat) => unknown) | undefined} onHeartbeat
+ * @property {number} heartbeatInterval ms
  */
 
 const { readTools } = require("./agent-tools.cjs");
 const { builtin } = require("./builtin.cjs");
 const { AGENT_CHOICES, pickChoices } = require("./choices.cjs");
+const { requireStore } = require("./checkpoint.cjs");
 const { fault } = require("./errors.cjs");
+const { notARunId } = require("./file-checkpoint.cjs");
 const { encodeMessages } = require("./messages.cjs");
 const { describe, encodeChoices, encodeOptions, readCallOptions, requireString } = require("./options.cjs");
 const { readOutputSchema } = require("./output-schema.cjs");
@@ -38,7 +45,8 @@ const { sharedOf } = require("./provider.cjs");
 const { isRegExp } = builtin("node:util/types");
 
 const AGENT = ["provider", "systemPrompt", "tools", "permissions", "limits", "toolCalls", ...AGENT_CHOICES];
-const RUN = [...AGENT, "prompt", "messages", "builtins", "onEvent", "signal", "record", "outputSchema"];
+const DURABLE = ["runId", "checkpoint", "onHeartbeat", "heartbeatInterval"];
+const RUN = [...AGENT, "prompt", "messages", "builtins", "onEvent", "signal", "record", "outputSchema", ...DURABLE];
 const TARGET = [...AGENT, "description"];
 const PERMISSIONS = ["allow", "deny", "ask"];
 
@@ -54,9 +62,10 @@ function timeLimit(limits) {
 /**
  * @param {unknown} options
  * @param {ToJsonSchema | null} toJsonSchema
+ * @param {(runId: string) => boolean} isRunId
  * @returns {Prepared}
  */
-function readAgentOptions(options, toJsonSchema) {
+function readAgentOptions(options, toJsonSchema, isRunId) {
   const fields = requireObject("options", options);
   refuseUnknown(fields, RUN, "");
   const root = readAgent(fields, "", toJsonSchema);
@@ -67,10 +76,14 @@ function readAgentOptions(options, toJsonSchema) {
   const all = [root, ...targets];
   const outputSchema = readOutputSchema(fields, toJsonSchema);
   const { signal, record } = readCallOptions({ signal: fields.signal, record: fields.record });
+  const durable = readDurable(fields, isRunId);
+  const { runId, checkpoint, onHeartbeat } = durable;
+  const flags = { runId, checkpoint: checkpoint !== undefined, heartbeat: onHeartbeat !== undefined };
   return {
+    ...durable,
     spec: `{"agents":[${all.map(({ json }) => json).join(",")}],"messages":${encoded},"builtins":${encodeOptions(
       builtins,
-    )},"handoff":${encodeOptions(rest)},"record":${JSON.stringify(record ?? null)},"outputSchema":${JSON.stringify(outputSchema ?? null)}}`,
+    )},"handoff":${encodeOptions(rest)},"record":${JSON.stringify(record ?? null)},"outputSchema":${JSON.stringify(outputSchema ?? null)},${JSON.stringify(flags).slice(1)}`,
     agents: all.map(({ who }) => who),
     timeoutMs: timeLimit(fields.limits),
     messages,
@@ -78,6 +91,31 @@ function readAgentOptions(options, toJsonSchema) {
     systemPrompt: root.systemPrompt,
     onEvent: optionalFunction("onEvent", fields.onEvent),
     signal,
+  };
+}
+
+/**
+ * What makes a run survive, and says that it is alive.
+ *
+ * @param {Record<string, unknown>} fields
+ * @param {(runId: string) => boolean} isRunId
+ */
+function readDurable(fields, isRunId) {
+  const { runId, checkpoint, heartbeatInterval = 10_000 } = fields;
+  if (runId !== undefined && (typeof runId !== "string" || !isRunId(runId))) throw notARunId(runId);
+  if (checkpoint !== undefined && runId === undefined) {
+    throw fault("INVALID_OPTION", "checkpoint needs runId, by which the run is found again: set it");
+  }
+  const isInterval = Number.isInteger(heartbeatInterval) && Number(heartbeatInterval) >= 10;
+  if (!isInterval || Number(heartbeatInterval) >= 2 ** 31) {
+    const range = `a whole number of ms from 10 to ${2 ** 31 - 1}`;
+    throw fault("INVALID_OPTION", `heartbeatInterval must be ${range}, got ${describe(heartbeatInterval)}`);
+  }
+  return {
+    runId,
+    checkpoint: checkpoint === undefined ? undefined : requireStore(checkpoint),
+    onHeartbeat: optionalFunction("onHeartbeat", fields.onHeartbeat),
+    heartbeatInterval: Number(heartbeatInterval),
   };
 }
 
@@ -114,7 +152,12 @@ function readAgent(fields, path, toJsonSchema, name) {
   const how = encodeOptions({ toolCalls: fields.toolCalls });
   const choices = encodeChoices(pickChoices(fields, AGENT_CHOICES) ?? {});
   const log = shared.log !== undefined;
-  const head = JSON.stringify({ name, path, description, systemPrompt, permissions, choices, log });
+  const { onResume } = tools;
+  const asks = Object.keys(onResume).find((tool) => onResume[tool] === "ask");
+  if (asks !== undefined && ask === undefined) {
+    throw fault("INVALID_OPTION", `${path}permissions.ask is missing: the tool "${asks}" has onResume "ask"`);
+  }
+  const head = JSON.stringify({ name, path, description, systemPrompt, permissions, choices, log, onResume });
   /** @type {Who} */
   const who = { shared, tools: tools.runs, ask };
   return { who, systemPrompt, json: `${head.slice(0, -1)},"tools":${tools.json},"limits":${limits},"how":${how}}` };

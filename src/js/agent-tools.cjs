@@ -7,14 +7,17 @@
  * @import { ToolCall } from "../../index.js"
  * @import { ToJsonSchema } from "./tools.cjs"
  *
- * @typedef {{ signal: AbortSignal, toolCallId: string, runId: string }} ToolContext
+ * @typedef {{ signal: AbortSignal, toolCallId: string, runId: string, idempotencyKey: string }} ToolContext
  * @typedef {(args: unknown, context: ToolContext) => unknown} Run
+ * @typedef {typeof ON_RESUME[number]} OnResume
  */
 
 const { ProviderError, fault } = require("./errors.cjs");
 const { asBytes, markBytes } = require("./messages.cjs");
 const { describe } = require("./options.cjs");
 const { argumentsParser, encodeTools } = require("./tools.cjs");
+
+const ON_RESUME = /** @type {const} */ (["rerun", "ask", "fail"]);
 
 /** What a model understands as content; an array of anything else is data. */
 const BLOCKS = new Set([
@@ -26,16 +29,37 @@ const BLOCKS = new Set([
  * @param {unknown} tools
  * @param {string} path what they are called in errors: `tools`
  * @param {ToJsonSchema | null} toJsonSchema
- * @returns {{ json: string, names: string[], runs: Map<string, Run> }}
+ * @returns {{ json: string, names: string[], runs: Map<string, Run>, onResume: Record<string, OnResume> }}
  */
 function readTools(tools, path, toJsonSchema) {
-  if (tools === undefined) return { json: "[]", names: [], runs: new Map() };
+  if (tools === undefined) return { json: "[]", names: [], runs: new Map(), onResume: {} };
   const json = named(path, () => encodeTools(tools, toJsonSchema));
   /** @type {{ name: string }[]} */
   const specs = JSON.parse(json);
   const list = Array.from(/** @type {unknown[]} */ (tools));
   const runs = new Map(specs.map(({ name }, index) => [name, runOf(list[index], `${path}[${index}] ("${name}")`)]));
-  return { json, names: specs.map(({ name }) => name), runs };
+  const onResume = Object.fromEntries(
+    specs.map(({ name }, index) => [name, onResumeOf(list[index], `${path}[${index}] ("${name}")`)]),
+  );
+  return { json, names: specs.map(({ name }) => name), runs, onResume };
+}
+
+/**
+ * What becomes of a call of the tool that had begun and not ended when the run was interrupted.
+ *
+ * @param {unknown} tool
+ * @param {string} at
+ * @returns {OnResume}
+ */
+function onResumeOf(tool, at) {
+  const { onResume, idempotent } = /** @type {{ onResume?: unknown, idempotent?: unknown }} */ (tool);
+  if (idempotent !== undefined && typeof idempotent !== "boolean") {
+    throw fault("INVALID_TOOL", `${at}: idempotent must be true or false, got ${describe(idempotent)}`);
+  }
+  if (onResume === undefined) return idempotent ? "rerun" : "fail";
+  const known = ON_RESUME.find((word) => word === onResume);
+  if (known !== undefined) return known;
+  throw fault("INVALID_TOOL", `${at}: onResume must be "rerun", "ask" or "fail", got ${describe(onResume)}`);
 }
 
 /**

@@ -4,22 +4,31 @@
  * In: what `runAgent` was called with. Out: the `AgentRun` of index.d.ts. The run itself is native; here its requests are answered
  * (tools are run, the caller is asked) and its events are handed out. It goes on whether or not anybody iterates.
  *
- * @import { AgentEvent, ToolCall } from "../../index.js"
+ * @import { AgentEvent, CheckpointStore, ToolCall } from "../../index.js"
  * @import { Prepared, Who } from "./agent-options.cjs"
+ * @import { Checkpoint } from "./checkpoint.cjs"
+ * @import { Heartbeat } from "./heartbeat.cjs"
  * @import { ThreadBuilder } from "./thread.cjs"
  * @import { ToJsonSchema } from "./tools.cjs"
  *
  * @typedef {typeof import("./native.cjs")} Native
+ * @typedef {import("./native.cjs").NativeAgent} NativeAgent
  * @typedef {import("./native.cjs").NativeAgentRun} NativeAgentRun
  *
- * @typedef {{ type: "execute", request: number, who: number, toolCall: ToolCall, runId: string }} Execute
- * @typedef {{ type: "ask", request: number, who: number, toolCall: ToolCall, runId: string, agent?: string }} Ask
- * @typedef {Execute | Ask | { type: "abandon", request: number } | { type: "log", who: number, records: never[] }} Request
+ * @typedef {{ request: number, who: number, toolCall: ToolCall, runId: string, agent?: string }} OfCall
+ * @typedef {OfCall & { type: "execute", idempotencyKey: string }} Execute
+ * @typedef {OfCall & { type: "ask", interrupted: boolean }} Ask
+ * @typedef {{ type: "append", request: number, entry: string }} Append
+ * @typedef {{ type: "phase", phase: "queue" | "model" | "quota" | "none", until?: number, runId: string, agent?: string }} Phase
+ * @typedef {Execute | Ask | Append | Phase | { type: "abandon", request: number }
+ *   | { type: "log", who: number, records: never[] }} Request
  */
 
 const { readAgentOptions } = require("./agent-options.cjs");
 const { reasonOf, runTool } = require("./agent-tools.cjs");
+const { openCheckpoint } = require("./checkpoint.cjs");
 const { fault, guard, isProviderError, providerError, unwrap } = require("./errors.cjs");
+const { createHeartbeat } = require("./heartbeat.cjs");
 const { unlessOver } = require("./life.cjs");
 const { describe, workerEnv } = require("./options.cjs");
 const { onAbort } = require("./signals.cjs");
@@ -33,55 +42,188 @@ const { onAbort } = require("./signals.cjs");
  */
 function createRunAgent({ native, thread, toJsonSchema }) {
   return (/** @type {unknown} */ options) => {
-    const prepared = readAgentOptions(options, toJsonSchema);
+    const prepared = readAgentOptions(options, toJsonSchema, native.isRunId);
     const agent = new native.NativeAgent(prepared.spec);
     unwrap(agent.check());
     for (const { shared } of prepared.agents) unwrap(agent.addModel(shared.engine.model()));
-    return follow(agent.start(workerEnv(), prepared.signal?.aborted === true), prepared, thread);
+    return follow(agent, prepared, thread);
   };
 }
 
 /**
  * @template TMessage
- * @param {NativeAgentRun} run
+ * @param {NativeAgent} agent
  * @param {Prepared} prepared
  * @param {ThreadBuilder<TMessage>} thread
  */
-function follow(run, prepared, thread) {
-  const { signal, onEvent } = prepared;
+function follow(agent, prepared, thread) {
+  const { signal, onEvent, checkpoint: store, runId = "" } = prepared;
   const events = createEvents();
-  const requests = createRequests(run, prepared.agents);
-  const listener = createListener(onEvent, () => run.cancel());
-  const cancel = () => run.cancel();
+  /** @type {NativeAgentRun | undefined} */
+  let run;
+  let cancelled = false;
+  const cancel = () => {
+    cancelled = true;
+    run?.cancel();
+  };
+  const listener = createListener(onEvent, cancel);
+  let ownRunId = runId;
+  const heartbeat = createHeartbeat(prepared, () => ownRunId, listener.stop);
   const unlisten = onAbort(signal, cancel);
   const began = Date.now();
+  const start = () => agent.start(workerEnv(), cancelled || signal?.aborted === true);
+  // At once, where nothing has to be looked up before.
+  if (store === undefined) run = start();
+  /** @type {ReturnType<typeof createRequests> | undefined} */
+  let requests;
+  /** @type {Checkpoint | undefined} */
+  let checkpoint;
 
-  const go = async () => {
+  /** @param {AgentEvent} event */
+  const report = (event) => {
+    events.push(event);
+    listener.tell(event);
+  };
+
+  /** @param {NativeAgentRun} run */
+  const go = async (run) => {
+    requests = createRequests(run, prepared.agents, heartbeat, checkpoint);
+    /** @type {AgentEvent | undefined} */
+    let last;
     for (let batch = await guard(run.next()); batch !== null; batch = await guard(run.next())) {
       for (const entry of JSON.parse(batch)) {
         if (requests.take(entry)) continue;
         const event = publicEvent(entry);
-        events.push(event);
-        listener.tell(event);
+        if (entry.parentRunId === undefined) ownRunId = entry.runId;
+        // That it is completed is true when it is durable.
+        if (checkpoint && event.type === "run_completed" && event.parentRunId === undefined) last = event;
+        else report(event);
       }
     }
-    const { messages, ...fields } = /** @type {any} */ (unwrap(await guard(run.result())));
-    if (fields.error) fields.error = providerError(fields.error);
-    return { ...fields, messages: [...thread.initial(prepared), ...messages.map(thread.message)] };
+    const result = /** @type {any} */ (unwrap(await guard(run.result())));
+    return await finish(result, last);
+  };
+
+  /**
+   * @param {any} result
+   * @param {AgentEvent | undefined} last
+   */
+  const finish = async (result, last) => {
+    const failed = await closeCheckpoint(checkpoint, result);
+    if (failed !== undefined) {
+      if (last) report({ type: "run_failed", status: "failed", error: failed, runId: result.runId });
+      const { structured: _, ...rest } = result;
+      return withThread({ ...rest, status: "failed" }, failed);
+    }
+    if (last) report(last);
+    return withThread(result, result.error && providerError(result.error));
+  };
+
+  /**
+   * @param {any} result
+   * @param {unknown} error
+   */
+  const withThread = ({ messages, error: _, ...fields }, error) => ({
+    ...fields,
+    ...(error !== undefined && { error }),
+    messages: [...thread.initial(prepared), ...messages.map(thread.message)],
+  });
+
+  /** @param {CheckpointStore} store */
+  const goOn = async (store) => {
+    heartbeat.begin("load", { kind: "checkpoint" });
+    const opened = await openCheckpoint(store, runId);
+    heartbeat.end("load");
+    const { result, entries } = opened;
+    try {
+      if (result !== undefined) {
+        if (entries.length > 0) unwrap(agent.resume(JSON.stringify(entries)));
+        const finished = readFinished(result);
+        const { output, steps, usage, costUsd } = finished;
+        const known = { output, steps, usage, ...(costUsd !== undefined && { costUsd }) };
+        report({ type: "run_completed", ...known, runId });
+        return withThread(finished, undefined);
+      }
+      unwrap(agent.resume(JSON.stringify(entries)));
+      checkpoint = opened;
+      run = start();
+    } catch (error) {
+      if (result === undefined) await opened.close(undefined);
+      throw error;
+    }
+    opened.hold(() => run?.cancel());
+    return await go(run);
   };
 
   const settle = async () => {
-    const result = await go().catch((error) => failed(error, thread.initial(prepared)));
-    requests.end();
+    const going = run === undefined ? goOn(/** @type {CheckpointStore} */ (store)) : go(run);
+    const result = await going.catch(async (error) => {
+      await checkpoint?.close(undefined);
+      const broken = failed(error, thread.initial(prepared), runId);
+      // Nothing was begun that could have said so itself.
+      if (run === undefined)
+        report(/** @type {any} */ ({ type: "run_failed", status: "failed", error: broken.error, runId }));
+      return broken;
+    });
+    heartbeat.stop();
+    requests?.end();
     events.end();
     const thrown = await listener.settled(result.status === "completed", limit(prepared, began));
     unlisten();
     if (thrown === undefined) return result;
-    const error = fault("CALLBACK_FAILED", `onEvent threw: ${reasonOf(thrown.reason)}`, thrown.reason);
+    const error = fault("CALLBACK_FAILED", `${thrown.callback} threw: ${reasonOf(thrown.reason)}`, thrown.reason);
     return { ...result, status: "failed", error };
   };
 
   return { result: settle(), [Symbol.asyncIterator]: events.iterate };
+}
+
+/** The format of a finished run's result. */
+const RESULT_VERSION = 1;
+
+/**
+ * The run has ended: it is finished, or its checkpoint is given back to whoever goes on.
+ *
+ * @param {Checkpoint | undefined} checkpoint
+ * @param {any} result of the native side
+ * @returns {Promise<any>} what the store failed of, a `ProviderError`
+ */
+async function closeCheckpoint(checkpoint, result) {
+  if (checkpoint === undefined) return undefined;
+  const isFinished = result.status === "completed" && checkpoint.failure() === undefined;
+  try {
+    await checkpoint.close(isFinished ? JSON.stringify({ v: RESULT_VERSION, result }) : undefined);
+  } catch (error) {
+    return error;
+  }
+  return checkpoint.failure();
+}
+
+/**
+ * @param {string} text
+ * @returns {any} the result of a run that was finished before
+ */
+function readFinished(text) {
+  /** @type {{ v?: unknown, result?: any }} */
+  let finished;
+  try {
+    finished = JSON.parse(text);
+  } catch (error) {
+    throw fault("CHECKPOINT_INVALID", `the result in the checkpoint can't be read: ${reasonOf(error)}`, error);
+  }
+  const { v, result } = finished ?? {};
+  if (typeof v === "number" && v > RESULT_VERSION) {
+    const known = `and this package knows versions up to ${RESULT_VERSION}`;
+    throw fault("CHECKPOINT_INVALID", `the result in the checkpoint is of version ${v}, ${known}`);
+  }
+  if (v === RESULT_VERSION && Array.isArray(result?.messages)) {
+    // All of it is of earlier attempts.
+    const { steps, usage, costUsd, resumed } = result;
+    const toolCalls = result.messages.filter((/** @type {any} */ { type }) => type === "tool").length;
+    const all = { steps, toolCalls: Math.max(toolCalls, resumed?.toolCalls ?? 0), usage };
+    return { ...result, resumed: costUsd === undefined ? all : { ...all, costUsd } };
+  }
+  throw fault("CHECKPOINT_INVALID", "the result in the checkpoint can't be read: it is none");
 }
 
 /**
@@ -103,11 +245,12 @@ function limit({ signal, agents, timeoutMs }, began) {
  *
  * @param {unknown} error
  * @param {unknown[]} messages
+ * @param {string} runId
  */
-function failed(error, messages) {
+function failed(error, messages, runId) {
   const usage = { inputTokens: 0, outputTokens: 0, totalTokens: 0 };
   const known = isProviderError(error) ? error : fault("INTERNAL", reasonOf(error), error);
-  return { status: "failed", runId: "", output: "", steps: 0, usage, error: known, messages };
+  return { status: "failed", runId, output: "", steps: 0, usage, error: known, messages };
 }
 
 /**
@@ -159,22 +302,32 @@ function createEvents() {
  * @param {() => void} cancel
  */
 function createListener(onEvent, cancel) {
-  /** @type {{ reason: unknown } | undefined} */
+  /** @type {{ reason: unknown, callback: string } | undefined} */
   let thrown;
   /** @type {Promise<void>[]} */
   const open = [];
-  /** @param {unknown} reason */
-  const stop = (reason) => {
-    thrown ??= { reason };
+  /**
+   * @param {unknown} reason
+   * @param {string} [callback] which of the caller's functions it was
+   */
+  const stop = (reason, callback = "onEvent") => {
+    thrown ??= { reason, callback };
     cancel();
   };
   return {
+    stop,
     /** @param {AgentEvent} event */
     tell(event) {
       if (onEvent === undefined || thrown) return;
       try {
         const answer = onEvent(event);
-        if (answer instanceof Promise) open.push(answer.then(() => {}, stop));
+        if (answer instanceof Promise)
+          open.push(
+            answer.then(
+              () => {},
+              (reason) => stop(reason),
+            ),
+          );
       } catch (reason) {
         stop(reason);
       }
@@ -201,8 +354,10 @@ function createListener(onEvent, cancel) {
  *
  * @param {NativeAgentRun} run
  * @param {readonly Who[]} agents
+ * @param {Heartbeat} heartbeat
+ * @param {Checkpoint | undefined} checkpoint
  */
-function createRequests(run, agents) {
+function createRequests(run, agents, heartbeat, checkpoint) {
   /** @type {Map<number, AbortController>} */
   const open = new Map();
 
@@ -217,6 +372,7 @@ function createRequests(run, agents) {
     queueMicrotask(async () => {
       if (!controller.signal.aborted) await answer(controller.signal);
       open.delete(request);
+      heartbeat.end(`request ${request}`);
     });
   };
 
@@ -225,23 +381,53 @@ function createRequests(run, agents) {
     const reason = new DOMException("the run does not wait for this call any more", "AbortError");
     open.get(request)?.abort(reason);
     open.delete(request);
+    heartbeat.end(`request ${request}`);
   };
 
-  /** @param {Execute} request */
-  const execute = ({ request, who, toolCall, runId }) => {
+  /**
+   * @param {"tool" | "permission"} kind
+   * @param {OfCall} request
+   */
+  const waitFor = (kind, { request, toolCall: { id, name }, agent }) => {
+    const ofAgent = agent === undefined ? {} : { agent };
+    heartbeat.begin(`request ${request}`, { kind, toolName: name, toolCallId: id, ...ofAgent });
+  };
+
+  /** @param {Execute} asked */
+  const execute = (asked) => {
+    const { request, who, toolCall, runId, idempotencyKey } = asked;
+    waitFor("tool", asked);
     begin(request, async (signal) => {
       const tool = agents[who]?.tools.get(toolCall.name);
-      const context = { signal, toolCallId: toolCall.id, runId };
+      const context = { signal, toolCallId: toolCall.id, runId, idempotencyKey };
       // Native offers the model these very tools.
       if (tool) run.complete(request, await runTool(tool, toolCall, context));
     });
   };
 
-  /** @param {Ask} request */
-  const ask = ({ request, who, toolCall, runId, agent }) => {
+  /** @param {Ask} asked */
+  const ask = (asked) => {
+    const { request, who, toolCall, runId, agent, interrupted } = asked;
+    waitFor("permission", asked);
     begin(request, async (signal) => {
-      run.decide(request, await decide(agents[who]?.ask, toolCall, { signal, runId, agent }));
+      const context = { signal, runId, agent, ...(interrupted && { interrupted }) };
+      run.decide(request, await decide(agents[who]?.ask, toolCall, context));
     });
+  };
+
+  /** @param {Append} asked */
+  const append = async ({ request, entry }) => {
+    heartbeat.begin(`request ${request}`, { kind: "checkpoint" });
+    const answer = await checkpoint?.keep(entry);
+    heartbeat.end(`request ${request}`);
+    run.stored(request, answer ?? "null");
+  };
+
+  /** @param {Phase} change */
+  const enter = ({ phase, until, runId, agent }) => {
+    if (phase === "none") return heartbeat.end(runId);
+    const ofAgent = agent === undefined ? {} : { agent };
+    heartbeat.begin(runId, { kind: phase, ...(until !== undefined && { until: new Date(until) }), ...ofAgent });
   };
 
   return {
@@ -257,6 +443,12 @@ function createRequests(run, agents) {
           return true;
         case "ask":
           ask(request);
+          return true;
+        case "append":
+          append(request);
+          return true;
+        case "phase":
+          enter(request);
           return true;
         case "abandon":
           abandon(request.request);

@@ -154,6 +154,8 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
       return createRunAgent({ native, thread: threadBuilder(toMessage, messages), toJsonSchema });
     }),
 
+    createFileCheckpoint: lazily(() => require("./file-checkpoint.cjs").createFileCheckpoints(native)),
+
     /**
      * @param {unknown} [providers]
      * @param {unknown} [options]

@@ -136,6 +136,9 @@ const CATEGORIES = /** @type {const} */ ({
   UNSUPPORTED_CONTENT: "validation",
   INVALID_OPTION: "configuration",
   CALLBACK_FAILED: "configuration",
+  CHECKPOINT_FAILED: "configuration",
+  CHECKPOINT_INVALID: "validation",
+  RUN_LOCKED: "configuration",
   CLOSED: "configuration",
   INTERNAL: "unknown",
 });

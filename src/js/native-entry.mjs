@@ -11,6 +11,7 @@ export const {
   createClaudeCliProvider,
   createCliProvider,
   createCodexCliProvider,
+  createFileCheckpoint,
   createGeminiCliProvider,
   createGlmCliProvider,
   createGrokCliProvider,

@@ -119,6 +119,8 @@ export class NativeAgent {
   check(): string;
   /** The model of the spec's next agent: `{"ok": null}`, or `{"err": …}` if it can't be called as the agent wants it. */
   addModel(model: NativeModel): string;
+  /** The run goes on after these entries, a JSON array of texts, and what happens in it is kept: `{"ok": null}` or `{"err": …}`. */
+  resume(entriesJson: string): string;
   /** Begins the run, once. `envJson` as for a provider's `start`; one that is `cancelled` already asks nobody. */
   start(envJson: string | undefined, cancelled: boolean): NativeAgentRun;
 }
@@ -133,9 +135,25 @@ export class NativeAgentRun {
   complete(request: number, answerJson: string): void;
   /** Answers `ask`: `{"allow": boolean, "reason"?: string, "args"?: object}`. */
   decide(request: number, decisionJson: string): void;
+  /** Answers `append`: `null`, or `{"locked": boolean, "message": string}`. */
+  stored(request: number, answerJson: string): void;
   /** Ends the run. Does nothing when it is over. */
   cancel(): void;
 }
+
+/** Checkpoints in the files of one folder (`src/checkpoint.rs`). */
+export class NativeCheckpoints {
+  constructor(folder: string);
+  /** Takes the run: `{"ok": {token, entries, result: string | null}}` or `{"err": …}`. */
+  load(runId: string): Promise<string>;
+  /** `{"ok": null}` when the entries, JSON texts, are on the disk, or `{"err": …}`. */
+  append(runId: string, entries: string[]): Promise<string>;
+  /** The run is finished, or given back: `{"ok": null}` or `{"err": …}`. */
+  finish(runId: string, result?: string): Promise<string>;
+}
+
+/** Whether it can be the id of a run. */
+export function isRunId(runId: string): boolean;
 
 /** One look at a provider's health under way. */
 export class NativeHealth {

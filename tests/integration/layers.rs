@@ -16,7 +16,7 @@ const LAYERS: &[&[&str]] = &[
     &[
         "api", "classify", "command", "executor", "fold", "judge", "output", "runlog",
     ],
-    &["process", "recorder", "replay"],
+    &["checkpoint", "process", "recorder", "replay"],
     &["bridge", "exchange"],
     &["run"],
     &["health"],

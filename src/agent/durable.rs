@@ -1,0 +1,279 @@
+//! A run that survives: where in it things happen, what had happened there already, and what is kept before it goes on.
+//!
+//! In: the executor's effects and what answers them. Out: the same effects, answered by the journal where they have happened before,
+//! and done in the world otherwise: a turn is kept before its calls are begun, a tool's begin before it runs, its end before
+//! the model learns of it.
+
+use std::collections::HashMap;
+
+use super::drive::Driver;
+use super::event::{Kind, Phase};
+use super::journal::{Decision, Entry, Store};
+use super::spec::OnResume;
+use crate::error::ProviderError;
+use crate::event::Reply;
+use crate::executor::{Input, Spent};
+use crate::message::{ToolCall, ToolResult};
+
+/// Where a run is.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Turns so far.
+    turns: u32,
+    /// Calls of this turn so far.
+    calls: u32,
+    places: HashMap<String, String>,
+    /// The turn that is next to end: it had ended in an earlier attempt.
+    pub recorded: Option<Box<Reply>>,
+    /// This turn is such a one.
+    pub replayed: bool,
+    /// Calls that somebody was asked about because their tools had begun.
+    questions: HashMap<String, ToolCall>,
+}
+
+impl Driver<'_> {
+    fn turn_place(&self, turn: u32) -> String {
+        format!("{}{turn}", self.reporter.lineage.scope)
+    }
+
+    /// A turn is to begin: `true` if it had ended in an earlier attempt, and is taken from there.
+    pub(super) fn enter_turn(&mut self) -> bool {
+        self.progress.turns += 1;
+        self.progress.calls = 0;
+        let at = self.turn_place(self.progress.turns);
+        self.progress.recorded = self.reporter.shared.journal.turn(&at);
+        self.progress.replayed = self.progress.recorded.is_some();
+        self.progress.replayed
+    }
+
+    /// A call has come: it has its place from now on.
+    pub(super) fn enter_call(&mut self, id: &str) {
+        if self.progress.places.contains_key(id) {
+            return;
+        }
+        self.progress.calls += 1;
+        let at = format!("{}.{}", self.turn_place(self.progress.turns), self.progress.calls);
+        self.progress.places.insert(id.to_owned(), at);
+    }
+
+    /// Where call `id` was made.
+    pub(super) fn place(&self, id: &str) -> String {
+        self.progress.places.get(id).cloned().unwrap_or_default()
+    }
+
+    /// Whether an earlier attempt has reported what happens to call `id`.
+    pub(super) fn was_reported(&self, id: &str) -> bool {
+        let journal = &self.reporter.shared.journal;
+        journal.ended(&self.place(id)).is_some() || journal.turn(&self.turn_place(self.progress.turns + 1)).is_some()
+    }
+
+    /// Reports what happens to call `id`, unless an earlier attempt has.
+    pub(super) async fn emit_of(&self, id: &str, kind: Kind) {
+        if !self.was_reported(id) {
+            self.emit(kind).await;
+        }
+    }
+
+    /// Keeps `entry`, where anything is kept.
+    pub(super) async fn keep(&self, entry: Entry) -> Result<(), Box<ProviderError>> {
+        let shared = self.reporter.shared;
+        let store = Store {
+            host: &shared.host,
+            events: &shared.events,
+            run_id: &shared.run_id,
+            cancel: &self.cancel,
+        };
+        shared.journal.append(entry, &store).await
+    }
+
+    /// The run's first entry, where it has none.
+    pub(super) async fn keep_beginning(&self) -> Result<(), Box<ProviderError>> {
+        let shared = self.reporter.shared;
+        match &shared.journal.begins {
+            Some(run) if self.reporter.lineage.depth == 0 => {
+                let (run_id, run) = (shared.run_id.clone(), run.clone());
+                self.keep(Entry::Run { run_id, run }).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A turn of the model that has just ended.
+    pub(super) async fn keep_turn(&self, reply: &Reply) -> Result<(), Box<ProviderError>> {
+        if self.progress.replayed || !self.reporter.shared.journal.is_on() {
+            return Ok(());
+        }
+        let (at, reply) = (self.turn_place(self.progress.turns), Box::new(reply.clone()));
+        self.keep(Entry::Turn { at, reply }).await
+    }
+
+    /// What a turn that failed has used. Those of other agents come with the answer to their call.
+    pub(super) async fn keep_spent(&self, spent: &Spent) {
+        if self.reporter.lineage.depth == 0 {
+            // The run ends by the turn's own failure, which says more than that of the store.
+            let _ = self.keep(Entry::Spent(spent.clone())).await;
+        }
+    }
+
+    /// Keeps `input` before the executor gets it, which is what comes back: an error in its place, or nothing if it was none of
+    /// the executor's.
+    pub(super) async fn keep_input(&mut self, input: Input) -> Option<Input> {
+        if !self.reporter.shared.journal.is_on() {
+            return Some(input);
+        }
+        let input = match input {
+            Input::Decided {
+                id,
+                allow,
+                reason,
+                args,
+            } => match self.progress.questions.remove(&id) {
+                Some(mut call) if allow => {
+                    if let Some(args) = args {
+                        call.args = args;
+                    }
+                    let mistakes = self.agent.tools.iter().find(|tool| tool.spec.name == call.name);
+                    match mistakes.map(|tool| tool.check(&call.args)) {
+                        Some(Err(reason)) => Input::Executed {
+                            id,
+                            answer: ToolResult::error(format!("the arguments do not fit its schema: {reason}")),
+                        },
+                        _ => {
+                            self.execute(call).await;
+                            return None;
+                        }
+                    }
+                }
+                Some(call) => Input::Executed {
+                    id,
+                    answer: unknown(&call.name, reason.as_deref()),
+                },
+                None => Input::Decided {
+                    id,
+                    allow,
+                    reason,
+                    args,
+                },
+            },
+            other => other,
+        };
+        let kept = match &input {
+            Input::Decided {
+                id,
+                allow,
+                reason,
+                args,
+            } => {
+                let at = self.place(id);
+                let decision = Decision {
+                    allow: *allow,
+                    reason: reason.clone(),
+                    args: args.clone(),
+                };
+                match self.reporter.shared.journal.decision(&at) {
+                    Some(_) => Ok(()),
+                    None => self.keep(Entry::Decision { at, decision }).await,
+                }
+            }
+            Input::Executed { id, answer } => self.keep_end(id, answer, &Spent::default()).await,
+            // One that was ended with this run has not come to its end.
+            Input::ChildEnded { id, answer, spent } if !self.cancel.is_cancelled() => {
+                self.keep_end(id, answer, spent).await
+            }
+            _ => Ok(()),
+        };
+        Some(match kept {
+            Ok(()) => input,
+            Err(error) => Input::ProviderFailed(error),
+        })
+    }
+
+    async fn keep_end(&self, id: &str, answer: &ToolResult, spent: &Spent) -> Result<(), Box<ProviderError>> {
+        let at = self.place(id);
+        if self.reporter.shared.journal.ended(&at).is_some() {
+            return Ok(());
+        }
+        let (answer, spent) = (answer.clone(), spent.clone());
+        self.keep(Entry::ToolEnded { at, answer, spent }).await
+    }
+
+    /// Asks whether `tool_call` may run, unless that was answered.
+    pub(super) async fn ask(&mut self, tool_call: ToolCall) {
+        let at = self.place(&tool_call.id);
+        if let Some(Decision { allow, reason, args }) = self.reporter.shared.journal.decision(&at) {
+            let id = tool_call.id;
+            return self.pending.known(Input::Decided {
+                id,
+                allow,
+                reason,
+                args,
+            });
+        }
+        self.emit_ask(tool_call, false).await;
+    }
+
+    /// Runs `tool_call`, unless it has run, or may have.
+    pub(super) async fn execute_once(&mut self, tool_call: ToolCall) {
+        let (journal, at) = (&self.reporter.shared.journal, self.place(&tool_call.id));
+        let id = tool_call.id.clone();
+        if let Some((answer, _)) = journal.ended(&at) {
+            return self.pending.known(Input::Executed { id, answer });
+        }
+        if !journal.begun(&at) {
+            return match self.keep(Entry::ToolBegun { at }).await {
+                Ok(()) => self.execute(tool_call).await,
+                Err(error) => self.pending.known(Input::ProviderFailed(error)),
+            };
+        }
+        match self.agent.on_resume.get(&tool_call.name).copied().unwrap_or_default() {
+            OnResume::Rerun => self.execute(tool_call).await,
+            OnResume::Ask => {
+                self.progress.questions.insert(id, tool_call.clone());
+                self.emit_ask(tool_call, true).await;
+            }
+            OnResume::Fail => {
+                let answer = unknown(&tool_call.name, None);
+                self.pending.known(Input::Executed { id, answer });
+            }
+        }
+    }
+
+    async fn execute(&mut self, tool_call: ToolCall) {
+        let idempotency_key = format!("{}/{}", self.reporter.shared.run_id, self.place(&tool_call.id));
+        let (request, who) = self.request(&tool_call.id);
+        self.emit(Kind::Execute {
+            request,
+            who,
+            tool_call,
+            idempotency_key,
+        })
+        .await;
+    }
+
+    async fn emit_ask(&mut self, tool_call: ToolCall, interrupted: bool) {
+        let (request, who) = self.request(&tool_call.id);
+        self.emit(Kind::Ask {
+            request,
+            who,
+            tool_call,
+            interrupted,
+        })
+        .await;
+    }
+
+    /// What the model's turn waits for from now on, for whoever wants to know.
+    pub(super) async fn enter_phase(&self, phase: Phase, until: Option<u64>) {
+        if self.reporter.shared.spec.heartbeat {
+            self.emit(Kind::Phase { phase, until }).await;
+        }
+    }
+}
+
+/// What the model learns of a tool of which nobody knows whether it happened.
+fn unknown(name: &str, why: Option<&str>) -> ToolResult {
+    let why = why.map_or(String::new(), |why| format!(": {why}"));
+    ToolResult::error(format!(
+        "\"{name}\" had begun when the run was interrupted, and did not say that it ended{why}. It is unknown whether it happened: find \
+         out before you call it again"
+    ))
+}

@@ -1,0 +1,127 @@
+//! Checkpoints in files.
+
+use std::path::PathBuf;
+
+use napi::Env;
+use napi::bindgen_prelude::PromiseRaw;
+use napi_derive::napi;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::environment::promise;
+use super::outcome;
+use crate::checkpoint::{self, OpenFiles, Refused};
+use crate::error::{Code, ProviderError};
+
+/// The files of one folder.
+#[napi]
+pub struct NativeCheckpoints {
+    folder: PathBuf,
+    open: OpenFiles,
+}
+
+#[derive(Serialize)]
+struct LoadedJson {
+    token: u64,
+    entries: Vec<String>,
+    result: Option<String>,
+}
+
+#[napi]
+impl NativeCheckpoints {
+    /// Nothing is made or read yet.
+    #[napi(constructor, catch_unwind)]
+    pub fn new(folder: String) -> Self {
+        NativeCheckpoints {
+            folder: PathBuf::from(folder),
+            open: OpenFiles::default(),
+        }
+    }
+
+    /// Takes the run: `{"ok": {token, entries, result}}` or `{"err": …}`.
+    #[napi(catch_unwind)]
+    pub fn load<'env>(&self, env: &'env Env, run_id: String) -> napi::Result<PromiseRaw<'env, String>> {
+        let (folder, open) = (self.folder.clone(), self.open.clone());
+        blocking(env, move || {
+            let loaded = checkpoint::load(&folder, &run_id)?;
+            if let Some(file) = loaded.file {
+                open.put(&run_id, file);
+            }
+            let text = |raw: Box<RawValue>| raw.get().to_owned();
+            Ok(LoadedJson {
+                token: loaded.token,
+                entries: loaded.entries.into_iter().map(text).collect(),
+                result: loaded.result.map(text),
+            })
+        })
+    }
+
+    /// Adds entries, JSON texts: `{"ok": null}` when they are on the disk.
+    #[napi(catch_unwind)]
+    pub fn append<'env>(
+        &self,
+        env: &'env Env,
+        run_id: String,
+        entries: Vec<String>,
+    ) -> napi::Result<PromiseRaw<'env, String>> {
+        let open = self.open.clone();
+        blocking(env, move || {
+            let mut file = open.take(&run_id)?;
+            let entries: Result<Vec<_>, _> = entries.into_iter().map(RawValue::from_string).collect();
+            let appended = match entries {
+                Ok(entries) => file.append(entries),
+                Err(error) => Err(Refused::Invalid(PathBuf::from(&run_id), error.to_string())),
+            };
+            open.put(&run_id, file);
+            appended
+        })
+    }
+
+    /// The run is finished with `result`, or given back without one.
+    #[napi(catch_unwind)]
+    pub fn finish<'env>(
+        &self,
+        env: &'env Env,
+        run_id: String,
+        result: Option<String>,
+    ) -> napi::Result<PromiseRaw<'env, String>> {
+        let open = self.open.clone();
+        blocking(env, move || {
+            let file = open.take(&run_id)?;
+            let Some(result) = result else { return Ok(()) };
+            match RawValue::from_string(result) {
+                Ok(result) => file.finish(result),
+                Err(error) => Err(Refused::Invalid(PathBuf::from(&run_id), error.to_string())),
+            }
+        })
+    }
+}
+
+/// Whether `run_id` can be the id of a run.
+#[napi(catch_unwind)]
+pub fn is_run_id(run_id: String) -> bool {
+    checkpoint::is_run_id(&run_id)
+}
+
+fn blocking<T: Serialize + Send + 'static>(
+    env: &Env,
+    act: impl FnOnce() -> Result<T, Refused> + Send + 'static,
+) -> napi::Result<PromiseRaw<'_, String>> {
+    promise(env, async move {
+        let done = tokio::task::spawn_blocking(act).await;
+        outcome(match done {
+            Ok(done) => done.map_err(|refused| error_of(&refused)),
+            Err(panic) => Err(Box::new(ProviderError::new("", Code::Internal, panic.to_string()))),
+        })
+    })
+}
+
+fn error_of(refused: &Refused) -> Box<ProviderError> {
+    let code = match refused {
+        Refused::Locked(..) => Code::RunLocked,
+        Refused::Invalid(..) => Code::CheckpointInvalid,
+        Refused::Unsafe(..) | Refused::Io(..) | Refused::Closed(_) => Code::CheckpointFailed,
+    };
+    let error = ProviderError::new("", code, refused.to_string());
+    Box::new(error.with_hint(crate::classify::hint("", code)))
+}

@@ -1,0 +1,191 @@
+"use strict";
+
+/**
+ * The caller's store of checkpoints, on the side of `runAgent`.
+ *
+ * In: `checkpoint` and `runId` of a run. Out: what the store holds of the run, entries kept one after the other, a lease that is renewed
+ * while the run is at work, and the one failure that ends it: a run never goes on unrecorded.
+ *
+ * @import { CheckpointStore, ProviderError } from "../../index.js"
+ *
+ * @typedef {{ token: number, entries: readonly string[], result?: string | undefined }} Loaded
+ */
+
+const { fault, isProviderError } = require("./errors.cjs");
+const { describe } = require("./options.cjs");
+
+/** How long a lease lasts that is not renewed, ms. */
+const LEASE = 30_000;
+/** So often within a lease it is renewed. */
+const RENEWALS = 3;
+const LONGEST = 2 ** 31 - 1;
+
+/**
+ * @param {unknown} store
+ * @returns {CheckpointStore}
+ */
+function requireStore(store) {
+  const it = /** @type {Partial<CheckpointStore>} */ (store);
+  for (const name of /** @type {const} */ (["load", "append", "finish"])) {
+    if (typeof it !== "object" || it === null || typeof it[name] !== "function") {
+      const found = typeof it === "object" && it !== null ? `\`${name}\` is ${describe(it[name])}` : describe(it);
+      const wanted = "a store with the functions `load`, `append` and `finish`, such as createFileCheckpoint({ dir })";
+      throw fault("INVALID_OPTION", `checkpoint must be ${wanted}; ${found}`);
+    }
+  }
+  const { leaseMs = LEASE } = it;
+  if (!(Number.isInteger(leaseMs) && leaseMs >= 100 && leaseMs <= LONGEST)) {
+    const range = `a whole number of ms from 100 to ${LONGEST}`;
+    throw fault("INVALID_OPTION", `checkpoint.leaseMs must be ${range}, got ${describe(leaseMs)}`);
+  }
+  return /** @type {CheckpointStore} */ (store);
+}
+
+/**
+ * What a store throws, as an error of this package: `RUN_LOCKED` is its own word.
+ *
+ * @param {unknown} thrown
+ * @param {string} what
+ * @returns {ProviderError}
+ */
+function storeError(thrown, what) {
+  if (isProviderError(thrown)) return thrown;
+  const { code, message } = /** @type {{ code?: unknown, message?: unknown }} */ (thrown ?? {});
+  const reason = typeof message === "string" && message !== "" ? message : describe(thrown);
+  if (code === "RUN_LOCKED") return /** @type {never} */ (fault("RUN_LOCKED", reason, thrown));
+  return /** @type {never} */ (fault("CHECKPOINT_FAILED", `the checkpoint's store failed: ${what}: ${reason}`, thrown));
+}
+
+/**
+ * Takes the run from its store.
+ *
+ * @param {CheckpointStore} store
+ * @param {string} runId
+ * @returns the run's checkpoint; its `result` is there if the run is finished, and then nobody holds it
+ */
+async function openCheckpoint(store, runId) {
+  const { leaseMs = LEASE } = store;
+  /** @type {Loaded} */
+  let loaded;
+  // Before it is asked: the lease may begin at any moment from now on.
+  let renewedAt = Date.now();
+  try {
+    loaded = /** @type {Loaded} */ (await store.load(runId, { leaseMs }));
+  } catch (thrown) {
+    throw storeError(thrown, "load");
+  }
+  const { token, entries, result } = loaded ?? {};
+  const isText = (/** @type {unknown} */ value) => typeof value === "string";
+  if (!Number.isSafeInteger(token) || !Array.isArray(entries) || !entries.every(isText)) {
+    const wanted = "load must give { token: a whole number, entries: texts, result?: a text }";
+    throw fault("CHECKPOINT_FAILED", `the checkpoint's store failed: ${wanted}`);
+  }
+  const lease = { token, leaseMs };
+
+  /** @type {ProviderError | undefined} */
+  let failure;
+  /** @type {(error: ProviderError) => void} */
+  let lost = () => {};
+  let queue = Promise.resolve();
+  /** @type {NodeJS.Timeout | undefined} */
+  let timer;
+  let closed = false;
+
+  /** @param {ProviderError} error */
+  const fail = (error) => {
+    if (failure !== undefined) return;
+    failure = error;
+    lost(error);
+  };
+
+  /**
+   * One after the other: an entry never overtakes another.
+   *
+   * @param {() => Promise<void>} act
+   * @returns {Promise<void>}
+   */
+  const inTurn = (act) => {
+    const done = queue.then(act);
+    queue = done.catch(() => {});
+    return done;
+  };
+
+  /** @param {readonly string[]} added */
+  const append = async (added) => {
+    if (failure !== undefined) throw failure;
+    const began = Date.now();
+    await store.append(runId, added, lease);
+    renewedAt = began;
+  };
+
+  const renew = () => {
+    inTurn(() => append([])).catch((thrown) => {
+      const error = storeError(thrown, "append");
+      // A store that can't be reached for a moment is no reason to stop while the lease lasts.
+      if (error.code === "RUN_LOCKED" || Date.now() - renewedAt >= leaseMs) fail(error);
+    });
+    // Without an answer for so long, somebody else may have the run.
+    if (Date.now() - renewedAt >= leaseMs && !closed) {
+      const reason = `the lease was not renewed for ${leaseMs} ms: the run may be another process's by now`;
+      fail(/** @type {never} */ (fault("RUN_LOCKED", reason)));
+    }
+  };
+
+  return {
+    entries,
+    result,
+    /** What made the run stop, if anything did. */
+    failure: () => failure,
+
+    /**
+     * Renews the lease from now on.
+     *
+     * @param {(error: ProviderError) => void} onLost called once: the run must end
+     */
+    hold(onLost) {
+      lost = onLost;
+      timer = setInterval(renew, Math.floor(leaseMs / RENEWALS));
+      timer.unref();
+    },
+
+    /**
+     * Keeps an entry; what comes back goes to the native side.
+     *
+     * @param {string} entry
+     * @returns {Promise<string>} JSON: `null`, or why not
+     */
+    async keep(entry) {
+      try {
+        await inTurn(() => append([entry]));
+        return "null";
+      } catch (thrown) {
+        const error = storeError(thrown, "append");
+        fail(error);
+        return JSON.stringify({ locked: error.code === "RUN_LOCKED", message: error.message });
+      }
+    },
+
+    /**
+     * The run is finished, or given back.
+     *
+     * @param {string | undefined} text the result of a run that is finished
+     */
+    async close(text) {
+      closed = true;
+      clearInterval(timer);
+      try {
+        await inTurn(async () => {
+          if (failure !== undefined && text !== undefined) throw failure;
+          await store.finish(runId, text, lease);
+        });
+      } catch (thrown) {
+        // What can't be given back runs out.
+        if (text !== undefined) throw storeError(thrown, "finish");
+      }
+    },
+  };
+}
+
+/** @typedef {Awaited<ReturnType<typeof openCheckpoint>>} Checkpoint */
+
+module.exports = { openCheckpoint, requireStore };

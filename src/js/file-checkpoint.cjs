@@ -1,0 +1,54 @@
+"use strict";
+
+/**
+ * In: a folder. Out: a `CheckpointStore` with a file for each run. The files are the native side's (`src/checkpoint.rs`).
+ *
+ * @import { CheckpointStore } from "../../index.js"
+ */
+
+const { builtin } = require("./builtin.cjs");
+const { fault, guard, unwrap } = require("./errors.cjs");
+const { requireString } = require("./options.cjs");
+
+const { resolve } = builtin("node:path");
+
+/** @param {typeof import("./native.cjs")} native */
+function createFileCheckpoints(native) {
+  /**
+   * @param {unknown} options
+   * @returns {CheckpointStore}
+   */
+  return (options) => {
+    const { dir, ...rest } = /** @type {{ dir?: unknown }} */ (options ?? {});
+    for (const name of Object.keys(rest)) throw fault("INVALID_OPTION", `unknown option "${name}"; allowed: dir`);
+    const folder = requireString("dir", dir);
+    if (folder.trim() === "") throw fault("INVALID_OPTION", "dir must not be empty");
+    const files = new native.NativeCheckpoints(resolve(folder));
+    /** @param {string} runId */
+    const requireRunId = (runId) => {
+      if (typeof runId !== "string" || !native.isRunId(runId)) throw notARunId(runId);
+      return runId;
+    };
+    return {
+      async load(runId) {
+        const { result, ...loaded } = /** @type {any} */ (unwrap(await guard(files.load(requireRunId(runId)))));
+        return result === null ? loaded : { ...loaded, result };
+      },
+      async append(runId, entries) {
+        // The lock of the operating system needs no renewal.
+        if (entries.length > 0) unwrap(await guard(files.append(runId, [...entries])));
+      },
+      async finish(runId, result) {
+        unwrap(await guard(files.finish(runId, result)));
+      },
+    };
+  };
+}
+
+/** @param {unknown} runId */
+function notARunId(runId) {
+  const allowed = "1 to 128 letters, digits and any of ._:@-, the first a letter or a digit";
+  return fault("INVALID_OPTION", `runId must be ${allowed}; got ${JSON.stringify(runId) ?? typeof runId}`);
+}
+
+module.exports = { createFileCheckpoints, notARunId };
