@@ -6,6 +6,7 @@
  * In: JSON in argv[2]. Out: a line for each effect of a tool in `effects`, a line with each result on standard output.
  */
 import { appendFileSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
 import { createOpenAiCompatibleProvider, runAgent } from "deep-factor-providers/native";
 import { openStore } from "./checkpoint-stores.mjs";
 
@@ -60,14 +61,19 @@ const tool = (name) => ({
 
 const provider = createOpenAiCompatibleProvider({ baseURL: url, apiKey: "not-a-key", model: "scripted" });
 for (const runId of runIds) {
-  const { status, output, steps, error } = await runAgent({
-    provider,
-    runId,
-    checkpoint: store,
-    prompt: `This is run ${runId}.`,
-    tools: [tool("pay"), tool("put")],
-    onEvent: point,
-  }).result;
+  const attempt = () =>
+    runAgent({
+      provider,
+      runId,
+      checkpoint: store,
+      prompt: `This is run ${runId}.`,
+      tools: [tool("pay"), tool("put")],
+      onEvent: point,
+    }).result;
+  let result = await attempt();
+  // The lease of a worker that was killed has to run out first.
+  for (; result.error?.code === "RUN_LOCKED"; result = await attempt()) await delay(100);
+  const { status, output, steps, error } = result;
   process.stdout.write(`${JSON.stringify({ runId, status, output, steps, code: error?.code })}\n`);
 }
 await provider.close();

@@ -26,8 +26,11 @@ export const PACKAGES = Object.freeze({
   "@vercel/nft": "1.3.0",
   // The AI SDK's next major version, for Node 22 or newer; the other is a development dependency.
   ai: "7.0.173",
+  // Brings ioredis beside it.
+  bullmq: "5.81.5",
   esbuild: "0.28.2",
   fastify: "5.12.8",
+  pg: "8.23.1",
   "react-dom": "19.3.1",
   webpack: "5.112.2",
   // The conformance suite runs on Node 22 or newer.
