@@ -16,6 +16,7 @@ const RELEASE = [
   "clis/real-gemini",
   "clis/real-opencode",
   "clis/real-qwen",
+  "examples/fleet",
   "langchain/core-0.3",
   "langchain/sizes",
   "langchain/standard/calls",

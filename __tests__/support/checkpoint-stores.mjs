@@ -9,8 +9,8 @@ import { createRedisCheckpoint } from "../../examples/fleet/redis-store.mjs";
 import { installed } from "./installed.mjs";
 
 /**
- * @typedef {{ kind: "file", dir: string } | { kind: "redis", port: number, leaseMs?: number } |
- *   { kind: "postgres", port: number, user: string, leaseMs?: number }} StoreSpec
+ * @typedef {{ kind: "file", dir: string } | { kind: "redis", port: number, leaseMs?: number | undefined } |
+ *   { kind: "postgres", port: number, user: string, leaseMs?: number | undefined }} StoreSpec
  */
 /** @typedef {{ type: string, at?: string, seq: number }} Entry */
 /** @typedef {import("deep-factor-providers").CheckpointStore} CheckpointStore */

@@ -40,7 +40,7 @@ WHERE run_id = $1 AND token = $2 AND result IS NULL RETURNING run_id`;
 
 /**
  * @param {{ query(text: string, values?: unknown[]): Promise<{ rows: any[] }> }} pool of `pg`; {@link SCHEMA} has been applied
- * @param {{ leaseMs?: number }} [options]
+ * @param {{ leaseMs?: number | undefined }} [options]
  * @returns {import("deep-factor-providers").CheckpointStore}
  */
 export function createPostgresCheckpoint(pool, { leaseMs = 30_000 } = {}) {

@@ -30,7 +30,7 @@ return 1`;
 
 /**
  * @param {{ eval(script: string, keys: number, ...rest: (string | number)[]): Promise<any> }} redis of `ioredis`
- * @param {{ prefix?: string, leaseMs?: number }} [options]
+ * @param {{ prefix?: string, leaseMs?: number | undefined }} [options]
  * @returns {import("deep-factor-providers").CheckpointStore}
  */
 export function createRedisCheckpoint(redis, { prefix = "runs", leaseMs = 30_000 } = {}) {

@@ -1,0 +1,16 @@
+/**
+ * What a queue does about a run that did not complete: docs/checkpoints.md has the same as a table.
+ *
+ * @param {import("deep-factor-providers").ProviderError} error
+ * @param {number} leaseMs of the checkpoints' store
+ * @returns {{ do: "delay", until: number } | { do: "retry" } | { do: "bury" }} `until` in ms since the epoch
+ */
+export function whatToDo(error, leaseMs) {
+  const { code, category, resetsAt, retryAfterMs, shouldRetry } = error;
+  // Another worker has it, or had it: its lease runs out.
+  if (code === "RUN_LOCKED") return { do: "delay", until: Date.now() + leaseMs };
+  const until = resetsAt?.getTime() ?? (retryAfterMs === undefined ? undefined : Date.now() + retryAfterMs);
+  if ((category === "quota" || shouldRetry) && until !== undefined) return { do: "delay", until };
+  if (shouldRetry || code === "CHECKPOINT_FAILED" || category === "unknown") return { do: "retry" };
+  return { do: "bury" };
+}
