@@ -9,6 +9,7 @@ pub mod claude_code;
 pub mod environment;
 pub mod errors;
 pub mod provider;
+pub mod redact;
 pub mod runlog;
 pub mod runtime;
 pub mod text;

@@ -25,6 +25,16 @@ export function errorCodes(): string;
 /** `{"ok": whether members have breakers}` or `{"err": …}`. */
 export function checkFallbackOptions(optionsJson: string): string;
 
+/** Takes secrets out of text, as a run log does (`src/redact`). */
+export class NativeRedactor {
+  /** @param knownJson `{"env": {name: value}, "secrets": [value]}` */
+  constructor(knownJson: string);
+  /** Plain text without its secrets. */
+  redact(text: string): string;
+  /** JSON text without the secrets in its strings. */
+  redactJson(json: string): string;
+}
+
 /** Whether a provider that keeps failing is asked (`src/breaker.rs`). Every time is `Date.now()`. */
 export class NativeBreaker {
   constructor(optionsJson: string);

@@ -1,0 +1,49 @@
+//! Secrets taken out of text that leaves the process by way of JavaScript (telemetry with `content: "redacted"`).
+
+use std::collections::BTreeMap;
+
+use napi::bindgen_prelude::Utf16String;
+use napi_derive::napi;
+use serde::Deserialize;
+
+use super::{Text, text};
+use crate::redact::{Channel, Redactor};
+use crate::thread::utf8;
+
+#[derive(Deserialize)]
+struct Known {
+    env: BTreeMap<String, String>,
+    secrets: Vec<String>,
+}
+
+/// Knows the known shapes of secrets, and the values of an environment that are secret by their variable's name.
+#[napi]
+pub struct NativeRedactor {
+    redactor: Redactor,
+}
+
+#[napi]
+impl NativeRedactor {
+    /// `known_json`: `{"env": {name: value}, "secrets": [value]}`; `secrets` are what is one whatever its name, such as an API key.
+    #[napi(constructor, catch_unwind)]
+    pub fn new(known_json: String) -> napi::Result<Self> {
+        let known: Known =
+            serde_json::from_str(&known_json).map_err(|error| napi::Error::from_reason(error.to_string()))?;
+        let pairs = known.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        Ok(NativeRedactor {
+            redactor: Redactor::new(pairs, known.secrets.iter().map(String::as_str)),
+        })
+    }
+
+    /// `plain` without its secrets, as a run log would have it.
+    #[napi(catch_unwind)]
+    pub fn redact(&self, plain: Utf16String) -> Text {
+        text(self.redactor.redact(Channel::Record, &utf8(&plain)).into_owned())
+    }
+
+    /// JSON text without the secrets in its strings.
+    #[napi(catch_unwind)]
+    pub fn redact_json(&self, json: Utf16String) -> Text {
+        text(self.redactor.redact_json(Channel::Record, &utf8(&json)).into_owned())
+    }
+}
