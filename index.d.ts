@@ -13,6 +13,9 @@
 import type { AIMessage, BaseMessage } from "@langchain/core/messages";
 // @ts-ignore
 import type { StructuredToolInterface } from "@langchain/core/tools";
+// OpenTelemetry is one, too: without it, a tracer and a meter are anything.
+// @ts-ignore
+import type { Meter, Tracer } from "@opentelemetry/api";
 
 // ------------------------------------------------------------------------------------------------------ the model adapter
 
@@ -526,6 +529,8 @@ export interface CliProviderOptions {
   login?: LoginOptions | undefined;
   /** Gets records of what runs do. Default: none. */
   logger?: Logger | undefined;
+  /** Spans and metrics of its calls, for OpenTelemetry. See {@link Telemetry}. Default: `false`. */
+  telemetry?: Telemetry | undefined;
 }
 
 /** Options of {@link createCodexCliProvider}. `timeout` can't be 0: without a network, codex waits for ever. */
@@ -743,6 +748,8 @@ export interface FallbackProviderOptions {
    * longer than its `retry` allows. `false`: it ends the search, as its `shouldFallback` says. Default: `true`.
    */
   fallbackOnRateLimit?: boolean | undefined;
+  /** A span around each call, with those of the members' own telemetry below it. See {@link Telemetry}. Default: `false`. */
+  telemetry?: Telemetry | undefined;
 }
 
 /**
@@ -1542,6 +1549,31 @@ export interface ExecFileOptions {
  */
 export function execFileAsync(file: string, args?: readonly string[], options?: ExecFileOptions): Promise<string>;
 
+// --------------------------------------------------------------------------------------------------------------- telemetry
+
+/**
+ * Whether spans and metrics of runs go to OpenTelemetry (docs/telemetry.md): `true` to whatever SDK is registered with
+ * `@opentelemetry/api`, an optional peer that is loaded then and only then. Off, nothing is loaded and nothing is observed.
+ *
+ * @throws {ProviderError} `INVALID_OPTION` where an option is wrong, or the peer can't be loaded.
+ */
+export type Telemetry = boolean | TelemetryOptions;
+
+/** Where telemetry goes, and what is in it. With a `tracer` or a `meter`, nothing is loaded, and only what is set is used. */
+export interface TelemetryOptions {
+  /** Makes the spans. Default, without `meter` either: that of the registered SDK. */
+  readonly tracer?: Tracer | undefined;
+  /** Makes the metrics. Default, without `tracer` either: that of the registered SDK. */
+  readonly meter?: Meter | undefined;
+  /**
+   * Whether prompts, answers, and arguments and results of tools are in the spans: not at all (`"none"`), without what looks like a
+   * secret, as in a run log (`"redacted"`), or as they are (`"full"`). Default: `"none"`.
+   */
+  readonly content?: "none" | "redacted" | "full" | undefined;
+  /** What the run's own agent is called in `invoke_agent {name}`. Not empty. Default: the provider's id. */
+  readonly agentName?: string | undefined;
+}
+
 // --------------------------------------------------------------------------------------------------------------- the agent
 
 /**
@@ -1787,6 +1819,8 @@ export type RunAgentOptions<
    * {@link AgentResult.structured}. Agents that a task is handed to answer in text.
    */
   readonly outputSchema?: TSchema;
+  /** Spans and metrics of the run, its turns and its tools. See {@link Telemetry}. Default: that of `provider`. */
+  readonly telemetry?: Telemetry | undefined;
 } & (
     | {
         /** What the agent is to do. Not empty. */
@@ -2210,6 +2244,8 @@ export interface ClaudeCodeAdapterOptions {
   maxRetries?: number | undefined;
   /** Whether the normalised log is written to `artifactsDir`, as `youbencha-log.json`. Default: false. */
   saveLog?: boolean | undefined;
+  /** A span and metrics of each run, for OpenTelemetry. See {@link Telemetry}. Default: `false`. */
+  telemetry?: Telemetry | undefined;
 }
 
 /** One run: where, what, for how long. */
@@ -2514,6 +2550,8 @@ export interface OpenAiCompatibleProviderOptions {
   quota?: false | QuotaOptions | undefined;
   /** Gets records of what runs do. Default: none. */
   logger?: Logger | undefined;
+  /** Spans and metrics of its calls, for OpenTelemetry. See {@link Telemetry}. Default: `false`. */
+  telemetry?: Telemetry | undefined;
 }
 
 /**

@@ -23,11 +23,11 @@ function fieldsOf(name: string): string[] {
   return [...new Set([...(found[1] ? fieldsOf(found[1]) : []), ...own])].sort();
 }
 
-/** The options that the addon takes; `logger` is the façade's. */
+/** The options that the addon takes; `logger` and `telemetry` are the façade's. */
 function optionsOf(answer: string): string[] {
   const { err } = JSON.parse(answer) as { err: { message: string } };
   const allowed = /^unknown option "§"; allowed: (.*)$/.exec(err.message)?.[1] ?? "";
-  return [...allowed.split(", "), "logger"].sort();
+  return [...allowed.split(", "), "logger", "telemetry"].sort();
 }
 
 describe.each(REGISTRY)("$id", ({ id, name, command }) => {

@@ -37,6 +37,16 @@ export async function use(): Promise<string> {
   );
 }
 
+export function observe() {
+  const off = createClaudeCliProvider({ telemetry: false });
+  createFallbackProvider([off], { telemetry: { content: "redacted" } });
+  // @ts-expect-error: there is no such content
+  createClaudeCliProvider({ telemetry: { content: "some" } });
+  // @ts-expect-error: there is no such key
+  createClaudeCliProvider({ telemetry: { trace: true } });
+  return runAgent({ provider: off, prompt: "hi", telemetry: { content: "full", agentName: "scout" } });
+}
+
 export async function look(provider: CliProvider): Promise<number> {
   const report: HealthReport = await provider.health({ level: "version" });
   const [first] = await checkHealth([provider.bindTools([])], {

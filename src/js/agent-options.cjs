@@ -6,6 +6,7 @@
  *
  * @import { AgentHeartbeat, CheckpointStore } from "../../index.js"
  * @import { Run } from "./agent-tools.cjs"
+ * @import { Telemetry } from "./telemetry/index.cjs"
  * @import { ToJsonSchema } from "./tools.cjs"
  *
  * @typedef {NonNullable<ReturnType<typeof sharedOf>>} Shared
@@ -13,6 +14,8 @@
  * One agent, for the side of JavaScript.
  * @typedef {object} Who
  * @property {Shared} shared
+ * @property {string | undefined} name of an agent that a task is handed to
+ * @property {string | undefined} model that the agent itself asks for
  * @property {Map<string, Run>} tools
  * @property {((call: object, context: object) => unknown) | undefined} ask
  *
@@ -24,6 +27,7 @@
  * @property {string | undefined} systemPrompt
  * @property {((event: object) => unknown) | undefined} onEvent
  * @property {AbortSignal | undefined} signal
+ * @property {Telemetry | undefined} telemetry
  * @property {number | undefined} timeoutMs the run's own limit of time
  * @property {string | undefined} runId
  * @property {CheckpointStore | undefined} checkpoint
@@ -46,7 +50,10 @@ const { isRegExp } = builtin("node:util/types");
 
 const AGENT = ["provider", "systemPrompt", "tools", "permissions", "limits", "toolCalls", ...AGENT_CHOICES];
 const DURABLE = ["runId", "checkpoint", "onHeartbeat", "heartbeatInterval"];
-const RUN = [...AGENT, "prompt", "messages", "builtins", "onEvent", "signal", "record", "outputSchema", ...DURABLE];
+const RUN = [
+  ...[...AGENT, "prompt", "messages", "builtins", "onEvent", "signal", "record", "outputSchema", "telemetry"],
+  ...DURABLE,
+];
 const TARGET = [...AGENT, "description"];
 const PERMISSIONS = ["allow", "deny", "ask"];
 
@@ -63,16 +70,21 @@ function timeLimit(limits) {
  * @param {unknown} options
  * @param {ToJsonSchema | null} toJsonSchema
  * @param {(runId: string) => boolean} isRunId
+ * @param {(option: unknown, options?: unknown) => Telemetry | undefined} readTelemetry
  * @returns {Prepared}
  */
-function readAgentOptions(options, toJsonSchema, isRunId) {
+function readAgentOptions(options, toJsonSchema, isRunId, readTelemetry) {
   const fields = requireObject("options", options);
   refuseUnknown(fields, RUN, "");
-  const root = readAgent(fields, "", toJsonSchema);
+  const telemetry =
+    fields.telemetry === undefined
+      ? sharedOf(fields.provider)?.telemetry
+      : readTelemetry(fields.telemetry, sharedOf(fields.provider)?.options);
+  const root = readAgent(fields, "", toJsonSchema, telemetry !== undefined);
   const { messages, encoded } = readThread(fields);
   const { handoff, ...builtins } = optionalObject("builtins", fields.builtins);
   const { agents, ...rest } = optionalObject("builtins.handoff", handoff);
-  const targets = handoff === undefined ? [] : readTargets(agents, toJsonSchema);
+  const targets = handoff === undefined ? [] : readTargets(agents, toJsonSchema, telemetry !== undefined);
   const all = [root, ...targets];
   const outputSchema = readOutputSchema(fields, toJsonSchema);
   const { signal, record } = readCallOptions({ signal: fields.signal, record: fields.record });
@@ -91,6 +103,7 @@ function readAgentOptions(options, toJsonSchema, isRunId) {
     systemPrompt: root.systemPrompt,
     onEvent: optionalFunction("onEvent", fields.onEvent),
     signal,
+    telemetry,
   };
 }
 
@@ -122,8 +135,9 @@ function readDurable(fields, isRunId) {
 /**
  * @param {unknown} agents
  * @param {ToJsonSchema | null} toJsonSchema
+ * @param {boolean} observed
  */
-function readTargets(agents, toJsonSchema) {
+function readTargets(agents, toJsonSchema, observed) {
   const path = "builtins.handoff.agents";
   const entries = Object.entries(requireObject(path, agents));
   if (entries.length === 0) throw fault("INVALID_OPTION", `${path} names no agent`);
@@ -132,7 +146,7 @@ function readTargets(agents, toJsonSchema) {
     if (name.trim() === "") throw fault("INVALID_OPTION", `${path} has an agent without a name`);
     const fields = requireObject(at, agent);
     refuseUnknown(fields, TARGET, `${at}.`);
-    return readAgent(fields, `${at}.`, toJsonSchema, name);
+    return readAgent(fields, `${at}.`, toJsonSchema, observed, name);
   });
 }
 
@@ -140,9 +154,10 @@ function readTargets(agents, toJsonSchema) {
  * @param {Record<string, unknown>} fields
  * @param {string} path what its fields are called in errors, with a dot; empty for the run's own
  * @param {ToJsonSchema | null} toJsonSchema
+ * @param {boolean} observed whether telemetry wants the records of its turns
  * @param {string} [name]
  */
-function readAgent(fields, path, toJsonSchema, name) {
+function readAgent(fields, path, toJsonSchema, observed, name) {
   const shared = requireShared(fields.provider, `${path}provider`);
   const systemPrompt = optionalString(`${path}systemPrompt`, fields.systemPrompt);
   const description = optionalString(`${path}description`, fields.description);
@@ -151,7 +166,7 @@ function readAgent(fields, path, toJsonSchema, name) {
   const limits = encodeOptions(optionalObject(`${path}limits`, fields.limits));
   const how = encodeOptions({ toolCalls: fields.toolCalls });
   const choices = encodeChoices(pickChoices(fields, AGENT_CHOICES) ?? {});
-  const log = shared.log !== undefined;
+  const log = shared.log !== undefined || observed;
   const { onResume } = tools;
   const asks = Object.keys(onResume).find((tool) => onResume[tool] === "ask");
   if (asks !== undefined && ask === undefined) {
@@ -159,7 +174,13 @@ function readAgent(fields, path, toJsonSchema, name) {
   }
   const head = JSON.stringify({ name, path, description, systemPrompt, permissions, choices, log, onResume });
   /** @type {Who} */
-  const who = { shared, tools: tools.runs, ask };
+  const who = {
+    shared,
+    name,
+    model: typeof fields.model === "string" ? fields.model : undefined,
+    tools: tools.runs,
+    ask,
+  };
   return { who, systemPrompt, json: `${head.slice(0, -1)},"tools":${tools.json},"limits":${limits},"how":${how}}` };
 }
 

@@ -9,6 +9,7 @@
  * @import { Checkpoint } from "./checkpoint.cjs"
  * @import { Heartbeat } from "./heartbeat.cjs"
  * @import { ThreadBuilder } from "./thread.cjs"
+ * @import { Telemetry } from "./telemetry/index.cjs"
  * @import { ToJsonSchema } from "./tools.cjs"
  *
  * @typedef {typeof import("./native.cjs")} Native
@@ -39,10 +40,11 @@ const { onAbort } = require("./signals.cjs");
  * @param {Native} parts.native
  * @param {ThreadBuilder<TMessage>} parts.thread
  * @param {ToJsonSchema | null} parts.toJsonSchema
+ * @param {(option: unknown, options?: unknown) => Telemetry | undefined} parts.readTelemetry
  */
-function createRunAgent({ native, thread, toJsonSchema }) {
+function createRunAgent({ native, thread, toJsonSchema, readTelemetry }) {
   return (/** @type {unknown} */ options) => {
-    const prepared = readAgentOptions(options, toJsonSchema, native.isRunId);
+    const prepared = readAgentOptions(options, toJsonSchema, native.isRunId, readTelemetry);
     const agent = new native.NativeAgent(prepared.spec);
     unwrap(agent.check());
     for (const { shared } of prepared.agents) unwrap(agent.addModel(shared.engine.model()));
@@ -67,6 +69,7 @@ function follow(agent, prepared, thread) {
     run?.cancel();
   };
   const listener = createListener(onEvent, cancel);
+  const watch = observe(prepared);
   let ownRunId = runId;
   const heartbeat = createHeartbeat(prepared, () => ownRunId, listener.stop);
   const unlisten = onAbort(signal, cancel);
@@ -81,13 +84,14 @@ function follow(agent, prepared, thread) {
 
   /** @param {AgentEvent} event */
   const report = (event) => {
+    watch?.event(event);
     events.push(event);
     listener.tell(event);
   };
 
   /** @param {NativeAgentRun} run */
   const go = async (run) => {
-    requests = createRequests(run, prepared.agents, heartbeat, checkpoint);
+    requests = createRequests(run, prepared.agents, { heartbeat, checkpoint, watch });
     /** @type {AgentEvent | undefined} */
     let last;
     for (let batch = await guard(run.next()); batch !== null; batch = await guard(run.next())) {
@@ -170,9 +174,11 @@ function follow(agent, prepared, thread) {
     events.end();
     const thrown = await listener.settled(result.status === "completed", limit(prepared, began));
     unlisten();
-    if (thrown === undefined) return result;
-    const error = fault("CALLBACK_FAILED", `${thrown.callback} threw: ${reasonOf(thrown.reason)}`, thrown.reason);
-    return { ...result, status: "failed", error };
+    const error =
+      thrown && fault("CALLBACK_FAILED", `${thrown.callback} threw: ${reasonOf(thrown.reason)}`, thrown.reason);
+    const final = error === undefined ? result : { ...result, status: "failed", error };
+    watch?.ended(final);
+    return final;
   };
 
   return { result: settle(), [Symbol.asyncIterator]: events.iterate };
@@ -224,6 +230,20 @@ function readFinished(text) {
     return { ...result, resumed: costUsd === undefined ? all : { ...all, costUsd } };
   }
   throw fault("CHECKPOINT_INVALID", "the result in the checkpoint can't be read: it is none");
+}
+
+/**
+ * What observes the run, from now on; `undefined` where there is no telemetry.
+ *
+ * @param {Prepared} prepared
+ */
+function observe({ telemetry, agents, encoded }) {
+  if (telemetry === undefined) return undefined;
+  const { observeAgent } = require("./telemetry/agent.cjs");
+  const all = agents.map(({ name, model, shared: { id, asked } }) => {
+    return { name, asked: { provider: id, model: undefined, ...asked, ...(model ? { model } : {}) } };
+  });
+  return observeAgent(telemetry, all, encoded);
 }
 
 /**
@@ -354,10 +374,9 @@ function createListener(onEvent, cancel) {
  *
  * @param {NativeAgentRun} run
  * @param {readonly Who[]} agents
- * @param {Heartbeat} heartbeat
- * @param {Checkpoint | undefined} checkpoint
+ * @param {{ heartbeat: Heartbeat, checkpoint: Checkpoint | undefined, watch: ReturnType<typeof observe> }} parts
  */
-function createRequests(run, agents, heartbeat, checkpoint) {
+function createRequests(run, agents, { heartbeat, checkpoint, watch }) {
   /** @type {Map<number, AbortController>} */
   const open = new Map();
 
@@ -401,7 +420,9 @@ function createRequests(run, agents, heartbeat, checkpoint) {
       const tool = agents[who]?.tools.get(toolCall.name);
       const context = { signal, toolCallId: toolCall.id, runId, idempotencyKey };
       // Native offers the model these very tools.
-      if (tool) run.complete(request, await runTool(tool, toolCall, context));
+      if (tool === undefined) return;
+      const work = () => runTool(tool, toolCall, context);
+      run.complete(request, await (watch === undefined ? work() : watch.tool(runId, toolCall, work)));
     });
   };
 
@@ -455,7 +476,10 @@ function createRequests(run, agents, heartbeat, checkpoint) {
           return true;
         case "log": {
           const { shared } = /** @type {Who} */ (agents[request.who]);
-          for (const record of request.records) shared.log?.(record);
+          for (const record of request.records) {
+            watch?.record(request.who, record);
+            shared.log?.(record);
+          }
           return true;
         }
         default:

@@ -6,6 +6,7 @@
 
 /** Written out, because webpack warns of a `require` whose name it can't know. */
 const WITH_REQUIRE = {
+  "node:async_hooks": () => require("node:async_hooks"),
   "node:crypto": () => require("node:crypto"),
   "node:module": () => require("node:module"),
   "node:path": () => require("node:path"),

@@ -39,8 +39,9 @@ function encodeResult(result) {
  *
  * @param {Native} native
  * @param {number} owner
+ * @param {(options: unknown) => { rest: unknown, telemetry: import("./telemetry/index.cjs").Telemetry | undefined }} splitTelemetry
  */
-function createClaudeCode(native, owner) {
+function createClaudeCode(native, owner, splitTelemetry) {
   /** @type {{ name: "claude-code", version: string, config: Record<string, unknown>, log: Record<string, unknown> }} */
   const facts = /** @type {never} */ (unwrap(native.claudeCodeFacts()));
 
@@ -49,10 +50,13 @@ function createClaudeCode(native, owner) {
     name = facts.name;
     version = facts.version;
     #native;
+    #telemetry;
 
     /** @param {unknown} [options] */
     constructor(options) {
-      const json = encodeOptions(options);
+      const { rest, telemetry } = splitTelemetry(options);
+      const json = encodeOptions(rest);
+      this.#telemetry = telemetry;
       this.#native = new native.NativeClaudeCode(json, owner, process.version);
       unwrap(this.#native.check());
     }
@@ -65,6 +69,15 @@ function createClaudeCode(native, owner) {
 
     /** @param {AgentExecutionContext} context */
     async execute(context) {
+      const telemetry = this.#telemetry;
+      if (telemetry === undefined) return this.#execute(context);
+      const { observeExecution } = require("./telemetry/whole.cjs");
+      const { model, prompt } = /** @type {{ model?: string, prompt?: string }} */ (context?.config ?? {});
+      return observeExecution(telemetry, { name: this.name, model, prompt }, () => this.#execute(context));
+    }
+
+    /** @param {AgentExecutionContext} context */
+    async #execute(context) {
       const json = encodeContext(context);
       const { signal } = readCallOptions({ signal: context.signal });
       if (signal?.aborted) throw signal.reason;

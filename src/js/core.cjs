@@ -81,15 +81,59 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
     AIMessage === null ? toAIMessageJson : aiMessageBuilder(AIMessage)
   );
 
+  /**
+   * What JavaScript itself does with a provider's options, and the rest for the native side.
+   *
+   * @param {unknown} options
+   */
+  const split = (options) => {
+    const { log, rest } = takeLogger(options, describe);
+    return { log, ...splitTelemetry(rest) };
+  };
+
+  /**
+   * @param {unknown} options
+   * @returns {{ rest: unknown, telemetry: import("./telemetry/index.cjs").Telemetry | undefined }}
+   */
+  const splitTelemetry = (options) => {
+    if (typeof options !== "object" || options === null || !("telemetry" in options)) {
+      return { rest: options, telemetry: undefined };
+    }
+    const { telemetry, ...rest } = options;
+    return { rest, telemetry: readTelemetry(telemetry, rest) };
+  };
+
+  /**
+   * Read where it is asked for: who has no telemetry loads none of it.
+   *
+   * @param {unknown} option
+   * @param {unknown} [options]
+   */
+  const readTelemetry = (option, options) =>
+    option === undefined || option === false
+      ? undefined
+      : require("./telemetry/index.cjs").readTelemetry(option, native, options);
+
   /** @param {string} id */
   const factory =
     (id) =>
     (/** @type {unknown} */ options = undefined) => {
-      const { log, rest } = takeLogger(options, describe);
+      const { log, rest, telemetry } = split(options);
       const json = encodeOptions(rest);
       const engine = new native.NativeProvider(id, json, owner);
       unwrap(engine.check());
-      return createProvider({ id, engine, toMessage, toJsonSchema, log, quota: quotaOf(rest) });
+      const asked = askedOf(id, rest);
+      return createProvider({
+        id,
+        engine,
+        toMessage,
+        toJsonSchema,
+        log,
+        telemetry,
+        asked,
+        options: rest,
+        quota: quotaOf(rest),
+      });
     };
 
   /** @type {{ id: string, name: string }[]} */
@@ -100,7 +144,7 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
 
   return {
     ProviderError,
-    ...createClaudeCode(native, owner),
+    ...createClaudeCode(native, owner, splitTelemetry),
 
     /** @param {unknown} value */
     isModelAdapter(value) {
@@ -125,33 +169,49 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
      * @param {unknown} [options]
      */
     createCliProvider(config, options) {
-      const { log, rest } = takeLogger(options, describe);
+      const { log, rest, telemetry } = split(options);
       const [configJson, json] = [encodeConfig(config), encodeOptions(rest)];
       const engine = native.NativeProvider.custom(configJson, json, owner);
       unwrap(engine.check());
+      const id = JSON.parse(configJson).providerId;
       return createProvider({
-        id: JSON.parse(configJson).providerId,
+        id,
         engine,
         toMessage,
         toJsonSchema,
         log,
+        telemetry,
+        asked: askedOf(id, rest),
+        options: rest,
         quota: quotaOf(rest),
       });
     },
 
     /** @param {unknown} options */
     createOpenAiCompatibleProvider(options) {
-      const { log, rest } = takeLogger(options, describe);
+      const { log, rest, telemetry } = split(options);
       const json = encodeOptions(rest);
       const engine = new native.NativeApiProvider(json);
       unwrap(engine.check());
-      return createProvider({ id: engine.id, engine, toMessage, toJsonSchema, log, quota: quotaOf(rest) });
+      const { id } = engine;
+      const asked = askedOf(id, rest);
+      return createProvider({
+        id,
+        engine,
+        toMessage,
+        toJsonSchema,
+        log,
+        telemetry,
+        asked,
+        options: rest,
+        quota: quotaOf(rest),
+      });
     },
 
     runAgent: lazily(() => {
       const { createRunAgent } = require("./agent.cjs");
       const { threadBuilder } = require("./thread.cjs");
-      return createRunAgent({ native, thread: threadBuilder(toMessage, messages), toJsonSchema });
+      return createRunAgent({ native, thread: threadBuilder(toMessage, messages), toJsonSchema, readTelemetry });
     }),
 
     createFileCheckpoint: lazily(() => require("./file-checkpoint.cjs").createFileCheckpoints(native)),
@@ -175,8 +235,11 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
      * @param {unknown} [options]
      * @returns {FallbackProvider<TMessage>}
      */
-    createFallbackProvider: (adapters, options) =>
-      require("./fallback.cjs").createFallbackProvider(native, adapters, options),
+    createFallbackProvider(adapters, options) {
+      const { rest, telemetry } = splitTelemetry(options);
+      const provider = require("./fallback.cjs").createFallbackProvider(native, adapters, rest);
+      return telemetry ? require("./telemetry/whole.cjs").observeFallback(provider, telemetry) : provider;
+    },
 
     /**
      * @param {unknown} text
@@ -266,6 +329,17 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
       return /** @type {string} */ (unwrap(await guard(answer)));
     },
   };
+}
+
+/**
+ * Whom the calls of a provider ask, for telemetry.
+ *
+ * @param {string} provider
+ * @param {unknown} options
+ */
+function askedOf(provider, options) {
+  const { model, baseURL } = /** @type {{ model?: string, baseURL?: string }} */ (options ?? {});
+  return { provider, model: model || undefined, baseURL };
 }
 
 module.exports = { createCore };

@@ -14,7 +14,7 @@
 
 const { fault, guard, unwrap } = require("./errors.cjs");
 const { isWhole } = require("./face.cjs");
-const { packMessages } = require("./messages.cjs");
+const { encodeMessages, packMessages } = require("./messages.cjs");
 const { createLife, readCloseOptions } = require("./life.cjs");
 const { readOutputSchema } = require("./output-schema.cjs");
 const { encodeKnown } = require("./prewarm.cjs");
@@ -33,6 +33,9 @@ const { createUpdates } = require("./updates.cjs");
  * @property {(reply: Omit<ProviderReply, "messages">, provider: string) => TMessage} toMessage
  * @property {ToJsonSchema | null} toJsonSchema
  * @property {Log | undefined} [log] the user's logger
+ * @property {import("./telemetry/index.cjs").Telemetry | undefined} [telemetry] observes its calls
+ * @property {import("./telemetry/chat.cjs").Asked | undefined} [asked] whom its calls ask, for telemetry
+ * @property {unknown} [options] of the provider: what telemetry's redactor has to know
  * @property {QuotaChoice} quota whether its calls wait for a plan that is used up
  * @property {Life} life
  */
@@ -114,6 +117,7 @@ function createAdapter(shared, tools, onBind) {
     thread: packMessages(messages),
     tools: bound,
     log,
+    observe: observerOf(shared, messages, options),
     documents: !isText(options),
   });
 
@@ -182,6 +186,22 @@ function createAdapter(shared, tools, onBind) {
 
   adapters.set(adapter, shared);
   return adapter;
+}
+
+/**
+ * What begins to observe a call; `undefined` where there is no telemetry.
+ *
+ * @param {Pick<Shared<any>, "id" | "telemetry" | "asked">} shared
+ * @param {unknown} messages
+ * @param {unknown} options of the call
+ */
+function observerOf({ id, telemetry, asked = { provider: id, model: undefined } }, messages, options) {
+  if (telemetry === undefined) return undefined;
+  const { beginChat } = require("./telemetry/chat.cjs");
+  const choices = /** @type {Record<string, unknown>} */ (options ?? {});
+  const json = choices.outputSchema !== undefined;
+  return (/** @type {boolean} */ streams) =>
+    beginChat(telemetry, asked, { streams, choices, json, messages: () => encodeMessages(messages) });
 }
 
 /** @param {unknown} options */

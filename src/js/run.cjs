@@ -15,6 +15,7 @@
  *   record?: { path: string, prompts: boolean } | undefined, outputSchema?: unknown,
  *   quota?: import("./quota.cjs").QuotaChoice | undefined,
  *   signal?: AbortSignal | undefined, log?: Log | undefined,
+ *   observe?: ((streams: boolean) => import("./telemetry/chat.cjs").Chat) | undefined,
  *   choices?: Record<string, unknown> | undefined, documents?: boolean | undefined }} Request `documents`: a lone user message may be a whole thread document
  */
 
@@ -30,11 +31,13 @@ const { onAbort } = require("./signals.cjs");
  */
 function start(
   engine,
-  { thread, tools, timeout, record, outputSchema, quota, signal, log, choices, documents },
+  { thread, tools, timeout, record, outputSchema, quota, signal, log: logger, observe, choices, documents },
   wants,
 ) {
   // Not throwIfAborted(): signals are recognised by shape, and older polyfills have no such method.
   if (signal?.aborted) throw signal.reason;
+  const watch = observe?.(wants.partial);
+  const log = watch === undefined ? logger : both(watch.record, logger);
   const logs = log ? true : undefined;
   const call = JSON.stringify({ ...wants, timeout, record, outputSchema, quota, documents, choices, log: logs });
   const run = engine.start(thread.json, thread.texts, tools, call, workerEnv());
@@ -68,6 +71,7 @@ function start(
     async ended() {
       const result = await settle(run.result());
       await logged;
+      watch?.end({ cancelled: true });
       return result;
     },
     /** The reply but for its text and its messages; throws what the run failed with. */
@@ -75,14 +79,35 @@ function start(
       const result = await settle(run.result());
       await logged;
       // The caller has turned away: what came of the run, good or bad, is no longer the answer.
-      if (signal?.aborted) throw signal.reason;
-      return /** @type {ProviderReply} */ (unwrap(result));
+      if (signal?.aborted) {
+        watch?.end({ cancelled: true });
+        throw signal.reason;
+      }
+      try {
+        return /** @type {ProviderReply} */ (unwrap(result));
+      } catch (error) {
+        watch?.end({ error });
+        throw error;
+      }
     },
     text: () => run.takeText(),
+    watch,
     unlisten() {
       if (lost) run.unwatch();
       unlisten();
     },
+  };
+}
+
+/**
+ * @param {Log} first
+ * @param {Log | undefined} second
+ * @returns {Log}
+ */
+function both(first, second) {
+  return (record) => {
+    first(record);
+    second?.(record);
   };
 }
 
@@ -142,6 +167,7 @@ async function runForReply(engine, request) {
   try {
     const reply = await run.settled();
     reply.content = run.text();
+    run.watch?.end({ reply });
     return reply;
   } finally {
     run.unlisten();
@@ -174,12 +200,14 @@ function runForEvents(engine, prepare, { partial }) {
         for (const event of JSON.parse(batch)) {
           if (request.signal?.aborted) break;
           last = event.type === "done" && request.record === undefined;
+          run.watch?.event(event);
           yield event;
         }
       }
       if (left) return;
       open = false;
       await run.settled();
+      run.watch?.end({ reply: {} });
     } finally {
       run.unlisten();
       if (open) {
@@ -212,6 +240,7 @@ async function runWithListener(engine, request, answers, closing) {
     for (let batch = await run.next(); batch !== null && !stuck; batch = await run.next()) {
       for (const event of JSON.parse(batch)) {
         if (request.signal?.aborted || stuck) break;
+        run.watch?.event(event);
         for (const answer of answers(event)) {
           stuck = !(await unlessOver(answer, [request.signal, closing], run.lost));
           if (stuck) break;
@@ -222,6 +251,7 @@ async function runWithListener(engine, request, answers, closing) {
     if (stuck) run.cancel();
     open = false;
     await run.settled();
+    run.watch?.end(stuck ? { error: late() } : { reply: {} });
     if (stuck) throw late();
   } finally {
     run.unlisten();

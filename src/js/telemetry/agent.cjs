@@ -1,0 +1,223 @@
+"use strict";
+
+/**
+ * In: the events, the records and the tools of an agent's run. Out: one tree of spans: `invoke_agent {name}`, below it a
+ * `chat {model}` for each turn and an `execute_tool {tool}` for each call, and below the call that handed a task on, the run of that
+ * agent.
+ *
+ * @import { AgentEvent, LogRecord, ToolCall } from "../../../index.js"
+ * @import { Asked, Chat } from "./chat.cjs"
+ * @import { Operation } from "./operation.cjs"
+ * @import { Telemetry } from "./index.cjs"
+ *
+ * One agent at work.
+ * @typedef {object} Run
+ * @property {Operation} operation
+ * @property {Asked} asked
+ * @property {boolean} closed
+ * @property {Chat | undefined} chat the turn that goes on
+ * @property {number} since when what goes on now has begun, ms since the epoch
+ * @property {Map<string, { call: ToolCall, time: number, tool?: ReturnType<typeof beginTool> }>} calls without a result yet
+ */
+
+const { beginChat, failureOf, quietly, usageAttributes } = require("./chat.cjs");
+const { ATTR, OWN, companyOf } = require("./names.cjs");
+const { KIND, begin } = require("./operation.cjs");
+const { beginTool } = require("./tool.cjs");
+
+/** Spans of the latest runs by the run's id, for the link of a run that goes on from a checkpoint. */
+/** @type {Map<string, import("@opentelemetry/api").SpanContext>} */
+const earlier = new Map();
+const REMEMBERED = 256;
+
+/** What is no news of a turn. */
+const BETWEEN = new Set([
+  "run_started",
+  "permission",
+  "tool_call",
+  "tool_result",
+  "deferred",
+  "run_completed",
+  "run_failed",
+]);
+
+/**
+ * @param {Telemetry} telemetry
+ * @param {readonly { name: string | undefined, asked: Asked }[]} agents the run's own first
+ * @param {string} thread JSON of the normalised thread
+ */
+function observeAgent(telemetry, agents, thread) {
+  const { tracer } = telemetry;
+  /** @type {Map<string, Run>} by the run's id */
+  const runs = new Map();
+  /** @type {Map<string, Operation>} calls that wait for another agent's run, by its id */
+  const handed = new Map();
+  const own = /** @type {{ asked: Asked }} */ (agents[0]);
+  const root = start(telemetry.agentName ?? own.asked.provider, own.asked);
+  root.operation.set(quietly(() => telemetry.content.input(() => thread)) ?? {});
+  /** @type {string | undefined} */
+  let rootId;
+
+  /**
+   * @param {string} name
+   * @param {Asked} asked
+   * @param {Operation} [parent]
+   * @returns {Run}
+   */
+  function start(name, asked, parent) {
+    const attributes = {
+      [ATTR.operation]: "invoke_agent",
+      [ATTR.agentName]: name,
+      [ATTR.provider]: companyOf(asked.provider),
+      [ATTR.requestModel]: asked.model || undefined,
+    };
+    const operation = begin(tracer, `invoke_agent ${name}`, { kind: KIND.internal, attributes, parent });
+    return { operation, asked, closed: false, chat: undefined, since: Date.now(), calls: new Map() };
+  }
+
+  /** @param {AgentEvent & { resumed?: unknown }} event */
+  function opened({ runId, agent, parentRunId, resumed }) {
+    if (parentRunId === undefined) {
+      rootId = runId;
+      runs.set(runId, root);
+    } else {
+      const asked = agents.find(({ name }) => name === agent)?.asked ?? own.asked;
+      runs.set(runId, start(agent ?? asked.provider, asked, handed.get(runId) ?? runs.get(parentRunId)?.operation));
+    }
+    const { operation } = /** @type {Run} */ (runs.get(runId));
+    operation.set({ [OWN.runId]: runId, [OWN.resumed]: resumed === undefined ? undefined : true });
+    const before = earlier.get(runId);
+    if (resumed !== undefined && before !== undefined) operation.link({ context: before });
+    if (operation.span !== undefined) remember(runId, operation.span.spanContext());
+  }
+
+  /** @param {Run} run */
+  const turn = (run) => {
+    run.chat ??= beginChat(telemetry, run.asked, { parent: run.operation, startTime: run.since });
+    return run.chat;
+  };
+
+  /** @param {AgentEvent} event */
+  function take(event) {
+    if (event.type === "run_started") opened(event);
+    const run = runs.get(event.runId);
+    if (run === undefined) return;
+    if (!BETWEEN.has(event.type)) turn(run);
+    switch (event.type) {
+      case "usage":
+        turn(run).end({
+          reply: { usage: event.usage, ...(event.costUsd === undefined ? {} : { costUsd: event.costUsd }) },
+        });
+        run.chat = undefined;
+        run.since = Date.now();
+        break;
+      case "tool_call":
+        run.calls.set(event.toolCall.id, { call: event.toolCall, time: Date.now() });
+        break;
+      case "deferred": {
+        const open = run.calls.get(event.toolCallId);
+        if (open === undefined) break;
+        open.tool = beginTool(telemetry, open.call, { parent: run.operation, startTime: open.time });
+        handed.set(event.childRunId, open.tool.operation);
+        break;
+      }
+      case "tool_result": {
+        const open = run.calls.get(event.toolCallId);
+        run.calls.delete(event.toolCallId);
+        // One that JavaScript has run has ended its own.
+        if (open !== undefined) {
+          const tool = open.tool ?? beginTool(telemetry, open.call, { parent: run.operation, startTime: open.time });
+          tool.end(event);
+        }
+        run.since = Date.now();
+        break;
+      }
+      case "run_completed":
+        if (event.runId !== rootId) close(run, { ...event, status: "completed" });
+        break;
+      case "run_failed":
+        if (event.runId !== rootId) close(run, { error: event.error, status: event.status });
+        break;
+    }
+  }
+
+  /**
+   * @param {Run} run
+   * @param {any} result an `AgentResult`, or what an event has of it
+   */
+  function close(run, { status, output, steps, usage, costUsd, error }) {
+    const failure = error === undefined ? undefined : failureOf(error);
+    const cancelled = status === "cancelled";
+    run.chat?.end({ ...(error === undefined ? {} : { error }), cancelled });
+    for (const { tool } of run.calls.values()) tool?.end({ content: "", isError: true });
+    run.operation.set({
+      ...usageAttributes(usage),
+      [ATTR.outputMessages]: output === undefined ? undefined : telemetry.content.output({ content: output }),
+      [OWN.cost]: costUsd,
+      [OWN.steps]: steps,
+      [OWN.status]: status,
+      [OWN.cancelled]: cancelled || undefined,
+      [ATTR.errorType]: failure?.type,
+    });
+    run.operation.end(failure);
+    run.closed = true;
+  }
+
+  return {
+    /** @param {AgentEvent} event */
+    event: (event) => quietly(() => take(event)),
+
+    /** @param {number} who @param {LogRecord} record */
+    record: (who, record) =>
+      quietly(() => {
+        const { asked } = agents[who] ?? own;
+        const at = [...runs.values()].findLast((run) => run.asked === asked);
+        if (at === undefined) return;
+        // The end of a print form's process may be known behind the turn that it was.
+        if (at.chat !== undefined || record.message === "started" || record.message === "continued")
+          turn(at).record(record);
+      }),
+
+    /**
+     * Runs a tool where its span is the active one.
+     *
+     * @template T
+     * @param {string} runId
+     * @param {ToolCall} call
+     * @param {() => Promise<T>} work
+     * @returns {Promise<T>}
+     */
+    async tool(runId, call, work) {
+      const run = runs.get(runId) ?? root;
+      const tool = quietly(() => beginTool(telemetry, call, { parent: run.operation }));
+      if (tool === undefined) return work();
+      run.calls.delete(call.id);
+      const answer = await tool.operation.within(work);
+      quietly(() => tool.end(JSON.parse(String(answer))));
+      return answer;
+    },
+
+    /** @param {any} result the run's `AgentResult` */
+    ended: (result) =>
+      quietly(() => {
+        // What broke off without a last event of its own.
+        for (const run of runs.values()) if (run !== root && !run.closed) close(run, { status: result.status });
+        close(root, result);
+      }),
+  };
+}
+
+/**
+ * @param {string} runId
+ * @param {import("@opentelemetry/api").SpanContext} context
+ */
+function remember(runId, context) {
+  earlier.delete(runId);
+  earlier.set(runId, context);
+  for (const oldest of earlier.keys()) {
+    if (earlier.size <= REMEMBERED) break;
+    earlier.delete(oldest);
+  }
+}
+
+module.exports = { observeAgent };
