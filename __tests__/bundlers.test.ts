@@ -213,18 +213,21 @@ function moduleOf(folder: string, entry: string, outside: readonly string[]): ob
   };
 }
 
-it.runIf(ALL)("webpack makes a program with the package in it that runs, and one with the package beside it", async () => {
-  // LangChain stays outside: webpack makes of its import of a newer Node's function one that Node 20 refuses.
-  for (const [folder, outside] of [
-    ["w-inside", ["@langchain/core"]],
-    ["w-outside", [OURS, "@langchain/core"]],
-  ] as const) {
-    expect(await webpack(moduleOf(folder, "main.mjs", outside))).toBe("");
-    const bundle = readdirSync(join(project, folder)).map((name) => join(folder, name));
-    expect(bundle.some(holdsOurs)).toBe(folder === "w-inside");
-    expect(await answer(`${folder}/main.mjs`)).toEqual(ANSWERED);
-  }
-});
+it.runIf(ALL)(
+  "webpack makes a program with the package in it that runs, and one with the package beside it",
+  async () => {
+    // LangChain stays outside: webpack makes of its import of a newer Node's function one that Node 20 refuses.
+    for (const [folder, outside] of [
+      ["w-inside", ["@langchain/core"]],
+      ["w-outside", [OURS, "@langchain/core"]],
+    ] as const) {
+      expect(await webpack(moduleOf(folder, "main.mjs", outside))).toBe("");
+      const bundle = readdirSync(join(project, folder)).map((name) => join(folder, name));
+      expect(bundle.some(holdsOurs)).toBe(folder === "w-inside");
+      expect(await answer(`${folder}/main.mjs`)).toEqual(ANSWERED);
+    }
+  },
+);
 
 describe.each(Object.keys(FACES))("the face %s", (face) => {
   const works = { code: 0, stdout: '["hello",true]\n', stderr: "" };

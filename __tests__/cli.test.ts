@@ -143,6 +143,20 @@ opencode  opencode  1.18.34
 });
 
 describe.skipIf(process.platform === "win32")("run", () => {
+  it("takes the engine and the effort, which the provider checks", async () => {
+    const { run } = setup();
+    const engine = await run(["run", "hi", "--provider", "codex", "--engine", "warm"]);
+    expect([engine.code, engine.stderr]).toEqual([
+      2,
+      expect.stringContaining('option "engine" must be one of "print", "live", "auto"; given: "warm"'),
+    ]);
+    const effort = await run(["run", "hi", "--provider", "glm", "--effort", "high"]);
+    expect([effort.code, effort.stderr]).toEqual([
+      2,
+      expect.stringContaining('option "reasoning.effort" is not supported by glm'),
+    ]);
+  });
+
   it("prints the value of --schema, and says what is wrong with its file", async () => {
     const { fakes, run } = setup();
     const schema = join(fakes.dir, "schema.json");
@@ -309,9 +323,9 @@ describe.skipIf(process.platform === "win32").each(VERSIONS)("run with the real 
 
 describe("a wrong command line", () => {
   it.each([
-    [[], "there is no command: doctor, providers, run, suite, log"],
-    [["docter"], 'unknown command "docter": there are doctor, providers, run, suite, log'],
-    [["--nope"], 'unknown option "--nope": there are doctor, providers, run, suite, log'],
+    [[], "there is no command: doctor, providers, run, suite, log, completions"],
+    [["docter"], 'unknown command "docter": there are doctor, providers, run, suite, log, completions'],
+    [["--nope"], 'unknown option "--nope": there are doctor, providers, run, suite, log, completions'],
     [["doctor", "--nope"], "unknown option '--nope' (deep-factor-providers doctor --help)"],
     [
       ["doctor", "nobody"],

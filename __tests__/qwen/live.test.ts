@@ -29,12 +29,15 @@ function said({ body }: Asked) {
   });
 }
 
-const wire = ({ body }: Asked) => body.tools?.map((tool) => tool.function.name).find((name) => NAME.test(name)) ?? "none";
-const calls = (text: string, ...made: [string, number][]) => (asked: Asked) => ({
-  text,
-  calls: made.map(([id, a]) => ({ id, name: wire(asked), args: { a } })),
-  usage: { input: 20, output: 7 },
-});
+const wire = ({ body }: Asked) =>
+  body.tools?.map((tool) => tool.function.name).find((name) => NAME.test(name)) ?? "none";
+const calls =
+  (text: string, ...made: [string, number][]) =>
+  (asked: Asked) => ({
+    text,
+    calls: made.map(([id, a]) => ({ id, name: wire(asked), args: { a } })),
+    usage: { input: 20, output: 7 },
+  });
 const says = (text: string) => ({ text, usage: { input: 30, output: 9 } });
 
 async function live(script: Parameters<typeof withCli>[1]["script"], mayRunOut = false) {
@@ -78,7 +81,7 @@ describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}, live`, { timeout: 600_000 
     const pids = [first, second, third].map(({ response_metadata }) => response_metadata.run?.pid);
     expect([new Set(pids).size, third.response_metadata.run?.continued]).toEqual([1, true]);
     const start = [expect.stringContaining("system | Be brief."), "user | What is it?"];
-    const results = ["assistant | Let me see. | c1({\"a\":1}) c2({\"a\":2})", "tool | c1 | 3", "tool | c2 | 11"];
+    const results = ['assistant | Let me see. | c1({"a":1}) c2({"a":2})', "tool | c1 | 3", "tool | c2 | 11"];
     expect([0, 1, 2].map(asked)).toEqual([
       start,
       [...start, ...results],
@@ -101,7 +104,7 @@ describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}, live`, { timeout: 600_000 
     const edited = [question, new AIMessage("It is 41."), new HumanMessage("Sure?")];
     expect((await model.invoke(edited)).content).toBe("Still 42.");
     expect([0, 1].map((at) => asked(at).slice(1))).toEqual([
-      ["user | What is it?", "assistant | Adding. | x1({\"a\":42})", "tool | x1 | 42"],
+      ["user | What is it?", 'assistant | Adding. | x1({"a":42})', "tool | x1 | 42"],
       ["user | What is it?", "assistant | It is 41.", "user | Sure?"],
     ]);
   });

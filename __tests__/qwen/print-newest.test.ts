@@ -29,7 +29,10 @@ describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}`, { timeout: 600_000 }, () 
   });
 
   it("calls tools over a bridge, with nothing else in its request", async () => {
-    const { api, create } = await newest([{ calls: [{ id: "c1", name: "mcp__df__add", args: { a: 1 } }] }, { text: "done" }]);
+    const { api, create } = await newest([
+      { calls: [{ id: "c1", name: "mcp__df__add", args: { a: 1 } }] },
+      { text: "done" },
+    ]);
     const tool = { name: "add", description: "adds", schema: { type: "object" } };
     const run = runAgent({
       provider: create({ retry: false }),

@@ -68,7 +68,8 @@ export function treesOf(spans) {
       .filter((span) => span.parentSpanContext?.spanId === parent)
       .map((span) => {
         const children = below(span.spanContext().spanId);
-        const events = span.events.map(({ name }) => name);
+        // Whether a place was free at once is the load's to say.
+        const events = span.events.map(({ name }) => name).filter((name) => name !== "queued");
         const error = span.attributes["error.type"];
         return {
           name: span.name,

@@ -11,6 +11,7 @@ import {
   ClaudeCodeAdapter,
   createFallbackProvider,
   createOpenAiCompatibleProvider,
+  limits,
   type ProviderResponseMetadata,
   runAgent,
 } from "deep-factor-providers";
@@ -18,6 +19,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { failureOf, withApi } from "../api/setup.js";
 import { toAnswer } from "../support/agent-claude.mjs";
 import { createProvider, withClaude, withCli } from "../support/harness.mjs";
+import { until } from "../support/processes.mjs";
 import { startSdk } from "../support/telemetry.mjs";
 
 const { ATTR, METRIC } = createRequire(import.meta.url)("../../src/js/telemetry/names.cjs");
@@ -107,6 +109,24 @@ describe("an API", () => {
       [0, true],
       [0, true],
     ]);
+  });
+
+  it("tells of a call that waited for a place", async () => {
+    const sdk = startSdk();
+    const script = [{ hang: true as const }, { text: "hi" }];
+    const { api, provider } = await withApi({ script, options: { telemetry: sdk.both, maxConcurrency: 1 } });
+    const controller = new AbortController();
+    const first = provider.invoke(["1"], { signal: controller.signal });
+    await api.waitForRequest(1);
+    const second = provider.invoke(["2"]);
+    await until(() => limits().perBinary[api.url]?.waiting === 1);
+    const waits = Date.now();
+    await until(() => Date.now() > waits + 5);
+    controller.abort();
+    await expect(first).rejects.toThrow();
+    await second;
+    const [queued] = sdk.spans()[1]?.events.filter(({ name }) => name === "queued") ?? [];
+    expect(queued?.attributes?.["deep_factor.delay_ms"]).toBeGreaterThanOrEqual(5);
   });
 
   it.each([

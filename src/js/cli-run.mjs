@@ -15,6 +15,8 @@ import { ProviderError } from "./native-entry.mjs";
 const OPTIONS = /** @type {const} */ ({
   provider: { type: "string" },
   model: { type: "string" },
+  engine: { type: "string" },
+  effort: { type: "string" },
   "system-prompt": { type: "string" },
   timeout: { type: "string" },
   record: { type: "string" },
@@ -58,11 +60,13 @@ export async function run(args, signal) {
 /**
  * @param {string} id
  * @param {{ model?: string | undefined, timeout?: string | undefined, "system-prompt"?: string | undefined,
+ *   engine?: string | undefined, effort?: string | undefined,
  *   stream?: boolean | undefined }} values
  * @returns {CliProvider}
  */
 function create(id, values) {
-  const { model, timeout, "system-prompt": systemPrompt } = values;
+  const { model, timeout, engine, effort, "system-prompt": systemPrompt } = values;
+  const reasoning = effort === undefined ? undefined : { effort };
   if (timeout !== undefined && !/^\d+$/.test(timeout)) {
     throw new UsageError(`--timeout must be a number of milliseconds, not "${timeout}"`);
   }
@@ -70,7 +74,7 @@ function create(id, values) {
   // Records hold no text of the CLI's; the events of a stream do.
   const logger = (/** @type {LogRecord} */ record) => progress(record, values.stream === true);
   // A prompt of the command line is a user's text, whatever it looks like.
-  const options = { model, timeout: ms, systemPrompt, logger, threadDocuments: "escape" };
+  const options = { model, engine, reasoning, timeout: ms, systemPrompt, logger, threadDocuments: "escape" };
   try {
     return factoryOf(id)(/** @type {{}} */ (options));
   } catch (error) {

@@ -36,6 +36,7 @@ Commands:
   run "<prompt>"   asks one of them and prints the answer
   suite            runs the tasks of a file, each in a folder of its own, and says which passed
   log              shows the log of a run, as text or as a page
+  completions      prints what has a shell complete all of this
 
 Options:
   -h, --help       this text; behind a command, that command's
@@ -85,6 +86,8 @@ What comes over standard input is the prompt, or follows the one on the command 
 Options:
   --provider <id>         one that \`${NAME} providers\` lists; default: claude
   --model <name>          the CLI's own by default
+  --engine <name>         print, live or auto, of a provider that has several; default: the provider's own
+  --effort <level>        how much the model thinks, as the CLI names it (low, medium, high); default: the CLI's own
   --system-prompt <text>  in place of the default one
   --timeout <ms>          how long the CLI may take, 0 for no limit; default: 120000
   --stream                prints the answer while it is written
@@ -126,6 +129,19 @@ Options:
   -h, --help           this text
 
 Exit codes: 0 shown, 2 wrong command line, 6 no run log (or of a newer version), 10 no such file.
+`,
+  completions: `Prints the script by which a shell completes commands, options and providers.
+
+Usage: ${NAME} completions <bash | zsh | fish>
+
+  bash   source <(${NAME} completions bash)
+  zsh    source <(${NAME} completions zsh)
+  fish   ${NAME} completions fish | source
+
+Options:
+  -h, --help       this text
+
+Exit codes: 0 printed, 2 wrong command line.
 `,
 };
 

@@ -15,6 +15,7 @@ const COMMANDS = {
   run: async () => (await import("./cli-run.mjs")).run,
   suite: async () => (await import("./cli-suite.mjs")).suite,
   log: async () => (await import("./cli-log.mjs")).log,
+  completions: async () => (await import("./cli/completions.mjs")).completions,
 };
 /** 128 and the signal's number, as shells have it. */
 const SIGNALS = /** @type {const} */ ({ SIGINT: 130, SIGTERM: 143, SIGHUP: 129 });
