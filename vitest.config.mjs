@@ -71,8 +71,8 @@ export default defineConfig({
   test: {
     include: ["__tests__/**/*.test.ts"],
     exclude: [...configDefaults.exclude, ...(process.env.TEST_ALL ? [] : RELEASE)],
-    // Half of a test's time is waiting, for processes and for limits of time: one worker for each core leaves half of it idle.
-    maxWorkers: "200%",
+    // Half of a test's time is waiting, for processes and for limits of time: with fewer workers, cores are idle.
+    maxWorkers: "250%",
     sequence: { sequencer: LongFirst },
     // Real CLIs on a loaded machine: a limit for what hangs, not a measure of speed.
     testTimeout: 120_000,
