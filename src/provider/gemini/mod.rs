@@ -273,7 +273,6 @@ const OPTIONS: &[OptionSpec] = &[
 mod tests {
     use super::super::tests::argv::line;
     use super::*;
-    use std::collections::BTreeSet;
 
     use crate::command::{Cwd, Mode};
 
@@ -310,7 +309,14 @@ mod tests {
     #[test]
     fn a_warm_process_has_the_flags_of_print() {
         let options = Options::parse(&GEMINI, r#"{"engine":"warm","model":"gemini-2.5-flash"}"#).unwrap();
-        let line = crate::command::build(&GEMINI, &options, Mode::Warm, true, &BTreeSet::new()).unwrap();
+        let line = crate::command::build(
+            &GEMINI,
+            &options,
+            Mode::Warm,
+            true,
+            &crate::command::Installed::default(),
+        )
+        .unwrap();
         let args: Vec<String> = line.args.iter().map(|arg| format!("{arg:?}")).collect();
         assert_eq!(
             args.join(" "),
