@@ -1,6 +1,6 @@
 /** opencode live: what only it does, against the real server. The common behaviours are in `__tests__/live`. */
 import { AIMessage, type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
-import { createOpenCodeCliProvider } from "deep-factor-providers/native";
+import { createOpenCodeCliProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
 import { withCli } from "../support/harness.mjs";
@@ -26,7 +26,13 @@ const told = (body: {
 async function withOpencode(script: Parameters<typeof withCli>[1]["script"]) {
   const cli = await withCli("opencode", { script });
   const create = (more: object = {}) => {
-    const provider = createOpenCodeCliProvider({ ...cli.options, engine: "live", retry: false, ...more });
+    const provider = createOpenCodeCliProvider({
+      ...cli.options,
+      model: "mock/m1",
+      engine: "live",
+      retry: false,
+      ...more,
+    });
     onTestFinished(() => provider.close());
     return provider;
   };
@@ -47,10 +53,11 @@ describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
       { text: "Still here." },
     ]);
     const provider = create();
+    const bound = provider.bindTools(tools);
     await provider.prewarm({ tools });
     expect(api.requests).toEqual([]);
 
-    const first = await ask(provider, [new SystemMessage("Be kind."), new HumanMessage("hi")]);
+    const first = await ask(bound, [new SystemMessage("Be kind."), new HumanMessage("hi")]);
     expect([first.reply.content, first.reply.usage, first.reply.stopReason, first.reply.run]).toEqual([
       "Hello there.",
       expect.objectContaining({ inputTokens: 60, outputTokens: 20, cacheReadTokens: 40, reasoningTokens: 5 }),
@@ -59,7 +66,6 @@ describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
     ]);
     expect(api.requests[0]?.body.messages[0].content).toMatch(/<\/env>\nBe kind\.$/);
 
-    const bound = provider.bindTools(tools);
     const thread: BaseMessage[] = [new HumanMessage("go")];
     const called = await ask(bound, thread);
     expect([called.reply.content, called.reply.toolCalls.map(({ id, name, args }) => [id, name, args])]).toEqual([
@@ -103,15 +109,15 @@ describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
       ["user", "again?"],
     ]);
 
-    await expect(provider.invoke(["fail"])).rejects.toMatchObject({ code: "INVALID_API_KEY", httpStatus: 401 });
-    await expect(provider.invoke(["slow"])).rejects.toMatchObject({ code: "RATE_LIMITED" });
+    await expect(bound.invoke(["fail"])).rejects.toMatchObject({ code: "INVALID_API_KEY", httpStatus: 401 });
+    await expect(bound.invoke(["slow"])).rejects.toMatchObject({ code: "RATE_LIMITED" });
     const controller = new AbortController();
-    const pending = provider.invoke(["hang"], { signal: controller.signal });
+    const pending = bound.invoke(["hang"], { signal: controller.signal });
     const hung = await api.waitForRequest(7);
     controller.abort(new Error("enough"));
     await expect(pending).rejects.toThrow("enough");
     expect(await hung.outcome).toBe("aborted");
-    const last = await ask(provider, [...foreign.slice(0, 1), new AIMessage("No."), new HumanMessage("there?")]);
+    const last = await ask(bound, [...foreign.slice(0, 1), new AIMessage("No."), new HumanMessage("there?")]);
     expect([last.reply.content, last.pid]).toEqual(["Still here.", first.pid]);
     expect(api.requests).toHaveLength(8);
     await provider.close();

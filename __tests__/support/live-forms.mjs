@@ -5,8 +5,7 @@
  * In flow a form (a CLI and its version) and a script of neutral answers; out flow a provider's options, and each request of the API as
  * the same words, whichever API it is.
  */
-import { createClaudeCliProvider, createCodexCliProvider } from "deep-factor-providers";
-import { createOpenCodeCliProvider } from "deep-factor-providers/native";
+import { createClaudeCliProvider, createCodexCliProvider, createOpenCodeCliProvider } from "deep-factor-providers";
 import { onTestFinished } from "vitest";
 import { LIVE_CODEX, OLDEST_LIVE_CODEX } from "./clis.mjs";
 import { withClaude, withCli } from "./harness.mjs";
@@ -74,12 +73,16 @@ const opencode = {
   toolPrefix: "df_",
   start: async (script) => {
     const { api, options } = await withCli("opencode", { script: scripted(script, toOpencode) });
-    return running(api, (more) => createOpenCodeCliProvider({ ...options, engine: "live", ...more }), {
-      heard: (body) => body.messages.filter((/** @type {any} */ { role }) => role !== "system").flatMap(ofChat),
-      // Behind opencode's own lines about the model and the folder.
-      system: (body) => body.messages[0].content.split("</env>\n")[1] ?? "",
-      tools: (body) => body.tools.map((/** @type {any} */ tool) => tool.function.name.replace("df_", "")),
-    });
+    return running(
+      api,
+      (more) => createOpenCodeCliProvider({ ...options, model: "mock/m1", engine: "live", ...more }),
+      {
+        heard: (body) => body.messages.filter((/** @type {any} */ { role }) => role !== "system").flatMap(ofChat),
+        // Behind opencode's own lines about the model and the folder.
+        system: (body) => body.messages[0].content.split("</env>\n")[1] ?? "",
+        tools: (body) => body.tools.map((/** @type {any} */ tool) => tool.function.name.replace("df_", "")),
+      },
+    );
   },
 };
 
