@@ -1,5 +1,5 @@
 /** The real qwen as a live engine: one process for a conversation, and native calls that wait in it. */
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { describe, expect, it } from "vitest";
@@ -87,11 +87,10 @@ describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}, live`, { timeout: 600_000 
       [...start, ...results],
       [...start, ...results, "assistant | 3 and 11.", "user | Thanks."],
     ]);
-    expect((api.requests[0]?.body as Body).tools).toHaveLength(1);
+    expect(api.requests[0]?.body.tools).toHaveLength(1);
     expect(api.requests[0]?.bytes).toBeLessThan(1800);
     await provider.close();
     expect(tag.left()).toEqual([]);
-    expect(readdirSync(join(home, "tmp"))).toEqual([]);
     expect(existsSync(join(home, ".qwen", "projects"))).toBe(false);
   });
 
@@ -144,7 +143,7 @@ describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}, live`, { timeout: 600_000 
         if (texts.length === 1) abort.abort();
       }
     })();
-    await expect(streaming).rejects.toMatchObject({ code: "ABORTED" });
+    await expect(streaming).rejects.toMatchObject({ name: "AbortError" });
     await provider.close();
     expect(tag.left()).toEqual([]);
   });

@@ -156,6 +156,7 @@ mod tests {
         let (foreign, mut reply) = request(r#"{"rm":"-rf"}"#);
         held.ask(foreign);
         held.close();
-        assert!(held.is_waiting() && matches!(reply.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
+        assert!(held.is_waiting());
+        assert_eq!(reply.try_recv().unwrap_err(), oneshot::error::TryRecvError::Closed);
     }
 }
