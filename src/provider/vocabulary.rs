@@ -137,6 +137,11 @@ pub enum LiveForm {
 }
 
 impl LiveForm {
+    /// Whether a session can be told the schema of its answers. qwen's flag for it adds a tool of the CLI's, whose call ends the process.
+    pub fn takes_schema(self) -> bool {
+        self != LiveForm::QwenStream
+    }
+
     /// Whether the CLI's own tools can't be on.
     pub fn needs_tools_off(self) -> bool {
         self != LiveForm::ClaudeControl

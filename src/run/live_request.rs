@@ -66,11 +66,6 @@ impl LiveCall {
                 LiveCall::Claude(request)
             }
             Live::Qwen(_) => {
-                // The flag for a schema adds a tool of the CLI's, whose call would end the session.
-                let output = match output {
-                    SessionOutput::Native(schema) => SessionOutput::Asked(schema),
-                    output => output,
-                };
                 let request = LiveRequest::new(messages, tools, encoding, (options, choices), output);
                 LiveCall::Qwen(request)
             }
