@@ -78,7 +78,7 @@ it.skipIf(!HERE)("answers many calls in one process, each by its own thread alon
     httpStatus: 429,
     retryAfterMs: 7000,
   });
-  await expect(provider.invoke(["key"])).rejects.toMatchObject({ category: "auth", httpStatus: 401 });
+  await expect(provider.invoke(["key"])).rejects.toMatchObject({ code: "AUTHENTICATION_FAILED", httpStatus: 401 });
   await expect(provider.invoke(["busy"])).rejects.toMatchObject({ category: "server", httpStatus: 503 });
   await expect(provider.invoke(["cut"])).rejects.toMatchObject({ code: "CONNECTION_LOST" });
 

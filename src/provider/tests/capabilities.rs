@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::message::content::{Kind, Takes};
 use crate::provider::capability::{Capabilities, Feature, Support};
-use crate::provider::options::EngineKind;
+use crate::provider::options::{EngineKind, Kind as OptionKind};
 use crate::provider::support::{API, Column, columns, providers_with, refusal};
 use crate::provider::{SchemaForm, custom, every, openai};
 
@@ -84,10 +84,26 @@ fn there_are_capabilities_for_each_engine_there_is() {
             "{}: its live engine, and what that can do",
             provider.id
         );
+        let forms = [("live", provider.live.is_some()), ("warm", provider.warm.is_some())];
+        let own = forms.iter().filter(|(_, has)| *has).map(|(name, _)| *name);
+        let auto = forms.iter().any(|(_, has)| *has).then_some("auto");
+        let names: Vec<&str> = ["print"].into_iter().chain(own).chain(auto).collect();
         assert_eq!(
-            provider.live.is_some(),
-            provider.option("engine").is_some(),
-            "{}: who has two engines can be asked for either",
+            provider.option("engine").map(|option| option.kind),
+            Some(OptionKind::OneOf(provider.engines())),
+            "{}: the option's values",
+            provider.id
+        );
+        assert_eq!(
+            provider.engines(),
+            names,
+            "{}: its engines can be asked for",
+            provider.id
+        );
+        assert_eq!(
+            provider.warm.is_some(),
+            provider.checks.warm.is_some(),
+            "{}: its warm engine, and the versions that serve it",
             provider.id
         );
     }

@@ -108,8 +108,8 @@ mod tests {
         assert_eq!(
             refusal(r#"{"frequencyPenalty":1}"#),
             "unknown option \"frequencyPenalty\"; allowed: model, cliPath, timeout, maxBuffer, inputEncoding, threadDocuments, \
-             textToolCalls, cwd, env, extraArgs, idleTimeout, killGrace, maxConcurrency, retry, quota, login, reasoning, maxOutputTokens, stop, \
-             temperature, onUnsupported, sandbox"
+             textToolCalls, cwd, env, extraArgs, idleTimeout, killGrace, maxConcurrency, engine, retry, quota, login, reasoning, maxOutputTokens, \
+             stop, temperature, onUnsupported, sandbox"
         );
         assert_eq!(
             refusal(r#"{"timeout":0}"#),
