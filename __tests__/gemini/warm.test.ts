@@ -97,7 +97,7 @@ it.skipIf(!HERE)("answers many calls in one process, each by its own thread alon
   const doomed = provider.invoke(["wait"]);
   await api.waitForRequest(asked + 3);
   process.kill(pid, "SIGKILL");
-  await expect(doomed).rejects.toMatchObject({ code: "KILLED" });
+  await expect(doomed).rejects.toMatchObject({ code: "CRASHED", signal: "SIGKILL" });
   const next = await ask(provider, ["next"]);
   expect(next.content).toBe("You said next");
   expect(next.pid).not.toBe(pid);
@@ -112,7 +112,7 @@ it.skipIf(!HERE)("answers many calls in one process, each by its own thread alon
 
 it.skipIf(!HERE)("is what an engine chosen by itself comes to", { timeout: TIMEOUT }, async () => {
   const { create } = await withCli("gemini", { script });
-  const provider = create({ engine: "auto", keepAlive: 0 });
+  const provider = create({ engine: undefined, keepAlive: 0 });
   expect((await provider.health()).engine).toEqual({
     uses: "warm",
     why: "it is @google/gemini-cli 0.61.0, says its package.json",
@@ -120,10 +120,6 @@ it.skipIf(!HERE)("is what an engine chosen by itself comes to", { timeout: TIMEO
   const first = await ask(provider, ["one"]);
   expect([first.content, first.engine]).toEqual(["You said one", "warm"]);
   await gone(first.pid);
-  for (const options of [{ outputFormat: "json" }, { disableBuiltInTools: false }, { textToolCalls: "lenient" }]) {
-    const report = await create({ engine: "auto", ...options }).health();
-    expect(report.engine?.uses).toBe("print");
-  }
 });
 
 it.skipIf(!HERE || !ALL)("takes another process when one has served long enough", { timeout: TIMEOUT }, async () => {
