@@ -15,6 +15,7 @@ import {
   createClaudeCliProvider,
   createCodexCliProvider,
   createFallbackProvider,
+  createFileCheckpoint,
   createOpenAiCompatibleProvider,
   escapeXml,
   execFileAsync,
@@ -387,3 +388,26 @@ export async function structured(provider: CliProvider): Promise<string> {
   value?.nam;
   return name ?? "";
 }
+
+// Runs that survive: any object with the three functions is a store.
+const kept: string[] = [];
+export const memory: api.CheckpointStore = {
+  load: async () => ({ token: 1, entries: kept }),
+  append: async (_, entries) => void kept.push(...entries),
+  finish: async (runId: string, result: string | undefined, { token }) => void [runId, result, token],
+};
+export const durable = runAgent({
+  provider,
+  prompt: "Go.",
+  runId: "job-1",
+  checkpoint: createFileCheckpoint({ dir: "runs" }),
+  heartbeatInterval: 1000,
+  onHeartbeat: ({ waitingFor }) => waitingFor.map(({ kind, since }) => [kind, since.getTime()]),
+  tools: [
+    { name: "pay", onResume: "ask", idempotent: false, execute: (_, { idempotencyKey }) => idempotencyKey.length },
+  ],
+  permissions: { ask: (_, { interrupted }) => interrupted !== true },
+});
+durable.result.then(({ resumed }) => assertType<Equal<typeof resumed, api.ResumedRun | undefined>>());
+// @ts-expect-error it is one of three words
+export const often: api.OnResume = "often";
