@@ -1190,6 +1190,10 @@ export type ProviderErrorCode =
   | "NOT_FOUND"
   /** A limit of the agent's run is reached. */
   | "AGENT_LIMIT"
+  /** The model gave no plan, though one was required. */
+  | "PLANNER_OUTPUT_MISSING"
+  /** The model gave no report, though one was required. */
+  | "COMPLETION_REPORT_MISSING"
   /** Another process is at work on the run of that id. */
   | "RUN_LOCKED"
   /** The checkpoint is of a run with other options. */
@@ -1198,10 +1202,6 @@ export type ProviderErrorCode =
   | "CHECKPOINT_INVALID"
   /** The checkpoint's store failed: the run does not go on unrecorded. */
   | "CHECKPOINT_FAILED"
-  /** The model gave no plan, though one was required. */
-  | "PLANNER_OUTPUT_MISSING"
-  /** The model gave no report, though one was required. */
-  | "COMPLETION_REPORT_MISSING"
   /** A function of the caller's threw. */
   | "CALLBACK_FAILED"
   /** An option is unknown, ill-typed or contradicts another. */

@@ -75,6 +75,7 @@ impl Driver<'_> {
                     let log = turn.take_log();
                     turn.stop().await;
                     self.reporter.emit_log(log).await;
+                    self.enter_phase(Phase::None, None).await;
                 }
             }
             Effect::Finish(outcome) => self.outcome = Some(outcome),
