@@ -64,6 +64,8 @@ beforeAll(() => {
   for (const face of Object.keys(FACES)) {
     cpSync(join(ROOT, "src/js", face), join(modules, OURS, "src/js", face), { recursive: true });
   }
+  // What the entries read when it is asked for.
+  cpSync(join(ROOT, "src/js/telemetry"), join(modules, OURS, "src/js/telemetry"), { recursive: true });
   const built = files.find((name) => name.endsWith(".node")) ?? "";
   const platform = built.replace(/\.node$/, "").replace(".", "-");
   mkdirSync(join(modules, platform));

@@ -1,7 +1,11 @@
 /** What OpenTelemetry gets of runs: names, trees, errors, figures, and nothing of their content unless it is asked for. */
 import { execFile } from "node:child_process";
+import { cpSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from "node:fs";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { BasicTracerProvider, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base";
@@ -360,6 +364,25 @@ describe("the option", () => {
     `;
     const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "-e", script]);
     expect(JSON.parse(stdout)).toEqual([0, false, "CONNECTION_FAILED"]);
+  });
+
+  it("says what to install where the peer is missing", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "dfp-no-peer-"));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const root = fileURLToPath(new URL("../..", import.meta.url));
+    // Without node_modules beside it; the addon itself stays where it is.
+    const isAddon = (name: string) => name.endsWith(".node");
+    const copy = (name: string) =>
+      cpSync(join(root, name), join(folder, name), { recursive: true, filter: (path) => !isAddon(path) });
+    copy("package.json");
+    copy("src/js");
+    const [addon = ""] = readdirSync(join(root, "src/js")).filter(isAddon);
+    symlinkSync(join(root, "src/js", addon), join(folder, "src/js", addon));
+    const script = `require(${JSON.stringify(join(folder, "src/js/native-entry.cjs"))}).createClaudeCliProvider({ telemetry: true })`;
+    const run = promisify(execFile)(process.execPath, ["-e", script]);
+    await expect(run).rejects.toThrow(
+      'telemetry needs the package "@opentelemetry/api", which can\'t be loaded: run `npm install @opentelemetry/api`, or pass { tracer, meter }',
+    );
   });
 
   it.each([undefined, false, true, {}, { content: "full" }])("takes %j", (telemetry) => {

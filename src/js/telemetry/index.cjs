@@ -18,6 +18,7 @@
  * @typedef {typeof import("../native.cjs")} Native
  */
 
+const { builtin } = require("../builtin.cjs");
 const { fault } = require("../errors.cjs");
 const { describe } = require("../options.cjs");
 const { version } = require("../../../package.json");
@@ -72,19 +73,29 @@ function readTelemetry(option, native, options) {
   };
 }
 
-/** The tracer and the meter of whatever SDK is registered, by the optional peer. */
+/**
+ * The tracer and the meter of whatever SDK is registered, by the optional peer: the one beside this package, or, in a bundle, beside
+ * the program. Any copy of it finds what is registered. Not a plain `require`: bundlers complain of one that finds nothing.
+ */
 function load() {
-  try {
-    const { metrics, trace } = require("@opentelemetry/api");
-    return { tracer: trace.getTracer(NAME, version), meter: metrics.getMeter(NAME, version) };
-  } catch (error) {
-    const advice = "run `npm install @opentelemetry/api`, or pass { tracer, meter }";
-    throw fault(
-      "INVALID_OPTION",
-      `telemetry needs the package "@opentelemetry/api", which can't be loaded: ${advice}`,
-      error,
-    );
+  const { createRequire } = builtin("node:module");
+  /** @type {unknown} */
+  let reason;
+  for (const place of [typeof __filename === "string" ? __filename : undefined, process.argv[1]]) {
+    if (!place) continue;
+    try {
+      const { metrics, trace } = createRequire(place)("@opentelemetry/api");
+      return { tracer: trace.getTracer(NAME, version), meter: metrics.getMeter(NAME, version) };
+    } catch (error) {
+      reason ??= error;
+    }
   }
+  const advice = "run `npm install @opentelemetry/api`, or pass { tracer, meter }";
+  throw fault(
+    "INVALID_OPTION",
+    `telemetry needs the package "@opentelemetry/api", which can't be loaded: ${advice}`,
+    reason,
+  );
 }
 
 /** @param {unknown} options JSON for `NativeRedactor` */
