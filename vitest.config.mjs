@@ -21,6 +21,7 @@ const RELEASE = [
   "langchain/sizes",
   "langchain/standard/calls",
   "langchain/standard/tools",
+  "qwen/print-newest",
 ].map((name) => `__tests__/${name}.test.ts`);
 
 /**
