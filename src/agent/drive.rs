@@ -13,9 +13,9 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::conversation::{Conversation, Turn, TurnEvent};
-use super::durable::Progress;
 use super::event::{AgentResult, Kind, Phase};
 use super::pending::PendingCalls;
+use super::progress::Progress;
 use super::report::Reporter;
 use super::shared::{Lineage, Shared};
 use super::spec::AgentSpec;

@@ -4,8 +4,6 @@
 //! and done in the world otherwise: a turn is kept before its calls are begun, a tool's begin before it runs, its end before
 //! the model learns of it.
 
-use std::collections::HashMap;
-
 use super::drive::Driver;
 use super::event::{Kind, Phase};
 use super::journal::{Decision, Entry, Store};
@@ -14,22 +12,6 @@ use crate::error::ProviderError;
 use crate::event::Reply;
 use crate::executor::{Input, Spent};
 use crate::message::{ToolCall, ToolResult};
-
-/// Where a run is.
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    /// Turns so far.
-    turns: u32,
-    /// Calls of this turn so far.
-    calls: u32,
-    places: HashMap<String, String>,
-    /// The turn that is next to end: it had ended in an earlier attempt.
-    pub recorded: Option<Box<Reply>>,
-    /// This turn is such a one.
-    pub replayed: bool,
-    /// Calls that somebody was asked about because their tools had begun.
-    questions: HashMap<String, ToolCall>,
-}
 
 impl Driver<'_> {
     fn turn_place(&self, turn: u32) -> String {

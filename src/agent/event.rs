@@ -6,7 +6,6 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::journal::Resumed;
 use crate::error::ProviderError;
 use crate::event::EventKind;
 use crate::executor::policy::By;
@@ -215,6 +214,19 @@ pub(super) enum Phase {
     Quota,
     /// No turn is under way.
     None,
+}
+
+/// What of a run's result earlier attempts have brought.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Resumed {
+    /// Turns of the run's own agent.
+    pub steps: u32,
+    /// Calls that have ended.
+    pub tool_calls: u32,
+    pub usage: Usage,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
 }
 
 /// What a run came to: `AgentResult`, of which the façade makes messages.

@@ -11,10 +11,12 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use super::journal::Stored;
 use crate::error::{Code, ProviderError};
 use crate::executor::Input;
 use crate::message::{Content, ToolResult};
+
+/// The answer of a store to one entry.
+type Stored = oneshot::Sender<Result<(), Box<ProviderError>>>;
 
 /// What the host has been asked and has not answered.
 #[derive(Debug, Default)]

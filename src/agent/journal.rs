@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::event::{AgentEvent, Kind};
+use super::event::{AgentEvent, Kind, Resumed};
 use super::fingerprint::Fingerprint;
 use super::host::Host;
 use crate::error::{Code, ProviderError};
@@ -189,19 +189,6 @@ struct Recorded {
     ended: Option<(ToolResult, Spent)>,
 }
 
-/// What of a run's result earlier attempts have brought.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Resumed {
-    /// Turns of the run's own agent.
-    pub steps: u32,
-    /// Calls that have ended.
-    pub tool_calls: u32,
-    pub usage: Usage,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost_usd: Option<f64>,
-}
-
 /// What is durable of a run, or that nothing is.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
@@ -373,9 +360,6 @@ impl Store<'_> {
         }
     }
 }
-
-/// The answer of a store to one entry.
-pub(super) type Stored = oneshot::Sender<Result<(), Box<ProviderError>>>;
 
 fn read(text: &str, expected: u64) -> Result<Line, Box<ProviderError>> {
     let found: Version = serde_json::from_str(text).map_err(|error| invalid(&format!("entry {expected}: {error}")))?;

@@ -17,6 +17,7 @@ mod host;
 mod journal;
 mod pending;
 mod perform;
+mod progress;
 mod report;
 mod shared;
 mod spec;
