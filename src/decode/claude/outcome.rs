@@ -99,9 +99,10 @@ fn failure(turn: &Turn, outcome: &Outcome, line: &ResultLine, fields: &mut Field
     let message = message.into_iter().flatten().find(|text| !text.trim().is_empty());
     let message = message.unwrap_or_default();
     // Still in qwen's bracket where it came with the tokens of the answers before it.
-    let bracketed = match message.starts_with(API_ERROR) {
-        true => failure_of(&message),
-        false => Failure::default(),
+    let bracketed = if message.starts_with(API_ERROR) {
+        failure_of(&message)
+    } else {
+        Failure::default()
     };
     Failure {
         kind: fields

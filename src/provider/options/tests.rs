@@ -37,7 +37,10 @@ fn engines_are_those_that_a_provider_has() {
         "UnsupportedOption: option \"engine\" can't be \"live\" with glm, which takes \"print\"; those that take it: claude, codex"
     ));
     let gemini = |json: &str| Options::parse(crate::provider::find("gemini").unwrap(), json).unwrap();
-    assert_eq!((gemini("{}").engine, gemini("{}").keep_alive.as_secs()), (EngineKind::Auto, 60));
+    assert_eq!(
+        (gemini("{}").engine, gemini("{}").keep_alive.as_secs()),
+        (EngineKind::Auto, 60)
+    );
     for json in [
         r#"{"outputFormat":"json"}"#,
         r#"{"disableBuiltInTools":false}"#,
@@ -47,8 +50,14 @@ fn engines_are_those_that_a_provider_has() {
         assert_eq!(gemini(json).engine, EngineKind::Print, "{json}");
     }
     for (json, names) in [
-        (r#"{"engine":"warm","outputFormat":"json"}"#, "\"outputFormat\" and \"engine\""),
-        (r#"{"engine":"warm","disableBuiltInTools":false}"#, "\"disableBuiltInTools\" and \"engine\""),
+        (
+            r#"{"engine":"warm","outputFormat":"json"}"#,
+            "\"outputFormat\" and \"engine\"",
+        ),
+        (
+            r#"{"engine":"warm","disableBuiltInTools":false}"#,
+            "\"disableBuiltInTools\" and \"engine\"",
+        ),
         (r#"{"engine":"print","keepAlive":1}"#, "\"keepAlive\" and \"engine\""),
     ] {
         let refused = Options::parse(crate::provider::find("gemini").unwrap(), json).unwrap_err();
