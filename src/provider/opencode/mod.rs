@@ -224,7 +224,6 @@ const OPTIONS: &[OptionSpec] = &[
     options::DISABLE_BUILT_IN_TOOLS,
     options::IGNORE_USER_CONFIG,
     options::CONFIG,
-    options::ENGINE,
     options::KEEP_ALIVE,
 ];
 
