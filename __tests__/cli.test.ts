@@ -63,6 +63,7 @@ codex     logged out     0.170.0 (not measured)  no         <bin>/codex
           ✗ codex is not logged in
             → run \`codex login\`
 gemini    ready          0.61.0                  unknown    <bin>/gemini
+          engine: print: it is a script that does not start gemini
 qwen      not installed  –                       –          –
           ✗ qwen is not in any folder of the PATH
             → install it with \`npm install -g @qwen-code/qwen-code\`, or set \`cliPath\`
@@ -130,7 +131,7 @@ describe("providers", () => {
 claude    claude    2.1.197, 2.1.330
 codex     codex     0.169.0
 gemini    gemini    0.61.0
-qwen      qwen      0.15.10
+qwen      qwen      0.15.10, 0.24.4
 glm       ax-glm    none
 grok      ax-grok   none
 opencode  opencode  1.18.34
@@ -148,7 +149,7 @@ describe.skipIf(process.platform === "win32")("run", () => {
     const engine = await run(["run", "hi", "--provider", "codex", "--engine", "warm"]);
     expect([engine.code, engine.stderr]).toEqual([
       2,
-      expect.stringContaining('option "engine" must be one of "print", "live", "auto"; given: "warm"'),
+      expect.stringContaining(`option "engine" can't be "warm" with codex, which takes "print", "live", "auto"`),
     ]);
     const effort = await run(["run", "hi", "--provider", "glm", "--effort", "high"]);
     expect([effort.code, effort.stderr]).toEqual([
