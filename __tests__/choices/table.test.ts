@@ -17,8 +17,8 @@ import {
 import { describe, expect, it, onTestFinished } from "vitest";
 import { withApi } from "../api/setup.js";
 import { HERE } from "../clis/real.js";
-import type { CliName } from "../support/clis.mjs";
-import { withClaude, withCli } from "../support/harness.mjs";
+import { NEWEST_QWEN } from "../support/clis.mjs";
+import { sampleOf, withClaude, withCli } from "../support/harness.mjs";
 
 const page = readFileSync(new URL("../../docs/providers.md", import.meta.url), "utf8");
 const table = page
@@ -68,10 +68,12 @@ const COLUMNS = {
   "codex print": () => createCodexCliProvider({ ...NOWHERE, engine: "print" }),
   "codex live": () => createCodexCliProvider({ ...NOWHERE, engine: "live" }),
   gemini: () => createGeminiCliProvider(NOWHERE),
-  qwen: () => createQwenCliProvider(NOWHERE),
+  "qwen print": () => createQwenCliProvider({ ...NOWHERE, engine: "print" }),
+  "qwen live": () => createQwenCliProvider({ ...NOWHERE, engine: "live" }),
   glm: () => createGlmCliProvider(NOWHERE),
   grok: () => createGrokCliProvider(NOWHERE),
-  opencode: () => createOpenCodeCliProvider(NOWHERE),
+  "opencode print": () => createOpenCodeCliProvider({ ...NOWHERE, engine: "print" }),
+  "opencode live": () => createOpenCodeCliProvider({ ...NOWHERE, engine: "live" }),
   "your own CLI": () => createCliProvider(OWN, NOWHERE),
 };
 
@@ -149,13 +151,25 @@ describe("what is native reaches the API", { timeout: 600_000 }, () => {
     expect(await unseen(`codex ${engine}`, api.requests, invoke)).toEqual([]);
   });
 
-  it.skipIf(!HERE).each(["gemini", "qwen", "opencode"] as CliName[])("of %s", async (name) => {
-    const { api, create } = await withCli(name, { script: () => ({ text: "ok" }) });
+  it.skipIf(!HERE)("of gemini", async () => {
+    const { api, create } = await withCli("gemini", { script: () => ({ text: "ok" }) });
     const provider = create({});
     const invoke = (choices: InvokeOptions) => provider.invoke(["go"], choices);
     // Its API has the model's name in a path.
-    const over = name === "gemini" ? { model: "gemini-m1" } : {};
-    expect(await unseen(name, api.requests, invoke, over)).toEqual([]);
+    expect(await unseen("gemini", api.requests, invoke, { model: "gemini-m1" })).toEqual([]);
+  });
+
+  const sessions = [
+    ["qwen", "print", {}],
+    ["opencode", "print", {}],
+    ["qwen", "live", { version: NEWEST_QWEN }],
+    ["opencode", "live", {}],
+  ] as const;
+  it.skipIf(!HERE).each(sampleOf(sessions, 2))("of %s, %s", async (name, engine, which) => {
+    const { api, create } = await withCli(name, { script: () => ({ text: "ok" }), ...which });
+    const provider = create({ engine });
+    const invoke = (choices: InvokeOptions) => provider.invoke(["go"], choices);
+    expect(await unseen(`${name} ${engine}`, api.requests, invoke)).toEqual([]);
   });
 
   it("of an OpenAI-compatible API", async () => {
