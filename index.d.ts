@@ -731,12 +731,18 @@ export type CliErrorRule = {
   | { readonly category: ErrorCategory; readonly code?: undefined }
 );
 
+/** Options of {@link createCliProvider}. */
+export interface CustomCliProviderOptions extends CliProviderOptions {
+  /** It has one engine: a process per call. See docs/live-engine.md, "Which engine". */
+  engine?: "print" | undefined;
+}
+
 /**
  * A CLI of one's own as a model, described as data. It runs in an empty private folder unless `cwd` says otherwise.
  *
  * @throws {ProviderError} `INVALID_CONFIG` or `INVALID_OPTION`, naming the field, what was given and what is allowed.
  */
-export function createCliProvider(config: CliProviderConfig, options?: CliProviderOptions): CliProvider;
+export function createCliProvider(config: CliProviderConfig, options?: CustomCliProviderOptions): CliProvider;
 // ------------------------------------------------------------------------------------------------------ several as one
 
 /** Options of {@link createFallbackProvider}. */

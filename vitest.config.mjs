@@ -1,4 +1,5 @@
 // @ts-check
+import { availableParallelism } from "node:os";
 import { configDefaults, defineConfig } from "vitest/config";
 import { BaseSequencer } from "vitest/node";
 
@@ -73,7 +74,8 @@ export default defineConfig({
     include: ["__tests__/**/*.test.ts"],
     exclude: [...configDefaults.exclude, ...(process.env.TEST_ALL ? [] : RELEASE)],
     // Half of a test's time is waiting, for processes and for limits of time: with fewer workers, cores are idle.
-    maxWorkers: "250%",
+    // A number: of a percentage, Vitest takes the cores at most.
+    maxWorkers: 2 * availableParallelism(),
     sequence: { sequencer: LongFirst },
     // Real CLIs on a loaded machine: a limit for what hangs, not a measure of speed.
     testTimeout: 120_000,

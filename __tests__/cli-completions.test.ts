@@ -19,7 +19,7 @@ printf '%s\\n' "\${COMPREPLY[@]}"`;
   };
 
   it("completes commands, options, providers, actions and shells", () => {
-    expect(offered("")).toEqual(["doctor", "providers", "run", "log", "completions", "--help", "--version"]);
+    expect(offered("")).toEqual(["doctor", "providers", "run", "suite", "log", "completions", "--help", "--version"]);
     expect(offered("ru")).toEqual(["run"]);
     expect(offered("run", "--e")).toEqual(["--effort", "--engine"]);
     expect(offered("run", "--provider", "co")).toEqual(["codex"]);

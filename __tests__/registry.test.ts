@@ -71,5 +71,5 @@ it("every factory of the contract is the registry's, and a CLI of one's own take
     timeout: 1,
   };
   const answer = native.NativeProvider.custom(JSON.stringify(config), '{"§":0}', 0).check();
-  expect(optionsOf(answer)).toEqual(fieldsOf("CliProviderOptions"));
+  expect(optionsOf(answer)).toEqual(fieldsOf("CustomCliProviderOptions"));
 });

@@ -11,8 +11,8 @@ import type {
   ClaudeCliProviderOptions,
   CliProviderConfig,
   CliProvider as CliProviderOf,
-  CliProviderOptions,
   CodexCliProviderOptions,
+  CustomCliProviderOptions,
   FallbackProvider as FallbackProviderOf,
   FallbackProviderOptions,
   GeminiCliProviderOptions,
@@ -57,6 +57,7 @@ export type {
   CliProviderOptions,
   CodexCliProviderOptions,
   CompletionReport,
+  CustomCliProviderOptions,
   ErrorCategory,
   ErrorClassification,
   ErrorContext,
@@ -219,7 +220,7 @@ export function createOpenCodeCliProvider(options?: OpenCodeCliProviderOptions):
  *
  * @throws {ProviderError} `INVALID_CONFIG` or `INVALID_OPTION`, naming the field, what it holds and what is allowed.
  */
-export function createCliProvider(config: CliProviderConfig, options?: CliProviderOptions): CliProvider;
+export function createCliProvider(config: CliProviderConfig, options?: CustomCliProviderOptions): CliProvider;
 
 /** An OpenAI-compatible API as a model whose answers are plain data. */
 export type ApiProvider = ApiProviderOf<AIMessageJson>;
