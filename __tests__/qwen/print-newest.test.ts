@@ -49,9 +49,10 @@ describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}`, { timeout: 600_000 }, () 
   });
 
   it("tells that nobody listens, whatever else it says on standard error", async () => {
-    const { api, create } = await newest([HELLO], true);
-    await api.close();
-    await expect(create({ retry: false, outputFormat: "text" }).invoke(["hi"])).rejects.toMatchObject({
+    const { create, options } = await newest([HELLO], true);
+    // A port that was given back could be another's by now.
+    const env = { ...options.env, OPENAI_BASE_URL: "http://127.0.0.1:1/v1" };
+    await expect(create({ retry: false, outputFormat: "text", env }).invoke(["hi"])).rejects.toMatchObject({
       code: "CONNECTION_FAILED",
     });
   });
