@@ -109,7 +109,8 @@ export function isolateClaude({ which = "newest", baseUrl, env = {} }) {
       DISABLE_ERROR_REPORTING: "1",
       ...env,
     },
-    cleanup: () => rmSync(home, { recursive: true, force: true, maxRetries: 5 }),
+    // A CLI that is just ending still writes into it: up to two seconds on a loaded machine.
+    cleanup: () => rmSync(home, { recursive: true, force: true, maxRetries: 10 }),
   };
 }
 
