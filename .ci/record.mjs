@@ -27,7 +27,7 @@ const SETS = {
   claude: ["claude-newest", "claude-oldest"],
   codex: ["codex"],
   gemini: ["gemini"],
-  qwen: ["qwen"],
+  qwen: ["qwen-newest", "qwen-oldest"],
   opencode: ["opencode"],
 };
 const USAGE = `usage: npm run record -- <${Object.keys(SETS).join(" | ")} | --all> [--cli-path FILE | --newest] [--only CASE,CASE] [--out DIR] [--diff]

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { claudeBinary } from "../../__tests__/support/claude.mjs";
 import { CLIS } from "../../__tests__/support/clis.mjs";
 import { npm } from "../../__tests__/support/installed.mjs";
+import { cliOf } from "./run.mjs";
 
 /** @typedef {import("./run.mjs").SetName} SetName */
 
@@ -19,7 +20,7 @@ const CLAUDE = "@anthropic-ai/claude-code";
  */
 export async function installNewest(set, dir) {
   const isClaude = set === "claude-newest" || set === "claude-oldest";
-  const name = isClaude ? CLAUDE : CLIS[set].package;
+  const name = isClaude ? CLAUDE : CLIS[cliOf(set)].package;
   writeFileSync(join(dir, "package.json"), JSON.stringify({ private: true }));
   await npm(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", `${name}@latest`], dir);
   const folder = join(dir, "node_modules", name);
@@ -30,7 +31,7 @@ export async function installNewest(set, dir) {
   if (needed) throw new Error(`${name} ${version} needs Node ${needed}, and this is ${process.versions.node}`);
   if (isClaude) return claudeBinary(manifest, version, CLAUDE);
   // What the package starts by, which a version may have moved; npm makes only that executable.
-  const [started = CLIS[set].file] = typeof bin === "string" ? [bin] : Object.values(bin ?? {});
+  const [started = CLIS[cliOf(set)].file] = typeof bin === "string" ? [bin] : Object.values(bin ?? {});
   return join(folder, started);
 }
 

@@ -21,12 +21,16 @@ import { fileURLToPath } from "node:url";
 import { createClaudeCliProvider } from "deep-factor-providers/native";
 import { startAnthropic } from "../../__tests__/support/anthropic.mjs";
 import { findClaude, isolateClaude } from "../../__tests__/support/claude.mjs";
-import { CLIS, findCli, isolateCli } from "../../__tests__/support/clis.mjs";
+import { CLIS, findCli, isolateCli, NEWEST_QWEN } from "../../__tests__/support/clis.mjs";
 import { threadOf } from "./cases.mjs";
 import { normaliser } from "./normalise.mjs";
 import { shapeOf } from "./shape.mjs";
 
-/** @typedef {"claude-newest" | "claude-oldest" | import("../../__tests__/support/clis.mjs").CliName} SetName */
+/** @typedef {import("../../__tests__/support/clis.mjs").CliName} CliName */
+/**
+ * A version of a CLI that is measured; without one in its name, the CLI has only one.
+ * @typedef {"claude-newest" | "claude-oldest" | "qwen-newest" | "qwen-oldest" | Exclude<CliName, "qwen">} SetName
+ */
 /** @typedef {import("./cases.mjs").Case} Case */
 /**
  * What the provider says: a reply, or an error.
@@ -71,7 +75,9 @@ const LIMIT_MS = 600_000;
  */
 export async function recordable(set, cliPath) {
   if (set !== "claude-newest" && set !== "claude-oldest") {
-    return { set, provider: set, cliPath: cliPath ?? (await findCli(set)), formats: CLIS[set].formats };
+    const name = cliOf(set);
+    const version = set === "qwen-newest" ? NEWEST_QWEN : undefined;
+    return { set, provider: name, cliPath: cliPath ?? (await findCli(name, version)), formats: CLIS[name].formats };
   }
   const found = cliPath ?? findClaude(set === "claude-newest" ? "newest" : "oldest").cliPath;
   return { set, provider: "claude", cliPath: found, formats: ["stream-json", "json", "text"] };
@@ -85,14 +91,14 @@ export async function recordable(set, cliPath) {
  */
 export async function record(cli, version, one) {
   const script = () => one.answer;
-  const api = await (cli.provider === "claude" ? startAnthropic : CLIS[asName(cli.set)].startApi)(
+  const api = await (cli.provider === "claude" ? startAnthropic : CLIS[cliOf(cli.set)].startApi)(
     /** @type {any} */ (script),
   );
   if (one.answer === undefined) await api.close();
   const isolated = await isolate(cli, api.url);
   const tee = mkdtempSync(join(tmpdir(), "dfp-tee-"));
   const create = /** @type {(options: object) => import("deep-factor-providers/native").CliProvider} */ (
-    cli.provider === "claude" ? createClaudeCliProvider : CLIS[asName(cli.set)].create
+    cli.provider === "claude" ? createClaudeCliProvider : CLIS[cliOf(cli.set)].create
   );
   const patience = new AbortController();
   const provider = create({
@@ -137,15 +143,18 @@ export async function record(cli, version, one) {
   }
 }
 
-/** @param {SetName} set */
-const asName = (set) => /** @type {import("../../__tests__/support/clis.mjs").CliName} */ (set);
+/**
+ * The CLI of a set that is not claude's.
+ * @param {SetName} set
+ */
+export const cliOf = (set) => /** @type {CliName} */ (set.split("-")[0]);
 
 /**
  * @param {Recordable} cli
  * @param {string} url
  */
 async function isolate({ set, cliPath }, url) {
-  if (set !== "claude-newest" && set !== "claude-oldest") return isolateCli(set, url, { cliPath });
+  if (set !== "claude-newest" && set !== "claude-oldest") return isolateCli(cliOf(set), url, { cliPath });
   const claude = isolateClaude({ which: set === "claude-newest" ? "newest" : "oldest", baseUrl: url });
   return { home: claude.home, options: { env: claude.env, model: "sonnet" }, cleanup: claude.cleanup };
 }

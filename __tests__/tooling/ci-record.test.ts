@@ -30,27 +30,33 @@ function contents(dir: string) {
   );
 }
 
-/** A CLI, its version, and cases of it; qwen takes seconds of a processor to start. */
+/** A CLI, its sets with their versions, and cases of it; qwen takes seconds of a processor to start. */
 const SETS = [
-  ["codex", "0.169.0", ["success", "err-401"]],
-  ["qwen", "0.15.10", ["success-json"]],
+  ["codex", { codex: "0.169.0" }, ["success", "err-401"]],
+  ["qwen", { "qwen-newest": "0.24.4", "qwen-oldest": "0.15.10" }, ["success-json"]],
 ] as const;
 
 // Three runs of each case on a machine that may have much else to do.
 describe.skipIf(!HERE)("the real", { timeout: 400_000 }, () => {
-  it.each(sampleOf(SETS))("%s gives the same files twice, and those that are kept", async (cli, version, cases) => {
+  it.each(sampleOf(SETS))("%s gives the same files twice, and those that are kept", async (cli, versions, cases) => {
     const [one, two] = [folder(), folder()];
     const args = [cli, "--only", cases.join(",")];
     const said: string[] = [];
     expect(await main([...args, "--out", one], (text) => said.push(text))).toBe(0);
-    expect(said.sort()).toEqual(cases.map((name) => `${cli}/${name}\n`).sort());
+    const sets = Object.keys(versions);
+    expect(said.sort()).toEqual(sets.flatMap((set) => cases.map((name) => `${set}/${name}\n`)).sort());
     await main([...args, "--out", two], () => {});
-    expect(contents(two)).toEqual(contents(one));
-    expect(readSet(join(two, cli)).map(({ name }) => name)).toEqual([...cases].sort());
+    for (const set of sets) {
+      expect(contents(join(two, set))).toEqual(contents(join(one, set)));
+      expect(readSet(join(two, set)).map(({ name }) => name)).toEqual([...cases].sort());
+    }
     const pages: string[] = [];
     expect(await main([...args, "--diff"], (text) => pages.push(text))).toBe(0);
-    const head = `${cli}: recorded ${version}, installed ${version}; ${cases.length} cases`;
-    expect(pages.join("")).toBe(`${head}\n\nnothing changed\n`);
+    const same = Object.entries(versions).map(
+      ([set, version]) =>
+        `${set}: recorded ${version}, installed ${version}; ${cases.length} cases\n\nnothing changed\n`,
+    );
+    expect(pages.join("")).toBe(same.join(""));
   });
 });
 
@@ -283,7 +289,9 @@ replies that changed (2)
     };
     const args = ["--all", "--newest", "--diff", ...cases];
     expect(await main(args, (text) => pages.push(text), install)).toBe(1);
-    const others = ["gemini", "qwen", "opencode"].map((set) => `${set}: could not be asked\n\n  there is no network\n`);
+    const others = ["gemini", "qwen-newest", "opencode"].map(
+      (set) => `${set}: could not be asked\n\n  there is no network\n`,
+    );
     const first = "claude-newest: could not be asked\n\n  there is no network\n";
     expect(pages.join("")).toBe(["5 of 5 CLIs differ from their recordings\n", first, page, ...others].join("\n"));
     expect(folders.filter((dir) => existsSync(dir))).toEqual([]);

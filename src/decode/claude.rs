@@ -371,7 +371,7 @@ fn joined_text(content: &Content) -> String {
     strip_owned(text.into()).into_owned()
 }
 
-/// Qwen's API errors look like an answer, or like the end of one that was cut (drift/qwen/err-cut-stream); that no token was
+/// Qwen's API errors look like an answer, or like the end of one that was cut (drift/qwen-oldest/err-cut-stream); that no token was
 /// read or written gives them away.
 fn qwen_error(message: &ApiMessage) -> Option<Failure> {
     let usage = read_usage(&mut Fields::default(), message.usage)?;
