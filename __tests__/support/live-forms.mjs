@@ -80,7 +80,8 @@ const opencode = {
         heard: (body) => body.messages.filter((/** @type {any} */ { role }) => role !== "system").flatMap(ofChat),
         // Behind opencode's own lines about the model and the folder.
         system: (body) => body.messages[0].content.split("</env>\n")[1] ?? "",
-        tools: (body) => body.tools.map((/** @type {any} */ tool) => tool.function.name.replace("df_", "")),
+        // A request without tools has no such field.
+        tools: (body) => (body.tools ?? []).map((/** @type {any} */ tool) => tool.function.name.replace("df_", "")),
       },
     );
   },
