@@ -1,11 +1,11 @@
 // @ts-check
 /**
  * The engines of CLIs other than claude and codex: from a call to its request at the API, and to its answer. A CLI is a case; whoever adds
- * an engine adds its contenders to {@link WAYS}.
+ * an engine adds its contenders to {@link WAYS}, or to {@link LOOPS} where it keeps a conversation.
  */
-import { readFileSync } from "node:fs";
 import { CLIS, isolateCli } from "../../__tests__/support/clis.mjs";
 import { goal } from "../harness/bench.mjs";
+import { LOOPS, measureLoop, residentMb } from "../harness/engine-loops.mjs";
 import { driveGeminiAcp } from "../harness/gemini-acp.mjs";
 import { median } from "../harness/stats.mjs";
 
@@ -76,7 +76,8 @@ async function measure(cli, open, { quick }) {
         answers.push(performance.now() - at);
       }
       const [first = Number.NaN, ...later] = waits;
-      const figures = { first, later: median(later), answer: median(answers.slice(1)) };
+      const [start = Number.NaN, ...rest] = answers;
+      const figures = { first, later: median(later), start, answer: median(rest) };
       return pid === undefined ? figures : { ...figures, memory: residentMb(pid) };
     } finally {
       await caller.close();
@@ -87,29 +88,18 @@ async function measure(cli, open, { quick }) {
   }
 }
 
-/** @param {number} pid */
-function residentMb(pid) {
-  if (process.platform !== "linux") return Number.NaN;
-  const [, kb] = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8")) ?? [];
-  return Number(kb) / 1024;
-}
-
-/** @type {import("../harness/bench.mjs").Bench} */
-export default {
-  title: "the engines of other CLIs",
-  about:
-    "The real CLI, a scripted API that answers at once: eleven calls, one after the other, none of which knows of another. From the call to its request, the first with the process's start, and a later one to its answer.",
-  figures: {
-    first: { title: "first request", unit: "ms" },
-    later: { title: "later request", unit: "ms" },
-    answer: { title: "later call", unit: "ms" },
-    memory: { title: "process at rest", unit: "MB" },
-  },
-  main: "answer",
-  cases: () => Object.keys(WAYS).map((name) => ({ name })),
-  contenders: Object.fromEntries(
-    Object.entries(WAYS).flatMap(([cli, ways]) =>
-      Object.entries(ways).map(([name, { title, kind, open }]) => [
+/**
+ * @template Open
+ * @template {string} Cli
+ * @param {Record<Cli, Record<string, { title: string, kind: import("../harness/bench.mjs").Kind, open: Open }>>} ways
+ * @param {(cli: Cli, open: Open, context: { quick: boolean }) => Promise<import("../harness/bench.mjs").Figures>} measure
+ * @returns {Record<string, import("../harness/bench.mjs").Contender>}
+ */
+function contenders(ways, measure) {
+  const clis = /** @type {Cli[]} */ (Object.keys(ways));
+  return Object.fromEntries(
+    clis.flatMap((cli) =>
+      Object.entries(ways[cli]).map(([name, { title, kind, open }]) => [
         name,
         {
           title,
@@ -119,7 +109,31 @@ export default {
         },
       ]),
     ),
-  ),
+  );
+}
+
+/** @param {number} value */
+const times = (value) => `${value.toFixed(2)} times`;
+
+/** @type {import("../harness/bench.mjs").Bench} */
+export default {
+  title: "the engines of other CLIs",
+  about:
+    "The real CLI, a scripted API that answers at once. gemini: eleven calls, one after the other, none of which knows of another. opencode and qwen: an agent's loop of ten steps, nine tool calls and an answer, with the same requests by hand. From the call to its request and to its answer, the first with the process's start.",
+  figures: {
+    total: { title: "whole loop", unit: "ms" },
+    first: { title: "first request", unit: "ms" },
+    later: { title: "later request", unit: "ms" },
+    start: { title: "first call", unit: "ms" },
+    answer: { title: "later call", unit: "ms" },
+    processes: { title: "processes", unit: "count" },
+    requests: { title: "requests", unit: "count" },
+    bytes: { title: "to the API", unit: "bytes" },
+    memory: { title: "process at rest", unit: "MB" },
+  },
+  main: "answer",
+  cases: () => [...Object.keys(WAYS), ...Object.keys(LOOPS)].map((name) => ({ name })),
+  contenders: { ...contenders(WAYS, measure), ...contenders(LOOPS, measureLoop) },
   rounds: { full: 5, quick: 1 },
   goals: (look) => [
     goal(
@@ -132,7 +146,19 @@ export default {
       "gemini, warm: a later call within 1.2 times `--acp` by hand",
       look.median("gemini", "geminiWarm", "answer") / look.median("gemini", "geminiAcp", "answer"),
       (value) => value <= 1.2,
-      (value) => `${value.toFixed(2)} times`,
+      times,
+    ),
+    goal(
+      "opencode, live: a loop within 1.2 times `serve` by hand",
+      look.median("opencode", "opencodeLive", "total") / look.median("opencode", "opencodeServe", "total"),
+      (value) => value <= 1.2,
+      times,
+    ),
+    goal(
+      "qwen, live: a loop within 1.2 times stream-json by hand",
+      look.median("qwen", "qwenLive", "total") / look.median("qwen", "qwenStream", "total"),
+      (value) => value <= 1.2,
+      times,
     ),
   ],
 };
