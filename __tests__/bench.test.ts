@@ -1,4 +1,4 @@
-/** The bench's own arithmetic and report, and that docs/performance.md says what was measured. */
+/** The bench's own arithmetic and report, and that the documents say what was measured. */
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { rewrite } from "../bench/docs.mjs";
@@ -89,11 +89,13 @@ Goals:
     expect(() => rewrite("<!-- bench:runs --><!-- /bench -->", outcome)).toThrow("has no bench runs");
   });
 
-  it("is what docs/performance.md says", async () => {
+  it("is what the documents say", async () => {
     const read = (path: string) => readFileSync(new URL(path, import.meta.url), "utf8");
     const full = JSON.parse(read("../bench/results/full.json"));
-    const document = read("../docs/performance.md");
-    expect(rewrite(document, full)).toBe(document);
+    for (const path of ["../docs/performance.md", "../docs/live-engine.md"]) {
+      const document = read(path);
+      expect(rewrite(document, full)).toBe(document);
+    }
     expect(await faults(full)).toEqual([]);
   });
 });

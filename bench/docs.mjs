@@ -1,16 +1,20 @@
 // @ts-check
 /**
- * `node bench/docs.mjs [--check]`: the tables of docs/performance.md, out of the full run that is kept.
+ * `node bench/docs.mjs [--check]`: the tables of docs/performance.md and docs/live-engine.md, out of the full run that is kept.
  *
- * In flows `bench/results/full.json`; out flows the document, where whatever stands between `<!-- bench:name -->` and
+ * In flows `bench/results/full.json`; out flow the documents, where whatever stands between `<!-- bench:name -->` and
  * `<!-- /bench -->` is written anew. `--check` writes nothing and fails if that would change anything.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { runMain } from "../.ci/prepare.mjs";
 import { section, setting } from "./harness/report.mjs";
+import { whichEngine } from "./harness/which-engine.mjs";
 
 const RESULTS = new URL("results/full.json", import.meta.url);
-const DOCUMENT = new URL("../docs/performance.md", import.meta.url);
+const DOCUMENTS = ["docs/performance.md", "docs/live-engine.md"];
+
+/** What is no bench's own. @type {Record<string, (outcome: import("./harness/report.mjs").Outcome) => string>} */
+const OTHERS = { setting, whichEngine };
 
 /**
  * @param {string} document
@@ -19,18 +23,22 @@ const DOCUMENT = new URL("../docs/performance.md", import.meta.url);
 export function rewrite(document, outcome) {
   return document.replace(/<!-- bench:(\w+) -->[\s\S]*?<!-- \/bench -->/g, (_, name) => {
     const bench = outcome.benches.find((each) => each.name === name);
-    if (!bench && name !== "setting") throw new Error(`bench/results/full.json has no bench ${name}`);
-    const text = bench ? section(bench) : setting(outcome);
+    const text = bench ? section(bench) : OTHERS[name]?.(outcome);
+    if (text === undefined) throw new Error(`bench/results/full.json has no bench ${name}`);
     return `<!-- bench:${name} -->\n\n${text}\n\n<!-- /bench -->`;
   });
 }
 
 await runMain(import.meta.url, async () => {
-  const document = readFileSync(DOCUMENT, "utf8");
-  const written = rewrite(document, JSON.parse(readFileSync(RESULTS, "utf8")));
-  if (!process.argv.includes("--check")) writeFileSync(DOCUMENT, written);
-  else if (written !== document) {
-    console.error("docs/performance.md does not say what bench/results/full.json says: run `node bench/docs.mjs`");
-    process.exitCode = 1;
+  const outcome = JSON.parse(readFileSync(RESULTS, "utf8"));
+  for (const path of DOCUMENTS) {
+    const file = new URL(`../${path}`, import.meta.url);
+    const document = readFileSync(file, "utf8");
+    const written = rewrite(document, outcome);
+    if (!process.argv.includes("--check")) writeFileSync(file, written);
+    else if (written !== document) {
+      console.error(`${path} does not say what bench/results/full.json says: run \`node bench/docs.mjs\``);
+      process.exitCode = 1;
+    }
   }
 });

@@ -73,7 +73,7 @@ function heading(figure) {
  * @param {string[][]} rows
  * @param {number} texts how many columns are text
  */
-function aligned(head, rows, texts) {
+export function aligned(head, rows, texts) {
   const widths = head.map((title, column) => Math.max(3, title.length, ...rows.map((row) => row[column]?.length ?? 0)));
   const line = (/** @type {string[]} */ cells) =>
     `| ${cells.map((cell, column) => (column < texts ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0))).join(" | ")} |`;
