@@ -41,6 +41,13 @@ describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
     ]);
   });
 
+  it("comes whole where pieces are not wanted", async () => {
+    const { options } = await withClaude({ which, engine, script: [{ chunks: ["Hel", "lo", " there"] }] });
+    const events = await collect(createProvider({ ...options, includePartialMessages: false }).stream(["hi"]));
+    expect(kinds(events)).toEqual(["start", "session", "message", "usage", "done"]);
+    expect(events.at(-1)).toMatchObject({ reply: { content: "Hello there" } });
+  });
+
   inPrint("never streams a tool call as text", async () => {
     const script = ({ body }: { body: unknown }) => {
       const call = writeToolCalls([{ name: "t", args: { code: "```js\n```" }, id: "1" }], markIn(body));

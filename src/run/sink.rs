@@ -105,9 +105,9 @@ impl Sink {
         &self.redactor
     }
 
-    /// The same for who always speaks in pieces, also where the consumer did not ask for them.
-    pub fn in_pieces(mut self, options: &CallOptions) -> Sink {
-        self.whole_only = !options.partial;
+    /// The same for who always speaks in pieces: whether its consumer gets them, too.
+    pub fn in_pieces(mut self, wanted: bool) -> Sink {
+        self.whole_only = !wanted;
         self
     }
 

@@ -96,7 +96,7 @@ impl ApiEngine {
         });
         let question = ApiQuestion::new(&self.settings, choices, messages, tools, checks, output);
         let sink = Sink::of_call(&options, consumer, false, log, recorder)
-            .in_pieces(&options)
+            .in_pieces(options.partial)
             .redacting(redactor)
             .ending_with(&cancel);
         let asking = ApiAsking {
