@@ -5,11 +5,8 @@ import { z } from "zod";
 import { CHAT_CLIS, chatApi, TWO_CLIS } from "../support/chat-models.mjs";
 import { createAgent, tool, toolStrategy } from "../support/langchain.mjs";
 
-const weather = tool(({ city }: { city: string }) => `${city}: 18 degrees`, {
-  name: "weather",
-  description: "The weather of a city",
-  schema: z.object({ city: z.string() }),
-});
+const WEATHER = { name: "weather", description: "The weather of a city", schema: z.object({ city: z.string() }) };
+const weather = tool(({ city }: { city: string }) => `${city}: 18 degrees`, WEATHER);
 const ASK = { messages: [{ role: "user" as const, content: "How is the weather in Rome and in Oslo?" }] };
 const CALLS = [
   { name: "weather", args: { city: "Rome" } },
@@ -65,6 +62,27 @@ describe.each(TWO_CLIS)("createAgent over $name", ({ cast }) => {
     }
     expect(pieces.join("")).toBe("Let me look.18 degrees in both.");
     expect(steps).toEqual(["model_request", "tools", "tools", "model_request"]);
+  });
+
+  it("streams its state, what its tools write, and its tasks", async () => {
+    const { model } = await cast([{ text: "Let me look.", calls: CALLS }, { text: "18 degrees in both." }]);
+    const writing = tool(({ city }: { city: string }, config: { writer?: (chunk: unknown) => void }) => {
+      config.writer?.(`asked for ${city}`);
+      return `${city}: 18 degrees`;
+    }, WEATHER);
+    const agent = createAgent({ model, tools: [writing] });
+    const states: number[] = [];
+    const written: unknown[] = [];
+    const tasks: string[] = [];
+    for await (const [mode, event] of await agent.stream(ASK, { streamMode: ["values", "custom", "tasks"] })) {
+      if (mode === "values") states.push((event as { messages: unknown[] }).messages.length);
+      else if (mode === "custom") written.push(event);
+      else if ("input" in (event as object)) tasks.push((event as { name: string }).name);
+    }
+    // The question; the model's calls; both results; the answer.
+    expect(states).toEqual([1, 2, 4, 5]);
+    expect(written.sort()).toEqual(["asked for Oslo", "asked for Rome"]);
+    expect(tasks).toEqual(["model_request", "tools", "tools", "model_request"]);
   });
 });
 
