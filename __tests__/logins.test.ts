@@ -1,6 +1,6 @@
 /** Several logins: each is the user's own folder, which the real CLIs are given, and nobody but they look into it. */
 import { execFile } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -21,6 +21,7 @@ import {
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "./clis/real.js";
 import { GEMINI_SETTINGS } from "./support/clis.mjs";
+import { removeFolder } from "./support/folders.mjs";
 import { ALL, RUNS, withClaude, withCli } from "./support/harness.mjs";
 
 const CLI = fileURLToPath(new URL("../src/js/cli.mjs", import.meta.url));
@@ -41,7 +42,7 @@ const OWN: CliProviderConfig = {
 /** A login's folder with these files. */
 function login(files: Record<string, string> = {}) {
   const dir = mkdtempSync(join(tmpdir(), "dfp-login-"));
-  onTestFinished(() => rmSync(dir, { recursive: true, force: true, maxRetries: 5 }));
+  onTestFinished(() => removeFolder(dir));
   for (const [name, text] of Object.entries(files)) {
     mkdirSync(dirname(join(dir, name)), { recursive: true });
     writeFileSync(join(dir, name), text);

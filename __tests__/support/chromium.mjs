@@ -6,9 +6,10 @@
  * The browser is Debian's Chromium, or what `CHROMIUM_PATH` names.
  */
 import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { removeFolder } from "./folders.mjs";
 
 /** Where the browser is; `undefined` where there is none. */
 export const CHROMIUM = [process.env.CHROMIUM_PATH, "/usr/bin/chromium"].find((path) => path && existsSync(path));
@@ -100,7 +101,7 @@ export async function openPage(url) {
   const close = async () => {
     child.kill("SIGKILL");
     await gone;
-    rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
+    removeFolder(profile);
   };
 
   try {

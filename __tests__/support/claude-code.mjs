@@ -5,12 +5,13 @@
  * In flow a script of answers and what the workspace holds; out flow the adapter, a way to run it that checks the log of every
  * result against the published schema, and the recorded requests. All of it is gone with the test.
  */
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, realpathSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { ClaudeCodeAdapter, runLogSchema } from "deep-factor-providers";
 import { expect, onTestFinished } from "vitest";
 import { z } from "zod";
+import { removeFolder } from "./folders.mjs";
 import { withClaude } from "./harness.mjs";
 
 /**
@@ -26,7 +27,7 @@ const logSchema = z.fromJSONSchema(/** @type {any} */ (runLogSchema));
  */
 export function createWorkspace(files = {}) {
   const dir = realpathSync(mkdtempSync(join(tmpdir(), "dfp-ws-")));
-  onTestFinished(() => rmSync(dir, { recursive: true, force: true, maxRetries: 5 }));
+  onTestFinished(() => removeFolder(dir));
   for (const [name, content] of Object.entries(files)) {
     mkdirSync(dirname(join(dir, name)), { recursive: true });
     writeFileSync(join(dir, name), content);

@@ -7,10 +7,11 @@
  * (instructions, hooks, MCP servers), each of which leaves a trace when it takes effect.
  */
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { removeFolder } from "./folders.mjs";
 
 /** @typedef {"newest" | "oldest"} Which the aliases `claude-code-newest` and `claude-code-oldest` of package.json */
 /**
@@ -110,7 +111,7 @@ export function isolateClaude({ which = "newest", baseUrl, env = {} }) {
       ...env,
     },
     // A CLI that is just ending still writes into it: up to two seconds on a loaded machine.
-    cleanup: () => rmSync(home, { recursive: true, force: true, maxRetries: 10 }),
+    cleanup: () => removeFolder(home),
   };
 }
 
@@ -190,7 +191,7 @@ export function createRichProject({ home } = {}) {
     dir,
     traces: () => names.filter((name) => existsSync(join(marks, name))),
     cleanup: () => {
-      for (const folder of [dir, marks]) rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+      for (const folder of [dir, marks]) removeFolder(folder);
     },
   };
 }

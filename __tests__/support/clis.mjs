@@ -5,7 +5,7 @@
  * In flow a CLI's name and the address of a scripted API (`startApi`); out flow provider options: the binary, which is
  * installed aside (`installed.mjs`) or the caller's, and an environment whose home, temp folder and key are made up.
  */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
@@ -14,6 +14,7 @@ import {
   createOpenCodeCliProvider,
   createQwenCliProvider,
 } from "deep-factor-providers/native";
+import { removeFolder } from "./folders.mjs";
 import { installed, PACKAGES } from "./installed.mjs";
 import { startOpenAi } from "./openai.mjs";
 import { startGemini } from "./scripted-gemini.mjs";
@@ -168,7 +169,7 @@ export async function isolateCli(name, url, { cliPath, env = {} } = {}) {
       ...own.options,
       env: { ...privateEnv(home), ...temps, ...own.env, ...env },
     },
-    cleanup: () => rmSync(home, { recursive: true, force: true, maxRetries: 5 }),
+    cleanup: () => removeFolder(home),
   };
 }
 

@@ -5,10 +5,11 @@
  * In flows a behaviour, or one per run; out flow the path of an executable in a private temp folder and the record of how it
  * was called (arguments, environment, folder, stdin). The process itself is the compiled fake, `src/bin/fake-cli.rs`.
  */
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { removeFolder } from "./folders.mjs";
 import { fakeCli } from "./processes.mjs";
 
 /**
@@ -87,7 +88,7 @@ export function createFakes() {
     },
     cleanup() {
       open = false;
-      rmSync(dir, { recursive: true, force: true, maxRetries: 5 });
+      removeFolder(dir);
     },
   };
 }

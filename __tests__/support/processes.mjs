@@ -7,10 +7,11 @@
  */
 import { execFileSync, spawnSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { removeFolder } from "./folders.mjs";
 
 /** @typedef {string | Record<string, unknown>} Step as described in src/bin/fake-cli.rs */
 
@@ -127,7 +128,7 @@ export function createTemp() {
   return {
     path,
     entries: () => readdirSync(path),
-    cleanup: () => rmSync(path, { recursive: true, force: true, maxRetries: 5 }),
+    cleanup: () => removeFolder(path),
   };
 }
 

@@ -5,9 +5,10 @@
  * In flows the home of a CLI's run; out flow a folder to run in, the words that must not be sent (`CANARY`), and the names of
  * what has run nevertheless.
  */
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { removeFolder } from "./folders.mjs";
 
 /** Every instruction contains it, followed by where it stands: `canary-7f3a project/AGENTS.md`. */
 export const CANARY = "canary-7f3a";
@@ -96,7 +97,7 @@ export function createRichSurroundings(home) {
       return [...new Set(Array.from(found, ([, where = ""]) => where))].sort();
     },
     cleanup: () => {
-      for (const folder of [dir, marks]) rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+      for (const folder of [dir, marks]) removeFolder(folder);
     },
   };
 }
