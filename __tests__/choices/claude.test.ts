@@ -1,7 +1,7 @@
 /** What a call of claude chooses for itself, as it reaches the API: every version, every engine. */
 import { HumanMessage } from "@langchain/core/messages";
 import { describe, expect, it } from "vitest";
-import { createProvider, RUNS, VERSIONS, withClaude } from "../support/harness.mjs";
+import { createProvider, MAIN_RUN, VERSIONS, withClaude } from "../support/harness.mjs";
 import { ask, told } from "../support/live.mjs";
 
 /** What the API is asked for beside the thread. */
@@ -21,7 +21,7 @@ const CHOICES = {
 } as const;
 const CHOSEN = { model: "claude-opus-4-8", effort: "low", limit: 1234, stop: ["END", "FIN"] };
 
-describe.each(RUNS)("claude %s, %s", { timeout: 120_000 }, (which, engine) => {
+describe.each(MAIN_RUN)("claude %s, %s", { timeout: 120_000 }, (which, engine) => {
   it("sends what a call chooses, and what the provider chooses where it does not", async () => {
     const { api, options } = await withClaude({ which, engine, script: () => ({ text: "ok" }) });
     const model = createProvider({ ...options, model: "claude-sonnet-5", reasoning: { effort: "high" } });

@@ -2,7 +2,7 @@
 import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { createClaudeCliProvider, type InvokeUpdate } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
-import { createProvider, RUNS, withClaude } from "../support/harness.mjs";
+import { createProvider, MAIN_RUN, withClaude } from "../support/harness.mjs";
 import { calling, markIn, writeToolCalls } from "../support/model.mjs";
 
 const usage = { input_tokens: 11, cache_creation_input_tokens: 3, cache_read_input_tokens: 5, output_tokens: 7 };
@@ -24,7 +24,7 @@ const CALL = {
   },
 };
 
-describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
+describe.each(MAIN_RUN)("claude %s, engine %s", (which, engine) => {
   it.each(engine === "print" ? (["stream-json", "json"] as const) : (["stream-json"] as const))(
     "sends the exact updates of a two-step tool run (%s)",
     async (outputFormat) => {

@@ -5,7 +5,7 @@ import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/
 import { describe, expect, it } from "vitest";
 import { HERE } from "../clis/real.js";
 import { NEWEST_QWEN } from "../support/clis.mjs";
-import { withCli } from "../support/harness.mjs";
+import { ALL, withCli } from "../support/harness.mjs";
 
 const ADD = {
   name: "add.it",
@@ -108,7 +108,7 @@ describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}, live`, { timeout: 600_000 
     ]);
   });
 
-  it("sends a result that the CLI would cut to another process, whole, and says so", async () => {
+  it.runIf(ALL)("sends a result that the CLI would cut to another process, whole, and says so", async () => {
     const { provider, asked } = await live([calls("", ["c1", 1]), says("Long.")]);
     const model = provider.bindTools([ADD]);
     const first = await model.invoke([question]);
@@ -124,7 +124,7 @@ describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}, live`, { timeout: 600_000 
     expect(asked(1).at(-1)).toBe(`tool | c1 | ${long}`);
   });
 
-  it("tells of a refusal, answers the next call, and is cancelled in the middle of one", async () => {
+  it.runIf(ALL)("tells of a refusal, answers the next call, and is cancelled in the middle of one", async () => {
     const { provider, tag } = await live(
       [
         { error: { status: 401, message: "Incorrect API key provided" } },

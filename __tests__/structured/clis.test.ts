@@ -3,7 +3,7 @@ import type { CliProvider, ProviderEvent, ProviderReply } from "deep-factor-prov
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import type { CliName, Script } from "../support/clis.mjs";
-import { createProvider, RUNS, sampleOf, withClaude, withCli } from "../support/harness.mjs";
+import { createProvider, MAIN_RUN, sampleOf, withClaude, withCli } from "../support/harness.mjs";
 
 const outputSchema = z.object({ name: z.string(), age: z.number().int() });
 const ANN = { name: "Ann", age: 3 };
@@ -28,7 +28,7 @@ const answers = (input: object, id = "toolu_1") => ({
   content: [{ type: "tool_use", id, name: "StructuredOutput", input }],
 });
 
-describe.each(RUNS)("claude %s, %s", TIMEOUT, (which, engine) => {
+describe.each(MAIN_RUN)("claude %s, %s", TIMEOUT, (which, engine) => {
   async function claude(script: object[]) {
     const { api, options } = await withClaude({ which, engine, script });
     return { api, provider: createProvider(options) as unknown as CliProvider };

@@ -7,6 +7,7 @@
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync, readdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
@@ -28,13 +29,29 @@ const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
  * @property {(order: object) => void} say
  */
 
+const HOST = cargoOutput(process.platform === "win32" ? "bridge-host.exe" : "bridge-host");
+
 /** @type {Promise<unknown> | undefined} */
 let built;
 
-/** Builds the host, with what `cargo test` builds: it is there already where that has run. */
+/** Whether the host is there and as new as what it is made of: `cargo test` builds it. */
+function isBuilt() {
+  if (!existsSync(HOST)) return false;
+  const built = statSync(HOST).mtimeMs;
+  const sources = readdirSync(join(ROOT, "src"), { recursive: true, encoding: "utf8" }).filter((file) =>
+    file.endsWith(".rs"),
+  );
+  return ["Cargo.toml", ...sources.map((file) => join("src", file))].every(
+    (file) => statSync(join(ROOT, file)).mtimeMs < built,
+  );
+}
+
+/** Builds the host where that is needed: cargo by itself would do it again after each build of the addon, which sets other variables. */
 function build() {
   const args = ["test", "--no-run", "--quiet", "--test", "integration"];
-  built ??= promisify(execFile)("cargo", args, { cwd: ROOT, maxBuffer: 64 * 1024 * 1024 });
+  built ??= isBuilt()
+    ? Promise.resolve()
+    : promisify(execFile)("cargo", args, { cwd: ROOT, maxBuffer: 64 * 1024 * 1024 });
   return built;
 }
 
@@ -45,7 +62,7 @@ function build() {
  */
 export async function startHost(order, answer) {
   await build();
-  const child = spawn(cargoOutput(process.platform === "win32" ? "bridge-host.exe" : "bridge-host"), {
+  const child = spawn(HOST, {
     stdio: ["pipe", "pipe", "inherit"],
   });
   const exited = once(child, "exit");

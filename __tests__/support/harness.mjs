@@ -40,6 +40,11 @@ const EVERY_RUN = /** @type {const} */ ([
 /** What a test runs with that holds for both engines: every pair, or each version and each engine once. */
 export const RUNS = sampleOf(EVERY_RUN, 2);
 
+/** What a test runs with that has a test of its own for each engine elsewhere: every pair, or what most people have. */
+export const MAIN_RUN = ALL
+  ? EVERY_RUN
+  : EVERY_RUN.filter(([which, engine]) => which === "newest" && engine === "live");
+
 /**
  * A provider that is closed with the test: a live one keeps its process otherwise.
  * @param {import("deep-factor-providers").ClaudeCliProviderOptions} options
