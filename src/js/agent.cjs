@@ -1,13 +1,12 @@
 "use strict";
 
 /**
- * In: what `runAgent` was called with. Out: the `AgentRun` of index.d.ts. The run itself is native; here its requests are answered
- * (tools are run, the caller is asked) and its events are handed out. It goes on whether or not anybody iterates.
+ * In: what `runAgent` was called with. Out: the `AgentRun` of index.d.ts. The run itself is native; here its events are handed
+ * out; `agent-requests.cjs` answers what it asks for. It goes on whether or not anybody iterates.
  *
- * @import { AgentEvent, CheckpointStore, ToolCall } from "../../index.js"
- * @import { Prepared, Who } from "./agent-options.cjs"
+ * @import { AgentEvent, CheckpointStore } from "../../index.js"
+ * @import { Prepared } from "./agent-options.cjs"
  * @import { Checkpoint } from "./checkpoint.cjs"
- * @import { Heartbeat } from "./heartbeat.cjs"
  * @import { ThreadBuilder } from "./thread.cjs"
  * @import { Telemetry } from "./telemetry/index.cjs"
  * @import { ToJsonSchema } from "./tools.cjs"
@@ -15,23 +14,16 @@
  * @typedef {typeof import("./native.cjs")} Native
  * @typedef {import("./native.cjs").NativeAgent} NativeAgent
  * @typedef {import("./native.cjs").NativeAgentRun} NativeAgentRun
- *
- * @typedef {{ request: number, who: number, toolCall: ToolCall, runId: string, agent?: string }} OfCall
- * @typedef {OfCall & { type: "execute", idempotencyKey: string }} Execute
- * @typedef {OfCall & { type: "ask", interrupted: boolean }} Ask
- * @typedef {{ type: "append", request: number, entry: string }} Append
- * @typedef {{ type: "phase", phase: "queue" | "model" | "quota" | "none", until?: number, runId: string, agent?: string }} Phase
- * @typedef {Execute | Ask | Append | Phase | { type: "abandon", request: number }
- *   | { type: "log", who: number, records: never[] }} Request
  */
 
+const { createEvents, createListener } = require("./agent-events.cjs");
 const { readAgentOptions } = require("./agent-options.cjs");
-const { reasonOf, runTool } = require("./agent-tools.cjs");
+const { createRequests } = require("./agent-requests.cjs");
+const { reasonOf } = require("./agent-tools.cjs");
 const { openCheckpoint } = require("./checkpoint.cjs");
 const { fault, guard, isProviderError, providerError, unwrap } = require("./errors.cjs");
 const { createHeartbeat } = require("./heartbeat.cjs");
-const { unlessOver } = require("./life.cjs");
-const { describe, workerEnv } = require("./options.cjs");
+const { workerEnv } = require("./options.cjs");
 const { onAbort } = require("./signals.cjs");
 
 /**
@@ -279,248 +271,6 @@ function failed(error, messages, runId) {
  */
 function publicEvent(entry) {
   return entry.error ? { ...entry, error: providerError(entry.error) } : entry;
-}
-
-/** Every event of the run, for as many readers as there are, each from the first on. */
-function createEvents() {
-  /** @type {AgentEvent[]} */
-  const all = [];
-  let over = false;
-  /** @type {(() => void)[]} */
-  let waiting = [];
-  const wake = () => {
-    const woken = waiting;
-    waiting = [];
-    for (const resolve of woken) resolve();
-  };
-  return {
-    /** @param {AgentEvent} event */
-    push(event) {
-      all.push(event);
-      wake();
-    },
-    end() {
-      over = true;
-      wake();
-    },
-    async *iterate() {
-      for (let index = 0; ; index++) {
-        while (index >= all.length) {
-          if (over) return;
-          await new Promise((resolve) => waiting.push(() => resolve(undefined)));
-        }
-        yield/** @type {AgentEvent} */ (all[index]);
-      }
-    },
-  };
-}
-
-/**
- * The caller's `onEvent`: called with each event at once, in order. The first thing it throws, or rejects with, ends the run.
- *
- * @param {((event: AgentEvent) => unknown) | undefined} onEvent
- * @param {() => void} cancel
- */
-function createListener(onEvent, cancel) {
-  /** @type {{ reason: unknown, callback: string } | undefined} */
-  let thrown;
-  /** @type {Promise<void>[]} */
-  const open = [];
-  /**
-   * @param {unknown} reason
-   * @param {string} [callback] which of the caller's functions it was
-   */
-  const stop = (reason, callback = "onEvent") => {
-    thrown ??= { reason, callback };
-    cancel();
-  };
-  return {
-    stop,
-    /** @param {AgentEvent} event */
-    tell(event) {
-      if (onEvent === undefined || thrown) return;
-      try {
-        const answer = onEvent(event);
-        if (answer instanceof Promise)
-          open.push(
-            answer.then(
-              () => {},
-              (reason) => stop(reason),
-            ),
-          );
-      } catch (reason) {
-        stop(reason);
-      }
-    },
-    /**
-     * What it has thrown. It is waited for where the run is completed, until `ended` aborts: what ends a run ends this, too.
-     *
-     * @param {boolean} completed
-     * @param {{ signals: (AbortSignal | undefined)[], done: () => void }} ended
-     */
-    async settled(completed, { signals, done }) {
-      // What has failed already is known by then.
-      await new Promise((resolve) => setImmediate(resolve));
-      const all = completed && !thrown ? Promise.all(open) : undefined;
-      await unlessOver(all, signals).catch(() => {});
-      done();
-      return thrown;
-    },
-  };
-}
-
-/**
- * Answers what the native side asks for.
- *
- * @param {NativeAgentRun} run
- * @param {readonly Who[]} agents
- * @param {{ heartbeat: Heartbeat, checkpoint: Checkpoint | undefined, watch: ReturnType<typeof observe> }} parts
- */
-function createRequests(run, agents, { heartbeat, checkpoint, watch }) {
-  /** @type {Map<number, AbortController>} */
-  const open = new Map();
-
-  /**
-   * @param {number} request
-   * @param {(signal: AbortSignal) => Promise<void>} answer never rejects
-   */
-  const begin = (request, answer) => {
-    const controller = new AbortController();
-    open.set(request, controller);
-    // Not at once: what is taken back in the same batch shall not begin.
-    queueMicrotask(async () => {
-      if (!controller.signal.aborted) await answer(controller.signal);
-      open.delete(request);
-      heartbeat.end(`request ${request}`);
-    });
-  };
-
-  /** @param {number} request */
-  const abandon = (request) => {
-    const reason = new DOMException("the run does not wait for this call any more", "AbortError");
-    open.get(request)?.abort(reason);
-    open.delete(request);
-    heartbeat.end(`request ${request}`);
-  };
-
-  /**
-   * @param {"tool" | "permission"} kind
-   * @param {OfCall} request
-   */
-  const waitFor = (kind, { request, toolCall: { id, name }, agent }) => {
-    const ofAgent = agent === undefined ? {} : { agent };
-    heartbeat.begin(`request ${request}`, { kind, toolName: name, toolCallId: id, ...ofAgent });
-  };
-
-  /** @param {Execute} asked */
-  const execute = (asked) => {
-    const { request, who, toolCall, runId, idempotencyKey } = asked;
-    waitFor("tool", asked);
-    begin(request, async (signal) => {
-      const tool = agents[who]?.tools.get(toolCall.name);
-      const context = { signal, toolCallId: toolCall.id, runId, idempotencyKey };
-      // Native offers the model these very tools.
-      if (tool === undefined) return;
-      const work = () => runTool(tool, toolCall, context);
-      run.complete(request, await (watch === undefined ? work() : watch.tool(runId, toolCall, work)));
-    });
-  };
-
-  /** @param {Ask} asked */
-  const ask = (asked) => {
-    const { request, who, toolCall, runId, agent, interrupted } = asked;
-    waitFor("permission", asked);
-    begin(request, async (signal) => {
-      const context = { signal, runId, agent, ...(interrupted && { interrupted }) };
-      run.decide(request, await decide(agents[who]?.ask, toolCall, context));
-    });
-  };
-
-  /** @param {Append} asked */
-  const append = async ({ request, entry }) => {
-    heartbeat.begin(`request ${request}`, { kind: "checkpoint" });
-    const answer = await checkpoint?.keep(entry);
-    heartbeat.end(`request ${request}`);
-    run.stored(request, answer ?? "null");
-  };
-
-  /** @param {Phase} change */
-  const enter = ({ phase, until, runId, agent }) => {
-    if (phase === "none") return heartbeat.end(runId);
-    const ofAgent = agent === undefined ? {} : { agent };
-    heartbeat.begin(runId, { kind: phase, ...(until !== undefined && { until: new Date(until) }), ...ofAgent });
-  };
-
-  return {
-    /**
-     * @param {{ type: string }} entry
-     * @returns {boolean} whether it was a request, which the caller does not see
-     */
-    take(entry) {
-      const request = /** @type {Request} */ (entry);
-      switch (request.type) {
-        case "execute":
-          execute(request);
-          return true;
-        case "ask":
-          ask(request);
-          return true;
-        case "append":
-          append(request);
-          return true;
-        case "phase":
-          enter(request);
-          return true;
-        case "abandon":
-          abandon(request.request);
-          return true;
-        case "log": {
-          const { shared } = /** @type {Who} */ (agents[request.who]);
-          for (const record of request.records) {
-            watch?.record(request.who, record);
-            shared.log?.(record);
-          }
-          return true;
-        }
-        default:
-          return false;
-      }
-    },
-    /** The run is over: what still goes on is aborted. */
-    end() {
-      for (const request of open.keys()) abandon(request);
-    },
-  };
-}
-
-/**
- * Asks the caller. Whatever is no clear yes is a no.
- *
- * @param {((call: object, context: object) => unknown) | undefined} ask
- * @param {ToolCall} call
- * @param {object} context
- * @returns {Promise<string>} JSON of the decision
- */
-async function decide(ask, { name, args, id }, context) {
-  try {
-    const answer = await ask?.({ name, args, id }, context);
-    if (typeof answer === "boolean") return JSON.stringify({ allow: answer });
-    if (typeof answer !== "object" || answer === null || !("allow" in answer) || typeof answer.allow !== "boolean") {
-      throw new TypeError(`it must return true, false or { allow, reason?, args? }, and returned ${describe(answer)}`);
-    }
-    const {
-      allow,
-      reason,
-      args: replaced,
-    } = /** @type {{ allow: boolean, reason?: unknown, args?: unknown }} */ (answer);
-    if (replaced !== undefined && describe(replaced) !== "an object") {
-      throw new TypeError(`its args must be an object, and are ${describe(replaced)}`);
-    }
-    const decision = { allow, reason: reason === undefined ? undefined : String(reason), args: replaced };
-    return JSON.stringify(decision);
-  } catch (error) {
-    return JSON.stringify({ allow: false, reason: `permissions.ask failed: ${reasonOf(error)}` });
-  }
 }
 
 module.exports = { createRunAgent, publicEvent };
