@@ -23,6 +23,7 @@ const RELEASE = [
   "langchain/standard/calls",
   "langchain/standard/tools",
   "qwen/print-newest",
+  "telemetry/clis",
 ].map((name) => `__tests__/${name}.test.ts`);
 
 /**

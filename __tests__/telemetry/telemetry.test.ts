@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { HumanMessage } from "@langchain/core/messages";
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { BasicTracerProvider, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base";
 import * as conventions from "@opentelemetry/semantic-conventions/incubating";
@@ -14,8 +15,10 @@ import {
   type AgentTool,
   ClaudeCodeAdapter,
   createFallbackProvider,
+  createFileCheckpoint,
   createOpenAiCompatibleProvider,
   limits,
+  type MessageInput,
   type ProviderResponseMetadata,
   runAgent,
 } from "deep-factor-providers";
@@ -23,6 +26,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { failureOf, withApi } from "../api/setup.js";
 import { toAnswer } from "../support/agent-claude.mjs";
 import { createProvider, withClaude, withCli } from "../support/harness.mjs";
+import { ask } from "../support/live.mjs";
 import { until } from "../support/processes.mjs";
 import { startSdk } from "../support/telemetry.mjs";
 
@@ -245,6 +249,55 @@ it("codex: a call with its model and its tokens", async () => {
   expect(sdk.spans().map(({ attributes }) => attributes)).toMatchObject([
     { "gen_ai.provider.name": "openai", "gen_ai.usage.input_tokens": 20, "gen_ai.usage.output_tokens": 7 },
   ]);
+});
+
+it("links a run that goes on from a checkpoint to the span it began in", async () => {
+  const dir = mkdtempSync(join(tmpdir(), "dfp-telemetry-"));
+  onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
+  const { provider } = await withApi({ script: [{ text: "", calls: [{ name: "look", args: {} }] }, { text: "done" }] });
+  const stop = new AbortController();
+  const attempt = async (signal?: AbortSignal) => {
+    const sdk = startSdk();
+    const waiting: AgentTool = {
+      name: "look",
+      onResume: "rerun",
+      execute: (_, { signal: ended }) => {
+        if (signal === undefined) return "fine";
+        stop.abort();
+        return new Promise((_, reject) => ended.addEventListener("abort", () => reject(ended.reason)));
+      },
+    };
+    const checkpoint = createFileCheckpoint({ dir });
+    const options = { provider, prompt: "go", tools: [waiting], runId: "job-1", checkpoint, signal };
+    const { status } = await runAgent({ ...options, telemetry: sdk.both }).result;
+    const root = sdk.spans().find(({ name }) => name.startsWith("invoke_agent"));
+    if (root === undefined) throw new Error("the run has no span");
+    const { traceId, spanId } = root.spanContext();
+    const links = root.links.map(({ context: { traceId, spanId } }) => ({ traceId, spanId }));
+    return { status, own: { traceId, spanId }, links, resumed: root.attributes["deep_factor.run.resumed"] };
+  };
+  const first = await attempt(stop.signal);
+  expect([first.status, first.links, first.resumed]).toEqual(["cancelled", [], undefined]);
+  const second = await attempt();
+  expect([second.status, second.links, second.resumed]).toEqual(["completed", [first.own], true]);
+  expect(second.own.traceId).not.toBe(first.own.traceId);
+});
+
+it("counts the sessions that were gone when their conversation went on", async () => {
+  const sdk = startSdk();
+  const { options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
+  const provider = createProvider({ ...options, telemetry: sdk.both, keepAlive: 50 });
+  const thread: MessageInput[] = [new HumanMessage("1")];
+  let gone = false;
+  for (let tries = 0; !gone && tries < 200; tries++) {
+    const { message, warnings } = await ask(provider, thread);
+    gone = warnings.includes("SESSION_EXPIRED");
+    thread.push(message, new HumanMessage("more"));
+    await new Promise((resolve) => setTimeout(resolve, 60));
+  }
+  expect(gone).toBe(true);
+  const evicted = (await sdk.metrics())["deep_factor.client.session.evictions"];
+  expect(evicted).toMatchObject([{ attributes: { "gen_ai.provider.name": "anthropic" }, value: 1 }]);
 });
 
 it("sends an agent's run with tools and a handoff to a collector as one tree", async () => {

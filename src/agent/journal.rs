@@ -29,7 +29,8 @@ pub(super) const VERSION: u64 = 1;
 /// How long a store that does not answer is waited for once the run is cancelled.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One entry, as it is stored. Flat, so that arguments and contents stay the JSON text they were.
+/// One entry, as it is stored. Flat, so that arguments and contents stay the JSON text they were. The first may have a `trace` beside
+/// them, which is telemetry's (`telemetry/agent.cjs`).
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Line {

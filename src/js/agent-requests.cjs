@@ -94,7 +94,7 @@ function createRequests(run, agents, { heartbeat, checkpoint, watch }) {
   /** @param {Append} asked */
   const append = async ({ request, entry }) => {
     heartbeat.begin(`request ${request}`, { kind: "checkpoint" });
-    const answer = await checkpoint?.keep(entry);
+    const answer = await checkpoint?.keep(watch?.stamped(entry) ?? entry);
     heartbeat.end(`request ${request}`);
     run.stored(request, answer ?? "null");
   };

@@ -131,6 +131,7 @@ function follow(agent, prepared, thread) {
     const opened = await openCheckpoint(store, runId);
     heartbeat.end("load");
     const { result, entries } = opened;
+    watch?.resumes(entries);
     try {
       if (result !== undefined) {
         if (entries.length > 0) unwrap(agent.resume(JSON.stringify(entries)));

@@ -25,10 +25,9 @@ const { ATTR, OWN, companyOf } = require("./names.cjs");
 const { KIND, begin } = require("./operation.cjs");
 const { beginTool } = require("./tool.cjs");
 
-/** Spans of the latest runs by the run's id, for the link of a run that goes on from a checkpoint. */
-/** @type {Map<string, import("@opentelemetry/api").SpanContext>} */
-const earlier = new Map();
-const REMEMBERED = 256;
+/** A span as a checkpoint's first entry has it: a `traceparent` of version 00. */
+const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
+const FIRST_ENTRY = '"type":"run"';
 
 /** What is no news of a turn. */
 const BETWEEN = new Set([
@@ -86,9 +85,6 @@ function observeAgent(telemetry, agents, thread) {
     }
     const { operation } = /** @type {Run} */ (runs.get(runId));
     operation.set({ [OWN.runId]: runId, [OWN.resumed]: resumed === undefined ? undefined : true });
-    const before = earlier.get(runId);
-    if (resumed !== undefined && before !== undefined) operation.link({ context: before });
-    if (operation.span !== undefined) remember(runId, operation.span.spanContext());
   }
 
   /** @param {Run} run */
@@ -163,9 +159,31 @@ function observeAgent(telemetry, agents, thread) {
     run.closed = true;
   }
 
+  /** @param {string} entry */
+  function stamp(entry) {
+    const { traceId, spanId, traceFlags } = root.operation.span?.spanContext() ?? {};
+    if (traceId === undefined || !entry.includes(FIRST_ENTRY)) return entry;
+    if (JSON.parse(entry).type !== "run") return entry;
+    const flags = (traceFlags ?? 0).toString(16).padStart(2, "0");
+    // The rest stays as it is written: a number may be larger than JavaScript's.
+    return `${entry.slice(0, entry.lastIndexOf("}"))},"trace":"00-${traceId}-${spanId}-${flags}"}`;
+  }
+
   return {
     /** @param {AgentEvent} event */
     event: (event) => quietly(() => take(event)),
+
+    /** An entry as it is to be kept: the first says which span the run began in. @param {string} entry @returns {string} */
+    stamped: (entry) => quietly(() => stamp(entry)) ?? entry,
+
+    /** The run goes on behind these entries: its span is linked to the one that it began in. @param {readonly string[]} entries */
+    resumes: ([first]) =>
+      quietly(() => {
+        const { trace } = JSON.parse(first ?? "{}");
+        const [, traceId = "", spanId = "", flags = ""] = TRACEPARENT.exec(trace) ?? [];
+        if (traceId === "") return;
+        root.operation.link({ context: { traceId, spanId, traceFlags: Number.parseInt(flags, 16), isRemote: true } });
+      }),
 
     /** @param {number} who @param {LogRecord} record */
     record: (who, record) =>
@@ -205,19 +223,6 @@ function observeAgent(telemetry, agents, thread) {
         close(root, result);
       }),
   };
-}
-
-/**
- * @param {string} runId
- * @param {import("@opentelemetry/api").SpanContext} context
- */
-function remember(runId, context) {
-  earlier.delete(runId);
-  earlier.set(runId, context);
-  for (const oldest of earlier.keys()) {
-    if (earlier.size <= REMEMBERED) break;
-    earlier.delete(oldest);
-  }
 }
 
 module.exports = { observeAgent };
