@@ -2040,8 +2040,8 @@ export type AgentEvent = AgentEventOrigin &
         content: string | Record<string, unknown>[];
         isError: boolean;
       }
-    /** What a turn of the model has used. */
-    | { type: "usage"; usage: TokenUsage; costUsd?: number }
+    /** What a turn of the model has used; `model`: the one that answered, where the provider says it and the turn has not failed. */
+    | { type: "usage"; usage: TokenUsage; costUsd?: number; model?: string }
     /** As in {@link ProviderEvent}. */
     | { type: "rate_limit"; status: string; resetsAt?: number; limitType?: string; utilization?: number }
     /** A turn is tried again, as in {@link ProviderEvent}. */

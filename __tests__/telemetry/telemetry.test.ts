@@ -205,7 +205,9 @@ describe("claude", () => {
     const script = [{ text: "Hello." }, ...TURNS.map((turn, index) => toAnswer(turn, index + 1, engine))];
     const { options } = await withClaude({ engine, script });
     const provider = createProvider({ ...options, telemetry: { ...sdk.both, agentName: "scout" } });
-    await provider.invoke(["hi"]);
+    const { response_metadata } = await provider.invoke(["hi"]);
+    const answered = (response_metadata as unknown as ProviderResponseMetadata).model;
+    expect(answered).toMatch(/^claude-/);
     expect(sdk.trees()).toEqual([{ name: "chat sonnet" }]);
     expect(sdk.spans()[0]?.attributes).toMatchObject({
       "gen_ai.provider.name": "anthropic",
@@ -223,6 +225,8 @@ describe("claude", () => {
       .spans()
       .filter(({ name }) => name === "chat sonnet")
       .slice(1);
+    const models = tokens.map(({ attributes }) => attributes["gen_ai.response.model"]);
+    expect(models).toEqual([answered, answered]);
     const sum = tokens.reduce((all, { attributes }) => all + Number(attributes["gen_ai.usage.input_tokens"]), 0);
     expect(sum).toBe(used.inputTokens);
   });

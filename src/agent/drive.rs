@@ -232,7 +232,7 @@ impl<'a> Driver<'a> {
                         if let Err(error) = kept {
                             // Paid, and not kept.
                             let (usage, cost_usd) = (reply.usage, reply.cost_usd);
-                            state = self.spend(state, Spent { usage, cost_usd }).await;
+                            state = self.spend(state, Spent { usage, cost_usd }, None).await;
                             return self.feed(state, Input::ProviderFailed(error)).await;
                         }
                         state = self.replied(state, *reply).await;
@@ -242,7 +242,7 @@ impl<'a> Driver<'a> {
                         if let Some(usage) = error.usage.clone() {
                             let spent = Spent { usage, cost_usd: None };
                             self.keep_spent(&spent).await;
-                            state = self.spend(state, spent).await;
+                            state = self.spend(state, spent, None).await;
                         }
                         self.feed(state, Input::ProviderFailed(error)).await
                     }
@@ -271,7 +271,7 @@ impl<'a> Driver<'a> {
             );
             self.emit(Kind::warning("COST_UNKNOWN", message)).await;
         }
-        state = self.spend(state, spent).await;
+        state = self.spend(state, spent, reply.model.clone()).await;
         state = self.feed(state, Input::Output(reply.content.clone())).await;
         self.structured.clone_from(&reply.structured);
         let (calls, invalid) = (reply.tool_calls.clone(), reply.invalid_tool_calls.clone());
@@ -291,11 +291,13 @@ impl<'a> Driver<'a> {
         state
     }
 
-    async fn spend(&mut self, state: State, spent: Spent) -> State {
+    /// What a turn has used, and the model that answered, if it is known.
+    async fn spend(&mut self, state: State, spent: Spent, model: Option<String>) -> State {
         if !self.progress.replayed {
             self.emit(Kind::Usage {
                 usage: spent.usage.clone(),
                 cost_usd: spent.cost_usd,
+                model,
             })
             .await;
         }

@@ -70,6 +70,9 @@ pub(super) enum Kind {
         usage: Usage,
         #[serde(skip_serializing_if = "Option::is_none")]
         cost_usd: Option<f64>,
+        /// The model that answered.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
     },
     /// A subscription's limit.
     RateLimit {

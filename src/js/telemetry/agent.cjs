@@ -102,7 +102,11 @@ function observeAgent(telemetry, agents, thread) {
     switch (event.type) {
       case "usage":
         turn(run).end({
-          reply: { usage: event.usage, ...(event.costUsd === undefined ? {} : { costUsd: event.costUsd }) },
+          reply: {
+            usage: event.usage,
+            ...(event.costUsd === undefined ? {} : { costUsd: event.costUsd }),
+            ...(event.model === undefined ? {} : { model: event.model }),
+          },
         });
         run.chat = undefined;
         run.since = Date.now();
