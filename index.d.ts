@@ -549,10 +549,15 @@ export interface CodexCliProviderOptions extends CliProviderOptions {
   skipGitRepoCheck?: boolean | undefined;
   /**
    * `"live"` serves all conversations with one process, `codex app-server`: native tool calls, text piece by piece, only what is new
-   * sent. Needs codex 0.150 or newer (`LIVE_UNSUPPORTED`). `"auto"` is live, or print where the CLI can't. Default: `"print"`.
+   * sent. Needs codex 0.150 or newer (`LIVE_UNSUPPORTED`). `"print"`: one process per call. `"auto"`: live where the installed version was
+   * measured (0.150.0 and 0.169.0) and the other options allow it, print otherwise, also where the API refuses the tools in the form that a
+   * live thread offers (a `warning` event `ENGINE_FALLBACK`). Default: `"auto"`. See docs/live-engine.md, "Which engine".
    */
   engine?: "print" | "live" | "auto" | undefined;
-  /** Live engine: how long, in ms, a conversation is kept for its next call, and the process for any. 0: not at all. Default: 300000. */
+  /**
+   * Live engine: how long, in ms, a conversation is kept for its next call, and the process for any. 0: not at all. Default: 60000; 300000
+   * with `engine: "live"`.
+   */
   keepAlive?: number | undefined;
   /**
    * Live engine: how tools are offered to the model, each as a function, or all in a namespace, which is the vendor's documented way
@@ -562,8 +567,8 @@ export interface CodexCliProviderOptions extends CliProviderOptions {
 }
 
 /**
- * The codex CLI as a model, with the user's login: one process per call without memory (`codex exec`), or with `engine: "live"` one for
- * all conversations (`codex app-server`). Measured with 0.169.0, live also with 0.150.0.
+ * The codex CLI as a model, with the user's login: one process for all conversations (`codex app-server`) where the installed version is
+ * known to serve that, else, or with `engine: "print"`, one per call without memory (`codex exec`). Measured with 0.169.0, live also with 0.150.0.
  *
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */
@@ -671,17 +676,21 @@ export interface OpenCodeCliProviderOptions extends CliProviderOptions {
   config?: Readonly<Record<string, unknown>> | undefined;
   /**
    * `"live"` serves all conversations with one process, `opencode serve`: native tool calls, text piece by piece, only what is new sent.
-   * Measured with 1.18.34; of other versions it is tried first whether they keep a history that is written into them
-   * (`LIVE_UNSUPPORTED`). `"auto"` is live, or print where the CLI can't. Default: `"print"`.
+   * Measured with 1.18.34; of other versions it is tried first whether they keep what is written into their sessions; `LIVE_UNSUPPORTED`
+   * names what they don't. `"print"`: one process per call. `"auto"`: live where the installed version is known to do that and the other
+   * options allow it, print otherwise. Default: `"auto"`. See docs/live-engine.md, "Which engine".
    */
   engine?: "print" | "live" | "auto" | undefined;
-  /** Live engine: how long, in ms, a conversation is kept for its next call, and the process for any. 0: not at all. Default: 300000. */
+  /**
+   * Live engine: how long, in ms, a conversation is kept for its next call, and the process (400 MB and more) for any. 0: not at all.
+   * Default: 60000; 300000 with `engine: "live"`.
+   */
   keepAlive?: number | undefined;
 }
 
 /**
- * The opencode CLI as a model, with the user's login: one process per call without memory (`opencode run`), or with `engine: "live"` one
- * for all conversations (`opencode serve`). Measured with 1.18.34.
+ * The opencode CLI as a model, with the user's login: one process for all conversations (`opencode serve`) where the installed version is
+ * known to serve that, else, or with `engine: "print"`, one per call without memory (`opencode run`). Measured with 1.18.34.
  *
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */

@@ -84,6 +84,14 @@ function filesIn(dir: string) {
   return [...new Set(stable)].sort();
 }
 
+/** What the doctor says of each CLI's engine. */
+const ENGINES: Record<CliName, (version?: string) => string> = {
+  codex: (version) => `live: it is @openai/codex ${version}, says its package.json`,
+  gemini: (version) => `warm: it is @google/gemini-cli ${version}, says its package.json`,
+  opencode: (version) => `live: it is opencode-linux-x64 ${version}, says its package.json`,
+  qwen: () => 'print: the option `engine` is "print", the default',
+};
+
 export function describeReal(name: CliName, expected: Expected, more: () => void) {
   const { package: of, formats } = CLIS[name];
   const version = PACKAGES[of];
@@ -196,9 +204,9 @@ export function describeReal(name: CliName, expected: Expected, more: () => void
         const { timingsMs, ...report } = await provider.health({ level });
         return { ...report, timings: Object.keys(timingsMs).join(" ") };
       };
-      // Other engines are to be asked for; gemini's default is kept from the tests of print.
+      // Defaults other than print are kept from the tests of print.
       const why = 'the option `engine` is "print"';
-      const engine = { uses: "print", why: name === "gemini" ? why : `${why}, the default` };
+      const engine = { uses: "print", why: name === "qwen" ? `${why}, the default` : why };
       const facts = {
         provider: name,
         installed: true,
@@ -238,9 +246,7 @@ export function describeReal(name: CliName, expected: Expected, more: () => void
       expect(stdout.replaceAll(bin, "<bin>").split("\n")).toEqual([
         expect.stringMatching(/^PROVIDER +STATUS +VERSION +LOGGED IN +PATH$/),
         expect.stringMatching(new RegExp(`^${name} +ready +${version} +unknown +<bin>/${name}$`)),
-        name === "gemini"
-          ? `          engine: warm: it is @google/gemini-cli ${version}, says its package.json`
-          : '          engine: print: the option `engine` is "print", the default',
+        `          engine: ${ENGINES[name](version)}`,
         "",
         "1 of 1 provider is ready.",
         "",

@@ -44,6 +44,9 @@ import { startGemini } from "./scripted-gemini.mjs";
 /** A key that is none; it reads like none, so that nothing needs to be taken out of what is recorded. */
 export const KEY = "not-a-key";
 
+/** What a CLI's own default is depends on its version; who tests another engine, or the default, says so. */
+const PRINT = { engine: "print" };
+
 /** @type {Record<CliName, Kind>} */
 export const CLIS = {
   codex: {
@@ -56,7 +59,7 @@ export const CLIS = {
     formats: [],
     prepare(home, url) {
       write(join(home, ".codex/config.toml"), codexConfig(url, 0));
-      return { env: { MOCK_KEY: KEY } };
+      return { env: { MOCK_KEY: KEY }, options: PRINT };
     },
   },
   gemini: {
@@ -70,8 +73,7 @@ export const CLIS = {
     prepare(home, url) {
       // With a base URL and no chosen login, it would take the base URL for a gateway's.
       write(join(home, ".gemini/settings.json"), JSON.stringify(GEMINI_SETTINGS));
-      // What its own default is depends on the version; who tests another engine says so.
-      return { env: { GEMINI_API_KEY: KEY, GOOGLE_GEMINI_BASE_URL: url }, options: { engine: "print" } };
+      return { env: { GEMINI_API_KEY: KEY, GOOGLE_GEMINI_BASE_URL: url }, options: PRINT };
     },
   },
   qwen: {
@@ -96,7 +98,7 @@ export const CLIS = {
     ownTemp: true,
     startApi: startOpenAi,
     formats: [],
-    prepare: (_, url) => ({ options: { config: opencodeConfig(url) } }),
+    prepare: (_, url) => ({ options: { ...PRINT, config: opencodeConfig(url) } }),
   },
 };
 

@@ -37,6 +37,11 @@ impl Events {
         }
     }
 
+    /// How much has come of an event that is not complete, bytes.
+    pub fn waiting(&self) -> usize {
+        self.line.len() + self.data.len()
+    }
+
     /// The body is over.
     pub fn finish(&mut self, mut each: impl FnMut(&str)) {
         if !self.line.is_empty() {

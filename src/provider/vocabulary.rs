@@ -242,7 +242,7 @@ pub struct Checks {
     pub version: &'static [&'static str],
     /// What makes it say whether it is logged in; `None` where it has no such command.
     pub login: Option<LoginCheck>,
-    /// By what an installed copy is known to serve live sessions; `None` where it has no live form, or is asked.
+    /// By what an installed copy is known to serve live sessions; `None` where it has no live form.
     pub live: Option<EngineCheck>,
     /// By what an installed copy is known to serve warm calls; `None` where it has no warm form.
     pub warm: Option<EngineCheck>,

@@ -75,11 +75,7 @@ impl Engine {
     /// Whether `binary` serves live sessions in the environment `base`.
     pub(super) fn support(&self, binary: &Binary, base: &Arc<Vars>) -> LiveSupport {
         let Some(check) = &self.provider.checks.live else {
-            return match self.provider.live {
-                None => LiveSupport::Unserved("there is no live form of it".to_owned()),
-                Some(_) => capabilities::known_live(binary)
-                    .unwrap_or_else(|| LiveSupport::Unknown("its first call asks what it serves".to_owned())),
-            };
+            return LiveSupport::Unserved("there is no live form of it".to_owned());
         };
         match self.present(check.print_env, base).unwrap_or_default().first() {
             Some(name) => LiveSupport::Unserved(format!("{name} is set in the environment")),
@@ -208,6 +204,23 @@ impl Engine {
         };
         capabilities::remember_live(binary, LiveSupport::Unserved(reason.clone()));
         Trial::Unserved(reason)
+    }
+
+    /// Whether a server of `binary`, of which its file said nothing, is of a version that `engine: "auto"` takes; `version` is what it
+    /// says itself. Remembered where it is.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn take_version(&self, binary: &Binary, version: Option<&str>) -> Result<(), String> {
+        let Some(check) = self.provider.checks.live else {
+            return Ok(());
+        };
+        let Some(version) = version else {
+            return Err("it does not tell its version".to_owned());
+        };
+        live_support::by_version(&check, check.program, version, "the server itself").map(|why| {
+            capabilities::remember_live(binary, LiveSupport::Served(why));
+        })
     }
 
     fn too_old(&self, session: &Session) -> Option<String> {

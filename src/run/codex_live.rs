@@ -76,7 +76,7 @@ impl CliAttempt<'_> {
         } = *self.call;
         let (line, binary) = engine.codex_line(base_env)?;
         let auto = engine.options.engine == EngineKind::Auto;
-        if auto && matches!(capabilities::known_live(&binary), Some(LiveSupport::Unserved(_))) {
+        if auto && matches!(engine.support(&binary, base_env), LiveSupport::Unserved(_)) {
             return self.without_session(info).await;
         }
         let Some(permit) = self.permit(binary.file(), info).await else {
@@ -97,9 +97,20 @@ impl CliAttempt<'_> {
                 Err(NoPlace::Failed(error)) => return Err(error),
                 Err(NoPlace::Unsupported(reason, exit)) => break (reason, exit),
             };
-            match self.codex_turn(live, request, &key, (place, &line), info).await? {
-                Attempted::Outcome(outcome) => return Ok(outcome),
-                Attempted::Unusable(Unusable::Vanished, _) => resting_ones = false,
+            match self.codex_turn(live, request, &key, (place, &line), info).await {
+                Ok(Attempted::Outcome(outcome)) => return Ok(outcome),
+                Ok(Attempted::Unusable(Unusable::Vanished, _)) => resting_ones = false,
+                Err(error) if auto && may_refuse_tools(request, &error) => {
+                    drop(permit);
+                    let message = format!(
+                        "the API refuses a request with tools ({}): asked in print form. The option `toolForm` offers them in another \
+                         form",
+                        error.message
+                    );
+                    sink.send(&mut vec![warning("ENGINE_FALLBACK", message)]).await;
+                    return self.without_session(info).await;
+                }
+                Err(error) => return Err(error),
             }
         };
         drop(permit);
@@ -232,6 +243,12 @@ impl CliAttempt<'_> {
     }
 }
 
+/// Whether `error` may come of the tools as the API was offered them: nobody but the vendor knows which form its models take
+/// (CODEX-LIVE pitfall 1). In print form no tools are offered.
+fn may_refuse_tools(request: &CodexRequest, error: &ProviderError) -> bool {
+    error.code == Code::InvalidRequest && error.partial.is_none() && !request.setup.tools.declared().is_empty()
+}
+
 /// What is new to a thread that knows `known`, if it can be sent to it: results, and what is not the model's.
 fn new_to<'a>(thread: &'a Thread, known: &'a Known) -> Option<Continuation<'a>> {
     let new = thread.continuation(known)?;
@@ -313,6 +330,9 @@ impl Engine {
     pub(super) async fn prewarm_codex(&self, live: &CodexSessions, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
         let (line, binary) = self.codex_line(env)?;
         let auto = self.options.engine == EngineKind::Auto;
+        if auto && matches!(self.support(&binary, env), LiveSupport::Unserved(_)) {
+            return Ok(());
+        }
         let model = self.options.choices.model.as_deref();
         match self.codex_service(live, (&line, &binary), env, model).await {
             Ok(_) | Err(NoPlace::Cancelled) => Ok(()),
@@ -367,6 +387,10 @@ impl Engine {
         )
         .await
         .map_err(|error| self.no_place(error))?;
+        if self.options.engine == EngineKind::Auto {
+            let version = self.take_version(binary, service.version.as_deref());
+            version.map_err(|reason| NoPlace::Unsupported(reason, None))?;
+        }
         let service = Arc::new(service);
         // Each takes 130 MB.
         while servers.len() >= self.options.max_concurrency.max(1) {

@@ -88,7 +88,12 @@ impl Engine {
         let accepts = self.print_accepts();
         let refused = content::check(messages, accepts).err()?;
         let who = format!("{}'s print engine", self.id());
-        Some(self.refuse(Code::UnsupportedContent, reason(&refused, &who, accepts)))
+        Some(self.refuse_content(&refused, &who, accepts))
+    }
+
+    /// The error of a block that `who`, which takes what `accepts` says, can't take.
+    pub(super) fn refuse_content(&self, refused: &Refused, who: &str, accepts: &Accepts) -> Box<ProviderError> {
+        self.refuse(Code::UnsupportedContent, reason(refused, who, accepts))
     }
 }
 

@@ -22,8 +22,8 @@ use crate::provider::{EngineCheck, Versions};
 
 /// How much of a script is read, bytes: a launcher has a few lines.
 const SCRIPT_BYTES: u64 = 64 * 1024;
-/// How far above a program its package.json may stand: `bin/claude.exe`, `cli.js`, `vendor/x64/claude`.
-const MANIFEST_LEVELS: usize = 3;
+/// How far above a program its package.json may stand: `bin/claude.exe`, `cli.js`, `vendor/x64/bin/codex`.
+const MANIFEST_LEVELS: usize = 4;
 /// A package.json is a few kilobytes.
 const MANIFEST_BYTES: u64 = 256 * 1024;
 
@@ -43,7 +43,7 @@ pub fn look(check: &EngineCheck, file: &Path) -> LiveSupport {
     // A shim on the PATH is a link to what is meant.
     let real = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     if let Some((name, version)) = manifest(check, &real) {
-        return by_version(check, &name, &version, "its package.json");
+        return support_of(check, &name, &version, "its package.json");
     }
     let Some(head) = head(&real) else {
         return LiveSupport::Unserved("it can't be read".to_owned());
@@ -56,7 +56,7 @@ pub fn look(check: &EngineCheck, file: &Path) -> LiveSupport {
         };
     }
     if let Some(version) = version_of_path(check, &real) {
-        return by_version(check, program, &version, "its path");
+        return support_of(check, program, &version, "its path");
     }
     let is_called = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -76,9 +76,20 @@ pub fn version(check: &EngineCheck, file: &Path) -> Option<[u64; 3]> {
     manifest(check, &real).and_then(|(_, version)| parse_version(&version))
 }
 
-fn by_version(check: &EngineCheck, name: &str, version: &str, source: &str) -> LiveSupport {
+fn support_of(check: &EngineCheck, name: &str, version: &str, source: &str) -> LiveSupport {
+    match by_version(check, name, version, source) {
+        Ok(why) => LiveSupport::Served(why),
+        Err(why) => LiveSupport::Unserved(why),
+    }
+}
+
+/// Why `version` of the program `name` serves sessions, as `source` has it.
+///
+/// # Errors
+/// Why it does not.
+pub fn by_version(check: &EngineCheck, name: &str, version: &str, source: &str) -> Result<String, String> {
     if parse_version(version).is_some_and(|found| check.versions.contains(found)) {
-        return LiveSupport::Served(format!("it is {name} {version}, says {source}"));
+        return Ok(format!("it is {name} {version}, says {source}"));
     }
     let wanted = match check.versions {
         Versions::Since(oldest) => format!("{} is the oldest that serves sessions", text(oldest)),
@@ -87,7 +98,7 @@ fn by_version(check: &EngineCheck, name: &str, version: &str, source: &str) -> L
             format!("what it serves was measured with {}", all.join(", "))
         }
     };
-    LiveSupport::Unserved(format!("it is {name} {version}, says {source}: {wanted}"))
+    Err(format!("it is {name} {version}, says {source}: {wanted}"))
 }
 
 /// Whether `version`, as the CLI itself reports it, is too old.

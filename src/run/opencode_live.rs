@@ -37,6 +37,7 @@ use crate::exchange::opencode_live::turn::{self, Park};
 use crate::exchange::opencode_live::work::{self, with_note};
 use crate::exchange::print::{NotStarted, Surroundings};
 use crate::fold::Fold;
+use crate::message::content::{self, Accepts};
 use crate::message::{Message, Role};
 use crate::process::{End, Exit, Limits, StartError, Tees, Vars};
 use crate::provider::options::EngineKind;
@@ -91,6 +92,12 @@ impl CliAttempt<'_> {
                 Err(NoPlace::Failed(error)) => return Err(error),
                 Err(NoPlace::Unsupported(reason, exit)) => break (reason, exit),
             };
+            if let Some(refused) = self.unseen(&place, request).await {
+                if let work::Opening::Continued { session, .. } = place.opening {
+                    session.end();
+                }
+                return Err(refused);
+            }
             match self.opencode_turn(live, request, &key, (place, &line), info).await? {
                 Attempted::Outcome(outcome) => return Ok(outcome),
                 Attempted::Unusable(Unusable::Vanished, _) => resting_ones = false,
@@ -110,6 +117,39 @@ impl CliAttempt<'_> {
         let message = format!("the installed CLI takes no live sessions ({reason}): asked in print form");
         sink.send(&mut vec![warning("ENGINE_FALLBACK", message)]).await;
         self.print(info).await
+    }
+
+    /// Why the thread's images can't be sent: the model of `place` takes none, as far as opencode knows.
+    async fn unseen(&self, place: &Place, request: &OpencodeRequest) -> Option<Box<ProviderError>> {
+        // Only who sends one waits for the answer.
+        let refused = content::check(request.thread.messages(), &Accepts::TEXT).err()?;
+        let asked = async {
+            match &place.opening {
+                work::Opening::Fresh { service, .. } => {
+                    let set = service.tool_set(&request.setup.tools).await.ok()?;
+                    let model = service.model(request.setup.model.as_ref(), &set.directory).await?;
+                    let takes = service.takes_images(&model, &set.directory).await.ok()?;
+                    Some((model, takes))
+                }
+                work::Opening::Continued { session, .. } => {
+                    let model = session.model.clone()?;
+                    let takes = session
+                        .service
+                        .takes_images(&model, &session.set.directory)
+                        .await
+                        .ok()?;
+                    Some((model, takes))
+                }
+            }
+        };
+        // What can't be asked, the turn itself will say.
+        match self.call.cancel.run_until_cancelled(asked).await.flatten() {
+            Some((model, false)) => {
+                let who = format!("opencode's model {model} (by its `modalities.input`)");
+                Some(self.call.engine.refuse_content(&refused, &who, &Accepts::TEXT))
+            }
+            _ => None,
+        }
     }
 
     async fn opencode_turn(
@@ -320,6 +360,10 @@ impl Engine {
         };
         let service = Service::start(line.clone(), surroundings, &self.lifecycle.closing).await;
         let service = Arc::new(service.map_err(|error| self.no_opencode(error))?);
+        if self.options.engine == EngineKind::Auto {
+            let why = format!("it is opencode {}, which does what is needed", service.version);
+            capabilities::remember_live(binary, LiveSupport::Served(why));
+        }
         // Each takes 400 MB and more.
         while servers.len() >= self.options.max_concurrency.max(1) {
             servers.remove(0).service.server.retire();

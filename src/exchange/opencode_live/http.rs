@@ -1,5 +1,7 @@
 //! Requests to a server on the loopback interface, and their answers.
 
+use std::fmt;
+
 use bytes::{Bytes, BytesMut};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Uri};
@@ -11,6 +13,9 @@ use crate::judge::HttpEnd;
 /// How long an answer may be, bytes: the longest that was measured had 4 MiB.
 const MOST_BYTES: usize = 256 * 1024 * 1024;
 
+/// How much of a refusal's body is told, characters.
+const MOST_OF_BODY: usize = 200;
+
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HttpFailure {
@@ -18,6 +23,26 @@ pub enum HttpFailure {
     Refused(u16, String),
     /// The connection broke, or the server is gone.
     Lost(String),
+    /// It answered with more than so many bytes.
+    TooLong(usize),
+}
+
+impl fmt::Display for HttpFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HttpFailure::Refused(status, body) => {
+                let start: String = body.trim().chars().take(MOST_OF_BODY).collect();
+                let (colon, start) = if start.is_empty() {
+                    ("", "")
+                } else {
+                    (": ", start.as_str())
+                };
+                write!(f, "status {status}{colon}{start}")
+            }
+            HttpFailure::Lost(reason) => f.write_str(reason),
+            HttpFailure::TooLong(most) => write!(f, "an answer of more than {most} bytes"),
+        }
+    }
 }
 
 /// The way to a server.
@@ -70,11 +95,25 @@ impl Http {
     /// # Errors
     /// [`HttpFailure`].
     pub async fn ask(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Bytes, HttpFailure> {
+        self.ask_up_to(MOST_BYTES, method, path, body).await
+    }
+
+    /// The same for an answer of at most `most` bytes.
+    ///
+    /// # Errors
+    /// [`HttpFailure`].
+    pub async fn ask_up_to(
+        &self,
+        most: usize,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<Bytes, HttpFailure> {
         let mut answer = self.open(method, path, body).await?;
         let mut whole = BytesMut::new();
         while let Some(piece) = answer.next().await.map_err(HttpFailure::Lost)? {
-            if whole.len() + piece.len() > MOST_BYTES {
-                return Err(HttpFailure::Lost(format!("an answer of more than {MOST_BYTES} bytes")));
+            if whole.len() + piece.len() > most {
+                return Err(HttpFailure::TooLong(most));
             }
             whole.extend_from_slice(&piece);
         }

@@ -12,6 +12,7 @@ pub mod history;
 pub mod http;
 pub mod inbound;
 pub mod parts;
+mod probe;
 pub mod reader;
 pub mod server;
 pub mod service;

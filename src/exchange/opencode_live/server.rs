@@ -6,7 +6,7 @@
 //! Node is killed.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::Method;
@@ -30,8 +30,15 @@ const LISTENING: &str = "listening on ";
 const PASSWORD: &str = "OPENCODE_SERVER_PASSWORD";
 const USERNAME: &str = "OPENCODE_SERVER_USERNAME";
 
+/// How long an event may be, bytes: one tells a whole part, of which the longest that was measured had 4 MiB.
+const MOST_WAITING: usize = 64 * 1024 * 1024;
+
 /// How long the end of a process may be unknown whose connection broke.
 const NEWS: Duration = Duration::from_secs(2);
+
+/// Why a server was ended whose stream of events is no more, or of no use.
+const STREAM_ENDED: &str = "opencode's stream of events ended in the middle of a turn";
+const EVENT_TOO_LONG: &str = "opencode's stream of events told one of more than 64 MiB";
 
 /// A running server.
 #[derive(Debug)]
@@ -50,6 +57,8 @@ struct Process {
     ended: watch::Receiver<Option<Arc<Exit>>>,
     /// Cancelled when the process, or its stream of events, is no more.
     over: CancellationToken,
+    /// Why it was ended, where its stream of events is the reason.
+    fault: Arc<OnceLock<&'static str>>,
     closer: Closer,
     pid: u32,
     folder: PathBuf,
@@ -97,6 +106,7 @@ impl OpencodeServer {
         let process = Process {
             ended,
             over: CancellationToken::new(),
+            fault: Arc::default(),
             closer: running.closer(),
             pid: running.pid(),
             folder: scratch.as_ref().map(Scratch::folder).unwrap_or_default(),
@@ -117,13 +127,19 @@ impl OpencodeServer {
         let stream = match tokio::time::timeout(patience, stream).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                let reason = format!("it gives no stream of events: {error:?}");
+                let reason = format!("it gives no stream of events: GET /global/event ({error})");
                 return Err(NoServer::Unsupported(reason));
             }
             Err(_) => return Err(NoServer::Unsupported("it gives no stream of events".to_owned())),
         };
-        let closer = process.closer.clone();
-        tracker.spawn(listen(stream, Arc::clone(&inboxes), process.over.clone(), closer));
+        let stream = Stream {
+            body: stream,
+            inboxes: Arc::clone(&inboxes),
+            over: process.over.clone(),
+            fault: Arc::clone(&process.fault),
+            closer: process.closer.clone(),
+        };
+        tracker.spawn(stream.listen());
         Ok(OpencodeServer {
             http,
             inboxes,
@@ -171,6 +187,11 @@ impl OpencodeServer {
     pub fn close(&self) {
         self.process.over.cancel();
         self.process.closer.close();
+    }
+
+    /// Why it was ended, where that was its stream of events.
+    pub fn fault(&self) -> Option<&'static str> {
+        self.process.fault.get().copied()
     }
 
     /// Waits for the end of the process, for `patience` at most.
@@ -236,25 +257,49 @@ async fn serve(
     over.send_replace(Some(Arc::new(exit)));
 }
 
-/// Delivers what the stream tells. Without it, nobody would learn what a turn does: its end is the server's.
-async fn listen(mut stream: Response, inboxes: Arc<Inboxes<ServerEvent>>, over: CancellationToken, closer: Closer) {
-    let mut events = Events::default();
-    loop {
-        let piece = tokio::select! {
-            biased;
-            () = over.cancelled() => break,
-            piece = stream.next() => piece,
-        };
-        let Ok(Some(piece)) = piece else { break };
-        events.push(&piece, |data| {
-            if let Some((session, event)) = inbound::read(data) {
-                inboxes.deliver(&session, event, data.len());
-            }
-        });
+/// The stream of what a server tells. Without it, nobody would learn what a turn does: its end is the server's.
+struct Stream {
+    body: Response,
+    inboxes: Arc<Inboxes<ServerEvent>>,
+    over: CancellationToken,
+    fault: Arc<OnceLock<&'static str>>,
+    closer: Closer,
+}
+
+impl Stream {
+    /// Delivers what it tells, until it ends.
+    async fn listen(mut self) {
+        let fault = self.deliver().await;
+        // A process that ends takes it with it, and is what there is to tell of then.
+        if tokio::time::timeout(NEWS, self.over.cancelled()).await.is_err() {
+            // Nobody else sets it.
+            let _ = self.fault.set(fault);
+        }
+        self.over.cancel();
+        self.inboxes.close();
+        self.closer.close();
     }
-    over.cancel();
-    inboxes.close();
-    closer.close();
+
+    /// Why there is no more.
+    async fn deliver(&mut self) -> &'static str {
+        let mut events = Events::default();
+        loop {
+            let piece = tokio::select! {
+                biased;
+                () = self.over.cancelled() => return STREAM_ENDED,
+                piece = self.body.next() => piece,
+            };
+            let Ok(Some(piece)) = piece else { return STREAM_ENDED };
+            events.push(&piece, |data| {
+                if let Some((session, event)) = inbound::read(data) {
+                    self.inboxes.deliver(&session, event, data.len());
+                }
+            });
+            if events.waiting() > MOST_WAITING {
+                return EVENT_TOO_LONG;
+            }
+        }
+    }
 }
 
 #[cfg(test)]

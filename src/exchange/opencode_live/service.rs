@@ -3,6 +3,7 @@
 //! In: a command line of `serve`. Out: a [`Service`], or why there is none. What is written into sessions is no promise of the vendor's:
 //! a version other than the measured ones is asked to do it with a session that no model hears of ([`Service::start`]).
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,12 +11,13 @@ use std::time::Duration;
 
 use http::Method;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::history::{self, Ids, Place};
+use super::history::Ids;
 use super::http::HttpFailure;
+use super::parts;
+use super::probe;
 use super::server::{NoServer, OpencodeServer};
 use super::setup::Model;
 use super::tools::ToolSet;
@@ -24,7 +26,6 @@ use crate::bridge::{Bridge, BridgeOptions};
 use crate::command::CommandLine;
 use crate::declare::mcp::{Declarations, SERVER};
 use crate::exchange::print::Surroundings;
-use crate::message::{Message, Role};
 
 /// How long a server may take to listen: two to three seconds on an idle machine.
 const HANDSHAKE: Duration = Duration::from_secs(60);
@@ -49,6 +50,8 @@ pub struct Service {
     made: AtomicUsize,
     /// The model of sessions that choose none.
     model: Mutex<Option<Model>>,
+    /// Which models take images, as far as that was asked.
+    seeing: Mutex<HashMap<Model, bool>>,
     /// It has opened a session: what it does not do any more, another one may.
     has_served: AtomicBool,
 }
@@ -74,20 +77,25 @@ impl Service {
             sets: AsyncMutex::default(),
             made: AtomicUsize::new(0),
             model: Mutex::default(),
+            seeing: Mutex::default(),
             has_served: AtomicBool::new(false),
         };
         if !MEASURED.contains(&service.version.as_str()) {
             let probe = tokio::time::timeout(HANDSHAKE, service.probe()).await;
-            let probe = probe.unwrap_or_else(|_| Err("no answer".to_owned()));
+            let probe = probe.unwrap_or_else(|_| Err("it does not answer".to_owned()));
             probe.map_err(|why| {
-                let reason = format!(
-                    "opencode {} does not keep a history that is written into it: {why}",
-                    service.version
-                );
+                let reason = format!("opencode {} does not do what they need: {why}", service.version);
                 NoServer::Unsupported(reason)
             })?;
         }
         Ok(service)
+    }
+
+    /// Whether it does what sessions need.
+    async fn probe(&self) -> Result<(), String> {
+        let set = self.tool_set(&probe::tools()).await;
+        let set = set.map_err(|failure| format!("it takes no tools: POST /mcp ({failure})"))?;
+        probe::run(&self.server.http, &set, &self.version, &self.ids).await
     }
 
     /// Whether it has opened a session.
@@ -153,7 +161,7 @@ impl Service {
         let path = wire::of_directory("/mcp", directory);
         let body = wire::mcp(SERVER, bridge.url(), bridge.token());
         let answer = self.server.http.send(Method::POST, &path, &body).await?;
-        let servers: std::collections::HashMap<String, Status> = serde_json::from_slice(&answer).unwrap_or_default();
+        let servers: HashMap<String, Status> = serde_json::from_slice(&answer).unwrap_or_default();
         match servers.get(SERVER) {
             Some(known) if known.status == "connected" => Ok(()),
             _ => {
@@ -187,6 +195,23 @@ impl Service {
         }
         self.warm(directory).await.ok()?;
         self.known_model()
+    }
+
+    /// Whether `model` takes images, by what opencode knows of it in the folder `directory`: to others it would send a text in the place
+    /// of an image, and tell nobody.
+    ///
+    /// # Errors
+    /// [`HttpFailure`].
+    pub async fn takes_images(&self, model: &Model, directory: &str) -> Result<bool, HttpFailure> {
+        let locked = || self.seeing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(takes) = locked().get(model) {
+            return Ok(*takes);
+        }
+        let path = wire::of_directory("/provider", directory);
+        let answer = self.server.http.ask(Method::GET, &path, None).await?;
+        let takes = parts::takes_images(&answer, model);
+        locked().insert(model.clone(), takes);
+        Ok(takes)
     }
 
     fn known_model(&self) -> Option<Model> {
@@ -234,62 +259,6 @@ impl Service {
         }
         Ok(())
     }
-
-    /// Writes a history into a session and a result into that, and looks whether it is there. No model hears of it.
-    async fn probe(&self) -> Result<(), String> {
-        let text = |failure: HttpFailure| format!("{failure:?}");
-        let set = self.tool_set(&Declarations::default()).await.map_err(text)?;
-        let call = crate::message::ToolCall {
-            id: "call_probe".to_owned(),
-            name: "probe".to_owned(),
-            args: serde_json::value::to_raw_value(&json!({"a": 1})).map_err(|error| error.to_string())?,
-        };
-        let mut answer = Message::new(Role::Ai, "one");
-        answer.tool_calls.push(call);
-        let model = Model {
-            provider: "probe".to_owned(),
-            id: "probe".to_owned(),
-        };
-        let place = Place {
-            directory: &set.directory,
-            version: &self.version,
-            model: &model,
-            tools: &set.tools,
-            ids: &self.ids,
-        };
-        let (body, session) = history::replay(&[Message::new(Role::Human, "zero"), answer], &place);
-        let http = &self.server.http;
-        let at = |path: &str| wire::of_directory(path, &set.directory);
-        http.send(Method::POST, &at("/sync/replay"), &body)
-            .await
-            .map_err(text)?;
-        let session = Id::new(&session).ok_or("no id")?;
-        let read = async || {
-            let kept = http.ask(Method::GET, &at(&wire::messages(&session)), None).await;
-            serde_json::from_slice::<Value>(&kept.map_err(text)?).map_err(|error| error.to_string())
-        };
-        let kept = read().await?;
-        let part = &kept[1]["parts"][1];
-        let id = |value: &Value| value.as_str().and_then(Id::new).ok_or("the call is not there");
-        let path = wire::part(&session, &id(&part["messageID"])?, &id(&part["id"])?);
-        let mut result = part.clone();
-        result["state"] = json!({
-            "status": "completed", "input": {"a": 1}, "output": "two", "title": "", "metadata": {}, "time": {"start": 1, "end": 1},
-        });
-        http.send(Method::PATCH, &at(&path), &result).await.map_err(text)?;
-        let kept = read().await?;
-        // Only memory is lost with it.
-        let _ = http.ask(Method::DELETE, &at(&wire::session(&session)), None).await;
-        let told = (
-            &kept[0]["parts"][0]["text"],
-            &kept[1]["parts"][0]["text"],
-            &kept[1]["parts"][1]["state"]["output"],
-        );
-        match told == (&json!("zero"), &json!("one"), &json!("two")) {
-            true => Ok(()),
-            false => Err("it tells another one".to_owned()),
-        }
-    }
 }
 
 async fn version(server: &OpencodeServer) -> Result<String, String> {
@@ -298,7 +267,8 @@ async fn version(server: &OpencodeServer) -> Result<String, String> {
         version: String,
     }
     let answer = server.http.ask(Method::GET, "/global/health", None).await;
-    let answer = answer.map_err(|error| format!("it does not tell its version: {error:?}"))?;
-    let health: Health = serde_json::from_slice(&answer).map_err(|_| "it does not tell its version".to_owned())?;
+    let answer = answer.map_err(|error| format!("it does not tell its version: GET /global/health ({error})"))?;
+    let health: Health = serde_json::from_slice(&answer)
+        .map_err(|_| "it does not tell its version: the answer to GET /global/health has none".to_owned())?;
     Ok(health.version)
 }

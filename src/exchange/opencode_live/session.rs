@@ -77,13 +77,13 @@ impl Session {
         wire::of_directory(path, &self.set.directory)
     }
 
-    /// Sends a message; its answer comes when the turn is over, whoever waits for it.
-    pub fn ask(&mut self, body: Vec<u8>) {
+    /// Sends a message; its answer, of at most `most` bytes, comes when the turn is over, whoever waits for it.
+    pub fn ask(&mut self, body: Vec<u8>, most: usize) {
         let service = Arc::clone(&self.service);
         let path = self.path(&wire::messages(&self.id));
         self.asking = Some(self.tracker.spawn(async move {
-            let answer = service.server.http.ask(Method::POST, &path, Some(body.into()));
-            answer.await
+            let http = &service.server.http;
+            http.ask_up_to(most, Method::POST, &path, Some(body.into())).await
         }));
     }
 

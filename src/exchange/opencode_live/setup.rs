@@ -15,7 +15,7 @@ pub struct Setup {
 }
 
 /// A model as opencode names it.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Model {
     /// Its provider in opencode's configuration.
     #[serde(rename = "providerID")]

@@ -42,7 +42,7 @@ pub fn begin(
     let pid = service.server.pid();
     let work = Work::new(
         (service, setup),
-        is_fresh,
+        (is_fresh, limits.max_stdout),
         (sender, Arc::clone(&received)),
         tracker.clone(),
     );

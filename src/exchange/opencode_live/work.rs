@@ -33,6 +33,8 @@ const LATE: Duration = Duration::from_secs(5);
 const EXIT: Duration = Duration::from_secs(10);
 /// The failure of a message that opencode itself refuses: its cause is in opencode's log only.
 const REFUSED: &str = "refused_message";
+/// The failure of a turn whose answer has more bytes than it may have.
+const TOO_LONG: &str = "answer_too_long";
 /// The failure of a turn whose process has ended.
 const GONE: &str = "server_gone";
 /// The failure of a turn for which there is no session.
@@ -75,6 +77,8 @@ pub struct Work {
     session: Option<Box<Session>>,
     /// The session is opened for this turn.
     is_fresh: bool,
+    /// How long its answer may be, bytes.
+    most: usize,
     tracker: TaskTracker,
 }
 
@@ -90,10 +94,10 @@ enum NotSent {
 
 impl Work {
     /// The task of a turn by `setup` in a session of `service`. Its events go to `events`; `received` counts what has come of its
-    /// session.
+    /// session. `most`: how long the answer may be, bytes.
     pub fn new(
         (service, setup): (Arc<Service>, Arc<Setup>),
-        is_fresh: bool,
+        (is_fresh, most): (bool, usize),
         (events, received): (mpsc::Sender<Event>, Arc<AtomicU64>),
         tracker: TaskTracker,
     ) -> Work {
@@ -104,6 +108,7 @@ impl Work {
             received,
             session: None,
             is_fresh,
+            most,
             tracker,
         }
     }
@@ -222,7 +227,8 @@ impl Work {
             added.map_err(|_| NotSent::Vanished)?;
         }
         let body = serde_json::to_vec(&prompt(&self.setup, session, last, false));
-        session.ask(body.map_err(|error| NotSent::Failed(HttpFailure::Lost(error.to_string())))?);
+        let body = body.map_err(|error| NotSent::Failed(HttpFailure::Lost(error.to_string())))?;
+        session.ask(body, self.most);
         Ok(())
     }
 
@@ -340,6 +346,10 @@ impl Work {
                 true => self.gone().await,
                 false => self.fail(NO_SESSION, reason).await,
             },
+            HttpFailure::TooLong(most) => {
+                let reason = format!("the answer has more than {most} bytes, the limit of the option `maxBuffer`");
+                self.fail(TOO_LONG, reason).await
+            }
             HttpFailure::Refused(status, body) => {
                 let start: String = body.chars().take(500).collect();
                 let reason = format!("opencode refused the message with status {status}: {start}");
@@ -350,6 +360,9 @@ impl Work {
 
     async fn gone(&mut self) -> Result<TurnEnd, Abandoned> {
         let exit = self.service.server.ended(EXIT).await;
+        if let Some(fault) = self.service.server.fault() {
+            return self.fail(GONE, fault.to_owned()).await;
+        }
         // A signal says so itself; an exit code, and the log on standard error, do not.
         if exit.as_ref().is_none_or(|exit| exit.signal.is_none()) {
             let failure = Event::Failure(Failure {

@@ -14,11 +14,11 @@ use std::borrow::Cow;
 
 use super::callbacks::TOKEN_VARIABLE;
 use super::capability::{ByEngine, Capabilities, NATIVE};
-use super::options::{self, OptionSpec, OutputFormat};
+use super::options::{self, EngineKind, OptionSpec, OutputFormat};
 use super::{
-    About, Checks, Defaults, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, LoginDir, OUTPUT_SCHEMA_FILE,
-    PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, When, Word, flag, optional,
-    output_schema, system_prompt, var_when,
+    About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, LoginDir,
+    OUTPUT_SCHEMA_FILE, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, When,
+    Word, flag, optional, output_schema, system_prompt, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Kind, Limits, Takes};
@@ -38,7 +38,10 @@ pub static CODEX: Provider = Provider {
         limits: "always a `timeout`: without a network codex waits for ever; in print form, its own retries can't be switched \
                  off (up to 25 s on a 500), a prompt may have 1048576 characters, and there are whole messages, no text deltas",
     },
-    defaults: Defaults::STANDARD,
+    defaults: Defaults {
+        engine: EngineKind::Auto,
+        ..Defaults::STANDARD
+    },
     flags: &[
         flag(
             &[When::Print],
@@ -186,7 +189,14 @@ pub static CODEX: Provider = Provider {
             args: &["login", "status"],
             answer: LoginAnswer::ExitCode("Not logged in"),
         }),
-        live: None,
+        live: Some(EngineCheck {
+            package: "@openai/codex",
+            version_folders: &[],
+            program: "codex",
+            versions: Versions::Measured(&[[0, 150, 0], [0, 169, 0]]),
+            print_flags: EXEC_FLAGS,
+            print_env: &[],
+        }),
         warm: None,
     },
     login_dir: Some(LoginDir {
@@ -195,6 +205,39 @@ pub static CODEX: Provider = Provider {
     }),
     custom: None,
 };
+
+/// Flags of `exec` that `app-server` does not have.
+const EXEC_FLAGS: &[&str] = &[
+    "-i",
+    "--image",
+    "-m",
+    "--model",
+    "--oss",
+    "--local-provider",
+    "-p",
+    "--profile",
+    "-s",
+    "--sandbox",
+    "--approve-for-me",
+    "--dangerously-bypass-approvals-and-sandbox",
+    "--dangerously-bypass-hook-trust",
+    "-C",
+    "--cd",
+    "--worktree",
+    "--add-dir",
+    "--thread-source",
+    "--cyber-access-program",
+    "--skip-git-repo-check",
+    "--trust",
+    "--ephemeral",
+    "--ignore-user-config",
+    "--ignore-rules",
+    "--output-schema",
+    "--color",
+    "--json",
+    "-o",
+    "--output-last-message",
+];
 
 /// The same in both forms.
 const CAPABILITIES: Capabilities = Capabilities {

@@ -49,6 +49,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("tool_ran")], Code::LiveUnsupported, "opencode ran a call of the tool \"add\" that nobody permitted"),
     Rule::new(&[Kind("server_gone")], Code::Crashed, "opencode serve ended in the middle of a turn"),
     Rule::new(&[Kind("session_gone")], Code::Crashed, "opencode took the session away in the middle of its turn"),
+    Rule::new(&[Kind("answer_too_long")], Code::OutputLimit, "the answer has more than 1000 bytes, the limit of the option `maxBuffer`"),
     Rule::new(&[Kind("refused_message")], Code::ModelNotFound, "opencode refused the message with status 500").hint("opencode names no cause; mostly the model or its provider is not configured: compare with `opencode models`, see its log file"),
     // It tells that it would try again and why, without a status.
     Rule::new(&[Kind("retried_request")], Code::ServerError, "boom").weak(),

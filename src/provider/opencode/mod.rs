@@ -16,12 +16,13 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
-use super::options::{self, OptionSpec, Options, OutputFormat, SystemPrompt};
+use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, SystemPrompt};
 use super::{
     About, Checks, Defaults, EngineCheck, EnvValue, LiveForm, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm,
     Versions, When, Word, choice_var, flag, optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
+use crate::message::content::{Accepts, Kind, Limits, Takes};
 use crate::provider::media::MediaSupport;
 use Word::Lit;
 
@@ -44,6 +45,7 @@ pub static OPENCODE: Provider = Provider {
     },
     defaults: Defaults {
         ignore_user_config: true,
+        engine: EngineKind::Auto,
         ..Defaults::STANDARD
     },
     flags: &[
@@ -118,10 +120,17 @@ pub static OPENCODE: Provider = Provider {
     warm: None,
     capabilities: ByEngine {
         print: CAPABILITIES,
-        live: Some(CAPABILITIES),
+        live: Some(Capabilities {
+            images: NATIVE.but(SIGHT),
+            result_images: NATIVE.but(SIGHT),
+            ..CAPABILITIES
+        }),
     },
     efforts: &[],
-    media: MediaSupport::NONE,
+    media: MediaSupport {
+        live: IMAGES,
+        ..MediaSupport::NONE
+    },
     schema: SchemaForm::Asked,
     prompt_limit: None,
     stop_on: &["unknown"],
@@ -135,7 +144,7 @@ pub static OPENCODE: Provider = Provider {
             version_folders: &[],
             program: "opencode",
             versions: Versions::Measured(&[[1, 18, 34]]),
-            print_flags: &[],
+            print_flags: RUN_FLAGS,
             print_env: &[],
         }),
         ..Checks::VERSION_ONLY
@@ -146,6 +155,58 @@ pub static OPENCODE: Provider = Provider {
     }),
     custom: None,
 };
+
+/// What an image needs.
+const SIGHT: &str = "of models whose configuration says so (`modalities.input`, in `config` or opencode's own catalog); refused with others";
+
+/// As data only: opencode would fetch an address itself.
+const IMAGES: Accepts = Accepts {
+    users: PICTURES,
+    results: PICTURES,
+    others: PICTURES,
+    limits: Limits {
+        image: None,
+        document: None,
+        all: Some(32 * 1024 * 1024),
+    },
+};
+
+const PICTURES: Takes = Takes {
+    kinds: &[Kind::Image],
+    types: &["image/png", "image/jpeg", "image/gif", "image/webp"],
+    dialect: None,
+    urls: &[],
+    texts: false,
+};
+
+/// Flags of `run` that `serve` does not have.
+const RUN_FLAGS: &[&str] = &[
+    "--command",
+    "-c",
+    "--continue",
+    "-s",
+    "--session",
+    "--fork",
+    "--share",
+    "-m",
+    "--model",
+    "--agent",
+    "--format",
+    "-f",
+    "--file",
+    "--title",
+    "--attach",
+    "-p",
+    "--password",
+    "-u",
+    "--username",
+    "--dir",
+    "--variant",
+    "--thinking",
+    "-i",
+    "--interactive",
+    "--auto",
+];
 
 /// The same in both forms.
 const CAPABILITIES: Capabilities = Capabilities {

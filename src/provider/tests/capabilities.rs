@@ -7,7 +7,7 @@ use crate::message::content::{Kind, Takes};
 use crate::provider::capability::{Capabilities, Feature, Support};
 use crate::provider::options::{EngineKind, Kind as OptionKind};
 use crate::provider::support::{API, Column, columns, providers_with, refusal};
-use crate::provider::{SchemaForm, custom, every, openai};
+use crate::provider::{ALL, SchemaForm, custom, every, openai};
 
 const BEGIN: &str = "<!-- The table is made of the capabilities in src/provider; a test compares them. -->\n";
 const END: &str = "<!-- end of capabilities -->\n";
@@ -104,6 +104,40 @@ fn there_are_capabilities_for_each_engine_there_is() {
             provider.warm.is_some(),
             provider.checks.warm.is_some(),
             "{}: its warm engine, and the versions that serve it",
+            provider.id
+        );
+    }
+}
+
+/// What a call comes to where the option `engine` is not said. `"auto"` needs something by which an installed copy is known.
+#[test]
+fn the_default_engines() {
+    let defaults = [
+        ("claude", EngineKind::Auto),
+        ("codex", EngineKind::Auto),
+        ("gemini", EngineKind::Auto),
+        ("qwen", EngineKind::Print),
+        ("glm", EngineKind::Print),
+        ("grok", EngineKind::Print),
+        ("opencode", EngineKind::Auto),
+    ];
+    let found: Vec<_> = ALL
+        .iter()
+        .map(|provider| (&*provider.id, provider.defaults.engine))
+        .collect();
+    assert_eq!(found, defaults);
+    for provider in ALL {
+        let checks = provider.checks;
+        assert_eq!(
+            provider.live.is_some(),
+            checks.live.is_some(),
+            "{}: its live engine",
+            provider.id
+        );
+        let can_tell = checks.live.is_some() || checks.warm.is_some();
+        assert!(
+            can_tell || provider.defaults.engine == EngineKind::Print,
+            "{}",
             provider.id
         );
     }

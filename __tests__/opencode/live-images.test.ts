@@ -1,0 +1,81 @@
+/** opencode live and what is no text, against the real server. */
+import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
+import { createOpenCodeCliProvider } from "deep-factor-providers";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { makePicture } from "../../examples/vision/files.mjs";
+import { HERE } from "../clis/real.js";
+import { withCli } from "../support/harness.mjs";
+import { ask } from "../support/live.mjs";
+
+const [FIRST, SECOND] = [makePicture(30, 20), makePicture(12, 7)];
+const url = (bytes: Buffer) => `data:image/png;base64,${bytes.toString("base64")}`;
+const picture = (bytes: Buffer) => ({ type: "image", mimeType: "image/png", data: bytes.toString("base64") });
+const text = (text: string) => ({ type: "text", text });
+const human = (...content: object[]) => new HumanMessage({ content: content as never });
+
+/** What a message of the API's holds, in order: its role, texts and addresses of images. */
+type Message = { role: string; content: string | { type: string; text?: string; image_url?: { url: string } }[] | null };
+const held = ({ role, content }: Message) => [
+  role,
+  ...(Array.isArray(content) ? content.map((part) => part.text ?? part.image_url?.url) : [content]),
+];
+
+describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
+  it("shows images of users and tools to a model that takes them, and to no other", async () => {
+    const { api, options } = await withCli("opencode", {
+      script: [
+        { text: "A dot." },
+        { calls: [{ id: "a", name: "df_look", args: {} }] },
+        { text: "Two dots." },
+        { text: "Again." },
+      ],
+    });
+    const { provider: known } = options.config as { provider: { mock: { models: { m1: object } } } };
+    const sees = { ...known.mock.models.m1, modalities: { input: ["text", "image"], output: ["text"] } };
+    const models = { ...known.mock.models, m2: sees };
+    const config = { provider: { mock: { ...known.mock, models } } };
+    const provider = createOpenCodeCliProvider({ ...options, config, engine: "live", model: "mock/m2", retry: false });
+    onTestFinished(() => provider.close());
+    const model = provider.bindTools([{ name: "look", schema: { type: "object" } }]);
+
+    const first = [human(text("What is it?"), picture(FIRST))];
+    const seen = await ask(model, first);
+    const thread = [...first, seen.message, human(text("Look."))];
+    const called = await ask(model, thread);
+    const result = new ToolMessage({ tool_call_id: "a", content: [text("here"), picture(SECOND)] as never });
+    const done = await ask(model, [...thread, called.message, result]);
+    expect([seen, called, done].map(({ reply, run }) => [reply.content, run?.continued])).toEqual([
+      ["A dot.", false],
+      ["", true],
+      ["Two dots.", true],
+    ]);
+    const requests = () => api.requests.map(({ body }) => body.messages.slice(1).map(held));
+    expect(requests()[0]).toEqual([["user", "What is it?", url(FIRST)]]);
+    const last = requests()[2] as unknown[][];
+    expect(last.slice(0, 4)).toEqual([
+      ["user", "What is it?", url(FIRST)],
+      ["assistant", "A dot."],
+      ["user", "Look."],
+      ["assistant", expect.toSatisfy((content) => !content)],
+    ]);
+    expect(last.slice(4).flat()).toEqual(expect.arrayContaining(["tool", "here", url(SECOND)]));
+
+    // A history that no session knows.
+    const foreign = [human(text("One"), picture(SECOND)), new AIMessage("Seen."), human(picture(FIRST), text("Two"))];
+    expect((await ask(model, foreign)).reply.content).toBe("Again.");
+    expect(requests()[3]).toEqual([
+      ["user", "One", url(SECOND)],
+      ["assistant", "Seen."],
+      ["user", url(FIRST), "Two"],
+    ]);
+
+    const blind = model.invoke(first, { model: "mock/m1" });
+    await expect(blind).rejects.toMatchObject({
+      code: "UNSUPPORTED_CONTENT",
+      message: expect.stringMatching(
+        /^messages\[0\]\.content\[1\] is an image \(image\/png\), which opencode's model mock\/m1 \(by its `modalities.input`\) can't take: it takes text only/,
+      ),
+    });
+    expect(api.requests).toHaveLength(4);
+  });
+});

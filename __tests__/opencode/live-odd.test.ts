@@ -1,0 +1,171 @@
+/** opencode live over a server that does what the real one can't be made to do. */
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { AIMessage, HumanMessage } from "@langchain/core/messages";
+import { createOpenCodeCliProvider } from "deep-factor-providers";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { createFakes } from "../support/fake.mjs";
+import { ask, gone } from "../support/live.mjs";
+
+const SERVER = fileURLToPath(new URL("../support/odd-opencode.mjs", import.meta.url));
+/** What `opencode run` prints. */
+const PRINTED = [
+  { type: "step_start", sessionID: "ses_1", part: { type: "step-start", messageID: "msg_1" } },
+  { type: "text", sessionID: "ses_1", part: { type: "text", messageID: "msg_1", text: "printed", time: { end: 1 } } },
+  { type: "step_finish", sessionID: "ses_1", part: { type: "step-finish", messageID: "msg_1", reason: "stop" } },
+];
+
+/** A provider over a server in this mood, what it was asked, and how often the program was started in which way. */
+function withServer(mood: string, more: object = {}) {
+  const fakes = createFakes();
+  onTestFinished(() => fakes.cleanup());
+  const log = join(fakes.dir, "requests");
+  const starts = join(fakes.dir, "starts");
+  writeFileSync(join(fakes.dir, "printed"), PRINTED.map((line) => `${JSON.stringify(line)}\n`).join(""));
+  mkdirSync(join(fakes.dir, "real"));
+  const behave = [
+    `echo "$1" >> '${starts}'`,
+    `case "$1" in serve) exec '${process.execPath}' '${SERVER}' ${mood} '${log}';;`,
+    `run) cat > /dev/null; cat '${fakes.dir}/printed';; *) exit 1;; esac`,
+  ].join("\n");
+  const program = fakes.shell("real/opencode", behave);
+  // What it is, nothing tells: a script that starts opencode.
+  const cliPath = fakes.shell("opencode", `exec '${program}' "$@"`);
+  const provider = createOpenCodeCliProvider({ cliPath, model: "mock/m1", retry: false, ...more });
+  onTestFinished(() => provider.close());
+  const lines = (file: string) => (existsSync(file) ? readFileSync(file, "utf8").trim().split("\n") : []);
+  return {
+    provider,
+    asked: () =>
+      lines(log).map((line) => {
+        const { method, path } = JSON.parse(line);
+        return `${method} ${path}`;
+      }),
+    starts: () => lines(starts),
+  };
+}
+
+const LACKS = [
+  ["refuses a history", "other-no-replay", /it takes no history: POST \/sync\/replay \(status 404: .*NotFoundError/],
+  ["forgets a history", "other-forgets-history", /it does not keep a history: after POST \/sync\/replay it tells another/],
+  ["refuses a result", "other-no-patch", /it takes no result of a call: PATCH \/session\/…\/part \(status 405\)/],
+  ["forgets a result", "other-forgets-results", /it does not keep a result of a call: after PATCH \/session\/…\/part it/],
+  ["tells a history in another shape", "other-shape", /it does not keep a history: after POST \/sync\/replay it tells/],
+  ["tells a history as a page", "other-page", /the answer to GET \/session\/…\/message is no JSON/],
+  ["takes no tools", "other-no-tools", /it takes no tools: POST \/mcp \(opencode did not take the tools: .*failed/],
+  ["tells no version", "other-mute", /it does not tell its version: GET \/global\/health \(status 404\)/],
+] as const;
+
+describe.skipIf(process.platform === "win32")("another version that", () => {
+  it.each(LACKS)("%s serves nobody who wants nothing else, and says what is missing", async (_, mood, message) => {
+    const { provider, asked, starts } = withServer(mood, { engine: "live" });
+    const error = await provider.invoke(["hi"]).catch((error) => error);
+    expect(error).toMatchObject({
+      code: "LIVE_UNSUPPORTED",
+      message: expect.stringMatching(/^the installed CLI takes no live sessions: /),
+    });
+    expect(error.message).toMatch(message);
+    if (mood !== "other-mute") expect(error.message).toContain("opencode 1.99.0 does not do what they need");
+    expect(starts()).toEqual(["serve"]);
+    // No model was asked anything.
+    expect(asked().filter((line) => /^POST .*\/message$/.test(line))).toEqual([]);
+  });
+
+  it.each(LACKS)("%s is asked in print form by default, and tried once", async (_, mood, message) => {
+    const { provider, starts } = withServer(mood);
+    const first = await ask(provider, ["hi"]);
+    expect([first.reply.content, first.run?.engine, first.warnings]).toEqual(["printed", "print", ["ENGINE_FALLBACK"]]);
+    const second = await ask(provider, ["hi"]);
+    expect([second.reply.content, second.warnings, starts()]).toEqual(["printed", [], ["serve", "run", "run"]]);
+    const { engine } = await provider.health({ level: "command" });
+    expect(engine).toEqual({ uses: "print", why: expect.stringMatching(message) });
+  });
+
+  it("keeps what is written into it serves by default, and is known then", async () => {
+    const { provider, asked, starts } = withServer("other-well");
+    expect((await provider.health({ level: "command" })).engine?.uses).toBe("untried");
+    expect(starts()).toEqual([]);
+    const { reply, run, warnings } = await ask(provider, ["hi"]);
+    expect([reply.content, run?.engine, warnings]).toEqual(["ok", "live", []]);
+    const written = asked().filter((line) => /sync|PATCH/.test(line));
+    expect(written).toEqual(["POST /sync/replay", expect.stringMatching(/^PATCH \/session\/ses_\w+\/message\//)]);
+    expect((await provider.health({ level: "command" })).engine).toEqual({
+      uses: "live",
+      why: "it is opencode 1.99.0, which does what is needed",
+    });
+  });
+});
+
+describe.skipIf(process.platform === "win32")("a server that", () => {
+  const live = { engine: "live" };
+
+  it("dies in the middle of a turn fails it with what had come, and the next call has another", async () => {
+    const { provider, starts } = withServer("dies", live);
+    const error = await provider.invoke(["hi"]).catch((error) => error);
+    expect(error).toMatchObject({ code: "CRASHED", exitCode: 3, partial: { text: "so far" } });
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject({ code: "CRASHED" });
+    expect(starts()).toEqual(["serve", "serve"]);
+  });
+
+  it("ends its stream of events is ended itself, for nobody would learn what a turn does", async () => {
+    const { provider, starts } = withServer("cuts", live);
+    let pid = 0;
+    const run = async () => {
+      for await (const event of provider.stream(["hi"])) if (event.type === "start") pid = event.pid ?? 0;
+    };
+    const error = { code: "CRASHED", message: expect.stringMatching(/^opencode's stream of events ended in the middle/) };
+    await expect(run()).rejects.toMatchObject(error);
+    await gone(pid);
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject(error);
+    expect(starts()).toEqual(["serve", "serve"]);
+  });
+
+  it("says what is nobody's is not listened to", async () => {
+    const { provider, asked } = withServer("garbage", live);
+    const { reply } = await ask(provider, ["hi"]);
+    expect([reply.content, reply.toolCalls, reply.stopReason]).toEqual(["ok", [], "stop"]);
+    expect(asked().filter((line) => line.includes("permission"))).toEqual([]);
+  });
+
+  it("does not know how an answer ended is told to stop", async () => {
+    const { provider, asked } = withServer("unknown", live);
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject({ code: "MALFORMED_RESPONSE" });
+    await provider.close();
+    expect(asked().some((line) => line.endsWith("/abort"))).toBe(true);
+  });
+
+  it("has a word of its own for the end is believed", async () => {
+    const { reply } = await ask(withServer("other", live).provider, ["hi"]);
+    expect([reply.content, reply.stopReason]).toEqual(["ok", "paused"]);
+  });
+
+  it("answers without end is not listened to beyond maxBuffer", async () => {
+    const { provider } = withServer("endless", { ...live, maxBuffer: 1_000_000 });
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject({
+      code: "OUTPUT_LIMIT",
+      message: expect.stringContaining("more than 1000000 bytes, the limit of the option `maxBuffer`"),
+    });
+  });
+
+  it("tells an event without end is ended", async () => {
+    const { provider } = withServer("endless-event", live);
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject({
+      code: "CRASHED",
+      message: expect.stringMatching(/^opencode's stream of events told one of more than 64 MiB/),
+    });
+  });
+
+  it("whose model takes no images is not sent one", async () => {
+    const { provider, asked } = withServer("well", live);
+    const image = { type: "image", mimeType: "image/png", data: "iVBORw0KGgo=" };
+    const thread = [new HumanMessage("one"), new AIMessage("two"), new HumanMessage({ content: [image] as never })];
+    await expect(provider.invoke(thread)).rejects.toMatchObject({
+      code: "UNSUPPORTED_CONTENT",
+      message: expect.stringMatching(
+        /^messages\[2\]\.content\[0\] is an image \(image\/png\), which opencode's model mock\/m1 \(by its `modalities.input`\) can't take: it takes text only/,
+      ),
+    });
+    expect(asked().filter((line) => line.startsWith("POST /session"))).toEqual([]);
+  });
+});
