@@ -14,7 +14,10 @@ const text = (text: string) => ({ type: "text", text });
 const human = (...content: object[]) => new HumanMessage({ content: content as never });
 
 /** What a message of the API's holds, in order: its role, texts and addresses of images. */
-type Message = { role: string; content: string | { type: string; text?: string; image_url?: { url: string } }[] | null };
+type Message = {
+  role: string;
+  content: string | { type: string; text?: string; image_url?: { url: string } }[] | null;
+};
 const held = ({ role, content }: Message) => [
   role,
   ...(Array.isArray(content) ? content.map((part) => part.text ?? part.image_url?.url) : [content]),
@@ -61,10 +64,19 @@ describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
     expect(last.slice(4).flat()).toEqual(expect.arrayContaining(["tool", "here", url(SECOND)]));
 
     // A history that no session knows.
-    const foreign = [human(text("One"), picture(SECOND)), new AIMessage("Seen."), human(picture(FIRST), text("Two"))];
+    const looked = new AIMessage({ content: "", tool_calls: [{ id: "x", name: "look", args: {} }] });
+    const foreign = [
+      human(text("One"), picture(SECOND)),
+      looked,
+      new ToolMessage({ tool_call_id: "x", content: [picture(FIRST)] as never }),
+      new AIMessage("Seen."),
+      human(picture(FIRST), text("Two")),
+    ];
     expect((await ask(model, foreign)).reply.content).toBe("Again.");
-    expect(requests()[3]).toEqual([
-      ["user", "One", url(SECOND)],
+    const replayed = requests()[3] as unknown[][];
+    expect(replayed[0]).toEqual(["user", "One", url(SECOND)]);
+    expect(replayed.slice(1, -2).flat()).toEqual(expect.arrayContaining(["tool", url(FIRST)]));
+    expect(replayed.slice(-2)).toEqual([
       ["assistant", "Seen."],
       ["user", url(FIRST), "Two"],
     ]);

@@ -48,9 +48,17 @@ function withServer(mood: string, more: object = {}) {
 
 const LACKS = [
   ["refuses a history", "other-no-replay", /it takes no history: POST \/sync\/replay \(status 404: .*NotFoundError/],
-  ["forgets a history", "other-forgets-history", /it does not keep a history: after POST \/sync\/replay it tells another/],
+  [
+    "forgets a history",
+    "other-forgets-history",
+    /it does not keep a history: after POST \/sync\/replay it tells another/,
+  ],
   ["refuses a result", "other-no-patch", /it takes no result of a call: PATCH \/session\/…\/part \(status 405\)/],
-  ["forgets a result", "other-forgets-results", /it does not keep a result of a call: after PATCH \/session\/…\/part it/],
+  [
+    "forgets a result",
+    "other-forgets-results",
+    /it does not keep a result of a call: after PATCH \/session\/…\/part it/,
+  ],
   ["tells a history in another shape", "other-shape", /it does not keep a history: after POST \/sync\/replay it tells/],
   ["tells a history as a page", "other-page", /the answer to GET \/session\/…\/message is no JSON/],
   ["takes no tools", "other-no-tools", /it takes no tools: POST \/mcp \(opencode did not take the tools: .*failed/],
@@ -114,7 +122,10 @@ describe.skipIf(process.platform === "win32")("a server that", () => {
     const run = async () => {
       for await (const event of provider.stream(["hi"])) if (event.type === "start") pid = event.pid ?? 0;
     };
-    const error = { code: "CRASHED", message: expect.stringMatching(/^opencode's stream of events ended in the middle/) };
+    const error = {
+      code: "CRASHED",
+      message: expect.stringMatching(/^opencode's stream of events ended in the middle/),
+    };
     await expect(run()).rejects.toMatchObject(error);
     await gone(pid);
     await expect(provider.invoke(["hi"])).rejects.toMatchObject(error);

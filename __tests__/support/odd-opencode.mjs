@@ -56,11 +56,18 @@ const TURNS = {
   // What is no event, or none of this session.
   garbage: (turn) => {
     const { session, info } = turn;
-    for (const data of ["", "no JSON", "[]", "null", '{"payload":7}', '{"payload":{"type":"message.part.delta"}}']) raw(data);
+    for (const data of ["", "no JSON", "[]", "null", '{"payload":7}', '{"payload":{"type":"message.part.delta"}}'])
+      raw(data);
     raw(JSON.stringify({ payload: { type: "message.part.updated", properties: { sessionID: session, part: "x" } } }));
     stream?.write(": a comment\r\nevent: x\ndata\n\n");
     tell("something.new", { sessionID: session, what: {} });
-    tell("message.part.delta", { sessionID: "ses_other", messageID: info.id, partID: "prt_1", field: "text", delta: "no" });
+    tell("message.part.delta", {
+      sessionID: "ses_other",
+      messageID: info.id,
+      partID: "prt_1",
+      field: "text",
+      delta: "no",
+    });
     tell("message.part.delta", { sessionID: session, messageID: "../x", partID: "prt_1", field: "text", delta: "no" });
     tell("permission.asked", { id: "../../session", sessionID: session });
     tell("session.status", { sessionID: session, status: { type: "dancing" } });
@@ -122,7 +129,9 @@ function serve(method, path, body, answer, response) {
       }
       return mood === "other-mute" ? answer(404) : answer(200, { healthy: true, version });
     case "POST mcp":
-      return answer(200, { df: mood === "other-no-tools" ? { status: "failed", error: "no" } : { status: "connected" } });
+      return answer(200, {
+        df: mood === "other-no-tools" ? { status: "failed", error: "no" } : { status: "connected" },
+      });
     case "POST sync":
       if (mood === "other-no-replay") return answer(404, { name: "NotFoundError" });
       replay(body);
@@ -159,7 +168,8 @@ function serve(method, path, body, answer, response) {
         tell("session.idle", { sessionID: session });
         answer(200, whole);
       };
-      stop = () => finish({ info: { ...info, error: { name: "MessageAbortedError", data: { message: "Aborted" } } }, parts: [] });
+      stop = () =>
+        finish({ info: { ...info, error: { name: "MessageAbortedError", data: { message: "Aborted" } } }, parts: [] });
       return (TURNS[mood] ?? say)({ session, info, finish, response });
     }
     default:

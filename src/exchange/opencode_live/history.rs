@@ -56,6 +56,15 @@ pub struct Place<'a> {
     pub ids: &'a Ids,
 }
 
+/// `file` as a part of the message `message` of `session`.
+pub fn attachment(file: &InputPart, session: &str, message: &str, ids: &Ids) -> Value {
+    let mut part = json!(file);
+    part["id"] = json!(id("prt", ids.next()));
+    part["sessionID"] = json!(session);
+    part["messageID"] = json!(message);
+    part
+}
+
 /// The body of the replay of `messages`, a whole history, and the session that comes of it.
 pub fn replay(messages: &[Message], place: &Place) -> (Value, String) {
     let session = id("ses", place.ids.next());
@@ -306,7 +315,9 @@ impl Replay<'_> {
                 },
             };
             let tool = tools::wire_name(self.place.tools, &call.name);
-            let part = json!({"type": "tool", "tool": tool, "callID": call_id, "state": result.state(&call.args)});
+            let attached = |file: &InputPart| attachment(file, &self.session, &answer, self.place.ids);
+            let state = result.state(&call.args, attached);
+            let part = json!({"type": "tool", "tool": tool, "callID": call_id, "state": state});
             self.part(&answer, part);
         }
     }

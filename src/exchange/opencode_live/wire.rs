@@ -148,8 +148,8 @@ pub struct CallResult {
 }
 
 impl CallResult {
-    /// The state of a call of `input` with this result.
-    pub fn state(&self, input: &RawValue) -> Value {
+    /// The state of a call of `input` with this result. `attached` makes a file a part of the message that the call is in.
+    pub fn state(&self, input: &RawValue, attached: impl Fn(&InputPart) -> Value) -> Value {
         let time = json!({"start": 1, "end": 1});
         // What was JSON stays it.
         let input: Value = serde_json::from_str(input.get()).unwrap_or_else(|_| json!({}));
@@ -160,7 +160,7 @@ impl CallResult {
             "status": "completed", "input": input, "output": self.text, "title": "", "metadata": {}, "time": time,
         });
         if !self.files.is_empty() {
-            state["attachments"] = json!(self.files);
+            state["attachments"] = self.files.iter().map(attached).collect();
         }
         state
     }

@@ -425,8 +425,10 @@ async fn write_results(session: &mut Session, results: Vec<(String, CallResult)>
         let Some(call) = calls.iter().find(|call| call.id == id) else {
             return Err(HttpFailure::Lost("no call has this id".to_owned()));
         };
+        let (of, message, ids) = (session.id.as_str(), call.message.as_str(), &session.service.ids);
+        let state = result.state(&call.input, |file| history::attachment(file, of, message, ids));
         let body = json!({
-            "type": "tool", "tool": call.tool, "callID": call.id, "state": result.state(&call.input),
+            "type": "tool", "tool": call.tool, "callID": call.id, "state": state,
             "id": call.part, "sessionID": session.id, "messageID": call.message,
         });
         let path = session.path(&wire::part(&session.id, &call.message, &call.part));
