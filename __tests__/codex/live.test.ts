@@ -1,6 +1,6 @@
 /** codex live: what only it does, against the real CLI. The common behaviours are in `__tests__/live`. */
 import { execFile } from "node:child_process";
-import { mkdirSync, symlinkSync } from "node:fs";
+import { existsSync, mkdirSync, symlinkSync } from "node:fs";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -11,6 +11,7 @@ import { HERE } from "../clis/real.js";
 import { OLDEST_LIVE_CODEX } from "../support/clis.mjs";
 import { call, result, step, VERSIONS, withCodex } from "../support/codex-live.mjs";
 import { createFakes } from "../support/fake.mjs";
+import { withCli } from "../support/harness.mjs";
 import { ask, gone, isAlive } from "../support/live.mjs";
 import { items } from "../support/live-forms.mjs";
 
@@ -224,6 +225,12 @@ describe.skipIf(process.platform === "win32")("a codex that takes no live conver
     );
   };
   const OLD = `read line; echo '{"id":1,"result":{"userAgent":"x/0.140.0 (y)"}}'; cat > /dev/null; exit 0`;
+  const NEWER = [
+    `while read line; do case "$line" in`,
+    `*'"initialize"'*) echo '{"id":1,"result":{"userAgent":"x/0.999.0 (y)"}}';;`,
+    `*'"config/read"'*) echo '{"id":2,"result":{"config":{"model":"m"}}}';;`,
+    `esac; done; exit 0`,
+  ].join("\n");
   const OLDER = `echo "error: unrecognized subcommand 'app-server'" >&2; exit 2`;
 
   const create = (options: object) => {
@@ -243,17 +250,75 @@ describe.skipIf(process.platform === "win32")("a codex that takes no live conver
     });
   });
 
-  it("is asked in print form with engine auto, with a warning once", async () => {
-    const provider = create({ cliPath: fake(OLD), engine: "auto" });
+  it.each([
+    ["is too old", OLD, "codex 0.140.0 does not tell where a response ends; 0.150.0 does"],
+    [
+      "is newer",
+      NEWER,
+      "it is codex 0.999.0, says the server itself: what it serves was measured with 0.150.0, 0.169.0",
+    ],
+  ])("is asked in print form by default, with a warning once, where it %s", async (_, server, why) => {
+    // Nothing tells what a script leads to.
+    const fakes = createFakes();
+    onTestFinished(() => fakes.cleanup());
+    symlinkSync(fake(server), join(fakes.dir, "real-codex"));
+    mkdirSync(join(fakes.dir, "real"));
+    symlinkSync(join(fakes.dir, "real-codex"), join(fakes.dir, "real/codex"));
+    const provider = create({ cliPath: fakes.shell("codex", `exec '${fakes.dir}/real/codex' "$@"`) });
+    expect((await provider.health({ level: "command" })).engine?.uses).toBe("untried");
     const first = await ask(provider, ["hi"]);
     expect([first.reply.content, first.warnings]).toEqual(["in print", ["ENGINE_FALLBACK"]]);
     expect((await ask(provider, ["hi"])).warnings).toEqual([]);
+    expect((await provider.health({ level: "command" })).engine).toEqual({ uses: "print", why });
+  });
+
+  it("is never started as a server by default, where nothing says that it is codex", async () => {
+    const fakes = createFakes();
+    onTestFinished(() => fakes.cleanup());
+    const cliPath = fake(`touch '${fakes.dir}/started'`);
+    const { reply, warnings } = await ask(create({ cliPath }), ["hi"]);
+    expect([reply.content, reply.run?.engine, warnings]).toEqual(["in print", "print", []]);
+    expect(existsSync(join(fakes.dir, "started"))).toBe(false);
+  });
+});
+
+describe.skipIf(!HERE)("by default", { timeout: 300_000 }, () => {
+  it("an installed codex that was measured is live, and print where the options want that", async () => {
+    const { options, create } = await withCli("codex", { script: [{ text: "ok" }] });
+    const provider = create({ engine: undefined });
+    const { reply } = await ask(provider, ["hi"]);
+    expect([reply.content, reply.run?.engine]).toEqual(["ok", "live"]);
+    const engineOf = async (more: object) =>
+      (await createCodexCliProvider({ ...options, engine: undefined, ...more }).health({ level: "command" })).engine;
+    const why = "it is @openai/codex 0.169.0, says its package.json";
+    expect(await engineOf({})).toEqual({ uses: "live", why });
+    expect(await engineOf({ extraArgs: ["-c", "model_verbosity=low"] })).toEqual({ uses: "live", why });
+    expect(await engineOf({ extraArgs: ["--profile", "mine"] })).toEqual({
+      uses: "print",
+      why: "the option `extraArgs` has --profile",
+    });
+    expect(await engineOf({ disableBuiltInTools: false })).toEqual({
+      uses: "print",
+      why: "the option `disableBuiltInTools` is false",
+    });
+  });
+
+  it("an API that refuses tools as functions is asked in print form, and the reply says so", async () => {
+    const error = { status: 400, message: "Unsupported tool type: function" };
+    const tools = [{ name: "step", schema: { type: "object" } }];
+    const { api, create } = await withCli("codex", { script: [{ error }, { text: "in print" }, { error }] });
+    const model = create({ engine: undefined, retry: false }).bindTools(tools);
+    const { reply, warnings } = await ask(model, ["hi"]);
+    expect([reply.content, reply.run?.engine, warnings[0]]).toEqual(["in print", "print", "ENGINE_FALLBACK"]);
+    const live = create({ engine: "live", retry: false }).bindTools(tools);
+    await expect(live.invoke(["hi"])).rejects.toMatchObject({ code: "INVALID_REQUEST", httpStatus: 400 });
+    expect(api.requests).toHaveLength(3);
   });
 });
 
 it.each([
   [{ engine: "live", disableBuiltInTools: false }, /"disableBuiltInTools" and "engine" contradict/],
-  [{ keepAlive: 1000 }, /"keepAlive" and "engine" contradict/],
+  [{ engine: "print", keepAlive: 1000 }, /"keepAlive" and "engine" contradict/],
   [{ engine: "live", spares: 1 }, /unknown option "spares"/],
 ] as const)("refuses %j", (options, reason) => {
   expect(() => createCodexCliProvider(options as object)).toThrow(reason);

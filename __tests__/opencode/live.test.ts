@@ -52,7 +52,12 @@ describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
       { hang: true },
       { text: "Still here." },
     ]);
-    const provider = create();
+    // The default.
+    const provider = create({ engine: undefined });
+    expect((await provider.health({ level: "command" })).engine).toEqual({
+      uses: "live",
+      why: "it is opencode-linux-x64 1.18.34, says its package.json",
+    });
     const bound = provider.bindTools(tools);
     await provider.prewarm({ tools });
     expect(api.requests).toEqual([]);

@@ -219,7 +219,7 @@ impl Engine {
             return Err("it does not tell its version".to_owned());
         };
         live_support::by_version(&check, check.program, version, "the server itself").map(|why| {
-            capabilities::remember_live(binary, LiveSupport::Served(why));
+            capabilities::settle_live(binary, why);
         })
     }
 

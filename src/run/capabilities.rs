@@ -143,6 +143,13 @@ pub fn remember_live(binary: &Binary, support: LiveSupport) {
     facts().entry(binary.clone()).or_default().live = Some(support);
 }
 
+/// `binary`, of which its file did not tell, has turned out to serve live sessions, for this reason.
+pub fn settle_live(binary: &Binary, why: String) {
+    if !matches!(known_live(binary), Some(LiveSupport::Served(_))) {
+        remember_live(binary, LiveSupport::Served(why));
+    }
+}
+
 /// What is known of `binary`'s live sessions, if anything is.
 pub fn known_live(binary: &Binary) -> Option<LiveSupport> {
     facts().get(binary).and_then(|facts| facts.live.clone())

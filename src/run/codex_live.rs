@@ -246,7 +246,9 @@ impl CliAttempt<'_> {
 /// Whether `error` may come of the tools as the API was offered them: nobody but the vendor knows which form its models take
 /// (CODEX-LIVE pitfall 1). In print form no tools are offered.
 fn may_refuse_tools(request: &CodexRequest, error: &ProviderError) -> bool {
-    error.code == Code::InvalidRequest && error.partial.is_none() && !request.setup.tools.declared().is_empty()
+    error.code == Code::InvalidRequest
+        && error.partial.as_ref().is_none_or(|partial| partial.text.is_empty())
+        && !request.setup.tools.declared().is_empty()
 }
 
 /// What is new to a thread that knows `known`, if it can be sent to it: results, and what is not the model's.

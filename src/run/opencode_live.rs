@@ -362,7 +362,7 @@ impl Engine {
         let service = Arc::new(service.map_err(|error| self.no_opencode(error))?);
         if self.options.engine == EngineKind::Auto {
             let why = format!("it is opencode {}, which does what is needed", service.version);
-            capabilities::remember_live(binary, LiveSupport::Served(why));
+            capabilities::settle_live(binary, why);
         }
         // Each takes 400 MB and more.
         while servers.len() >= self.options.max_concurrency.max(1) {
