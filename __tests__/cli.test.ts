@@ -57,7 +57,7 @@ claude    ready          2.1.330                 yes        <bin>/claude
           ! ANTHROPIC_API_KEY in the environment beats the login, silently, and is what is billed
             → unset ANTHROPIC_API_KEY, or use \`auth: "subscription"\`, which leaves it out
 codex     logged out     0.170.0 (not measured)  no         <bin>/codex
-          engine: print: the option \`engine\` is "print", the default
+          engine: print: it is a script that does not start codex
           ! version 0.170.0 was not measured; 0.169.0 was
             → it will most likely work; if a call fails with UNSUPPORTED_FLAG or MALFORMED_RESPONSE, install one that was
           ✗ codex is not logged in

@@ -51,7 +51,7 @@ const LOGGED_OUT = {
   hint: "run `codex login`",
 };
 /** codex has a live form, which is to be asked for. */
-const engine = { uses: "print", why: 'the option `engine` is "print", the default' };
+const engine = { uses: "print", why: "it is a script that does not start codex" };
 const BY_HAND = "run it by hand to see what it says";
 
 describe.skipIf(process.platform === "win32")("a provider's health", () => {
