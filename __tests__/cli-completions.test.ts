@@ -19,13 +19,21 @@ printf '%s\\n' "\${COMPREPLY[@]}"`;
   };
 
   it("completes commands, options, providers, actions and shells", () => {
-    expect(offered("")).toEqual(["doctor", "providers", "run", "suite", "log", "completions", "--help", "--version"]);
+    const commands = ["doctor", "providers", "run", "chat", "suite", "log", "completions"];
+    expect(offered("")).toEqual([...commands, "--help", "--version"]);
     expect(offered("ru")).toEqual(["run"]);
     expect(offered("run", "--e")).toEqual(["--effort", "--engine"]);
     expect(offered("run", "--provider", "co")).toEqual(["codex"]);
+    expect(offered("chat", "--provider", "o")).toEqual(["opencode", "openai"]);
+    expect(offered("chat", "--hi")).toEqual(["--history"]);
+    expect(offered("run", "--i")).toEqual(["--image"]);
+    expect(offered("run", "--engine", "")).toEqual(["auto", "live", "print", "warm"]);
+    expect(offered("doctor", "--color", "a")).toEqual(["auto", "always"]);
+    // The shell offers files where nothing is offered here.
+    expect(offered("run", "--image", "")).toEqual([""]);
     expect(offered("doctor", "cl")).toEqual(["claude"]);
     expect(offered("log", "h")).toEqual(["html"]);
-    expect(offered("completions", "")).toEqual(["--help", "bash", "zsh", "fish"]);
+    expect(offered("completions", "")).toEqual(["--color", "--help", "bash", "zsh", "fish"]);
   });
 });
 

@@ -177,7 +177,7 @@ describe.skipIf(process.platform === "win32")("run", () => {
     expect([answered.code, answered.stdout]).toEqual([0, '{\n  "n": 3\n}\n']);
     writeFileSync(schema, "{");
     const wrong = await run(["run", "hi", "--provider", "codex", "--schema", schema]);
-    expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining("--schema can't be read: ")]);
+    expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining(`--schema ${schema} is no JSON: `)]);
   });
 
   it("prints the answer alone, and what goes on to standard error", async () => {
@@ -324,9 +324,12 @@ describe.skipIf(process.platform === "win32").each(VERSIONS)("run with the real 
 
 describe("a wrong command line", () => {
   it.each([
-    [[], "there is no command: doctor, providers, run, suite, log, completions"],
-    [["docter"], 'unknown command "docter": there are doctor, providers, run, suite, log, completions'],
-    [["--nope"], 'unknown option "--nope": there are doctor, providers, run, suite, log, completions'],
+    [[], "there is no command: doctor, providers, run, chat, suite, log, completions"],
+    [
+      ["docter"],
+      'unknown command "docter": did you mean doctor? there are doctor, providers, run, chat, suite, log, completions',
+    ],
+    [["--nope"], 'unknown option "--nope": there are doctor, providers, run, chat, suite, log, completions'],
     [["doctor", "--nope"], "unknown option '--nope' (deep-factor-providers doctor --help)"],
     [
       ["doctor", "nobody"],
@@ -342,7 +345,7 @@ describe("a wrong command line", () => {
       ["run", "a", "--timeout", "soon"],
       '--timeout must be a number of milliseconds, not "soon" (deep-factor-providers run --help)',
     ],
-    [["run", "a", "--model"], "option '--model <value>' argument missing (deep-factor-providers run --help)"],
+    [["run", "a", "--model"], "--model has no value: write --model VALUE (deep-factor-providers run --help)"],
     [
       ["run", "a", "--provider", "glm", "--system-prompt", "x"],
       /^unknown option "systemPrompt".* \(deep-factor-providers run --help\)$/,
@@ -364,6 +367,7 @@ describe("help", () => {
     [["doctor", "--help"], "Usage: deep-factor-providers doctor [provider...] [options]"],
     [["providers", "-h"], "Usage: deep-factor-providers providers [options]"],
     [["help", "run"], 'Usage: deep-factor-providers run ["<prompt>"] [options]'],
+    [["chat", "--help"], "Usage: deep-factor-providers chat [options]"],
   ])("%j", async (args, expected) => {
     const { run } = setup();
     const { code, stdout, stderr } = await run(args);

@@ -2,7 +2,7 @@
  * `doctor` and `providers`. In: the arguments behind the command. Out: text on standard output, and an exit code.
  *
  * @import { CliProviderOptions, HealthLevel, HealthReport } from "../../index.js"
- * @import { Colour, Paint } from "./cli-text.mjs"
+ * @import { Colour, Paint } from "./cli/colour.mjs"
  * @import { CliProvider } from "./native-entry.mjs"
  */
 

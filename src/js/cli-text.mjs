@@ -1,8 +1,12 @@
 /**
- * What the command line says: help, exit codes, colours, tables. Pure but for `isColourful`.
+ * What the command line says: help, exit codes, tables. Pure.
  *
  * @import { ErrorCategory } from "../../index.js"
+ * @import { Colour, Paint } from "./cli/colour.mjs"
  */
+
+export { isColourful, painter } from "./cli/colour.mjs";
+export { UsageError } from "./cli/usage.mjs";
 
 export const NAME = "deep-factor-providers";
 
@@ -22,8 +26,23 @@ export const EXIT_CODES = /** @satisfies {Record<ErrorCategory, number>} */ ({
 
 export const USAGE_CODE = 2;
 
-/** Something on the command line is wrong; its message is one line. */
-export class UsageError extends Error {}
+/** What a signal ends it with: 128 and the signal's number, as shells have it. */
+export const SIGNAL_CODES = /** @type {const} */ ({ SIGHUP: 129, SIGINT: 130, SIGTERM: 143 });
+
+/** As if SIGPIPE had ended it: whoever read its output has left. */
+export const NOBODY_READS_CODE = 141;
+
+/** The options of every command that asks a provider. */
+const PROVIDER_HELP = `  --provider <id>         claude, codex, … (\`${NAME} providers\` lists them), or openai for any
+                          OpenAI-compatible API; default: claude
+  --model <name>          the CLI's own by default; openai needs one
+  --engine <name>         print, live, warm or auto, of a provider that has several; default: the provider's own
+  --effort <level>        how much the model thinks, as the CLI names it (low, medium, high); default: the CLI's own
+  --system-prompt <text>  in place of the default one
+  --timeout <ms>          how long an answer may take, 0 for no limit; default: 120000
+  --base-url <url>        openai: where the API is, such as http://127.0.0.1:8080/v1; default: OpenAI's own
+  --api-key-env <name>    openai: the environment variable that holds the key; default: OPENAI_API_KEY without
+                          --base-url, no key with one`;
 
 export const HELP = {
   "": `Use the coding-agent CLIs you are logged in to.
@@ -34,6 +53,7 @@ Commands:
   doctor           what is installed, which version, logged in or not, and what to do about it
   providers        which providers there are
   run "<prompt>"   asks one of them and prints the answer
+  chat             talks with one of them
   suite            runs the tasks of a file, each in a folder of its own, and says which passed
   log              shows the log of a run, as text or as a page
   completions      prints what has a shell complete all of this
@@ -41,11 +61,15 @@ Commands:
 Options:
   -h, --help       this text; behind a command, that command's
   -v, --version    the version of ${NAME}
+  --color <when>   of every command: auto, always or never; default: auto, which is on a terminal, unless NO_COLOR
+                   or FORCE_COLOR says otherwise
 
 Examples:
   ${NAME} doctor
   ${NAME} run "Say hello" --provider codex
   git diff | ${NAME} run "Write a commit message for this diff" --model sonnet
+  ${NAME} run "What is on it?" --image photo.png
+  ${NAME} chat --provider claude
 `,
   doctor: `Tells what is installed, which version, whether it is logged in, and what to do about what is wrong.
 
@@ -81,23 +105,48 @@ Options:
 
 Usage: ${NAME} run ["<prompt>"] [options]
 
-What comes over standard input is the prompt, or follows the one on the command line.
+What comes over standard input is the prompt, or follows the one on the command line. A prompt "-" is standard input
+alone. On a terminal the answer is printed as it comes, into a pipe or a file when it is whole.
 
 Options:
-  --provider <id>         one that \`${NAME} providers\` lists; default: claude
-  --model <name>          the CLI's own by default
-  --engine <name>         print, live or auto, of a provider that has several; default: the provider's own
-  --effort <level>        how much the model thinks, as the CLI names it (low, medium, high); default: the CLI's own
-  --system-prompt <text>  in place of the default one
-  --timeout <ms>          how long the CLI may take, 0 for no limit; default: 120000
-  --stream                prints the answer while it is written
-  --json                  prints the whole reply as JSON; with --stream, one event per line; an error as {"error": ...}
+  --image <file>          an image that goes with the prompt: PNG, JPEG, GIF or WebP; as often as there are
+  --file <file>           a text, a PDF or an image that goes with the prompt; as often as there are
+${PROVIDER_HELP}
+  --stream                prints the answer as it comes, into a pipe too; with --json, one event per line
+  --no-stream             prints the answer when it is whole, on a terminal too
+  --json                  prints the whole reply as JSON; an error as {"error": ...}
+  --schema <file>         the answer is JSON that fits the JSON Schema in this file, and is printed when it is whole
   --record <file>         writes a log of the run, to be read with \`${NAME} log\`
-  --schema <file>         the answer is JSON that fits the JSON Schema in this file, and is printed as such
+  --color <when>          auto, always or never; default: auto
   -h, --help              this text
 
 Exit codes: 0 answered, 2 wrong command line, 130 interrupted, and by the category of the error:
 ${exitCodeLines()}
+`,
+  chat: `Talks with a provider: a line is a prompt, and the conversation goes on until /exit or Ctrl-D.
+
+Usage: ${NAME} chat [options]
+
+On a terminal, lines are edited and remembered (arrow keys), one that ends with \\ goes on in the next, Ctrl-C interrupts
+the answer, and ends the program when it is pressed twice at the prompt. Of a pipe each line is a prompt; a failure
+ends it.
+
+  /help            these commands
+  /cost            tokens so far, and what they cost
+  /model [name]    which model answers; another one from now on
+  /clear           forgets the conversation
+  /exit            ends it, as Ctrl-D does
+
+Options:
+${PROVIDER_HELP}
+  --record <file>         adds each answer to a log, to be read with \`${NAME} log\`
+  --history <file>        lines are remembered in this file; default: only as long as it runs
+  --color <when>          auto, always or never; default: auto
+  -h, --help              this text
+
+The engine is the provider's live one where the installed CLI is known to serve that, unless --engine says otherwise.
+
+Exit codes: 0 ended, 2 wrong command line, 130 interrupted; of a pipe, also those of run.
 `,
   suite: `Runs tasks, each in a workspace of its own, and says which passed, how long they took and what they cost.
 
@@ -148,28 +197,6 @@ Exit codes: 0 printed, 2 wrong command line.
 function exitCodeLines() {
   const entries = Object.entries(EXIT_CODES).map(([category, code]) => `${code} ${category}`);
   return `  ${entries.slice(0, 5).join(", ")},\n  ${entries.slice(5).join(", ")}`;
-}
-
-/**
- * Whether colours are welcome: on a terminal, unless `NO_COLOR` is set (no-color.org) or the terminal is dumb.
- *
- * @param {{ isTTY?: boolean }} stream
- */
-export function isColourful(stream) {
-  return stream.isTTY === true && !process.env.NO_COLOR && process.env.TERM !== "dumb";
-}
-
-const COLOURS = { green: 32, yellow: 33, red: 31, dim: 2, bold: 1 };
-
-/** @typedef {keyof typeof COLOURS} Colour */
-/** @typedef {(colour: Colour, text: string) => string} Paint */
-
-/**
- * @param {boolean} colourful
- * @returns {Paint}
- */
-export function painter(colourful) {
-  return (colour, text) => (colourful && text !== "" ? `\x1b[${COLOURS[colour]}m${text}\x1b[0m` : text);
 }
 
 /**

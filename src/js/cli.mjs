@@ -6,22 +6,20 @@
  */
 
 import { createRequire } from "node:module";
-import { EXIT_CODES, HELP, NAME, USAGE_CODE, UsageError } from "./cli-text.mjs";
+import { tell, wrapHelp } from "./cli/screen.mjs";
+import { suggestion } from "./cli/usage.mjs";
+import { EXIT_CODES, HELP, NAME, NOBODY_READS_CODE, SIGNAL_CODES, USAGE_CODE, UsageError } from "./cli-text.mjs";
 
 /** Loaded when asked for: what needs the addon can say so, and help needs none. */
 const COMMANDS = {
   doctor: async () => (await import("./cli-doctor.mjs")).doctor,
   providers: async () => (await import("./cli-doctor.mjs")).providers,
   run: async () => (await import("./cli-run.mjs")).run,
+  chat: async () => (await import("./cli/chat.mjs")).chat,
   suite: async () => (await import("./cli-suite.mjs")).suite,
   log: async () => (await import("./cli-log.mjs")).log,
   completions: async () => (await import("./cli/completions.mjs")).completions,
 };
-/** 128 and the signal's number, as shells have it. */
-const SIGNALS = /** @type {const} */ ({ SIGINT: 130, SIGTERM: 143, SIGHUP: 129 });
-/** As if SIGPIPE had ended this program: whoever read its output has left. */
-const NOBODY_READS = 141;
-
 /** @param {string} name @returns {name is keyof typeof COMMANDS} */
 const isCommand = (name) => Object.hasOwn(COMMANDS, name);
 
@@ -39,7 +37,9 @@ async function main([name = "", ...args], signal) {
   if (name === "") throw new UsageError(`there is no command: ${Object.keys(COMMANDS).join(", ")}`);
   if (!isCommand(name)) {
     const what = name.startsWith("-") ? "option" : "command";
-    throw new UsageError(`unknown ${what} "${name}": there are ${Object.keys(COMMANDS).join(", ")}`);
+    const known = Object.keys(COMMANDS);
+    const meant = suggestion(name, [...known, "help", "--help", "--version"]) || ":";
+    throw new UsageError(`unknown ${what} "${name}"${meant} there are ${known.join(", ")}`);
   }
   const end = args.indexOf("--");
   const own = end < 0 ? args : args.slice(0, end);
@@ -55,10 +55,12 @@ async function main([name = "", ...args], signal) {
 
 /** @param {string} text */
 function say(text) {
-  process.stdout.write(text);
+  process.stdout.write(process.stdout.isTTY ? wrapHelp(text, process.stdout.columns) : text);
   return 0;
 }
 
+/** How an error begins. */
+const HEAD = /** @type {const} */ ({ head: `${NAME}:`, colour: "red" });
 const interrupt = new AbortController();
 /** @type {number | undefined} */
 let interrupted;
@@ -69,11 +71,11 @@ function stop(code) {
   interrupted = code;
   interrupt.abort();
 }
-for (const [signal, code] of Object.entries(SIGNALS)) process.on(signal, () => stop(code));
+for (const [signal, code] of Object.entries(SIGNAL_CODES)) process.on(signal, () => stop(code));
 for (const stream of [process.stdout, process.stderr]) {
   stream.on("error", (/** @type {NodeJS.ErrnoException} */ error) => {
     if (error.code !== "EPIPE") throw error;
-    if (interrupted === undefined) stop(NOBODY_READS);
+    if (interrupted === undefined) stop(NOBODY_READS_CODE);
   });
 }
 
@@ -81,10 +83,10 @@ try {
   process.exitCode = await main(process.argv.slice(2), interrupt.signal);
 } catch (error) {
   if (error instanceof UsageError) {
-    process.stderr.write(`${NAME}: ${error.message}\n`);
+    tell(`${NAME}: ${error.message}`, HEAD);
     process.exitCode = USAGE_CODE;
   } else if (!interrupt.signal.aborted) {
-    process.stderr.write(`${NAME}: ${error instanceof Error ? error.message : String(error)}\n`);
+    tell(`${NAME}: ${error instanceof Error ? error.message : String(error)}`, HEAD);
     process.exitCode = EXIT_CODES.unknown;
   }
 }

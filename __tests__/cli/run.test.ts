@@ -1,0 +1,262 @@
+/** `run` as people use it: any provider, files, standard input; and what it refuses, by name. */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { makeDocument } from "../../examples/vision/files.mjs";
+import { EXIT_CODES, NOBODY_READS_CODE, SIGNAL_CODES, USAGE_CODE } from "../../src/js/cli-text.mjs";
+import { runCommand, startCommand } from "../support/command-line.mjs";
+import { createFakes } from "../support/fake.mjs";
+import { withClaude } from "../support/harness.mjs";
+import { told } from "../support/live.mjs";
+import { type Script, startOpenAi } from "../support/openai.mjs";
+
+const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+const NAME = "deep-factor-providers";
+
+/** A folder with these files. */
+function folder(files: Record<string, string | Uint8Array> = {}) {
+  const dir = mkdtempSync(join(tmpdir(), "dfp-cli-"));
+  onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
+  for (const [name, content] of Object.entries(files)) writeFileSync(join(dir, name), content);
+  return (name: string) => join(dir, name);
+}
+
+/** An API with this script, and the arguments that ask it. */
+async function withApi(script: Script) {
+  const api = await startOpenAi(script);
+  onTestFinished(async () => {
+    await api.close();
+    if (api.violations.length > 0) throw new Error(api.violations.join("\n"));
+  });
+  return { api, args: ["--base-url", api.url, "--model", "m1"] };
+}
+
+/** What the API was sent. */
+const sent = (api: Awaited<ReturnType<typeof startOpenAi>>, index = 0) => api.requests[index]?.body;
+
+describe("an OpenAI-compatible API", () => {
+  it("is asked with the key of the variable that is named, and its answer is printed whole or as it comes", async () => {
+    const { api, args } = await withApi([{ chunks: ["Hel", "lo."] }, { chunks: ["Hel", "lo."] }, { text: '{"n":3}' }]);
+    const whole = await runCommand(
+      ["run", "Hi", ...args, "--api-key-env", "MY_KEY", "--system-prompt", "Be brief.", "--effort", "low"],
+      { env: { MY_KEY: "secret-of-mine" } },
+    );
+    expect(whole).toEqual({ code: 0, stdout: "Hello.\n", stderr: "" });
+    expect(api.requests[0]?.headers.authorization).toBe("Bearer secret-of-mine");
+    expect(sent(api)).toMatchObject({
+      model: "m1",
+      reasoning_effort: "low",
+      messages: [
+        { role: "system", content: "Be brief." },
+        { role: "user", content: "Hi" },
+      ],
+    });
+    expect(await runCommand(["run", "-", ...args, "--stream"], { input: "Hi\n" })).toEqual(whole);
+    const schema = folder({ s: '{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}' })("s");
+    const value = await runCommand(["run", "Hi", ...args, "--provider", "openai", "--schema", schema]);
+    expect([value.code, value.stdout]).toEqual([0, '{\n  "n": 3\n}\n']);
+  });
+
+  it("fails with the exit code of the error, and prints nothing of an answer that broke off", async () => {
+    const cut = { chunks: ["Half of", " it"], cutAfter: 2 };
+    const { args } = await withApi([cut, cut, cut, { error: { status: 401, message: "no such key" } }]);
+    const broken = await runCommand(["run", "Hi", ...args]);
+    expect([broken.code, broken.stdout]).toEqual([EXIT_CODES.network, ""]);
+    const refused = await runCommand(["run", "Hi", ...args, "--json"]);
+    expect([refused.code, JSON.parse(refused.stdout).error.code]).toEqual([
+      EXIT_CODES.authentication,
+      "INVALID_API_KEY",
+    ]);
+    expect(refused.stderr).toMatch(/^INVALID_API_KEY: .+\n$/);
+  });
+});
+
+describe("files", () => {
+  it("go before the prompt, in their order, whatever they are called", async () => {
+    const { api, args } = await withApi([{ text: "ok" }]);
+    const png = Buffer.from(PIXEL, "base64");
+    const pdf = makeDocument();
+    const at = folder({ "photo.txt": png, "a.md": "one\ntwo\n", "b.pdf": pdf });
+    const flags = ["--file", at("a.md"), "--image", at("photo.txt"), "--file", at("b.pdf")];
+    expect(await runCommand(["run", "Compare", ...flags, ...args])).toMatchObject({ code: 0, stdout: "ok\n" });
+    const file_data = `data:application/pdf;base64,${pdf.toString("base64")}`;
+    expect(sent(api).messages).toEqual([
+      {
+        role: "user",
+        content: [
+          { type: "text", text: "File a.md:\n\none\ntwo\n\n" },
+          { type: "image_url", image_url: { url: `data:image/png;base64,${PIXEL}` } },
+          { type: "file", file: { filename: "b.pdf", file_data } },
+          { type: "text", text: "Compare" },
+        ],
+      },
+    ]);
+  });
+
+  it.skipIf(process.platform === "win32")("go to the real claude natively", async () => {
+    const { api, options } = await withClaude({ script: [{ text: "A dot." }] });
+    const at = folder({ "dot.png": Buffer.from(PIXEL, "base64") });
+    const env = { ...options.env, PATH: `${dirname(options.cliPath)}:${process.env.PATH}` };
+    const args = ["run", "What is it?", "--image", at("dot.png"), "--engine", "live", "--model", "sonnet"];
+    expect(await runCommand(args, { env })).toMatchObject({ code: 0, stdout: "A dot.\n" });
+    expect(told(api.requests[0]?.body)).toEqual([
+      [
+        "user",
+        { type: "image", source: { type: "base64", media_type: "image/png", data: PIXEL } },
+        { type: "text", text: "What is it?" },
+      ],
+    ]);
+  });
+
+  it.skipIf(process.platform === "win32")("of the wrong kind are refused by name, and nothing is started", async () => {
+    const fakes = createFakes();
+    onTestFinished(() => fakes.cleanup());
+    fakes.shell("claude", "echo started >&2; exit 1");
+    const big = Buffer.alloc(10_485_761, 0x41);
+    const at = folder({
+      "a.bmp": "BM0000",
+      "a.pdf": makeDocument(),
+      "a.bin": Buffer.from([1, 0, 2]),
+      "latin.txt": Buffer.from([0x67, 0xfc, 0x6e]),
+      empty: "",
+      "big.log": big,
+    });
+    const refusals: [string, string, string][] = [
+      ["image", "a.bmp", "is no PNG, JPEG, GIF or WebP: convert it into one of them"],
+      ["image", "a.pdf", "is a PDF: give it with --file"],
+      ["image", "none.png", "can't be read: there is no such file: check the path"],
+      ["file", "", "can't be read: it is a folder: name a file"],
+      [
+        "file",
+        "a.bin",
+        "is neither a text in UTF-8 nor a PDF, a PNG, a JPEG, a GIF or a WebP: convert it into one of them",
+      ],
+      [
+        "file",
+        "latin.txt",
+        "is neither a text in UTF-8 nor a PDF, a PNG, a JPEG, a GIF or a WebP: convert it into one of them",
+      ],
+      ["file", "empty", "is empty: leave it out, or name another file"],
+      ["file", "big.log", "has 10485761 bytes, and a text may have 10485760: give a part of it"],
+    ];
+    const env = { PATH: fakes.dir };
+    for (const [flag, name, reason] of refusals) {
+      const { code, stdout, stderr } = await runCommand(["run", "Hi", `--${flag}`, at(name)], { env });
+      expect([code, stdout, stderr]).toEqual([
+        USAGE_CODE,
+        "",
+        `${NAME}: --${flag} ${at(name)} ${reason} (${NAME} run --help)\n`,
+      ]);
+    }
+    // What the provider takes, it says itself: also before it is started.
+    const image = folder({ "dot.png": Buffer.from(PIXEL, "base64") })("dot.png");
+    const { code, stderr } = await runCommand(["run", "Hi", "--provider", "glm", "--image", image], { env });
+    expect([code, stderr]).toEqual([
+      EXIT_CODES.validation,
+      expect.stringMatching(
+        `^UNSUPPORTED_CONTENT: --image ${image} is an image \\(image/png\\), which glm can't take: it takes text only\\. .+\n$`,
+      ),
+    ]);
+  });
+});
+
+it("gives a pipe what the reply has, byte for byte", async () => {
+  const evil = "a\u0007b\rc\u202ed\u0085e";
+  const { args } = await withApi([{ text: evil }, { text: evil }]);
+  expect((await runCommand(["run", "Hi", ...args, "--stream", "--color=always"])).stdout).toBe(`${evil}\n`);
+  const { stdout } = await runCommand(["run", "Hi", ...args, "--json"]);
+  expect(JSON.parse(stdout).content).toBe(evil);
+});
+
+it("paints by --color, NO_COLOR, FORCE_COLOR, in this order", async () => {
+  const painted = async (args: string[], env = {}) => {
+    const { stdout } = await runCommand(["providers", ...args], { env });
+    return stdout.includes("\u001b[");
+  };
+  expect(await painted([])).toBe(false);
+  expect(await painted(["--color=always"], { NO_COLOR: "1" })).toBe(true);
+  expect(await painted(["--color", "never"], { FORCE_COLOR: "1" })).toBe(false);
+  expect(await painted([], { FORCE_COLOR: "1" })).toBe(true);
+  expect(await painted([], { FORCE_COLOR: "0" })).toBe(false);
+  expect(await painted(["--color=auto"], { FORCE_COLOR: "1", NO_COLOR: "1" })).toBe(false);
+});
+
+it("has the exit codes that its document lists, all of them and no others", () => {
+  const page = readFileSync(new URL("../../docs/command-line.md", import.meta.url), "utf8");
+  const listed = [...page.matchAll(/^\| (\d+) +\|/gm)].map(([, code]) => Number(code));
+  const codes = [0, USAGE_CODE, ...Object.values(EXIT_CODES), ...Object.values(SIGNAL_CODES), NOBODY_READS_CODE];
+  expect(listed).toEqual([...codes].sort((a, b) => a - b));
+});
+
+it.skipIf(process.platform === "win32")("ends with 141 when nobody reads, and by SIGHUP with 129", async () => {
+  const { api, args } = await withApi([{ chunks: ["a", "b"], hangAfter: 2 }, { hang: true }]);
+  const unread = startCommand(["run", "Hi", ...args, "--stream"]);
+  unread.child.stdout?.destroy();
+  expect((await unread.ended).code).toBe(NOBODY_READS_CODE);
+  const hung = startCommand(["run", "Hi", ...args]);
+  await api.waitForRequest(2);
+  hung.child.kill("SIGHUP");
+  expect((await hung.ended).code).toBe(SIGNAL_CODES.SIGHUP);
+});
+
+it.each([
+  [["run", "--modle", "x"], "unknown option '--modle': did you mean --model? (deep-factor-providers run --help)"],
+  [["run", "--sys", "x"], "unknown option '--sys': did you mean --system-prompt? (deep-factor-providers run --help)"],
+  [["rnu"], 'unknown command "rnu": did you mean run? there are doctor, providers, run, chat, suite, log, completions'],
+  [
+    ["run", "Hi", "--provider", "calude"],
+    'unknown provider "calude": did you mean claude? there are claude, codex, gemini, qwen, glm, grok, opencode, openai (deep-factor-providers run --help)',
+  ],
+  [["run", "Hi", "--model"], "--model has no value: write --model VALUE (deep-factor-providers run --help)"],
+  [
+    ["run", "Hi", "--model", "--json"],
+    '--model has no value, as "--json" looks like an option: write --model=--json if it is none (deep-factor-providers run --help)',
+  ],
+  [
+    ["run", "Hi", "--json=yes"],
+    '--json takes no value, and got "yes": leave out "=yes" (deep-factor-providers run --help)',
+  ],
+  [
+    ["doctor", "--color=blue"],
+    '--color must be auto, always or never, not "blue" (deep-factor-providers doctor --help)',
+  ],
+  [
+    ["run", "Hi", "--stream", "--no-stream"],
+    "--stream and --no-stream contradict each other: say one (deep-factor-providers run --help)",
+  ],
+  [
+    ["run", "Hi", "--schema", "/nowhere/s.json"],
+    "--schema /nowhere/s.json can't be read: there is no such file: check the path (deep-factor-providers run --help)",
+  ],
+  [
+    ["run", "Hi", "--api-key", "sk-1"],
+    "there is no option --api-key: a key on the command line is seen by every user of the machine. Put it into an environment variable, and name that with --api-key-env (deep-factor-providers run --help)",
+  ],
+  [
+    ["run", "Hi", "--provider", "openai", "--model", "m", "--api-key-env", "sk-1"],
+    "--api-key-env is no name of an environment variable: name the variable that holds the key (deep-factor-providers run --help)",
+  ],
+  [
+    ["run", "Hi", "--provider", "openai"],
+    "openai has no model of its own: name one with --model (deep-factor-providers run --help)",
+  ],
+  [
+    ["run", "Hi", "--provider", "openai", "--model", "m", "--engine", "live"],
+    "openai takes no --engine, which is for CLIs (claude, codex, gemini, qwen, glm, grok, opencode): leave it out (deep-factor-providers run --help)",
+  ],
+  [
+    ["run", "Hi", "--provider", "codex", "--base-url", "http://x"],
+    "codex takes no --base-url, which is for an API: leave it out, or say --provider openai (deep-factor-providers run --help)",
+  ],
+  [
+    ["chat", "Hi"],
+    'unexpected argument "Hi": chat asks for prompts; run takes one (deep-factor-providers chat --help)',
+  ],
+  [
+    ["chat", "--history", "/nowhere/h"],
+    "--history /nowhere/h can't be read: there is no such file: check the path (deep-factor-providers chat --help)",
+  ],
+])("refuses %j: the reason, then what to do", async (args, expected) => {
+  expect(await runCommand(args)).toEqual({ code: USAGE_CODE, stdout: "", stderr: `${NAME}: ${expected}\n` });
+});

@@ -1,0 +1,193 @@
+/**
+ * Every screen of the command line, whole, as a terminal shows it: 80 columns and narrow, dark and light. The screens are files in
+ * `__tests__/fixtures/screens`; `UPDATE_GOLDENS=1 npx vitest run __tests__/cli/screens.test.ts` writes them, and the diff is read.
+ */
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { HELP } from "../../src/js/cli-text.mjs";
+import { CLI } from "../support/command-line.mjs";
+import { createFakes } from "../support/fake.mjs";
+import { withClaude } from "../support/harness.mjs";
+import { type Script, startOpenAi } from "../support/openai.mjs";
+import { HAS_TMUX, openTerminal, settled } from "../support/terminal.mjs";
+
+const SCREENS = fileURLToPath(new URL("../fixtures/screens/", import.meta.url));
+const WIDTHS = [80, 40];
+const BACKGROUNDS = [
+  ["dark", "15;0"],
+  ["light", "0;15"],
+] as const;
+const ESC = String.fromCharCode(27);
+
+const compared = new Set<string>();
+
+/** The screen as it is kept: escapes to be read by people. */
+function expectScreen(name: string, screen: string) {
+  const file = join(SCREENS, `${name}.txt`);
+  const text = `${settled(screen).replaceAll(ESC, "␛")}\n`;
+  compared.add(`${name}.txt`);
+  if (process.env.UPDATE_GOLDENS) {
+    mkdirSync(SCREENS, { recursive: true });
+    writeFileSync(file, text);
+  }
+  expect(text).toBe(existsSync(file) ? readFileSync(file, "utf8") : "no such file: UPDATE_GOLDENS=1 writes it");
+}
+
+async function withApi(script: Script) {
+  const api = await startOpenAi(script);
+  onTestFinished(() => api.close());
+  return ["--base-url", api.url, "--model", "m1"];
+}
+
+const ours = (...args: string[]) => [process.execPath, CLI, ...args];
+const ANSWER = "A longer answer, which the terminal breaks where its last column is.\n\n- one\n- two";
+
+describe.skipIf(!HAS_TMUX).each(WIDTHS)("%i columns", (columns) => {
+  it.each(Object.keys(HELP))("help %s", async (name) => {
+    const { screen, code } = await openTerminal(ours("help", ...(name === "" ? [] : [name])), {
+      columns,
+      rows: 160,
+    }).ended();
+    expect(code).toBe(0);
+    expectScreen(`help-${name || "all"}-${columns}`, screen);
+    expect(Math.max(...screen.split("\n").map((line) => line.length))).toBeLessThanOrEqual(columns);
+  });
+
+  it("run", async () => {
+    const args = await withApi([{ text: ANSWER }]);
+    const { screen, code } = await openTerminal(ours("run", "Hi", ...args), { columns }).ended();
+    expect(code).toBe(0);
+    expectScreen(`run-${columns}`, screen);
+  });
+
+  it("run, waiting: the spinner, which is gone with the first text", async () => {
+    let answer = () => {};
+    const asked = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    const args = await withApi([
+      async () => {
+        await asked;
+        return { text: "Hello." };
+      },
+    ]);
+    const terminal = openTerminal(ours("run", "Hi", ...args), { columns });
+    const waiting = await terminal.until(/openai 1 s/);
+    expectScreen(`spinner-${columns}`, waiting);
+    answer();
+    const { screen } = await terminal.ended();
+    expect(screen).toBe("Hello.");
+  });
+
+  it("run, interrupted", async () => {
+    const args = await withApi([{ hang: true }]);
+    const terminal = openTerminal(ours("run", "Hi", ...args), { columns });
+    await terminal.until(/openai/);
+    terminal.press("C-c");
+    const { screen, code } = await terminal.ended();
+    expect([screen, code]).toEqual(["^C", 130]);
+  });
+
+  it("what a model prints does not steer the terminal", async () => {
+    const evil = `before${ESC}[2J${ESC}]0;title${"\u0007"}${ESC}[10Aup\rover\u009b31mred\u202etxet\u200b\b\bend\u{e0041}`;
+    const args = await withApi([{ chunks: [...evil] }, { text: evil }, { text: evil }]);
+    const streamed = await openTerminal(ours("run", "Hi", ...args), { columns }).ended();
+    const whole = await openTerminal(ours("run", "Hi", ...args, "--no-stream"), { columns }).ended();
+    expect([streamed.code, whole.screen]).toEqual([0, streamed.screen]);
+    expectScreen(`hostile-${columns}`, streamed.screen);
+    const json = await openTerminal(ours("run", "Hi", ...args, "--json"), { columns: 4_000 }).ended();
+    expect(JSON.parse(json.screen).content).toBe(evil);
+  });
+
+  it.each([
+    ["unknown-option", ["run", "Hi", "--modle", "x"]],
+    ["unknown-command", ["rnu"]],
+    ["missing-value", ["run", "Hi", "--model"]],
+    ["missing-file", ["run", "Hi", "--image", "none.png"]],
+    ["no-command", []],
+  ])("error %s", async (name, args) => {
+    const { screen, code } = await openTerminal(ours(...args), { columns }).ended();
+    expect(code).toBe(2);
+    expectScreen(`error-${name}-${columns}`, screen);
+  });
+
+  it("error of a provider", async () => {
+    const args = await withApi([{ error: { status: 404, message: "the model m1 does not exist" } }]);
+    const { screen, code } = await openTerminal(ours("run", "Hi", ...args), { columns }).ended();
+    expect(code).toBe(10);
+    expectScreen(`error-provider-${columns}`, screen);
+  });
+
+  it("doctor", async () => {
+    const fakes = createFakes();
+    onTestFinished(() => fakes.cleanup());
+    const { screen, code } = await openTerminal(ours("doctor", "qwen", "glm"), {
+      columns,
+      env: { PATH: `${fakes.dir}:/usr/bin:/bin` },
+    }).ended();
+    expect(code).toBe(1);
+    expectScreen(`doctor-${columns}`, screen);
+  });
+
+  it("chat, with the real claude", async () => {
+    const usage = { input_tokens: 20, output_tokens: 7 };
+    const { options } = await withClaude({
+      script: [
+        { text: ANSWER, usage },
+        { text: "Yes.", usage },
+      ],
+    });
+    const env = { ...options.env, PATH: `${dirname(options.cliPath)}:${process.env.PATH}` };
+    const terminal = openTerminal(ours("chat", "--model", "sonnet"), { columns, rows: 40, env });
+    await terminal.until(/^>$/m);
+    for (const text of ["Tell me something", "Is that all?"]) {
+      terminal.type(text);
+      terminal.press("Enter");
+      await terminal.until((screen) => screen.includes(text) && /tokens\n>$/.test(screen));
+    }
+    for (const [text, end] of [
+      ["/help", /Ctrl-D does\n>$/],
+      ["/cots", /begins\s+with \/\/\n>$/],
+      ["/cost", /estimates\s+it\n>$/],
+    ] as const) {
+      terminal.type(text);
+      terminal.press("Enter");
+      await terminal.until(end);
+    }
+    terminal.press("C-d");
+    const { screen, code } = await terminal.ended();
+    expect(code).toBe(0);
+    expectScreen(`chat-${columns}`, screen.replaceAll(/\$\d+\.\d+/g, "$N"));
+  });
+});
+
+describe.skipIf(!HAS_TMUX).each(BACKGROUNDS)("%s", (name, COLORFGBG) => {
+  it("has colours that can be read on it", async () => {
+    const args = await withApi([{ error: { status: 404, message: "the model m1 does not exist" } }]);
+    const failed = openTerminal(ours("run", "Hi", ...args), { env: { COLORFGBG } });
+    await failed.ended();
+    expectScreen(`colours-error-${name}`, failed.colours());
+    const listed = openTerminal(ours("providers"), { env: { COLORFGBG } });
+    await listed.ended();
+    expectScreen(`colours-providers-${name}`, listed.colours());
+    const plain = openTerminal(ours("providers", "--color=never"), { env: { COLORFGBG } });
+    await plain.ended();
+    expect(plain.colours()).not.toContain(ESC);
+  });
+
+  it("has a spinner and a prompt that can be read on it", async () => {
+    const args = await withApi([{ hang: true }]);
+    const terminal = openTerminal(ours("chat", ...args), { env: { COLORFGBG } });
+    await terminal.until(/^>$/m);
+    terminal.type("Hi");
+    terminal.press("Enter");
+    await terminal.until(/openai \d s/);
+    expectScreen(`colours-chat-${name}`, terminal.colours());
+  });
+});
+
+it.skipIf(!HAS_TMUX)("compares every screen that is kept", () => {
+  expect(readdirSync(SCREENS).sort()).toEqual([...compared].sort());
+});

@@ -1,0 +1,56 @@
+/**
+ * An answer while it comes. In: the events of a run. Out: its text on standard output, warnings on standard error, and the spinner
+ * until the text begins.
+ *
+ * @import { ProviderEvent } from "../../../index.js"
+ */
+
+import { warn } from "./provider.mjs";
+import { createPrinter } from "./screen.mjs";
+
+/**
+ * Prints messages piece by piece where they come in pieces, whole where they do not, each on lines of its own.
+ *
+ * @param {{ tokens: (count: number) => void, stop: () => void }} spinner
+ */
+export function createAnswer(spinner) {
+  const printer = createPrinter();
+  /** All that is printed. */
+  let text = "";
+  let isInPieces = false;
+  /** @param {string} piece */
+  const put = (piece) => {
+    if (piece === "") return;
+    if (text === "") spinner.stop();
+    printer.print(piece);
+    text += piece;
+  };
+  const endLine = () => put(text === "" || text.endsWith("\n") ? "" : "\n");
+  return {
+    /** @param {ProviderEvent} event */
+    show(event) {
+      if (event.type === "text_delta") {
+        if (!isInPieces) endLine();
+        isInPieces = true;
+        put(event.text);
+      } else if (event.type === "message") {
+        if (!isInPieces) {
+          endLine();
+          put(event.content);
+        }
+        isInPieces = false;
+      } else if (event.type === "retry" && isInPieces) {
+        endLine();
+        isInPieces = false;
+        warn("the answer broke off, and begins again");
+      } else if (event.type === "usage") spinner.tokens(event.usage.totalTokens);
+      else if (event.type === "warning") warn(event.message);
+    },
+    /** Ends the last line, whatever came of the run. */
+    end() {
+      endLine();
+      printer.end();
+      return text.trim();
+    },
+  };
+}
