@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { makeDocument } from "../../examples/vision/files.mjs";
+import { visible, visibleJson } from "../../src/js/cli/screen.mjs";
 import { EXIT_CODES, NOBODY_READS_CODE, SIGNAL_CODES, USAGE_CODE } from "../../src/js/cli-text.mjs";
 import { runCommand, startCommand } from "../support/command-line.mjs";
 import { createFakes } from "../support/fake.mjs";
@@ -167,6 +168,15 @@ it("gives a pipe what the reply has, byte for byte", async () => {
   expect((await runCommand(["run", "Hi", ...args, "--stream", "--color=always"])).stdout).toBe(`${evil}\n`);
   const { stdout } = await runCommand(["run", "Hi", ...args, "--json"]);
   expect(JSON.parse(stdout).content).toBe(evil);
+});
+
+it("shows a terminal every character that would steer it, and takes none away", () => {
+  const all = Array.from({ length: 0x2100 }, (_, code) => String.fromCharCode(code)).join("");
+  const shown = visible(`${all}\ufeff\u{e0041}`);
+  expect(shown.match(/[\p{Cc}\p{Cf}\u2028\u2029]/gu)).toEqual(["\t", "\n", "\u200c", "\u200d"]);
+  expect(visible("a\u001b]52;c;aGk=\u0007b\r\nc\rd\u009be\u007f")).toBe("a␛]52;c;aGk=␇b\nc␍d‹U+009B›e␡");
+  const json = visibleJson({ a: "\u009b\u202e\u{e0041}" });
+  expect([json, JSON.parse(json)]).toEqual(['{"a":"\\u009b\\u202e\\udb40\\udc41"}', { a: "\u009b\u202e\u{e0041}" }]);
 });
 
 it("paints by --color, NO_COLOR, FORCE_COLOR, in this order", async () => {

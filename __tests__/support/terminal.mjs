@@ -50,7 +50,7 @@ export function openTerminal(command, { columns = 80, rows = 24, env = {} } = {}
     rmSync(dir, { recursive: true, force: true, maxRetries: 5 });
   });
   const size = ["-x", String(columns), "-y", String(rows)];
-  const shown = '"$@"; printf "\\n[exit %s]\\n" $?; exec cat';
+  const shown = 'trap : INT; "$@"; printf "\\n[exit %s]\\n" $?; exec cat';
   tmux(
     ...["set-option", "-g", "status", "off", ";", "set-option", "-g", "escape-time", "0", ";"],
     ...["new-session", "-d", ...size, "/bin/sh", "-c", shown, "sh", ...command],

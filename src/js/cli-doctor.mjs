@@ -7,7 +7,7 @@
  */
 
 import { parseCommandArgs } from "./cli-args.mjs";
-import { isColourful, painter, table, UsageError } from "./cli-text.mjs";
+import { isColourful, painter, table, UsageError, widthOf } from "./cli-text.mjs";
 import loader from "./load.cjs";
 import plain from "./plain.cjs";
 
@@ -133,7 +133,7 @@ function formatReports(reports, paint) {
   const one = reports.length === 1;
   const [noun, verb] = [one ? "provider" : "providers", one || ready === 1 ? "is" : "are"];
   const sum = `${ready} of ${reports.length} ${noun} ${verb} ready.`;
-  return `${table(head, rows, paint)}\n\n${paint(ready > 0 ? "green" : "red", sum)}`;
+  return `${table(head, rows, paint, widthOf(process.stdout))}\n\n${paint(ready > 0 ? "green" : "red", sum)}`;
 }
 
 /**
@@ -162,7 +162,7 @@ export function providers(args) {
   const paint = painter(isColourful(process.stdout));
   const text = values.json
     ? JSON.stringify(list, null, 2)
-    : table(["PROVIDER", "COMMAND", "VERSIONS MEASURED"], rows, paint);
+    : table(["PROVIDER", "COMMAND", "VERSIONS MEASURED"], rows, paint, widthOf(process.stdout));
   process.stdout.write(`${text}\n`);
   return 0;
 }

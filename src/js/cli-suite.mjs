@@ -8,7 +8,7 @@
 import { resolve } from "node:path";
 import { parseCommandArgs } from "./cli-args.mjs";
 import { providerIds } from "./cli-doctor.mjs";
-import { isColourful, painter, table, UsageError } from "./cli-text.mjs";
+import { isColourful, painter, table, UsageError, widthOf } from "./cli-text.mjs";
 import { runSuite } from "./suite/run.mjs";
 import { cells, HEAD, summary } from "./suite/summary.mjs";
 import { readSuite } from "./suite/tasks.mjs";
@@ -58,7 +58,7 @@ function format(results) {
     cells: cells(result),
     colours: [undefined, COLOURS[result.verdict]],
   }));
-  return `${table(HEAD, rows, painter(isColourful(process.stdout)))}\n\n${summary(results)}`;
+  return `${table(HEAD, rows, painter(isColourful(process.stdout)), widthOf(process.stdout))}\n\n${summary(results)}`;
 }
 
 /**

@@ -5,6 +5,8 @@
  * @import { Colour, Paint } from "./cli/colour.mjs"
  */
 
+import { wrapText } from "./cli/screen.mjs";
+
 export { isColourful, painter } from "./cli/colour.mjs";
 export { UsageError } from "./cli/usage.mjs";
 
@@ -201,34 +203,75 @@ function exitCodeLines() {
 
 /**
  * A table whose columns are as wide as their widest cell. Cells are measured before they are painted; the last column's
- * are not padded. Rows may have lines of their own underneath.
+ * are not padded. Rows may have lines of their own underneath. Where `columns` are not enough, each row is a block, a cell a line.
  *
  * @param {string[]} head
- * @param {{ cells: string[], colours?: (Colour | undefined)[], under?: { text: string, colour: Colour | undefined }[] }[]} rows
+ * @param {Row[]} rows
  * @param {Paint} paint
+ * @param {number} [columns] of the terminal; default: as many as it takes
  */
-export function table(head, rows, paint) {
+export function table(head, rows, paint, columns = 0) {
   const all = [head, ...rows.map(({ cells }) => cells)];
-  const widths = head.map((_, column) => Math.max(...all.map((cells) => Array.from(cells[column] ?? "").length)));
+  const widths = head.map((_, column) => Math.max(...all.map((cells) => lengthOf(cells[column] ?? ""))));
+  if (columns > 0 && widths.reduce((sum, width) => sum + width + 2, -2) > columns) {
+    return rows.map((row) => block(head, row, paint, columns)).join("\n");
+  }
   /** @type {(cells: string[], colours: (Colour | undefined)[]) => string} */
   const line = (cells, colours) => {
     const padded = cells.map((cell, column) => {
-      const gap = column === cells.length - 1 ? "" : " ".repeat((widths[column] ?? 0) - Array.from(cell).length);
+      const gap = column === cells.length - 1 ? "" : " ".repeat((widths[column] ?? 0) - lengthOf(cell));
       const colour = colours[column];
       return (colour === undefined ? cell : paint(colour, cell)) + gap;
     });
     return padded.join("  ").trimEnd();
   };
-  const indent = " ".repeat((widths[0] ?? 0) + 2);
-  const lines = [
-    line(
-      head,
-      head.map(() => "dim"),
-    ),
-  ];
+  const dim = head.map(() => /** @type {const} */ ("dim"));
+  const lines = [line(head, dim)];
   for (const { cells, colours = [], under = [] } of rows) {
-    lines.push(line(cells, colours));
-    for (const { text, colour } of under) lines.push(indent + (colour === undefined ? text : paint(colour, text)));
+    lines.push(line(cells, colours), ...notes(under, (widths[0] ?? 0) + 2, paint, columns));
   }
   return lines.join("\n");
 }
+
+/**
+ * The columns of a terminal; of what is none, 0: as many as it takes.
+ *
+ * @param {NodeJS.WriteStream} stream
+ */
+export const widthOf = (stream) => (stream.isTTY ? stream.columns : 0);
+
+/** @typedef {{ text: string, colour: Colour | undefined }} Note */
+/** @typedef {{ cells: string[], colours?: (Colour | undefined)[], under?: Note[] }} Row */
+
+/**
+ * @param {string[]} head
+ * @param {Row} row
+ * @param {Paint} paint
+ * @param {number} columns
+ */
+function block(head, { cells, colours = [], under = [] }, paint, columns) {
+  const width = Math.max(...head.map(lengthOf));
+  const lines = cells.map((cell, column) => {
+    const colour = colours[column];
+    const painted = colour === undefined ? cell : paint(colour, cell);
+    return column === 0 ? painted : `  ${paint("dim", (head[column] ?? "").padEnd(width))}  ${painted}`;
+  });
+  return [...lines, ...notes(under, 2, paint, columns)].join("\n");
+}
+
+/**
+ * @param {Note[]} under
+ * @param {number} indent
+ * @param {Paint} paint
+ * @param {number} columns
+ */
+function notes(under, indent, paint, columns) {
+  return under.flatMap(({ text, colour }) =>
+    wrapText(" ".repeat(indent) + text, columns)
+      .split("\n")
+      .map((line) => line.replace(/\S.*/, (words) => (colour === undefined ? words : paint(colour, words)))),
+  );
+}
+
+/** @param {string} text */
+const lengthOf = (text) => Array.from(text).length;

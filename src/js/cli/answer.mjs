@@ -8,16 +8,21 @@
 import { warn } from "./provider.mjs";
 import { createPrinter } from "./screen.mjs";
 
+/** As the library estimates tokens where none are reported. */
+const CHARACTERS_PER_TOKEN = 4;
+
 /**
  * Prints messages piece by piece where they come in pieces, whole where they do not, each on lines of its own.
  *
- * @param {{ tokens: (count: number) => void, stop: () => void }} spinner
+ * @param {{ tokens: (count: number, isEstimated?: boolean) => void, stop: () => void }} spinner
  */
 export function createAnswer(spinner) {
   const printer = createPrinter();
   /** All that is printed. */
   let text = "";
   let isInPieces = false;
+  /** What is thought, in characters: all that is known of a long silence. */
+  let thought = 0;
   /** @param {string} piece */
   const put = (piece) => {
     if (piece === "") return;
@@ -39,6 +44,9 @@ export function createAnswer(spinner) {
           put(event.content);
         }
         isInPieces = false;
+      } else if (event.type === "thinking_delta") {
+        thought += event.text.length;
+        spinner.tokens(Math.ceil(thought / CHARACTERS_PER_TOKEN), true);
       } else if (event.type === "retry" && isInPieces) {
         endLine();
         isInPieces = false;

@@ -38,10 +38,11 @@ export function startSpinner(label) {
   const all = frames(process.env);
   const paint = painter(isColourful(stream));
   let tokens = 0;
+  let about = "";
   let turn = 0;
   let isShown = false;
   const draw = () => {
-    const used = tokens > 0 ? ` · ${tokensText(tokens)}` : "";
+    const used = tokens > 0 ? ` · ${about}${tokensText(tokens)}` : "";
     const text = `${all[turn++ % all.length]} ${label} ${elapsed(performance.now() - began)}${used}`;
     // One column stays free: some terminals begin a new line after the last one.
     stream.write(`\r\x1b[2K${paint("dim", text.slice(0, Math.max((stream.columns || 80) - 1, 1)))}`);
@@ -58,9 +59,13 @@ export function startSpinner(label) {
   process.once("exit", clear);
   draw();
   return {
-    /** @param {number} count used so far */
-    tokens(count) {
+    /**
+     * @param {number} count used so far
+     * @param {boolean} [isEstimated]
+     */
+    tokens(count, isEstimated = false) {
       tokens = count;
+      about = isEstimated ? "about " : "";
     },
     stop() {
       clearInterval(timer);
