@@ -1,6 +1,7 @@
 /** What an import costs: the files of ours that each entry loads, and the packages of others. A file more is seen here. */
 import { execFile } from "node:child_process";
-import { sep } from "node:path";
+import { readFileSync } from "node:fs";
+import { dirname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
@@ -86,5 +87,32 @@ describe.each([
     const { ours, packages } = await loaded(program(`${OURS}/langchain`));
     expect(ours).toEqual([...CORE, "langchain", ...FACES.langchain, ...own("index"), ...own("langchain/index")].sort());
     expect(packages.filter((name) => /langchain|^ai$|ai-sdk/.test(name) && name !== "@langchain/core")).toEqual([]);
+  });
+});
+
+/** The files that a module of ours brings with it, at once and not when they are asked for. */
+function broughtBy(file: string, all = new Set<string>()) {
+  if (all.has(file)) return all;
+  all.add(file);
+  for (const [, path = ""] of readFileSync(file, "utf8").matchAll(/^(?:import|export) [^;]*?from "(\.[^"]+)";/gm))
+    if (path.endsWith(".mjs")) broughtBy(join(dirname(file), path), all);
+  return all;
+}
+
+describe("the command line", () => {
+  const JS = join(ROOT, "src/js");
+  const brought = (name: string) =>
+    [...broughtBy(join(JS, name))].map((file) => relative(JS, file).split(sep).join("/"));
+
+  it("brings nothing but texts until a command is named", () => {
+    const texts = ["cli-text.mjs", "cli.mjs", "cli/colour.mjs", "cli/screen.mjs", "cli/usage.mjs"];
+    expect(brought("cli.mjs").sort()).toEqual(texts);
+  });
+
+  it.each(["cli-run.mjs", "cli/chat.mjs"])("%s brings nothing of another command but the providers' list", (name) => {
+    const others = /^(suite\/|cli-(suite|log)|cli\/(chat|completions)|telemetry|ai-sdk|langchain|index)/;
+    const strays = brought(name).filter((file) => file !== name && others.test(file));
+    expect(strays).toEqual([]);
+    expect(brought(name)).toContain("cli-doctor.mjs");
   });
 });

@@ -120,6 +120,7 @@ function installWithout(): { project: string; ours: string } {
   for (const file of readdirSync(join(ROOT, "src/js")).filter((name) => /\.[cm]js$/.test(name))) {
     cpSync(join(ROOT, "src/js", file), join(ours, "src/js", file));
   }
+  cpSync(join(ROOT, "src/js/cli"), join(ours, "src/js/cli"), { recursive: true });
   return { project, ours };
 }
 

@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { EXIT_CODES, USAGE_CODE } from "../../src/js/cli-text.mjs";
 import { CLI, runCommand } from "../support/command-line.mjs";
-import { withClaude } from "../support/harness.mjs";
+import { ALL, withClaude } from "../support/harness.mjs";
 import { told } from "../support/live.mjs";
 import { type Script, startOpenAi } from "../support/openai.mjs";
 import { createTag, until } from "../support/processes.mjs";
@@ -153,5 +153,33 @@ press Ctrl-C again to end, or go on
     ]);
     expect(readFileSync(history, "utf8")).toBe("one\ntwo\ntwo again\n/cost\n");
     expect(statSync(history).mode & 0o777).toBe(0o600);
+  });
+
+  it.skipIf(!ALL)("interrupts the real claude, goes on with what there is, and leaves nothing behind", async () => {
+    const { api, options } = await withClaude({
+      script: [{ text: "One." }, { chunks: ["Half", " of it"], hangAfter: 4 }, { text: "Three." }],
+    });
+    const tag = createTag();
+    const env = { ...options.env, ...tag.env, PATH: `${dirname(options.cliPath)}:${process.env.PATH}` };
+    const terminal = openTerminal([process.execPath, CLI, "chat", "--model", "sonnet"], { env });
+    await terminal.until(/^>$/m);
+    terminal.type("1");
+    terminal.press("Enter");
+    await terminal.until(/tokens\n>$/);
+    terminal.type("2");
+    terminal.press("Enter");
+    await terminal.until(/^Half/m);
+    terminal.press("C-c");
+    await terminal.until(/is kept\n>$/);
+    terminal.type("3");
+    terminal.press("Enter");
+    await terminal.until(/Three\.\n.*tokens\n>$/);
+    const left = () => tag.left().filter((line) => /claude/.test(line));
+    expect(left()).not.toEqual([]);
+    terminal.type("/exit");
+    terminal.press("Enter");
+    expect((await terminal.ended()).code).toBe(0);
+    expect(left()).toEqual([]);
+    expect(JSON.stringify(api.requests[2]?.body)).toContain("Half");
   });
 });

@@ -1,6 +1,6 @@
 /**
  * Every screen of the command line, whole, as a terminal shows it: 80 columns and narrow, dark and light. The screens are files in
- * `__tests__/fixtures/screens`; `UPDATE_GOLDENS=1 npx vitest run __tests__/cli/screens.test.ts` writes them, and the diff is read.
+ * `__tests__/fixtures/screens`; `UPDATE_GOLDENS=1 TEST_ALL=1 npx vitest run __tests__/cli/screens.test.ts` writes them, and the diff is read.
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";

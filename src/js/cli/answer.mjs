@@ -21,6 +21,8 @@ export function createAnswer(spinner) {
   /** All that is printed. */
   let text = "";
   let isInPieces = false;
+  /** Those that came behind the beginning of the text. @type {string[]} */
+  const warnings = [];
   /** What is thought, in characters: all that is known of a long silence. */
   let thought = 0;
   /** @param {string} piece */
@@ -52,12 +54,17 @@ export function createAnswer(spinner) {
         isInPieces = false;
         warn("the answer broke off, and begins again");
       } else if (event.type === "usage") spinner.tokens(event.usage.totalTokens);
-      else if (event.type === "warning") warn(event.message);
+      else if (event.type === "warning") {
+        // Not in the middle of a line.
+        if (text === "") warn(event.message);
+        else warnings.push(event.message);
+      }
     },
     /** Ends the last line, whatever came of the run. */
     end() {
       endLine();
       printer.end();
+      for (const message of warnings.splice(0)) warn(message);
       return text.trim();
     },
   };
