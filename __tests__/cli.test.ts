@@ -2,16 +2,14 @@
 import { spawn } from "node:child_process";
 import { readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { EXIT_CODES } from "../src/js/cli-text.mjs";
 import native from "../src/js/native.cjs";
+import { CLI, startCommand } from "./support/command-line.mjs";
 import { createFakes } from "./support/fake.mjs";
 import { VERSIONS, withClaude } from "./support/harness.mjs";
 import { createTag, until } from "./support/processes.mjs";
 import { replay } from "./support/replay.mjs";
-
-const CLI = fileURLToPath(new URL("../src/js/cli.mjs", import.meta.url));
 
 function setup() {
   const fakes = createFakes();
@@ -19,24 +17,8 @@ function setup() {
   /** Starts the command line with the fakes, and nothing else, on its PATH. */
   const start = (
     args: string[],
-    { input, env = {} }: { input?: string; env?: Record<string, string | undefined> } = {},
-  ) => {
-    const child = spawn(process.execPath, [CLI, ...args], {
-      env: { ...process.env, NO_COLOR: undefined, FORCE_COLOR: undefined, PATH: fakes.dir, ...env },
-      stdio: [input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
-    });
-    const output = { stdout: "", stderr: "" };
-    for (const name of ["stdout", "stderr"] as const) {
-      child[name]?.setEncoding("utf8").on("data", (text) => {
-        output[name] += text;
-      });
-    }
-    if (input !== undefined) child.stdin?.end(input);
-    const ended = new Promise<{ code: number | null; stdout: string; stderr: string }>((resolve) =>
-      child.once("close", (code) => resolve({ code, ...output })),
-    );
-    return { child, ended, output };
-  };
+    { env, ...options }: { input?: string; env?: Record<string, string | undefined> } = {},
+  ) => startCommand(args, { ...options, env: { PATH: fakes.dir, ...env } });
   const run = (args: string[], options?: Parameters<typeof start>[1]) => start(args, options).ended;
   return { fakes, start, run };
 }

@@ -63,6 +63,31 @@ describe.skipIf(!HAS_TMUX).each(WIDTHS)("%i columns", (columns) => {
     expectScreen(`run-${columns}`, screen);
   });
 
+  it("run without a prompt: asks for it", async () => {
+    const args = await withApi([{ text: "Hello." }]);
+    const terminal = openTerminal(ours("run", ...args), { columns });
+    await terminal.until(/Ctrl-D/);
+    terminal.type("Say hello");
+    terminal.press("Enter", "C-d");
+    const { screen, code } = await terminal.ended();
+    expect([screen, code]).toEqual(["type the prompt, then press Ctrl-D\nSay hello\nHello.", 0]);
+  });
+
+  it("chat into a file: what is asked stays on the screen", async () => {
+    const args = await withApi([{ text: "one", usage: { input: 20, output: 7 } }]);
+    const { dir, cleanup } = createFakes();
+    onTestFinished(cleanup);
+    const script = `"$@" >${dir}/answers; cat ${dir}/answers`;
+    const terminal = openTerminal(["/bin/sh", "-c", script, "sh", ...ours("chat", ...args)], { columns });
+    await terminal.until(/^>$/m);
+    terminal.type("1");
+    terminal.press("Enter");
+    await terminal.until(/tokens\n>$/);
+    terminal.press("C-d");
+    const { screen } = await terminal.ended();
+    expect(settled(screen).split("\n").slice(-4)).toEqual(["> 1", "openai · N s · 27 tokens", ">", "one"]);
+  });
+
   it("run, waiting: the spinner, which is gone with the first text", async () => {
     let answer = () => {};
     const asked = new Promise<void>((resolve) => {
