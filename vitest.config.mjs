@@ -13,6 +13,7 @@ const RELEASE = [
   "agent/scenarios-qwen",
   "ai-sdk/newest",
   "ai-sdk/use-chat",
+  "cli/chat-clis",
   "cli/screens",
   "clis/frameworks",
   "clis/real-gemini",

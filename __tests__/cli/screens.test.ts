@@ -100,7 +100,7 @@ describe.skipIf(!HAS_TMUX).each(WIDTHS)("%i columns", (columns) => {
       },
     ]);
     const terminal = openTerminal(ours("run", "Hi", ...args), { columns });
-    const waiting = await terminal.until(/openai 1 s/);
+    const waiting = await terminal.until(/openai \d+ s/);
     expectScreen(`spinner-${columns}`, waiting);
     answer();
     const { screen } = await terminal.ended();
@@ -216,7 +216,7 @@ describe.skipIf(!HAS_TMUX).each(BACKGROUNDS)("%s", (name, COLORFGBG) => {
     await terminal.until(/^>$/m);
     terminal.type("Hi");
     terminal.press("Enter");
-    await terminal.until(/openai \d s/);
+    await terminal.until(/openai \d+ s/);
     expectScreen(`colours-chat-${name}`, terminal.colours());
   });
 });
