@@ -151,6 +151,16 @@ describe("files", () => {
       ]);
     }
     // What the provider takes, it says itself: also before it is started.
+    const photo = Buffer.alloc(8_000_000, 0x41);
+    photo.set([0xff, 0xd8, 0xff, 0xe0]);
+    const large = folder({ "large.jpg": photo })("large.jpg");
+    const tooLarge = await runCommand(["run", "Hi", "--image", large], { env });
+    expect([tooLarge.code, tooLarge.stderr]).toEqual([
+      EXIT_CODES.validation,
+      expect.stringMatching(
+        `^UNSUPPORTED_CONTENT: --image ${large} is an image \\(image/jpeg\\) of 10666668 bytes as base64, and claude takes 10485760 of one`,
+      ),
+    ]);
     const image = folder({ "dot.png": Buffer.from(PIXEL, "base64") })("dot.png");
     const { code, stderr } = await runCommand(["run", "Hi", "--provider", "glm", "--image", image], { env });
     expect([code, stderr]).toEqual([

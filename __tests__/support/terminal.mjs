@@ -15,6 +15,8 @@ import { onTestFinished } from "vitest";
 /** Whether the tests that need a terminal can be run. */
 export const HAS_TMUX = process.platform !== "win32" && spawnSync("tmux", ["-V"]).status === 0;
 
+if (!HAS_TMUX) console.warn("no screen is looked at, as there is no tmux: apt-get install tmux, or brew install tmux");
+
 const POLL_MS = 20;
 /** For a screen that never comes: it is shown then. */
 const LIMIT_MS = 60_000;
