@@ -1,22 +1,31 @@
 /**
- * A fleet: agent runs on a BullMQ queue, workers in processes of their own, checkpoints in Redis. Workers can be killed on purpose.
+ * A fleet: agent runs and tasks of claude's own on a BullMQ queue, workers in processes of their own, checkpoints in Redis. Workers can be
+ * killed on purpose.
  *
  *   redis-server --port 6390 --save '' &
  *   npm install bullmq
- *   node examples/fleet/main.mjs --port 6390 --runs 200 --workers 4 --kills 10 --out fleet.html
+ *   node examples/fleet/main.mjs --port 6390 --runs 200 --repeats 2 --workers 4 --kills 10 --out fleet.html
  *
  * The model is scripted and answers offline: it charges twice, then says that it is done. Of every seven runs one meets a used-up quota
- * and is delayed, and of every thirteen one is refused and goes to the dead letters. It ends with a line of JSON.
+ * and is delayed, and of every thirteen one is refused and goes to the dead letters. Each task of tasks.mjs is done `--repeats` times by
+ * the real claude CLI, against a scripted API as well; with `--kills`, of every three of these one has its worker killed, and one has it
+ * ended by SIGTERM. In the end, what has finished is delivered once more, and must cost nothing. It ends with a line of JSON.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { startAnthropic } from "../../__tests__/support/anthropic.mjs";
+import { isolateClaude } from "../../__tests__/support/claude.mjs";
 import { startOpenAi } from "../../__tests__/support/openai.mjs";
+import { scriptedModel } from "../suite/scripted-model.mjs";
 import { page } from "./page.mjs";
+import { TASKS } from "./tasks.mjs";
 
 const load = createRequire(import.meta.url);
 const { Queue } = load("bullmq");
@@ -26,6 +35,7 @@ const { values } = parseArgs({
   options: {
     port: { type: "string", default: "6379" },
     runs: { type: "string", default: "20" },
+    repeats: { type: "string", default: "1" },
     workers: { type: "string", default: "3" },
     concurrency: { type: "string", default: "4" },
     kills: { type: "string", default: "0" },
@@ -33,9 +43,10 @@ const { values } = parseArgs({
     out: { type: "string" },
   },
 });
-const [port, runs, size, concurrency, kills] = [
+const [port, runs, repeats, size, concurrency, kills] = [
   values.port,
   values.runs,
+  values.repeats,
   values.workers,
   values.concurrency,
   values.kills,
@@ -79,54 +90,115 @@ const api = await startOpenAi(async ({ body }) => {
   return step < 2 ? { text: "", calls: [{ name: "charge", args: { cents: step + 1 } }] } : { text: `${runId} is done` };
 });
 
-const env = { port, url: api.url, queue: name, concurrency, lockMs: 2000, effects };
+/** The tasks as they are asked of claude: how often each was begun, and asked for although it was finished. */
+let [begun, repeated] = [0, 0];
+const disturbed = new Set();
+const claudeApi = await startAnthropic(async (request) => {
+  const thread = JSON.stringify(request.body.messages);
+  const runId = /run (\S+?)\./.exec(thread)?.[1] ?? "";
+  if ((await redis.exists(`runs:{${runId}}:result`)) === 1) repeated += 1;
+  if (thread.includes('"tool_result"')) return scriptedModel(request);
+  begun += 1;
+  const signal = /** @type {const} */ (["SIGKILL", "SIGTERM", undefined])[Number(runId.split("-").at(-1)) % 3];
+  if (kills === 0 || signal === undefined || disturbed.has(runId)) return scriptedModel(request);
+  disturbed.add(runId);
+  const { progress } = await queue.getJob(runId);
+  workers.find(({ pid }) => pid === progress.worker)?.kill(signal);
+  return { hang: true };
+});
+const isolated = isolateClaude({ baseUrl: claudeApi.url });
+const workspaces = mkdtempSync(join(tmpdir(), "fleet-"));
+
+const env = {
+  port,
+  url: api.url,
+  queue: name,
+  concurrency,
+  lockMs: 2000,
+  effects,
+  claude: { cliPath: isolated.cliPath },
+  workspaces,
+};
 /** @type {import("node:child_process").ChildProcess[]} */
 const workers = [];
+/** @type {Promise<unknown>[]} */
+const ready = [];
+/** @type {(number | null)[]} with what those have ended that were asked to */
+const codes = [];
 let ending = false;
 function startWorker(/** @type {number} */ index) {
   const file = fileURLToPath(new URL("worker.mjs", import.meta.url));
   const child = spawn(process.execPath, [file], {
-    env: { ...process.env, FLEET: JSON.stringify(env) },
-    stdio: ["ignore", "ignore", "inherit"],
+    env: { ...process.env, ...isolated.env, FLEET: JSON.stringify(env) },
+    stdio: ["ignore", "ignore", "inherit", "ipc"],
   });
   workers[index] = child;
-  child.once("exit", () => ending || startWorker(index));
+  ready[index] = once(child, "message");
+  child.once("exit", (code, signal) => {
+    if (signal !== "SIGKILL") codes.push(code);
+    if (!ending) startWorker(index);
+  });
 }
 for (let index = 0; index < size; index++) startWorker(index);
 
-await queue.addBulk(
-  Array.from({ length: runs }, (_, index) => {
+const taskRuns = [...TASKS.keys()].flatMap((task) => Array.from({ length: repeats }, () => ({ task })));
+/** @type {{ name: "run" | "task", data: object, opts: { jobId: string } }[]} */
+const wanted = [
+  ...Array.from({ length: runs }, (_, index) => {
     const jobId = `${name}-${index}`;
-    const opts = { jobId, attempts: 5, backoff: { type: "exponential", delay: 200 } };
-    return { name: "run", data: { prompt: `This is run ${jobId}.` }, opts };
+    return { name: /** @type {const} */ ("run"), data: { prompt: `This is run ${jobId}.` }, opts: { jobId } };
   }),
-);
-for (;;) {
-  const { completed = 0, failed = 0 } = await queue.getJobCounts("completed", "failed");
-  if (completed + failed === runs) break;
-  await delay(50);
-}
+  ...taskRuns.map((data, index) => ({
+    name: /** @type {const} */ ("task"),
+    data,
+    opts: { jobId: `${name}-task-${index}` },
+  })),
+];
+/** @param {typeof wanted} jobs */
+const deliver = async (jobs) => {
+  const backoff = { type: "exponential", delay: 200 };
+  await queue.addBulk(jobs.map(({ opts, ...job }) => ({ ...job, opts: { ...opts, attempts: 5, backoff } })));
+  for (;;) {
+    const { completed = 0, failed = 0 } = await queue.getJobCounts("completed", "failed");
+    if (completed + failed === wanted.length) return await queue.getJobs(["completed", "failed"]);
+    await delay(50);
+  }
+};
+const jobs = await deliver(wanted);
+const rows = jobs.map((/** @type {any} */ { id, name, returnvalue, failedReason }) => ({
+  id,
+  kind: name,
+  state: returnvalue ? (returnvalue.verdict ?? "completed") : "dead letter",
+  output: returnvalue?.output ?? failedReason,
+  resumed: returnvalue?.resumed ?? "",
+  attempts: returnvalue?.attempts ?? "",
+  tokens: returnvalue?.tokens ?? 0,
+}));
+
+// A queue may deliver twice, and so may who fills it.
+const asked = requests + begun;
+const finished = jobs.filter((/** @type {any} */ { returnvalue }) => returnvalue);
+for (const job of finished) await job.remove();
+await deliver(wanted.filter(({ opts }) => finished.some((/** @type {any} */ { id }) => id === opts.jobId)));
+const requestsAgain = requests + begun - asked;
+
 ending = true;
+await Promise.all(ready);
 const exits = workers.map((worker) =>
   worker.exitCode === null && worker.signalCode === null ? once(worker, "exit") : undefined,
 );
 for (const worker of workers) worker.kill("SIGTERM");
-const codes = (await Promise.all(exits)).map((exit) => exit?.[0]);
+await Promise.all(exits);
 
-const jobs = await queue.getJobs(["completed", "failed"]);
-const rows = jobs.map((/** @type {any} */ { id, returnvalue, failedReason }) => ({
-  id,
-  state: returnvalue ? "completed" : "dead letter",
-  output: returnvalue?.output ?? failedReason,
-  resumed: returnvalue?.resumed ?? 0,
-  tokens: returnvalue?.tokens ?? 0,
-}));
 const keys = await redis.lrange(effects, 0, -1);
 const leases = (await redis.keys(`runs:{${name}-*}:lease`)).length;
-const completed = rows.filter((/** @type {any} */ row) => row.state === "completed").length;
+const count = (/** @type {string} */ kind, /** @type {string} */ state) =>
+  rows.filter((/** @type {any} */ row) => row.kind === kind && row.state === state).length;
 const summary = {
-  ...{ runs, completed, deadLetters: runs - completed, killed, delayed, requests, paidTwice },
-  ...{ charged: keys.length, chargedTwice: keys.length - new Set(keys).size, leases, codes },
+  ...{ runs, completed: count("run", "completed"), deadLetters: count("run", "dead letter") },
+  ...{ killed, delayed, requests, paidTwice, charged: keys.length, chargedTwice: keys.length - new Set(keys).size },
+  ...{ tasks: taskRuns.length, passed: count("task", "pass"), failed: count("task", "fail") },
+  ...{ begun, disturbed: disturbed.size, repeated, requestsAgain, leases, codes },
 };
 if (values.out) writeFileSync(values.out, page(rows, summary));
 console.log(JSON.stringify(summary));
@@ -135,4 +207,6 @@ await queue.close();
 const left = await redis.keys(`*${name}*`);
 if (left.length > 0) await redis.del(left);
 await redis.quit();
-await api.close();
+await Promise.all([api.close(), claudeApi.close()]);
+isolated.cleanup();
+rmSync(workspaces, { recursive: true, force: true });
