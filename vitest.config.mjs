@@ -20,6 +20,7 @@ const RELEASE = [
   "clis/real-opencode",
   "clis/real-qwen",
   "examples/fleet",
+  "examples/fleet-crash",
   "langchain/core-0.3",
   "langchain/sizes",
   "langchain/standard/calls",
