@@ -20,14 +20,13 @@ const BACKGROUNDS = [
   ["dark", "15;0"],
   ["light", "0;15"],
 ] as const;
-const ESC = String.fromCharCode(27);
+const ESC = "\u001b";
 
 const compared = new Set<string>();
 
-/** The screen as it is kept: escapes to be read by people. */
 function expectScreen(name: string, screen: string) {
   const file = join(SCREENS, `${name}.txt`);
-  const text = `${settled(screen).replaceAll(ESC, "␛")}\n`;
+  const text = `${settled(screen)}\n`;
   compared.add(`${name}.txt`);
   if (process.env.UPDATE_GOLDENS) {
     mkdirSync(SCREENS, { recursive: true });
@@ -205,9 +204,18 @@ describe.skipIf(!HAS_TMUX).each(BACKGROUNDS)("%s", (name, COLORFGBG) => {
     const listed = openTerminal(ours("providers"), { env: { COLORFGBG } });
     await listed.ended();
     expectScreen(`colours-providers-${name}`, listed.colours());
+    const fakes = createFakes();
+    onTestFinished(() => fakes.cleanup());
+    fakes.shell("gemini", "echo 0.60.0");
+    const warned = openTerminal(ours("doctor", "gemini", "--level", "version"), {
+      columns: 160,
+      env: { COLORFGBG, PATH: `${fakes.dir}:/usr/bin:/bin` },
+    });
+    await warned.ended();
+    expectScreen(`colours-doctor-${name}`, warned.colours().replaceAll(fakes.dir, "<bin>"));
     const plain = openTerminal(ours("providers", "--color=never"), { env: { COLORFGBG } });
     await plain.ended();
-    expect(plain.colours()).not.toContain(ESC);
+    expect(plain.colours()).not.toContain("⟦");
   });
 
   it("has a spinner and a prompt that can be read on it", async () => {

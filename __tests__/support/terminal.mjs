@@ -67,8 +67,8 @@ export function openTerminal(command, { columns = 80, rows = 24, env = {} } = {}
   const terminal = {
     /** What is on the screen now, without blank lines at its end. */
     screen: () => capture(),
-    /** The same with the colours. */
-    colours: () => capture("-e"),
+    /** The same with its colours, as `⟦red⟧text⟦⟧`. */
+    colours: () => named(capture("-e")),
     /** What has been on it, too. */
     all: () => capture("-S", "-"),
     /**
@@ -101,6 +101,38 @@ export function openTerminal(command, { columns = 80, rows = 24, env = {} } = {}
     press: (...names) => tmux("send-keys", ...names),
   };
   return terminal;
+}
+
+/** @type {Record<string, string>} */
+const NAMES = { 1: "bold", 2: "dim", 31: "red", 32: "green", 33: "yellow", 35: "magenta", 90: "gray" };
+
+/**
+ * Escape sequences by what they come to: how they are written is another with each version of tmux.
+ * @param {string} screen
+ */
+function named(screen) {
+  let shown = "";
+  /** What holds for the text behind. @type {Set<string>} */
+  const now = new Set();
+  let open = "";
+  const [first = "", ...others] = screen.split("\u001b[");
+  shown += first;
+  for (const part of others) {
+    const [, codes = "", text = ""] = /^([\d;]*)m([\s\S]*)$/.exec(part) ?? [];
+    for (const code of codes.split(";")) {
+      if (code === "" || code === "0") now.clear();
+      else if (code === "22") for (const weight of ["1", "2"]) now.delete(weight);
+      else if (code === "39") for (const colour of [...now].filter((one) => one.length === 2)) now.delete(colour);
+      else if (code !== "49") now.add(code);
+    }
+    const wanted = [...now].map((code) => NAMES[code] ?? code).join(" ");
+    if (wanted !== open && text !== "") {
+      shown += `${open && "⟦⟧"}${wanted && `⟦${wanted}⟧`}`;
+      open = wanted;
+    }
+    shown += text;
+  }
+  return `${shown}${open && "⟦⟧"}`;
 }
 
 /**
