@@ -155,6 +155,66 @@ press Ctrl-C again to end, or go on
     expect(statSync(history).mode & 0o777).toBe(0o600);
   });
 
+  it.skipIf(!ALL)("takes what is typed meanwhile as the next prompt, and a line that goes on in another", async () => {
+    let answer = () => {};
+    const typed = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    const { api, args } = await withApi([
+      async () => {
+        await typed;
+        return { text: "First." };
+      },
+      { text: "Second." },
+      { hang: true },
+      { text: "Fourth." },
+    ]);
+    const terminal = openTerminal([process.execPath, CLI, ...args]);
+    await terminal.until(/^>$/m);
+    terminal.type("one");
+    terminal.press("Enter");
+    await terminal.until(/openai \d+ s/);
+    terminal.type("two");
+    terminal.press("Enter");
+    await api.waitForRequest(1);
+    answer();
+    await terminal.until(/Second\.\n.*tokens\n>$/);
+    terminal.type("three");
+    terminal.press("Enter");
+    await api.waitForRequest(3);
+    terminal.press("C-c");
+    await terminal.until(/forgotten\n>$/);
+    terminal.type("four \\");
+    terminal.press("Enter");
+    await terminal.until(/^…$/m);
+    terminal.type("and more");
+    terminal.press("Enter");
+    await terminal.until(/Fourth\.\n.*tokens\n>$/);
+    terminal.press("C-d");
+    const { screen, code } = await terminal.ended();
+    expect([settled(screen).replaceAll(/\d+ tokens/g, "N tokens"), code]).toEqual([
+      `openai: /help lists the commands, Ctrl-D ends
+> one
+First.
+openai · N s · N tokens
+> two
+Second.
+openai · N s · N tokens
+> three
+interrupted: the prompt is forgotten
+> four \\
+… and more
+Fourth.
+openai · N s · N tokens
+>`,
+      0,
+    ]);
+    expect(said(api, 3)).toEqual([
+      ...["user: one", "assistant: First.", "user: two", "assistant: Second."],
+      "user: four \nand more",
+    ]);
+  });
+
   it.skipIf(!ALL)("interrupts the real claude, goes on with what there is, and leaves nothing behind", async () => {
     const { api, options } = await withClaude({
       script: [{ text: "One." }, { chunks: ["Half", " of it"], hangAfter: 4 }, { text: "Three." }],
