@@ -25,6 +25,7 @@ const RELEASE = [
   "langchain/sizes",
   "langchain/standard/calls",
   "langchain/standard/tools",
+  "qwen/auto",
   "qwen/print-newest",
   "telemetry/clis",
 ].map((name) => `__tests__/${name}.test.ts`);

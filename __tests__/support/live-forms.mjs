@@ -5,9 +5,14 @@
  * In flow a form (a CLI and its version) and a script of neutral answers; out flow a provider's options, and each request of the API as
  * the same words, whichever API it is.
  */
-import { createClaudeCliProvider, createCodexCliProvider, createOpenCodeCliProvider } from "deep-factor-providers";
+import {
+  createClaudeCliProvider,
+  createCodexCliProvider,
+  createOpenCodeCliProvider,
+  createQwenCliProvider,
+} from "deep-factor-providers";
 import { onTestFinished } from "vitest";
-import { LIVE_CODEX, OLDEST_LIVE_CODEX } from "./clis.mjs";
+import { LIVE_CODEX, NEWEST_QWEN, OLDEST_LIVE_CODEX } from "./clis.mjs";
 import { withClaude, withCli } from "./harness.mjs";
 import { told } from "./live.mjs";
 
@@ -25,6 +30,7 @@ import { told } from "./live.mjs";
  * @property {string} name
  * @property {boolean} oneProcess for all conversations
  * @property {boolean} [hidesStatus] of a failure that it would retry, the CLI tells the message alone
+ * @property {boolean} [resultsAlone] a session that goes on takes results, or a message of the user's: both together begin another
  * @property {string} toolPrefix what the API sees before a tool's name
  * @property {(script: Says[] | ((index: number) => Says)) => Promise<Running>} start
  */
@@ -72,18 +78,48 @@ const opencode = {
   hidesStatus: true,
   toolPrefix: "df_",
   start: async (script) => {
-    const { api, options } = await withCli("opencode", { script: scripted(script, toOpencode) });
+    const { api, options } = await withCli("opencode", { script: scripted(script, prefixed("df_")) });
     return running(
       api,
       (more) => createOpenCodeCliProvider({ ...options, model: "mock/m1", engine: "live", ...more }),
       {
-        heard: (body) => body.messages.filter((/** @type {any} */ { role }) => role !== "system").flatMap(ofChat),
+        heard: (body) =>
+          body.messages
+            .filter((/** @type {any} */ { role }) => role !== "system")
+            .flatMap((/** @type {any} */ message) => ofChat(message, "df_")),
         // Behind opencode's own lines about the model and the folder.
         system: (body) => body.messages[0].content.split("</env>\n")[1] ?? "",
         // A request without tools has no such field.
         tools: (body) => (body.tools ?? []).map((/** @type {any} */ tool) => tool.function.name.replace("df_", "")),
       },
     );
+  },
+};
+
+/** @type {LiveForm} */
+const qwen = {
+  name: `qwen ${NEWEST_QWEN}`,
+  oneProcess: false,
+  // A line of the user's that comes while calls wait is sent after the model's last message, not with the results (0.24.4).
+  resultsAlone: true,
+  toolPrefix: "mcp__df__",
+  start: async (script) => {
+    const version = NEWEST_QWEN;
+    const { api, options } = await withCli("qwen", { version, script: scripted(script, prefixed("mcp__df__")) });
+    return running(api, (more) => createQwenCliProvider({ ...options, engine: "live", ...more }), {
+      heard: (body) =>
+        body.messages
+          .filter((/** @type {any} */ { role }) => role !== "system")
+          .flatMap((/** @type {any} */ message) => ofChat(message, "mcp__df__"))
+          // Without qwen's own lines about the day, the system and the folder, in the first message of the user's.
+          .map((/** @type {any[]} */ [role, text, ...rest]) =>
+            role === "user"
+              ? [role, text.replace(/<system-reminder>.*?<\/system-reminder>/gs, "")]
+              : [role, text, ...rest],
+          ),
+      system: (body) => body.messages[0].content,
+      tools: (body) => body.tools.map((/** @type {any} */ tool) => tool.function.name.replace("mcp__df__", "")),
+    });
   },
 };
 
@@ -94,7 +130,7 @@ const opencode = {
 export const LIVE_FORMS = [
   claude("newest"),
   codex(LIVE_CODEX),
-  ...(process.env.TEST_ALL ? [claude("oldest"), codex(OLDEST_LIVE_CODEX), opencode] : []),
+  ...(process.env.TEST_ALL ? [claude("oldest"), codex(OLDEST_LIVE_CODEX), opencode, qwen] : []),
 ];
 
 /**
@@ -147,23 +183,31 @@ function toCodex({ calls, text, ...rest }) {
   return { ...rest, ...(calls ? { output } : text === undefined ? {} : { text }) };
 }
 
-/** @param {Says} says */
-function toOpencode({ calls, ...rest }) {
-  return { ...rest, ...(calls && { calls: calls.map((call) => ({ ...call, name: `df_${call.name}` })) }) };
+/**
+ * As Chat Completions, with the names of tools that the CLI has for them.
+ * @param {string} prefix
+ * @returns {(says: Says) => import("./openai.mjs").Answer}
+ */
+function prefixed(prefix) {
+  return ({ calls, ...rest }) => ({
+    ...rest,
+    ...(calls && { calls: calls.map((call) => ({ ...call, name: `${prefix}${call.name}` })) }),
+  });
 }
 
 /**
  * @param {any} message of Chat Completions
+ * @param {string} prefix of the names of tools
  * @returns {unknown[][]}
  */
-function ofChat({ role, content, tool_calls, tool_call_id }) {
+function ofChat({ role, content, tool_calls, tool_call_id }, prefix) {
   const text =
     typeof content === "string" || !content ? content : content.map((/** @type {any} */ { text }) => text).join("");
   if (role === "tool") return [["result", tool_call_id, text]];
   const calls = (tool_calls ?? []).map((/** @type {any} */ { id, function: { name, arguments: args } }) => [
     "call",
     id,
-    name.replace("df_", ""),
+    name.replace(prefix, ""),
     JSON.parse(args),
   ]);
   return [...(text ? [[role, text]] : []), ...calls];

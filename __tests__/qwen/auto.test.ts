@@ -1,0 +1,45 @@
+/** Which engine `engine: "auto"` is with the real qwen, and that the health check says which and why. */
+import { HumanMessage } from "@langchain/core/messages";
+import { createQwenCliProvider } from "deep-factor-providers";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { HERE } from "../clis/real.js";
+import { NEWEST_QWEN } from "../support/clis.mjs";
+import { withCli } from "../support/harness.mjs";
+import { PACKAGES } from "../support/installed.mjs";
+import { ask } from "../support/live.mjs";
+
+const PRINT_QWEN = PACKAGES["@qwen-code/qwen-code"] ?? "";
+
+describe.skipIf(!HERE)("the real qwen with engine auto", { timeout: 600_000 }, () => {
+  it.each([
+    [NEWEST_QWEN, "live", `it is @qwen-code/qwen-code ${NEWEST_QWEN}, says its package.json`],
+    [
+      PRINT_QWEN,
+      "print",
+      `it is @qwen-code/qwen-code ${PRINT_QWEN}, says its package.json: what it serves was measured with ${NEWEST_QWEN}`,
+    ],
+  ] as const)("of version %s is %s", async (version, engine, why) => {
+    const { api, options, tag } = await withCli("qwen", { version, script: [{ text: "one" }, { text: "two" }] });
+    const provider = createQwenCliProvider({ ...options, engine: "auto", retry: false });
+    onTestFinished(() => provider.close());
+    const health = async () => (await provider.health({ level: "command" })).engine;
+    const before = await health();
+    const first = await ask(provider, ["1"]);
+    const second = await ask(provider, [new HumanMessage("1"), first.message, new HumanMessage("2")]);
+    const isLive = engine === "live";
+    expect(
+      [first, second].map(({ reply, run, warnings }) => [reply.content, run?.engine, run?.continued, warnings]),
+    ).toEqual([
+      ["one", engine, isLive ? false : undefined, []],
+      ["two", engine, isLive ? true : undefined, []],
+    ]);
+    expect(second.pid === first.pid).toBe(isLive);
+    expect([before, await health()]).toEqual([
+      { uses: engine, why },
+      { uses: engine, why },
+    ]);
+    expect(api.requests).toHaveLength(2);
+    await provider.close();
+    expect(tag.left()).toEqual([]);
+  });
+});
