@@ -277,6 +277,18 @@ const REFUSALS: [string[], string][] = [
     ["chat", "--history", "/nowhere/h"],
     "--history /nowhere/h can't be read: there is no such file: check the path (deep-factor-providers chat --help)",
   ],
+  [
+    ["help", "chta"],
+    'unknown command "chta": did you mean chat? there are doctor, providers, run, chat, suite, log, completions',
+  ],
+  [
+    ["doctor", "codx"],
+    'unknown provider "codx": did you mean codex? there are claude, codex, gemini, qwen, glm, grok, opencode (deep-factor-providers doctor --help)',
+  ],
+  [
+    ["log", "shwo"],
+    'unknown action "shwo": did you mean show? there are show, html (deep-factor-providers log --help)',
+  ],
 ];
 
 it.each(sampleOf(REFUSALS, 6))("refuses %j: the reason, then what to do", async (args, expected) => {

@@ -6,6 +6,7 @@
  * @import { CliProvider } from "./native-entry.mjs"
  */
 
+import { suggestion } from "./cli/usage.mjs";
 import { parseCommandArgs } from "./cli-args.mjs";
 import { isColourful, painter, table, UsageError, widthOf } from "./cli-text.mjs";
 import loader from "./load.cjs";
@@ -32,7 +33,8 @@ export const providerIds = () => REGISTRY.map((provider) => provider.id);
 export function factoryOf(id) {
   const found = REGISTRY.find((provider) => provider.id === id);
   if (found === undefined) {
-    throw new UsageError(`unknown provider "${id}": there are ${providerIds().join(", ")}`);
+    const meant = suggestion(id, providerIds()) || ":";
+    throw new UsageError(`unknown provider "${id}"${meant} there are ${providerIds().join(", ")}`);
   }
   const factory = api[/** @type {"createClaudeCliProvider"} */ (`create${found.name}CliProvider`)];
   return /** @type {(options?: CliProviderOptions) => CliProvider} */ (factory);

@@ -5,6 +5,7 @@
 import { randomBytes } from "node:crypto";
 import { lstat, open, rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import { suggestion } from "./cli/usage.mjs";
 import { parseCommandArgs } from "./cli-args.mjs";
 import { EXIT_CODES, isColourful, UsageError } from "./cli-text.mjs";
 import native from "./native.cjs";
@@ -23,7 +24,9 @@ const isAction = (name) => Object.hasOwn(ACTIONS, name);
 export async function log([action = "", ...args]) {
   if (!isAction(action)) {
     throw new UsageError(
-      action === "" ? "say what to do: show or html" : `unknown action "${action}": there are show, html`,
+      action === ""
+        ? "say what to do: show or html"
+        : `unknown action "${action}"${suggestion(action, Object.keys(ACTIONS)) || ":"} there are show, html`,
     );
   }
   try {

@@ -29,18 +29,16 @@ const isCommand = (name) => Object.hasOwn(COMMANDS, name);
  * @returns {Promise<number>} the exit code
  */
 async function main([name = "", ...args], signal) {
-  if (name === "-h" || name === "--help" || name === "help")
-    return say(HELP[isCommand(args[0] ?? "") ? /** @type {keyof typeof COMMANDS} */ (args[0]) : ""]);
+  if (name === "-h" || name === "--help" || name === "help") {
+    const [about = ""] = args.filter((arg) => arg !== "-h" && arg !== "--help");
+    if (about !== "" && !isCommand(about)) throw unknown(about);
+    return say(HELP[/** @type {keyof typeof HELP} */ (about)]);
+  }
   if (name === "-v" || name === "--version") {
     return say(`${createRequire(import.meta.url)("../../package.json").version}\n`);
   }
   if (name === "") throw new UsageError(`there is no command: ${Object.keys(COMMANDS).join(", ")}`);
-  if (!isCommand(name)) {
-    const what = name.startsWith("-") ? "option" : "command";
-    const known = Object.keys(COMMANDS);
-    const meant = suggestion(name, [...known, "help", "--help", "--version"]) || ":";
-    throw new UsageError(`unknown ${what} "${name}"${meant} there are ${known.join(", ")}`);
-  }
+  if (!isCommand(name)) throw unknown(name);
   const end = args.indexOf("--");
   const own = end < 0 ? args : args.slice(0, end);
   if (own.includes("--help") || own.includes("-h")) return say(HELP[name]);
@@ -51,6 +49,14 @@ async function main([name = "", ...args], signal) {
     if (error instanceof UsageError) error.message += ` (${NAME} ${name} --help)`;
     throw error;
   }
+}
+
+/** @param {string} name of no command */
+function unknown(name) {
+  const what = name.startsWith("-") ? "option" : "command";
+  const known = Object.keys(COMMANDS);
+  const meant = suggestion(name, [...known, "help", "--help", "--version"]) || ":";
+  return new UsageError(`unknown ${what} "${name}"${meant} there are ${known.join(", ")}`);
 }
 
 /** @param {string} text */
