@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::server::{AcpServer, Inbox, ServerMessage};
+use super::server::{AcpServer, Inbox, OpeningPermit, ServerMessage};
 use super::wire::{self, Answered, RpcError, Session, Update};
 use crate::decode::{api_status, failure_of};
 use crate::event::{Event, Failure, Outcome};
@@ -47,6 +47,8 @@ pub struct WarmTurn {
     prompt: String,
     inbox: Inbox,
     phase: Phase,
+    /// Held while its session is being opened.
+    opens: Option<OpeningPermit>,
     session: Option<String>,
     model: Option<String>,
     text: String,
@@ -59,6 +61,8 @@ pub struct WarmTurn {
 
 /// How far it is.
 enum Phase {
+    /// Another session is being opened.
+    Queued,
     /// The session is being opened, by this request.
     Opening(u64),
     /// The prompt was sent, with this request.
@@ -79,14 +83,14 @@ impl WarmTurn {
         prompt: String,
         (invocation, limits): (Invocation, Limits),
     ) -> WarmTurn {
-        let mut inbox = server.inbox();
-        let opening = server.ask(&mut inbox, "session/new", &wire::session_new(server.folder()));
+        let inbox = server.inbox();
         WarmTurn {
             server,
             form,
             prompt,
             inbox,
-            phase: Phase::Opening(opening),
+            phase: Phase::Queued,
+            opens: None,
             session: None,
             model: None,
             text: String::new(),
@@ -99,6 +103,7 @@ impl WarmTurn {
     }
 
     fn opened(&mut self, result: Result<Box<RawValue>, RpcError>, events: &mut Vec<Event>) -> Phase {
+        self.opens = None;
         let answer = match result {
             Ok(answer) => answer,
             Err(error) if NOT_UNDERSTOOD.contains(&error.code) => {
@@ -283,6 +288,11 @@ impl Exchange for WarmTurn {
         if matches!(self.phase, Phase::Over | Phase::Gone | Phase::Unusable(_)) {
             return Progress::Over;
         }
+        if matches!(self.phase, Phase::Queued) {
+            self.opens = Some(self.server.opening_permit().await);
+            let request = wire::session_new(self.server.folder());
+            self.phase = Phase::Opening(self.server.ask(&mut self.inbox, "session/new", &request));
+        }
         let message = self.inbox.next().await;
         self.phase = match (message, &self.phase) {
             (None, _) => self.gone(events).await,
@@ -299,7 +309,7 @@ impl Exchange for WarmTurn {
             (Some(ServerMessage::Answer(..)), _) => return Progress::More,
         };
         match self.phase {
-            Phase::Opening(_) | Phase::Asked(_) => Progress::More,
+            Phase::Queued | Phase::Opening(_) | Phase::Asked(_) => Progress::More,
             Phase::Over | Phase::Gone | Phase::Unusable(_) => Progress::Over,
         }
     }
