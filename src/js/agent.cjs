@@ -55,10 +55,11 @@ function follow(agent, prepared, thread) {
   const events = createEvents();
   /** @type {NativeAgentRun | undefined} */
   let run;
-  let cancelled = false;
+  // Whoever is not native waits for this.
+  const stopped = new AbortController();
   const cancel = () => {
-    cancelled = true;
     run?.cancel();
+    stopped.abort();
   };
   const listener = createListener(onEvent, cancel);
   const watch = observe(prepared);
@@ -66,7 +67,8 @@ function follow(agent, prepared, thread) {
   const heartbeat = createHeartbeat(prepared, () => ownRunId, listener.stop);
   const unlisten = onAbort(signal, cancel);
   const began = Date.now();
-  const start = () => agent.start(workerEnv(), cancelled || signal?.aborted === true);
+  if (signal?.aborted) cancel();
+  const start = () => agent.start(workerEnv(), stopped.signal.aborted);
   // At once, where nothing has to be looked up before.
   if (store === undefined) run = start();
   /** @type {ReturnType<typeof createRequests> | undefined} */
@@ -89,7 +91,7 @@ function follow(agent, prepared, thread) {
     for (let batch = await guard(run.next()); batch !== null; batch = await guard(run.next())) {
       for (const entry of JSON.parse(batch)) {
         if (requests.take(entry)) continue;
-        const event = publicEvent(entry);
+        const event = asStopped(publicEvent(entry), checkpoint);
         if (entry.parentRunId === undefined) ownRunId = entry.runId;
         // That it is completed is true when it is durable.
         if (checkpoint && event.type === "run_completed" && event.parentRunId === undefined) last = event;
@@ -97,7 +99,7 @@ function follow(agent, prepared, thread) {
       }
     }
     const result = /** @type {any} */ (unwrap(await guard(run.result())));
-    return await finish(result, last);
+    return await finish(asStopped(result, checkpoint), last);
   };
 
   /**
@@ -106,6 +108,11 @@ function follow(agent, prepared, thread) {
    */
   const finish = async (result, last) => {
     const failed = await closeCheckpoint(checkpoint, result);
+    if (failed === "stopped") {
+      report(/** @type {any} */ ({ type: "run_failed", status: "cancelled", runId: result.runId }));
+      const { structured: _, ...rest } = result;
+      return withThread({ ...rest, status: "cancelled" }, undefined);
+    }
     if (failed !== undefined) {
       if (last) report({ type: "run_failed", status: "failed", error: failed, runId: result.runId });
       const { structured: _, ...rest } = result;
@@ -128,8 +135,12 @@ function follow(agent, prepared, thread) {
   /** @param {CheckpointStore} store */
   const goOn = async (store) => {
     heartbeat.begin("load", { kind: "checkpoint" });
-    const opened = await openCheckpoint(store, runId);
+    const opened = await openCheckpoint(store, runId, stopped.signal);
     heartbeat.end("load");
+    if (opened === undefined) {
+      report(/** @type {any} */ ({ type: "run_failed", status: "cancelled", runId }));
+      return { ...nothing(thread.initial(prepared), runId), status: "cancelled" };
+    }
     const { result, entries } = opened;
     watch?.resumes(entries);
     try {
@@ -177,6 +188,20 @@ function follow(agent, prepared, thread) {
   return { result: settle(), [Symbol.asyncIterator]: events.iterate };
 }
 
+/**
+ * A run that was stopped while its store did not answer: it is cancelled, and the store has not failed it.
+ *
+ * @template {{ runId?: string }} T
+ * @param {T} end a result, or the event that says the same
+ * @param {Checkpoint | undefined} checkpoint
+ * @returns {T}
+ */
+function asStopped(end, checkpoint) {
+  const { error, ...rest } = /** @type {{ error?: { code?: string } }} */ (end);
+  if (error?.code !== "CHECKPOINT_FAILED" || checkpoint?.unanswered() !== true) return end;
+  return /** @type {never} */ ({ ...rest, status: "cancelled" });
+}
+
 /** The format of a finished run's result. */
 const RESULT_VERSION = 1;
 
@@ -185,13 +210,14 @@ const RESULT_VERSION = 1;
  *
  * @param {Checkpoint | undefined} checkpoint
  * @param {any} result of the native side
- * @returns {Promise<any>} what the store failed of, a `ProviderError`
+ * @returns {Promise<any>} what the store failed of, a `ProviderError`; `"stopped"`: it did not say in time that the run is finished
  */
 async function closeCheckpoint(checkpoint, result) {
   if (checkpoint === undefined) return undefined;
   const isFinished = result.status === "completed" && checkpoint.failure() === undefined;
   try {
-    await checkpoint.close(isFinished ? JSON.stringify({ v: RESULT_VERSION, result }) : undefined);
+    const isDurable = await checkpoint.close(isFinished ? JSON.stringify({ v: RESULT_VERSION, result }) : undefined);
+    if (isFinished && !isDurable) return "stopped";
   } catch (error) {
     return error;
   }
@@ -261,9 +287,19 @@ function limit({ signal, agents, timeoutMs }, began) {
  * @param {string} runId
  */
 function failed(error, messages, runId) {
-  const usage = { inputTokens: 0, outputTokens: 0, totalTokens: 0 };
   const known = isProviderError(error) ? error : fault("INTERNAL", reasonOf(error), error);
-  return { status: "failed", runId, output: "", steps: 0, usage, error: known, messages };
+  return { ...nothing(messages, runId), status: "failed", error: known };
+}
+
+/**
+ * What is known of a run that has done nothing.
+ *
+ * @param {unknown[]} messages
+ * @param {string} runId
+ */
+function nothing(messages, runId) {
+  const usage = { inputTokens: 0, outputTokens: 0, totalTokens: 0 };
+  return { runId, output: "", steps: 0, usage, messages };
 }
 
 /**

@@ -13,12 +13,18 @@
 
 const { fault, isProviderError } = require("./errors.cjs");
 const { describe } = require("./options.cjs");
+const { onAbort } = require("./signals.cjs");
 
 /** How long a lease lasts that is not renewed, ms. */
 const LEASE = 30_000;
 /** So often within a lease it is renewed. */
 const RENEWALS = 3;
+/** How long a store is waited for once the run is to end, ms: what is on its way arrives, and one that hangs holds nobody up. */
+const GRACE = 1000;
 const LONGEST = 2 ** 31 - 1;
+
+/** What comes of a store that did not answer before the run had to end. */
+const UNANSWERED = Symbol("unanswered");
 
 /**
  * @param {unknown} store
@@ -57,20 +63,58 @@ function storeError(thrown, what) {
 }
 
 /**
+ * @template T
+ * @param {Promise<T>} answer of the store
+ * @param {AbortSignal} stopped
+ * @param {number} grace ms from then on
+ * @returns {Promise<T | typeof UNANSWERED>}
+ */
+async function unlessStopped(answer, stopped, grace) {
+  /** @type {NodeJS.Timeout | undefined} */
+  let timer;
+  let unlisten = () => {};
+  /** @type {Promise<typeof UNANSWERED>} */
+  const over = new Promise((resolve) => {
+    const end = () => {
+      timer = setTimeout(resolve, grace, UNANSWERED);
+    };
+    if (stopped.aborted) end();
+    else unlisten = onAbort(stopped, end);
+  });
+  // Whoever does not wait for it does not want to hear of its failure either.
+  answer.catch(() => {});
+  try {
+    return await Promise.race([answer, over]);
+  } finally {
+    unlisten();
+    clearTimeout(timer);
+  }
+}
+
+/**
  * Takes the run from its store.
  *
  * @param {CheckpointStore} store
  * @param {string} runId
- * @returns the run's checkpoint; its `result` is there if the run is finished, and then nobody holds it
+ * @param {AbortSignal} stopped aborts when the run is to end: no store is waited for then
+ * @returns the run's checkpoint; its `result` is there if the run is finished, and then nobody holds it. `undefined`: it was stopped
+ *   before; a lease that still comes is given back
  */
-async function openCheckpoint(store, runId) {
+async function openCheckpoint(store, runId, stopped) {
   const { leaseMs = LEASE } = store;
+  if (stopped.aborted) return undefined;
   /** @type {Loaded} */
   let loaded;
   // Before it is asked: the lease may begin at any moment from now on.
   let renewedAt = Date.now();
   try {
-    loaded = /** @type {Loaded} */ (await store.load(runId, { leaseMs }));
+    const answer = Promise.resolve(store.load(runId, { leaseMs }));
+    const found = await unlessStopped(answer, stopped, 0);
+    if (found === UNANSWERED) {
+      answer.then((late) => giveBack(store, runId, /** @type {Loaded} */ (late))).catch(() => {});
+      return undefined;
+    }
+    loaded = /** @type {Loaded} */ (found);
   } catch (thrown) {
     throw storeError(thrown, "load");
   }
@@ -90,6 +134,7 @@ async function openCheckpoint(store, runId) {
   /** @type {NodeJS.Timeout | undefined} */
   let timer;
   let closed = false;
+  let unanswered = false;
 
   /** @param {ProviderError} error */
   const fail = (error) => {
@@ -136,6 +181,8 @@ async function openCheckpoint(store, runId) {
     result,
     /** What made the run stop, if anything did. */
     failure: () => failure,
+    /** Whether the run was stopped while it waited for the store: that, and not the store, is then why it ends. */
+    unanswered: () => unanswered,
 
     /**
      * Renews the lease from now on.
@@ -156,8 +203,18 @@ async function openCheckpoint(store, runId) {
      */
     async keep(entry) {
       try {
-        await inTurn(() => append([entry]));
-        return "null";
+        const kept = await unlessStopped(
+          inTurn(() => append([entry])),
+          stopped,
+          GRACE,
+        );
+        if (kept !== UNANSWERED) return "null";
+        // No failure: the run ends anyway, by what has stopped it.
+        unanswered = true;
+        return JSON.stringify({
+          locked: false,
+          message: "the checkpoint's store did not answer before the run was stopped",
+        });
       } catch (thrown) {
         const error = storeError(thrown, "append");
         fail(error);
@@ -169,23 +226,42 @@ async function openCheckpoint(store, runId) {
      * The run is finished, or given back.
      *
      * @param {string | undefined} text the result of a run that is finished
+     * @returns {Promise<boolean>} whether that is durable: `false` if it was stopped before the store answered
      */
     async close(text) {
       closed = true;
       clearInterval(timer);
+      const finish = async () => {
+        if (failure !== undefined && text !== undefined) throw failure;
+        await store.finish(runId, text, lease);
+      };
       try {
-        await inTurn(async () => {
-          if (failure !== undefined && text !== undefined) throw failure;
-          await store.finish(runId, text, lease);
-        });
+        // Whoever gives the run back has been stopped already, by whatever it was.
+        const end = text === undefined ? AbortSignal.abort() : stopped;
+        return (await unlessStopped(inTurn(finish), end, unanswered ? 0 : GRACE)) !== UNANSWERED;
       } catch (thrown) {
         // What can't be given back runs out.
         if (text !== undefined) throw storeError(thrown, "finish");
+        return false;
       }
     },
   };
 }
 
-/** @typedef {Awaited<ReturnType<typeof openCheckpoint>>} Checkpoint */
+/**
+ * A lease that came when nobody waited for it any more.
+ *
+ * @param {CheckpointStore} store
+ * @param {string} runId
+ * @param {Loaded | undefined} loaded
+ */
+async function giveBack(store, runId, loaded) {
+  const { leaseMs = LEASE } = store;
+  // Nobody holds a run that is finished.
+  if (loaded === undefined || loaded.result !== undefined) return;
+  await store.finish(runId, undefined, { token: loaded.token, leaseMs });
+}
+
+/** @typedef {NonNullable<Awaited<ReturnType<typeof openCheckpoint>>>} Checkpoint */
 
 module.exports = { openCheckpoint, requireStore };
