@@ -21,6 +21,7 @@ const { readAgentOptions } = require("./agent-options.cjs");
 const { createRequests } = require("./agent-requests.cjs");
 const { reasonOf } = require("./agent-tools.cjs");
 const { openCheckpoint } = require("./checkpoint.cjs");
+const { asStopped, closeCheckpoint, readFinished, unreadable } = require("./finished.cjs");
 const { fault, guard, isProviderError, providerError, unwrap } = require("./errors.cjs");
 const { createHeartbeat } = require("./heartbeat.cjs");
 const { workerEnv } = require("./options.cjs");
@@ -132,6 +133,15 @@ function follow(agent, prepared, thread) {
     messages: [...thread.initial(prepared), ...messages.map(thread.message)],
   });
 
+  /** @param {any} finished as the store has it: what is no message there is no error of ours */
+  const withFinishedThread = (finished) => {
+    try {
+      return withThread(finished, undefined);
+    } catch (error) {
+      throw unreadable(`a message in it is none: ${reasonOf(error)}`, error);
+    }
+  };
+
   /** @param {CheckpointStore} store */
   const goOn = async (store) => {
     heartbeat.begin("load", { kind: "checkpoint" });
@@ -149,8 +159,9 @@ function follow(agent, prepared, thread) {
         const finished = readFinished(result);
         const { output, steps, usage, costUsd } = finished;
         const known = { output, steps, usage, ...(costUsd !== undefined && { costUsd }) };
+        const whole = withFinishedThread(finished);
         report({ type: "run_completed", ...known, runId });
-        return withThread(finished, undefined);
+        return whole;
       }
       unwrap(agent.resume(JSON.stringify(entries)));
       checkpoint = opened;
@@ -186,69 +197,6 @@ function follow(agent, prepared, thread) {
   };
 
   return { result: settle(), [Symbol.asyncIterator]: events.iterate };
-}
-
-/**
- * A run that was stopped while its store did not answer: it is cancelled, and the store has not failed it.
- *
- * @template {{ runId?: string }} T
- * @param {T} end a result, or the event that says the same
- * @param {Checkpoint | undefined} checkpoint
- * @returns {T}
- */
-function asStopped(end, checkpoint) {
-  const { error, ...rest } = /** @type {{ error?: { code?: string } }} */ (end);
-  if (error?.code !== "CHECKPOINT_FAILED" || checkpoint?.unanswered() !== true) return end;
-  return /** @type {never} */ ({ ...rest, status: "cancelled" });
-}
-
-/** The format of a finished run's result. */
-const RESULT_VERSION = 1;
-
-/**
- * The run has ended: it is finished, or its checkpoint is given back to whoever goes on.
- *
- * @param {Checkpoint | undefined} checkpoint
- * @param {any} result of the native side
- * @returns {Promise<any>} what the store failed of, a `ProviderError`; `"stopped"`: it did not say in time that the run is finished
- */
-async function closeCheckpoint(checkpoint, result) {
-  if (checkpoint === undefined) return undefined;
-  const isFinished = result.status === "completed" && checkpoint.failure() === undefined;
-  try {
-    const isDurable = await checkpoint.close(isFinished ? JSON.stringify({ v: RESULT_VERSION, result }) : undefined);
-    if (isFinished && !isDurable) return "stopped";
-  } catch (error) {
-    return error;
-  }
-  return checkpoint.failure();
-}
-
-/**
- * @param {string} text
- * @returns {any} the result of a run that was finished before
- */
-function readFinished(text) {
-  /** @type {{ v?: unknown, result?: any }} */
-  let finished;
-  try {
-    finished = JSON.parse(text);
-  } catch (error) {
-    throw fault("CHECKPOINT_INVALID", `the result in the checkpoint can't be read: ${reasonOf(error)}`, error);
-  }
-  const { v, result } = finished ?? {};
-  if (typeof v === "number" && v > RESULT_VERSION) {
-    const known = `and this package knows versions up to ${RESULT_VERSION}`;
-    throw fault("CHECKPOINT_INVALID", `the result in the checkpoint is of version ${v}, ${known}`);
-  }
-  if (v === RESULT_VERSION && Array.isArray(result?.messages)) {
-    // All of it is of earlier attempts.
-    const { steps, usage, costUsd, resumed } = result;
-    const toolCalls = result.messages.filter((/** @type {any} */ { type }) => type === "tool").length;
-    const all = { steps, toolCalls: Math.max(toolCalls, resumed?.toolCalls ?? 0), usage };
-    return { ...result, resumed: costUsd === undefined ? all : { ...all, costUsd } };
-  }
-  throw fault("CHECKPOINT_INVALID", "the result in the checkpoint can't be read: it is none");
 }
 
 /**
