@@ -616,10 +616,11 @@ export interface QwenCliProviderOptions extends CliProviderOptions {
   includePartialMessages?: boolean | undefined;
   /**
    * `"live"` keeps one process for a conversation: native tool calls, which wait in it for their results, and only what is new sent. Of
-   * qwen 0.24.4 (`LIVE_UNSUPPORTED` otherwise). `"auto"` is live, or print where the CLI can't. Default: `"print"`.
+   * qwen 0.24.4 (`LIVE_UNSUPPORTED` otherwise). `"auto"` is live with that version, and print with others or where the options want it.
+   * Default: `"auto"`.
    */
   engine?: "print" | "live" | "auto" | undefined;
-  /** Live engine: how long, in ms, a conversation is kept for its next call. 0: not at all. Default: 300000. */
+  /** Live engine: how long, in ms, a conversation is kept for its next call. 0: not at all. Default: 60000, with `"live"` 300000. */
   keepAlive?: number | undefined;
 }
 

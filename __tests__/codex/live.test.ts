@@ -284,8 +284,9 @@ describe.skipIf(process.platform === "win32")("a codex that takes no live conver
 
 describe.skipIf(!HERE)("by default", { timeout: 300_000 }, () => {
   it("an installed codex that was measured is live, and print where the options want that", async () => {
-    const { options, create } = await withCli("codex", { script: [{ text: "ok" }] });
-    const provider = create({ engine: undefined });
+    const { options } = await withCli("codex", { script: [{ text: "ok" }] });
+    const provider = createCodexCliProvider({ ...options, engine: undefined });
+    onTestFinished(() => provider.close());
     const { reply } = await ask(provider, ["hi"]);
     expect([reply.content, reply.run?.engine]).toEqual(["ok", "live"]);
     const engineOf = async (more: object) =>

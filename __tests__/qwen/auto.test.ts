@@ -1,4 +1,4 @@
-/** Which engine `engine: "auto"` is with the real qwen, and that the health check says which and why. */
+/** Which engine is the default with the real qwen, and that the health check says which and why. */
 import { HumanMessage } from "@langchain/core/messages";
 import { createQwenCliProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -10,7 +10,7 @@ import { ask } from "../support/live.mjs";
 
 const PRINT_QWEN = PACKAGES["@qwen-code/qwen-code"] ?? "";
 
-describe.skipIf(!HERE)("the real qwen with engine auto", { timeout: 600_000 }, () => {
+describe.skipIf(!HERE)("the real qwen by default", { timeout: 600_000 }, () => {
   it.each([
     [NEWEST_QWEN, "live", `it is @qwen-code/qwen-code ${NEWEST_QWEN}, says its package.json`],
     [
@@ -20,7 +20,7 @@ describe.skipIf(!HERE)("the real qwen with engine auto", { timeout: 600_000 }, (
     ],
   ] as const)("of version %s is %s", async (version, engine, why) => {
     const { api, options, tag } = await withCli("qwen", { version, script: [{ text: "one" }, { text: "two" }] });
-    const provider = createQwenCliProvider({ ...options, engine: "auto", retry: false });
+    const provider = createQwenCliProvider({ ...options, engine: undefined, retry: false });
     onTestFinished(() => provider.close());
     const health = async () => (await provider.health({ level: "command" })).engine;
     const before = await health();

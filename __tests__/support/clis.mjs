@@ -87,7 +87,7 @@ export const CLIS = {
     formats: ["stream-json", "json", "text"],
     prepare: (_, url) => ({
       env: { OPENAI_API_KEY: KEY, OPENAI_BASE_URL: url },
-      options: { authType: "openai" },
+      options: { ...PRINT, authType: "openai" },
     }),
   },
   opencode: {

@@ -111,6 +111,11 @@ impl Running {
         self.chunks.recv().await
     }
 
+    /// Resolves when the process itself has exited. What it has started may live on for a moment, and hold its pipes.
+    pub fn exited(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.flow.exited.clone().cancelled_owned()
+    }
+
     /// How long ago the process was started.
     pub fn elapsed(&self) -> Duration {
         self.flow.elapsed()

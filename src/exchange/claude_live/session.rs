@@ -136,6 +136,10 @@ impl Session {
                     is_primed: self.handshake != Handshake::Unasked,
                 };
             }
+            // What a process prints that ends before it was ready says why.
+            if self.readiness.reported {
+                self.streams.rest();
+            }
             match self.streams.step().await {
                 Step::Line(Some(line)) => {
                     if let Pulse::Unsupported(reason) = self.read(&line, &mut unheard) {

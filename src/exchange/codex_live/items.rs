@@ -13,6 +13,7 @@ use super::recall::Recalled;
 use super::setup::Setup;
 use super::wire::{ContentItem, ToolAnswer};
 use crate::declare::{MAX_NAME, Tools};
+use crate::exchange::live::history::failed;
 use crate::message::content::{self, Media, Part, Source};
 use crate::message::reasoning::{self, Origin, Returned};
 use crate::message::{Content, Message, Role};
@@ -159,15 +160,9 @@ fn data_url(media: &Media) -> Option<String> {
 fn result_pieces(message: &Message) -> Vec<Piece> {
     let mut pieces = parts(&message.content, &message.role);
     if message.is_error {
-        let says_so = match pieces.first() {
-            Some(Piece::Text(text)) => text.trim_start().to_lowercase().starts_with("error"),
-            _ => false,
-        };
-        if !says_so {
-            match pieces.first_mut() {
-                Some(Piece::Text(text)) => text.insert_str(0, "Error: "),
-                _ => pieces.insert(0, Piece::Text("Error: the tool failed".to_owned())),
-            }
+        match pieces.first_mut() {
+            Some(Piece::Text(text)) => *text = failed(std::mem::take(text)),
+            _ => pieces.insert(0, Piece::Text(failed(String::new()))),
         }
     }
     if pieces.is_empty() {

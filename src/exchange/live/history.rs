@@ -148,6 +148,15 @@ fn before_calls(messages: &[&Message]) -> Vec<bool> {
     before
 }
 
+/// What the result of a tool says that has failed, where only its text can say so.
+pub fn failed(text: String) -> String {
+    match text.trim_start().to_lowercase() {
+        lower if lower.is_empty() => "Error: the tool failed".to_owned(),
+        lower if lower.starts_with("error") => text,
+        _ => format!("Error: {text}"),
+    }
+}
+
 /// The fingerprint of a whole message. A model's text is compared without the white space around it.
 pub fn print_of(message: &Message) -> Fingerprint {
     print(|state| {

@@ -4,6 +4,7 @@
 //! they belong to.
 
 use std::collections::VecDeque;
+use std::future::pending;
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -59,6 +60,8 @@ pub struct Streams {
     /// Lines of the CLI's that wait to be read; `None` where one was too long.
     inbox: VecDeque<Option<String>>,
     turn: Figures,
+    /// Nothing was printed since it waited for a turn.
+    rested: bool,
 }
 
 impl Streams {
@@ -70,6 +73,7 @@ impl Streams {
             splitter: Lines::default(),
             inbox: VecDeque::new(),
             turn: Figures::new(),
+            rested: false,
         }
     }
 
@@ -79,11 +83,25 @@ impl Streams {
             if let Some(line) = self.inbox.pop_front() {
                 return Step::Line(line);
             }
+            // A launcher that was ended leaves its CLI behind, which holds the pipes and would answer (qwen 0.24.4): that
+            // session is over. While a turn goes on, what is printed counts to the end.
+            let exited = self.rested.then(|| self.running.exited());
+            let gone = async move {
+                match exited {
+                    Some(exited) => exited.await,
+                    None => pending().await,
+                }
+            };
             let read = match self.outbox.front().cloned() {
-                None => self.running.next().await,
+                None => tokio::select! {
+                    biased;
+                    () = gone => return Step::Ended,
+                    read = self.running.next() => read,
+                },
                 // Listening all the while: a CLI that waits for us to listen would never take what we say.
                 Some(line) => tokio::select! {
                     biased;
+                    () = gone => return Step::Ended,
                     written = self.stdin.write_all(line) => {
                         self.outbox.pop_front();
                         if written.is_err() {
@@ -134,6 +152,11 @@ impl Streams {
         self.outbox.is_empty()
     }
 
+    /// The process waits for a turn.
+    pub fn rest(&mut self) {
+        self.rested = true;
+    }
+
     /// Counts anew from here.
     pub fn begin_turn(&mut self) {
         self.turn = Figures::new();
@@ -142,6 +165,7 @@ impl Streams {
     /// A line was read.
     pub fn count_line(&mut self) {
         self.turn.lines += 1;
+        self.rested = false;
     }
 
     pub fn turn(&self) -> &Figures {

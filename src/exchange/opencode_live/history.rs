@@ -12,6 +12,7 @@ use super::setup::Model;
 use super::tools;
 use super::wire::{AGENT, CallResult, Id, InputPart};
 use crate::declare::mcp::Declarations;
+use crate::exchange::live::history::failed;
 use crate::message::content::{self, Media, Part, Source};
 use crate::message::{Content, Message, Role};
 
@@ -109,12 +110,8 @@ pub fn result(message: &Message) -> CallResult {
         }
     }
     if message.is_error {
-        // Where the API has no other place for it, only the text can say so.
-        match text.trim_start().to_lowercase() {
-            told if told.is_empty() => text = "Error: the tool failed".to_owned(),
-            told if told.starts_with("error") => {}
-            _ => text.insert_str(0, "Error: "),
-        }
+        // The API has another place for it, but not where there are files.
+        text = failed(text);
     }
     CallResult {
         text,

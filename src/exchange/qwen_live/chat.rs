@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::declare::mcp::{Declarations, SERVER};
+use crate::exchange::live::history::failed;
 use crate::message::content::{self, Part};
 use crate::message::{Content, Message, Role};
 
@@ -90,8 +91,12 @@ impl Chat {
         let calls = self.messages.iter().flat_map(|message| &message.tool_calls);
         let call = calls.rev().find(|call| call.id == message.tool_call_id);
         let name = call.map_or_else(|| "unknown".to_owned(), |call| self.name(&call.name));
-        let key = if message.is_error { "error" } else { "output" };
-        json!({"functionResponse": {"id": message.tool_call_id, "name": name, "response": {key: text_of(message)}}})
+        // The model sees the text alone, whatever the key is.
+        let response = match message.is_error {
+            true => json!({"error": failed(text_of(message))}),
+            false => json!({"output": text_of(message)}),
+        };
+        json!({"functionResponse": {"id": message.tool_call_id, "name": name, "response": response}})
     }
 
     /// What the CLI calls the caller's tool `name`.
@@ -172,7 +177,7 @@ mod tests {
                 ["user", {"role": "user", "parts": [{"text": "hi"}]}],
                 ["assistant", {"role": "model", "parts": [{"functionCall": {"id": "c1", "name": wire_name, "args": {"a": 1}}}]}],
                 ["tool_result", {"role": "user", "parts": [
-                    {"functionResponse": {"id": "c1", "name": wire_name, "response": {"error": "no"}}}]}],
+                    {"functionResponse": {"id": "c1", "name": wire_name, "response": {"error": "Error: no"}}}]}],
                 ["assistant", {"role": "model", "parts": [{"text": "sorry"}]}],
             ])
         );

@@ -497,6 +497,7 @@ impl Keepable for Session {
 
     /// Nothing is printed between turns: a process that prints has given its calls up, or died.
     async fn idle(&mut self) -> Idle {
+        self.streams.rest();
         loop {
             tokio::select! {
                 biased;

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE};
-use super::options::{self, OptionSpec, Options, OutputFormat};
+use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT,
     SYSTEM_PROMPT_FILE, SchemaForm, Versions, When, Word, choice_var, flag, optional, system_prompt, var_when,
@@ -83,9 +83,26 @@ const LIVE_CHECK: EngineCheck = EngineCheck {
     version_folders: &[],
     program: "qwen",
     versions: Versions::Measured(&[[0, 24, 4]]),
-    print_flags: &[],
+    print_flags: PRINT_FLAGS,
     print_env: &[],
 };
+
+/// Flags that say what is asked, or in which form: a live session's are ours.
+const PRINT_FLAGS: &[&str] = &[
+    "-p",
+    "--prompt",
+    "-i",
+    "--prompt-interactive",
+    "-o",
+    "--output-format",
+    "--input-format",
+    "-c",
+    "--continue",
+    "-r",
+    "--resume",
+    "--session-id",
+    "--acp",
+];
 
 /// The qwen CLI.
 pub static QWEN: Provider = Provider {
@@ -105,7 +122,10 @@ pub static QWEN: Provider = Provider {
                  that is reported as a success; a prompt of 8 MiB; `systemPrompt` is `null` or ours, since the CLI takes it only as \
                  an argument, which others can see",
     },
-    defaults: Defaults::STANDARD,
+    defaults: Defaults {
+        engine: EngineKind::Auto,
+        ..Defaults::STANDARD
+    },
     flags: &[
         flag(&[When::AuthType], &[Lit("--auth-type"), Word::AuthType]),
         // 0.15.10 takes no server of tools with `--bare`: what that leaves out is left out by settings then.

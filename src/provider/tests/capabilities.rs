@@ -116,7 +116,7 @@ fn the_default_engines() {
         ("claude", EngineKind::Auto),
         ("codex", EngineKind::Auto),
         ("gemini", EngineKind::Auto),
-        ("qwen", EngineKind::Print),
+        ("qwen", EngineKind::Auto),
         ("glm", EngineKind::Print),
         ("grok", EngineKind::Print),
         ("opencode", EngineKind::Auto),
