@@ -42,7 +42,7 @@ export async function openStore(spec) {
   const { Pool } = createRequire(join(await installed("pg"), "package.json"))("pg");
   const pool = new Pool({ host: "127.0.0.1", port, user: spec.user, database: "postgres", max: 2 });
   // A pool ends before its connections have: the server may be gone by then.
-  pool.on("connect", (/** @type {import("node:events").EventEmitter} */ client) => client.on("error", () => {}));
+  pool.on("error", () => {});
   await pool.query(SCHEMA);
   const peek = async (/** @type {string} */ runId) => {
     const { rows } = await pool.query("SELECT entry FROM agent_run_entries WHERE run_id = $1 ORDER BY id", [runId]);
