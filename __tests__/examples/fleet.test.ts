@@ -54,12 +54,13 @@ it.skipIf(isMissing)("carries every run to its end, whoever is killed", { timeou
   const { requests, charged, begun, codes, ...summary } = JSON.parse(text);
   expect(summary).toEqual({
     ...{ runs: 60, completed: 56, deadLetters: 4, killed: 20, delayed: 8, paidTwice: 0, chargedTwice: 0 },
-    // Tasks of claude's own: two had their worker killed, two had it ended. What is finished is never asked for again.
-    ...{ tasks: 6, passed: 4, failed: 2, disturbed: 4, repeated: 0, requestsAgain: 0 },
+    // Tasks of claude's own: two had their worker killed, two had it ended, two were delayed until their plan was there again.
+    // What is finished is never asked for again.
+    ...{ tasks: 6, passed: 4, failed: 2, disturbed: 4, refused: 2, repeated: 0, requestsAgain: 0 },
     // Nobody holds a run any more.
     leases: 0,
   });
-  expect(begun).toBeGreaterThanOrEqual(6 + 4);
+  expect(begun).toBeGreaterThanOrEqual(6 + 4 + 2);
   expect(charged).toBeLessThanOrEqual(2 * 56);
   // Each worker has ended by itself when it was asked to: those of the tasks, and all in the end.
   expect([new Set(codes), codes.length >= 3 + 1]).toEqual([new Set([0]), true]);
@@ -114,22 +115,28 @@ it("a task of claude's own begins anew where it was interrupted, and is never re
   expect([api.requests.length, tag.left(), readdirSync(workspaces)]).toEqual([paid, [], []]);
 });
 
-it("a task that could not be done has no record, and the queue learns until when", async () => {
-  const spent = { type: "rate_limit_error", status: 429, message: "You have used up your quota." };
-  const { api, adapter } = await withAdapter({
-    script: () => ({ error: { ...spent, headers: { "retry-after": "60" } } }),
+it("a task whose plan is used up has no record, and the queue learns until when", async () => {
+  const resets = Math.floor(Date.now() / 1000) + 3600;
+  const headers = {
+    "anthropic-ratelimit-unified-status": "rejected",
+    "anthropic-ratelimit-unified-reset": String(resets),
+    "anthropic-ratelimit-unified-representative-claim": "five_hour",
+  };
+  const message = "This request would exceed your account's rate limit.";
+  const { adapter } = await withAdapter({
+    env: { ANTHROPIC_API_KEY: undefined, CLAUDE_CODE_OAUTH_TOKEN: "sk-ant-oat01-made-up" },
+    script: () => ({ error: { status: 429, message, headers } }),
   });
   const folder = mkdtempSync(join(tmpdir(), "dfp-fleet-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const checkpoint = createFileCheckpoint({ dir: join(folder, "runs") });
-  const start = () =>
-    runTask({
-      ...{ adapter, checkpoint, workspaces: folder, runId: "task-1", task: TASKS.get("fix-the-sum") as Task },
-      ...{ signal: new AbortController().signal, heartbeatInterval: 1000, onHeartbeat() {} },
-    });
-  for (const attempt of [1, 2]) {
-    const error = await start().catch((error) => error);
-    expect([error.category, api.requests.length]).toEqual(["rate_limit", attempt]);
-    expect(whatToDo(error, 1000).do).toBe(error.retryAfterMs === undefined ? "retry" : "delay");
-  }
+  const error = await runTask({
+    ...{ adapter, checkpoint, workspaces: folder, runId: "task-1", task: TASKS.get("fix-the-sum") as Task },
+    ...{ signal: new AbortController().signal, heartbeatInterval: 1000, onHeartbeat() {} },
+  }).catch((error) => error);
+  expect([error.code, error.category, error.resetsAt]).toEqual(["USAGE_LIMIT", "quota", new Date(resets * 1000)]);
+  expect(whatToDo(error, 1000)).toEqual({ do: "delay", until: resets * 1000 });
+  // It was given back, and is not finished.
+  const { entries, result } = await checkpoint.load("task-1", { leaseMs: 1000 });
+  expect([entries.length, result]).toEqual([1, undefined]);
 });

@@ -8,8 +8,9 @@
  *
  * The model is scripted and answers offline: it charges twice, then says that it is done. Of every seven runs one meets a used-up quota
  * and is delayed, and of every thirteen one is refused and goes to the dead letters. Each task of tasks.mjs is done `--repeats` times by
- * the real claude CLI, against a scripted API as well; with `--kills`, of every three of these one has its worker killed, and one has it
- * ended by SIGTERM. In the end, what has finished is delivered once more, and must cost nothing. It ends with a line of JSON.
+ * the real claude CLI, against a scripted API as well: of every three of these one meets a used-up plan and is delayed, and with `--kills`
+ * one has its worker killed and one has it ended by SIGTERM. In the end, what has finished is delivered once more, and must cost nothing.
+ * It ends with a line of JSON.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -66,6 +67,8 @@ const choose = (/** @type {number} */ below) => {
 
 let [requests, killed, paidTwice, delayed] = [0, 0, 0, 0];
 const spent = new Set();
+/** Workers that were asked to end. */
+const stopping = new Set();
 const api = await startOpenAi(async ({ body }) => {
   requests += 1;
   const runId = /run (\S+)\./.exec(JSON.stringify(body.messages))?.[1] ?? "";
@@ -77,8 +80,11 @@ const api = await startOpenAi(async ({ body }) => {
   if (kept.filter((/** @type {{ type: string }} */ { type }) => type === "turn").length > step) paidTwice += 1;
   // Whoever works while this request is open may die.
   if (killed < kills && choose(4) === 0) {
-    killed += 1;
-    workers[choose(workers.length)]?.kill("SIGKILL");
+    const worker = workers[choose(workers.length)];
+    if (worker && !stopping.has(worker)) {
+      killed += 1;
+      worker.kill("SIGKILL");
+    }
   }
   if (number % 13 === 12) return { error: { status: 400, message: "This one is refused." } };
   if (number % 7 === 6 && step === 1 && !spent.has(runId)) {
@@ -90,9 +96,10 @@ const api = await startOpenAi(async ({ body }) => {
   return step < 2 ? { text: "", calls: [{ name: "charge", args: { cents: step + 1 } }] } : { text: `${runId} is done` };
 });
 
-/** The tasks as they are asked of claude: how often each was begun, and asked for although it was finished. */
+/** The tasks as they are asked of claude: how often one was begun, and asked for although it was finished. */
 let [begun, repeated] = [0, 0];
-const disturbed = new Set();
+/** Each attempt that does not get far, once for its run. */
+const [disturbed, refused] = [new Set(), new Set()];
 const claudeApi = await startAnthropic(async (request) => {
   const thread = JSON.stringify(request.body.messages);
   const runId = /run (\S+?)\./.exec(thread)?.[1] ?? "";
@@ -100,13 +107,29 @@ const claudeApi = await startAnthropic(async (request) => {
   if (thread.includes('"tool_result"')) return scriptedModel(request);
   begun += 1;
   const signal = /** @type {const} */ (["SIGKILL", "SIGTERM", undefined])[Number(runId.split("-").at(-1)) % 3];
+  if (signal === undefined && !refused.has(runId)) {
+    refused.add(runId);
+    const headers = {
+      "anthropic-ratelimit-unified-status": "rejected",
+      "anthropic-ratelimit-unified-reset": String(Math.floor(Date.now() / 1000) + 2),
+      "anthropic-ratelimit-unified-representative-claim": "five_hour",
+    };
+    return { error: { status: 429, message: "This request would exceed your account's rate limit.", headers } };
+  }
   if (kills === 0 || signal === undefined || disturbed.has(runId)) return scriptedModel(request);
-  disturbed.add(runId);
   const { progress } = await queue.getJob(runId);
-  workers.find(({ pid }) => pid === progress.worker)?.kill(signal);
+  const worker = workers.find(({ pid }) => pid === progress.worker);
+  // One that ends already is let end.
+  if (worker && !stopping.has(worker)) {
+    disturbed.add(runId);
+    if (signal === "SIGTERM") stopping.add(worker);
+    worker.kill(signal);
+  }
   return { hang: true };
 });
-const isolated = isolateClaude({ baseUrl: claudeApi.url });
+// A login that has a plan.
+const login = { ANTHROPIC_API_KEY: undefined, CLAUDE_CODE_OAUTH_TOKEN: "sk-ant-oat01-made-up" };
+const isolated = isolateClaude({ baseUrl: claudeApi.url, env: login });
 const workspaces = mkdtempSync(join(tmpdir(), "fleet-"));
 
 const env = {
@@ -198,7 +221,7 @@ const summary = {
   ...{ runs, completed: count("run", "completed"), deadLetters: count("run", "dead letter") },
   ...{ killed, delayed, requests, paidTwice, charged: keys.length, chargedTwice: keys.length - new Set(keys).size },
   ...{ tasks: taskRuns.length, passed: count("task", "pass"), failed: count("task", "fail") },
-  ...{ begun, disturbed: disturbed.size, repeated, requestsAgain, leases, codes },
+  ...{ begun, disturbed: disturbed.size, refused: refused.size, repeated, requestsAgain, leases, codes },
 };
 if (values.out) writeFileSync(values.out, page(rows, summary));
 console.log(JSON.stringify(summary));
