@@ -152,6 +152,8 @@ impl Service {
         Ok(set)
     }
 
+    /// Declares the tools of `bridge` in `directory`. opencode's own client of tools fails now and then where much is started at once
+    /// ("Failed to get tools", 1.18.34): it is asked once more then.
     async fn connect(&self, bridge: &Bridge, directory: &str) -> Result<(), HttpFailure> {
         #[derive(Deserialize)]
         struct Status {
@@ -160,16 +162,16 @@ impl Service {
         }
         let path = wire::of_directory("/mcp", directory);
         let body = wire::mcp(SERVER, bridge.url(), bridge.token());
-        let answer = self.server.http.send(Method::POST, &path, &body).await?;
-        let servers: HashMap<String, Status> = serde_json::from_slice(&answer).unwrap_or_default();
-        match servers.get(SERVER) {
-            Some(known) if known.status == "connected" => Ok(()),
-            _ => {
-                let answer = String::from_utf8_lossy(&answer);
-                let start: String = answer.chars().take(200).collect();
-                Err(HttpFailure::Lost(format!("opencode did not take the tools: {start}")))
+        let mut told = String::new();
+        for _ in 0..2 {
+            let answer = self.server.http.send(Method::POST, &path, &body).await?;
+            let servers: HashMap<String, Status> = serde_json::from_slice(&answer).unwrap_or_default();
+            if servers.get(SERVER).is_some_and(|known| known.status == "connected") {
+                return Ok(());
             }
+            told = String::from_utf8_lossy(&answer).chars().take(200).collect();
         }
+        Err(HttpFailure::Lost(format!("opencode did not take the tools: {told}")))
     }
 
     fn make_folder(&self) -> std::io::Result<String> {
