@@ -323,7 +323,7 @@ proptest! {
 
     #[test]
     fn who_takes_text_only_names_the_first_that_is_none(thread in any_thread(), id in "qwen|opencode|glm|grok") {
-        let options = if id == "opencode" { json!({"model": "a/b"}) } else { json!({}) };
+        let options = if id == "opencode" { json!({"model": "a/b", "engine": "print"}) } else { json!({}) };
         let engine = engine(&id, &options);
         let request = CliRequest::new(&engine, request(&thread), None);
         match first_refused(&thread, |_| false) {
