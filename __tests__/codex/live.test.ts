@@ -208,6 +208,12 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
   });
 });
 
+const create = (options: object) => {
+  const provider = createCodexCliProvider(options);
+  onTestFinished(() => provider.close());
+  return provider;
+};
+
 describe.skipIf(process.platform === "win32")("a codex that takes no live conversations", () => {
   const fake = (server: string) => {
     const fakes = createFakes();
@@ -232,12 +238,6 @@ describe.skipIf(process.platform === "win32")("a codex that takes no live conver
     `esac; done; exit 0`,
   ].join("\n");
   const OLDER = `echo "error: unrecognized subcommand 'app-server'" >&2; exit 2`;
-
-  const create = (options: object) => {
-    const provider = createCodexCliProvider(options);
-    onTestFinished(() => provider.close());
-    return provider;
-  };
 
   it.each([
     ["says too little", OLD, "codex 0.140.0 does not tell where a response ends"],
@@ -307,11 +307,11 @@ describe.skipIf(!HERE)("by default", { timeout: 300_000 }, () => {
   it("an API that refuses tools as functions is asked in print form, and the reply says so", async () => {
     const error = { status: 400, message: "Unsupported tool type: function" };
     const tools = [{ name: "step", schema: { type: "object" } }];
-    const { api, create } = await withCli("codex", { script: [{ error }, { text: "in print" }, { error }] });
-    const model = create({ engine: undefined, retry: false }).bindTools(tools);
+    const { api, options } = await withCli("codex", { script: [{ error }, { text: "in print" }, { error }] });
+    const model = create({ ...options, engine: undefined, retry: false }).bindTools(tools);
     const { reply, warnings } = await ask(model, ["hi"]);
     expect([reply.content, reply.run?.engine, warnings[0]]).toEqual(["in print", "print", "ENGINE_FALLBACK"]);
-    const live = create({ engine: "live", retry: false }).bindTools(tools);
+    const live = create({ ...options, engine: "live", retry: false }).bindTools(tools);
     await expect(live.invoke(["hi"])).rejects.toMatchObject({ code: "INVALID_REQUEST" });
     expect(api.requests).toHaveLength(3);
   });

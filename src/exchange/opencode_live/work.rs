@@ -275,10 +275,14 @@ impl Work {
                 }
                 () = sleep_until(latest.unwrap_or_else(Instant::now)), if latest.is_some() => break,
             };
-            self.received.store(session.inbox.bytes() - before, Ordering::Relaxed);
             let Some(event) = next else { break };
-            events.extend(session_event.take());
-            match reader.push(event, &mut events) {
+            let step = reader.push(event, &mut events);
+            // What comes before the turn may be the last of the one before.
+            if reader.has_begun() || !events.is_empty() {
+                self.received.store(session.inbox.bytes() - before, Ordering::Relaxed);
+                events.splice(0..0, session_event.take());
+            }
+            match step {
                 Step::More => {}
                 Step::Reject(request) => session.reject(&request),
                 // Before the turn, it is the one before that is over.

@@ -46,7 +46,7 @@ const CAN = Object.freeze({
   codex: { imageInputs: true, imageToolMessage: true, reasoningOutput: true },
   gemini: { imageInputs: true, pdfInputs: true, imageToolMessage: true, pdfToolMessage: true },
   qwen: { reasoningOutput: true },
-  opencode: { reasoningOutput: true },
+  opencode: { imageInputs: true, imageToolMessage: true, reasoningOutput: true },
 });
 
 /**
