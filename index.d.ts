@@ -1686,7 +1686,8 @@ export interface AgentOptions {
  *   form, unless its `engine` is `"live"`. With any other provider it is an `INVALID_OPTION`. The CLI's run counts as running
  *   for `maxConcurrency` while a tool is at work; an agent it hands a task to takes turns with it in that one place, if no other
  *   is free.
- * - `"auto"`: callbacks for codex, gemini and qwen, where they take them; turns for all others.
+ * - `"auto"`: turns of a live engine; callbacks for gemini, and for codex and qwen where they are asked in print form; turns for all
+ *   others, and for every run with a `checkpoint`.
  */
 export type AgentToolCalls = "auto" | "turns" | "callbacks";
 

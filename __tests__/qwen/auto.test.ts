@@ -1,6 +1,6 @@
 /** Which engine is the default with the real qwen, and that the health check says which and why. */
 import { HumanMessage } from "@langchain/core/messages";
-import { createQwenCliProvider } from "deep-factor-providers";
+import { type AgentTool, createQwenCliProvider, runAgent } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
 import { NEWEST_QWEN } from "../support/clis.mjs";
@@ -9,6 +9,8 @@ import { PACKAGES } from "../support/installed.mjs";
 import { ask } from "../support/live.mjs";
 
 const PRINT_QWEN = PACKAGES["@qwen-code/qwen-code"] ?? "";
+
+const look: AgentTool = { name: "look", description: "Looks", execute: () => "fine" };
 
 describe.skipIf(!HERE)("the real qwen by default", { timeout: 600_000 }, () => {
   it.each([
@@ -41,5 +43,20 @@ describe.skipIf(!HERE)("the real qwen by default", { timeout: 600_000 }, () => {
     expect(api.requests).toHaveLength(2);
     await provider.close();
     expect(tag.left()).toEqual([]);
+  });
+
+  it.each([
+    [NEWEST_QWEN, "live"],
+    [PRINT_QWEN, "print"],
+  ])("of version %s calls an agent's tools natively (%s)", async (version) => {
+    const calls = [{ id: "call_1", name: "mcp__df__look", args: {} }];
+    const { api, options } = await withCli("qwen", { version, script: [{ calls }, { text: "Done." }] });
+    const provider = createQwenCliProvider({ ...options, engine: undefined, retry: false });
+    onTestFinished(() => provider.close());
+    const { status, output } = await runAgent({ provider, prompt: "go", tools: [look] }).result;
+    expect([status, output, api.requests.length]).toEqual(["completed", "Done.", 2]);
+    const declared = api.requests[0]?.body.tools.map((tool: { function: { name: string } }) => tool.function.name);
+    expect(declared).toContain("mcp__df__look");
+    expect(JSON.stringify(api.requests[1]?.body.messages.at(-1))).toContain("fine");
   });
 });

@@ -46,6 +46,8 @@ pub struct Conversation {
     pub(super) model: Arc<dyn Model>,
     /// Its calls come in the middle of a turn.
     pub(super) calls_back: bool,
+    /// The provider's best way: which one that is depends on the CLI that is installed.
+    is_auto: bool,
 }
 
 impl Conversation {
@@ -68,6 +70,7 @@ impl Conversation {
         Ok(Conversation {
             model: Arc::clone(model),
             calls_back,
+            is_auto: way == ToolCalls::Auto,
         })
     }
 
@@ -75,7 +78,11 @@ impl Conversation {
     pub(super) fn begin(&self, request: Request) -> Turn {
         let model = Arc::clone(&self.model);
         // Without tools there is nothing to call, and a CLI need not ask for them.
-        let (run, calls) = match self.calls_back && !request.tools.is_empty() {
+        let calls_back = || match self.is_auto {
+            true => model.calls_now(request.env.as_ref()) == Calls::Callbacks,
+            false => self.calls_back,
+        };
+        let (run, calls) = match !request.tools.is_empty() && calls_back() {
             true => model.begin_with_callbacks(request),
             false => (model.begin(request), None),
         };

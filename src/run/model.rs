@@ -48,6 +48,11 @@ pub trait Model: Debug + Send + Sync {
         Calls::Turns
     }
 
+    /// How they can come as the CLI is that is installed now, in the environment `env`; `None`: this process's own.
+    fn calls_now(&self, _env: Option<&Arc<Vars>>) -> Calls {
+        self.calls()
+    }
+
     /// As [`Model::begin`], with the calls coming out of the receiver; neither the run's events nor its reply tell of them then.
     /// There is none where they can't come so ([`Model::calls`]).
     fn begin_with_callbacks(self: Arc<Self>, request: Request) -> (Run, Option<mpsc::Receiver<ToolCallRequest>>) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use super::auto::EngineUse;
 use super::cli_ask::CliAsking;
 use super::cli_request::CliRequest;
 use super::engine::Engine;
@@ -150,6 +151,19 @@ impl Model for Engine {
         let may_be_live = self.provider.live.is_some() && self.options.engine == EngineKind::Auto;
         let has_turns = may_be_live || self.provider.live == Some(LiveForm::ClaudeControl);
         if has_turns { Calls::Either } else { Calls::Callbacks }
+    }
+
+    /// A CLI that is asked in print form after all, because the installed one is not known to serve more, calls natively back.
+    fn calls_now(&self, env: Option<&Arc<Vars>>) -> Calls {
+        let calls = self.calls();
+        if calls != Calls::Either || self.provider.live == Some(LiveForm::ClaudeControl) {
+            return calls;
+        }
+        let env = env.map_or_else(|| Arc::new(std::env::vars_os().collect()), Arc::clone);
+        match self.engine_choice(&env) {
+            Ok(Some(choice)) if choice.uses == EngineUse::Print => Calls::Callbacks,
+            _ => calls,
+        }
     }
 
     fn begin_with_callbacks(self: Arc<Self>, request: Request) -> (Run, Option<mpsc::Receiver<ToolCallRequest>>) {
