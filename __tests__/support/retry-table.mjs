@@ -1,0 +1,89 @@
+// @ts-check
+/**
+ * What each engine does about each error, as docs/fleet.md shows it.
+ *
+ * In: the codes of docs/errors.md, and `whatToDo` of examples/fleet. Out: the table's lines.
+ */
+import { ProviderError } from "deep-factor-providers/native";
+
+/** @typedef {{ code: string, category: string, shouldRetry: boolean }} Listed */
+/** @typedef {(error: ProviderError, leaseMs: number) => { do: "delay", until: number } | { do: "retry" } | { do: "bury" }} Decide */
+
+const LEASE_MS = 30_000;
+
+/**
+ * Every code that docs/errors.md lists.
+ * @param {string} text of docs/errors.md
+ * @returns {Listed[]}
+ */
+export function listedCodes(text) {
+  const [, listed = ""] = /<!-- codes -->([\s\S]*)<!-- \/codes -->/.exec(text) ?? [];
+  return listed.split(/^### /m).flatMap((section) => {
+    const [, category = "", again] = /^(\w+)\n\nAsked again: (yes|no)\./.exec(section) ?? [];
+    return Array.from(section.matchAll(/^\| `(\w+)` \|/gm), ([, code = ""]) => ({
+      ...{ code, category, shouldRetry: again === "yes" },
+    }));
+  });
+}
+
+/**
+ * An error as a provider makes it.
+ * @param {Listed} listed
+ * @param {Date | undefined} resetsAt
+ */
+export const errorOf = (listed, resetsAt) =>
+  new ProviderError(
+    /** @type {any} */ ({
+      ...{ ...listed, message: "for the table", provider: "claude", shouldFallback: false },
+      ...(resetsAt && { resetsAt }),
+    }),
+  );
+
+/** What an action is to an engine: BullMQ, Temporal, the pool of examples/worker-threads. */
+const ENGINES = {
+  delay: [
+    "`moveToDelayed` until then, `DelayedError`: no attempt is used",
+    "retryable, `nextRetryDelay` until then",
+    "back into the table, not before then",
+  ],
+  retry: [
+    "thrown: the job's `attempts` and `backoff`",
+    "retryable: the retry policy's intervals",
+    "back into the table, later each time, up to `attempts`",
+  ],
+  bury: ["`UnrecoverableError`: to the failed set", "non-retryable, `type` is the code", "failed, with the reason"],
+};
+
+/**
+ * @param {Listed[]} codes
+ * @param {Decide} decide
+ */
+export function retryTable(codes, decide) {
+  /** @type {Map<string, { category: string, when: string, codes: string[], action: keyof typeof ENGINES }>} */
+  const rows = new Map();
+  /** @param {Listed} listed @param {string} when @param {keyof typeof ENGINES} action */
+  const add = (listed, when, action) => {
+    const key = `${listed.category} ${when} ${action}`;
+    const row = rows.get(key) ?? { category: listed.category, when, codes: [], action };
+    row.codes.push(`\`${listed.code}\``);
+    rows.set(key, row);
+  };
+  for (const listed of codes) {
+    const moment = new Date(Date.now() + 3_600_000);
+    const known = decide(errorOf(listed, moment), LEASE_MS);
+    const unknown = decide(errorOf(listed, undefined), LEASE_MS);
+    const isUntilMoment = known.do === "delay" && known.until === moment.getTime();
+    if (isUntilMoment) add(listed, "known", known.do);
+    if (unknown.do === "delay") add(listed, "when the lease has run out", unknown.do);
+    else add(listed, isUntilMoment ? "not known" : "–", unknown.do);
+  }
+  return [
+    "| category | code | when it may go on | BullMQ | Temporal | worker threads |",
+    "|---|---|---|---|---|---|",
+    ...Array.from(
+      rows.values(),
+      ({ category, when, codes, action }) =>
+        `| \`${category}\` | ${codes.join(", ")} | ${when} | ${ENGINES[action].join(" | ")} |`,
+    ),
+  ].join("\n");
+}
