@@ -21,6 +21,7 @@ const RELEASE = [
   "clis/real-qwen",
   "examples/fleet",
   "examples/fleet-crash",
+  "examples/temporal",
   "langchain/core-0.3",
   "langchain/sizes",
   "langchain/standard/calls",

@@ -23,6 +23,8 @@ export const PACKAGES = Object.freeze({
   "@openai/agents-extensions": "0.18.0",
   "@openai/codex": "0.169.0",
   "@qwen-code/qwen-code": "0.15.10",
+  // Brings @temporalio/activity beside it.
+  "@temporalio/testing": "1.24.0",
   "@vercel/nft": "1.3.0",
   // The AI SDK's next major version, for Node 22 or newer; the other is a development dependency.
   ai: "7.0.173",
