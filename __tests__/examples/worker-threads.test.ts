@@ -148,3 +148,40 @@ it("gives a run up that takes every thread with it", async () => {
   );
   expect(rows[2]).toMatchObject({ lost: 2, output: "2 threads ended while they were at it" });
 });
+
+it("ends a thread that is stuck, and one that fails, and goes on in others", async () => {
+  const dir = mkdtempSync(join(tmpdir(), "dfp-threads-"));
+  onTestFinished(() => removeFolder(dir));
+  // Each run is stuck in its first thread, and fails in its second; which is which is in files.
+  const program = `
+    import { writeFileSync } from "node:fs";
+    import { parentPort, workerData } from "node:worker_threads";
+    const isFirst = (name) => {
+      try {
+        writeFileSync(workerData.dir + "/" + name, "", { flag: "wx" });
+        return true;
+      } catch {
+        return false;
+      }
+    };
+    parentPort.on("message", ({ id }) => {
+      if (isFirst(id + "-stuck")) for (;;);
+      if (isFirst(id + "-failed")) throw new Error("nobody catches this");
+      parentPort.postMessage({ type: "ended", value: { output: id + " is done", resumed: 0 } });
+    });`;
+  const warnings: string[] = [];
+  const warn = ({ message }: Error) => warnings.push(message);
+  process.on("warning", warn);
+  onTestFinished(() => void process.off("warning", warn));
+  const rows = await runPool({
+    ...{ runs: RUNS.slice(0, 2), threads: 2, workerData: { baseURL: "", payments: "", dir } },
+    file: new URL(`data:text/javascript,${encodeURIComponent(program)}`),
+    // On a machine with much to do a thread may be ended before it has begun: then there is another.
+    ...{ silentMs: 1000, losses: 1000 },
+  });
+  expect(rows.map(({ state, output, lost }) => [state, output, lost >= 2])).toEqual([
+    ["completed", "run-0 is done", true],
+    ["completed", "run-1 is done", true],
+  ]);
+  expect(warnings).toContain("nobody catches this");
+});

@@ -27,6 +27,7 @@ const LONGEST = 2 ** 31 - 1;
  * @param {{ id: string, prompt: string }[]} options.runs
  * @param {Omit<WorkerData, "heartbeatInterval">} options.workerData
  * @param {number} [options.threads]
+ * @param {URL} [options.file] the threads' program; default: `worker.mjs`
  * @param {number} [options.attempts] how often a run may fail for a reason that passes
  * @param {number} [options.losses] how many threads a run may take with it
  * @param {number} [options.backoffMs] before the second attempt; it doubles before each further one
@@ -35,7 +36,7 @@ const LONGEST = 2 ** 31 - 1;
  * @param {(row: Row, thread: Worker) => void} [options.onBegin]
  * @returns {Promise<Row[]>}
  */
-export async function runPool({ runs, workerData, threads = 4, onBegin, signal, ...limits }) {
+export async function runPool({ runs, workerData, threads = 4, file = FILE, onBegin, signal, ...limits }) {
   const { attempts = 5, losses = 10, backoffMs = 500, silentMs = 60_000 } = limits;
   /** @type {Row[]} */
   const rows = runs.map(({ id, prompt }) => ({
@@ -100,7 +101,7 @@ export async function runPool({ runs, workerData, threads = 4, onBegin, signal, 
     /** @type {ReturnType<typeof startThread> | undefined} */
     let thread;
     for (let row = await take(); row !== undefined; row = await take()) {
-      thread ??= startThread({ ...workerData, heartbeatInterval: silentMs / 4 });
+      thread ??= startThread(file, { ...workerData, heartbeatInterval: Math.floor(silentMs / 4) });
       onBegin?.(row, thread.worker);
       const ended = await attempt(thread, row, silentMs, signal);
       if (ended === undefined) thread = undefined;
@@ -119,9 +120,12 @@ export async function runPool({ runs, workerData, threads = 4, onBegin, signal, 
   return rows;
 }
 
-/** @param {WorkerData} workerData */
-function startThread(workerData) {
-  const worker = new Worker(FILE, { workerData });
+/**
+ * @param {URL} file
+ * @param {WorkerData} workerData
+ */
+function startThread(file, workerData) {
+  const worker = new Worker(file, { workerData });
   /** @type {Promise<undefined>} */
   const exited = new Promise((resolve) => worker.once("exit", () => resolve(undefined)));
   // Its "exit" follows.
