@@ -27,6 +27,8 @@ pub(super) struct Sink {
     recorder: Option<Recorder>,
     /// Pieces of messages are for the log alone.
     whole_only: bool,
+    /// Pieces of texts are for the log alone: the whole text comes, too. What a model thinks comes in no other form.
+    whole_texts: bool,
     redactor: RunRedactor,
     /// The run was cancelled.
     cancel: CancellationToken,
@@ -46,6 +48,7 @@ impl Sink {
             committed: AtomicBool::new(false),
             log,
             whole_only: recorder.is_some() && !pieces,
+            whole_texts: false,
             recorder,
             redactor: lazy_redactor(Redactor::default),
             cancel: CancellationToken::new(),
@@ -111,6 +114,12 @@ impl Sink {
         self
     }
 
+    /// The same for a CLI that may speak in pieces: whether its consumer gets those of its texts.
+    pub fn text_in_pieces(mut self, wanted: bool) -> Sink {
+        self.whole_texts = !wanted;
+        self
+    }
+
     /// Whether anybody reads the events. The CLI's retries, warnings and limits go to the log whoever does.
     pub fn has_listener(&self) -> bool {
         self.consumer.is_some() || self.recorder.is_some()
@@ -124,7 +133,12 @@ impl Sink {
                 self.redactor.clean_event(&mut event);
             }
             self.log.event(&event);
-            if self.whole_only && matches!(event, Event::TextDelta { .. } | Event::ThinkingDelta { .. }) {
+            let is_kept_back = match event {
+                Event::TextDelta { .. } => self.whole_only || self.whole_texts,
+                Event::ThinkingDelta { .. } => self.whole_only,
+                _ => false,
+            };
+            if is_kept_back {
                 continue;
             }
             let delivered = self.consumer.is_some() && is_output(&event);

@@ -85,7 +85,7 @@ impl Engine {
         let (of_engine, of_env) = (Arc::clone(&self), Arc::clone(&base_env));
         let redactor = log::lazy_redactor(move || of_engine.redactor(&of_env));
         let sink = Sink::of_call(options, consumer, self.options.built_in_tools, log, recorder)
-            .in_pieces(self.options.partial_messages.unwrap_or(options.partial))
+            .text_in_pieces(self.options.partial_messages.unwrap_or(options.partial))
             .redacting(redactor)
             .ending_with(&cancel);
         let asking = CliAsking {
