@@ -12,7 +12,7 @@ import {
 } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "./support/fake.mjs";
-import { createProvider, VERSIONS, withClaude } from "./support/harness.mjs";
+import { createProvider, sampleOf, VERSIONS, withClaude } from "./support/harness.mjs";
 import { markIn, readPrompt, writeToolCalls } from "./support/model.mjs";
 import { startOpenAi } from "./support/openai.mjs";
 
@@ -31,7 +31,7 @@ const QUOTES = {
 };
 const ENDS_WITH_IT = ["a quotation at the end", "a quotation as the whole message", "a guessed mark"];
 
-const SAMPLE = ["a fenced block in the middle", "a <pre> block", "a quotation at the end"];
+const SAMPLE = sampleOf(["a fenced block in the middle", "a <pre> block", "a quotation at the end"]);
 
 function outbox() {
   const sent: unknown[] = [];

@@ -9,7 +9,7 @@ import { createClaudeCliProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { CANARY, createRichProject } from "../support/claude.mjs";
-import { createProvider, RUNS, withClaude } from "../support/harness.mjs";
+import { createProvider, RUNS, sampleOf, withClaude } from "../support/harness.mjs";
 import { calling, markIn, readPrompt, writeToolCalls } from "../support/model.mjs";
 
 const add = tool(async ({ a, b }: { a: number; b: number }) => String(a + b), {
@@ -18,7 +18,7 @@ const add = tool(async ({ a, b }: { a: number; b: number }) => String(a + b), {
   schema: z.object({ a: z.number(), b: z.number() }),
 });
 
-describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
+describe.each(sampleOf(RUNS))("claude %s, engine %s", (which, engine) => {
   const inPrint = it.runIf(engine === "print");
 
   it("answers with an AIMessage of the caller's own, with usage and metadata", async () => {

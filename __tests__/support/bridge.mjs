@@ -7,13 +7,12 @@
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { onTestFinished } from "vitest";
-import { cargoOutput } from "./processes.mjs";
+import { cargoOutput, isBuilt } from "./processes.mjs";
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
 
@@ -34,22 +33,10 @@ const HOST = cargoOutput(process.platform === "win32" ? "bridge-host.exe" : "bri
 /** @type {Promise<unknown> | undefined} */
 let built;
 
-/** Whether the host is there and as new as what it is made of: `cargo test` builds it. */
-function isBuilt() {
-  if (!existsSync(HOST)) return false;
-  const built = statSync(HOST).mtimeMs;
-  const sources = readdirSync(join(ROOT, "src"), { recursive: true, encoding: "utf8" }).filter((file) =>
-    file.endsWith(".rs"),
-  );
-  return ["Cargo.toml", ...sources.map((file) => join("src", file))].every(
-    (file) => statSync(join(ROOT, file)).mtimeMs < built,
-  );
-}
-
-/** Builds the host where that is needed: cargo by itself would do it again after each build of the addon, which sets other variables. */
+/** Builds the host where that is needed. */
 function build() {
   const args = ["test", "--no-run", "--quiet", "--test", "integration"];
-  built ??= isBuilt()
+  built ??= isBuilt(HOST)
     ? Promise.resolve()
     : promisify(execFile)("cargo", args, { cwd: ROOT, maxBuffer: 64 * 1024 * 1024 });
   return built;

@@ -29,6 +29,22 @@ export function cargoOutput(...path) {
   return join(process.env.CARGO_TARGET_DIR ?? join(ROOT, "target"), host, "debug", ...path);
 }
 
+/**
+ * Whether what cargo has put at `path` is as new as the crate's sources. cargo by itself would build it again after each build of the
+ * addon, which sets other variables: half a minute on all cores, in the middle of the tests.
+ * @param {string} path
+ */
+export function isBuilt(path) {
+  if (!existsSync(path)) return false;
+  const built = statSync(path).mtimeMs;
+  const sources = ["src", "tests"].flatMap((folder) =>
+    readdirSync(join(ROOT, folder), { recursive: true, encoding: "utf8" })
+      .filter((file) => file.endsWith(".rs"))
+      .map((file) => join(folder, file)),
+  );
+  return ["Cargo.toml", "Cargo.lock", ...sources].every((file) => statSync(join(ROOT, file)).mtimeMs < built);
+}
+
 /** The path of the fake CLI, which is built where it is missing or older than its source. */
 export function fakeCli() {
   if (fake) return fake;
