@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { rewrite } from "../bench/docs.mjs";
+import { type Fleet, simulate } from "../bench/fleet-simulation.mjs";
 import { goal, Look } from "../bench/harness/bench.mjs";
 import { plain, spec } from "../bench/harness/plain.mjs";
 import { section, setting } from "../bench/harness/report.mjs";
@@ -92,7 +93,7 @@ Goals:
   it("is what the documents say", async () => {
     const read = (path: string) => readFileSync(new URL(path, import.meta.url), "utf8");
     const full = JSON.parse(read("../bench/results/full.json"));
-    for (const path of ["../docs/performance.md", "../docs/live-engine.md"]) {
+    for (const path of ["../docs/performance.md", "../docs/live-engine.md", "../docs/fleet.md"]) {
       const document = read(path);
       expect(rewrite(document, full)).toBe(document);
     }
@@ -121,4 +122,34 @@ it("plain JavaScript does the same job, SPEC-01's does not", async () => {
   expect(plain.parseToolCalls(answer)).toEqual(parseToolCalls(answer));
   expect(plain.parseToolCalls(answer).map(({ id }) => id)).toEqual(["a", "b"]);
   expect(spec.parseToolCalls(answer)).toEqual([]);
+});
+
+describe("the simulated fleet", () => {
+  const fleets: Fleet[] = [3, 4, 5].flatMap((seed) => [
+    { runs: 200, workers: 7, turns: 9, crashes: 0, plan: 0, seed },
+    { runs: 200, workers: 7, turns: 9, crashes: 300, plan: 0, seed },
+    { runs: 200, workers: 7, turns: 9, crashes: 0, plan: 500, seed },
+    { runs: 200, workers: 7, turns: 9, crashes: 300, plan: 500, seed },
+    { runs: 3, workers: 7, turns: 9, crashes: 100, plan: 0, seed },
+  ]);
+
+  it.each(fleets)("loses no run, and pays for nothing that it does not count: %j", (fleet) => {
+    const [kept, anew] = [simulate(fleet, true), simulate(fleet, false)];
+    expect([kept.finished, anew.finished]).toEqual([fleet.runs, fleet.runs]);
+    // What the runs need is the same, whatever happens to them.
+    expect(kept.paid - kept.wasted).toBe(anew.paid - anew.wasted);
+    expect(kept.wasted).toBeLessThanOrEqual(anew.wasted);
+    if (fleet.crashes === 0 && fleet.plan === 0) expect(kept).toEqual({ ...anew, wasted: 0 });
+    // A turn that the plan refuses is not paid.
+    if (fleet.crashes === 0) expect(kept.wasted).toBe(0);
+    expect(simulate(fleet, true)).toEqual(kept);
+    if (fleet.crashes > 0) expect(simulate({ ...fleet, seed: fleet.seed + 100 }, true)).not.toEqual(kept);
+  });
+
+  it("is what is kept", () => {
+    const kept = JSON.parse(readFileSync(new URL("../bench/results/fleet-simulation.json", import.meta.url), "utf8"));
+    const [first] = kept.rows;
+    expect(first.kept).toEqual(simulate({ ...kept.setting, ...first }, true));
+    expect(kept.rows).toHaveLength(7);
+  });
 });

@@ -1,20 +1,21 @@
 // @ts-check
 /**
- * `node bench/docs.mjs [--check]`: the tables of docs/performance.md and docs/live-engine.md, out of the full run that is kept.
+ * `node bench/docs.mjs [--check]`: the tables of docs/performance.md, docs/live-engine.md and docs/fleet.md, out of what is kept.
  *
- * In flows `bench/results/full.json`; out flow the documents, where whatever stands between `<!-- bench:name -->` and
+ * In flow `bench/results/full.json` and `fleet-simulation.json`; out flow the documents, where whatever stands between `<!-- bench:name -->` and
  * `<!-- /bench -->` is written anew. `--check` writes nothing and fails if that would change anything.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { runMain } from "../.ci/prepare.mjs";
+import { simulationTable } from "./fleet-simulation.mjs";
 import { section, setting } from "./harness/report.mjs";
 import { whichEngine } from "./harness/which-engine.mjs";
 
 const RESULTS = new URL("results/full.json", import.meta.url);
-const DOCUMENTS = ["docs/performance.md", "docs/live-engine.md"];
+const DOCUMENTS = ["docs/performance.md", "docs/live-engine.md", "docs/fleet.md"];
 
 /** What is no bench's own. @type {Record<string, (outcome: import("./harness/report.mjs").Outcome) => string>} */
-const OTHERS = { setting, whichEngine };
+const OTHERS = { setting, whichEngine, simulation: simulationTable };
 
 /**
  * @param {string} document
