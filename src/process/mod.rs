@@ -22,6 +22,7 @@
 //! ([`Spec::guarded`]); without it, the children see the end of their stdin, and what does not heed that lives on.
 
 mod drain;
+mod ending;
 mod env;
 mod fault;
 mod feed;

@@ -356,6 +356,10 @@ impl Keepable for Session {
         self.process().pid()
     }
 
+    fn is_ending(&self) -> bool {
+        self.process().is_ending()
+    }
+
     fn idle(&mut self) -> impl Future<Output = Idle> + Send {
         Session::idle(self)
     }

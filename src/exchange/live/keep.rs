@@ -49,6 +49,11 @@ pub trait Keepable: Send + Sized + 'static {
     /// Its process.
     fn pid(&self) -> u32;
 
+    /// Whether its process is gone or ending already, though nobody has noticed yet.
+    fn is_ending(&self) -> bool {
+        false
+    }
+
     /// Answers what it asks between turns, until there is something to report of it. Cancel safe.
     fn idle(&mut self) -> impl Future<Output = Idle> + Send;
 

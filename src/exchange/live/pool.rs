@@ -164,8 +164,11 @@ impl<S: Keepable> Pool<S> {
             let Some(Waiting { known, line, .. }) = found else {
                 break;
             };
-            if let Some(session) = minding::fetch(line).await {
-                return Claimed::Continued(session, known);
+            match minding::fetch(line).await {
+                // A launcher that was killed just now leaves its CLI behind for a moment, which would answer.
+                Some(session) if session.is_ending() => session.end(),
+                Some(session) => return Claimed::Continued(session, known),
+                None => {}
             }
         }
         match self.claim_spare(key).await {

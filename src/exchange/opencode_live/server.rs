@@ -252,6 +252,10 @@ async fn serve(
     drop(listening);
     gone.cancel();
     inboxes.close();
+    // Its own exit code says more than that it was closed; one that lives on without output is ended.
+    if tokio::time::timeout(NEWS, running.exited()).await.is_err() {
+        running.closer().close();
+    }
     let exit = running.exit().await;
     drop(scratch);
     over.send_replace(Some(Arc::new(exit)));
@@ -271,13 +275,16 @@ impl Stream {
     async fn listen(mut self) {
         let fault = self.deliver().await;
         // A process that ends takes it with it, and is what there is to tell of then.
-        if tokio::time::timeout(NEWS, self.over.cancelled()).await.is_err() {
+        let is_over = tokio::time::timeout(NEWS, self.over.cancelled()).await.is_ok();
+        if !is_over {
             // Nobody else sets it.
             let _ = self.fault.set(fault);
         }
         self.over.cancel();
         self.inboxes.close();
-        self.closer.close();
+        if !is_over {
+            self.closer.close();
+        }
     }
 
     /// Why there is no more.

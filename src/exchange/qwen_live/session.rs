@@ -495,6 +495,10 @@ impl Keepable for Session {
         self.process().pid()
     }
 
+    fn is_ending(&self) -> bool {
+        self.process().is_ending()
+    }
+
     /// Nothing is printed between turns: a process that prints has given its calls up, or died.
     async fn idle(&mut self) -> Idle {
         self.streams.rest();
