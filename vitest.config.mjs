@@ -4,31 +4,42 @@ import { configDefaults, defineConfig } from "vitest/config";
 import { BaseSequencer } from "vitest/node";
 
 /**
- * What is slow and guards a release: whole suites of CLIs that change seldom here, other majors of the frameworks, and LangChain's
- * standard tests over every CLI (langchain/calls asks each of them in every run).
+ * What is slow and guards a release: whole suites of CLIs that change seldom here, other majors of the frameworks, what is built
+ * on a framework's model (langchain/calls, langchain/agents and ai-sdk/generate ask it in every run), bundlers, and conformance.
  */
 const RELEASE = [
   "agent/crash",
   "agent/scenarios-gemini",
   "agent/scenarios-qwen",
   "ai-sdk/newest",
+  "ai-sdk/openai-agents",
+  "ai-sdk/types",
   "ai-sdk/use-chat",
+  "bridge/conformance",
+  "bundlers",
   "cli/chat-clis",
   "cli/screens",
   "clis/frameworks",
   "clis/real-gemini",
   "clis/real-opencode",
   "clis/real-qwen",
+  "codex/live-schema",
   "examples/fleet",
   "examples/fleet-crash",
   "examples/temporal",
   "langchain/core-0.3",
+  "langchain/graphs",
+  "langchain/middleware",
   "langchain/sizes",
   "langchain/standard/calls",
   "langchain/standard/tools",
+  "langchain/structured-clis",
+  "langchain/tool-choice",
+  "opencode/live-images",
   "qwen/auto",
   "qwen/print-newest",
   "telemetry/clis",
+  "tooling/ci-record",
 ].map((name) => `__tests__/${name}.test.ts`);
 
 /**
@@ -58,7 +69,6 @@ const LONG = [
   "langchain/calls",
   "claude/live-history",
   "tooling/claude",
-  "bundlers",
   "cli",
 ].map((name) => `/__tests__/${name}.test.ts`);
 

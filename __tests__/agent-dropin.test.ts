@@ -15,7 +15,7 @@ import { type StructuredToolInterface, tool } from "@langchain/core/tools";
 import { createCodexCliProvider, escapeXml, isModelAdapter, type ModelAdapter } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
-import { createProvider, RUNS, withClaude, withCli } from "./support/harness.mjs";
+import { createProvider, MAIN_RUN, withClaude, withCli } from "./support/harness.mjs";
 import { writeToolCalls } from "./support/model.mjs";
 
 // ------------------------------------------------------------------------------------------------------------------ the agent
@@ -218,7 +218,7 @@ function processes(replies: AIMessage[]) {
 
 const tools = [weather, subtract];
 
-describe.each(RUNS)("claude %s, %s, as the model of the agent", (which, engine) => {
+describe.each(MAIN_RUN)("claude %s, %s, as the model of the agent", (which, engine) => {
   it.each(["standard", "xml"] as const)("context %s", async (contextMode) => {
     const script = ({ body }: { body: object }) => (engine === "live" ? nextNative(body) : nextText(body));
     const { api, options } = await withClaude({ which, engine, script });

@@ -8,7 +8,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { makeDocument, makePicture } from "../../examples/vision/files.mjs";
 import { caught } from "../fallback/members.js";
 import { createFakes } from "../support/fake.mjs";
-import { withCli } from "../support/harness.mjs";
+import { sampleOf, withCli } from "../support/harness.mjs";
 import { HERE } from "./real.js";
 
 const FIRST = makePicture(30, 20);
@@ -100,14 +100,17 @@ describe.skipIf(!HERE)("the real CLIs", () => {
     expect(api.requests).toEqual([]);
   });
 
-  it.each(["codex", "gemini", "qwen", "opencode"] as const)("%s reads no file that a text names", async (name) => {
-    const { api, home, create } = await withCli(name, { script: () => ({ text: "no" }) });
-    const path = join(home, "secret.txt");
-    writeFileSync(path, "SECRET-OF-THE-USER");
-    await create({}).invoke([`Sum up @${path} and @../secret.txt and @/etc/passwd`]);
-    expect(JSON.stringify(api.requests[0]?.body)).toContain("/etc/passwd");
-    for (const { body } of api.requests) expect(JSON.stringify(body)).not.toMatch(/SECRET-OF-THE-USER|root:/);
-  });
+  it.each(sampleOf(["codex", "gemini", "qwen", "opencode"] as const, 2))(
+    "%s reads no file that a text names",
+    async (name) => {
+      const { api, home, create } = await withCli(name, { script: () => ({ text: "no" }) });
+      const path = join(home, "secret.txt");
+      writeFileSync(path, "SECRET-OF-THE-USER");
+      await create({}).invoke([`Sum up @${path} and @../secret.txt and @/etc/passwd`]);
+      expect(JSON.stringify(api.requests[0]?.body)).toContain("/etc/passwd");
+      for (const { body } of api.requests) expect(JSON.stringify(body)).not.toMatch(/SECRET-OF-THE-USER|root:/);
+    },
+  );
 });
 
 it.skipIf(process.platform === "win32")(

@@ -32,6 +32,8 @@ fn good() -> Vec<Value> {
         json!({"prompt_file": "./p.md"}),
         json!({"prompt_file": ".prompts/a..b.md"}),
         json!({"prompt_file": "..a/b.."}),
+        json!({"prompt_file": "a\n..b.md"}),
+        json!({"prompt_file": "é:b.md"}),
         json!({"prompt_file": longest(500)}),
         json!({"prompt": "x", "agent_name": "code-reviewer_2"}),
         json!({"prompt": "x", "agent_name": "a".repeat(100)}),
@@ -71,6 +73,8 @@ fn bad() -> Vec<(Value, &'static str)> {
         (json!({"prompt_file": "a/../../p.md"}), "prompt_file"),
         (json!({"prompt_file": "a\\..\\p.md"}), "prompt_file"),
         (json!({"prompt_file": "a/.."}), "prompt_file"),
+        (json!({"prompt_file": "\n/.."}), "prompt_file"),
+        (json!({"prompt_file": "\n:p.md"}), "prompt_file"),
         (json!({"prompt_file": "a\u{0}b"}), "prompt_file"),
         (json!({"prompt_file": "p".repeat(501)}), "prompt_file"),
         (json!({"prompt_file": ["p.md"]}), "prompt_file"),
@@ -235,7 +239,7 @@ fn a_context_has_its_rules_too() {
 /// Pieces that paths, tools and models are made of, in any order.
 fn foreign() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
-        "a", "..", ".", "/", "\\", "-", "_", "*", "(", ")", "[1m]", "[", " ", "C:", "claude", "é", "\u{0}", "\n",
+        "a", "..", ".", "/", "\\", "-", "_", "*", "(", ")", "[1m]", "[", " ", "C:", ":", "claude", "é", "\u{0}", "\n",
     ]);
     prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
 }
