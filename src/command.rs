@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::decode::Wire;
 use crate::error::{Code, ProviderError};
+use crate::event::EngineUsed;
 use crate::provider::callbacks::Callbacks;
 use crate::provider::options::{Auth, Kind, Options, OutputFormat, PromptStyle, SystemPrompt, Workspace};
 use crate::provider::{
@@ -113,6 +114,12 @@ pub fn build(
         .map(|(_, wire)| *wire);
     let files = provider.files.iter().filter(|file| context.all_hold(file.when));
     Ok(CommandLine {
+        provider: provider.id.to_string(),
+        engine: match mode {
+            Mode::Print(_) | Mode::PrintMedia(_) => EngineUsed::Print,
+            Mode::Live => EngineUsed::Live,
+            Mode::Warm => EngineUsed::Warm,
+        },
         program: options.cli_path.clone().unwrap_or_else(|| provider.command.to_string()),
         args,
         drop_env: dropped(provider, options),

@@ -335,6 +335,17 @@ pub enum EngineUsed {
     Warm,
 }
 
+impl EngineUsed {
+    /// Its name in options and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineUsed::Print => "print",
+            EngineUsed::Live => "live",
+            EngineUsed::Warm => "warm",
+        }
+    }
+}
+
 /// Everything a run came to: what an `AIMessage` is built from. What is read again (of a checkpoint) is what was written.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

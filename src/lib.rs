@@ -43,6 +43,7 @@
 //! | [`exchange`] | exchanges with a provider: a process per answer, a session, or an HTTP request |
 //! | [`run`] | the orchestrator: render, queue, start, decode, fold, judge, try again |
 //! | [`health`] | what can be known of a provider before it is needed, and what to do about what is wrong |
+//! | [`status`] | what goes on: in this process, and on this machine among processes of ours; what run logs say was used |
 //! | [`agent`] | an agent's run: a model, its tools, and the executor between them |
 //! | [`claude_code`] | claude itself at work in a workspace, for suites that compare agents |
 //! | [`binding`] | what JavaScript sees: one-line entries over all of this |
@@ -88,6 +89,7 @@ pub mod exchange;
 pub mod run;
 
 pub mod health;
+pub mod status;
 
 pub mod agent;
 pub mod claude_code;

@@ -20,24 +20,12 @@ use napi::bindgen_prelude::{Either, Latin1String};
 use napi_derive::napi;
 
 use crate::error::ProviderError;
-use crate::process::limit;
+use crate::status;
 
 /// index.d.ts's `Limits` as JSON.
 #[napi(catch_unwind)]
 pub fn limits() -> String {
-    let limiter = limit::global();
-    let limit::Snapshot { all, keys } = limiter.snapshot();
-    let per_binary: serde_json::Map<String, serde_json::Value> = keys
-        .into_iter()
-        .map(|(key, load)| {
-            (
-                key,
-                serde_json::json!({"running": load.running, "waiting": load.waiting}),
-            )
-        })
-        .collect();
-    let process_wide = serde_json::json!({"limit": limiter.limit(), "running": all.running, "waiting": all.waiting});
-    serde_json::json!({"processWide": process_wide, "perBinary": per_binary}).to_string()
+    status::own().to_string()
 }
 
 /// A string on its way to JavaScript. V8 copies Latin-1 as it is; UTF-8 it reads character by character, on its own thread.

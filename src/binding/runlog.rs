@@ -10,6 +10,7 @@ use napi_derive::napi;
 use super::environment::promise;
 use super::{from_json, outcome};
 use crate::replay::{self, Replay};
+use crate::status;
 
 /// A recorded run.
 #[napi]
@@ -57,5 +58,15 @@ pub fn show_run_log(env: &Env, path: String, shown_json: String) -> napi::Result
     promise(
         env,
         async move { outcome(replay::show(PathBuf::from(path), shown).await) },
+    )
+}
+
+/// What goes on on this machine and what the logs at `paths` hold since `since` (ms since the epoch): `{"ok": index.d.ts's Status}`.
+#[napi(catch_unwind)]
+pub fn machine_status(env: &Env, paths: Vec<String>, since: f64) -> napi::Result<PromiseRaw<'_, String>> {
+    let paths: Vec<PathBuf> = paths.into_iter().map(PathBuf::from).collect();
+    promise(
+        env,
+        async move { outcome(status::of_machine(paths, since as u64).await) },
     )
 }

@@ -5,10 +5,15 @@
 use std::path::PathBuf;
 
 use crate::decode::Wire;
+use crate::event::EngineUsed;
 
 /// What to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine {
+    /// The provider's id.
+    pub provider: String,
+    /// How it is driven.
+    pub engine: EngineUsed,
     /// The program: a name for PATH, or a path.
     pub program: String,
     /// Its arguments.

@@ -20,6 +20,7 @@ use super::{EndedProcess, Exchange, Finish, Invocation, Progress, StopReason};
 use crate::command::{Arg, CommandLine, Cwd, EnvText};
 use crate::decode::{Decoder, LineObserver, Wire, failure_of};
 use crate::event::{Event, Failure};
+use crate::process::activity::Label;
 use crate::process::limit::Permit;
 use crate::process::{
     self, End, EnvPlan, Exit, InUse, Limits, Output, Resolved, Running, Spec, StartError, StderrWatch, Stdin, Tees,
@@ -177,6 +178,10 @@ fn spec(line: CommandLine, stdin: Stdin, surroundings: Surroundings) -> Result<(
         cwd,
         stdin,
         limits: surroundings.limits,
+        label: Some(Label {
+            provider: line.provider,
+            engine: line.engine.name(),
+        }),
         owner: surroundings.owner,
         permit: surroundings.permit,
         waiting: Waiting::Auto,

@@ -14,6 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::published;
+
 /// The default limit, per key and for all together.
 pub const DEFAULT_CONCURRENCY: usize = 4;
 
@@ -186,6 +188,7 @@ impl Limiter {
         });
         state.grant();
         drop(state);
+        published::changed();
         (
             Ticket {
                 limiter: self.clone(),
@@ -247,6 +250,7 @@ struct Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.limiter.lock().leave(self.number, &self.key);
+        published::changed();
     }
 }
 

@@ -21,6 +21,7 @@
 //! [`registry::kill_all`] is for a host that ends and can say so. For one that is killed there is the watchdog
 //! ([`Spec::guarded`]); without it, the children see the end of their stdin, and what does not heed that lives on.
 
+pub mod activity;
 mod drain;
 mod ending;
 mod env;
@@ -31,12 +32,14 @@ mod launch;
 pub mod limit;
 mod mark;
 mod memory;
+mod owner;
 #[cfg(unix)]
 mod proc;
 #[cfg(target_os = "linux")]
 mod proc_linux;
 #[cfg(any(all(test, unix), all(unix, not(target_os = "linux"))))]
 mod proc_ps;
+pub mod published;
 pub mod registry;
 mod resolve;
 mod running;
@@ -72,6 +75,9 @@ pub use feed::{StdinClosed, StdinWriter};
 pub use head_tail::HeadTail;
 pub use mark::RUN_VARIABLE;
 pub use memory::resident_bytes;
+pub use owner::OWNER_VARIABLE;
+#[cfg(target_os = "linux")]
+pub use proc_linux::started;
 pub use resolve::{Resolved, resolve};
 pub use running::{Closer, End, Exit, Hold, Running, StderrWatch, Timings};
 pub use spec::{InUse, Limits, Spec, Stdin, Waiting};

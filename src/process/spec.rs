@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::task::TaskTracker;
 
+use super::activity::Label;
 use super::env::EnvPlan;
 use super::limit;
 use super::resolve::Resolved;
@@ -30,6 +31,8 @@ pub struct Spec {
     pub stdin: Stdin,
     /// When to end it.
     pub limits: Limits,
+    /// What people know it by; a process without one is listed nowhere.
+    pub label: Option<Label>,
     /// Whose process it is, for [`super::registry::kill_all`]: one number per Node environment.
     pub owner: u64,
     /// Held until the leader has exited; its waiting time goes into [`super::Timings::queued`].
@@ -59,6 +62,7 @@ impl Spec {
             cwd: None,
             stdin: Stdin::Null,
             limits: Limits::default(),
+            label: None,
             owner: 0,
             permit: None,
             waiting: Waiting::Auto,

@@ -15,10 +15,11 @@ use super::fault::StartError;
 use super::feed::Feed;
 use super::launch::Launch;
 use super::mark::{RUN_VARIABLE, next_run_id};
+use super::owner::{OWNER_VARIABLE, owner_mark};
 use super::resolve::{Resolved, resolve};
 use super::running::{Closer, Exit, Running};
 use super::spec::{LONGEST_GRACE, Spec, Stdin};
-use super::{drain, limit, registry, supervise, sys};
+use super::{activity, drain, limit, registry, supervise, sys};
 
 /// Starts a process. Call it inside of a tokio runtime with io and time; it takes a fraction of a millisecond (and up
 /// to 31 ms where the program's file is being written just now).
@@ -48,6 +49,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
         sys::spawn(&launch, wants_stdin, &run_id)
     })?;
     let pid = target.pid();
+    let listed = activity::list(pid, &run_id, spec.label);
     // From here on an early return drops the group, which kills it.
     let mut group = sys::Group::new(target, registration, spec.waiting, watchdog).map_err(failed)?;
     let guarded = group.guard(spec.limits.kill_grace.min(LONGEST_GRACE), spec.folder.as_deref());
@@ -93,6 +95,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
         in_use: spec.in_use,
         queued: spec.permit.as_ref().map_or(Duration::ZERO, limit::Permit::queued),
         permit: spec.permit,
+        listed,
         started,
         spawn: began.elapsed(),
     };
@@ -129,6 +132,11 @@ fn prepare(spec: &Spec, run_id: &str) -> Result<Launch, StartError> {
     };
     let mut vars = spec.env.vars();
     set(&mut vars, RUN_VARIABLE, run_id.into());
+    match &spec.label {
+        Some(label) => set(&mut vars, OWNER_VARIABLE, owner_mark(label).into()),
+        // It is nobody's but the one's that this process was started by, if any.
+        None => vars.retain(|(name, _)| name != OWNER_VARIABLE),
+    }
     if let Some(cwd) = cwd
         .as_ref()
         .filter(|_| cfg!(unix) && !spec.env.mentions(OsStr::new("PWD")))

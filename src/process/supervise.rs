@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::activity::Listed;
 use super::drain::{self, Flow};
 use super::feed::Feed;
 use super::limit::Permit;
@@ -55,6 +56,7 @@ pub(super) struct Supervisor {
     pub completed: watch::Receiver<bool>,
     pub in_use: Option<InUse>,
     pub permit: Option<Permit>,
+    pub listed: Option<Listed>,
     pub started: Instant,
     pub queued: Duration,
     pub spawn: Duration,
@@ -89,6 +91,7 @@ impl Supervisor {
             completed,
             in_use,
             permit,
+            listed,
             started,
             queued,
             spawn,
@@ -132,7 +135,7 @@ impl Supervisor {
             match reason {
                 Ok(status) => {
                     flow.exited.cancel();
-                    drop((permit, in_use));
+                    drop((permit, listed, in_use));
                     let _ = report.send(seen(End::Exited, status));
                     // Others in the group may be writing the last of the answer. That they are late changes nothing here.
                     let _ = timeout(limits.drain, drained.cancelled()).await;
@@ -143,14 +146,14 @@ impl Supervisor {
                     flow.exited.cancel();
                     let _ = report.send(seen(End::Lingered, Status::UNKNOWN));
                     end_leader(&mut group, kill_at).await;
-                    drop(permit);
+                    drop((permit, listed));
                     group.clear(false, kill_at).await;
                     drop(in_use);
                 }
                 Err(end) => {
                     let status = end_leader(&mut group, kill_at).await;
                     flow.exited.cancel();
-                    drop(permit);
+                    drop((permit, listed));
                     let seen = seen(end, status);
                     group.clear(false, kill_at).await;
                     drop(in_use);

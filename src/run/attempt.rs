@@ -23,6 +23,7 @@ use crate::exchange::{Ended, Evidence, Exchange, Finish, OnVerdict, Progress, St
 use crate::fold::Fold;
 use crate::judge::{CliRules, Context, HttpEnd, ProcessEnd, answer_in_plain_text, judge};
 use crate::message::Usage;
+use crate::process::activity::{self, RateLimitWindow};
 
 /// What an attempt needs beside its exchange.
 pub(super) struct Attempt<'a> {
@@ -92,6 +93,7 @@ pub(super) async fn run_attempt<E: Exchange>(
         events: Vec::new(),
         info,
         attempt,
+        turn: None,
     };
     sink.log.ends_at(driven.clocks.deadline);
     driven.exchange(&mut exchange).await;
@@ -136,6 +138,8 @@ struct Driven<'a> {
     /// Ready to go out.
     events: Vec<Event>,
     info: &'a mut RunInfo,
+    /// For whoever looks at what goes on; from when it has begun.
+    turn: Option<activity::Turn>,
 }
 
 impl Driven<'_> {
@@ -169,6 +173,7 @@ impl Driven<'_> {
                 self.info.first_event_ms.get_or_insert_with(elapsed);
             }
             for event in decoded.drain(..) {
+                self.note(&event);
                 self.attempt.fold.push(event, &mut self.events);
             }
             sink.send(&mut self.events).await;
@@ -179,6 +184,33 @@ impl Driven<'_> {
         }
     }
 
+    /// What `status` shows of it.
+    fn note(&self, event: &Event) {
+        match event {
+            Event::Session {
+                session_id: Some(id), ..
+            } => {
+                if let Some(turn) = &self.turn {
+                    turn.note_conversation(id);
+                }
+            }
+            Event::RateLimit {
+                status,
+                resets_at,
+                limit_type,
+                utilization,
+            } => activity::note_window(RateLimitWindow {
+                provider: self.attempt.provider.to_owned(),
+                limit_type: limit_type.clone(),
+                status: status.clone(),
+                resets_at: *resets_at,
+                utilization: *utilization,
+                at: 0,
+            }),
+            _ => {}
+        }
+    }
+
     /// Tells once, when it is certain, that the exchange has begun.
     fn announce(&mut self, exchange: &impl Exchange) {
         let Some(opening) = self.attempt.opening.take_if(|_| exchange.has_begun()) else {
@@ -186,6 +218,7 @@ impl Driven<'_> {
         };
         let log = &self.attempt.sink.log;
         self.info.pid = exchange.pid();
+        self.turn = Some(activity::turn(self.info.pid));
         log.about(self.info.pid);
         log.say(Level::Info, opening.message, opening.fields);
         self.events.push(Event::Start {

@@ -15,6 +15,7 @@ pub mod html;
 pub mod normalised;
 pub mod read;
 pub mod runs;
+pub mod spending;
 pub mod text;
 pub mod timeline;
 mod view;

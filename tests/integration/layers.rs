@@ -19,7 +19,7 @@ const LAYERS: &[&[&str]] = &[
     &["checkpoint", "process", "recorder", "replay"],
     &["bridge", "exchange"],
     &["run"],
-    &["health"],
+    &["health", "status"],
     &["agent", "claude_code"],
     &["binding"],
 ];

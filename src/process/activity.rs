@@ -1,0 +1,349 @@
+//! What the CLIs of this process are doing, for whoever wants to see it: `limits()`, and the `status` command of another process.
+//!
+//! In: starts and ends of processes that have a [`Label`], turns ([`turn`]), windows of plans ([`note_window`]). Out: a [`Snapshot`],
+//! by looking ([`snapshot`]) or, on Linux, published for programs of the same user ([`super::published`]).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::{limit, published};
+
+/// How many conversations of one process are listed, the latest ones: a server may have had hundreds.
+const CONVERSATIONS: usize = 8;
+
+/// How many windows are remembered: a provider has two or three kinds.
+const WINDOWS: usize = 64;
+
+/// Which CLI a process is, and how it is driven.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// The provider's id.
+    pub provider: String,
+    /// `print`, `live` or `warm`.
+    pub engine: &'static str,
+}
+
+/// What a process is there for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessState {
+    /// A call is under way in it.
+    Working,
+    /// It keeps its conversations for their next calls.
+    Resting,
+    /// No call has reached it yet: it is being started, or was started ahead.
+    Spare,
+}
+
+/// One process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessActivity {
+    /// Its id.
+    pub pid: u32,
+    /// The provider's id.
+    pub provider: String,
+    /// `print`, `live` or `warm`.
+    pub engine: String,
+    /// What it is there for.
+    pub state: ProcessState,
+    /// When it was started, ms since the epoch.
+    pub started_at: u64,
+    /// The value of [`super::RUN_VARIABLE`] in it and in all it starts.
+    pub run: String,
+    /// The CLI's ids of the conversations it has had, the latest last, at most 8.
+    pub conversations: Vec<String>,
+}
+
+/// What a provider last said of a limit of its plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RateLimitWindow {
+    /// The provider's id.
+    pub provider: String,
+    /// `five_hour`, `seven_day`, …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_type: Option<String>,
+    /// `allowed`, `allowed_warning` or `rejected`.
+    pub status: String,
+    /// When the window ends, ms since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resets_at: Option<u64>,
+    /// Share used, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utilization: Option<f64>,
+    /// When it was said, ms since the epoch.
+    pub at: u64,
+}
+
+/// How many runs there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runs {
+    /// Under way.
+    pub running: usize,
+    /// In the queue.
+    pub waiting: usize,
+}
+
+/// The same of all together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllRuns {
+    /// As many at most.
+    pub limit: usize,
+    /// Under way.
+    pub running: usize,
+    /// In the queue.
+    pub waiting: usize,
+}
+
+/// Everything at one moment: index.d.ts's `Limits`, without what only the system knows (memory).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// All binaries and APIs together.
+    pub process_wide: AllRuns,
+    /// By the CLI's file or the API's base URL.
+    pub per_binary: BTreeMap<String, Runs>,
+    /// The processes, by their ids.
+    pub processes: Vec<ProcessActivity>,
+    /// The latest of each provider and kind.
+    pub rate_limits: Vec<RateLimitWindow>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    label: Label,
+    run: String,
+    started_at: u64,
+    turns: usize,
+    has_worked: bool,
+    conversations: VecDeque<String>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    processes: BTreeMap<u32, Entry>,
+    windows: Vec<RateLimitWindow>,
+}
+
+static TABLE: LazyLock<Mutex<Table>> = LazyLock::new(Mutex::default);
+
+fn table() -> MutexGuard<'static, Table> {
+    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A process that is listed until it is dropped.
+#[derive(Debug)]
+pub(super) struct Listed(u32);
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        table().processes.remove(&self.0);
+        changed();
+    }
+}
+
+/// Lists a process that was started just now, if it has a label.
+pub(super) fn list(pid: u32, run: &str, label: Option<Label>) -> Option<Listed> {
+    let entry = Entry {
+        label: label?,
+        run: run.to_owned(),
+        started_at: now_ms(),
+        turns: 0,
+        has_worked: false,
+        conversations: VecDeque::new(),
+    };
+    table().processes.insert(pid, entry);
+    changed();
+    Some(Listed(pid))
+}
+
+/// Publishes what has changed.
+fn changed() {
+    published::set_content(|| serde_json::to_vec(&snapshot()));
+    published::changed();
+}
+
+/// A call that is under way in a process, until it is dropped.
+#[derive(Debug)]
+pub struct Turn(Option<u32>);
+
+/// A call is under way in the process `pid`, or at an API.
+pub fn turn(pid: Option<u32>) -> Turn {
+    let turn = Turn(pid);
+    turn.change(|entry| {
+        entry.turns += 1;
+        entry.has_worked = true;
+    });
+    turn
+}
+
+impl Turn {
+    /// The CLI's id of its conversation.
+    pub fn note_conversation(&self, id: &str) {
+        self.change(|entry| {
+            entry.conversations.retain(|known| known != id);
+            entry.conversations.push_back(id.to_owned());
+            if entry.conversations.len() > CONVERSATIONS {
+                entry.conversations.pop_front();
+            }
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Entry)) {
+        if let Some(pid) = self.0 {
+            if let Some(entry) = table().processes.get_mut(&pid) {
+                change(entry);
+            }
+        }
+        changed();
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.change(|entry| entry.turns = entry.turns.saturating_sub(1));
+    }
+}
+
+/// What `provider` says of a limit of its plan; `at` is set here.
+pub fn note_window(window: RateLimitWindow) {
+    let window = RateLimitWindow { at: now_ms(), ..window };
+    let mut table = table();
+    let same = |known: &RateLimitWindow| known.provider == window.provider && known.limit_type == window.limit_type;
+    table.windows.retain(|known| !same(known));
+    if table.windows.len() == WINDOWS {
+        table.windows.remove(0);
+    }
+    table.windows.push(window);
+    drop(table);
+    changed();
+}
+
+/// Everything now.
+pub fn snapshot() -> Snapshot {
+    let limiter = limit::global();
+    let limit::Snapshot { all, keys } = limiter.snapshot();
+    let runs = |load: limit::Load| Runs {
+        running: load.running,
+        waiting: load.waiting,
+    };
+    let table = table();
+    Snapshot {
+        process_wide: AllRuns {
+            limit: limiter.limit(),
+            running: all.running,
+            waiting: all.waiting,
+        },
+        per_binary: keys.into_iter().map(|(key, load)| (key, runs(load))).collect(),
+        processes: table
+            .processes
+            .iter()
+            .map(|(pid, entry)| entry.activity(*pid))
+            .collect(),
+        rate_limits: table.windows.clone(),
+    }
+}
+
+impl Entry {
+    fn activity(&self, pid: u32) -> ProcessActivity {
+        ProcessActivity {
+            pid,
+            provider: self.label.provider.clone(),
+            engine: self.label.engine.to_owned(),
+            state: match (self.turns, self.has_worked) {
+                (0, false) => ProcessState::Spare,
+                (0, true) => ProcessState::Resting,
+                _ => ProcessState::Working,
+            },
+            started_at: self.started_at,
+            run: self.run.clone(),
+            conversations: self.conversations.iter().cloned().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ids that no process has: the table is the whole test program's.
+    const PID: u32 = u32::MAX - 1;
+
+    fn found(pid: u32) -> Option<ProcessActivity> {
+        snapshot().processes.into_iter().find(|process| process.pid == pid)
+    }
+
+    #[test]
+    fn a_process_is_a_spare_then_works_then_rests_and_is_gone() {
+        let label = Label {
+            provider: "claude".to_owned(),
+            engine: "live",
+        };
+        let listed = list(PID, "run-1", Some(label)).unwrap();
+        let at_first = found(PID).unwrap();
+        let state = || found(PID).unwrap().state;
+        let expected = ProcessActivity {
+            pid: PID,
+            provider: "claude".to_owned(),
+            engine: "live".to_owned(),
+            state: ProcessState::Spare,
+            started_at: at_first.started_at,
+            run: "run-1".to_owned(),
+            conversations: Vec::new(),
+        };
+        assert_eq!(at_first, expected);
+        assert!(at_first.started_at > 0);
+        let (one, other) = (turn(Some(PID)), turn(Some(PID)));
+        assert_eq!(state(), ProcessState::Working);
+        for number in 0..CONVERSATIONS + 1 {
+            one.note_conversation(&number.to_string());
+        }
+        one.note_conversation("3");
+        drop(one);
+        assert_eq!(state(), ProcessState::Working);
+        drop(other);
+        assert_eq!(state(), ProcessState::Resting);
+        assert_eq!(
+            found(PID).unwrap().conversations,
+            ["1", "2", "4", "5", "6", "7", "8", "3"]
+        );
+        drop(listed);
+        assert_eq!(found(PID), None);
+        // Of one that is gone, or was never listed, nothing is known.
+        turn(Some(PID)).note_conversation("x");
+        assert_eq!(found(PID), None);
+        assert!(list(PID, "run-2", None).is_none());
+    }
+
+    #[test]
+    fn the_latest_window_of_each_kind_counts() {
+        let window = |limit_type: &str, resets_at| RateLimitWindow {
+            provider: "a provider of this test".to_owned(),
+            limit_type: Some(limit_type.to_owned()),
+            status: "allowed".to_owned(),
+            resets_at: Some(resets_at),
+            utilization: None,
+            at: 0,
+        };
+        for (kind, resets_at) in [("five_hour", 1), ("seven_day", 2), ("five_hour", 3)] {
+            note_window(window(kind, resets_at));
+        }
+        let windows = snapshot().rate_limits;
+        let own = windows
+            .iter()
+            .filter(|known| known.provider.starts_with("a provider of this"));
+        let own: Vec<_> = own
+            .map(|known| (known.limit_type.as_deref(), known.resets_at))
+            .collect();
+        assert_eq!(own, [(Some("seven_day"), Some(2)), (Some("five_hour"), Some(3))]);
+    }
+}

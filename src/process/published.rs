@@ -1,0 +1,93 @@
+//! What goes on in this process, for other programs of the same user: a file without a name that holds the latest state as one line
+//! of JSON ([`set_content`]). The `status` command finds it under `/proc/<pid>/fd`. Linux only.
+//!
+//! In: the news that something has changed. Out: the file, at most every [`PAUSE`]. It lies in memory, is nobody's but this process's,
+//! and goes with it: nothing is written to a disk, and no door is open.
+
+/// What writes the content.
+pub(super) type Content = fn() -> serde_json::Result<Vec<u8>>;
+
+/// The name under which the file shows; it is no path.
+#[cfg(target_os = "linux")]
+pub const NAME: &str = "deep-factor-status";
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn changed() {}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn set_content(_: Content) {}
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::{changed, set_content};
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs::File;
+    use std::io;
+    use std::os::unix::fs::FileExt;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use super::{Content, NAME};
+
+    /// How long changes are gathered.
+    const PAUSE: Duration = Duration::from_millis(100);
+
+    /// Whether a task is about to write.
+    static IS_DUE: AtomicBool = AtomicBool::new(false);
+
+    static CONTENT: OnceLock<Content> = OnceLock::new();
+
+    /// What the file holds, a line of JSON; the first one counts.
+    pub fn set_content(content: Content) {
+        CONTENT.get_or_init(|| content);
+    }
+
+    /// Has the file written soon. Costs an atomic operation; the first of several changes starts a task. Outside of a runtime
+    /// nothing happens: the next change inside of one brings it.
+    pub fn changed() {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        if !IS_DUE.swap(true, Ordering::AcqRel) {
+            runtime.spawn(async {
+                // Also if the runtime ends first.
+                let due = Due;
+                tokio::time::sleep(PAUSE).await;
+                drop(due);
+                publish();
+            });
+        }
+    }
+
+    struct Due;
+
+    impl Drop for Due {
+        fn drop(&mut self) {
+            IS_DUE.store(false, Ordering::Release);
+        }
+    }
+
+    /// That it can't be written is nobody's failure: `status` then sees less.
+    fn publish() {
+        static FILE: OnceLock<Option<File>> = OnceLock::new();
+        let Some(content) = CONTENT.get() else { return };
+        if let Some(file) = FILE.get_or_init(|| create().ok()) {
+            let _ = write(file, *content);
+        }
+    }
+
+    fn create() -> io::Result<File> {
+        let file = rustix::fs::memfd_create(NAME, rustix::fs::MemfdFlags::CLOEXEC)?;
+        Ok(File::from(file))
+    }
+
+    /// A reader may see some of it: it reads again until what it sees is whole.
+    fn write(file: &File, content: Content) -> io::Result<()> {
+        let mut line = content()?;
+        line.push(b'\n');
+        file.write_all_at(&line, 0)?;
+        file.set_len(line.len() as u64)
+    }
+}

@@ -1,0 +1,318 @@
+//! What the calls in run logs have used since a moment: tokens and cost by provider and model, and the limits that were told.
+//!
+//! In: lines of logs, file by file. Out: a [`Spending`]. A line is looked at only where it can matter, and nothing of it is kept but
+//! figures and names: a log of any size takes as much memory as it has runs that are not over.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::message::Usage;
+
+/// How many runs of a file may be open at a time before the oldest figures are given up: a log has as many as are under way.
+const MOST_OPEN: usize = 10_000;
+
+/// Longer names are no provider's and no model's.
+const LONGEST_NAME: usize = 200;
+
+/// What calls of one provider and model have used.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Spent {
+    /// The provider's id.
+    pub provider: String,
+    /// The model, where it was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// How many were answered.
+    pub calls: u64,
+    /// How many were not, but have used tokens.
+    pub failed_calls: u64,
+    /// Tokens of all of them.
+    pub usage: Usage,
+    /// US dollars of those whose CLI tells them.
+    pub cost_usd: f64,
+    /// How many calls have told no cost.
+    pub calls_without_cost: u64,
+}
+
+/// The latest word of a limit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Limit {
+    /// The provider's id.
+    pub provider: String,
+    /// `five_hour`, `seven_day`, …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_type: Option<String>,
+    /// `allowed`, `allowed_warning` or `rejected`.
+    pub status: String,
+    /// When the window ends, ms since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resets_at: Option<u64>,
+    /// Share used, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utilization: Option<f64>,
+    /// When it was said, ms since the epoch.
+    pub at: u64,
+}
+
+/// Everything.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Spending {
+    /// By provider and model.
+    pub spent: Vec<Spent>,
+    /// The latest of each provider and kind, whenever it was said.
+    pub rate_limits: Vec<Limit>,
+    /// Lines that could not be read.
+    pub unreadable_lines: u64,
+}
+
+/// Adds up.
+#[derive(Debug)]
+pub struct Adder {
+    since: u64,
+    spent: BTreeMap<(String, Option<String>), Spent>,
+    limits: BTreeMap<(String, Option<String>), Limit>,
+    unreadable: u64,
+    open: HashMap<String, Open>,
+}
+
+/// A run that is not over.
+#[derive(Debug, Default)]
+struct Open {
+    provider: String,
+    model: Option<String>,
+    usage: Option<Usage>,
+    at: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a> {
+    #[serde(borrow)]
+    format: Option<&'a RawValue>,
+    run_id: Option<String>,
+    provider: Option<String>,
+    run: Option<String>,
+    at: Option<u64>,
+    #[serde(borrow)]
+    event: Option<&'a RawValue>,
+    #[serde(borrow)]
+    end: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Said {
+    #[serde(rename_all = "camelCase")]
+    Session {
+        model: Option<String>,
+    },
+    Usage {
+        usage: Usage,
+    },
+    #[serde(rename_all = "camelCase")]
+    RateLimit {
+        status: String,
+        resets_at: Option<u64>,
+        limit_type: Option<String>,
+        utilization: Option<f64>,
+    },
+    Done {
+        reply: Replied,
+    },
+    RunStarted,
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Replied {
+    usage: Option<Usage>,
+    model: Option<String>,
+    cost_usd: Option<f64>,
+}
+
+/// What a line holds that can matter, as the recorder writes it.
+const MARKS: &[&[u8]] = &[
+    br#"{"format":"#,
+    br#"{"type":"session""#,
+    br#"{"type":"usage""#,
+    br#"{"type":"rate_limit""#,
+    br#"{"type":"done""#,
+    br#"{"type":"run_started""#,
+    br#""end":{"status""#,
+];
+
+impl Adder {
+    /// Adds up what happened at `since` (ms since the epoch) and later.
+    pub fn new(since: u64) -> Adder {
+        Adder {
+            since,
+            spent: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            unreadable: 0,
+            open: HashMap::new(),
+        }
+    }
+
+    /// The next line of a file, without its line feed.
+    pub fn line(&mut self, line: &[u8]) {
+        if !MARKS.iter().any(|mark| memchr::memmem::find(line, mark).is_some()) {
+            return;
+        }
+        let Ok(Line {
+            format,
+            run_id,
+            provider,
+            run,
+            at,
+            event,
+            end,
+        }) = serde_json::from_slice::<Line>(line)
+        else {
+            self.unreadable += 1;
+            return;
+        };
+        if format.is_some() {
+            if let (Some(id), Some(provider)) = (run_id, provider.and_then(name)) {
+                self.begin(id, provider);
+            }
+            return;
+        }
+        let Some(run) = run else { return };
+        let at = at.unwrap_or_default();
+        if let Some(event) = event {
+            match serde_json::from_str::<Said>(event.get()) {
+                Ok(said) => self.event(&run, at, said),
+                Err(_) => self.unreadable += 1,
+            }
+        } else if end.is_some()
+            && let Some(open) = self.open.remove(&run)
+        {
+            self.give_up(open);
+        }
+    }
+
+    /// The file is over, and so are its runs: those that were not answered have used what they told.
+    pub fn end_of_file(&mut self) {
+        for (_, open) in std::mem::take(&mut self.open) {
+            self.give_up(open);
+        }
+    }
+
+    /// A line that was not read at all.
+    pub fn unreadable_line(&mut self) {
+        self.unreadable += 1;
+    }
+
+    /// What it came to.
+    pub fn finish(mut self) -> Spending {
+        self.end_of_file();
+        Spending {
+            spent: self.spent.into_values().collect(),
+            rate_limits: self.limits.into_values().collect(),
+            unreadable_lines: self.unreadable,
+        }
+    }
+
+    fn begin(&mut self, id: String, provider: String) {
+        if self.open.len() == MOST_OPEN {
+            self.end_of_file();
+        }
+        let open = Open {
+            provider,
+            ..Open::default()
+        };
+        if let Some(before) = self.open.insert(id, open) {
+            self.give_up(before);
+        }
+    }
+
+    fn event(&mut self, run: &str, at: u64, said: Said) {
+        let Some(open) = self.open.get_mut(run) else { return };
+        match said {
+            Said::Session { model } => open.model = model.and_then(name).or(open.model.take()),
+            Said::Usage { usage } => (open.usage, open.at) = (Some(usage), at),
+            Said::RateLimit {
+                status,
+                resets_at,
+                limit_type,
+                utilization,
+            } => {
+                let (Some(status), limit_type) = (name(status), limit_type.and_then(name)) else {
+                    return;
+                };
+                let limit = Limit {
+                    provider: open.provider.clone(),
+                    limit_type,
+                    status,
+                    resets_at,
+                    utilization: utilization.filter(|share| share.is_finite()),
+                    at,
+                };
+                let key = (limit.provider.clone(), limit.limit_type.clone());
+                if self.limits.get(&key).is_none_or(|known| known.at <= at) {
+                    self.limits.insert(key, limit);
+                }
+            }
+            Said::Done { reply } => {
+                if let Some(open) = self.open.remove(run) {
+                    self.answered(open, at, reply);
+                }
+            }
+            // An agent's run adds up its turns, which are runs of their own.
+            Said::RunStarted => drop(self.open.remove(run)),
+            Said::Other => {}
+        }
+    }
+
+    fn answered(&mut self, open: Open, at: u64, reply: Replied) {
+        if at < self.since {
+            return;
+        }
+        let usage = reply.usage.or(open.usage).unwrap_or_default();
+        let spent = self.of(open.provider, reply.model.and_then(name).or(open.model));
+        spent.calls += 1;
+        spent.usage.add(&usage);
+        match reply.cost_usd.filter(|cost| cost.is_finite() && *cost >= 0.0) {
+            Some(cost) => spent.cost_usd += cost,
+            None => spent.calls_without_cost += 1,
+        }
+    }
+
+    fn give_up(&mut self, open: Open) {
+        let Some(usage) = open.usage.filter(|_| open.at >= self.since) else {
+            return;
+        };
+        let spent = self.of(open.provider, open.model);
+        spent.failed_calls += 1;
+        spent.usage.add(&usage);
+        spent.calls_without_cost += 1;
+    }
+
+    fn of(&mut self, provider: String, model: Option<String>) -> &mut Spent {
+        let key = (provider.clone(), model.clone());
+        self.spent.entry(key).or_insert_with(|| Spent {
+            provider,
+            model,
+            calls: 0,
+            failed_calls: 0,
+            usage: Usage::default(),
+            cost_usd: 0.0,
+            calls_without_cost: 0,
+        })
+    }
+}
+
+/// A name that may be shown.
+fn name(text: String) -> Option<String> {
+    (!text.is_empty() && text.len() <= LONGEST_NAME && !text.contains(char::is_control)).then_some(text)
+}
+
+#[cfg(test)]
+mod tests;
