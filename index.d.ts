@@ -1410,12 +1410,51 @@ export interface CloseOptions {
   drain?: boolean | undefined;
 }
 
-/** How many runs there are, of all providers of this process, worker threads included. */
+/** What runs, waits and rests, of all providers of this process, worker threads included. */
 export interface Limits {
   /** All together. `limit` is 4, or the highest `maxConcurrency` that a provider was created with. */
   processWide: { limit: number; running: number; waiting: number };
   /** By the CLI's file or the API's base URL, where any runs or waits. */
   perBinary: Record<string, { running: number; waiting: number }>;
+  /** The CLIs' processes that are there now, in the order of their ids. */
+  processes: ProcessStatus[];
+  /** What each provider last said of each limit of its plan, also where that window is over. */
+  rateLimits: RateLimitWindow[];
+}
+
+/** A process of a CLI. */
+export interface ProcessStatus {
+  pid: number;
+  /** The provider's id. */
+  provider: string;
+  engine: "print" | "live" | "warm";
+  /**
+   * `working`: a call is under way in it. `resting`: it keeps conversations for their next calls. `spare`: it is being started, or was
+   * started ahead (`prewarm`, `spares`), and no call has reached it.
+   */
+  state: "working" | "resting" | "spare";
+  /** When it was started, ms since the epoch. */
+  startedAt: number;
+  /** Resident memory, bytes; not known outside of Linux. */
+  memoryBytes?: number;
+  /** The CLI's ids of the conversations it has had, the latest last, at most 8. */
+  conversations: string[];
+}
+
+/** What a provider last said of a limit of its plan, as its `rate_limit` events do. */
+export interface RateLimitWindow {
+  /** The provider's id. */
+  provider: string;
+  /** `five_hour`, `seven_day`, …; not every provider names it. */
+  limitType?: string;
+  /** `allowed`, `allowed_warning` or `rejected`. */
+  status: string;
+  /** When the window ends, ms since the epoch. */
+  resetsAt?: number;
+  /** Share used, 0 to 1. */
+  utilization?: number;
+  /** When it was said, ms since the epoch. */
+  at: number;
 }
 
 /** How much a record matters. */
@@ -1445,7 +1484,7 @@ export interface LogRecord {
  */
 export type Logger = ((record: LogRecord) => void) | Record<LogLevel, (record: LogRecord) => void>;
 
-/** What runs and what waits now. */
+/** What runs, waits and rests now. A look at the memory of a process takes some 10 µs. */
 export function limits(): Limits;
 
 // ---------------------------------------------------------------------------------------------------------------- functions

@@ -6,7 +6,12 @@ import { createTag, createTemp, fakeCli, fakeOptions, READY, type Step, until } 
 
 beforeAll(() => void fakeCli(), 600_000);
 
-const IDLE = { processWide: { limit: expect.any(Number), running: 0, waiting: 0 }, perBinary: {} };
+const IDLE = {
+  processWide: { limit: expect.any(Number), running: 0, waiting: 0 },
+  perBinary: {},
+  processes: [],
+  rateLimits: [],
+};
 // A place is free again when its process has exited, which is before the call settles.
 afterEach(() => expect(limits()).toEqual(IDLE));
 
@@ -34,11 +39,24 @@ describe.skipIf(process.platform === "win32")("maxConcurrency", () => {
     const calls = Array.from({ length: 5 }, () => provider.invoke(["x"]));
     const load = { running: 2, waiting: 3 };
     await until(() => limits().processWide.waiting === 3);
+    // Both have said which session it is.
+    await until(() => limits().processes.filter(({ conversations }) => conversations.length > 0).length === 2);
+    const running = {
+      pid: expect.any(Number),
+      provider: "claude",
+      engine: "print",
+      state: "working",
+      startedAt: expect.any(Number),
+      conversations: ["s"],
+      ...(process.platform === "linux" && { memoryBytes: expect.any(Number) }),
+    };
     expect(limits()).toEqual({
       processWide: { limit: limits().processWide.limit, ...load },
       perBinary: { [options.cliPath]: load },
+      processes: [running, running],
+      rateLimits: [],
     });
-    expect(native.limits()).toEqual(limits());
+    expect(native.limits()).toMatchObject({ perBinary: { [options.cliPath]: load }, processes: [running, running] });
     expect(limits().processWide.limit).toBeGreaterThanOrEqual(4);
     await open();
     expect((await Promise.all(calls)).map((reply) => reply.content)).toEqual(Array(5).fill("Hi"));

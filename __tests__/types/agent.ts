@@ -222,7 +222,9 @@ export async function everything(signal: AbortSignal): Promise<void> {
   await adapter.invoke(thread, { quota: { wait: true, maxWaitMs: "1h" } });
 
   // Limits, records, and which run it was.
-  const { processWide, perBinary } = limits();
+  const { processWide, perBinary, processes, rateLimits } = limits();
+  assertType<Equal<(typeof processes)[number]["state"], "working" | "resting" | "spare">>();
+  assertType<Equal<(typeof rateLimits)[number]["resetsAt"], number | undefined>>();
   updates.push(`${processWide.limit} ${processWide.running} ${perBinary["/bin/claude"]?.waiting}`);
   assertType<Equal<typeof native.limits, typeof limits>>();
   createClaudeCliProvider({ logger: console });

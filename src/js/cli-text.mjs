@@ -57,6 +57,7 @@ Commands:
   run "<prompt>"   asks one of them and prints the answer
   chat             talks with one of them
   suite            runs the tasks of a file, each in a folder of its own, and says which passed
+  status           what runs, waits, rests and was left over on this machine; tokens, cost and limits of plans
   log              shows the log of a run, as text or as a page
   completions      prints what has a shell complete all of this
 
@@ -166,6 +167,24 @@ Options:
   -h, --help           this text
 
 Exit codes: 0 if all passed, 1 if not, 2 wrong command line or file of tasks, 130 interrupted.
+`,
+  status: `Shows what programs of yours do with CLIs now, what today's calls have used, and the limits of plans.
+
+Usage: ${NAME} status [options]
+
+Per program that uses this package: how many calls run and wait; per process its provider, engine, state, memory, age and
+conversation; and processes that were left over by programs that have ended. On Linux; elsewhere limits() tells a program
+of its own.
+
+Options:
+  --logs <path>        a run log, or a folder that holds some, whose calls of today are added up; as often as there are
+  --watch              looks again and again: on a terminal in its place, else one report behind the other
+  --interval <s>       seconds between two looks; default: 2
+  --json               one JSON document; with --watch, one per line
+  --color <when>       auto, always or never; default: auto
+  -h, --help           this text
+
+Exit codes: 0 shown, 2 wrong command line, 10 no such path, 130 interrupted.
 `,
   log: `Shows what happened in a run that was recorded: messages, tool calls with their durations, tokens, cost, errors.
 

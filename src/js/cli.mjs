@@ -17,6 +17,7 @@ const COMMANDS = {
   run: async () => (await import("./cli-run.mjs")).run,
   chat: async () => (await import("./cli/chat.mjs")).chat,
   suite: async () => (await import("./cli-suite.mjs")).suite,
+  status: async () => (await import("./cli/status.mjs")).status,
   log: async () => (await import("./cli-log.mjs")).log,
   completions: async () => (await import("./cli/completions.mjs")).completions,
 };

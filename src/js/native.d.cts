@@ -250,3 +250,5 @@ export class NativeReplay {
 
 /** `{"ok": text}` or `{"err": …}`. `shownJson`: `{"format": "text" | "html" | "json", "colour": boolean, "full": boolean}`. */
 export function showRunLog(path: string, shownJson: string): Promise<string>;
+/** Of this machine, and of the logs at these paths since a moment, ms since the epoch. */
+export function machineStatus(paths: string[], since: number): Promise<string>;
