@@ -128,7 +128,7 @@ fn options(task: &Task) -> BridgeOptions {
 }
 
 async fn serve(task: &Task, lines: Lines) -> io::Result<()> {
-    let (bridge, calls) = Bridge::start(task.tools.clone(), options(task)).await?;
+    let (bridge, calls) = Bridge::start(task.tools.clone(), options(task))?;
     say(&json!({"serving": {"url": bridge.url(), "token": bridge.token()}}))?;
     let mut host = Host {
         lines,

@@ -63,12 +63,12 @@ impl Bridge {
     ///
     /// # Errors
     /// The system gives no port, or no random bytes.
-    pub async fn start(
+    pub fn start(
         tools: Vec<ToolSpec>,
         options: BridgeOptions,
     ) -> io::Result<(Bridge, mpsc::Receiver<ToolCallRequest>)> {
         let (sender, receiver) = call_channel();
-        let bridge = Bridge::start_for(Declarations::new(&tools), options, sender).await?;
+        let bridge = Bridge::start_for(Declarations::new(&tools), options, sender)?;
         Ok((bridge, receiver))
     }
 
@@ -76,12 +76,14 @@ impl Bridge {
     ///
     /// # Errors
     /// As [`Bridge::start`].
-    pub async fn start_for(
+    pub fn start_for(
         declarations: Declarations,
         options: BridgeOptions,
         consumer: mpsc::Sender<ToolCallRequest>,
     ) -> io::Result<Bridge> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
         let port = listener.local_addr()?.port();
         let token = random_hex::<32>()?;
         let (closing, tasks) = (CancellationToken::new(), TaskTracker::new());

@@ -149,6 +149,8 @@ pub enum NotStarted {
         /// Why.
         source: io::Error,
     },
+    /// The system gives no port for the tools that the process is to have.
+    Tools(io::Error),
 }
 
 /// What to start for `line` with `stdin`, and the folder it needs, which must outlive the process.

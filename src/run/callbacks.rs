@@ -84,9 +84,9 @@ impl Queue {
 
 impl ToolServer {
     /// A bridge for one attempt.
-    pub async fn open(&self) -> io::Result<OpenBridge<'_>> {
+    pub fn open(&self) -> io::Result<OpenBridge<'_>> {
         let (consumer, calls) = bridge::call_channel();
-        let bridge = Bridge::start_for(self.declarations.clone(), self.options, consumer).await?;
+        let bridge = Bridge::start_for(self.declarations.clone(), self.options, consumer)?;
         Ok(OpenBridge {
             server: self,
             traffic: bridge.traffic(),

@@ -231,6 +231,10 @@ pub(super) fn not_started(engine: &Engine, error: &NotStarted) -> Box<ProviderEr
             );
             (Code::SpawnFailed, reason, classify::NO_TEMPORARY_FOLDER)
         }
+        NotStarted::Tools(error) => {
+            let reason = format!("no port of 127.0.0.1 can be opened for the tools: {error}");
+            (Code::SpawnFailed, reason, classify::hint(id, Code::SpawnFailed))
+        }
     };
     Box::new(ProviderError::new(id, code, reason).with_hint(hint))
 }

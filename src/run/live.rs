@@ -4,16 +4,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::sleep;
 
 use super::attempt::{Attempted, Opening, run_attempt};
 use super::auto::Trial;
 use super::capabilities::{self, Binary};
 use super::cli_attempt::{CliAttempt, CliCall};
-use super::engine::{Engine, not_started};
+use super::engine::not_started;
 use super::live_request::LiveRequest;
 use super::live_sessions::{LiveSessions, Seat, evicted_warning, warning};
 use super::live_support::LiveSupport;
@@ -29,14 +27,10 @@ use crate::exchange::live::setup::Setup;
 use crate::exchange::live::thread::{Known, Thread};
 use crate::exchange::print::NotStarted;
 use crate::fold::Fold;
+use crate::process::StartError;
 use crate::process::limit::Permit;
-use crate::process::{StartError, Vars};
 use crate::provider::options::{EngineKind, Options};
 use crate::toolcall::TextCalls;
-
-/// How long after a turn that ended with tool calls a spare is started. The thread's next turn comes as soon as the tools are
-/// done, and the half second of processor time that a CLI's start takes is better spent when it has begun.
-const LOOP_PAUSE: Duration = Duration::from_secs(1);
 
 /// A session for this turn.
 struct ClaimedSession {
@@ -254,11 +248,7 @@ impl CliAttempt<'_> {
                 let known = thread.known_with(reply, pending);
                 pool.park(session, key, known, at_work.load(Ordering::Relaxed));
             }
-            if reply.tool_calls.is_empty() {
-                engine.restock(&base_env);
-            } else {
-                restock_later(&engine, base_env);
-            }
+            engine.restock_behind(reply, &base_env);
         })
     }
 
@@ -341,23 +331,6 @@ impl CliAttempt<'_> {
             None => Err(NotStarted::Process(StartError::Cancelled)),
         }
     }
-}
-
-/// Starts spares when the thread's next turn has had time to come.
-fn restock_later(engine: &Arc<Engine>, env: Arc<Vars>) {
-    let waiting = Arc::clone(engine);
-    engine.lifecycle.runs.spawn(async move {
-        let engine = waiting;
-        if engine
-            .lifecycle
-            .closing
-            .run_until_cancelled(sleep(LOOP_PAUSE))
-            .await
-            .is_some()
-        {
-            engine.restock(&env);
-        }
-    });
 }
 
 /// How many sessions there may be as text.

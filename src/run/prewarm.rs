@@ -3,9 +3,10 @@
 //! In: what is known of the next call ([`Known`]). Out: processes that have started and were set up with it, so that the call does not wait.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
-use tokio::sync::watch;
+use tokio::time::sleep;
 
 use super::auto::Trial;
 use super::capabilities::{self, Binary};
@@ -13,26 +14,24 @@ use super::engine::{Engine, not_started};
 use super::live_request;
 use super::live_sessions::{Live, LiveSessions};
 use super::live_support::LiveSupport;
+use super::spares::{ATTEMPTS, Warmed};
 use crate::command::{CommandLine, Mode};
 use crate::declare::mcp::Declarations;
 use crate::error::{Code, ProviderError};
+use crate::event::Reply;
 use crate::exchange::claude_live::session::Session;
-use crate::exchange::live::minding::{NotReady, Warmth};
-use crate::exchange::live::process_turn;
+use crate::exchange::live::keep::Keepable;
 use crate::exchange::live::setup::Setup;
-use crate::exchange::print::{NotStarted, Surroundings};
-use crate::exchange::{Evidence, Invocation};
-use crate::fold::Fold;
-use crate::judge::{self, CliRules, Context};
+use crate::exchange::print::NotStarted;
 use crate::message::ToolSpec;
+use crate::process::Vars;
 use crate::process::limit::Permit;
-use crate::process::{Limits, Tees, Vars};
 use crate::provider::choices::Choices;
 use crate::provider::options::EngineKind;
-use crate::toolcall::TextCalls;
 
-/// How often a process is started anew because the CLI has refused a flag that it can do without.
-const ATTEMPTS: usize = 8;
+/// How long after a turn that ended with tool calls a spare is started. The thread's next turn comes as soon as the tools are
+/// done, and the half second of processor time that a CLI's start takes is better spent when it has begun.
+const LOOP_PAUSE: Duration = Duration::from_secs(1);
 
 /// What is known of the next call.
 #[derive(Debug, Default, Deserialize)]
@@ -40,14 +39,6 @@ struct Known {
     /// The text of the thread's system messages; an empty one says that there are none.
     system: Option<String>,
     tools: Option<Vec<ToolSpec>>,
-}
-
-/// What one round of starting ahead came to.
-enum Warmed {
-    /// They are ready.
-    Ready,
-    /// The CLI refused a flag that it can do without: once more.
-    FlagRefused,
 }
 
 impl Engine {
@@ -80,8 +71,11 @@ impl Engine {
                 let ready = engine.prewarm_opencode(live, &tools, &env).await;
                 return engine.closed().map_or(ready, Err);
             }
-            // A process that waits would have to know the call's system prompt.
-            Some(Live::Qwen(_)) => return Ok(()),
+            Some(Live::Qwen(live)) => {
+                let setup = engine.likely_setup(live, known);
+                let ready = engine.prewarm_qwen(live, setup.as_ref(), &env).await;
+                return engine.closed().map_or(ready, Err);
+            }
             None => {
                 let ready = match &engine.warm {
                     Some(servers) => engine.prewarm_warm(servers, &env).await,
@@ -95,6 +89,10 @@ impl Engine {
             match engine.warm(live, setup.as_ref(), &env).await {
                 Ok(Warmed::Ready) => break,
                 Ok(Warmed::FlagRefused) => {}
+                Ok(Warmed::Unsupported(reason, evidence)) => {
+                    let error = engine.no_sessions(&reason, Some(&evidence));
+                    return Err(engine.closed().unwrap_or(error));
+                }
                 Err(error) => return Err(engine.closed().unwrap_or(error)),
             }
         }
@@ -102,7 +100,7 @@ impl Engine {
     }
 
     /// The next call's setup; `None` if that is not known.
-    fn likely_setup(&self, live: &LiveSessions<Session>, known: Known) -> Option<Arc<Setup>> {
+    fn likely_setup<S: Keepable<Setup = Setup>>(&self, live: &LiveSessions<S>, known: Known) -> Option<Arc<Setup>> {
         let last = live.last_setup();
         let choices = last.as_ref().and_then(|last| last.choices().cloned());
         let of = |system: String, tools: &[ToolSpec]| {
@@ -140,21 +138,7 @@ impl Engine {
             }
         }
         let start = |place| self.session((&line, &binary), env, Some(Permit::taken(place)));
-        let number = live.pool.spares().max(1);
-        let warm = live.pool.prewarm((number, live.working()), (env, setup), start);
-        for mut one in warm.map_err(|error| not_started(self, &error))? {
-            let Some(not_ready) = failure(&mut one, setup.is_some()).await else {
-                continue;
-            };
-            let invocation = Invocation::of(self.id(), &line);
-            let (reason, ended) = process_turn::why_not_ready(invocation, &not_ready, &Limits::default());
-            if let Some(flag) = &ended.refused_flag {
-                capabilities::remember_refused(&binary, flag);
-                return Ok(Warmed::FlagRefused);
-            }
-            return Err(self.not_ready(reason, ended.evidence));
-        }
-        Ok(Warmed::Ready)
+        self.warmed(live, (&line, &binary), (env, setup), start).await
     }
 
     async fn warm_untried(
@@ -184,45 +168,37 @@ impl Engine {
         })
     }
 
-    /// The error of a process that was started ahead and takes no turn.
-    fn not_ready(&self, reason: Option<String>, evidence: Evidence) -> Box<ProviderError> {
-        if let Some(reason) = reason {
-            return self.no_sessions(&reason, Some(&evidence));
-        }
-        let context = Context {
-            provider: self.id(),
-            rules: CliRules::from(&*self.provider),
-            now_ms: super::clock::now_ms(),
-            local_offset_min: super::clock::local_offset_min(),
-        };
-        let folded = Fold::new(Default::default(), TextCalls::Off).finish(&mut Vec::new());
-        match judge::judge(&context, evidence, folded) {
-            Err(error) => error,
-            Ok(_) => self.no_sessions("it ended instead of answering the handshake", None),
-        }
-    }
-
-    /// The error of a CLI that takes no live sessions.
-    pub(super) fn no_sessions(&self, reason: &str, evidence: Option<&Evidence>) -> Box<ProviderError> {
-        let reason = format!("the installed CLI takes no live sessions: {reason}");
-        let mut error = self.refuse(Code::LiveUnsupported, reason);
-        if let Some(Evidence::Process(process)) = evidence {
-            judge::with_process(&mut error, process);
-        }
-        error
-    }
-
     /// Starts the spares there should be after a call. That they can't be started will be the next call's own error.
     pub(super) fn restock(&self, env: &Arc<Vars>) {
-        if let Some(Live::Claude(live)) = &self.live {
-            let setup = live.likely_setup();
-            let choices = setup.as_ref().and_then(|setup| setup.choices());
-            let Ok((line, binary)) = self.live_line(choices, env) else {
-                return;
-            };
-            let start = |place| self.session((&line, &binary), env, Some(Permit::taken(place))).ok();
-            live.pool.stock(live.working(), (env, setup.as_ref()), start);
+        match &self.live {
+            Some(Live::Claude(live)) => self.restock_claude(live, env),
+            Some(Live::Qwen(live)) => self.restock_qwen(live, env),
+            Some(Live::Codex(_) | Live::Opencode(_)) | None => {}
         }
+    }
+
+    /// The same behind a turn that has come to `reply`: at once, or when the thread's next turn has had time to come.
+    pub(super) fn restock_behind(self: &Arc<Self>, reply: &Reply, env: &Arc<Vars>) {
+        if reply.tool_calls.is_empty() {
+            return self.restock(env);
+        }
+        let (engine, env) = (Arc::clone(self), Arc::clone(env));
+        self.lifecycle.runs.spawn(async move {
+            let pause = engine.lifecycle.closing.run_until_cancelled(sleep(LOOP_PAUSE)).await;
+            if pause.is_some() {
+                engine.restock(&env);
+            }
+        });
+    }
+
+    fn restock_claude(&self, live: &LiveSessions<Session>, env: &Arc<Vars>) {
+        let setup = live.likely_setup();
+        let choices = setup.as_ref().and_then(|setup| setup.choices());
+        let Ok((line, binary)) = self.live_line(choices, env) else {
+            return;
+        };
+        let start = |place| self.session((&line, &binary), env, Some(Permit::taken(place))).ok();
+        live.pool.stock(live.working(), (env, setup.as_ref()), start);
     }
 
     /// The command line of a process that is started with `choices`; `None` for the provider's own. Pieces of messages are always
@@ -236,42 +212,14 @@ impl Engine {
         self.line(Mode::Live, chosen.as_ref().unwrap_or(&self.options), true, base_env)
     }
 
-    /// A fresh process of `binary`, and its place among those of the provider. Its turns have the limits; it has none but
-    /// the provider's end.
+    /// A fresh process of `binary`, and its place among those of the provider.
     pub(super) fn session(
         &self,
         (line, binary): (&CommandLine, &Binary),
         base_env: &Arc<Vars>,
         place: Option<Permit>,
     ) -> Result<Session, NotStarted> {
-        let surroundings = Surroundings {
-            file: Some(binary.resolved().clone()),
-            base_env: Arc::clone(base_env),
-            limits: Limits {
-                kill_grace: self.options.kill_grace,
-                max_stdout: usize::MAX,
-                ..Limits::default()
-            },
-            owner: self.owner,
-            permit: place,
-            tracker: self.lifecycle.runs.clone(),
-            tees: Tees::default(),
-        };
+        let surroundings = self.session_surroundings(binary, base_env, place);
         Session::start(line.clone(), surroundings, &self.lifecycle.closing)
-    }
-}
-
-/// Waits until a process that was started ahead is ready, with its setup if it `has_setup`, or a call has taken it. Why it is not, if it
-/// has failed.
-async fn failure(warmth: &mut watch::Receiver<Warmth>, has_setup: bool) -> Option<Arc<NotReady>> {
-    let is_settled = |now: &Warmth| match now {
-        Warmth::Coming => false,
-        Warmth::Ready { is_primed } => *is_primed || !has_setup,
-        Warmth::Failed(_) => true,
-    };
-    let settled = warmth.wait_for(is_settled).await;
-    match settled.as_deref() {
-        Ok(Warmth::Failed(not_ready)) => Some(Arc::clone(not_ready)),
-        _ => None,
     }
 }

@@ -8,10 +8,10 @@ use super::attempt::{Opening, run_attempt};
 use super::callbacks::BridgedPrint;
 use super::capabilities;
 use super::cli_attempt::{CliAttempt, CliCall};
-use super::engine::{Engine, not_started};
+use super::engine::not_started;
 use super::retry_loop::AttemptOutcome;
 use crate::command::Mode;
-use crate::error::{Code, ProviderError};
+use crate::error::ProviderError;
 use crate::event::{EngineUsed, Event, RunInfo};
 use crate::exchange::print::{NotStarted, Print, Surroundings};
 use crate::fold::Fold;
@@ -35,7 +35,11 @@ impl CliAttempt<'_> {
         }
         let bridge = match &request.tool_server {
             None => None,
-            Some(server) => Some(server.open().await.map_err(|error| no_bridge(engine, &error))?),
+            Some(server) => Some(
+                server
+                    .open()
+                    .map_err(|error| not_started(engine, &NotStarted::Tools(error)))?,
+            ),
         };
         let options = request.provider_options(engine);
         let bridged_options = bridge.as_ref().map(|bridge| bridge.with_bridge(options));
@@ -117,9 +121,4 @@ pub(super) fn not_callable() -> Event {
         message: "tools are bound, but with `textToolCalls: \"off\"` the model does not learn of them in print form"
             .to_owned(),
     }
-}
-
-fn no_bridge(engine: &Engine, error: &std::io::Error) -> Box<ProviderError> {
-    let reason = format!("no port of 127.0.0.1 can be opened for the tools: {error}");
-    engine.refuse(Code::SpawnFailed, reason)
 }

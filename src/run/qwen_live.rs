@@ -9,27 +9,26 @@ use serde_json::json;
 use super::attempt::{Attempted, Opening, run_attempt};
 use super::capabilities::{self, Binary};
 use super::cli_attempt::{CliAttempt, CliCall};
-use super::engine::{Engine, not_started};
+use super::engine::not_started;
 use super::live_request::LiveRequest;
 use super::live_sessions::{LiveSessions, Seat, evicted_warning, warning};
 use super::live_support::LiveSupport;
 use super::retry_loop::AttemptOutcome;
-use crate::bridge::{self, Bridge, BridgeOptions};
-use crate::command::{CommandLine, Mode};
-use crate::error::{Code, ProviderError};
+use crate::command::CommandLine;
+use crate::error::ProviderError;
 use crate::event::{EngineUsed, Event, RunInfo};
 use crate::exchange::Invocation;
 use crate::exchange::live::keep::Keepable;
-use crate::exchange::live::pool::{Claimed, SessionKey};
+use crate::exchange::live::pool::SessionKey;
 use crate::exchange::live::process_turn::{LiveTurn, Origin, Park, Unusable};
 use crate::exchange::live::setup::Setup;
-use crate::exchange::print::{NotStarted, Surroundings};
+use crate::exchange::print::NotStarted;
 use crate::exchange::qwen_live::input::{self, Input, Misfit};
-use crate::exchange::qwen_live::session::{Session, Tools};
+use crate::exchange::qwen_live::session::Session;
 use crate::fold::Fold;
+use crate::process::StartError;
 use crate::process::limit::Permit;
-use crate::process::{Limits, StartError, Tees};
-use crate::provider::options::{EngineKind, Options, SystemPrompt};
+use crate::provider::options::EngineKind;
 use crate::toolcall::TextCalls;
 
 /// A session for this turn.
@@ -49,8 +48,7 @@ impl CliAttempt<'_> {
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
         let CliCall { engine, base_env, .. } = *self.call;
-        let options = engine.options_of(&request.setup);
-        let (line, binary) = engine.line(Mode::Live, &options, true, base_env)?;
+        let (line, binary) = engine.qwen_line(&request.setup, base_env)?;
         let auto = engine.options.engine == EngineKind::Auto;
         if let LiveSupport::Unserved(reason) = engine.support(&binary, base_env) {
             return match auto {
@@ -75,14 +73,8 @@ impl CliAttempt<'_> {
                 .await
             {
                 Ok(claimed) => claimed,
-                Err(Unclaimed::NotStarted(NotStarted::Process(StartError::Cancelled))) => {
-                    return Ok(AttemptOutcome::Cancelled);
-                }
-                Err(Unclaimed::NotStarted(error)) => return Err(not_started(engine, &error)),
-                Err(Unclaimed::NoBridge(error)) => {
-                    let reason = format!("no port of 127.0.0.1 can be opened for the tools: {error}");
-                    return Err(engine.refuse(Code::SpawnFailed, reason));
-                }
+                Err(NotStarted::Process(StartError::Cancelled)) => return Ok(AttemptOutcome::Cancelled),
+                Err(error) => return Err(not_started(engine, &error)),
             };
             let park = self.park_qwen(live, request, &key, seat);
             match self.qwen_turn(claimed, &line, park, info).await? {
@@ -130,7 +122,7 @@ impl CliAttempt<'_> {
                 Origin::Continued => "continued",
                 Origin::Fresh | Origin::Spare => "started",
             },
-            fields: json!({"attempt": self.number, "flags": line.flags}),
+            fields: json!({"attempt": self.number, "spare": origin == Origin::Spare, "flags": line.flags}),
             notes: request.notes(self.number).into_iter().chain(notes).collect(),
         };
         let fold = Fold::new(request.call_ids.clone(), TextCalls::Off).with_listener(sink.has_listener());
@@ -154,21 +146,24 @@ impl CliAttempt<'_> {
         key: &SessionKey<Setup>,
         seat: Seat,
     ) -> Park<Session> {
+        let (engine, base_env) = (Arc::clone(self.call.engine), Arc::clone(self.call.base_env));
         let (pool, at_work) = (Arc::clone(&live.pool), Arc::clone(&live.at_work));
         let (thread, key) = (Arc::clone(&request.callers), key.clone());
         let once = self.call.request.options.once;
         Box::new(move |session, reply| {
             drop(seat);
-            let Some((session, pending)) = session else { return };
-            if once {
-                return Keepable::end(session);
+            if let Some((session, pending)) = session {
+                if once {
+                    return Keepable::end(session);
+                }
+                let known = thread.known_with(reply, pending);
+                pool.park(session, key, known, at_work.load(Ordering::Relaxed));
             }
-            let known = thread.known_with(reply, pending);
-            pool.park(session, key, known, at_work.load(Ordering::Relaxed));
+            engine.restock_behind(reply, &base_env);
         })
     }
 
-    /// The session that knows the thread's beginning, or a new process.
+    /// The session that knows the thread's beginning, a spare for a thread that begins, or a new process.
     async fn claim_qwen(
         &self,
         live: &LiveSessions<Session>,
@@ -176,12 +171,12 @@ impl CliAttempt<'_> {
         key: &SessionKey<Setup>,
         (line, binary): (&CommandLine, &Binary),
         waiting_ones: bool,
-    ) -> Result<ClaimedSession, Unclaimed> {
+    ) -> Result<ClaimedSession, NotStarted> {
         let CliCall { engine, base_env, .. } = *self.call;
         let thread = &request.thread;
-        let note = request.note.as_deref();
+        let (guard, note) = (engine.provider.guard, request.note.as_deref());
         let long = AtomicUsize::new(0);
-        let goes_on = |known: &_| match input::addition(thread, known, note) {
+        let goes_on = |known: &_| match input::addition(thread, known, guard, note) {
             Ok(_) => true,
             Err(Misfit::Thread) => false,
             Err(Misfit::LongResult(length)) => {
@@ -189,12 +184,8 @@ impl CliAttempt<'_> {
                 false
             }
         };
-        let claimed = match waiting_ones {
-            true => live.pool.claim(key, thread, goes_on).await,
-            false => Claimed::Nothing,
-        };
-        if let Claimed::Continued(session, known) = claimed {
-            match input::addition(thread, &known, note) {
+        if waiting_ones && let Some((session, known)) = live.pool.claim_session(key, thread, goes_on).await {
+            match input::addition(thread, &known, guard, note) {
                 Ok(input) => {
                     return Ok(ClaimedSession {
                         session: *session,
@@ -214,47 +205,30 @@ impl CliAttempt<'_> {
         let places = format!("`maxConcurrency` is {}", engine.options.max_concurrency);
         let evicted = live.pool.eviction(key, thread);
         notes.extend(evicted.map(|why| evicted_warning(why, &engine.options, &places)));
-        let random = getrandom::u64().and_then(|high| Ok((high, getrandom::u64()?)));
-        let (high, low) = random.map_err(|error| Unclaimed::NoBridge(std::io::Error::other(error.to_string())))?;
-        let id = u128::from(high) << 64 | u128::from(low);
+        let id = chat_id().map_err(|source| NotStarted::Scratch {
+            folder: std::env::temp_dir(),
+            source,
+        })?;
         let declarations = request.setup.declarations();
-        let opening = input::opening(thread, declarations, request.encoding, note, id);
-        let tools = match declarations.tools().is_empty() {
-            true => None,
-            false => {
-                let (consumer, calls) = bridge::call_channel();
-                let bridge = Bridge::start_for(declarations.clone(), BridgeOptions::default(), consumer).await;
-                Some(Tools {
-                    bridge: bridge.map_err(Unclaimed::NoBridge)?,
-                    calls,
-                })
+        let opening = input::opening(thread, declarations, request.encoding, (guard, note), id);
+        // A chat file is read by a process that is started with it.
+        let spare = match waiting_ones && opening.chat.is_none() {
+            true => live.pool.claim_spare(key).await,
+            false => None,
+        };
+        let (session, origin) = match spare {
+            Some(session) => (*session, Origin::Spare),
+            None => {
+                let place = self.place_qwen(live).await?;
+                let session =
+                    engine.qwen_session((line, binary), base_env, place, (&request.setup, opening.chat.as_ref()))?;
+                (session, Origin::Fresh)
             }
         };
-        let place = self.place_qwen(live).await.map_err(Unclaimed::NotStarted)?;
-        let surroundings = Surroundings {
-            file: Some(binary.resolved().clone()),
-            base_env: Arc::clone(base_env),
-            limits: Limits {
-                kill_grace: engine.options.kill_grace,
-                max_stdout: usize::MAX,
-                ..Limits::default()
-            },
-            owner: engine.owner,
-            permit: place,
-            tracker: engine.lifecycle.runs.clone(),
-            tees: Tees::default(),
-        };
-        let session = Session::start(
-            line.clone(),
-            surroundings,
-            &engine.lifecycle.closing,
-            (&request.setup, tools, opening.chat.as_ref()),
-            engine.provider.errors.long_pauses,
-        );
         Ok(ClaimedSession {
-            session: session.map_err(Unclaimed::NotStarted)?,
+            session,
             input: opening.input,
-            origin: Origin::Fresh,
+            origin,
             notes,
         })
     }
@@ -273,10 +247,11 @@ impl CliAttempt<'_> {
     }
 }
 
-/// Why there is no session for a turn.
-enum Unclaimed {
-    NotStarted(NotStarted),
-    NoBridge(std::io::Error),
+/// The random bits of a chat's name.
+fn chat_id() -> std::io::Result<u128> {
+    let random = getrandom::u64().and_then(|high| Ok((high, getrandom::u64()?)));
+    let (high, low) = random.map_err(|error| std::io::Error::other(error.to_string()))?;
+    Ok(u128::from(high) << 64 | u128::from(low))
 }
 
 /// That a result can't go to the process that waits for it.
@@ -287,25 +262,4 @@ fn too_long(length: usize) -> Event {
         input::LONGEST_RESULT
     );
     warning("RESULT_TOO_LONG", message)
-}
-
-impl Engine {
-    /// The options of a process that is set up with `setup`: what its system prompt is, it is started with.
-    fn options_of(&self, setup: &Setup) -> Options {
-        let options = match setup.choices() {
-            Some(choices) => self.options.with_choices(choices.clone()),
-            None => self.options.clone(),
-        };
-        let texts: Vec<&str> = [setup.system_prompt(), setup.append_system_prompt()]
-            .into_iter()
-            .flatten()
-            .collect();
-        Options {
-            system_prompt: match texts.is_empty() {
-                true => SystemPrompt::Cli,
-                false => SystemPrompt::Custom(texts.join("\n\n")),
-            },
-            ..options
-        }
-    }
 }

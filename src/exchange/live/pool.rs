@@ -137,14 +137,30 @@ impl<S: Keepable> Pool<S> {
         }
     }
 
-    /// The session for `thread`, taken out of the pool: of those that can go on with it, the one that knows most. Where calls
-    /// have ids that are not unique, several may know as much: then it is the one whose messages are the thread's, or none.
+    /// The session for `thread`, as [`Pool::claim_session`] has it, or else a spare, taken out of the pool.
     pub async fn claim(
         &self,
         key: &SessionKey<S::Setup>,
         thread: &Thread,
         goes_on: impl Fn(&Known) -> bool,
     ) -> Claimed<S> {
+        if let Some((session, known)) = self.claim_session(key, thread, goes_on).await {
+            return Claimed::Continued(session, known);
+        }
+        match self.claim_spare(key).await {
+            Some(session) => Claimed::Spare(session),
+            None => Claimed::Nothing,
+        }
+    }
+
+    /// The session for `thread` and what it knows, taken out of the pool: of those that can go on with it, the one that knows most.
+    /// Where calls have ids that are not unique, several may know as much: then it is the one whose messages are the thread's, or none.
+    pub async fn claim_session(
+        &self,
+        key: &SessionKey<S::Setup>,
+        thread: &Thread,
+        goes_on: impl Fn(&Known) -> bool,
+    ) -> Option<(Box<S>, Known)> {
         // More than one round only where a process has died just now.
         loop {
             let found = {
@@ -161,24 +177,18 @@ impl<S: Keepable> Pool<S> {
                 };
                 best.map(|at| state.waiting.remove(at))
             };
-            let Some(Waiting { known, line, .. }) = found else {
-                break;
-            };
+            let Waiting { known, line, .. } = found?;
             match minding::fetch(line).await {
                 // A launcher that was killed just now leaves its CLI behind for a moment, which would answer.
                 Some(session) if session.is_ending() => session.end(),
-                Some(session) => return Claimed::Continued(session, known),
+                Some(session) => return Some((session, known)),
                 None => {}
             }
         }
-        match self.claim_spare(key).await {
-            Some(session) => Claimed::Spare(session),
-            None => Claimed::Nothing,
-        }
     }
 
-    /// A spare for sessions of this kind; those that have inherited another environment end.
-    async fn claim_spare(&self, key: &SessionKey<S::Setup>) -> Option<Box<S>> {
+    /// A spare for sessions of this kind, taken out of the pool; those that have inherited another environment end.
+    pub async fn claim_spare(&self, key: &SessionKey<S::Setup>) -> Option<Box<S>> {
         loop {
             let spare = {
                 let mut state = self.lock();

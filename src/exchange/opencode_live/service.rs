@@ -137,7 +137,7 @@ impl Service {
             _ => {
                 // Nobody listens: what got past the permission is answered with an error.
                 let (nobody, _) = mpsc::channel(1);
-                let bridge = Bridge::start_for(tools.clone(), BridgeOptions::default(), nobody).await;
+                let bridge = Bridge::start_for(tools.clone(), BridgeOptions::default(), nobody);
                 let bridge = bridge.map_err(|error| lost(format!("the tools can't be declared: {error}")))?;
                 self.connect(&bridge, &directory).await?;
                 Some(bridge)

@@ -7,6 +7,7 @@ use crate::declare::mcp::Declarations;
 use crate::exchange::live::thread::{Known, Thread};
 use crate::message::{Message, Role, ToolResult};
 use crate::prompt::{self, Encoding, Style};
+use crate::provider::Guard;
 
 /// Of a longer result, the CLI shows its model a preview of 2.4 KB (0.24.4), characters.
 pub const LONGEST_RESULT: usize = 25_000;
@@ -40,15 +41,16 @@ pub enum Misfit {
     LongResult(usize),
 }
 
-/// What is new in `thread` to a session that knows `known`. `note` is said behind it.
+/// What is new in `thread` to a session that knows `known`. `note` is said behind it; `guard` keeps the user's text from being a command
+/// of the CLI's.
 ///
 /// # Errors
 /// [`Misfit`]: a new process is needed.
-pub fn addition(thread: &Thread, known: &Known, note: Option<&str>) -> Result<Input, Misfit> {
+pub fn addition(thread: &Thread, known: &Known, guard: Option<Guard>, note: Option<&str>) -> Result<Input, Misfit> {
     let new = thread.continuation(known).ok_or(Misfit::Thread)?;
     if new.results.is_empty() {
         return match new.rest {
-            [message] if message.role == Role::Human => Ok(Input::User(with_note(message, note))),
+            [message] if message.role == Role::Human => Ok(Input::User(of_user(message, guard, note))),
             _ => Err(Misfit::Thread),
         };
     }
@@ -75,7 +77,13 @@ pub fn addition(thread: &Thread, known: &Known, note: Option<&str>) -> Result<In
 }
 
 /// How a process that knows nothing begins with all of `thread`. `id`: 128 random bits.
-pub fn opening(thread: &Thread, tools: &Declarations, encoding: Encoding, note: Option<&str>, id: u128) -> Opening {
+pub fn opening(
+    thread: &Thread,
+    tools: &Declarations,
+    encoding: Encoding,
+    (guard, note): (Option<Guard>, Option<&str>),
+    id: u128,
+) -> Opening {
     let chat = |messages: &[Message]| (!messages.is_empty()).then(|| Chat::new(id, messages.to_vec(), tools.clone()));
     let (last, before) = match thread.messages() {
         [before @ .., last] => (last, before),
@@ -89,7 +97,7 @@ pub fn opening(thread: &Thread, tools: &Declarations, encoding: Encoding, note: 
     match (&last.role, note) {
         (Role::Human, note) => Opening {
             chat: chat(before),
-            input: Input::User(with_note(last, note)),
+            input: Input::User(of_user(last, guard, note)),
         },
         (_, Some(note)) => Opening {
             chat: chat(thread.messages()),
@@ -117,10 +125,40 @@ pub fn opening(thread: &Thread, tools: &Declarations, encoding: Encoding, note: 
     }
 }
 
-fn with_note(message: &Message, note: Option<&str>) -> String {
+/// What the user says in `message`, and `note` behind it.
+fn of_user(message: &Message, guard: Option<Guard>, note: Option<&str>) -> String {
     let text = text_of(message);
+    let text = match guard {
+        Some(guard) if text.starts_with(guard.first) => format!("{}{text}", guard.prefix),
+        _ => text,
+    };
     match note {
         Some(note) => format!("{text}\n\n{note}"),
         None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Content;
+    use crate::provider::qwen::QWEN;
+
+    /// 0.24.4 carries `/clear` out, and writes a file for `/export html`; behind a line's end it sends both.
+    #[test]
+    fn what_the_user_says_is_no_command() {
+        let said = |text: &str| Message {
+            role: Role::Human,
+            content: Content::Text(text.to_owned()),
+            tool_calls: Vec::new(),
+            tool_call_id: String::new(),
+            is_error: false,
+            reasoning: None,
+        };
+        let of = |text: &str, note| of_user(&said(text), QWEN.guard, note);
+        assert_eq!(of("/clear", None), "\n/clear");
+        assert_eq!(of("/export html", Some("in JSON")), "\n/export html\n\nin JSON");
+        assert_eq!(of(" /help", None), " /help");
+        assert_eq!(of("1/2", None), "1/2");
     }
 }

@@ -5,9 +5,13 @@
 //! native calls. The CLI can't leave a call to anybody: it waits for the server's answer. So a turn ends where the model's message
 //! does, with the calls held ([`held`]), and the next turn begins with their results. What does not fit a session that goes on
 //! begins another, which reads the thread from a chat file of the CLI's own ([`chat`]).
+//! A process can be started ahead of its first turn, for a setup that is known: it has answered the handshake then, and got the tools.
 
 pub mod chat;
+mod handover;
 pub mod held;
 pub mod input;
 pub mod session;
+mod tokens;
+pub mod tools;
 pub mod wire;

@@ -9,33 +9,29 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
-use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::chat::Chat;
+use super::handover::{Names, last_word, unknown_tool};
 use super::held::Held;
 use super::input::Input;
+use super::tokens::Tokens;
+use super::tools::{Tools, listed, next_call};
 use super::wire;
-use crate::bridge::{Bridge, Connection, ToolCallRequest};
 use crate::command::{Arg, CommandLine};
-use crate::decode::json::Fields;
-use crate::decode::usage::read_usage;
 use crate::decode::{Decoder, Wire};
-use crate::event::{Event, Outcome};
+use crate::event::Event;
 use crate::exchange::EndedProcess;
 use crate::exchange::claude_live::wire::{Inbound, denied, read, refused};
-use crate::exchange::live::keep::{Handshake, Idle, Keepable};
+use crate::exchange::live::keep::{HANDSHAKE, Handshake, Idle, Keepable};
 use crate::exchange::live::process_turn::{ProcessSession, Pulse};
 use crate::exchange::live::setup::Setup;
 use crate::exchange::live::streams::{Figures, Step, Streams};
 use crate::exchange::print::{self, NotStarted, Surroundings, long_pause};
 use crate::exchange::scratch::Scratch;
-use crate::message::Usage;
 use crate::process::{Running, StartError, StderrWatch, Stdin};
-use crate::provider::callbacks::Callbacks;
 
 /// Our request ids; the CLI only repeats them.
 const INITIALIZE: &str = "df-initialize";
@@ -45,19 +41,15 @@ const GO_ON: &str = "df-go-on";
 /// The private folder that the CLI keeps its chats in.
 pub const RUNTIME_FOLDER: &str = "runtime";
 
-/// The server of a session's tools, and the calls that come over it.
-pub struct Tools {
-    /// The server.
-    pub bridge: Bridge,
-    /// The calls.
-    pub calls: mpsc::Receiver<ToolCallRequest>,
-}
-
 /// A live process.
 pub struct Session {
     streams: Streams,
     decoder: Decoder,
     handshake: Handshake,
+    /// Since when it has to answer what it was sent ahead of its first turn.
+    asked_ahead: Option<Instant>,
+    /// That it is ready was reported.
+    is_reported: bool,
     setup: Arc<Setup>,
     tools: Option<Tools>,
     held: Held,
@@ -65,49 +57,12 @@ pub struct Session {
     opening: Option<String>,
     /// The results that this turn began with: the CLI repeats them.
     answered: Vec<String>,
-
     usage: Tokens,
     stderr: StderrWatch,
     long_pauses: &'static [&'static str],
-    session_id: Option<String>,
-    model: Option<String>,
+    names: Names,
     tracker: TaskTracker,
     scratch: Option<Scratch>,
-}
-
-/// What the model has read and written.
-#[derive(Debug, Default)]
-struct Tokens {
-    /// What was reported of all turns: the CLI tells the sum.
-    reported: Usage,
-    /// Of the message that is coming in.
-    message: Option<Usage>,
-}
-
-impl Tokens {
-    /// What a turn has taken that ends with a message with calls.
-    fn of_message(&mut self) -> Option<Usage> {
-        let usage = self.message.take()?;
-        self.reported.add(&usage);
-        Some(usage)
-    }
-
-    /// What a turn has taken at whose end the CLI reports `total`.
-    fn of_turn(&mut self, total: &Usage) -> Usage {
-        let before = std::mem::replace(&mut self.reported, total.clone());
-        let less = |all: u64, before: u64| all.saturating_sub(before);
-        let less_of = |all: Option<u64>, before: Option<u64>| all.map(|all| less(all, before.unwrap_or_default()));
-        self.message = None;
-        Usage {
-            input_tokens: less(total.input_tokens, before.input_tokens),
-            output_tokens: less(total.output_tokens, before.output_tokens),
-            total_tokens: less(total.total_tokens, before.total_tokens),
-            cache_read_tokens: less_of(total.cache_read_tokens, before.cache_read_tokens),
-            cache_write_tokens: less_of(total.cache_write_tokens, before.cache_write_tokens),
-            reasoning_tokens: less_of(total.reasoning_tokens, before.reasoning_tokens),
-            estimated: total.estimated,
-        }
-    }
 }
 
 impl std::fmt::Debug for Session {
@@ -152,6 +107,8 @@ impl Session {
             streams: Streams::new(running, stdin),
             decoder: Decoder::new(Wire::ClaudeStream),
             handshake: Handshake::Unasked,
+            asked_ahead: None,
+            is_reported: false,
             setup: Arc::clone(setup),
             tools,
             held: Held::default(),
@@ -160,8 +117,7 @@ impl Session {
             usage: Tokens::default(),
             stderr,
             long_pauses,
-            session_id: None,
-            model: None,
+            names: Names::default(),
             tracker,
             scratch,
         })
@@ -172,14 +128,7 @@ impl Session {
         self.streams.begin_turn();
         self.decoder = Decoder::new(Wire::ClaudeStream);
         self.answered.clear();
-        if self.handshake == Handshake::Unasked {
-            self.handshake = Handshake::Asked(Instant::now());
-            let tools = self.tools.as_ref().map(|tools| Callbacks {
-                url: tools.bridge.url().to_owned(),
-                token: tools.bridge.token().to_owned(),
-            });
-            self.streams.say(wire::initialize(INITIALIZE, tools.as_ref()));
-        }
+        self.initialize();
         match input {
             Input::User(text) => self.opening = Some(wire::user(&text)),
             Input::GoOn => self.opening = Some(wire::go_on(GO_ON)),
@@ -193,14 +142,23 @@ impl Session {
         self.open();
     }
 
+    /// Tells the CLI where its tools are, unless it knows.
+    fn initialize(&mut self) {
+        if self.handshake == Handshake::Unasked {
+            self.handshake = Handshake::Asked(Instant::now());
+            let callbacks = self.tools.as_ref().map(Tools::callbacks);
+            self.streams.say(wire::initialize(INITIALIZE, callbacks.as_ref()));
+        }
+    }
+
+    /// Whether it has answered the handshake, and knows the tools.
+    fn is_ready(&self) -> bool {
+        self.handshake == Handshake::Done && self.tools.as_ref().is_none_or(Tools::are_listed)
+    }
+
     /// Says what the turn begins with, once the CLI is ready for it.
     fn open(&mut self) {
-        let has_tools = match &self.tools {
-            Some(tools) => *tools.bridge.connected().borrow() >= Connection::Listed,
-            None => true,
-        };
-        if self.handshake == Handshake::Done
-            && has_tools
+        if self.is_ready()
             && let Some(line) = self.opening.take()
         {
             self.streams.say(line);
@@ -223,7 +181,7 @@ impl Session {
         if let Some(inbound) = read(line) {
             return self.control(inbound);
         }
-        self.note_usage(line);
+        self.usage.note(line);
         let mut decoded = Vec::new();
         self.decoder.push(line.as_bytes(), &mut decoded);
         self.decoder.push(b"\n", &mut decoded);
@@ -241,7 +199,7 @@ impl Session {
                 },
                 Event::ToolResult { tool_call_id, .. } if self.answered.contains(&tool_call_id) => {}
                 Event::Usage { usage, raw_stop_reason } => events.push(Event::Usage {
-                    usage: self.usage_left(&usage),
+                    usage: self.usage.left(&usage),
                     raw_stop_reason,
                 }),
                 Event::Outcome(mut outcome) => {
@@ -255,8 +213,8 @@ impl Session {
                     permission_mode,
                     version,
                 } => {
-                    self.session_id.clone_from(&session_id);
-                    self.model.clone_from(&model);
+                    self.names.session_id.clone_from(&session_id);
+                    self.names.model.clone_from(&model);
                     events.push(Event::Session {
                         session_id,
                         model,
@@ -276,75 +234,12 @@ impl Session {
             return if over { Pulse::TurnOver } else { Pulse::Alive };
         }
         events.extend(foreign.into_iter().filter_map(|event| match event {
-            Event::ToolCall { tool_call } => Some(Event::Warning {
-                code: "UNKNOWN_TOOL".to_owned(),
-                message: format!(
-                    "the model also called {:?}, which is no tool: the CLI tells it so with the results of the others",
-                    tool_call.name
-                ),
-            }),
+            Event::ToolCall { tool_call } => Some(unknown_tool(&tool_call.name)),
             _ => None,
         }));
-        self.hand_over(events);
-        Pulse::TurnOver
-    }
-
-    /// The model's message is over, and its calls wait for their results: the turn's last word, as the CLI gives none.
-    fn hand_over(&mut self, events: &mut Vec<Event>) {
         self.held.close();
-        let usage = self.usage.of_message();
-        let stop_reason = Some("tool_use".to_owned());
-        if let Some(usage) = usage.clone() {
-            events.push(Event::Usage {
-                usage,
-                raw_stop_reason: stop_reason.clone(),
-            });
-        }
-        events.push(Event::Outcome(Box::new(Outcome {
-            subtype: Some("success".to_owned()),
-            is_error: false,
-            stop_reason,
-            num_turns: Some(1),
-            usage,
-            cost_usd: None,
-            duration_ms: None,
-            session_id: self.session_id.clone(),
-            model: self.model.clone(),
-            text: None,
-            permission_denials: Vec::new(),
-            structured: None,
-        })));
-    }
-
-    /// The turn's own part of `total`, looked at without counting it as reported.
-    fn usage_left(&self, total: &Usage) -> Usage {
-        let mut counted = Tokens {
-            reported: self.usage.reported.clone(),
-            message: None,
-        };
-        counted.of_turn(total)
-    }
-
-    fn note_usage(&mut self, line: &str) {
-        #[derive(Deserialize)]
-        struct Line<'a> {
-            #[serde(borrow)]
-            message: Option<Message<'a>>,
-        }
-        #[derive(Deserialize)]
-        struct Message<'a> {
-            #[serde(borrow)]
-            usage: Option<&'a serde_json::value::RawValue>,
-        }
-        if !line.starts_with("{\"type\":\"assistant\"") {
-            return;
-        }
-        let message = serde_json::from_str::<Line>(line).ok().and_then(|line| line.message);
-        let usage = message.and_then(|message| read_usage(&mut Fields::default(), message.usage));
-        // A message may come in several lines, of which one has the figures.
-        if let Some(usage) = usage.filter(|usage| usage.total_tokens > 0) {
-            self.usage.message = Some(usage);
-        }
+        events.extend(last_word(self.usage.of_message(), &self.names));
+        Pulse::TurnOver
     }
 
     fn control(&mut self, inbound: Inbound) -> Pulse {
@@ -376,34 +271,11 @@ impl Session {
     }
 }
 
-/// Resolves when the CLI has asked for the tools; never for a session without any.
-async fn listed(connection: Option<watch::Receiver<Connection>>) {
-    if let Some(mut connection) = connection {
-        let is_listed = |connection: &Connection| *connection >= Connection::Listed;
-        if connection.wait_for(is_listed).await.is_ok() {
-            return;
-        }
-    }
-    std::future::pending().await
-}
-
-/// The next call over the session's server; never where it has none.
-async fn next_call(tools: &mut Option<Tools>) -> ToolCallRequest {
-    let call = match tools {
-        Some(tools) => tools.calls.recv().await,
-        None => None,
-    };
-    match call {
-        Some(call) => call,
-        None => std::future::pending().await,
-    }
-}
-
 impl ProcessSession for Session {
     async fn next(&mut self, events: &mut Vec<Event>) -> Pulse {
         loop {
             let waits = self.opening.is_some() && self.handshake == Handshake::Done;
-            let connection = self.tools.as_ref().map(|tools| tools.bridge.connected());
+            let connection = self.tools.as_ref().map(Tools::connection);
             let step = tokio::select! {
                 biased;
                 step = self.streams.step() => step,
@@ -499,17 +371,35 @@ impl Keepable for Session {
         self.process().is_ending()
     }
 
-    /// Nothing is printed between turns: a process that prints has given its calls up, or died.
+    /// Between turns nothing is printed: a process that prints has given its calls up, or died.
     async fn idle(&mut self) -> Idle {
-        self.streams.rest();
+        let mut unheard = Vec::new();
         loop {
+            if !self.is_reported && self.is_ready() {
+                self.is_reported = true;
+                return Idle::Ready { is_primed: true };
+            }
+            // What a process prints that ends before it was ready says why.
+            if self.is_reported {
+                self.streams.rest();
+            }
+            let is_coming = !self.is_reported && self.handshake == Handshake::Done;
+            let connection = self.tools.as_ref().map(Tools::connection);
             tokio::select! {
                 biased;
                 step = self.streams.step() => match step {
                     Step::Line(Some(line)) => match read(&line) {
-                        Some(inbound) => drop(self.control(inbound)),
+                        Some(inbound) => {
+                            if let Pulse::Unsupported(reason) = self.control(inbound) {
+                                return Idle::Unsupported(reason);
+                            }
+                        }
                         None if self.held.is_waiting() => return Idle::Ended,
-                        None => {}
+                        None if self.is_reported => {}
+                        None => {
+                            self.decoder.push(format!("{line}\n").as_bytes(), &mut unheard);
+                            unheard.clear();
+                        }
                     },
                     Step::Line(None) | Step::Wrote => {}
                     Step::Ended => return Idle::Ended,
@@ -518,8 +408,21 @@ impl Keepable for Session {
                     self.held.ask(call);
                     self.held.close();
                 }
+                () = listed(connection), if is_coming => {}
             }
         }
+    }
+
+    /// It was started with this setup: only the handshake is left.
+    fn prime(&mut self, _: &Arc<Setup>) {
+        self.asked_ahead = Some(Instant::now());
+        self.initialize();
+    }
+
+    fn answers_by(&self) -> Option<Instant> {
+        self.asked_ahead
+            .filter(|_| !self.is_ready())
+            .map(|asked| asked + HANDSHAKE)
     }
 
     fn end(self) {

@@ -16,8 +16,9 @@ use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
-    About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT,
-    SYSTEM_PROMPT_FILE, SchemaForm, Versions, When, Word, choice_var, flag, optional, system_prompt, var_when,
+    About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, Guard, LiveForm, PromptLimit, Provider,
+    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, When, Word, choice_var, flag, optional,
+    system_prompt, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -239,8 +240,11 @@ pub static QWEN: Provider = Provider {
     ],
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
-    guard: None,
-    // What is longer is cut, with a warning (recording qwen/stdin-12MiB).
+    // It carries out what begins so: `/clear`, `/init`, `/export` (0.15.10, 0.24.4).
+    guard: Some(Guard {
+        first: '/',
+        prefix: "\n",
+    }),
     live: Some(LiveForm::QwenStream),
     warm: None,
     capabilities: ByEngine {
@@ -256,6 +260,7 @@ pub static QWEN: Provider = Provider {
         name: "structured_output",
         asks_again: false,
     },
+    // What is longer is cut, with a warning (recording qwen/stdin-12MiB).
     prompt_limit: Some(PromptLimit::Bytes(8 * 1024 * 1024)),
     stop_on: &[],
     fatal_stderr: &[],
@@ -273,6 +278,7 @@ pub static QWEN: Provider = Provider {
 
 const OPTIONS: &[OptionSpec] = &[
     options::KEEP_ALIVE,
+    options::SPARES,
     options::OUTPUT_FORMAT,
     options::AUTH_TYPE,
     options::CLI_SYSTEM_PROMPT,

@@ -29,9 +29,7 @@ pub fn text(text: &str) -> ToolResult {
 }
 
 pub async fn start(options: BridgeOptions) -> (Bridge, mpsc::Receiver<ToolCallRequest>) {
-    Bridge::start(vec![tool("add"), tool("get.weather")], options)
-        .await
-        .unwrap()
+    Bridge::start(vec![tool("add"), tool("get.weather")], options).unwrap()
 }
 
 /// Answers every call with its own arguments, and counts them.

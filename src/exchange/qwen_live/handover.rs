@@ -1,0 +1,47 @@
+//! The end of a turn whose model has made calls: the CLI says nothing of it, since it waits for their results.
+//!
+//! In: what is known of the model's message. Out: the events that a turn ends with.
+
+use crate::event::{Event, Outcome};
+use crate::message::Usage;
+
+/// The session and the model, as the CLI has named them.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    pub session_id: Option<String>,
+    pub model: Option<String>,
+}
+
+/// The turn's last word, in the CLI's place.
+pub(super) fn last_word(usage: Option<Usage>, names: &Names) -> impl Iterator<Item = Event> {
+    let stop_reason = Some("tool_use".to_owned());
+    let tokens = usage.clone().map(|usage| Event::Usage {
+        usage,
+        raw_stop_reason: stop_reason.clone(),
+    });
+    let outcome = Event::Outcome(Box::new(Outcome {
+        subtype: Some("success".to_owned()),
+        is_error: false,
+        stop_reason,
+        num_turns: Some(1),
+        usage,
+        cost_usd: None,
+        duration_ms: None,
+        session_id: names.session_id.clone(),
+        model: names.model.clone(),
+        text: None,
+        permission_denials: Vec::new(),
+        structured: None,
+    }));
+    tokens.into_iter().chain([outcome])
+}
+
+/// That the model has also called the tool `name`, which there is not.
+pub(super) fn unknown_tool(name: &str) -> Event {
+    Event::Warning {
+        code: "UNKNOWN_TOOL".to_owned(),
+        message: format!(
+            "the model also called {name:?}, which is no tool: the CLI tells it so with the results of the others"
+        ),
+    }
+}

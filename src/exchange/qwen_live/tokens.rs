@@ -1,0 +1,103 @@
+//! What the turns of a session take.
+//!
+//! In: the figures of each message of the model's, and what the CLI counts up over all turns. Out: the figures of one turn.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::decode::json::Fields;
+use crate::decode::usage::read_usage;
+use crate::message::Usage;
+
+/// What the model has read and written.
+#[derive(Debug, Default)]
+pub(super) struct Tokens {
+    /// What was reported of all turns: the CLI tells the sum.
+    reported: Usage,
+    /// Of the message that is coming in.
+    message: Option<Usage>,
+}
+
+impl Tokens {
+    /// Takes in what the line `line` of the CLI's output says of a message, if it is one of the model's.
+    pub fn note(&mut self, line: &str) {
+        #[derive(Deserialize)]
+        struct Line<'a> {
+            #[serde(borrow)]
+            message: Option<Message<'a>>,
+        }
+        #[derive(Deserialize)]
+        struct Message<'a> {
+            #[serde(borrow)]
+            usage: Option<&'a RawValue>,
+        }
+        if !line.starts_with("{\"type\":\"assistant\"") {
+            return;
+        }
+        let message = serde_json::from_str::<Line>(line).ok().and_then(|line| line.message);
+        let usage = message.and_then(|message| read_usage(&mut Fields::default(), message.usage));
+        // A message may come in several lines, of which one has the figures.
+        if let Some(usage) = usage.filter(|usage| usage.total_tokens > 0) {
+            self.message = Some(usage);
+        }
+    }
+
+    /// What a turn has taken that ends with a message with calls.
+    pub fn of_message(&mut self) -> Option<Usage> {
+        let usage = self.message.take()?;
+        self.reported.add(&usage);
+        Some(usage)
+    }
+
+    /// What a turn has taken at whose end the CLI reports `total`.
+    pub fn of_turn(&mut self, total: &Usage) -> Usage {
+        let turn = self.left(total);
+        self.reported = total.clone();
+        self.message = None;
+        turn
+    }
+
+    /// The turn's own part of `total`, without counting it as reported.
+    pub fn left(&self, total: &Usage) -> Usage {
+        let before = &self.reported;
+        let less = |all: u64, before: u64| all.saturating_sub(before);
+        let less_of = |all: Option<u64>, before: Option<u64>| all.map(|all| less(all, before.unwrap_or_default()));
+        Usage {
+            input_tokens: less(total.input_tokens, before.input_tokens),
+            output_tokens: less(total.output_tokens, before.output_tokens),
+            total_tokens: less(total.total_tokens, before.total_tokens),
+            cache_read_tokens: less_of(total.cache_read_tokens, before.cache_read_tokens),
+            cache_write_tokens: less_of(total.cache_write_tokens, before.cache_write_tokens),
+            reasoning_tokens: less_of(total.reasoning_tokens, before.reasoning_tokens),
+            estimated: total.estimated,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(input: u64, output: u64) -> Usage {
+        Usage {
+            input_tokens: input,
+            output_tokens: output,
+            total_tokens: input + output,
+            ..Usage::default()
+        }
+    }
+
+    #[test]
+    fn a_turn_takes_what_the_sum_has_grown_by() {
+        let mut tokens = Tokens::default();
+        tokens.note(
+            r#"{"type":"assistant","message":{"usage":{"input_tokens":20,"output_tokens":7,"total_tokens":27}}}"#,
+        );
+        tokens.note(r#"{"type":"assistant","message":{"usage":{"input_tokens":0,"output_tokens":0}}}"#);
+        assert_eq!(tokens.of_message(), Some(usage(20, 7)));
+        assert_eq!(tokens.of_message(), None);
+        assert_eq!(tokens.left(&usage(50, 16)), usage(30, 9));
+        assert_eq!(tokens.of_turn(&usage(50, 16)), usage(30, 9));
+        assert_eq!(tokens.of_turn(&usage(60, 17)), usage(10, 1));
+    }
+}

@@ -1,0 +1,74 @@
+//! The caller's tools as a session has them.
+//!
+//! In: declarations. Out: a server of its own for each session, and the calls that come over it.
+
+use std::io;
+
+use tokio::sync::{mpsc, watch};
+
+use crate::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest};
+use crate::declare::mcp::Declarations;
+use crate::provider::callbacks::Callbacks;
+
+/// The server of a session's tools, and the calls that come over it. Dropping it ends the server.
+#[derive(Debug)]
+pub struct Tools {
+    bridge: Bridge,
+    calls: mpsc::Receiver<ToolCallRequest>,
+}
+
+impl Tools {
+    /// Serves these tools; `None` where there are none. Must be called inside the runtime.
+    ///
+    /// # Errors
+    /// The system gives no port, or no random bytes.
+    pub fn serve(declarations: &Declarations) -> io::Result<Option<Tools>> {
+        if declarations.tools().is_empty() {
+            return Ok(None);
+        }
+        let (consumer, calls) = bridge::call_channel();
+        let bridge = Bridge::start_for(declarations.clone(), BridgeOptions::default(), consumer)?;
+        Ok(Some(Tools { bridge, calls }))
+    }
+
+    /// What the CLI has to be told of the server.
+    pub(super) fn callbacks(&self) -> Callbacks {
+        Callbacks {
+            url: self.bridge.url().to_owned(),
+            token: self.bridge.token().to_owned(),
+        }
+    }
+
+    /// How far the CLI has come with it.
+    pub(super) fn connection(&self) -> watch::Receiver<Connection> {
+        self.bridge.connected()
+    }
+
+    /// Whether the CLI has asked for the tools: a request that it makes before goes without them.
+    pub(super) fn are_listed(&self) -> bool {
+        *self.connection().borrow() >= Connection::Listed
+    }
+}
+
+/// Resolves when the CLI has asked for the tools; never for a session without any. Cancel safe.
+pub(super) async fn listed(connection: Option<watch::Receiver<Connection>>) {
+    if let Some(mut connection) = connection {
+        let is_listed = |connection: &Connection| *connection >= Connection::Listed;
+        if connection.wait_for(is_listed).await.is_ok() {
+            return;
+        }
+    }
+    std::future::pending().await
+}
+
+/// The next call over the session's server; never where it has none. Cancel safe.
+pub(super) async fn next_call(tools: &mut Option<Tools>) -> ToolCallRequest {
+    let call = match tools {
+        Some(tools) => tools.calls.recv().await,
+        None => None,
+    };
+    match call {
+        Some(call) => call,
+        None => std::future::pending().await,
+    }
+}
