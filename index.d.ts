@@ -98,7 +98,8 @@ export interface CliProvider<TMessage = AIMessage> {
    * right behind it does not wait for the CLI to start. With what that call will have, `options`, or what `bindTools` and the last call
    * had, the process knows its system prompt and its tools already. Where calls are made in print form, or `maxConcurrency` leaves no
    * room, it resolves and starts nothing. A process that no call takes ends after 30 minutes, or with `close()`.
-   * codex's live engine has one process for all conversations, whatever their tools; it is started if it does not run.
+   * codex's live engine has one process for all conversations, whatever their tools; it is started if it does not run. qwen's processes
+   * are started with a system prompt and tools: where those are not known, nothing is.
    *
    * @throws {ProviderError} `INVALID_OPTION` or `INVALID_TOOL`, naming the field; as a call where the CLI can't be started, ends instead
    * of answering, or takes no live sessions (`LIVE_UNSUPPORTED`, with `engine: "live"`).
@@ -622,6 +623,10 @@ export interface QwenCliProviderOptions extends CliProviderOptions {
   engine?: "print" | "live" | "auto" | undefined;
   /** Live engine: how long, in ms, a conversation is kept for its next call. 0: not at all. Default: 60000, with `"live"` 300000. */
   keepAlive?: number | undefined;
+  /**
+   * Live engine: how many processes are kept started ahead, with the system prompt and the tools that two calls in a row had. Default: 0.
+   */
+  spares?: number | undefined;
 }
 
 /**

@@ -4,14 +4,25 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
+import { NEWEST_QWEN } from "../support/clis.mjs";
 import { runCommand } from "../support/command-line.mjs";
 import { removeFolder } from "../support/folders.mjs";
 import { withCli } from "../support/harness.mjs";
 import { until } from "../support/processes.mjs";
 
-describe.skipIf(!HERE).each(["codex", "gemini"] as const)("%s", (name) => {
+const CLIS = [
+  ["codex", undefined],
+  ["gemini", undefined],
+  ["qwen", NEWEST_QWEN],
+  ["opencode", undefined],
+] as const;
+
+describe.skipIf(!HERE).each(CLIS)("%s", (name, version) => {
   it("is one conversation in one process", async () => {
-    const { api, tag, options } = await withCli(name, { script: [{ text: "Hello Ada." }, { text: "Ada." }] });
+    const { api, tag, options } = await withCli(name, {
+      script: [{ text: "Hello Ada." }, { text: "Ada." }],
+      ...(version && { version }),
+    });
     const dir = mkdtempSync(join(tmpdir(), "dfp-chat-"));
     onTestFinished(() => removeFolder(dir));
     symlinkSync(options.cliPath, join(dir, name));
