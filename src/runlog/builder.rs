@@ -6,8 +6,9 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::read::Run;
-use super::timeline::{CallResult, Item, Kind, RunView, fact};
+use super::items;
+use super::read::{Opening, Run};
+use super::timeline::{CallResult, Item, Kind, RunView, Tokens, fact};
 use super::view::{self, list, one_line, pretty, string, text_of};
 use crate::event::EventKind;
 
@@ -16,65 +17,96 @@ const SUMMARY_CHARS: usize = 80;
 
 /// What there is to see of `run`.
 pub(super) fn run_view(run: &Run) -> RunView {
-    let header = view::json(run.header.get());
-    let mut builder = TimelineBuilder::new(run);
-    builder.prompt(&header["prompt"]);
+    let mut builder = TimelineBuilder::new(run.opening());
+    builder.header(&view::json(run.header.get()));
     for entry in &run.entries {
         builder.event(entry.t, &entry.kind, &view::json(entry.event.get()));
     }
     if let Some(end) = &run.end {
-        builder.end(
-            end.t,
-            &end.status,
-            end.error.as_deref().map(|error| view::json(error.get())),
-        );
+        let error = end.error.as_deref().map(|error| view::json(error.get()));
+        builder.end(end.t, &end.status, error);
     }
-    let mut view = builder.finish();
-    let package = string(&header["packageVersion"]);
-    let platform = string(&header["platform"]);
-    view.facts
-        .extend(package.map(|version| fact("recorded by", &format!("deep-factor-providers {version}"))));
-    view.facts.extend(platform.map(|platform| fact("platform", &platform)));
-    view
+    builder.finish(run.outcome(), run.complete())
 }
 
 /// Builds a run's items, event by event.
-struct TimelineBuilder {
+#[derive(Debug)]
+pub(super) struct TimelineBuilder {
     view: RunView,
-    /// Its events are those of an agent, whose figures are of many turns.
-    agents: bool,
+    /// No event has come yet.
+    fresh: bool,
     /// Where the item is whose pieces come.
     open: Option<(Kind, usize)>,
     /// Where each call is.
     calls: HashMap<String, usize>,
+    /// The item that the last event has made or changed.
+    touched: Option<usize>,
 }
 
 impl TimelineBuilder {
-    fn new(run: &Run) -> TimelineBuilder {
-        let last = run.entries.last().map(|entry| entry.t);
+    /// Of the run that `opening` begins.
+    pub(super) fn new(opening: Opening) -> TimelineBuilder {
         TimelineBuilder {
             view: RunView {
-                run_id: run.id.clone(),
-                parent_run_id: run.parent.clone(),
+                run_id: opening.id,
+                parent_run_id: opening.parent,
                 depth: 0,
                 role: None,
-                provider: run.provider.clone(),
-                started_at: run.started_at,
-                outcome: run.outcome().to_owned(),
-                complete: run.complete(),
-                duration_ms: run.end.as_ref().map(|end| end.t).or(last).unwrap_or_default(),
+                provider: opening.provider,
+                started_at: opening.started_at,
+                outcome: String::new(),
+                complete: false,
+                duration_ms: 0,
                 model: None,
                 input_tokens: None,
                 output_tokens: None,
                 tokens_estimated: false,
                 cost_usd: None,
+                tokens: None,
+                is_agents: false,
                 facts: Vec::new(),
                 items: Vec::new(),
             },
-            agents: run.is_agents(),
+            fresh: true,
             open: None,
             calls: HashMap::new(),
+            touched: None,
         }
+    }
+
+    /// Takes the header: what was asked, and who has recorded it.
+    pub(super) fn header(&mut self, header: &Value) {
+        self.prompt(&header["prompt"]);
+        let package = string(&header["packageVersion"]);
+        let platform = string(&header["platform"]);
+        let facts = &mut self.view.facts;
+        facts.extend(package.map(|version| fact("recorded by", &format!("deep-factor-providers {version}"))));
+        facts.extend(platform.map(|platform| fact("platform", &platform)));
+    }
+
+    /// For items alone: of a run of which nothing else is to be known.
+    pub(super) fn nameless() -> TimelineBuilder {
+        TimelineBuilder::new(Opening {
+            id: String::new(),
+            parent: None,
+            provider: String::new(),
+            started_at: 0,
+        })
+    }
+
+    /// Whether its events are those of an agent.
+    pub(super) fn is_agents(&self) -> bool {
+        self.view.is_agents
+    }
+
+    /// The item that the last event has made or changed, where it is among the items.
+    pub(super) fn touched(&mut self) -> Option<usize> {
+        self.touched.take()
+    }
+
+    /// The items so far.
+    pub(super) fn items(&mut self) -> &mut [Item] {
+        &mut self.view.items
     }
 
     fn prompt(&mut self, prompt: &Value) {
@@ -105,19 +137,23 @@ impl TimelineBuilder {
         });
         let spoken: Vec<String> = spoken.collect();
         item.text = (!spoken.is_empty()).then(|| spoken.join("\n\n"));
-        self.view.items.push(item);
+        self.push(item);
     }
 
-    /// An event called `name`.
-    fn event(&mut self, t: u64, name: &str, event: &Value) {
+    /// Takes an event called `name`.
+    pub(super) fn event(&mut self, t: u64, name: &str, event: &Value) {
         let kind = EventKind::named(name);
+        self.view.duration_ms = t;
+        if std::mem::take(&mut self.fresh) {
+            self.view.is_agents = kind == Some(EventKind::RunStarted);
+        }
         let goes_on = [EventKind::TextDelta, EventKind::ThinkingDelta, EventKind::Message];
         if !kind.is_some_and(|kind| goes_on.contains(&kind)) {
             self.open = None;
         }
         match kind {
             Some(kind) => self.known(t, (kind, name), event),
-            None => self.view.items.push(unknown(t, name, event)),
+            None => self.push(items::unknown(t, name, event)),
         }
     }
 
@@ -127,13 +163,12 @@ impl TimelineBuilder {
             Some((open, index)) if open == kind => index,
             _ => {
                 let title = if kind == Kind::Message { "message" } else { "thinking" };
-                self.view
-                    .items
-                    .push(Item::new(kind, t, title).text(Some(String::new())));
+                self.push(Item::new(kind, t, title).text(Some(String::new())));
                 self.view.items.len() - 1
             }
         };
         self.open = Some((kind, index));
+        self.touched = Some(index);
         let Some(item) = self.view.items.get_mut(index) else {
             return;
         };
@@ -146,125 +181,53 @@ impl TimelineBuilder {
         let text = text_of(&event["content"]);
         match self.open.take() {
             Some((Kind::Message, index)) => {
+                self.touched = Some(index);
                 let Some(item) = self.view.items.get_mut(index) else {
                     return;
                 };
                 item.duration_ms = Some(t.saturating_sub(item.t));
                 item.text = Some(text);
             }
-            _ => self
-                .view
-                .items
-                .push(Item::new(Kind::Message, t, "message").text(Some(text))),
+            _ => self.push(Item::new(Kind::Message, t, "message").text(Some(text))),
         }
     }
 
     fn known(&mut self, t: u64, (kind, name): (EventKind, &str), event: &Value) {
         let text = |name: &str| string(&event[name]);
-        let number = |name: &str| event[name].as_u64();
-        let item = match kind {
-            EventKind::Start => Item::new(Kind::Start, t, "start")
-                .fact("attempt", number("attempt").map(|attempt| attempt.to_string()))
-                .fact("pid", number("pid").map(|pid| pid.to_string()))
-                .fact("queued", number("queuedMs").filter(|ms| *ms > 0).map(view::duration)),
-            EventKind::Session => {
-                self.view.model = text("model").or_else(|| self.view.model.take());
-                Item::new(Kind::Session, t, "session")
-                    .fact("model", text("model"))
-                    .fact("CLI version", text("version"))
-                    .fact("permissions", text("permissionMode"))
-                    .fact("session", text("sessionId"))
-            }
-            EventKind::RunStarted => {
-                let name = text("agent").map(|name| format!("agent {}", one_line(&name)));
-                self.view.role = Some(name.unwrap_or_else(|| "agent".to_owned()));
-                Item::new(Kind::Start, t, "start").fact(
-                    "tools",
-                    Some(list(&event["tools"]).filter_map(string).collect::<Vec<_>>().join(", "))
-                        .filter(|all| !all.is_empty()),
-                )
-            }
-            EventKind::ToolCall => return self.call(t, call_of(event)),
-            EventKind::Permission | EventKind::Deferred => {
-                if self.about_call(t, kind, event) {
-                    return;
-                }
-                unknown(t, name, event)
-            }
+        match kind {
+            EventKind::ToolCall => return self.call(t, items::call_of(event)),
+            EventKind::Permission | EventKind::Deferred if self.about_call(t, kind, event) => return,
             EventKind::TextDelta => return self.piece(Kind::Message, t, event),
             EventKind::ThinkingDelta => return self.piece(Kind::Thinking, t, event),
             EventKind::Message => return self.message(t, event),
             EventKind::ToolResult => return self.result(t, event),
-            EventKind::InvalidToolCall => {
-                let call = &event["invalidToolCall"];
-                let name = string(&call["name"]).unwrap_or_else(|| "tool call".to_owned());
-                let mut item =
-                    Item::new(Kind::Error, t, format!("unreadable call: {name}")).text(string(&call["error"]));
-                item.args = string(&call["args"]);
-                item
+            EventKind::Done => return self.done(t, &event["reply"]),
+            EventKind::RunCompleted => return self.done(t, items::inner(event, "result")),
+            EventKind::RunFailed if event["status"] == "cancelled" => return self.end(t, "cancelled", None),
+            EventKind::Session => self.view.model = text("model").or_else(|| self.view.model.take()),
+            EventKind::RunStarted => {
+                let name = text("agent").map(|name| format!("agent {}", one_line(&name)));
+                self.view.role = Some(name.unwrap_or_else(|| "agent".to_owned()));
             }
             EventKind::Usage => {
-                self.usage(&event["usage"], self.agents);
+                self.usage(&event["usage"], self.view.is_agents);
                 let cost = event["costUsd"].as_f64();
                 self.view.cost_usd = cost
                     .map(|cost| cost + self.view.cost_usd.unwrap_or_default())
                     .or(self.view.cost_usd);
-                usage_item(t, &event["usage"])
-                    .fact("cost", cost.map(view::dollars))
-                    .fact("stop reason", text("rawStopReason"))
             }
-            EventKind::RateLimit => Item::new(Kind::Limit, t, text("status").unwrap_or_default())
-                .fact("window", text("limitType"))
-                .fact(
-                    "used",
-                    event["utilization"]
-                        .as_f64()
-                        .map(|share| format!("{:.0} %", share * 100.0)),
-                )
-                .fact("resets", number("resetsAt").map(view::date)),
-            EventKind::Retry => Item::new(Kind::Retry, t, "tried again")
-                .fact("by", text("by"))
-                .fact("attempt", number("attempt").map(|attempt| (attempt + 1).to_string()))
-                .fact("after", number("delayMs").map(view::duration))
-                .fact("HTTP status", number("httpStatus").map(|status| status.to_string()))
-                .text(text("reason")),
-            EventKind::Waiting => Item::new(Kind::Retry, t, "waits for its plan")
-                .fact("until", number("until").map(view::date))
-                .text(text("reason")),
-            EventKind::Warning => Item::new(Kind::Warning, t, text("code").unwrap_or_default()).text(text("message")),
-            EventKind::Fallback => Item::new(
-                Kind::Warning,
-                t,
-                format!("not answered by {}", text("provider").unwrap_or_default()),
-            )
-            .fact("code", text("code"))
-            .text(text("message")),
-            EventKind::Done => return self.done(t, &event["reply"]),
-            EventKind::RunCompleted => {
-                return self.done(
-                    t,
-                    if event["result"].is_object() {
-                        &event["result"]
-                    } else {
-                        event
-                    },
-                );
-            }
-            EventKind::RunFailed => match (event["status"].as_str(), text("limit")) {
-                (Some("cancelled"), _) => return self.end(t, "cancelled", None),
-                (_, limit) => error_item(
-                    t,
-                    if event["error"].is_object() {
-                        &event["error"]
-                    } else {
-                        event
-                    },
-                )
-                .fact("limit", limit),
-            },
-            EventKind::Other => Item::new(Kind::Other, t, text("kind").unwrap_or_default())
-                .text(Some(pretty(&event["raw"])).filter(|raw| raw != "null")),
-        };
+            _ => {}
+        }
+        let mut item = items::of_event(t, (kind, name), event);
+        if kind == EventKind::Waiting {
+            let from = self.view.started_at.saturating_add(t);
+            item.wait_ms = event["until"].as_u64().map(|until| until.saturating_sub(from));
+        }
+        self.push(item);
+    }
+
+    fn push(&mut self, item: Item) {
+        self.touched = Some(self.view.items.len());
         self.view.items.push(item);
     }
 
@@ -279,18 +242,19 @@ impl TimelineBuilder {
         item.summary = texts
             .next()
             .map(|text| crate::error::clip(&one_line(text), SUMMARY_CHARS));
-        if let Some(id) = call_id(call) {
+        if let Some(id) = items::call_id(call) {
             self.calls.insert(id, self.view.items.len());
         }
-        self.view.items.push(item);
+        self.push(item);
     }
 
     /// What was decided about a call, or who works on it: added to the call, if it is known.
     fn about_call(&mut self, t: u64, kind: EventKind, event: &Value) -> bool {
-        let call = call_id(event).and_then(|id| self.calls.get(&id).copied());
-        let Some(call) = call.and_then(|index| self.view.items.get_mut(index)) else {
+        let index = items::call_id(event).and_then(|id| self.calls.get(&id).copied());
+        let Some(call) = index.and_then(|index| self.view.items.get_mut(index)) else {
             return false;
         };
+        self.touched = index;
         if kind == EventKind::Deferred {
             let fields = [("handed to", "to"), ("run", "childRunId")];
             call.facts.extend(
@@ -332,17 +296,18 @@ impl TimelineBuilder {
             content: text_of(&event["content"]),
             is_error: event["isError"].as_bool().unwrap_or_default(),
         };
-        let id = call_id(event).or_else(|| call_id(call_of(event)));
+        let id = items::call_id(event).or_else(|| items::call_id(items::call_of(event)));
         let known = id.as_ref().and_then(|id| self.calls.get(id)).copied();
         match known.and_then(|index| self.view.items.get_mut(index)) {
             Some(call) if call.result.is_none() => {
                 call.duration_ms = Some(t.saturating_sub(call.t));
                 call.result = Some(outcome);
+                self.touched = known;
             }
             _ => {
                 let mut item = Item::new(Kind::ToolResult, t, "tool result").fact("call", id);
                 item.result = Some(outcome);
-                self.view.items.push(item);
+                self.push(item);
             }
         }
     }
@@ -362,19 +327,21 @@ impl TimelineBuilder {
                     .filter(|calls| *calls > 0)
                     .map(|calls| calls.to_string()),
             );
-        self.view.items.push(item);
+        self.push(item);
     }
 
-    fn end(&mut self, t: u64, status: &str, error: Option<Value>) {
+    /// Takes the line of an end, or what says the same.
+    pub(super) fn end(&mut self, t: u64, status: &str, error: Option<Value>) {
+        self.view.duration_ms = t;
         let item = match (status, error) {
             ("cancelled", _) => Item::new(Kind::End, t, "cancelled").text(Some("The caller ended the run.".to_owned())),
             (_, Some(error)) => {
                 self.usage(&error["usage"], false);
-                error_item(t, &error)
+                items::error(t, &error)
             }
             (status, None) => Item::new(Kind::End, t, status),
         };
-        self.view.items.push(item);
+        self.push(item);
     }
 
     /// Takes the run's tokens; `more`: those of one turn more.
@@ -385,6 +352,11 @@ impl TimelineBuilder {
         let estimated = usage["estimated"].as_bool().unwrap_or_default();
         let before = |known: Option<u64>| known.filter(|_| more).unwrap_or_default();
         let view = &mut self.view;
+        let tokens = Tokens::read(usage);
+        view.tokens = match view.tokens.filter(|_| more) {
+            Some(before) => tokens.map(|tokens| before.plus(tokens)),
+            None => tokens,
+        };
         let output = usage["outputTokens"].as_u64();
         view.tokens_estimated = estimated || (more && view.tokens_estimated);
         view.input_tokens = Some(before(view.input_tokens).saturating_add(input));
@@ -393,82 +365,19 @@ impl TimelineBuilder {
             .or(view.output_tokens);
     }
 
-    fn finish(mut self) -> RunView {
-        if !self.view.complete {
-            let why = if self.view.outcome == "unknown" {
+    /// The run, which came to `outcome`; `complete`: all of it is in the log.
+    pub(super) fn finish(mut self, outcome: &str, complete: bool) -> RunView {
+        outcome.clone_into(&mut self.view.outcome);
+        self.view.complete = complete;
+        if !complete {
+            let why = if outcome == "unknown" {
                 "The log ends before the run did."
             } else {
                 "Lines of the log are missing."
             };
             let t = self.view.duration_ms;
-            self.view
-                .items
-                .push(Item::new(Kind::Warning, t, "incomplete").text(Some(why.to_owned())));
+            self.push(Item::new(Kind::Warning, t, "incomplete").text(Some(why.to_owned())));
         }
         self.view
     }
-}
-
-fn usage_item(t: u64, usage: &Value) -> Item {
-    let tokens = |name: &str| usage[name].as_u64().map(view::count);
-    let estimated = usage["estimated"].as_bool().unwrap_or_default();
-    Item::new(Kind::Usage, t, if estimated { "tokens (estimated)" } else { "tokens" })
-        .fact("input", tokens("inputTokens"))
-        .fact("output", tokens("outputTokens"))
-        .fact("cache read", tokens("cacheReadTokens"))
-        .fact("cache written", tokens("cacheWriteTokens"))
-        .fact("reasoning", tokens("reasoningTokens"))
-}
-
-fn error_item(t: u64, error: &Value) -> Item {
-    let text = |name: &str| string(&error[name]);
-    let code = text("code").unwrap_or_else(|| "failed".to_owned());
-    Item::new(Kind::Error, t, code)
-        .fact("category", text("category"))
-        .fact(
-            "attempts",
-            error["attempts"].as_u64().map(|attempts| attempts.to_string()),
-        )
-        .fact("exit code", error["exitCode"].as_i64().map(|code| code.to_string()))
-        .fact("signal", text("signal"))
-        .fact(
-            "HTTP status",
-            error["httpStatus"].as_u64().map(|status| status.to_string()),
-        )
-        .text(text("message"))
-}
-
-/// A kind of which nothing is known: its short fields are facts, the rest is JSON.
-fn unknown(t: u64, kind: &str, event: &Value) -> Item {
-    let mut item = Item::new(Kind::Other, t, kind);
-    let mut rest = Map::new();
-    for (name, value) in event
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(name, _)| *name != "type")
-    {
-        match value {
-            Value::String(text) if text.len() <= 80 && !text.contains('\n') => {
-                item = item.fact(name, Some(text.clone()))
-            }
-            Value::Bool(_) | Value::Number(_) => item = item.fact(name, Some(value.to_string())),
-            Value::Null => {}
-            _ => drop(rest.insert(name.clone(), value.clone())),
-        }
-    }
-    item.text((!rest.is_empty()).then(|| pretty(&Value::Object(rest))))
-}
-
-/// The call in an event, whichever way it is held.
-fn call_of(event: &Value) -> &Value {
-    if event["toolCall"].is_object() {
-        &event["toolCall"]
-    } else {
-        event
-    }
-}
-
-fn call_id(value: &Value) -> Option<String> {
-    string(&value["toolCallId"]).or_else(|| string(&value["id"]))
 }

@@ -12,7 +12,10 @@
 mod builder;
 pub mod deltas;
 pub mod html;
+mod items;
 pub mod normalised;
+mod order;
+pub mod outline;
 pub mod read;
 pub mod runs;
 pub mod spending;

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::timeline::{CallResult, Fact, Item, Kind, RunView, Timeline, fact};
+use super::timeline::{CallResult, Fact, Item, Kind, RunView, Timeline, Tokens, fact};
 use super::view::{self, list, one_line, pretty, string};
 
 /// What the adapter says where it doesn't know.
@@ -53,14 +53,22 @@ fn run(log: &Value) -> RunView {
     let tokens = |name: &str| usage[name].as_u64();
     // A run that came to nothing has used nothing that is known.
     let counted = tokens("total_tokens").is_some_and(|total| total > 0);
+    let split = counted.then(|| Tokens {
+        input: tokens("input_tokens").unwrap_or_default(),
+        output: tokens("output_tokens"),
+        cache_read: tokens("cache_read_tokens"),
+        cache_written: tokens("cache_write_tokens"),
+        ..Tokens::default()
+    });
     if counted {
-        items.push(
+        let mut item =
             Item::new(Kind::Usage, duration_ms, "tokens")
                 .fact("input", tokens("input_tokens").map(view::count))
                 .fact("output", tokens("output_tokens").map(view::count))
                 .fact("cache read", tokens("cache_read_tokens").map(view::count))
-                .fact("cache written", tokens("cache_write_tokens").map(view::count)),
-        );
+                .fact("cache written", tokens("cache_write_tokens").map(view::count));
+        item.tokens = split;
+        items.push(item);
     }
     items.push(
         Item::new(Kind::End, duration_ms, "done")
@@ -83,6 +91,8 @@ fn run(log: &Value) -> RunView {
         output_tokens: tokens("output_tokens").filter(|_| counted),
         tokens_estimated: false,
         cost_usd: usage["cost_usd"].as_f64(),
+        tokens: split,
+        is_agents: false,
         facts: facts(log),
         items,
     }

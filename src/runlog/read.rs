@@ -122,21 +122,69 @@ impl Run {
 
     /// `replied`, `failed`, `cancelled`, or `unknown` where the log ends before the run did.
     pub fn outcome(&self) -> &str {
-        let (Some(last), None) = (self.last_word(), &self.end) else {
-            return self.end.as_ref().map_or("unknown", |end| &end.status);
-        };
-        let status = || {
-            serde_json::from_str::<Kind>(last.event.get())
-                .ok()
-                .and_then(|event| text(event.status))
-        };
-        match last.known_kind() {
-            // An agent's that was stopped by a limit has not come to its answer, either.
-            Some(EventKind::RunFailed) if status().as_deref() == Some("cancelled") => "cancelled",
-            Some(EventKind::RunFailed) => "failed",
-            _ => "replied",
+        match (&self.end, self.last_word()) {
+            (Some(end), _) => &end.status,
+            (None, Some(last)) => last_outcome(last.known_kind(), &last.event),
+            (None, None) => "unknown",
         }
     }
+
+    /// How it began.
+    pub(super) fn opening(&self) -> Opening {
+        Opening {
+            id: self.id.clone(),
+            parent: self.parent.clone(),
+            provider: self.provider.clone(),
+            started_at: self.started_at,
+        }
+    }
+}
+
+/// What a run came to whose last event is `event`.
+pub(super) fn last_outcome(kind: Option<EventKind>, event: &RawValue) -> &'static str {
+    let status = || text(serde_json::from_str::<Kind>(event.get()).ok()?.status);
+    match kind {
+        // An agent's that was stopped by a limit has not come to its answer, either.
+        Some(EventKind::RunFailed) if status().as_deref() == Some("cancelled") => "cancelled",
+        Some(EventKind::RunFailed) => "failed",
+        _ => "replied",
+    }
+}
+
+/// How a run began: what its header line says, but for the prompt.
+#[derive(Debug, Clone)]
+pub(super) struct Opening {
+    /// Its id.
+    pub id: String,
+    /// The run it is part of.
+    pub parent: Option<String>,
+    /// The provider's id.
+    pub provider: String,
+    /// ms since the epoch.
+    pub started_at: u64,
+}
+
+/// What a line is.
+#[derive(Debug)]
+pub(super) enum LineOf<'a> {
+    /// It opens a run.
+    Header(Opening),
+    /// Something happened in `run`.
+    Event {
+        run: String,
+        at: u64,
+        t: u64,
+        kind: String,
+        event: &'a RawValue,
+    },
+    /// `run` is over.
+    End {
+        run: String,
+        at: u64,
+        t: u64,
+        status: String,
+        error: Option<Box<RawValue>>,
+    },
 }
 
 /// A line of any kind, in pieces that are read one by one: a piece of another type is as good as none.
@@ -226,6 +274,60 @@ pub fn read(bytes: &[u8]) -> Result<Recording, Unreadable> {
 
 /// Adds one line, or says what is wrong with it.
 fn take(line: &str, to: &mut Recording) -> Result<Result<(), String>, Unreadable> {
+    Ok(parse(line, to.runs.is_empty())?.and_then(|parsed| add(line, parsed, to)))
+}
+
+fn add(line: &str, parsed: LineOf, to: &mut Recording) -> Result<(), String> {
+    match parsed {
+        LineOf::Header(opening) => to.runs.push(Run {
+            id: opening.id,
+            parent: opening.parent,
+            header: RawValue::from_string(line.trim().to_owned()).map_err(|error| error.to_string())?,
+            provider: opening.provider,
+            started_at: opening.started_at,
+            entries: Vec::new(),
+            end: None,
+            damaged: false,
+        }),
+        LineOf::Event {
+            run: id,
+            at,
+            t,
+            kind,
+            event,
+        } => latest(to, &id)?.entries.push(Entry {
+            at,
+            t,
+            kind,
+            event: event.to_owned(),
+        }),
+        LineOf::End {
+            run: id,
+            at,
+            t,
+            status,
+            error,
+        } => latest(to, &id)?.end = Some(Ended { at, t, status, error }),
+    }
+    Ok(())
+}
+
+/// The latest of that id: a number may be used again by another process.
+fn latest<'a>(of: &'a mut Recording, id: &str) -> Result<&'a mut Run, String> {
+    let run = of.runs.iter_mut().rev().find(|known| known.id == id);
+    run.ok_or_else(|| headless(id))
+}
+
+/// What is wrong with a line of a run that has not begun.
+pub(super) fn headless(run: &str) -> String {
+    format!("the line is of run {run}, which has no header")
+}
+
+/// What `line` is, or what is wrong with it; `first`: no run has begun.
+///
+/// # Errors
+/// [`Unreadable::Version`].
+pub(super) fn parse(line: &str, first: bool) -> Result<Result<LineOf<'_>, String>, Unreadable> {
     let parsed: Line = match serde_json::from_str(line) {
         Ok(parsed) => parsed,
         Err(error) => return Ok(Err(format!("the line is not a JSON object: {error}"))),
@@ -235,68 +337,55 @@ fn take(line: &str, to: &mut Recording) -> Result<Result<(), String>, Unreadable
         if version > u64::from(VERSION) {
             return Err(Unreadable::Version(version));
         }
-        return Ok(header(line, &parsed, to));
+        let (Some(id), Some(provider)) = (text(parsed.run_id), text(parsed.provider)) else {
+            return Ok(Err("the header names no run or no provider".to_owned()));
+        };
+        return Ok(Ok(LineOf::Header(Opening {
+            id,
+            parent: text(parsed.parent_run_id),
+            provider,
+            started_at: value(parsed.started_at).unwrap_or_default(),
+        })));
     }
-    if to.runs.is_empty() {
+    if first {
         return Ok(Err("its first line is not a header".to_owned()));
     }
-    Ok(entry(&parsed, to))
+    Ok(later(&parsed))
 }
 
-fn header(line: &str, parsed: &Line, to: &mut Recording) -> Result<(), String> {
-    let (Some(id), Some(provider)) = (text(parsed.run_id), text(parsed.provider)) else {
-        return Err("the header names no run or no provider".to_owned());
-    };
-    to.runs.push(Run {
-        id,
-        parent: text(parsed.parent_run_id),
-        header: RawValue::from_string(line.trim().to_owned()).map_err(|error| error.to_string())?,
-        provider,
-        started_at: value(parsed.started_at).unwrap_or_default(),
-        entries: Vec::new(),
-        end: None,
-        damaged: false,
-    });
-    Ok(())
-}
-
-fn entry(parsed: &Line, to: &mut Recording) -> Result<(), String> {
+/// A line behind the header.
+fn later<'a>(parsed: &Line<'a>) -> Result<LineOf<'a>, String> {
     let (Some(at), Some(t), Some(run)) = (value(parsed.at), value(parsed.t), text(parsed.run)) else {
         return Err("the line has no at, t or run".to_owned());
     };
-    // The latest of that id: a number may be used again by another process.
-    let Some(run) = to.runs.iter_mut().rev().find(|known| known.id == run) else {
-        return Err(format!("the line is of run {run}, which has no header"));
-    };
-    let pieces = |raw: &'_ RawValue| {
-        serde_json::from_str::<Kind>(raw.get())
-            .map(|kind| (text(kind.kind), text(kind.status)))
-            .ok()
-    };
+    let pieces = |raw: &'a RawValue| serde_json::from_str::<Kind<'a>>(raw.get()).ok();
     match (parsed.event, parsed.end) {
         (Some(event), None) => {
-            let kind = pieces(event)
-                .and_then(|(kind, _)| kind)
-                .ok_or("the line's event has no type")?;
-            run.entries.push(Entry {
+            let kind = pieces(event).and_then(|event| text(event.kind));
+            let kind = kind.ok_or("the line's event has no type")?;
+            Ok(LineOf::Event {
+                run,
                 at,
                 t,
                 kind,
-                event: event.to_owned(),
-            });
+                event,
+            })
         }
         (None, Some(end)) => {
-            let status = pieces(end)
-                .and_then(|(_, status)| status)
-                .ok_or("the line's end has no status")?;
-            let error = serde_json::from_str::<Kind>(end.get())
-                .ok()
-                .and_then(|kind| kind.error.map(ToOwned::to_owned));
-            run.end = Some(Ended { at, t, status, error });
+            let end = pieces(end);
+            let status = end.as_ref().and_then(|end| text(end.status));
+            let status = status.ok_or("the line's end has no status")?;
+            let error = end.and_then(|end| end.error.map(ToOwned::to_owned));
+            Ok(LineOf::End {
+                run,
+                at,
+                t,
+                status,
+                error,
+            })
         }
-        _ => return Err("the line has neither an event nor an end".to_owned()),
+        _ => Err("the line has neither an event nor an end".to_owned()),
     }
-    Ok(())
 }
 
 /// What a file is that does not begin with a header.

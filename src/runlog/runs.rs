@@ -2,9 +2,8 @@
 //!
 //! In: a recording. Out: its [`Timeline`].
 
-use std::collections::HashMap;
-
 use super::builder;
+use super::order::{self, Node};
 use super::read::Recording;
 use super::timeline::{RunView, Timeline};
 
@@ -19,36 +18,20 @@ pub fn timeline(recording: &Recording) -> Timeline {
 
 /// Each run, and behind it those that are parts of it.
 fn nested(recording: &Recording) -> Vec<RunView> {
-    let mut latest: HashMap<&str, usize> = HashMap::new();
-    let mut parts: Vec<Vec<usize>> = vec![Vec::new(); recording.runs.len()];
-    let mut waiting = Vec::new();
-    for (index, run) in recording.runs.iter().enumerate() {
-        // A part begins after the whole, so no run is inside of itself.
-        let whole = run.parent.as_deref().and_then(|parent| latest.get(parent));
-        match whole.and_then(|whole| parts.get_mut(*whole)) {
-            Some(parts) => parts.push(index),
-            None => waiting.push((index, 0, None)),
-        }
-        latest.insert(&run.id, index);
-    }
-    waiting.reverse();
-    let mut views = Vec::with_capacity(recording.runs.len());
-    while let Some((index, depth, turn)) = waiting.pop() {
-        let Some(run) = recording.runs.get(index) else { continue };
-        let mut view = builder::run_view(run);
-        view.depth = depth;
-        view.role = view.role.or_else(|| turn.map(|number| format!("turn {number}")));
-        views.push(view);
-        let mut turns = 0;
-        let inside: Vec<_> = parts[index]
-            .iter()
-            .map(|part| {
-                let is_turn = run.is_agents() && !recording.runs[*part].is_agents();
-                turns += u32::from(is_turn);
-                (*part, depth + 1, is_turn.then_some(turns))
-            })
-            .collect();
-        waiting.extend(inside.into_iter().rev());
-    }
-    views
+    let nodes: Vec<Node> = recording
+        .runs
+        .iter()
+        .map(|run| Node {
+            id: &run.id,
+            parent: run.parent.as_deref(),
+            is_agents: run.is_agents(),
+        })
+        .collect();
+    let placed = order::nested(&nodes).into_iter().filter_map(|place| {
+        let mut view = builder::run_view(recording.runs.get(place.index)?);
+        view.depth = place.depth;
+        view.role = view.role.or_else(|| place.role());
+        Some(view)
+    });
+    placed.collect()
 }

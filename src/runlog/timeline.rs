@@ -5,6 +5,7 @@
 //! which are shown by their name and what they hold.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::read::Problem;
 use super::view::one_line;
@@ -59,6 +60,12 @@ pub struct RunView {
     /// US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// The tokens by what they were.
+    #[serde(skip)]
+    pub tokens: Option<Tokens>,
+    /// Its events are those of an agent, whose figures are of a turn each.
+    #[serde(skip)]
+    pub is_agents: bool,
     /// What else the header and the events tell of the run, as text.
     pub facts: Vec<Fact>,
     /// What happened.
@@ -122,6 +129,63 @@ pub struct Item {
     /// What came of a call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<CallResult>,
+    /// The tokens it tells of.
+    #[serde(skip)]
+    pub tokens: Option<Tokens>,
+    /// US dollars that it tells of.
+    #[serde(skip)]
+    pub cost_usd: Option<f64>,
+    /// How long it waits before the next attempt, ms.
+    #[serde(skip)]
+    pub wait_ms: Option<u64>,
+}
+
+/// Tokens by what they were.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// Everything the model read.
+    pub input: u64,
+    /// Everything it wrote.
+    pub output: Option<u64>,
+    /// Of the input, what came from a cache.
+    pub cache_read: Option<u64>,
+    /// Of the input, what was put into a cache.
+    pub cache_written: Option<u64>,
+    /// Of the output, what was thinking.
+    pub reasoning: Option<u64>,
+    /// Whether they are an estimate.
+    pub estimated: bool,
+}
+
+impl Tokens {
+    /// The figures of an event's `usage`; `None` where it has none.
+    pub(super) fn read(usage: &Value) -> Option<Tokens> {
+        let tokens = |name: &str| usage[name].as_u64();
+        Some(Tokens {
+            input: tokens("inputTokens")?,
+            output: tokens("outputTokens"),
+            cache_read: tokens("cacheReadTokens"),
+            cache_written: tokens("cacheWriteTokens"),
+            reasoning: tokens("reasoningTokens"),
+            estimated: usage["estimated"].as_bool().unwrap_or_default(),
+        })
+    }
+
+    /// Those of two turns together.
+    pub(super) fn plus(self, more: Tokens) -> Tokens {
+        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (a, b) => a.or(b),
+        };
+        Tokens {
+            input: self.input.saturating_add(more.input),
+            output: sum(self.output, more.output),
+            cache_read: sum(self.cache_read, more.cache_read),
+            cache_written: sum(self.cache_written, more.cache_written),
+            reasoning: sum(self.reasoning, more.reasoning),
+            estimated: self.estimated || more.estimated,
+        }
+    }
 }
 
 /// What came of a call.
@@ -151,6 +215,9 @@ impl Item {
             args: None,
             summary: None,
             result: None,
+            tokens: None,
+            cost_usd: None,
+            wait_ms: None,
         }
     }
 
