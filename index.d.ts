@@ -607,7 +607,10 @@ export function createGeminiCliProvider(options?: GeminiCliProviderOptions): Cli
 export interface QwenCliProviderOptions extends CliProviderOptions {
   /** The CLI's `--output-format`. Only `"stream-json"` tells what happens while it happens. Default: `"stream-json"`. */
   outputFormat?: "text" | "json" | "stream-json" | undefined;
-  /** Which of its logins the CLI uses (`--auth-type`), `"openai"`. Default: the one the user has chosen. */
+  /**
+   * Which of its logins the CLI uses (`--auth-type`): `"openai"`, `"qwen-oauth"`, …. Default: what its environment says (`OPENAI_API_KEY`,
+   * `OPENAI_BASE_URL` and `OPENAI_MODEL`, say); which one the user's settings choose it reads with `disableBuiltInTools: false` only.
+   */
   authType?: string | undefined;
   /** `null` keeps the CLI's own system prompt. A text would be an argument, visible to others: put it into the thread. */
   systemPrompt?: null | undefined;

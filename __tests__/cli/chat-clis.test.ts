@@ -1,5 +1,5 @@
 /** `chat` over other real CLIs, each on the engine that it is known to have: two turns, one process, nothing left. */
-import { mkdtempSync, readFileSync, symlinkSync } from "node:fs";
+import { mkdtempSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -17,6 +17,15 @@ const CLIS = [
   ["opencode", undefined],
 ] as const;
 
+/** What a user whose login is a model provider of his own says to these two: they read no settings with their own tools off. */
+const LOGINS: Record<string, (options: { [name: string]: unknown }, dir: string) => Record<string, string>> = {
+  qwen: ({ model }) => ({ OPENAI_MODEL: String(model) }),
+  opencode({ config }, dir) {
+    writeFileSync(join(dir, "opencode.json"), JSON.stringify(config));
+    return { OPENCODE_CONFIG: join(dir, "opencode.json") };
+  },
+};
+
 describe.skipIf(!HERE).each(CLIS)("%s", (name, version) => {
   it("is one conversation in one process", async () => {
     const { api, tag, options } = await withCli(name, {
@@ -31,7 +40,11 @@ describe.skipIf(!HERE).each(CLIS)("%s", (name, version) => {
       ["chat", "--provider", name, "--model", options.model, "--record", record],
       {
         input: "I am Ada.\nWho am I?\n",
-        env: { ...options.env, PATH: `${dir}${delimiter}${options.env.PATH ?? process.env.PATH}` },
+        env: {
+          ...options.env,
+          ...LOGINS[name]?.(options, dir),
+          PATH: `${dir}${delimiter}${options.env.PATH ?? process.env.PATH}`,
+        },
       },
     );
     expect([stdout, code]).toEqual(["Hello Ada.\nAda.\n", 0]);

@@ -23,7 +23,8 @@ pub(super) const ERRORS: Errors = Errors {
 const HINTS: &[(Code, &str)] = &[
     (
         Code::NotLoggedIn,
-        "run `qwen` once and log in, or set OPENAI_API_KEY and OPENAI_BASE_URL",
+        "name the login: the `authType` option (\"openai\", \"qwen-oauth\"), or OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL in the \
+         environment; with its own tools off, qwen does not read which one its settings choose",
     ),
     (
         Code::AuthenticationFailed,
