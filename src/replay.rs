@@ -163,7 +163,7 @@ pub async fn show(path: PathBuf, Shown { format, colour, full }: Shown) -> Resul
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let shown = match format {
             Format::Text => Ok(text::render(&timeline, Style { colour, full })),
-            Format::Html => Ok(html::render(&timeline, &name)),
+            Format::Html => Ok(html::render(timeline, &name)),
             Format::Json => serde_json::to_string_pretty(&timeline).map(|json| json + "\n"),
         };
         shown.map_err(|error| refused(Code::Internal, error.to_string()))

@@ -22,8 +22,7 @@ pub(super) fn of_event(t: u64, (kind, name): (EventKind, &str), event: &Value) -
             .fact("session", text("sessionId")),
         EventKind::RunStarted => Item::new(Kind::Start, t, "start").fact(
             "tools",
-            Some(list(&event["tools"]).filter_map(string).collect::<Vec<_>>().join(", "))
-                .filter(|all| !all.is_empty()),
+            Some(list(&event["tools"]).filter_map(string).collect::<Vec<_>>().join(", ")).filter(|all| !all.is_empty()),
         ),
         EventKind::InvalidToolCall => {
             let call = &event["invalidToolCall"];
@@ -45,7 +44,10 @@ pub(super) fn of_event(t: u64, (kind, name): (EventKind, &str), event: &Value) -
         EventKind::Retry => {
             let mut item = Item::new(Kind::Retry, t, "tried again")
                 .fact("by", text("by"))
-                .fact("attempt", number("attempt").map(|attempt| attempt.saturating_add(1).to_string()))
+                .fact(
+                    "attempt",
+                    number("attempt").map(|attempt| attempt.saturating_add(1).to_string()),
+                )
                 .fact("after", number("delayMs").map(view::duration))
                 .fact("HTTP status", number("httpStatus").map(|status| status.to_string()))
                 .text(text("reason"));

@@ -61,12 +61,11 @@ fn run(log: &Value) -> RunView {
         ..Tokens::default()
     });
     if counted {
-        let mut item =
-            Item::new(Kind::Usage, duration_ms, "tokens")
-                .fact("input", tokens("input_tokens").map(view::count))
-                .fact("output", tokens("output_tokens").map(view::count))
-                .fact("cache read", tokens("cache_read_tokens").map(view::count))
-                .fact("cache written", tokens("cache_write_tokens").map(view::count));
+        let mut item = Item::new(Kind::Usage, duration_ms, "tokens")
+            .fact("input", tokens("input_tokens").map(view::count))
+            .fact("output", tokens("output_tokens").map(view::count))
+            .fact("cache read", tokens("cache_read_tokens").map(view::count))
+            .fact("cache written", tokens("cache_write_tokens").map(view::count));
         item.tokens = split;
         items.push(item);
     }

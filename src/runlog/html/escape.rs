@@ -79,7 +79,11 @@ pub(super) fn quoted(name: &str) -> String {
     if !name.is_empty() && !name.starts_with(['-', '~']) && name.bytes().all(plain) {
         return name.to_owned();
     }
-    let name = if name.starts_with('-') { format!("./{name}") } else { name.to_owned() };
+    let name = if name.starts_with('-') {
+        format!("./{name}")
+    } else {
+        name.to_owned()
+    };
     format!("'{}'", name.replace('\'', "'\\''"))
 }
 
@@ -89,10 +93,7 @@ mod tests {
 
     #[test]
     fn what_means_something_in_html_means_nothing() {
-        assert_eq!(
-            Escaped("a<b>&\"c'é").to_string(),
-            "a&lt;b&gt;&amp;&quot;c&#39;é"
-        );
+        assert_eq!(Escaped("a<b>&\"c'é").to_string(), "a&lt;b&gt;&amp;&quot;c&#39;é");
         assert_eq!(shown("a\n <b>"), "a &lt;b&gt;");
         assert_eq!(brief(&"é".repeat(10), 4), "ééé…");
         // Only a beginning of it is looked at, and it still says that it was cut.

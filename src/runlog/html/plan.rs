@@ -152,7 +152,9 @@ impl Plan {
             begins.push((index, page));
         }
         if let Some(before) = page.checked_sub(1).and_then(|before| self.pages.get_mut(before)) {
-            before.segments.retain(|segment| segment.run != run || !segment.items.is_empty());
+            before
+                .segments
+                .retain(|segment| segment.run != run || !segment.items.is_empty());
         }
         if let Some(page) = self.pages.get_mut(page) {
             page.segments.push(Segment {
@@ -191,7 +193,10 @@ impl Plan {
     pub(super) fn page_of(&self, run: usize, item: usize) -> usize {
         let begins = self.begins.get(run).map_or(&[][..], Vec::as_slice);
         let after = begins.partition_point(|(from, _)| *from <= item);
-        after.checked_sub(1).and_then(|at| begins.get(at)).map_or(0, |(_, page)| *page)
+        after
+            .checked_sub(1)
+            .and_then(|at| begins.get(at))
+            .map_or(0, |(_, page)| *page)
     }
 
     /// The way to `anchor`, which is on the page `to`, from the page `here`.

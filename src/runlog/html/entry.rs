@@ -1,0 +1,176 @@
+//! One thing that happened, as an entry of a page.
+
+use std::fmt::Write;
+
+use super::super::timeline::{CallResult, Item, Kind};
+use super::super::view::{self, one_line};
+use super::escape::block as escaped_block;
+use super::escape::{Escaped, head as beginning, shown};
+use super::plan::LONGEST;
+
+/// Calls whose arguments and result have no more lines than this are open from the beginning.
+const SHORT: usize = 6;
+
+pub(super) fn entry(page: &mut String, item: &Item, id: &str, whole_ms: u64) {
+    let class = if item.failed() { "failed" } else { class(item.kind) };
+    let _ = write!(
+        page,
+        "<li id=\"{id}\" class=\"item {class}\">\n<div class=\"when\"><span class=\"offset\">{} s</span>",
+        view::offset(item.t)
+    );
+    bar(page, item, whole_ms);
+    page.push_str("</div>\n<div class=\"what\">\n");
+    match item.kind {
+        Kind::ToolCall => tool(page, item),
+        Kind::Thinking => folded(page, item),
+        Kind::Other if item.text.is_some() => folded(page, item),
+        Kind::Prompt if item.text.is_some() => folded(page, item),
+        _ => {
+            head(page, item);
+            if let Some(text) = &item.text {
+                block(page, text, "prose");
+            }
+            if let Some(args) = &item.args {
+                block(page, args, "code");
+            }
+            if let Some(result) = &item.result {
+                block(page, &result.content, "code");
+            }
+        }
+    }
+    page.push_str("</div>\n</li>\n");
+}
+
+/// When it was and how long it took, drawn over the time of the run. Written beside, so it is hidden from readers.
+fn bar(page: &mut String, item: &Item, whole_ms: u64) {
+    let Some(took) = item.duration_ms.filter(|_| whole_ms > 0) else {
+        return;
+    };
+    let percent = |ms: u64| (ms.min(whole_ms) as f64 / whole_ms as f64) * 100.0;
+    let _ = write!(
+        page,
+        "<svg class=\"bar\" viewBox=\"0 0 100 4\" preserveAspectRatio=\"none\" aria-hidden=\"true\" focusable=\"false\">\
+         <rect class=\"whole\" width=\"100\" height=\"4\"/><rect class=\"part\" x=\"{:.2}\" width=\"{:.2}\" height=\"4\"/></svg>",
+        percent(item.t).min(99.0),
+        percent(took).max(1.0)
+    );
+}
+
+fn head(page: &mut String, item: &Item) {
+    let _ = writeln!(page, "<p class=\"head\">{}</p>", heading(item));
+}
+
+/// Label, title, facts and duration, to stand in a paragraph or a summary.
+fn heading(item: &Item) -> String {
+    let label = word(item.kind);
+    let mut line = format!("<span class=\"label\">{label}</span>");
+    let title = one_line(&item.title);
+    if title != label && !title.is_empty() {
+        let _ = write!(line, " <bdi class=\"title\">{}</bdi>", Escaped(&title));
+    }
+    if let Some(summary) = &item.summary {
+        let _ = write!(line, " <bdi class=\"arg\">{}</bdi>", Escaped(summary));
+    }
+    for fact in &item.facts {
+        let _ = write!(
+            line,
+            " <span class=\"fact\">{}: <bdi>{}</bdi></span>",
+            shown(&fact.name),
+            shown(&fact.value)
+        );
+    }
+    if item.result.as_ref().is_some_and(|result| result.is_error) {
+        line.push_str(" <span class=\"badge bad\">failed</span>");
+    }
+    if let Some(took) = item.duration_ms.filter(|ms| *ms > 0) {
+        let _ = write!(line, " <span class=\"took\">{}</span>", view::duration(took));
+    }
+    line
+}
+
+fn tool(page: &mut String, item: &Item) {
+    let lines = |text: Option<&str>| text.map_or(0, |text| text.lines().count());
+    let result = item.result.as_ref();
+    let short = lines(item.args.as_deref()) <= SHORT && lines(result.map(|result| result.content.as_str())) <= SHORT;
+    let _ = writeln!(
+        page,
+        "<details{}>\n<summary>{}</summary>",
+        if short || item.failed() { " open" } else { "" },
+        heading(item)
+    );
+    if let Some(args) = &item.args {
+        page.push_str("<p class=\"part\">arguments</p>\n");
+        block(page, args, "code");
+    }
+    match result {
+        Some(CallResult { content, is_error }) => {
+            let _ = writeln!(
+                page,
+                "<p class=\"part\">{}</p>",
+                if *is_error { "error" } else { "result" }
+            );
+            block(page, content, "code");
+        }
+        None => page.push_str("<p class=\"part\">no result in this log: the call was for the caller to run</p>\n"),
+    }
+    page.push_str("</details>\n");
+}
+
+fn folded(page: &mut String, item: &Item) {
+    let _ = writeln!(page, "<details>\n<summary>{}</summary>", heading(item));
+    if let Some(text) = &item.text {
+        block(page, text, "prose");
+    }
+    page.push_str("</details>\n");
+}
+
+fn block(page: &mut String, text: &str, class: &str) {
+    let start = beginning(text, LONGEST as usize);
+    if start.trim().is_empty() {
+        page.push_str("<p class=\"none\">(nothing)</p>\n");
+        return;
+    }
+    // The line feed behind <pre> is not shown; one of the text's own there is.
+    let _ = writeln!(
+        page,
+        "<pre class=\"{class}\" dir=\"auto\">\n{}</pre>",
+        escaped_block(start)
+    );
+    if start.len() < text.len() {
+        let _ = writeln!(
+            page,
+            "<p class=\"none\">{} more bytes are in the log</p>",
+            view::count((text.len() - start.len()) as u64)
+        );
+    }
+}
+
+pub(super) fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Start => "start",
+        Kind::Session => "session",
+        Kind::Prompt => "prompt",
+        Kind::Thinking => "thinking",
+        Kind::Message => "message",
+        Kind::ToolCall => "tool",
+        Kind::ToolResult => "result",
+        Kind::Usage => "tokens",
+        Kind::Limit => "limit",
+        Kind::Retry => "retry",
+        Kind::Warning => "warning",
+        Kind::Error => "error",
+        Kind::End => "end",
+        Kind::Other => "other",
+    }
+}
+
+pub(super) fn class(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Message => "message",
+        Kind::ToolCall | Kind::ToolResult => "tool",
+        Kind::Limit | Kind::Retry | Kind::Warning => "odd",
+        Kind::Error => "failed",
+        Kind::Thinking => "thinking",
+        _ => "quiet",
+    }
+}
