@@ -115,7 +115,7 @@ describe.skipIf(CHROMIUM === undefined)(`the page of a run log (${where})`, () =
       ["contentinfo", 1],
     ]);
     expect(named("navigation")).toEqual(["Runs"]);
-    expect(named("region")).toEqual([
+    expect(named("region").filter((name) => name !== "Tokens and cost")).toEqual([
       "Not all could be read",
       "claude run-1 replied",
       "codex run-2 failed",
@@ -123,7 +123,7 @@ describe.skipIf(CHROMIUM === undefined)(`the page of a run log (${where})`, () =
     ]);
     const headings = seen.filter((node) => node.role?.value === "heading");
     const levels = headings.map((node) => node.properties?.find(({ name }) => name === "level")?.value.value);
-    expect(levels).toEqual([1, 2, 2, 3, 3, 2, 3, 3, 2, 3]);
+    expect(levels).toEqual([1, 2, 2, 3, 3, 3, 3, 2, 3, 3, 2, 3]);
     expect(named("list").filter((name) => name === "Timeline")).toHaveLength(3);
     for (const role of ["link", "DisclosureTriangle", "button"]) {
       for (const name of named(role)) expect(name).not.toBe("");
@@ -138,9 +138,25 @@ describe.skipIf(CHROMIUM === undefined)(`the page of a run log (${where})`, () =
     const found: { text: string; ratio: number }[] = await page.evaluate(CONTRASTS);
     expect(found.length).toBeGreaterThan(60);
     expect(found.filter(({ ratio }) => ratio < 4.5)).toEqual([]);
+    const drawn: { text: string; ratio: number }[] = await page.evaluate(BARS);
+    expect(new Set(drawn.map(({ text }) => text))).toEqual(new Set(["part", "cached", "input", "output"]));
+    expect(drawn.filter(({ ratio }) => ratio < 3)).toEqual([]);
     const background = await page.evaluate("getComputedStyle(document.body).backgroundColor");
     const [red = 0] = background.match(/\d+/g).map(Number);
     expect(red > 128).toBe(scheme === "light");
+  });
+
+  it("draws what happened when, each row the way to its entry", async () => {
+    const rows = await page.evaluate(
+      `[...document.querySelectorAll("#run-1 .waterfall li")].map((row) => [row.querySelector("a").textContent,
+        row.querySelector(".times").textContent, document.querySelector(row.querySelector("a").getAttribute("href")) !== null])`,
+    );
+    expect(rows).toEqual([
+      ["run codex", "+0.000 s, took 99 ms", true],
+      ["tool, failed Bash", "+1.500 s, took 2.4 s", true],
+      ["tool Read", "+4.000 s, took 200 ms", true],
+      ["retry tried again", "+4.400 s, took 500 ms", true],
+    ]);
   });
 
   it("can be used with the keyboard alone", async () => {
@@ -150,7 +166,7 @@ describe.skipIf(CHROMIUM === undefined)(`the page of a run log (${where})`, () =
     expect(await page.evaluate(active)).toBe('<a class="skip" href="#main"');
     const skip = await page.evaluate("document.activeElement.getBoundingClientRect().left");
     expect(skip).toBeGreaterThanOrEqual(0);
-    const native = await page.evaluate(`document.querySelectorAll("a[href], summary").length`);
+    const native = await page.evaluate(`document.querySelectorAll("a[href], summary, input, .scroll").length`);
     for (let count = 1; count < native; count++) {
       await page.press("Tab");
       order.push(await page.evaluate(active));
@@ -160,12 +176,26 @@ describe.skipIf(CHROMIUM === undefined)(`the page of a run log (${where})`, () =
     expect(order.filter((tag) => tag === "<summary")).toHaveLength(
       await page.evaluate("document.querySelectorAll('summary').length"),
     );
-    expect(await page.evaluate(`document.querySelectorAll("[tabindex]:not([tabindex='-1'])").length`)).toBe(0);
+    // What may be wider than the window is scrolled by keys.
+    const others = `document.querySelectorAll("[tabindex]:not([tabindex='-1'], .scroll)").length`;
+    expect(await page.evaluate(others)).toBe(0);
     const open = "document.querySelector('.tool:not(.failed) details').open";
     expect(await page.evaluate(open)).toBe(false);
     await page.evaluate("document.querySelector('.tool:not(.failed) summary').focus()");
     await page.press("Enter");
     expect(await page.evaluate(open)).toBe(true);
+  });
+
+  it("hides what is not wanted, without a script, and shows it again", async () => {
+    const shown = (name: string) =>
+      page.evaluate(`[...document.querySelectorAll(".item.${name}")].filter((one) => one.offsetHeight > 0).length`);
+    const all = await Promise.all(["tool", "failed", "odd", "quiet"].map(shown));
+    expect(all.every((count) => count > 0)).toBe(true);
+    await page.evaluate("document.querySelector('#show-tool').focus()");
+    await page.press("Space");
+    expect(await Promise.all(["tool", "failed", "odd", "quiet"].map(shown))).toEqual([0, ...all.slice(1)]);
+    await page.press("Space");
+    expect(await Promise.all(["tool", "failed", "odd", "quiet"].map(shown))).toEqual(all);
   });
 
   it("fits a narrow window", async () => {
@@ -176,8 +206,8 @@ describe.skipIf(CHROMIUM === undefined)(`the page of a run log (${where})`, () =
   });
 });
 
-/** For the page: the contrast of each element that has text of its own (WCAG 2.2, relative luminance). */
-const CONTRASTS = `(() => {
+/** For the page: how a colour differs from what is behind an element (WCAG 2.2, relative luminance). */
+const COLOURS = `
   const parse = (css) => {
     const [red = 0, green = 0, blue = 0, alpha = 1] = (css.match(/[\\d.]+/g) ?? []).map(Number);
     return { parts: [red, green, blue], alpha };
@@ -196,10 +226,22 @@ const CONTRASTS = `(() => {
     }
     return parse("rgb(255, 255, 255)");
   };
+  const ratioOf = (colour, element) => {
+    const levels = [luminance(parse(colour)), luminance(behind(element))];
+    return (Math.max(...levels) + 0.05) / (Math.min(...levels) + 0.05);
+  };`;
+
+/** For the page: the contrast of each element that has text of its own. */
+const CONTRASTS = `(() => {${COLOURS}
   const speaks = (element) => [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
   return [...document.body.querySelectorAll("*")].filter(speaks).map((element) => {
-    const levels = [luminance(parse(getComputedStyle(element).color)), luminance(behind(element))];
-    const ratio = (Math.max(...levels) + 0.05) / (Math.min(...levels) + 0.05);
-    return { text: element.textContent.slice(0, 40), ratio };
+    return { text: element.textContent.slice(0, 40), ratio: ratioOf(getComputedStyle(element).color, element) };
+  });
+})()`;
+
+/** For the page: the contrast of what is drawn, but for what it is drawn on. */
+const BARS = `(() => {${COLOURS}
+  return [...document.querySelectorAll("rect:not(.whole)")].map((element) => {
+    return { text: element.getAttribute("class"), ratio: ratioOf(getComputedStyle(element).fill, element) };
   });
 })()`;

@@ -120,8 +120,10 @@ export async function openPage(url) {
         return result.value;
       },
       async press(key) {
-        const code = { Tab: 9, Enter: 13 }[key] ?? 0;
-        const params = { key, code: key, windowsVirtualKeyCode: code, ...(key === "Enter" && { text: "\r" }) };
+        const code = { Tab: 9, Enter: 13, Space: 32 }[key] ?? 0;
+        const text = { Enter: "\r", Space: " " }[key];
+        const named = { key: key === "Space" ? " " : key, code: key, windowsVirtualKeyCode: code };
+        const params = { ...named, ...(text && { text }) };
         await send("Input.dispatchKeyEvent", { type: "keyDown", ...params });
         await send("Input.dispatchKeyEvent", { type: "keyUp", ...params });
       },

@@ -18,6 +18,9 @@ use crate::event::EventKind;
 /// Longer texts are not held, in bytes: an item has their beginnings.
 const HEAD: usize = 512;
 
+/// Of a title or a fact as much is held: a page shows 300 characters.
+const LINE: usize = 300 * 8;
+
 /// Longer lines are left out, in bytes.
 const LONGEST_LINE: u64 = 64 * 1024 * 1024;
 
@@ -100,6 +103,7 @@ impl Source {
             bytes.clear();
             (&mut *log).take(to - from).read_to_end(&mut bytes)?;
             for line in bytes.split(|byte| *byte == b'\n').filter(|line| !is_blank(line)) {
+                let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
                 let text = String::from_utf8_lossy(line);
                 let parsed = parse(&text, false).map_err(|_| changed())?.map_err(|_| changed())?;
                 let builder = builder.get_or_insert_with(TimelineBuilder::nameless);
@@ -360,12 +364,12 @@ impl Reading {
         }
         let result = item.result.as_mut().map(|result| &mut result.content);
         for text in [item.text.as_mut(), item.args.as_mut(), result].into_iter().flatten() {
-            cut_to_head(text);
+            cut(text, HEAD);
         }
         // Of these, no page shows more.
-        cut_to_head(&mut item.title);
+        cut(&mut item.title, LINE);
         for fact in &mut item.facts {
-            cut_to_head(&mut fact.value);
+            cut(&mut fact.value, LINE);
         }
     }
 
@@ -386,11 +390,11 @@ impl Reading {
     }
 }
 
-fn cut_to_head(text: &mut String) {
-    if text.len() <= HEAD {
+fn cut(text: &mut String, to: usize) {
+    if text.len() <= to {
         return;
     }
-    let mut end = HEAD;
+    let mut end = to;
     while !text.is_char_boundary(end) {
         end -= 1;
     }

@@ -49,7 +49,7 @@ pub(super) fn duration(ms: u64) -> String {
         // Not 60.0 s, which rounding would make of the last of them.
         1_000..59_950 => format!("{:.1} s", ms as f64 / 1_000.0),
         _ => {
-            let seconds = (ms + 500) / 1_000;
+            let seconds = ms.saturating_add(500) / 1_000;
             match seconds / 60 {
                 minutes @ 0..60 => format!("{minutes} min {:02} s", seconds % 60),
                 minutes => format!("{} h {:02} min", minutes / 60, minutes % 60),

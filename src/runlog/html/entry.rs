@@ -66,7 +66,7 @@ fn heading(item: &Item) -> String {
     let mut line = format!("<span class=\"label\">{label}</span>");
     let title = one_line(&item.title);
     if title != label && !title.is_empty() {
-        let _ = write!(line, " <bdi class=\"title\">{}</bdi>", Escaped(&title));
+        let _ = write!(line, " <bdi class=\"title\">{}</bdi>", shown(&item.title));
     }
     if let Some(summary) = &item.summary {
         let _ = write!(line, " <bdi class=\"arg\">{}</bdi>", Escaped(summary));

@@ -283,13 +283,14 @@ impl Pages {
 
     /// What failed, with the way to it.
     fn errors(&self, page: &mut String, run: &RunView, number: usize, index: usize) {
+        let anchor = run_anchor(number);
         let failed: Vec<(usize, &Item)> = run.items.iter().enumerate().filter(|(_, item)| item.failed()).collect();
         if failed.is_empty() {
             return;
         }
         let _ = write!(
             page,
-            "<h3 id=\"run-{number}-errors\">Errors</h3>\n<ul class=\"errors\" aria-labelledby=\"run-{number}-errors\">\n"
+            "<h3 id=\"{anchor}-errors\">Errors</h3>\n<ul class=\"errors\" aria-labelledby=\"{anchor}-errors\">\n"
         );
         for (at, item) in failed {
             let text = item
@@ -320,7 +321,7 @@ fn filter(page: &mut String) {
         );
     }
     page.push_str(
-        "<p class=\"dim\">To search, use the browser's own search (Ctrl-F, or Command-F): it opens folded entries where it finds something.</p>\n\
+        "<p class=\"dim\">To search, use the browser's own search (Ctrl-F, or Command-F): most open folded entries where they find something.</p>\n\
          </fieldset>\n",
     );
 }

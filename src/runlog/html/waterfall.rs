@@ -85,8 +85,8 @@ pub(super) fn waterfall(page: &mut String, runs: &[RunView], number: usize, plan
         } = row;
         let percent = |ms: u64| (ms.min(whole) as f64 / whole as f64) * 100.0;
         let times = match took {
-            0 => format!("at {} s", view::offset(*t)),
-            took => format!("at {} s, took {}", view::offset(*t), view::duration(*took)),
+            0 => format!("{} s", view::offset(*t)),
+            took => format!("{} s, took {}", view::offset(*t), view::duration(*took)),
         };
         let _ = writeln!(
             page,

@@ -1,0 +1,107 @@
+/** A log of 50 MB as pages, and a suite's index, in a real browser. */
+import { closeSync, openSync, readdirSync, readFileSync, writeFileSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { writeIndex } from "../src/js/suite/page.mjs";
+import { CHROMIUM, openPage } from "./support/chromium.mjs";
+import { runCommand } from "./support/command-line.mjs";
+import { ALL } from "./support/harness.mjs";
+import { createTemp } from "./support/processes.mjs";
+
+/** An agent's log of so many bytes: turns with calls, and results of which some are long. */
+function writeLog(file: string, bytes: number) {
+  const out = openSync(file, "w");
+  const at = 1_767_225_599_000;
+  let size = 0;
+  let turns = 0;
+  const put = (line: object) => {
+    size += writeSync(out, `${JSON.stringify(line)}\n`);
+  };
+  const begin = (runId: string, more: object, t: number) =>
+    put({ format: "deep-factor-run", version: 1, runId, provider: "claude", startedAt: at + t, ...more });
+  const say = (run: string, t: number, event: object) => put({ at: at + t, t, run, event });
+  begin("agent", {}, 0);
+  say("agent", 0, { type: "run_started", provider: "claude", tools: ["look"] });
+  for (; size < bytes; turns++) {
+    const run = `turn-${turns}`;
+    const toolCall = { id: `c${turns}`, name: "look", args: { at: turns } };
+    begin(run, { parentRunId: "agent" }, turns * 1000);
+    say(run, 400, { type: "message", content: `I look at number ${turns}.` });
+    const usage = { inputTokens: 1000 + turns, outputTokens: 40, totalTokens: 1040 + turns, cacheReadTokens: 900 };
+    say(run, 500, { type: "done", reply: { usage, costUsd: 0.01 } });
+    say("agent", turns * 1000 + 600, { type: "tool_call", toolCall });
+    const content = `a line of the result ${turns}\n`.repeat(turns % 20 === 0 ? 20_000 : 400);
+    say("agent", turns * 1000 + 900, { type: "tool_result", toolCallId: toolCall.id, content });
+  }
+  say("agent", turns * 1000, { type: "run_completed", output: "done" });
+  closeSync(out);
+  return turns;
+}
+
+const entriesOf = (page: string) => page.match(/<li id="run-\d+-\d+"/g)?.length ?? 0;
+
+it("a long log is pages beside each other, and those of before are gone when there are fewer", async () => {
+  const temp = createTemp();
+  onTestFinished(temp.cleanup);
+  const file = join(temp.path, "log.jsonl");
+  const page = join(temp.path, "my run.html");
+  const turns = writeLog(file, ALL ? 50_000_000 : 5_000_000);
+  const made = await runCommand(["log", "html", file, "-o", page]);
+  expect(made).toEqual({ code: 0, stdout: "", stderr: "" });
+  const names = readdirSync(temp.path).filter((name) => name.endsWith(".html"));
+  expect(names.length).toBeGreaterThan(ALL ? 20 : 1);
+  expect(names.sort()).toEqual(
+    ["my run.html", ...Array.from({ length: names.length - 1 }, (_, at) => `my run-${at + 2}.html`)].sort(),
+  );
+  const pages = names.map((name) => readFileSync(join(temp.path, name), "utf8"));
+  // A turn is a message, its tokens and its end; the agent's run has a call for each.
+  expect(pages.reduce((sum, text) => sum + entriesOf(text), 0)).toBeGreaterThanOrEqual(3 * turns);
+  for (const text of pages) expect(text.length).toBeLessThan(4_000_000);
+  const first = readFileSync(page, "utf8");
+  expect(first).toMatch(
+    /texts are longer than 256 KiB; [\d,]+ bytes are not shown\. All of it: <code>npx .* log\.jsonl<\/code>/,
+  );
+  if (CHROMIUM !== undefined) {
+    const browser = await openPage(pathToFileURL(page).href);
+    onTestFinished(browser.close);
+    expect(await browser.evaluate("document.querySelectorAll('.waterfall li').length")).toBeGreaterThan(100);
+    const next = "[...document.querySelectorAll('nav.pages a')].find((way) => way.textContent === 'next')";
+    expect(await browser.evaluate(`decodeURIComponent(${next}.href)`)).toContain("/my run-2.html#main");
+  }
+  // Somebody's own file is no page of before.
+  writeFileSync(join(temp.path, "my run-notes.html"), "mine");
+  writeLog(file, 1000);
+  expect((await runCommand(["log", "html", file, "-o", page])).code).toBe(0);
+  const left = readdirSync(temp.path).filter((name) => name.endsWith(".html"));
+  expect(left.sort()).toEqual(["my run-notes.html", "my run.html"]);
+}, 300_000);
+
+describe.skipIf(CHROMIUM === undefined)("the index of a suite", () => {
+  it("draws what tasks took and cost, and hides results by what they came to", async () => {
+    const temp = createTemp();
+    onTestFinished(temp.cleanup);
+    const result = (task: string, verdict: "pass" | "fail", durationMs: number, costUsd?: number) => ({
+      ...{ version: 1 as const, task, fingerprint: "f", verdict, reason: "<b>", provider: "claude", model: undefined },
+      ...{ startedAt: "2026-01-01T00:00:00Z", durationMs, toolCalls: 1, tokens: 10, costUsd, check: undefined },
+    });
+    const results = [result("one", "pass", 1000, 0.5), result("two", "fail", 4000), result("<i>", "pass", 2000, 0.25)];
+    const page = await writeIndex(temp.path, { title: "T", tasks: results } as never, results);
+    const browser = await openPage(pathToFileURL(page).href);
+    onTestFinished(browser.close);
+    const widths = await browser.evaluate(
+      "[...document.querySelectorAll('tbody tr')].map((row) => [...row.querySelectorAll('rect')].map((bar) => bar.getAttribute('width')))",
+    );
+    expect(widths).toEqual([
+      ["25.0", "100.0", "100.0"],
+      ["100.0", "100.0"],
+      ["50.0", "100.0", "50.0"],
+    ]);
+    const shown = "[...document.querySelectorAll('tbody tr')].filter((row) => row.offsetHeight > 0).length";
+    await browser.evaluate("document.querySelector('#show-pass').focus()");
+    await browser.press("Space");
+    expect(await browser.evaluate(shown)).toBe(1);
+    await browser.press("Space");
+    expect(await browser.evaluate(shown)).toBe(3);
+  });
+});
