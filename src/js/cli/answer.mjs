@@ -20,6 +20,8 @@ export function createAnswer(spinner) {
   const printer = createPrinter();
   /** All that is printed. */
   let text = "";
+  /** Where in it the attempt begins that may become the answer. */
+  let begins = 0;
   let isInPieces = false;
   /** Those that came behind the beginning of the text. @type {string[]} */
   const warnings = [];
@@ -49,9 +51,10 @@ export function createAnswer(spinner) {
       } else if (event.type === "thinking_delta") {
         thought += event.text.length;
         spinner.tokens(Math.ceil(thought / CHARACTERS_PER_TOKEN), true);
-      } else if (event.type === "retry" && isInPieces) {
+      } else if (event.type === "retry" && text.length > begins) {
         endLine();
         isInPieces = false;
+        begins = text.length;
         warn("the answer broke off, and begins again");
       } else if (event.type === "usage") spinner.tokens(event.usage.totalTokens);
       else if (event.type === "warning") {
@@ -60,12 +63,12 @@ export function createAnswer(spinner) {
         else warnings.push(event.message);
       }
     },
-    /** Ends the last line, whatever came of the run. */
+    /** Ends the last line, whatever came of the run; and gives what the last attempt has said. */
     end() {
       endLine();
       printer.end();
       for (const message of warnings.splice(0)) warn(message);
-      return text.trim();
+      return text.slice(begins).trim();
     },
   };
 }
