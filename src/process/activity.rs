@@ -199,10 +199,10 @@ impl Turn {
     }
 
     fn change(&self, change: impl FnOnce(&mut Entry)) {
-        if let Some(pid) = self.0 {
-            if let Some(entry) = table().processes.get_mut(&pid) {
-                change(entry);
-            }
+        if let Some(pid) = self.0
+            && let Some(entry) = table().processes.get_mut(&pid)
+        {
+            change(entry);
         }
         changed();
     }

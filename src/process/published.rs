@@ -1,7 +1,7 @@
 //! What goes on in this process, for other programs of the same user: a file without a name that holds the latest state as one line
-//! of JSON ([`set_content`]). The `status` command finds it under `/proc/<pid>/fd`. Linux only.
+//! of JSON (`set_content`). The `status` command finds it under `/proc/<pid>/fd`. Linux only.
 //!
-//! In: the news that something has changed. Out: the file, at most every [`PAUSE`]. It lies in memory, is nobody's but this process's,
+//! In: the news that something has changed. Out: the file, at most every `PAUSE`. It lies in memory, is nobody's but this process's,
 //! and goes with it: nothing is written to a disk, and no door is open.
 
 /// What writes the content.

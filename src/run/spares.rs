@@ -33,7 +33,7 @@ pub(super) enum Warmed {
     /// The CLI refused a flag that it can do without: once more.
     FlagRefused,
     /// The CLI takes no sessions, for this reason.
-    Unsupported(String, Evidence),
+    Unsupported(String, Box<Evidence>),
 }
 
 impl Engine {
@@ -62,7 +62,7 @@ impl Engine {
                 return Ok(Warmed::FlagRefused);
             }
             return match reason {
-                Some(reason) => Ok(Warmed::Unsupported(reason, ended.evidence)),
+                Some(reason) => Ok(Warmed::Unsupported(reason, Box::new(ended.evidence))),
                 None => Err(self.not_ready(ended.evidence)),
             };
         }

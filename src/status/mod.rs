@@ -57,12 +57,12 @@ pub async fn of_machine(paths: Vec<PathBuf>, since: u64) -> Result<Value, Box<Pr
                 missing.path.display(),
                 missing.source
             );
-            refused(Code::NotFound, reason).with_hint("Name a run log, or a folder that holds some.")
+            Box::new(refused(Code::NotFound, reason).with_hint("Name a run log, or a folder that holds some."))
         })?;
         Ok(whole(spent.as_ref()))
     });
     match work.await {
-        Ok(done) => done.map_err(Box::new),
+        Ok(done) => done,
         Err(error) => Err(Box::new(refused(Code::Internal, error.to_string()))),
     }
 }

@@ -1,6 +1,6 @@
 //! A timeline as HTML pages: no scripts, nothing from elsewhere, readable by eye, by keyboard and by screen reader.
 //!
-//! A log is foreign input: every text of it passes [`escape`], and a page forbids itself everything but its own style. A long log is
+//! A log is foreign input: every text of it passes `escape`, and a page forbids itself everything but its own style. A long log is
 //! several pages ([`plan`]); what is held at a time is the outline of the log and one page.
 
 mod entry;
