@@ -224,7 +224,7 @@ impl Crate {
         let public = Regex::new(r"\bpub(?:\([^)]*\))?\s+use\s+[^;]+;").unwrap();
         let visible = Regex::new(r"pub\(in [^)]*\)").unwrap();
         let import = Regex::new(r"\buse\s+([^;]+);").unwrap();
-        let literal = Regex::new(r#""(?:[^"\\]|\\.)*""#).unwrap();
+        let literal = Regex::new(r#"(?s)"(?:[^"\\]|\\.)*""#).unwrap();
         let path = Regex::new(r"\b[a-z_][a-z_0-9]*(?:::[A-Za-z_0-9]+)+").unwrap();
         let code = literal.replace_all(code, "");
         let code = visible.replace_all(&public.replace_all(&code, ""), "").into_owned();
