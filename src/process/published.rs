@@ -39,6 +39,9 @@ mod linux {
 
     static CONTENT: OnceLock<Content> = OnceLock::new();
 
+    /// There from the first change on, and not only when it is written: who counts what is open has it in each count.
+    static FILE: OnceLock<Option<File>> = OnceLock::new();
+
     /// What the file holds, a line of JSON; the first one counts.
     pub fn set_content(content: Content) {
         CONTENT.get_or_init(|| content);
@@ -50,6 +53,7 @@ mod linux {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
+        FILE.get_or_init(|| create().ok());
         if !IS_DUE.swap(true, Ordering::AcqRel) {
             runtime.spawn(async {
                 // Also if the runtime ends first.
@@ -71,9 +75,8 @@ mod linux {
 
     /// That it can't be written is nobody's failure: `status` then sees less.
     fn publish() {
-        static FILE: OnceLock<Option<File>> = OnceLock::new();
         let Some(content) = CONTENT.get() else { return };
-        if let Some(file) = FILE.get_or_init(|| create().ok()) {
+        if let Some(Some(file)) = FILE.get() {
             let _ = write(file, *content);
         }
     }
