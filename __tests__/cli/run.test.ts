@@ -223,7 +223,10 @@ it.skipIf(process.platform === "win32")("ends with 141 when nobody reads, and by
 const REFUSALS: [string[], string][] = [
   [["run", "--modle", "x"], "unknown option '--modle': did you mean --model? (deep-factor-providers run --help)"],
   [["run", "--sys", "x"], "unknown option '--sys': did you mean --system-prompt? (deep-factor-providers run --help)"],
-  [["rnu"], 'unknown command "rnu": did you mean run? there are doctor, providers, run, chat, suite, status, log, completions'],
+  [
+    ["rnu"],
+    'unknown command "rnu": did you mean run? there are doctor, providers, run, chat, suite, status, log, completions',
+  ],
   [
     ["run", "Hi", "--provider", "calude"],
     'unknown provider "calude": did you mean claude? there are claude, codex, gemini, qwen, glm, grok, opencode, openai (deep-factor-providers run --help)',
