@@ -620,11 +620,15 @@ export interface QwenCliProviderOptions extends CliProviderOptions {
   includePartialMessages?: boolean | undefined;
   /**
    * `"live"` keeps one process for a conversation: native tool calls, which wait in it for their results, and only what is new sent. Of
-   * qwen 0.24.4 (`LIVE_UNSUPPORTED` otherwise). `"auto"` is live with that version, and print with others or where the options want it.
-   * Default: `"auto"`.
+   * qwen 0.24.4 (`LIVE_UNSUPPORTED` otherwise). `"warm"`: one process, `qwen --acp`, serves many calls and remembers none of them;
+   * of qwen 0.15.10 (`LIVE_UNSUPPORTED` otherwise). `"print"`: one process per call. `"auto"` is live with 0.24.4, warm with 0.15.10, and
+   * print with others or where the options want it. Default: `"auto"`. See docs/live-engine.md, "Which engine".
    */
-  engine?: "print" | "live" | "auto" | undefined;
-  /** Live engine: how long, in ms, a conversation is kept for its next call. 0: not at all. Default: 60000, with `"live"` 300000. */
+  engine?: "print" | "live" | "warm" | "auto" | undefined;
+  /**
+   * Live engine: how long, in ms, a conversation is kept for its next call; warm engine: how long the process is. 0: not at all. Default:
+   * 60000; 300000 with `engine: "live"` or `"warm"`.
+   */
   keepAlive?: number | undefined;
   /**
    * Live engine: how many processes are kept started ahead, with the system prompt and the tools that two calls in a row had. Default: 0.
@@ -633,8 +637,8 @@ export interface QwenCliProviderOptions extends CliProviderOptions {
 }
 
 /**
- * The qwen CLI as a model: one process per call, without memory, or one per conversation, with the user's login. Measured with 0.15.10
- * and 0.24.4.
+ * The qwen CLI as a model, with the user's login: one process per conversation, one for many calls without memory, or one per call
+ * ({@link QwenCliProviderOptions.engine}). Measured with 0.15.10 and 0.24.4.
  *
  * @throws {ProviderError} `INVALID_OPTION` for an option that is unknown or ill-typed.
  */

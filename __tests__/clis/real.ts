@@ -10,7 +10,7 @@ import { promisify } from "node:util";
 import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import type { AIMessageJson } from "deep-factor-providers/native";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { CLIS, type CliName, NEWEST_QWEN } from "../support/clis.mjs";
+import { CLIS, type CliName } from "../support/clis.mjs";
 import { ALL, sampleOf, withCli } from "../support/harness.mjs";
 import { PACKAGES } from "../support/installed.mjs";
 import { calling, readPrompt } from "../support/model.mjs";
@@ -89,8 +89,7 @@ const ENGINES: Record<CliName, (version?: string) => string> = {
   codex: (version) => `live: it is @openai/codex ${version}, says its package.json`,
   gemini: (version) => `warm: it is @google/gemini-cli ${version}, says its package.json`,
   opencode: (version) => `live: it is opencode-linux-x64 ${version}, says its package.json`,
-  qwen: (version) =>
-    `print: it is @qwen-code/qwen-code ${version}, says its package.json: what it serves was measured with ${NEWEST_QWEN}`,
+  qwen: (version) => `warm: it is @qwen-code/qwen-code ${version}, says its package.json`,
 };
 
 export function describeReal(name: CliName, expected: Expected, more: () => void) {

@@ -16,6 +16,7 @@ export const good = () => [
   createGlmCliProvider({ engine: "print" }),
   createOpenCodeCliProvider({ engine: "print" }),
   createQwenCliProvider({ engine: "print" }),
+  createQwenCliProvider({ engine: "warm", keepAlive: 1000 }),
 ];
 // @ts-expect-error claude has no warm engine
 export const noWarm = () => createClaudeCliProvider({ engine: "warm" });

@@ -4,9 +4,9 @@
  * an engine adds its contenders to {@link WAYS}, or to {@link LOOPS} where it keeps a conversation.
  */
 import { CLIS, isolateCli } from "../../__tests__/support/clis.mjs";
+import { driveGeminiAcp, driveQwenAcp } from "../harness/acp-by-hand.mjs";
 import { goal } from "../harness/bench.mjs";
 import { LOOPS, measureLoop, residentMb } from "../harness/engine-loops.mjs";
-import { driveGeminiAcp } from "../harness/gemini-acp.mjs";
 import { median } from "../harness/stats.mjs";
 
 /** Calls behind the first. */
@@ -15,7 +15,9 @@ const LATER = { full: 10, quick: 2 };
 /** @typedef {{ call: (text: string) => Promise<number | undefined>, close: () => Promise<unknown> }} Caller gives the process that answered */
 /** @typedef {{ options: any, url: string }} Setting */
 
-/** @param {import("../../__tests__/support/clis.mjs").CliName} cli @param {{ engine: string }} more */
+/** @typedef {import("../../__tests__/support/clis.mjs").CliName} CliName */
+
+/** @param {CliName} cli @param {{ engine: string }} more */
 const ours =
   (cli, more) =>
   async (/** @type {Setting} */ { options }) => {
@@ -31,8 +33,13 @@ const ours =
     };
   };
 
+/** The qwen that is warm is not the one of the loop: that has a live form. */
+const QWEN_CALLS = "qwen 0.15.10";
+/** The CLI of a case whose name is another. @type {Record<string, CliName>} */
+const CLI_OF = { [QWEN_CALLS]: "qwen" };
+
 /**
- * By the CLI, ours first.
+ * By the case, ours first.
  * @type {Record<string, Record<string, { title: string, kind: import("../harness/bench.mjs").Kind, open: (setting: Setting) => Promise<Caller> }>>}
  */
 export const WAYS = {
@@ -45,21 +52,27 @@ export const WAYS = {
       open: async (setting) => driveGeminiAcp(setting.options),
     },
   },
+  [QWEN_CALLS]: {
+    qwenWarm: { title: "qwen warm", kind: "ours", open: ours("qwen", { engine: "warm" }) },
+    qwenCalls: { title: "qwen 0.15.10 print", kind: "ours", open: ours("qwen", { engine: "print" }) },
+    qwenAcp: { title: "qwen --acp by hand", kind: "floor", open: async (setting) => driveQwenAcp(setting.options) },
+  },
 };
 
 /**
- * @param {string} cli
+ * @param {string} of
  * @param {(setting: Setting) => Promise<Caller>} open
  * @param {{ quick: boolean }} context
  */
-async function measure(cli, open, { quick }) {
+async function measure(of, open, { quick }) {
+  const cli = CLI_OF[of] ?? /** @type {CliName} */ (of);
   /** @type {number[]} */
   const arrivals = [];
-  const api = await CLIS[/** @type {import("../../__tests__/support/clis.mjs").CliName} */ (cli)].startApi(() => {
+  const api = await CLIS[cli].startApi(() => {
     arrivals.push(performance.now());
     return { text: "Fine." };
   });
-  const isolated = await isolateCli(/** @type {import("../../__tests__/support/clis.mjs").CliName} */ (cli), api.url);
+  const isolated = await isolateCli(cli, api.url);
   try {
     const began = performance.now();
     const caller = await open({ options: isolated.options, url: api.url });
@@ -119,7 +132,7 @@ const times = (value) => `${value.toFixed(2)} times`;
 export default {
   title: "the engines of other CLIs",
   about:
-    "The real CLI, a scripted API that answers at once. gemini: eleven calls, one after the other, none of which knows of another. opencode and qwen: an agent's loop of ten steps, nine tool calls and an answer, with the same requests by hand. From the call to its request and to its answer, the first with the process's start.",
+    "The real CLI, a scripted API that answers at once. gemini, and the qwen that has no live form: eleven calls, one after the other, none of which knows of another. opencode and qwen: an agent's loop of ten steps, nine tool calls and an answer, with the same requests by hand. From the call to its request and to its answer, the first with the process's start.",
   figures: {
     total: { title: "whole loop", unit: "ms" },
     first: { title: "first request", unit: "ms" },
@@ -145,6 +158,18 @@ export default {
     goal(
       "gemini, warm: a later call within 1.2 times `--acp` by hand",
       look.median("gemini", "geminiWarm", "answer") / look.median("gemini", "geminiAcp", "answer"),
+      (value) => value <= 1.2,
+      times,
+    ),
+    goal(
+      "qwen, warm: a later call at least 20 times sooner than in print form",
+      look.median(QWEN_CALLS, "qwenCalls", "answer") / look.median(QWEN_CALLS, "qwenWarm", "answer"),
+      (value) => value >= 20,
+      (value) => `${value.toFixed(1)} times`,
+    ),
+    goal(
+      "qwen, warm: a later call within 1.2 times `--acp` by hand",
+      look.median(QWEN_CALLS, "qwenWarm", "answer") / look.median(QWEN_CALLS, "qwenAcp", "answer"),
       (value) => value <= 1.2,
       times,
     ),

@@ -7,8 +7,8 @@
  */
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
-import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { jsonRpc } from "./json-rpc.mjs";
 
 const NAME = `@zed-industries/codex-acp-${process.platform}-${process.arch}`;
 const CACHE = new URL("../../.cache/bench/acp/node_modules/", import.meta.url);
@@ -23,23 +23,7 @@ export const hasAcp = () => existsSync(ACP);
 export function driveAcp({ cwd, wholeEnv }) {
   const child = spawn(ACP, [], { cwd, env: wholeEnv, stdio: ["pipe", "pipe", "ignore"] });
   const closed = new Promise((resolve) => child.once("close", resolve));
-  /** @type {Map<number, { resolve: (result: any) => void, reject: (error: Error) => void }>} */
-  const waiting = new Map();
-  createInterface({ input: child.stdout }).on("line", (line) => {
-    const { id, method, result, error } = JSON.parse(line);
-    if (method !== undefined) return;
-    const asker = waiting.get(id);
-    waiting.delete(id);
-    if (error) asker?.reject(new Error(`codex-acp refused a request: ${line}`));
-    else asker?.resolve(result);
-  });
-  let last = 0;
-  /** @param {string} method @param {object} params @returns {Promise<any>} */
-  const request = (method, params) => {
-    const id = ++last;
-    child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
-    return new Promise((resolve, reject) => waiting.set(id, { resolve, reject }));
-  };
+  const request = jsonRpc(child, "codex-acp");
   const ready = request("initialize", { protocolVersion: 1, clientCapabilities: {} });
 
   return {

@@ -28,6 +28,8 @@ const ROWS = [
   { bench: "engines", of: "opencode", contender: "opencodePrint", title: "opencode print", facts: PROMPT },
   { bench: "engines", of: "qwen", contender: "qwenLive", title: "qwen live", facts: NATIVE },
   { bench: "engines", of: "qwen", contender: "qwenPrint", title: "qwen print", facts: PROMPT },
+  { bench: "engines", of: "qwen 0.15.10", contender: "qwenWarm", title: "qwen 0.15.10 warm", facts: PROMPT },
+  { bench: "engines", of: "qwen 0.15.10", contender: "qwenCalls", title: "qwen 0.15.10 print", facts: PROMPT },
   { bench: "engines", of: "gemini", contender: "geminiWarm", title: "gemini warm", facts: PROMPT },
   { bench: "engines", of: "gemini", contender: "geminiPrint", title: "gemini print", facts: PROMPT },
 ];

@@ -158,6 +158,8 @@ pub struct WarmForm {
     pub errors: AcpErrors,
     /// How many sessions a process serves before another takes its place: none can be closed, so its memory only grows.
     pub max_sessions: u32,
+    /// Whether `engine: "warm"` is refused with a version that was not measured: one is known that gives a wrong answer.
+    pub measured_only: bool,
 }
 
 /// Where an agent of the Agent Client Protocol says what a prompt cost; the protocol itself has no place for it.

@@ -73,7 +73,10 @@ impl Engine {
             }
             Some(Live::Qwen(live)) => {
                 let setup = engine.likely_setup(live, known);
-                let ready = engine.prewarm_qwen(live, setup.as_ref(), &env).await;
+                let ready = match engine.warm_in_place_of_live(&env)? {
+                    Some(servers) => engine.prewarm_warm(servers, &env).await,
+                    None => engine.prewarm_qwen(live, setup.as_ref(), &env).await,
+                };
                 return engine.closed().map_or(ready, Err);
             }
             None => {

@@ -52,7 +52,7 @@ impl CliAttempt<'_> {
         let auto = engine.options.engine == EngineKind::Auto;
         if let LiveSupport::Unserved(reason) = engine.support(&binary, base_env) {
             return match auto {
-                true => self.print(info).await,
+                true => self.without_session(info).await,
                 false => Err(engine.no_sessions(&reason, None)),
             };
         }

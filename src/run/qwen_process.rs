@@ -90,7 +90,7 @@ impl Engine {
             let (line, binary) = self.qwen_line(setup, env)?;
             if let LiveSupport::Unserved(reason) = self.support(&binary, env) {
                 return match is_auto {
-                    // A call will be asked in print form.
+                    // A call is made without a session.
                     true => Ok(()),
                     false => Err(self.no_sessions(&reason, None)),
                 };

@@ -153,7 +153,7 @@ impl Model for Engine {
         if has_turns { Calls::Either } else { Calls::Callbacks }
     }
 
-    /// A CLI that is asked in print form after all, because the installed one is not known to serve more, calls natively back.
+    /// A CLI that keeps no conversations after all, because the installed one is not known to, calls natively back in print form.
     fn calls_now(&self, env: Option<&Arc<Vars>>) -> Calls {
         let calls = self.calls();
         if calls != Calls::Either || self.provider.live == Some(LiveForm::ClaudeControl) {
@@ -161,7 +161,7 @@ impl Model for Engine {
         }
         let env = env.map_or_else(|| Arc::new(std::env::vars_os().collect()), Arc::clone);
         match self.engine_choice(&env) {
-            Ok(Some(choice)) if choice.uses == EngineUse::Print => Calls::Callbacks,
+            Ok(Some(choice)) if matches!(choice.uses, EngineUse::Print | EngineUse::Warm) => Calls::Callbacks,
             _ => calls,
         }
     }

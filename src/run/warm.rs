@@ -53,6 +53,10 @@ impl CliAttempt<'_> {
             return self.print(info).await;
         }
         let auto = engine.options.engine == EngineKind::Auto;
+        // The CLI holds the answer against the schema in print form only.
+        if auto && request.asking_prompt.is_some() {
+            return self.print(info).await;
+        }
         if let Some(why) = self.wants_own_process() {
             if !auto {
                 let message = format!("{why}, which a warm process does not take: asked in print form");
@@ -61,8 +65,13 @@ impl CliAttempt<'_> {
             return self.print(info).await;
         }
         let (line, binary) = engine.line(Mode::Warm, request.provider_options(engine), true, base_env)?;
-        if auto && !matches!(engine.warm_support(&binary, base_env), LiveSupport::Served(_)) {
-            return self.print(info).await;
+        if (auto || form.measured_only)
+            && let LiveSupport::Unserved(reason) | LiveSupport::Unknown(reason) = engine.warm_support(&binary, base_env)
+        {
+            return match auto {
+                true => self.print(info).await,
+                false => Err(engine.no_warm_calls(&reason, None)),
+            };
         }
         self.warm(servers, form, (&line, &binary), info).await
     }
@@ -186,6 +195,17 @@ impl CliAttempt<'_> {
 }
 
 impl Engine {
+    /// The warm processes, where `engine: "auto"` comes to them because the installed CLI serves no sessions.
+    ///
+    /// # Errors
+    /// As a call: the file can't be found, or can't be executed.
+    pub(super) fn warm_in_place_of_live(&self, env: &Arc<Vars>) -> Result<Option<&WarmServers>, Box<ProviderError>> {
+        let binary = Binary::new(self.resolved(env)?, self.login());
+        let is_unserved = matches!(self.support(&binary, env), LiveSupport::Unserved(_));
+        let auto = self.options.engine == EngineKind::Auto;
+        Ok(self.warm.as_ref().filter(|_| auto && is_unserved))
+    }
+
     /// Starts the process of calls with the provider's own choices, if none runs, and waits until it has answered.
     pub(super) async fn prewarm_warm(
         self: &Arc<Self>,
@@ -197,8 +217,13 @@ impl Engine {
         };
         let (line, binary) = self.line(Mode::Warm, &self.options, true, env)?;
         let auto = self.options.engine == EngineKind::Auto;
-        if auto && !matches!(self.warm_support(&binary, env), LiveSupport::Served(_)) {
-            return Ok(());
+        if (auto || form.measured_only)
+            && let LiveSupport::Unserved(reason) | LiveSupport::Unknown(reason) = self.warm_support(&binary, env)
+        {
+            return match auto {
+                true => Ok(()),
+                false => Err(self.no_warm_calls(&reason, None)),
+            };
         }
         let key = ServerKey {
             env: Arc::clone(env),

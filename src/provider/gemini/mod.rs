@@ -130,6 +130,7 @@ pub static GEMINI: Provider = Provider {
         errors: AcpErrors::HttpStatus,
         // 226 MB of a fresh process, 366 after 100 sessions, up to 600 after 250.
         max_sessions: 100,
+        measured_only: false,
     }),
     capabilities: ByEngine::print_only(CAPABILITIES),
     efforts: &[],

@@ -16,9 +16,9 @@ use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
-    About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, Guard, LiveForm, PromptLimit, Provider,
-    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, When, Word, choice_var, flag, optional,
-    system_prompt, var_when,
+    About, AcpErrors, AcpUsage, Checks, Defaults, EngineCheck, EnvValue, FileSpec, Guard, LiveForm, PromptLimit,
+    Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, WarmForm, When, Word, choice_var, flag,
+    optional, system_prompt, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -71,7 +71,7 @@ fn mcp_config(_: &Provider, options: &Options) -> String {
 
 /// What it can do in print form.
 const PRINT: Capabilities = Capabilities {
-    structured_output: NATIVE.but("asked for in the prompt where tools are bound"),
+    structured_output: NATIVE.but("asked for in the prompt where tools are bound, and with `engine: \"warm\"`"),
     reasoning_out: NATIVE,
     max_output_tokens: NATIVE
         .but("`QWEN_CODE_MAX_OUTPUT_TOKENS`; an answer that reaches the limit is reported as a success"),
@@ -88,7 +88,14 @@ const LIVE_CHECK: EngineCheck = EngineCheck {
     print_env: &[],
 };
 
-/// Flags that say what is asked, or in which form: a live session's are ours.
+/// Not 0.24.4, which has a live form: an answer that the CLI asks for twice comes as one text over `--acp`, where its print form tells the
+/// two apart. 0.15.10 does in either form.
+const WARM_CHECK: EngineCheck = EngineCheck {
+    versions: Versions::Measured(&[[0, 15, 10]]),
+    ..LIVE_CHECK
+};
+
+/// Flags that say what is asked, or in which form: those of a process that serves many calls are ours.
 const PRINT_FLAGS: &[&str] = &[
     "-p",
     "--prompt",
@@ -162,19 +169,29 @@ pub static QWEN: Provider = Provider {
         // One tool, `structured_output`, whose arguments the CLI holds against the schema (CLI-FACTS 4).
         optional(&[When::OutputSchema], &[Lit("--json-schema"), Word::OutputSchema]),
         flag(&[When::Model], &[Lit("--model"), Word::Model]),
+        flag(&[When::Warm], &[Lit("--acp")]),
         flag(
-            &[When::Format(OutputFormat::Json)],
+            &[When::Print, When::Format(OutputFormat::Json)],
             &[Lit("--output-format"), Lit("json")],
         ),
         flag(
-            &[When::Format(OutputFormat::StreamJson)],
+            &[When::Print, When::Format(OutputFormat::StreamJson)],
             &[Lit("--output-format"), Lit("stream-json")],
         ),
-        flag(&[When::Live], &[Lit("--input-format"), Lit("stream-json")]),
         optional(
-            &[When::Partial, When::Format(OutputFormat::StreamJson)],
+            &[When::Print, When::Partial, When::Format(OutputFormat::StreamJson)],
             &[Lit("--include-partial-messages")],
         ),
+        flag(
+            &[When::Live],
+            &[
+                Lit("--output-format"),
+                Lit("stream-json"),
+                Lit("--input-format"),
+                Lit("stream-json"),
+            ],
+        ),
+        optional(&[When::Live, When::Partial], &[Lit("--include-partial-messages")]),
     ],
     env: &[
         // Without it the thread stays in `~/.qwen/projects` and `~/.qwen/debug`, even with `--bare`.
@@ -187,6 +204,7 @@ pub static QWEN: Provider = Provider {
         ),
         // One process less (0.24.4).
         var_when(&[When::Live], "QWEN_CODE_NO_RELAUNCH", EnvValue::Fixed("true")),
+        var_when(&[When::Warm], "QWEN_CODE_NO_RELAUNCH", EnvValue::Fixed("true")),
         // A call waits for its caller; otherwise for 300 s (0.24.4).
         var_when(
             &[When::Live],
@@ -240,13 +258,19 @@ pub static QWEN: Provider = Provider {
     ],
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
-    // It carries out what begins so: `/clear`, `/init`, `/export` (0.15.10, 0.24.4).
+    // It carries out what begins so: `/clear`, `/init`, `/export` (0.15.10, 0.24.4). Behind a line's end it is a text (both).
     guard: Some(Guard {
         first: '/',
         prefix: "\n",
     }),
     live: Some(LiveForm::QwenStream),
-    warm: None,
+    warm: Some(WarmForm {
+        usage: AcpUsage::Update,
+        errors: AcpErrors::Details,
+        // 232 MB of a fresh process, 285 after 200 sessions, 310 after 400; each leaves its thread in the private folder.
+        max_sessions: 200,
+        measured_only: true,
+    }),
     capabilities: ByEngine {
         print: PRINT,
         live: Some(Capabilities {
@@ -269,6 +293,7 @@ pub static QWEN: Provider = Provider {
     errors: errors::ERRORS,
     checks: Checks {
         live: Some(LIVE_CHECK),
+        warm: Some(WARM_CHECK),
         ..Checks::VERSION_ONLY
     },
     // `QWEN_HOME` moves the folder, but in the form in which it is asked the CLI reads no key and no setting there (0.15.10).
@@ -319,6 +344,20 @@ mod tests {
             line(&QWEN, r#"{"disableBuiltInTools":false,"includePartialMessages":true}"#).argv(),
             "--output-format stream-json --include-partial-messages"
         );
+    }
+
+    /// The same process, but for the protocol.
+    #[test]
+    fn a_warm_process_has_the_flags_of_print() {
+        let options = options::Options::parse(&QWEN, r#"{"engine":"warm","model":"qwen3-coder"}"#).unwrap();
+        let installed = crate::command::Installed::default();
+        let line = crate::command::build(&QWEN, &options, crate::command::Mode::Warm, true, &installed).unwrap();
+        let args: Vec<String> = line.args.iter().map(|arg| format!("{arg:?}")).collect();
+        let expected = r#"Text("--bare") Text("--system-prompt") Text("SYSTEM") Text("--exclude-tools") Text("read_file") Text("edit") Text("run_shell_command") Text("get_goal") Text("update_goal") Text("--model") Text("qwen3-coder") Text("--acp")"#;
+        let expected = expected.replace("SYSTEM", STANDARD_SYSTEM_PROMPT);
+        assert_eq!(args.join(" "), expected);
+        assert_eq!((line.stdin.as_str(), &line.cwd), ("", &Cwd::Private));
+        assert!(line.files.is_empty());
     }
 
     #[test]

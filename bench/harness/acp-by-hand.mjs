@@ -1,10 +1,11 @@
 // @ts-check
-/** `gemini --acp` by hand: a session and a prompt for each call, as `src/exchange/acp_warm` does it. */
+/** `gemini --acp` and `qwen --acp` by hand: a session and a prompt for each call, as `src/exchange/acp_warm` does it. */
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
+import { jsonRpc } from "./json-rpc.mjs";
+import { SYSTEM } from "./setting.mjs";
 
 const SETTINGS = {
   general: { maxAttempts: 1 },
@@ -14,12 +15,14 @@ const SETTINGS = {
   advanced: { ignoreLocalEnv: true },
 };
 const POLICY = '[[rule]]\ntoolName = "*"\ndecision = "deny"\npriority = 998\n';
+const EXCLUDED = ["read_file", "edit", "run_shell_command", "get_goal", "update_goal"];
 
-/** @param {{ cliPath: string, model: string, env: Record<string, string | undefined> }} options */
+/** @typedef {{ cliPath: string, model: string, env: Record<string, string | undefined>, [name: string]: any }} Options */
+
+/** @param {Options} options */
 export function driveGeminiAcp({ cliPath, model, env }) {
-  const folder = mkdtempSync(join(tmpdir(), "dfp-bench-"));
-  const cwd = join(folder, "empty");
-  mkdirSync(join(cwd, ".gemini"), { recursive: true });
+  const { folder, cwd } = scratch();
+  mkdirSync(join(cwd, ".gemini"));
   writeFileSync(join(cwd, ".gemini/settings.json"), JSON.stringify(SETTINGS));
   writeFileSync(join(folder, "policy.toml"), POLICY);
   writeFileSync(join(folder, "system.txt"), "You are a model.");
@@ -32,29 +35,30 @@ export function driveGeminiAcp({ cliPath, model, env }) {
     GEMINI_CLI_TRUST_WORKSPACE: "true",
     GEMINI_SYSTEM_MD: join(folder, "system.txt"),
   };
-  const child = spawn(cliPath, [...flags, "--allowed-mcp-server-names", "none", "-m", model, "--acp"], {
-    cwd,
-    env: { ...process.env, ...env, ...own },
-    stdio: ["pipe", "pipe", "ignore"],
-  });
+  const args = [...flags, "--allowed-mcp-server-names", "none", "-m", model, "--acp"];
+  return drive({ cliPath, args, env: { ...env, ...own }, folder, cwd });
+}
+
+/** @param {Options} options */
+export function driveQwenAcp({ cliPath, model, env, authType }) {
+  const { folder, cwd } = scratch();
+  const flags = ["--auth-type", authType, "--bare", "--system-prompt", SYSTEM, "--exclude-tools", ...EXCLUDED];
+  const own = { QWEN_RUNTIME_DIR: join(folder, "runtime"), QWEN_CODE_NO_RELAUNCH: "true" };
+  return drive({ cliPath, args: [...flags, "--model", model, "--acp"], env: { ...env, ...own }, folder, cwd });
+}
+
+function scratch() {
+  const folder = mkdtempSync(join(tmpdir(), "dfp-bench-"));
+  const cwd = join(folder, "empty");
+  mkdirSync(cwd);
+  return { folder, cwd };
+}
+
+/** @param {{ cliPath: string, args: string[], env: Record<string, string | undefined>, folder: string, cwd: string }} setting */
+function drive({ cliPath, args, env, folder, cwd }) {
+  const child = spawn(cliPath, args, { cwd, env: { ...process.env, ...env }, stdio: ["pipe", "pipe", "ignore"] });
   const closed = new Promise((resolve) => child.once("close", resolve));
-  /** @type {Map<number, { resolve: (result: any) => void, reject: (error: Error) => void }>} */
-  const waiting = new Map();
-  createInterface({ input: child.stdout }).on("line", (line) => {
-    const { id, method, result, error } = JSON.parse(line);
-    if (method !== undefined) return;
-    const asker = waiting.get(id);
-    waiting.delete(id);
-    if (error) asker?.reject(new Error(`gemini refused a request: ${line}`));
-    else asker?.resolve(result);
-  });
-  let last = 0;
-  /** @param {string} method @param {object} params @returns {Promise<any>} */
-  const request = (method, params) => {
-    const id = ++last;
-    child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
-    return new Promise((resolve, reject) => waiting.set(id, { resolve, reject }));
-  };
+  const request = jsonRpc(child, cliPath);
   const ready = request("initialize", { protocolVersion: 1, clientCapabilities: {} });
   return {
     /** @param {string} text */
