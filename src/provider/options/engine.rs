@@ -94,6 +94,12 @@ fn unlike_live<'a>(provider: &Provider, map: &'a Map<String, Value>) -> Option<(
     })
 }
 
+/// The first of `names` that is given, and not as 0.
+fn named_above_0(map: &Map<String, Value>, names: &[&'static str]) -> Option<&'static str> {
+    let is_above_0 = |name: &&&str| map.get(**name).is_some_and(|value| value.as_u64() != Some(0));
+    names.iter().find(is_above_0).copied()
+}
+
 /// A live session speaks one protocol and takes everything over standard input; the others have no session.
 pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
     let engine = match map.get("engine").and_then(Value::as_str) {
@@ -112,12 +118,10 @@ pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(),
         ));
     }
     let (name, why) = match engine {
-        "print" => {
-            let some = |value: &&Value| value.as_u64() != Some(0);
-            let named = ["keepAlive", "spares"];
-            let named = named.into_iter().find(|name| map.get(*name).filter(some).is_some());
-            (named, "only a live or warm process outlives its call")
-        }
+        "print" => (
+            named_above_0(map, &["keepAlive", "spares"]),
+            "only a live or warm process outlives its call",
+        ),
         "live" => match unlike_live(provider, map) {
             Some((TOOLS_OFF, _)) => (
                 Some(TOOLS_OFF),
@@ -128,12 +132,16 @@ pub(super) fn check(provider: &Provider, map: &Map<String, Value>) -> Result<(),
                 "a live session speaks \"stream-json\" over standard input",
             ),
         },
-        "warm" => match unlike_live(provider, map) {
-            Some((TOOLS_OFF, _)) => (
+        "warm" => match (named_above_0(map, &["spares"]), unlike_live(provider, map)) {
+            (Some(spares), _) => (
+                Some(spares),
+                "one warm process serves many calls, and none is kept ahead of it",
+            ),
+            (None, Some((TOOLS_OFF, _))) => (
                 Some(TOOLS_OFF),
                 "a warm process answers as a model behind an agent, without tools of its own",
             ),
-            unlike => (
+            (None, unlike) => (
                 unlike.map(|(name, _)| name),
                 "a warm process speaks a protocol of its own over standard input and output",
             ),

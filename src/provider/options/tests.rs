@@ -63,6 +63,12 @@ fn engines_are_those_that_a_provider_has() {
         let refused = Options::parse(crate::provider::find("gemini").unwrap(), json).unwrap_err();
         assert!(refused.message.contains(names), "{}", refused.message);
     }
+    let spares = Options::parse(crate::provider::find("qwen").unwrap(), r#"{"engine":"warm","spares":1}"#).unwrap_err();
+    assert_eq!(
+        spares.message,
+        "options \"spares\" and \"engine\" contradict each other: one warm process serves many calls, and none is kept ahead of it; \
+         given: spares: 1, engine: \"warm\""
+    );
     assert_eq!(
         refused("gemini", "fast").unwrap(),
         "InvalidOption: option \"engine\" must be one of \"print\", \"warm\", \"auto\"; given: \"fast\""

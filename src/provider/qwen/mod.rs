@@ -124,10 +124,10 @@ pub static QWEN: Provider = Provider {
                        read",
         limits: "its own retries can't be switched off (111 s on a 500): `timeout` bounds them; 0.24.4 is ended where it pauses for a \
                  minute after a 429 or a 503; it loses the end of a text of 1 MiB or more (`outputFormat: \"text\"`), which is \
-                 refused therefore; an answer of more than 8,000 \
-                 tokens is asked for twice and reported as one text, which \
-                 `maxOutputTokens: 64000` prevents where the model may say so much; one stopped by \
-                 that is reported as a success; a prompt of 8 MiB; `systemPrompt` is `null` or ours, since the CLI takes it only as \
+                 refused therefore; 0.15.10 asks \
+                 twice for an answer of more than 8,000 tokens, or one without an end, and reports both as one text, the first of which \
+                 `maxOutputTokens: 64000` prevents where the model may say so much; an answer stopped by that is reported as a \
+                 success; a prompt of 8 MiB; `systemPrompt` is `null` or ours, since the CLI takes it only as \
                  an argument, which others can see",
     },
     defaults: Defaults {
