@@ -63,7 +63,11 @@ fn engines_are_those_that_a_provider_has() {
         let refused = Options::parse(crate::provider::find("gemini").unwrap(), json).unwrap_err();
         assert!(refused.message.contains(names), "{}", refused.message);
     }
-    let spares = Options::parse(crate::provider::find("qwen").unwrap(), r#"{"engine":"warm","spares":1}"#).unwrap_err();
+    let spares = Options::parse(
+        crate::provider::find("qwen").unwrap(),
+        r#"{"engine":"warm","spares":1}"#,
+    )
+    .unwrap_err();
     assert_eq!(
         spares.message,
         "options \"spares\" and \"engine\" contradict each other: one warm process serves many calls, and none is kept ahead of it; \
