@@ -64,10 +64,11 @@ describe.skipIf(process.platform === "win32")("maxConcurrency", () => {
   });
 
   it("lets them go in the order they came, and tells how long each has waited", async () => {
-    const { provider, open, cleanup } = gated(1);
+    // One gate each: nobody is let go before it was heard that the one before has begun.
+    const gates = Array.from({ length: 4 }, () => gated(1));
     const order: number[] = [];
     const waited: number[] = [];
-    const call = async (n: number) => {
+    const call = async (n: number, { provider }: ReturnType<typeof gated>) => {
       for await (const event of provider.stream(["x"])) {
         if (event.type === "start") order.push(n);
         if (event.type === "start" && n > 0) waited.push(event.queuedMs);
@@ -75,18 +76,21 @@ describe.skipIf(process.platform === "win32")("maxConcurrency", () => {
       }
     };
     const calls: Promise<void>[] = [];
-    for (const n of [0, 1, 2, 3]) {
-      calls.push(call(n));
+    for (const [n, gate] of gates.entries()) {
+      calls.push(call(n, gate));
       await until(() => limits().processWide.running + limits().processWide.waiting === n + 1);
     }
     const before = performance.now();
     await until(() => performance.now() - before > 50);
-    await open();
-    await Promise.all(calls);
+    for (const [n, gate] of gates.entries()) {
+      await until(() => order.length === n + 1);
+      await gate.open();
+      await calls[n];
+    }
     expect(order).toEqual([0, 1, 2, 3]);
     expect(waited).toHaveLength(3);
     expect(waited.every((ms) => ms >= 50)).toBe(true);
-    cleanup();
+    for (const { cleanup } of gates) cleanup();
   });
 
   it("an abort in the queue rejects at once with the signal's reason, and frees the place", async () => {
