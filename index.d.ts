@@ -13,19 +13,19 @@
 import type { AIMessage, BaseMessage } from "@langchain/core/messages";
 // @ts-ignore
 import type { StructuredToolInterface } from "@langchain/core/tools";
-// OpenTelemetry is one, too: without it, a tracer and a meter are anything.
-// @ts-ignore
-import type { Meter, Tracer } from "@opentelemetry/api";
 
 // ------------------------------------------------------------------------------------------------------ the model adapter
 
 /**
  * What an agent needs of a model (SPEC-01): the least that `BaseChatModel` and a CLI have in common. A structural copy of
- * SPEC-01's interface, so an agent that declares its own takes our providers and we take its adapters.
+ * SPEC-01's interface as deep-factor-agent has extended it, so an agent that declares its own takes our providers and we take its
+ * adapters.
  */
 export interface ModelAdapter {
   /** Sends the thread, resolves to the model's answer. */
   invoke(messages: BaseMessage[]): Promise<AIMessage>;
+  /** As `invoke`, telling what happens meanwhile. */
+  invokeWithUpdates?(messages: BaseMessage[], onUpdate: (update: ModelInvocationUpdate) => void): Promise<AIMessage>;
   /** An adapter that lets the model call these tools. The calls are the caller's to run. */
   bindTools?(tools: StructuredToolInterface[]): ModelAdapter;
 }
@@ -86,10 +86,11 @@ export interface CliProvider<TMessage = AIMessage> {
   /**
    * An adapter of its own that offers these tools to the model and has everything the original has. What it has bound never
    * changes, so two agents may share one provider. The original remembers the last tools too, as SPEC-01 has it:
-   * `provider.bindTools(tools)` and then `provider.invoke(messages)` uses them.
+   * `provider.bindTools(tools)` and then `provider.invoke(messages)` uses them. `bindTools([])` gives an adapter without tools, and
+   * takes away those that the original remembers.
    *
-   * @throws {ProviderError} `INVALID_TOOL`, naming the tool: no name, a name twice, arguments where none are looked for, or a schema
-   * that is not JSON Schema and can't be turned into it.
+   * @throws {ProviderError} `INVALID_TOOL`, naming the tool: no name, a name twice, arguments where none are looked for, a schema
+   * that is not JSON Schema and can't be turned into it, a function without a schema, or a tool that a vendor's API runs itself.
    */
   bindTools(tools: readonly ToolInput[]): CliProvider<TMessage>;
 
@@ -200,10 +201,13 @@ export type StructuredOutput<TSchema = unknown> = TSchema extends { readonly _zo
       ? Input
       : unknown;
 
-/** A message with the value of {@link InvokeOptions.outputSchema}; not there where it calls tools. */
-export type WithStructured<TMessage = AIMessage, TSchema = undefined> = TSchema extends object
-  ? TMessage & { response_metadata: { structured_output?: StructuredOutput<TSchema> } }
-  : TMessage;
+/**
+ * A message with what a provider says of it, and with the value of {@link InvokeOptions.outputSchema}, which is not there where it calls
+ * tools.
+ */
+export type WithStructured<TMessage = AIMessage, TSchema = undefined> = TMessage & {
+  response_metadata: ProviderResponseMetadata;
+} & (TSchema extends object ? { response_metadata: { structured_output?: StructuredOutput<TSchema> } } : unknown);
 
 /**
  * Waiting for a plan that is used up. A call that fails for that reason (category `quota`), where the provider has said when the plan is
@@ -374,14 +378,17 @@ export interface ProviderResponseMetadata {
  * Which text of an answer is a tool call, in print form, where the model gets tools as text. Native calls are calls with
  * each of them; a live session, an API and a run with callbacks have no others. See docs/tool-calls.md.
  *
- * - `"marked"` (default): with tools bound, a block that ends the message, if every id in it begins with the random mark that the
- *   prompt asks for, and every name is a bound tool's. What else looks like calls is text; where it may have been meant as calls,
- *   there is a `warning` event `TOOL_CALLS_AS_TEXT`, which `response_metadata.diagnostics` has as well.
+ * - `"unquoted"` (default): a block that ends the message, if no call in it was brought by the thread: the same name with the same
+ *   arguments stands in no text of the system's, a user's or a tool's, however it is quoted or escaped there. With tools bound, only
+ *   calls of these; without, of any name, as SPEC-01 has it. What else looks like calls is text; where it may have been meant as
+ *   calls, there is a `warning` event `TOOL_CALLS_AS_TEXT`, which `response_metadata.diagnostics` has as well.
+ * - `"marked"` (default where the CLI's own tools are on, whose reading nobody sees): with tools bound, a block that ends the
+ *   message, if every id in it begins with the random mark that the prompt asks for, and every name is a bound tool's.
  * - `"lenient"`: whatever {@link parseToolCalls} finds, as SPEC-01 has it, also without bound tools. A model that quotes a block
  *   of calls makes them.
  * - `"off"`: none. Bound tools are not shown to the model in print form (a `warning` event `TOOLS_NOT_CALLABLE`).
  */
-export type TextToolCalls = "marked" | "lenient" | "off";
+export type TextToolCalls = "unquoted" | "marked" | "lenient" | "off";
 
 /**
  * What becomes, in print form with `inputEncoding: "xml"`, of a thread whose only message is a user's, and whose text is one whole
@@ -481,7 +488,9 @@ export function createClaudeCliProvider(options?: ClaudeCliProviderOptions): Cli
 export interface CliProviderOptions {
   /** The model, as the CLI names it. Default, and `""`: the CLI's own. */
   model?: string | undefined;
-  /** The CLI: a command found in `PATH`, or a path. Default: the provider's command. */
+  /**
+   * The CLI: a command found in `PATH`, whose empty and relative folders are skipped, or a path. Default: the provider's command.
+   */
   cliPath?: string | undefined;
   /** How long one run may take, in ms from the start of the process, waiting for a free place not counted. Default: 120000. */
   timeout?: number | undefined;
@@ -491,7 +500,7 @@ export interface CliProviderOptions {
   inputEncoding?: "xml" | "text" | undefined;
   /** Whether a lone user message that is one whole `<thread>` document goes out as it is. See {@link ThreadDocuments}. */
   threadDocuments?: ThreadDocuments | undefined;
-  /** Which text of an answer is a tool call, where calls are written as text. See {@link TextToolCalls}. */
+  /** Which text of an answer is a tool call, where calls are written as text. Default: `"unquoted"`. See {@link TextToolCalls}. */
   textToolCalls?: TextToolCalls | undefined;
   /** The working folder. Default: an empty private one; with the CLI's own tools on, the process's own. */
   cwd?: string | undefined;
@@ -545,14 +554,13 @@ export interface CodexCliProviderOptions extends CliProviderOptions {
   /** Leaves `~/.codex/config.toml` out, with its MCP servers and model providers; the login stays. Default: `false`. */
   ignoreUserConfig?: boolean | undefined;
   /** Accepted without effect, for agents that pass what they gave codex themselves: its output is always read as JSON lines. */
-  outputFormat?: "jsonl" | undefined;
+  outputFormat?: "jsonl" | "text" | undefined;
   /** Accepted without effect: codex never asks for a Git repository here. */
   skipGitRepoCheck?: boolean | undefined;
   /**
    * `"live"` serves all conversations with one process, `codex app-server`: native tool calls, text piece by piece, only what is new
    * sent. Needs codex 0.150 or newer (`LIVE_UNSUPPORTED`). `"print"`: one process per call. `"auto"`: live where the installed version was
-   * measured (0.150.0 and 0.169.0) and the other options allow it, print otherwise, also where the API refuses the tools in the form that a
-   * live thread offers (a `warning` event `ENGINE_FALLBACK`). Default: `"auto"`. See docs/live-engine.md, "Which engine".
+   * measured (0.150.0 and 0.169.0) and the other options allow it, print otherwise. Default: `"auto"`. See docs/live-engine.md, "Which engine".
    */
   engine?: "print" | "live" | "auto" | undefined;
   /**
@@ -916,7 +924,10 @@ export function checkHealth(
 
 // --------------------------------------------------------------------------------------------------- updates and events
 
-/** What `invokeWithUpdates` tells. Errors are no update: the call rejects. */
+/**
+ * What `invokeWithUpdates` tells. Errors are no update: the call rejects. That a call waits for its plan is told by `stream()`. There
+ * will be no further kinds: agents that declare these as their own take our providers.
+ */
 export type InvokeUpdate =
   /** A message of the model, whole: trimmed, not empty, tool calls taken out. */
   | { type: "assistant_message"; content: string }
@@ -924,13 +935,11 @@ export type InvokeUpdate =
   | { type: "tool_call"; toolCall: ToolCall }
   /** Tokens used so far. */
   | { type: "usage"; usage: UpdateUsage; rawStopReason?: string }
-  /** The plan is used up, and the call waits until this moment, in ms since the epoch. Only with `quota: { wait: true }`. */
-  | { type: "waiting"; until: number; reason: string }
   /** The end: last update, once. `content` is that of an `assistant_message` reported before; without text there is none. */
   | { type: "final"; content?: string; usage?: UpdateUsage; rawStopReason?: string };
 
-/** The agent's name of {@link InvokeUpdate}. */
-export type ModelInvocationUpdate = InvokeUpdate;
+/** What an agent hears of any {@link ModelAdapter}: an {@link InvokeUpdate}, or the error that an adapter of its own is about to throw. */
+export type ModelInvocationUpdate = InvokeUpdate | { type: "error"; error: string; rawStopReason?: string };
 
 /** The agent's name of {@link ToolCall}, as a `tool_call` update has it. */
 export type ModelInvocationToolCall = ToolCall;
@@ -1628,10 +1637,10 @@ export type Telemetry = boolean | TelemetryOptions;
 
 /** Where telemetry goes, and what is in it. With a `tracer` or a `meter`, nothing is loaded, and only what is set is used. */
 export interface TelemetryOptions {
-  /** Makes the spans. Default, without `meter` either: that of the registered SDK. */
-  readonly tracer?: Tracer | undefined;
-  /** Makes the metrics. Default, without `tracer` either: that of the registered SDK. */
-  readonly meter?: Meter | undefined;
+  /** A `Tracer` of `@opentelemetry/api`: makes the spans. Default, without `meter` either: that of the registered SDK. */
+  readonly tracer?: { startSpan(name: string): object; startActiveSpan(...args: never[]): unknown } | undefined;
+  /** A `Meter` of `@opentelemetry/api`: makes the metrics. Default, without `tracer` either: that of the registered SDK. */
+  readonly meter?: { createHistogram(name: string): object; createCounter(name: string): object } | undefined;
   /**
    * Whether prompts, answers, and arguments and results of tools are in the spans: not at all (`"none"`), without what looks like a
    * secret, as in a run log (`"redacted"`), or as they are (`"full"`). Default: `"none"`.
@@ -1867,8 +1876,8 @@ export type RunAgentOptions<
    */
   readonly runId?: string | undefined;
   /**
-   * Where the run is kept while it is under way, so that one that is started again under its `runId`, in another process too, goes on
-   * after the last entry: turns that were paid are not asked again, tools that have ended do not run again. A run that has completed
+   * Where the run is kept while it is under way, so that one that is started again under its `runId` (which it needs), in another
+   * process too, goes on after the last entry: turns that were paid are not asked again, tools that have ended do not run again. A run that has completed
    * gives its result at once. Tool calls come with the end of a turn then (`toolCalls: "callbacks"` is refused). See docs/checkpoints.md.
    *
    * The run fails with `RUN_LOCKED` where another is at work on it, `CHECKPOINT_MISMATCH` where it was begun with other options,
@@ -1935,8 +1944,8 @@ export interface AgentWait {
  *
  * Whoever has loaded a run holds its lease: nobody else may load it until `finish`, or until the lease was not renewed for
  * `leaseMs`. Each `load` that takes a lease gives a greater `token` than all before it, and what comes with a smaller one is refused:
- * a process that stood still for too long can't write behind the back of the one that has gone on. Checking the token and writing
- * are one atomic step. To refuse, a function throws an error whose `code` is `"RUN_LOCKED"`; whatever else it throws is its failure.
+ * a process that stood still for too long can't write behind the back of the one that has gone on. Where nobody has, it goes on: a lease
+ * that has run out and was not taken still is the last one's. Checking the token and writing are one atomic step. To refuse, a function throws an error whose `code` is `"RUN_LOCKED"`; whatever else it throws is its failure.
  */
 export interface CheckpointStore {
   /** How long a lease lasts that is not renewed, in ms, from 100 on; it is renewed three times in that time. Default: 30000. */
@@ -1982,8 +1991,9 @@ export interface CheckpointLease {
 
 /**
  * Keeps runs in files, one for each, of this machine's own disk: lines of JSON, each on the disk before the run goes on. A file is its
- * owner's alone (0600, in a folder that is made 0700), and no link is followed. Who is at work on a run has its file locked, and the
- * operating system gives the lock back however the process ends. Files are not deleted: those of finished runs may be.
+ * owner's alone (0600, in a folder that is made 0700 and may be written by nobody else), and no link is followed. A line has a checksum: one
+ * that was damaged is refused with `CHECKPOINT_INVALID`. Who is at work on a run has its file locked, and the operating system gives the
+ * lock back however the process ends. Files are not deleted: those of finished runs may be; a run whose file is removed ends with `RUN_LOCKED`.
  *
  * @param options.dir the folder, made where there is none.
  * @throws {ProviderError} `INVALID_OPTION` at once.

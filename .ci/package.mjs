@@ -21,6 +21,7 @@ const EXPECTED = [
   /^CHANGELOG\.md$/,
   /^LICENSE$/,
   /^README\.md$/,
+  /^SECURITY\.md$/,
   /^docs\/.*\.(md|json)$/,
   /^index\.d\.c?ts$/,
   /^package\.json$/,
@@ -72,7 +73,7 @@ function pack(folder, temp) {
   /** @type {string[]} */
   const files = packed.files.map((/** @type {{ path: string }} */ { path }) => path);
   const strays = files.filter((path) => !EXPECTED.some((pattern) => pattern.test(path)));
-  const missing = ["index.d.ts", "index.d.cts", "src/js/native.cjs", "README.md", "LICENSE"].filter(
+  const missing = ["index.d.ts", "index.d.cts", "src/js/native.cjs", "README.md", "SECURITY.md", "LICENSE"].filter(
     (path) => !files.includes(path),
   );
   if (strays.length > 0) throw new PrepareError(`the package holds what does not belong there: ${strays.join(", ")}`);

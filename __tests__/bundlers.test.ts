@@ -1,3 +1,4 @@
+// @release
 /** Programs that bundlers made of this package: they find the addon, ask the real claude CLI, or say what to do. */
 import { execFile } from "node:child_process";
 import {

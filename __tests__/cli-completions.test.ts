@@ -1,13 +1,14 @@
 /** The completions, asked of the shells themselves; of one that is not installed, only that there is a script. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { createFakes } from "./support/fake.mjs";
+import { shellOf } from "./support/shells.mjs";
 
 const CLI = fileURLToPath(new URL("../src/js/cli.mjs", import.meta.url));
 const script = (shell: string) => execFileSync(process.execPath, [CLI, "completions", shell], { encoding: "utf8" });
-const has = (shell: string) => spawnSync(shell, ["-c", "true"]).status === 0;
 
-describe.skipIf(!has("bash"))("bash", () => {
+describe.skipIf(!shellOf("bash"))("bash", () => {
   /** What bash offers for the last of these words. */
   const offered = (...words: string[]) => {
     const ask = `${script("bash")}
@@ -37,14 +38,37 @@ printf '%s\\n' "\${COMPREPLY[@]}"`;
   });
 });
 
-it.each([
-  ["zsh", ["-n"]],
-  ["fish", ["--no-execute"]],
-])("%s takes its script", (shell, check) => {
-  const text = script(shell);
-  expect(text).toContain("--effort".slice(shell === "fish" ? 2 : 0));
-  if (has(shell))
-    expect(spawnSync(shell, check, { input: text, encoding: "utf8" })).toMatchObject({ status: 0, stderr: "" });
+it.each(["bash", "zsh", "fish"])("%s takes its script", (name) => {
+  const text = script(name);
+  expect(text).toContain("--effort".slice(name === "fish" ? 2 : 0));
+  expect(shellOf(name)?.check(text) ?? "there is none here").toEqual(
+    shellOf(name) ? { status: 0, stderr: "" } : "there is none here",
+  );
+});
+
+describe.skipIf(process.platform === "win32")("a shell of the machine", () => {
+  const folder = (fish?: string) => {
+    const fakes = createFakes();
+    onTestFinished(fakes.cleanup);
+    if (fish !== undefined) fakes.shell("fish", fish);
+    return fakes.dir;
+  };
+
+  it.each([
+    ["missing", undefined],
+    ["broken", "exit 127"],
+    ["another program", "echo I am a fish; exit 0"],
+  ])("is none where it is %s", (_, body) => {
+    expect(shellOf("fish", folder(body))).toBeUndefined();
+  });
+
+  it("is asked for what it says of a script", () => {
+    // It reads a file, and nothing over standard input.
+    const PATH = folder(
+      '[ "$1" = -c ] && { echo works; exit 0; }; [ -f "$2" ] || exit 127; echo "line 1: $1" >&2; exit 1',
+    );
+    expect(shellOf("fish", PATH)?.check("if")).toEqual({ status: 1, stderr: "line 1: --no-execute\n" });
+  });
 });
 
 it.each([

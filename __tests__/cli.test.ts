@@ -1,7 +1,9 @@
+// @long
 /** The command line: what people see, what programs read, and what a shell gets as exit code. */
 import { spawn } from "node:child_process";
-import { readFileSync, symlinkSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import type { HealthReport } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { EXIT_CODES } from "../src/js/cli-text.mjs";
 import native from "../src/js/native.cjs";
@@ -11,13 +13,16 @@ import { VERSIONS, withClaude } from "./support/harness.mjs";
 import { createTag, until } from "./support/processes.mjs";
 import { replay } from "./support/replay.mjs";
 
+/** Without a warning that the fake is no codex. */
+const PRINT = ["--engine", "print"];
+
 function setup() {
   const fakes = createFakes();
   onTestFinished(() => fakes.cleanup());
   /** Starts the command line with the fakes, and nothing else, on its PATH. */
   const start = (
     args: string[],
-    { env, ...options }: { input?: string; env?: Record<string, string | undefined> } = {},
+    { env, ...options }: { input?: string; env?: Record<string, string | undefined>; cwd?: string } = {},
   ) => startCommand(args, { ...options, env: { PATH: fakes.dir, ...env } });
   const run = (args: string[], options?: Parameters<typeof start>[1]) => start(args, options).ended;
   return { fakes, start, run };
@@ -89,6 +94,33 @@ qwen      not installed  –                       –          –
     fakes.cli("gemini", [{ stdout: "0.61.0" }]);
     const { stdout } = await run(["doctor", ...names, "--level", "command"]);
     expect(stdout.trimEnd().split("\n").at(-1)).toBe(sum);
+  });
+
+  it.each(["", ".", ":", "./", "../HERE"])("starts no program of the folder it is called in: PATH=%j", async (path) => {
+    const { fakes, run } = setup();
+    const ids: string[] = JSON.parse(native.providers()).map(({ id }: { id: string }) => id);
+    const names = ids.map((id) => (id === "glm" || id === "grok" ? `ax-${id}` : id));
+    for (const name of names) fakes.shell(name, `touch "${fakes.dir}/$(basename "$0").ran"; echo 9.9.9`);
+    const env = { PATH: path.replace("HERE", basename(fakes.dir)) };
+    const { code, stdout } = await run(["doctor", "--json", "--level", "auth"], { env, cwd: fakes.dir });
+    expect(readdirSync(fakes.dir).sort()).toEqual([...names].sort());
+    const found = JSON.parse(stdout).map(({ installed, problems }: HealthReport) => ({ installed, problems }));
+    expect(found).toEqual(
+      names.map((name) => ({
+        installed: false,
+        problems: [
+          {
+            code: "CLI_NOT_FOUND",
+            severity: "error",
+            message: expect.stringMatching(
+              `^${name} is not in any folder of the PATH: its empty and relative folders are skipped, so /.*/${name} was not taken$`,
+            ),
+            hint: "write that folder of the PATH as an absolute one, or set `cliPath` to the file",
+          },
+        ],
+      })),
+    );
+    expect(code).toBe(1);
   });
 
   it("knows whether it answers", async () => {
@@ -165,12 +197,15 @@ describe.skipIf(process.platform === "win32")("run", () => {
   it("prints the answer alone, and what goes on to standard error", async () => {
     const { fakes, run } = setup();
     const fake = fakes.cli("codex", replay("codex/success-json-stdin"));
-    const { code, stdout, stderr } = await run(["run", "Say hello", "--provider", "codex", "--model", "m1"]);
+    const { code, stdout, stderr } = await run([
+      ...["run", "Say hello", "--provider", "codex", "--model", "m1"],
+      ...PRINT,
+    ]);
     expect([code, stdout]).toEqual([0, "Hello from the mock.\n"]);
     const [first, last] = ["codex started (pid N)\n", "codex ended after N ms\n"];
     const warning = "codex has a warning: CLI_WARNING (--stream has its text)\n";
     expect(stderr.replace(/\d+/g, "N")).toBe(first + warning + last);
-    const streamed = await run(["run", "Say hello", "--provider", "codex", "--stream"]);
+    const streamed = await run(["run", "Say hello", "--provider", "codex", "--stream", ...PRINT]);
     expect([streamed.code, streamed.stdout]).toEqual([0, "Hello from the mock.\n"]);
     expect(streamed.stderr.replace(/\d+/g, "N")).toMatch(
       /^codex started \(pid N\)\nwarning: .+\ncodex ended after N ms\n$/,
@@ -242,7 +277,7 @@ describe.skipIf(process.platform === "win32")("run", () => {
     const { fakes, start } = setup();
     const tag = createTag();
     const fake = fakes.cli("codex", { hang: true, grandchild: true });
-    const { child, ended } = start(["run", "hi", "--provider", "codex"], { env: tag.env });
+    const { child, ended } = start(["run", "hi", "--provider", "codex", ...PRINT], { env: tag.env });
     await fake.waitForCall(1);
     child.kill(signal);
     const { code, stdout, stderr } = await ended;

@@ -163,11 +163,11 @@ describe.each<[string, any]>([
     expect(required.filter((name: string) => name !== "n")).toEqual(["text"]);
   });
 
-  it("leaves open what JSON Schema has no word for", () => {
+  it("writes a date as JSON does, and leaves open what JSON Schema has no word for", () => {
     const schema = zod.object({ at: zod.date(), big: zod.bigint(), map: zod.map(zod.string(), zod.number()) });
     expect(converted(schema)).toEqual({
       type: "object",
-      properties: { at: {}, big: {}, map: {} },
+      properties: { at: { type: "string", format: "date-time" }, big: {}, map: {} },
       required: ["at", "big", "map"],
       additionalProperties: false,
     });
@@ -277,6 +277,28 @@ describe("tools that can't be bound", () => {
       [{ name: "a", takes: four }],
       'tools[0] ("a") has its arguments in "takes", where they are not looked for: name it schema, parameters, inputSchema, ' +
         "input_schema",
+    ],
+    [
+      "JSON Schema under a name that nobody knows",
+      [{ name: "a", takes: { type: "object", properties: { city: { type: "string" } } } }],
+      'tools[0] ("a") has its arguments in "takes", where they are not looked for: name it schema, parameters, inputSchema, ' +
+        "input_schema",
+    ],
+    [
+      "a server tool of a vendor",
+      [about, { type: "web_search_20250305", name: "web_search", max_uses: 3 }],
+      'tools[1] ("web_search") is of type the string "web_search_20250305", a tool that an API runs by itself: give tools that the ' +
+        "app runs",
+    ],
+    [
+      "one without a name",
+      [{ type: "web_search_preview" }],
+      'tools[0] is of type the string "web_search_preview", a tool that an API runs by itself: give tools that the app runs',
+    ],
+    [
+      "a function",
+      [function weather() {}],
+      'tools[0] ("weather") is a function without a schema: give a tool with its name and schema',
     ],
     [
       "a schema that somebody has wrapped",

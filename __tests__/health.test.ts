@@ -1,3 +1,4 @@
+// @long
 /** Health: four separate facts about a provider, found out in the surroundings of its runs. */
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

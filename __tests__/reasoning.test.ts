@@ -100,6 +100,21 @@ describe("claude newest", () => {
     await createProvider({ ...options, extraArgs }).invoke(["go"]);
     expect(api.requests.find(({ method }) => method === "POST")?.body.thinking.display).toBe(display);
   });
+
+  it.each(["print", "live"] as const)(
+    "asks its API for the text where `reasoning` is set, and gives it (%s)",
+    async (engine) => {
+      const content = [
+        { type: "thinking", thinking: TEMPTING, signature: "U0VBTA==" },
+        { type: "text", text: "Yes." },
+      ];
+      const { api, options } = await withClaude({ engine, script: [{ content }] });
+      const provider = createProvider({ ...options, reasoning: { effort: "low" } });
+      const { reply, thinking } = await eventsOf(provider.stream(["go"]));
+      expect([thinking, reply.thinking, reply.content]).toEqual([TEMPTING, TEMPTING, "Yes."]);
+      expect(api.requests.find(({ method }) => method === "POST")?.body.thinking.display).toBe("summarized");
+    },
+  );
 });
 
 // Seconds of a processor each to start; clis/media asks all of them in every run.

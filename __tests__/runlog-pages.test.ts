@@ -2,6 +2,7 @@
 import { closeSync, openSync, readdirSync, readFileSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { renderRunLog } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { writeIndex } from "../src/js/suite/page.mjs";
 import { CHROMIUM, openPage } from "./support/chromium.mjs";
@@ -78,6 +79,49 @@ it("a long log is pages beside each other, and those of before are gone when the
 }, 300_000);
 
 describe.skipIf(CHROMIUM === undefined)("the index of a suite", () => {
+  it.each([400, 800, 1280])(
+    "at %i px nothing is clipped, light and dark, with the run page's own head",
+    async (width) => {
+      const temp = createTemp();
+      onTestFinished(temp.cleanup);
+      const task = (name: string, verdict: "pass" | "timeout", reason: string) => ({
+        ...{ version: 1 as const, task: name, fingerprint: "f", verdict, reason, provider: "claude", model: undefined },
+        ...{ startedAt: "2026-01-01T00:00:00Z", durationMs: 1234, toolCalls: 12, tokens: 123_456, costUsd: 1.25 },
+        check: undefined,
+      });
+      const results = [
+        task("a-task-with-a-rather-long-name-of-one-word", "pass", ""),
+        task("two", "timeout", `it took more than 600 s in /${"deep/".repeat(15)}x`),
+      ];
+      const page = await writeIndex(temp.path, { title: "A suite", tasks: results } as never, results);
+      const headOf = (text: string) => text.slice(0, text.indexOf("</head>")).replace(/<title>.*<\/title>/, "");
+      writeLog(join(temp.path, "log.jsonl"), 10);
+      const run = await renderRunLog(join(temp.path, "log.jsonl"), { format: "html" });
+      expect(headOf(readFileSync(page, "utf8"))).toBe(headOf(run));
+      const browser = await openPage(pathToFileURL(page).href);
+      onTestFinished(browser.close);
+      await browser.send("Emulation.setDeviceMetricsOverride", {
+        ...{ width, height: 900, deviceScaleFactor: 1, mobile: false },
+      });
+      const backgrounds = [];
+      for (const value of ["light", "dark"]) {
+        await browser.send("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value }] });
+        backgrounds.push(await browser.evaluate("getComputedStyle(document.body).backgroundColor"));
+        if (process.env.SCREENSHOTS) {
+          const { data } = await browser.send("Page.captureScreenshot", { format: "png" });
+          writeFileSync(join(process.env.SCREENSHOTS, `suite-${width}-${value}.png`), Buffer.from(data, "base64"));
+        }
+      }
+      expect(backgrounds).toEqual(["rgb(246, 247, 249)", "rgb(18, 21, 26)"]);
+      const wider =
+        "[...document.querySelectorAll('body *')].filter((one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== 'inline' && one.clientWidth > 0).map((one) => one.outerHTML.slice(0, 80))";
+      expect([await browser.evaluate(wider), await browser.evaluate("document.documentElement.scrollWidth")]).toEqual([
+        [],
+        width,
+      ]);
+    },
+  );
+
   it("draws what tasks took and cost, and hides results by what they came to", async () => {
     const temp = createTemp();
     onTestFinished(temp.cleanup);
@@ -90,7 +134,7 @@ describe.skipIf(CHROMIUM === undefined)("the index of a suite", () => {
     const browser = await openPage(pathToFileURL(page).href);
     onTestFinished(browser.close);
     const widths = await browser.evaluate(
-      "[...document.querySelectorAll('tbody tr')].map((row) => [...row.querySelectorAll('rect')].map((bar) => bar.getAttribute('width')))",
+      "[...document.querySelectorAll('tbody tr')].map((row) => [...row.querySelectorAll('rect.part')].map((bar) => bar.getAttribute('width')))",
     );
     expect(widths).toEqual([
       ["25.0", "100.0", "100.0"],

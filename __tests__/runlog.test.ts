@@ -119,10 +119,12 @@ describe.skipIf(process.platform === "win32")("a recorded run", () => {
     const events = await all(createCodexCliProvider({ cliPath }).stream(["Say hello"], { record: file }));
     expect(await all(replayRun(file))).toEqual(events);
     const [header, ...rest] = lines(file);
+    // In front of it stands the warning that this is no codex.
+    const start = events.find((event) => event.type === "start");
     expect(header).toEqual({
       format: "deep-factor-run",
       version: 1,
-      runId: events[0]?.type === "start" && events[0].runId,
+      runId: start?.runId,
       provider: "codex",
       startedAt: expect.any(Number),
       prompt: { messages: 1, characters: 9, sha256: expect.any(String), tools: [] },

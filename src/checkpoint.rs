@@ -5,24 +5,28 @@
 //! that ends.
 //!
 //! ```text
-//! {"checkpoint":1,"runId":"job-7"}      the format, and whose file it is
-//! {"lease":1}                           an attempt begins: its fencing token
-//! {"entry":…}                           one for each entry
-//! {"result":…}                          last: the run is finished
+//! {"checkpoint":1,"runId":"job-7","sum":"…"}      the format, and whose file it is
+//! {"lease":1,"sum":"…"}                           an attempt begins: its fencing token
+//! {"entry":…,"sum":"…"}                           one for each entry
+//! {"result":…,"sum":"…"}                          last: the run is finished
 //! ```
+//!
+//! What a line holds is held against its checksum (`checkpoint/line.rs`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The format of the file. What a newer one means is not known here.
-const VERSION: u64 = 1;
-/// The longest id of a run, bytes.
-const LONGEST_ID: usize = 128;
+use line::{Line, VERSION};
+
+mod line;
+mod names;
+mod open_files;
+
+pub use names::is_run_id;
+pub use open_files::OpenFiles;
 
 /// Why a checkpoint can't be had. The message names the file.
 #[derive(Debug, thiserror::Error)]
@@ -30,17 +34,26 @@ pub enum Refused {
     /// Somebody is at work on the run.
     #[error("the run \"{0}\" is at work elsewhere: another attempt holds {1:?}")]
     Locked(String, PathBuf),
+    /// What was written went to a file that nobody finds any more: another attempt may have begun a new one.
+    #[error("the run \"{0}\" has lost its file: {1:?} was removed or replaced while it was at work")]
+    Lost(String, PathBuf),
+    /// The token is not that of the last `load`.
+    #[error("the run \"{0}\" is another attempt's: the lease {1} is over")]
+    Stale(String, u64),
     /// What is there is no checkpoint of this run, or of a newer version.
     #[error("the checkpoint {0:?} can't be read: {1}")]
     Invalid(PathBuf, String),
     /// A name that leads elsewhere, or that others may write to.
     #[error("the checkpoint {0:?} is not used: {1}")]
     Unsafe(PathBuf, &'static str),
+    /// A folder in which others may put files, and its mode.
+    #[error("the folder of the checkpoints {0:?} is not used: others may write to it (its mode is {1:03o})")]
+    Writable(PathBuf, u32),
     /// What the operating system says.
     #[error("the checkpoint {0:?} can't be kept: {1}")]
     Io(PathBuf, io::Error),
-    /// It was given back.
-    #[error("the run \"{0}\" is not open here: it was finished, or never loaded")]
+    /// Nobody has it here.
+    #[error("the run \"{0}\" is not held here: it was finished, given back, or never loaded")]
     Closed(String),
 }
 
@@ -60,48 +73,35 @@ pub struct Loaded {
 /// The file of one run, held by this process alone until it is dropped.
 #[derive(Debug)]
 pub struct CheckpointFile {
+    run_id: String,
     path: PathBuf,
     file: File,
-    /// What a write that failed may have left half written: nothing is added behind it.
-    broken: bool,
+    token: u64,
+    /// Nothing is added behind a write that failed, which may be half there, nor behind the result.
+    state: State,
 }
 
-#[derive(Serialize, Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Line {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    checkpoint: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    run_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lease: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    entry: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<Box<RawValue>>,
-}
-
-/// Whether `run_id` can be one: it is part of a file's name, of keys and of headers.
-pub fn is_run_id(run_id: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:@-".contains(&byte);
-    run_id.len() <= LONGEST_ID
-        && run_id.bytes().all(allowed)
-        && run_id.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    Broken,
+    Finished,
 }
 
 /// Takes the run: its file in `folder` is made if there is none (0600, the folder 0700), and is this process's alone from now on.
-/// A last line that a crash has torn is cut off. Blocks.
+/// A last line that a crash has torn is cut off. Its token is greater than `last`, which this process has given before: the file may
+/// have been removed since. Blocks.
 ///
 /// # Errors
 /// [`Refused`]; nothing was changed then.
-pub fn load(folder: &Path, run_id: &str) -> Result<Loaded, Refused> {
+pub fn load(folder: &Path, run_id: &str, last: u64) -> Result<Loaded, Refused> {
     make_folder(folder)?;
-    let path = folder.join(format!("{}.jsonl", run_id.replace(':', "%3A")));
+    let path = folder.join(names::file_name(run_id));
     let io = |error| Refused::Io(path.clone(), error);
     let mut file = open(&path, run_id)?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(io)?;
-    let (found, whole) = read(&bytes, run_id).map_err(|reason| Refused::Invalid(path.clone(), reason))?;
+    let (found, whole) = line::read(&bytes, run_id).map_err(|reason| Refused::Invalid(path.clone(), reason))?;
     if let Some(result) = found.result {
         return Ok(Loaded {
             token: found.token,
@@ -114,12 +114,14 @@ pub fn load(folder: &Path, run_id: &str) -> Result<Loaded, Refused> {
         file.set_len(whole as u64).map_err(io)?;
     }
     file.seek(SeekFrom::Start(whole as u64)).map_err(io)?;
+    let token = found.token.max(last) + 1;
     let mut opened = CheckpointFile {
+        run_id: run_id.to_owned(),
         path: path.clone(),
         file,
-        broken: false,
+        token,
+        state: State::Open,
     };
-    let token = found.token + 1;
     let mut lines = Vec::new();
     if whole == 0 {
         lines.push(Line {
@@ -146,10 +148,10 @@ pub fn load(folder: &Path, run_id: &str) -> Result<Loaded, Refused> {
 }
 
 impl CheckpointFile {
-    /// Adds `entries`: they are on the disk when this returns. Blocks.
+    /// Adds `entries`: they are on the disk when this returns. Without any, it only says whether the file is still the run's. Blocks.
     ///
     /// # Errors
-    /// [`Refused::Io`]; nothing further is taken then.
+    /// [`Refused::Io`]: nothing further is taken then. [`Refused::Lost`].
     pub fn append(&mut self, entries: Vec<Box<RawValue>>) -> Result<(), Refused> {
         let lines = entries.into_iter().map(|entry| Line {
             entry: Some(entry),
@@ -162,98 +164,56 @@ impl CheckpointFile {
     /// The run is finished. Blocks.
     ///
     /// # Errors
-    /// [`Refused::Io`].
-    pub fn finish(mut self, result: Box<RawValue>) -> Result<(), Refused> {
+    /// As for [`append`](CheckpointFile::append).
+    pub fn finish(&mut self, result: Box<RawValue>) -> Result<(), Refused> {
         self.write(&[Line {
             result: Some(result),
             ..Line::default()
-        }])
+        }])?;
+        self.state = State::Finished;
+        Ok(())
     }
 
     fn write(&mut self, lines: &[Line]) -> Result<(), Refused> {
-        if lines.is_empty() {
-            return Ok(());
-        }
         let io = |error| Refused::Io(self.path.clone(), error);
-        if self.broken {
-            return Err(io(io::Error::other("an earlier write has failed")));
+        match self.state {
+            State::Open => {}
+            State::Broken => return Err(io(io::Error::other("an earlier write has failed"))),
+            State::Finished => return Err(Refused::Closed(self.run_id.clone())),
         }
-        let mut bytes = Vec::new();
-        for line in lines {
-            let json = serde_json::to_string(line).map_err(|error| io(error.into()))?;
-            // Outside of strings a line break is white space, inside there is none.
-            bytes.extend(
-                json.bytes()
-                    .map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }),
-            );
-            bytes.push(b'\n');
-        }
-        let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_data());
-        self.broken = written.is_err();
-        written.map_err(|error| Refused::Io(self.path.clone(), error))
-    }
-}
-
-/// Files of runs that are at work in this process, by run.
-#[derive(Debug, Default, Clone)]
-pub struct OpenFiles(Arc<Mutex<std::collections::HashMap<String, CheckpointFile>>>);
-
-impl OpenFiles {
-    /// Keeps the file of `run_id`.
-    pub fn put(&self, run_id: &str, file: CheckpointFile) {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        open.insert(run_id.to_owned(), file);
-    }
-
-    /// Takes the file of `run_id` for one write.
-    ///
-    /// # Errors
-    /// [`Refused::Closed`].
-    pub fn take(&self, run_id: &str) -> Result<CheckpointFile, Refused> {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        open.remove(run_id).ok_or_else(|| Refused::Closed(run_id.to_owned()))
-    }
-}
-
-#[derive(Default)]
-struct Found {
-    token: u64,
-    entries: Vec<Box<RawValue>>,
-    result: Option<Box<RawValue>>,
-}
-
-/// What `bytes` hold, and how many of them are whole lines.
-fn read(bytes: &[u8], run_id: &str) -> Result<(Found, usize), String> {
-    let mut found = Found::default();
-    let (mut whole, mut number) = (0, 0);
-    while let Some(length) = bytes[whole..].iter().position(|byte| *byte == b'\n') {
-        let line = serde_json::from_slice::<Line>(&bytes[whole..whole + length]);
-        let end = whole + length + 1;
-        number += 1;
-        let line = match line {
-            Ok(line) => line,
-            // The last one, which was written when the machine went down: the blocks of a file come in any order.
-            Err(_) if end == bytes.len() && number > 1 => return Ok((found, whole)),
-            Err(error) => return Err(format!("line {number}: {error}")),
-        };
-        match line.checkpoint {
-            Some(version) if version > VERSION => {
-                return Err(format!(
-                    "it is of version {version}, and this package knows versions up to {VERSION}"
-                ));
+        if !lines.is_empty() {
+            let mut bytes = Vec::new();
+            for line in lines {
+                line.write(&mut bytes).map_err(|error| io(error.into()))?;
             }
-            None if number == 1 => return Err("it is no checkpoint".to_owned()),
-            _ => {}
+            if let Err(error) = self.file.write_all(&bytes).and_then(|()| self.file.sync_data()) {
+                self.state = State::Broken;
+                return Err(Refused::Io(self.path.clone(), error));
+            }
         }
-        if line.run_id.is_some_and(|id| id != run_id) {
-            return Err("it is of another run, whose id differs in upper and lower case".to_owned());
+        // Behind the write: what is acknowledged is where the next attempt looks for it.
+        match is_at(&self.file, &self.path) {
+            true => Ok(()),
+            false => Err(Refused::Lost(self.run_id.clone(), self.path.clone())),
         }
-        found.token = line.lease.unwrap_or(found.token);
-        found.entries.extend(line.entry);
-        found.result = line.result.or(found.result);
-        whole = end;
     }
-    Ok((found, whole))
+}
+
+/// Whether `path` leads to `file`.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let place = |found: std::fs::Metadata| (found.dev(), found.ino());
+    match (file.metadata(), path.symlink_metadata()) {
+        (Ok(file), Ok(path)) => place(file) == place(path),
+        _ => false,
+    }
+}
+
+/// A file that is open for nobody else can't be removed or replaced.
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> bool {
+    true
 }
 
 fn make_folder(folder: &Path) -> Result<(), Refused> {
@@ -277,7 +237,7 @@ fn make_folder(folder: &Path) -> Result<(), Refused> {
             return Err(Refused::Unsafe(folder.to_owned(), "it belongs to another user"));
         }
         if found.mode() & 0o022 != 0 {
-            return Err(Refused::Unsafe(folder.to_owned(), "others may write to it"));
+            return Err(Refused::Writable(folder.to_owned(), found.mode() & 0o777));
         }
     }
     Ok(())

@@ -230,6 +230,24 @@ pub struct Failure {
     pub limit_type: Option<String>,
 }
 
+impl Failure {
+    /// One of which nothing is known but this.
+    pub fn of(message: impl Into<String>) -> Failure {
+        Failure {
+            message: message.into(),
+            ..Failure::default()
+        }
+    }
+
+    /// The same, of a kind that has a name.
+    pub fn named(kind: &str, message: impl Into<String>) -> Failure {
+        Failure {
+            kind: Some(kind.to_owned()),
+            ..Failure::of(message)
+        }
+    }
+}
+
 /// The provider's last word: figures that only the end of a run knows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {

@@ -105,11 +105,13 @@ impl Recorder {
     /// # Errors
     /// [`Refused`], before anything was written.
     pub async fn begin(path: &Path, header: &Header, redactor: Redactor) -> Result<Recorder, Refused> {
+        // With the header's own clock: what is done here takes time, the first redaction of a process most.
+        let started = Instant::now();
         let owned = path.to_owned();
         let opened = tokio::task::spawn_blocking(move || open(&owned)).await;
         let file = opened.unwrap_or_else(|panic| Err(Refused::Io(path.to_owned(), io::Error::other(panic))))?;
         let line = header_line(header, &redactor).map_err(|error| Refused::Io(path.to_owned(), error.into()))?;
-        let recorder = Recorder::over(file, header.run_id.clone(), redactor)
+        let recorder = Recorder::over(file, header.run_id.clone(), redactor, started)
             .map_err(|error| Refused::Io(path.to_owned(), error))?;
         recorder.enqueue(line).await;
         recorder.settle().await;
@@ -130,7 +132,12 @@ impl Recorder {
         }
     }
 
-    fn over(file: impl Write + Send + 'static, run_id: String, redactor: Redactor) -> io::Result<Recorder> {
+    fn over(
+        file: impl Write + Send + 'static,
+        run_id: String,
+        redactor: Redactor,
+        started: Instant,
+    ) -> io::Result<Recorder> {
         let (queue, jobs) = mpsc::channel(LINES);
         let fault = Arc::new(Fault::default());
         let of_thread = Arc::clone(&fault);
@@ -138,7 +145,7 @@ impl Recorder {
             .name("dfp-run-log".to_owned())
             .spawn(move || write(file, jobs, &of_thread))?;
         Ok(Recorder {
-            started: Instant::now(),
+            started,
             lines: Mutex::new(Lines::new(run_id, redactor)),
             queue,
             room: Arc::new(Semaphore::new(ROOM)),

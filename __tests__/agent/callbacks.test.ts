@@ -22,23 +22,32 @@ it("a fast result is delivered at once, not held for a slow one", async () => {
   const fast = new Promise<void>((resolve) => {
     heard = resolve;
   });
+  // Both wait at once: one that came only after the other's answer would be a step of its own.
+  let begun = () => {};
+  const slowBegan = new Promise<void>((resolve) => {
+    begun = resolve;
+  });
   const slow = async () => {
+    begun();
     await fast;
     return "at last";
+  };
+  const quick = async () => {
+    await slowBegan;
+    return "quick";
   };
   const run = runAgent({
     provider,
     prompt: "Go.",
     tools: [
       { name: "slow", execute: slow },
-      { name: "fast", execute: () => "quick" },
+      { name: "fast", execute: quick },
     ],
     onEvent: (event) => {
       if (event.type === "tool_result" && event.name === "fast") heard();
     },
   });
-  // Not how many steps: a call that the CLI sends only after the other one's answer counts as a step of its own.
-  expect(await run.result).toMatchObject({ status: "completed", output: "Done." });
+  expect(await run.result).toMatchObject({ status: "completed", output: "Done.", steps: 2 });
 });
 
 it("a task handed to the same provider, which lets one run at a time, does not wait for itself", async () => {

@@ -110,6 +110,35 @@ for (const [name, missing, open] of STORES) {
       expect((await load(one, "run-4")).entries).toEqual(['"kept"', '"next"']);
     });
 
+    it("takes nothing of an attempt that has given it back, with the same store", async () => {
+      const { store } = one;
+      const { token } = await load(one, "run-5");
+      const old = { token, leaseMs: LEASE };
+      await store.append("run-5", ['"kept"'], old);
+      await store.finish("run-5", undefined, old);
+      const next = await load(one, "run-5");
+      const lease = { token: next.token, leaseMs: LEASE };
+      await locked(store.append("run-5", ['"late"'], old));
+      await locked(store.append("run-5", [], old));
+      await locked(store.finish("run-5", '"late"', old));
+      await locked(store.finish("run-5", undefined, old));
+      // At once, and each whole.
+      await Promise.all(['"a"', '"b"', '"c"'].map((entry) => store.append("run-5", [entry], lease)));
+      await store.finish("run-5", undefined, lease);
+      const { entries } = await load(other, "run-5");
+      expect([entries[0], [...entries.slice(1)].sort()]).toEqual(['"kept"', ['"a"', '"b"', '"c"']]);
+    });
+
+    it.skipIf(name === "files")("keeps what comes late where nobody has taken the lease", async () => {
+      const { token } = await load(one, "run-6", 100);
+      const lease = { token, leaseMs: 100 };
+      await overdue();
+      await one.store.append("run-6", ['"late"'], lease);
+      await overdue();
+      await one.store.finish("run-6", undefined, lease);
+      expect((await load(other, "run-6")).entries).toEqual(['"late"']);
+    });
+
     it.skipIf(name === "files" || !process.env.TEST_ALL)("carries runs whose workers are killed anywhere", async () => {
       const folder = mkdtempSync(join(tmpdir(), "dfp-store-"));
       const spec = { ...place.spec, leaseMs: 1500 } as StoreSpec;
@@ -120,6 +149,9 @@ for (const [name, missing, open] of STORES) {
     });
   });
 }
+
+/** A lease of 100 ms has run out by then, in the server's own time. */
+const overdue = () => new Promise((resolve) => setTimeout(resolve, 150));
 
 /** Asks until the lease of another one has run out. */
 async function until(ask: () => ReturnType<CheckpointStore["load"]>) {

@@ -1,3 +1,4 @@
+// @release
 /** Workers that are killed with SIGKILL at hundreds of seeded places, and what must not happen twice. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -17,6 +17,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { formOf, LIVE } from "../support/ai-sdk.mjs";
 import { createProvider, withClaude } from "../support/harness.mjs";
+import { startSdk } from "../support/telemetry.mjs";
 
 const claude = formOf("claude, live");
 const failureOf = (call: PromiseLike<unknown>) =>
@@ -24,6 +25,17 @@ const failureOf = (call: PromiseLike<unknown>) =>
     () => undefined,
     (error: unknown) => error,
   );
+
+it("models that differ only in their tracer are two, and each tracer has the spans of its own", async () => {
+  const { options } = await withClaude({ script: () => ({ text: "Hello." }) });
+  const { model: _, ...own } = options;
+  onTestFinished(() => claudeCli.close());
+  const sdks = [startSdk(), startSdk()];
+  for (const { tracer } of sdks) {
+    await generateText({ model: claudeCli("sonnet", { ...own, telemetry: { tracer } }), prompt: "Hi" });
+  }
+  expect(sdks.map(({ trees }) => trees().map(({ name }) => name))).toEqual([["chat sonnet"], ["chat sonnet"]]);
+});
 
 describe("errors", () => {
   it("are APICallErrors that say what happened, and whether to ask again", async () => {

@@ -1,3 +1,4 @@
+// @release
 /**
  * The newest AI SDK (`ai` 7, on Node 22): its own V4 interface over our V3 models. The program runs in a Node of its own, since the
  * tests' may be older.

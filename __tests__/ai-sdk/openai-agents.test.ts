@@ -1,3 +1,4 @@
+// @release
 /** The same models in the OpenAI Agents SDK, through `aisdk()` of its extensions: an agent with a tool that hands over to another one. */
 import { describe, expect, it } from "vitest";
 import { z } from "zod";

@@ -1,3 +1,4 @@
+// @release
 /** The face as its consumers see it: the package laid out as published, in strict projects of each kind of module resolution. */
 import { execFile } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";

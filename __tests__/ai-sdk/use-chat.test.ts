@@ -1,3 +1,4 @@
+// @release
 /** `useChat` in a real browser, a small Fastify app behind it, the real claude behind that: text as it comes, a tool, permission, stop. */
 import type { ServerResponse } from "node:http";
 import { createRequire } from "node:module";

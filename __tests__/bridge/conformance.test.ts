@@ -1,3 +1,4 @@
+// @release
 /**
  * The official MCP conformance suite against the bridge: the scenarios of a server that has tools and nothing else.
  * docs/mcp-bridge.md says why the others don't apply.

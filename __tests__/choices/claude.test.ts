@@ -1,3 +1,4 @@
+// @long
 /** What a call of claude chooses for itself, as it reaches the API: every version, every engine. */
 import { HumanMessage } from "@langchain/core/messages";
 import { describe, expect, it } from "vitest";

@@ -83,7 +83,11 @@ it("runs every task, each with its row, its result, its log and its page; and ag
   });
   expect(readFileSync(join(out, "name-a-colour/workspace/answer.md"), "utf8")).toBe("Blue.\n");
   const page = readFileSync(join(out, "index.html"), "utf8");
-  const links = [...page.matchAll(/<th scope="row">(?:<a href="([^"]+)">)?([^<]+)(?:<\/a>)?<\/th><td class="(\w+)">/g)];
+  const links = [
+    ...page.matchAll(
+      /<th scope="row">(?:<a href="([^"]+)">)?([^<]+)(?:<\/a>)?<\/th><td><span class="badge \w+">(\w+)</g,
+    ),
+  ];
   expect(links.map(([, href, name, verdict]) => [name, verdict, href])).toEqual(
     expected.map(([name, verdict]) => [name, verdict, `${name}/timeline.html`]),
   );
@@ -150,6 +154,8 @@ tasks:
   - { name: asked, provider: someone, prompt: Do it. }
   - { name: codex, provider: codex, prompt_file: p.md, config: { model: x } }
   - just a text
+  - { name: Index.html, prompt: Do it. }
+  - { name: suite.json, prompt: Do it. }
 `,
   );
   const { code, stderr } = await run([file, "--out", out]);
@@ -168,7 +174,9 @@ tasks:
       '  tasks[3].provider: there are claude-code, claude, codex, gemini, qwen, glm, grok, opencode, not "someone"',
       "  tasks[4].prompt_file: only claude-code reads one",
       "  tasks[4].config: is that of claude-code; a provider has options",
-      "  tasks[5]: must be an object (deep-factor-providers suite --help)",
+      "  tasks[5]: must be an object",
+      '  tasks[6].name: "Index.html" is a file of the suite\'s own',
+      '  tasks[7].name: "suite.json" is a file of the suite\'s own (deep-factor-providers suite --help)',
       "",
     ],
   ]);

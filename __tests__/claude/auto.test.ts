@@ -6,7 +6,7 @@ import type { ClaudeCliProviderOptions, RunInfo } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes, type Fakes } from "../support/fake.mjs";
 import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
-import { ask } from "../support/live.mjs";
+import { ask, fakeLive } from "../support/live.mjs";
 
 const PRINTED = JSON.stringify({
   type: "result",
@@ -186,8 +186,9 @@ describe.skipIf(process.platform === "win32")("a CLI that can't be told by what 
     const provider = createProvider({ cliPath: path });
     // At once: one of them tries it, the others wait for what comes of it.
     const answers = await Promise.all(["a", "b", "c"].map((text) => ask(provider, [text])));
-    expect(answers.flatMap(({ warnings }) => warnings)).toEqual(["ENGINE_FALLBACK"]);
-    expect((await ask(createProvider({ cliPath: path }), ["d"])).warnings).toEqual([]);
+    // What is remembered is said each time that it changes the engine.
+    expect(answers.map(({ warnings }) => warnings)).toEqual(Array(3).fill(["ENGINE_FALLBACK"]));
+    expect((await ask(createProvider({ cliPath: path }), ["d"])).warnings).toEqual(["ENGINE_FALLBACK"]);
     expect(starts().filter((how) => how === "live")).toHaveLength(1);
 
     const script = readFileSync(path, "utf8");
@@ -209,6 +210,19 @@ describe.skipIf(process.platform === "win32")("a CLI that can't be told by what 
     expect((await ask(provider, ["hi"])).run?.engine).toBe("print");
     expect(prompts()).toContain("hi");
     expect((await provider.health({ level: "command" })).engine?.why).toBe("it says that it is claude 2.0.14");
+  });
+
+  it("is tried again where it was killed at its start: that says nothing of it", async () => {
+    const cli = fakeLive();
+    const once = createProvider({ cliPath: cli.path, retry: false });
+    cli.says("killed", "");
+    await expect(once.invoke(["one"])).rejects.toMatchObject({ code: "CRASHED", signal: "SIGKILL" });
+    expect((await once.health({ level: "command" })).engine?.uses).toBe("untried");
+    cli.says("killed", "");
+    const provider = createProvider({ cliPath: cli.path, retry: { baseDelayMs: 1 } });
+    const { reply, run, warnings } = await ask(provider, ["two"]);
+    expect([reply.content, run?.engine, warnings]).toEqual(["ok", "live", []]);
+    expect(cli.log().filter((entry) => entry === "started")).toHaveLength(3);
   });
 
   it("is ended with the call that is aborted while it is tried", async () => {

@@ -22,6 +22,50 @@ const failureOf = (promise: Promise<unknown>) =>
     (error) => error,
   );
 
+describe.each(["stream-json", "json"] as const)("a CLI that prints no more than a result, as %s", (outputFormat) => {
+  const print = (printed: string, code = 0) => {
+    const cli = fakes().cli("claude", { stdout: printed, code });
+    return createClaudeCliProvider({ cliPath: cli.path, outputFormat, engine: "print", retry: false }).invoke(hello);
+  };
+
+  it.each([
+    ["its text alone", '{"result":"Hi"}', "Hi"],
+    ["over several lines, behind a line of noise", 'ready\n{\n  "result": "Hi",\n  "session_id": "s1"\n}\n', "Hi"],
+    ["an empty text", '{"result":""}', ""],
+  ])("answers: %s", async (_, printed, content) => {
+    expect((await print(printed)).content).toBe(content);
+  });
+
+  it("reads what else stands there as of a result that says what it is", async () => {
+    const fields = {
+      result: "Hi",
+      session_id: "s1",
+      stop_reason: "end_turn",
+      usage: { input_tokens: 3, output_tokens: 2 },
+    };
+    const { response_metadata, usage_metadata } = await print(JSON.stringify(fields));
+    expect(response_metadata).toMatchObject({ session_id: "s1", stop_reason: "end_turn" });
+    expect(usage_metadata).toEqual({ input_tokens: 3, output_tokens: 2, total_tokens: 5 });
+    await expect(print('{"result":"Credit balance is too low","is_error":true}')).rejects.toMatchObject({
+      category: "quota",
+    });
+  });
+
+  it.each([
+    ["a result without a text", '{"type":"result","subtype":"success","is_error":false,"num_turns":1}'],
+    ["a result that is no text", '{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":5}'],
+    ["one that says nothing of itself, and is no text", '{"result":{"text":"Hi"}}'],
+    ["none at all", '{"session_id":"s1"}'],
+    ["one that is cut", '{"result":"Hi"'],
+  ])("fails: %s", async (_, printed) => {
+    await expect(print(printed)).rejects.toMatchObject({ code: "MALFORMED_RESPONSE" });
+  });
+
+  it("fails where the exit code says so", async () => {
+    await expect(print('{"result":"Hi"}', 1)).rejects.toMatchObject({ name: "ProviderError", exitCode: 1 });
+  });
+});
+
 describe("a CLI that prints plain text", () => {
   it("answers with the defaults", async () => {
     const cli = fakes().cli("claude", { stdout: "Hello from the fake.\n" });

@@ -1,3 +1,4 @@
+// @long
 /** Agents write down anew what the model did, each in its way: the session goes on, and hears the native results. */
 import { AIMessage, type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { describe, expect, it } from "vitest";

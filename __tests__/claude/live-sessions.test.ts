@@ -1,3 +1,4 @@
+// @long
 /** The sessions of a live provider: which thread gets which process, how long they stay, and CLIs that have none. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -7,7 +8,7 @@ import type { Logger } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
 import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
-import { ask, gone, isAlive, told } from "../support/live.mjs";
+import { ask, fakeLive, gone, isAlive, told } from "../support/live.mjs";
 
 const step = { name: "step", description: "Takes a step", schema: { type: "object" } };
 const use = (id: string, n: number) => ({ type: "tool_use", id, name: "mcp__df__step", input: { n } });
@@ -167,6 +168,42 @@ it("does not keep Node alive, and leaves no process when Node ends", async () =>
   await gone(pid);
 });
 
+describe.skipIf(process.platform === "win32")("a CLI that answers what nobody has asked", () => {
+  const result = { type: "result", subtype: "success", is_error: false, num_turns: 1, result: "to nobody" };
+  const RESULT = `${JSON.stringify(result)}\n`;
+  const WHOLE = `${JSON.stringify({ type: "system", subtype: "init", session_id: "s", model: "claude-fake" })}\n${RESULT}`;
+
+  it.each([
+    ["a lone result", RESULT],
+    ["a turn of its own", WHOLE],
+  ])("fails the call that gets %s in front of its answer, and begins anew", async (_, text) => {
+    const cli = fakeLive();
+    const provider = createProvider({ cliPath: cli.path, engine: "live", retry: false });
+    const first = await ask(provider, ["one"]);
+    const thread = [new HumanMessage("one"), first.message, new HumanMessage("two")];
+    cli.says("before", text);
+    await expect(provider.invoke(thread)).rejects.toMatchObject({
+      code: "MALFORMED_RESPONSE",
+      message: expect.stringContaining("the CLI has answered something else than this call"),
+      partial: expect.objectContaining({ text: "" }),
+    });
+    await gone(first.pid);
+    const again = await ask(provider, thread);
+    expect([again.reply.content, again.run?.continued]).toEqual(["ok", false]);
+  });
+
+  it("ends the session that says something between two calls: the next one begins anew", async () => {
+    const cli = fakeLive();
+    const provider = createProvider({ cliPath: cli.path, engine: "live", retry: false });
+    cli.says("behind", WHOLE);
+    const first = await ask(provider, ["one"]);
+    expect(first.reply.content).toBe("ok");
+    await gone(first.pid);
+    const second = await ask(provider, [new HumanMessage("one"), first.message, new HumanMessage("two")]);
+    expect([second.reply.content, second.run?.continued]).toEqual(["ok", false]);
+  });
+});
+
 describe("a CLI that takes no live sessions", () => {
   const oldCli = () => {
     const fakes = createFakes();
@@ -196,12 +233,15 @@ case " $* " in *" --input-format "*) echo "error: unknown option '--input-format
     });
   });
 
-  it.skipIf(process.platform === "win32")("is asked in print form with engine auto, with a warning once", async () => {
-    const provider = createProvider({ cliPath: oldCli(), engine: "auto" });
-    const first = await ask(provider, ["hi"]);
-    expect([first.reply.content, first.warnings]).toEqual(["in print", ["ENGINE_FALLBACK"]]);
-    expect((await ask(provider, ["hi"])).warnings).toEqual([]);
-  });
+  it.skipIf(process.platform === "win32")(
+    "is asked in print form with engine auto, with a warning each time",
+    async () => {
+      const provider = createProvider({ cliPath: oldCli(), engine: "auto" });
+      const first = await ask(provider, ["hi"]);
+      expect([first.reply.content, first.warnings]).toEqual(["in print", ["ENGINE_FALLBACK"]]);
+      expect((await ask(provider, ["hi"])).warnings).toEqual(["ENGINE_FALLBACK"]);
+    },
+  );
 });
 
 it.each([

@@ -1,38 +1,17 @@
+// @long
 /** Processes that are started ahead: `prewarm()`, which resolves when they are ready, and the option `spares`. */
-import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { HumanMessage, SystemMessage } from "@langchain/core/messages";
 import type { CliProvider, Logger, PrewarmOptions } from "deep-factor-providers";
 import { createOpenAiCompatibleProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
 import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
-import { ask, told } from "../support/live.mjs";
+import { ask, fakeLive, told } from "../support/live.mjs";
 
 const step = { name: "step", description: "Takes a step", schema: { type: "object" } };
 const jump = { ...step, name: "jump" };
-const FAKE = fileURLToPath(new URL("../support/fake-live.mjs", import.meta.url));
-
-/** A CLI that does what it is told by files (see fake-live.mjs), and a log that says which calls took a process started ahead. */
-function fakeLive() {
-  const made = createFakes();
-  onTestFinished(() => made.cleanup());
-  const { dir } = made;
-  // Named as a launcher names it, so that it is tried where that is asked for.
-  const path = made.shell("claude", `claude='${process.execPath}'\nexec "$claude" '${FAKE}' '${dir}' "$@"`);
-  return {
-    path,
-    hold: () => writeFileSync(join(dir, "hold"), ""),
-    release: () => rmSync(join(dir, "hold"), { force: true }),
-    says: (name: "dies" | "refuses", text: string) => writeFileSync(join(dir, name), text),
-    log: (): unknown[] => {
-      const log = join(dir, "log");
-      const lines = existsSync(log) ? readFileSync(log, "utf8").split("\n").slice(0, -1) : [];
-      return lines.map((line) => JSON.parse(line));
-    },
-  };
-}
 
 async function until(done: () => boolean) {
   while (!done()) await new Promise((resolve) => setTimeout(resolve, 2));

@@ -58,7 +58,7 @@ describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
     expect(textOf(events)).toBe("First.");
     expect(events.find((event) => event.type === "tool_call")).toEqual({
       type: "tool_call",
-      toolCall: { id: "call_1", name: "t", args: { code: "```js\n```" } },
+      toolCall: { id: "1", name: "t", args: { code: "```js\n```" } },
     });
   });
 
@@ -119,7 +119,7 @@ describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
       expect({ format, content: reply.content, calls: reply.tool_calls, invalid: reply.invalid_tool_calls }).toEqual({
         format,
         content: engine === "print" ? "Here." : "Here I say more than fits into one part.",
-        calls: engine === "print" ? [{ name: "t", args: { text: "0123456789" }, id: "call_1" }] : [],
+        calls: engine === "print" ? [{ name: "t", args: { text: "0123456789" }, id: "1" }] : [],
         invalid: [],
       });
     }

@@ -1,3 +1,4 @@
+// @release
 /** `chat` over other real CLIs, each on the engine that it is known to have: two turns, one process, nothing left. */
 import { mkdtempSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

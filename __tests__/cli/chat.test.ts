@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { EXIT_CODES, USAGE_CODE } from "../../src/js/cli-text.mjs";
 import { CLI, runCommand } from "../support/command-line.mjs";
+import { createFakes } from "../support/fake.mjs";
 import { ALL, withClaude } from "../support/harness.mjs";
 import { told } from "../support/live.mjs";
 import { type Script, startOpenAi } from "../support/openai.mjs";
@@ -92,12 +93,70 @@ describe("over a pipe", () => {
       code: USAGE_CODE,
       stdout: "",
       stderr:
-        "unknown command /cots: did you mean /cost? there are /help, /cost, /model, /clear, /exit; a text begins with //\n",
+        "unknown command /cots: did you mean /cost? there are /help, /cost, /model, /edit, /clear, /exit; a text begins with //\n",
     });
   });
 });
 
 describe.skipIf(!HAS_TMUX)("on a terminal (tmux)", () => {
+  it("what is pasted is one prompt, however many lines it has, and can be added to", async () => {
+    const { api, args } = await withApi([{ text: "Read." }, { text: "Read again." }]);
+    const terminal = openTerminal([process.execPath, CLI, ...args]);
+    await terminal.until(/^>$/m);
+    terminal.paste("one\ntwo\nthree\nfour");
+    await terminal.until(/^> one\n… two\n… three\n… four$/m);
+    terminal.type(" and five");
+    terminal.press("Enter");
+    await terminal.until(/^Read\.\n.*\n>$/m);
+    terminal.paste("six\nseven\n");
+    await terminal.until(/^> six\n… seven\n…$/m);
+    terminal.press("C-c");
+    await terminal.until(/go on\n>$/);
+    terminal.type("eight\\");
+    terminal.press("Enter");
+    terminal.type("nine");
+    terminal.press("Enter");
+    await terminal.until(/^Read again\.$/m);
+    expect([api.requests.length, said(api, 0), said(api, 1)?.at(-1)]).toEqual([
+      2,
+      ["user: one\ntwo\nthree\nfour and five"],
+      "user: eight\nnine",
+    ]);
+    terminal.press("C-d");
+    expect((await terminal.ended()).code).toBe(0);
+  });
+
+  it("/edit sends what was written in the editor, and nothing where nothing was", async () => {
+    const { api, args } = await withApi([{ text: "Read." }]);
+    const fakes = createFakes();
+    onTestFinished(fakes.cleanup);
+    const editor = fakes.shell("editor", 'stat -c %a "$2"; printf "\\n%s\\n\\nend\\n" "$1" >>"$2"');
+    const env = { VISUAL: undefined, EDITOR: `${editor} "second line"` };
+    const terminal = openTerminal([process.execPath, CLI, ...args], { env });
+    await terminal.until(/^>$/m);
+    terminal.type("/edit first line");
+    terminal.press("Enter");
+    await terminal.until(/^600\nRead\.\n.*\n>$/m);
+    expect(said(api, 0)).toEqual(["user: first line\nsecond line\n\nend"]);
+    terminal.press("C-d");
+    expect((await terminal.ended()).code).toBe(0);
+    const nothing = openTerminal([process.execPath, CLI, ...args], { env: { VISUAL: "true", EDITOR: "false" } });
+    await nothing.until(/^>$/m);
+    nothing.type("/edit");
+    nothing.press("Enter");
+    await nothing.until(/^nothing is written, and nothing is sent\n>$/m);
+    nothing.press("C-d");
+    await nothing.ended();
+    const failed = openTerminal([process.execPath, CLI, ...args], { env: { VISUAL: "", EDITOR: "false" } });
+    await failed.until(/^>$/m);
+    failed.type("/edit text");
+    failed.press("Enter");
+    await failed.until(/^the editor false ended with 1: set EDITOR to one that is there\n>$/m);
+    failed.press("C-d");
+    await failed.ended();
+    expect(api.requests).toHaveLength(1);
+  });
+
   it("answers, is interrupted without ending, remembers lines, and ends by Ctrl-C pressed twice", async () => {
     const usage = { input: 20, output: 7 };
     const { api, args } = await withApi([

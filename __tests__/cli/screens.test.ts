@@ -1,3 +1,4 @@
+// @release
 /**
  * Every screen of the command line, whole, as a terminal shows it: 80 columns and narrow, dark and light. The screens are files in
  * `__tests__/fixtures/screens`; `UPDATE_GOLDENS=1 TEST_ALL=1 npx vitest run __tests__/cli/screens.test.ts` writes them, and the diff is read.
@@ -181,7 +182,7 @@ describe.skipIf(!HAS_TMUX).each(WIDTHS)("%i columns", (columns) => {
     }
     for (const [text, end] of [
       ["/help", /Ctrl-D does\n>$/],
-      ["/cots", /begins\s+with \/\/\n>$/],
+      ["/cots", /begins\s+with\s+\/\/\n>$/],
       ["/cost", /estimates\s+it\n>$/],
     ] as const) {
       terminal.type(text);

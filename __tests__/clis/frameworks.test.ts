@@ -1,3 +1,4 @@
+// @release
 /** Agents of LangChain and of the AI SDK over gemini, qwen and opencode, each the real CLI: a tool is called, its result goes back, an answer comes. */
 import { generateText, stepCountIs, streamText, tool } from "ai";
 import { cli } from "deep-factor-providers/ai-sdk";

@@ -1,3 +1,4 @@
+// @release
 /** The real gemini against a scripted Gemini API. */
 import { expect, it, onTestFinished } from "vitest";
 import { withCli } from "../support/harness.mjs";

@@ -1,3 +1,4 @@
+// @release
 /** The real qwen against a scripted Chat Completions API. */
 import { expect, it } from "vitest";
 import { ALL, withCli } from "../support/harness.mjs";

@@ -51,6 +51,45 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     expect(input.find(({ type }) => type === "reasoning")?.encrypted_content).toBe("SEALED==");
   });
 
+  it("goes on in another server where its own was killed while its tool ran", async () => {
+    const { api, create } = await withCodex(version, (request: { body: object }) =>
+      JSON.stringify(request.body).includes("took 1") ? { text: "done" } : { output: [call("c1", 1)] },
+    );
+    const model = create().bindTools([step]);
+    for (let round = 0; round < 3; round++) {
+      const first = await ask(model, [`go ${round}`]);
+      // Nobody has noticed yet when the result comes.
+      process.kill(first.pid, "SIGKILL");
+      const second = await ask(model, [new HumanMessage(`go ${round}`), first.message, result("c1", "took 1")]);
+      expect([second.reply.content, second.run?.continued]).toEqual(["done", false]);
+    }
+    expect(api.requests).toHaveLength(6);
+  });
+
+  it("hands reasoning to no other conversation: another system prompt, other tools, another login", async () => {
+    const answer = { output: [{ reasoning: "Two things.", encrypted: "SEALED==" }, call("c1", 1)] };
+    const { api, home, create } = await withCodex(version, (_request: object, n: number) =>
+      n === 0 ? answer : { text: "ok" },
+    );
+    const provider = create();
+    const model = provider.bindTools([step]);
+    const first = await ask(model, ["go"]);
+    process.kill(first.pid, "SIGKILL");
+    await gone(first.pid);
+    const thread = [new HumanMessage("go"), first.message, result("c1", "took 1")];
+    await ask(model, [new SystemMessage("Another."), ...thread]);
+    await ask(provider.bindTools([step, { ...step, name: "jump" }]), thread);
+    process.env.DFP_OTHER_LOGIN = home;
+    onTestFinished(() => {
+      delete process.env.DFP_OTHER_LOGIN;
+    });
+    await ask(model, thread);
+    delete process.env.DFP_OTHER_LOGIN;
+    await ask(model, thread);
+    const sealed = api.requests.map(({ body }) => JSON.stringify(body).includes("SEALED=="));
+    expect(sealed).toEqual([false, false, false, false, true]);
+  });
+
   it("tells a foreign history natively: calls, failures, later system messages, images", async () => {
     const { api, create } = await withCodex(version, [{ text: "ok" }]);
     const image = { type: "image_url", image_url: { url: `data:image/png;base64,${PIXEL}` } };

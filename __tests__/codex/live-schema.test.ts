@@ -1,3 +1,4 @@
+// @release
 /**
  * Every message of codex's live engine, sent or relied on, against the schema that the installed codex generates: a version that
  * changes one of them is seen here first.

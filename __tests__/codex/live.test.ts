@@ -1,6 +1,6 @@
 /** codex live: what only it does, against the real CLI. The common behaviours are in `__tests__/live`. */
 import { execFile } from "node:child_process";
-import { existsSync, mkdirSync, symlinkSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -257,7 +257,7 @@ describe.skipIf(process.platform === "win32")("a codex that takes no live conver
       NEWER,
       "it is codex 0.999.0, says the server itself: what it serves was measured with 0.150.0, 0.169.0",
     ],
-  ])("is asked in print form by default, with a warning once, where it %s", async (_, server, why) => {
+  ])("is asked in print form by default, with a warning each time, where it %s", async (_, server, why) => {
     // Nothing tells what a script leads to.
     const fakes = createFakes();
     onTestFinished(() => fakes.cleanup());
@@ -268,17 +268,42 @@ describe.skipIf(process.platform === "win32")("a codex that takes no live conver
     expect((await provider.health({ level: "command" })).engine?.uses).toBe("untried");
     const first = await ask(provider, ["hi"]);
     expect([first.reply.content, first.warnings]).toEqual(["in print", ["ENGINE_FALLBACK"]]);
-    expect((await ask(provider, ["hi"])).warnings).toEqual([]);
+    expect((await ask(provider, ["hi"])).warnings).toEqual(["ENGINE_FALLBACK"]);
     expect((await provider.health({ level: "command" })).engine).toEqual({ uses: "print", why });
   });
 
-  it("is never started as a server by default, where nothing says that it is codex", async () => {
+  it("is never started as a server by default, where nothing says that it is codex, and the caller is told", async () => {
     const fakes = createFakes();
     onTestFinished(() => fakes.cleanup());
     const cliPath = fake(`touch '${fakes.dir}/started'`);
     const { reply, warnings } = await ask(create({ cliPath }), ["hi"]);
-    expect([reply.content, reply.run?.engine, warnings]).toEqual(["in print", "print", []]);
+    expect([reply.content, reply.run?.engine, warnings]).toEqual(["in print", "print", ["ENGINE_FALLBACK"]]);
     expect(existsSync(join(fakes.dir, "started"))).toBe(false);
+  });
+
+  it("is never started as a server by default, where its package says that it is too old, and the caller is told", async () => {
+    const fakes = createFakes();
+    onTestFinished(() => fakes.cleanup());
+    const cliPath = join(fakes.dir, "package/bin/codex");
+    mkdirSync(dirname(cliPath), { recursive: true });
+    writeFileSync(
+      join(fakes.dir, "package/package.json"),
+      JSON.stringify({ name: "@openai/codex", version: "0.140.0" }),
+    );
+    copyFileSync(fake(`touch '${fakes.dir}/started'`), cliPath);
+    const { reply, warnings } = await ask(create({ cliPath }), ["hi"]);
+    expect([reply.content, reply.run?.engine, warnings]).toEqual(["in print", "print", ["ENGINE_FALLBACK"]]);
+    expect(existsSync(join(fakes.dir, "started"))).toBe(false);
+  });
+
+  it("is tried again where it was killed at its start: that says nothing of it", async () => {
+    const fakes = createFakes();
+    onTestFinished(() => fakes.cleanup());
+    mkdirSync(join(fakes.dir, "real"));
+    symlinkSync(fake("kill -9 $$"), join(fakes.dir, "real/codex"));
+    const provider = create({ cliPath: fakes.shell("codex", `exec '${fakes.dir}/real/codex' "$@"`), retry: false });
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject({ code: "CRASHED", signal: "SIGKILL" });
+    expect((await provider.health({ level: "command" })).engine?.uses).toBe("untried");
   });
 });
 
@@ -304,16 +329,13 @@ describe.skipIf(!HERE)("by default", { timeout: 300_000 }, () => {
     });
   });
 
-  it("an API that refuses tools as functions is asked in print form, and the reply says so", async () => {
+  it.each([undefined, "live"])("a refusal by the API is an answer to any engine (%s)", async (engine) => {
     const error = { status: 400, message: "Unsupported tool type: function" };
     const tools = [{ name: "step", schema: { type: "object" } }];
-    const { api, options } = await withCli("codex", { script: [{ error }, { text: "in print" }, { error }] });
-    const model = create({ ...options, engine: undefined, retry: false }).bindTools(tools);
-    const { reply, warnings } = await ask(model, ["hi"]);
-    expect([reply.content, reply.run?.engine, warnings[0]]).toEqual(["in print", "print", "ENGINE_FALLBACK"]);
-    const live = create({ ...options, engine: "live", retry: false }).bindTools(tools);
-    await expect(live.invoke(["hi"])).rejects.toMatchObject({ code: "INVALID_REQUEST" });
-    expect(api.requests).toHaveLength(3);
+    const { api, options } = await withCli("codex", { script: () => ({ error }) });
+    const model = create({ ...options, engine, retry: false }).bindTools(tools);
+    await expect(model.invoke(["hi"])).rejects.toMatchObject({ code: "INVALID_REQUEST", run: { engine: "live" } });
+    expect(api.requests).toHaveLength(1);
   });
 });
 

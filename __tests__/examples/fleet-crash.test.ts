@@ -1,3 +1,4 @@
+// @release
 /** 200 workers of the fleet, killed with SIGKILL at seeded moments over a real Redis, and what must not happen twice. */
 import { expect, it, onTestFinished } from "vitest";
 import { crashFleet } from "../support/fleet-crash.mjs";

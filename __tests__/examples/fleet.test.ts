@@ -1,3 +1,4 @@
+// @release
 /** The fleet of examples/fleet over a real Redis, whose workers are killed: every run ends, and nothing is paid or done twice. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";

@@ -1,3 +1,4 @@
+// @long
 /**
  * The examples as a person runs them: the built package, the real claude CLI, the scripted API.
  */

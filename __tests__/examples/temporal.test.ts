@@ -1,3 +1,4 @@
+// @release
 /** The activity of examples/temporal in Temporal's own test environment: signs of life, cancellation, further attempts, failures. */
 import { mkdtempSync, readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -1,6 +1,6 @@
 /** Several providers as one: what is told of a call while it goes on. */
 import { AIMessage } from "@langchain/core/messages";
-import { createFallbackProvider, type InvokeUpdate } from "deep-factor-providers";
+import { createFallbackProvider, type InvokeUpdate, type ModelAdapter } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { answering, caught, cli, collect, dying, dyingLate, hi, lost, plain, thread } from "./members.js";
 
@@ -29,6 +29,24 @@ describe("invokeWithUpdates", () => {
     expect(error).toMatchObject({ code: "SERVER_ERROR", provider: "claude" });
     expect(updates).toEqual([{ type: "assistant_message", content: "Half an answer" }]);
     expect(b.calls).toEqual([]);
+  });
+
+  it("moves on where all that an adapter of the caller's told is the error that it throws", async () => {
+    const own: ModelAdapter = {
+      invoke: () => Promise.reject(new Error("not asked so")),
+      async invokeWithUpdates(_, onUpdate) {
+        onUpdate({ type: "error", error: "claude: command not found" });
+        throw new Error("claude: command not found");
+      },
+    };
+    const updates: InvokeUpdate[] = [];
+    const provider = createFallbackProvider([own, cli("b", answering)]);
+    const message = await provider.invokeWithUpdates(thread, (update) => void updates.push(update));
+    expect(updates.map(({ type }) => type)).toEqual(["assistant_message", "usage", "final"]);
+    expect(message.response_metadata.fallback).toMatchObject({
+      index: 1,
+      skipped: [{ provider: "adapter", code: "UNKNOWN", message: "claude: command not found" }],
+    });
   });
 
   it("makes updates of a plain adapter's answer", async () => {

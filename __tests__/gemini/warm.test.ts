@@ -1,10 +1,10 @@
 /** The real gemini as one `--acp` process for many calls, against a scripted Gemini API. */
-import type { CliProvider } from "deep-factor-providers/native";
 import { expect, it, onTestFinished } from "vitest";
 import { HERE, promptOf } from "../clis/real.js";
 import { ALL, withCli } from "../support/harness.mjs";
 import { gone } from "../support/live.mjs";
 import { calling } from "../support/model.mjs";
+import { ask, outwear } from "../support/warm.mjs";
 
 const ADD = { name: "add", description: "Adds two numbers", schema: { type: "object" } };
 const add = calling("Let me add.", [{ name: "add", args: { a: 1, b: 2 }, id: "call_1" }]);
@@ -24,11 +24,6 @@ const script = (request: { body: any }) => {
 };
 
 const TIMEOUT = 300_000;
-
-async function ask(provider: CliProvider, messages: string[]) {
-  const { content, response_metadata } = await provider.invoke(messages);
-  return { content, engine: response_metadata.run?.engine, pid: response_metadata.run?.pid ?? 0 };
-}
 
 it.skipIf(!HERE)("answers many calls in one process, each by its own thread alone", { timeout: TIMEOUT }, async () => {
   const { api, tag, create } = await withCli("gemini", { script });
@@ -125,16 +120,7 @@ it.skipIf(!HERE)("is what an engine chosen by itself comes to", { timeout: TIMEO
 it.skipIf(!HERE || !ALL)("takes another process when one has served long enough", { timeout: 900_000 }, async () => {
   const { tag, create } = await withCli("gemini", { script });
   const provider = create({ engine: "warm", maxConcurrency: 8 });
-  const pids = new Set<number>();
-  // Until another one answers: the old one serves as long as that takes to start.
-  for (let round = 0; pids.size < 2; round += 1) {
-    const calls = Array.from({ length: 8 }, (_, n) => ask(provider, [`${round} ${n}`]));
-    for (const { content, pid } of await Promise.all(calls)) {
-      expect(content).toMatch(/^You said \d+ \d$/);
-      pids.add(pid);
-    }
-  }
-  await gone([...pids][0] ?? 0);
+  await outwear(provider, "You said Next.");
   await provider.close();
   expect(tag.left()).toEqual([]);
 });

@@ -1,3 +1,4 @@
+// @release
 /**
  * The chat models over the oldest `@langchain/core` that the peer dependency allows and that is in wide use, 0.3.80, in a project of its own:
  * invoke, stream, tools, answers by a schema, in both builds.

@@ -1,3 +1,4 @@
+// @release
 /** LangGraph's own agents and nodes, and LangChain's expressions, over the real claude and the real codex. */
 import { InMemoryChatMessageHistory } from "@langchain/core/chat_history";
 import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";

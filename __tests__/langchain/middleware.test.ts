@@ -1,3 +1,4 @@
+// @release
 /** LangChain's middleware over chat models of ours: summaries, retries, fallbacks, limits, a human in the loop. */
 import { AIMessage, HumanMessage } from "@langchain/core/messages";
 import { Command, MemorySaver } from "@langchain/langgraph";

@@ -3,11 +3,11 @@ import { createRequire } from "node:module";
 import { InMemoryCache } from "@langchain/core/caches";
 import { BaseChatModel } from "@langchain/core/language_models/chat_models";
 import { load } from "@langchain/core/load";
-import { AIMessage, HumanMessage } from "@langchain/core/messages";
+import { AIMessage, HumanMessage, trimMessages } from "@langchain/core/messages";
 import { tool } from "@langchain/core/tools";
 import { createClaudeCliProvider, createFallbackProvider, ProviderError } from "deep-factor-providers";
 import * as chatModels from "deep-factor-providers/langchain";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
 import { chatApi } from "../support/chat-models.mjs";
 
@@ -15,6 +15,25 @@ const { ChatClaudeCli, ChatCli, ChatCodexCli, ChatGeminiCli, ChatOpenCodeCli, Ch
 const require = createRequire(import.meta.url);
 const commonJs: typeof chatModels = require("deep-factor-providers/langchain");
 const KEY = "sk-ant-not-a-key-0123456789";
+
+it("counts tokens without a network, as trimMessages asks it to", async () => {
+  const asked: unknown[] = [];
+  vi.stubGlobal("fetch", async (url: unknown) => {
+    asked.push(url);
+    throw new Error("there is no network");
+  });
+  onTestFinished(() => void vi.unstubAllGlobals());
+  const model = new ChatClaudeCli();
+  const blocks = [
+    { type: "text", text: "four" },
+    { type: "image_url", image_url: "data:," },
+  ] as never;
+  expect([await model.getNumTokens("a".repeat(41)), await model.getNumTokens(blocks)]).toEqual([11, 1]);
+  const thread = [new HumanMessage("a".repeat(4000)), new AIMessage("old"), new HumanMessage("new")];
+  const kept = await trimMessages(thread, { maxTokens: 100, tokenCounter: model, strategy: "last" });
+  expect(kept.map(({ content }) => content)).toEqual(["old", "new"]);
+  expect(asked).toEqual([]);
+});
 
 describe("a model's names", () => {
   it.each([
@@ -280,7 +299,7 @@ describe("options", () => {
     [
       "a server's tool",
       () => new ChatClaudeCli().bindTools([{ type: "web_search_20250305", name: "web_search" }]),
-      /^INVALID_TOOL: tools\[0\] is of type/,
+      /^INVALID_TOOL: tools\[0\] \("web_search"\) is of type/,
     ],
     ["a tool without a name", () => new ChatClaudeCli().bindTools([{ description: "x" }]), /^INVALID_TOOL: /],
   ])("refuses %s", (_, make, reason) => {

@@ -1,3 +1,4 @@
+// @release
 /** The sizes of a profile are what the real CLIs themselves say of their models. */
 import { execFile } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";

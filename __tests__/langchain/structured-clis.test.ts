@@ -1,3 +1,4 @@
+// @release
 /** Answers by a schema of the real claude and the real codex, which have that themselves. */
 import { AIMessage, HumanMessage } from "@langchain/core/messages";
 import { ChatClaudeCli, ChatCodexCli } from "deep-factor-providers/langchain";

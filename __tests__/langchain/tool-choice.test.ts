@@ -1,3 +1,4 @@
+// @release
 /** `tool_choice` of `bindTools`: the API's own where there is one, of the real CLIs asked for in words and checked. */
 import { tool } from "@langchain/core/tools";
 import { describe, expect, it } from "vitest";

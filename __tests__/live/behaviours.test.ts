@@ -1,5 +1,6 @@
+// @long
 /** What every live form does alike: one table, each row against the real CLIs. */
-import { type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
+import { AIMessage, type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { describe, expect, it } from "vitest";
 import { HERE } from "../clis/real.js";
 import { ask, gone, isAlive } from "../support/live.mjs";
@@ -134,6 +135,30 @@ describe.skipIf(!HERE).each(LIVE_FORMS)("$name", { timeout: 300_000 }, (form) =>
     expect(tools(3)).toEqual(["other"]);
   });
 
+  it("goes on where the model's words were dropped, split or spaced otherwise, and starts anew where they were changed", async () => {
+    const { create, heard, api } = await start((index) =>
+      index % 2 === 0 ? { text: "Wait for it.", calls: [call(`c${index}`, 1)] } : { text: "Done." },
+    );
+    const model = create().bindTools([step]);
+    const asked = async (write: (calls: AIMessage["tool_calls"]) => BaseMessage[]) => {
+      const first = await ask(model, ["go"]);
+      const calls = (first.message as AIMessage).tool_calls ?? [];
+      const thread = [new HumanMessage("go"), ...write(calls), result(String(calls[0]?.id), "took 1")];
+      const second = await ask(model, thread);
+      return [second.reply.content, second.run?.continued, JSON.stringify(heard(api.requests.length - 1))];
+    };
+    const says = (content: string, tool_calls: AIMessage["tool_calls"] = []) =>
+      new AIMessage({ content, tool_calls: tool_calls ?? [] });
+    const kept = ["Done.", true, expect.stringContaining("Wait for it.")];
+    expect(await asked((calls) => [says("", calls)])).toEqual(kept);
+    expect(await asked((calls) => [says("Wait"), says("for it.", calls)])).toEqual(kept);
+    expect(await asked((calls) => [says(" Wait\n for  it.\n", calls)])).toEqual(kept);
+    const [, continued, told] = await asked((calls) => [says("Never mind.", calls)]);
+    expect(continued).toBe(false);
+    expect(told).toContain("Never mind.");
+    expect(told).not.toContain("Wait for it.");
+  });
+
   it("goes on with both branches of a thread", async () => {
     const { create, heard } = await start([{ text: "root" }, { text: "left" }, { text: "right" }]);
     const model = create();
@@ -168,6 +193,14 @@ describe.skipIf(!HERE).each(LIVE_FORMS)("$name", { timeout: 300_000 }, (form) =>
     await expect(provider.invoke(["hi"], { timeout: 8000 })).rejects.toMatchObject({
       code: "TIMEOUT",
       partial: { text: expect.stringMatching(/^half an/) },
+    });
+  });
+
+  it("is known by its engine where not even its process is there in time", async () => {
+    const { create } = await start([{ text: "too late" }]);
+    await expect(create({ timeout: 1 }).invoke(["hi"])).rejects.toMatchObject({
+      code: "TIMEOUT",
+      run: { engine: "live" },
     });
   });
 

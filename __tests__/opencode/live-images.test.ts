@@ -1,3 +1,4 @@
+// @release
 /** opencode live and what is no text, against the real server. */
 import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { createOpenCodeCliProvider } from "deep-factor-providers";

@@ -18,7 +18,7 @@ const PRINTED = [
 ];
 
 /** A provider over a server in this mood, what it was asked, and how often the program was started in which way. */
-function withServer(mood: string, more: object = {}) {
+function withServer(mood: string, more: object = {}, manifest?: object) {
   const fakes = createFakes();
   onTestFinished(() => fakes.cleanup());
   const log = join(fakes.dir, "requests");
@@ -33,6 +33,7 @@ function withServer(mood: string, more: object = {}) {
   const program = fakes.shell("real/opencode", behave);
   // What it is, nothing tells: a script that starts opencode.
   const cliPath = fakes.shell("opencode", `exec '${program}' "$@"`);
+  if (manifest) writeFileSync(join(fakes.dir, "package.json"), JSON.stringify(manifest));
   const provider = createOpenCodeCliProvider({ cliPath, model: "mock/m1", retry: false, ...more });
   onTestFinished(() => provider.close());
   const lines = (file: string) => (existsSync(file) ? readFileSync(file, "utf8").trim().split("\n") : []);
@@ -81,18 +82,33 @@ describe.skipIf(process.platform === "win32")("another version that", () => {
     expect(asked().filter((line) => /^POST .*\/message$/.test(line))).toEqual([]);
   });
 
-  it.each(LACKS)("%s is asked in print form by default, and tried once", async (_, mood, message) => {
-    const { provider, starts } = withServer(mood);
-    const first = await ask(provider, ["hi"]);
-    expect([first.reply.content, first.run?.engine, first.warnings]).toEqual(["printed", "print", ["ENGINE_FALLBACK"]]);
-    const second = await ask(provider, ["hi"]);
-    expect([second.reply.content, second.warnings, starts()]).toEqual(["printed", [], ["serve", "run", "run"]]);
-    const { engine } = await provider.health({ level: "command" });
-    expect(engine).toEqual({ uses: "print", why: expect.stringMatching(message) });
-  });
+  it.each(LACKS)(
+    "%s is asked in print form by default, and tried once, with a warning each time",
+    async (_, mood, message) => {
+      const { provider, starts } = withServer(mood);
+      const first = await ask(provider, ["hi"]);
+      expect([first.reply.content, first.run?.engine, first.warnings]).toEqual([
+        "printed",
+        "print",
+        ["ENGINE_FALLBACK"],
+      ]);
+      const second = await ask(provider, ["hi"]);
+      expect([second.reply.content, second.warnings, starts()]).toEqual([
+        "printed",
+        ["ENGINE_FALLBACK"],
+        ["serve", "run", "run"],
+      ]);
+      const { engine } = await provider.health({ level: "command" });
+      expect(engine).toEqual({ uses: "print", why: expect.stringMatching(message) });
+    },
+  );
 
-  it("keeps what is written into it serves by default, and is known then", async () => {
-    const { provider, asked, starts } = withServer("other-well");
+  it.each([
+    ["a script that starts it", undefined],
+    // As `npm install -g opencode-ai` brings it.
+    ["its npm package", { name: "opencode-ai", version: "1.99.0" }],
+  ])("keeps what is written into it serves by default, and is known then: %s", async (_, manifest) => {
+    const { provider, asked, starts } = withServer("other-well", {}, manifest);
     expect((await provider.health({ level: "command" })).engine?.uses).toBe("untried");
     expect(starts()).toEqual([]);
     const { reply, run, warnings } = await ask(provider, ["hi"]);

@@ -204,6 +204,7 @@ describe.skipIf(process.platform !== "linux")("live", () => {
     result: "ok",
     usage: { input_tokens: 1, output_tokens: 1 },
   });
+  const BEGUN = JSON.stringify({ type: "system", subtype: "init", session_id: "s", model: "m" });
   const SAID = JSON.stringify({
     type: "assistant",
     message: { id: "m", role: "assistant", content: [{ type: "text", text: "ok" }] },
@@ -227,7 +228,7 @@ trap 'sleep 0.05; exit 0' TERM
 while IFS= read -r line; do
   case "$line" in
     *'"subtype":"initialize"'*) printf '%s\\n' '{"type":"control_response","response":{"subtype":"success","request_id":"df-initialize"}}' ;;
-    *'"type":"user"'*) printf '%s\\n%s\\n' '${SAID}' '${ANSWER}' ;;
+    *'"type":"user"'*) printf '%s\\n%s\\n%s\\n' '${BEGUN}' '${SAID}' '${ANSWER}' ;;
   esac
 done
 sleep 0.05
@@ -259,6 +260,18 @@ sleep 0.05
     for (const reply of await Promise.all(calls)) expect(reply.content).toBe("ok");
     expect(cli.counts().length).toBeGreaterThan(2);
     expect(Math.max(...cli.counts())).toBeLessThanOrEqual(2);
+  });
+
+  it("counts a CLI that outlives its launcher", async () => {
+    const cli = crowd();
+    const launcher = `${cli.path}-launcher`;
+    writeFileSync(launcher, `#!/bin/sh\nexec 3<&0\n'${cli.path}' "$@" <&3 &\nwait\n`, { mode: 0o700 });
+    const provider = createClaudeCliProvider({ cliPath: launcher, engine: "live", maxConcurrency: 2 });
+    onTestFinished(() => provider.close());
+    const calls = Array.from({ length: 8 }, (_, index) => provider.invoke([`thread ${index}`]));
+    for (const reply of await Promise.all(calls)) expect(reply.content).toBe("ok");
+    expect(cli.counts()).toHaveLength(8);
+    expect(Math.max(...cli.counts())).toBe(2);
   });
 
   it("close() in the tick of prewarm() leaves nothing, many times, four at once", async () => {

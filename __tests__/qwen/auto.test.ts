@@ -1,3 +1,4 @@
+// @release
 /** Which engine is the default with the real qwen, and that the health check says which and why. */
 import { HumanMessage } from "@langchain/core/messages";
 import { type AgentTool, createQwenCliProvider, runAgent } from "deep-factor-providers";

@@ -1,10 +1,12 @@
 /** The real qwen as a live engine: one process for a conversation, and native calls that wait in it. */
-import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, writeFileSync } from "node:fs";
+import { delimiter, join } from "node:path";
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
-import { describe, expect, it } from "vitest";
+import { createQwenCliProvider, type QwenCliProviderOptions } from "deep-factor-providers";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
 import { NEWEST_QWEN } from "../support/clis.mjs";
+import { createFakes } from "../support/fake.mjs";
 import { ALL, withCli } from "../support/harness.mjs";
 
 const ADD = {
@@ -108,6 +110,29 @@ describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}, live`, { timeout: 600_000 
     ]);
   });
 
+  it("gives an answer that met the output limit as one, each of its parts once", async () => {
+    const part = (text: string, stopReason: string) => ({ text, stopReason, usage: { input: 20, output: 7 } });
+    const { provider, api } = await live([
+      part("Too short for it", "length"),
+      part("One, ", "length"),
+      part("two, ", "length"),
+      part("three.", "stop"),
+    ]);
+    const texts = new Map<string | undefined, string>();
+    let reply = { content: "", messages: [] as { content: string }[] };
+    for await (const event of provider.stream([question])) {
+      if (event.type === "text_delta") texts.set(event.messageId, (texts.get(event.messageId) ?? "") + event.text);
+      if (event.type === "done") reply = event.reply;
+    }
+    // What the CLI has asked for anew is another message, as the pieces say.
+    expect([...texts.values()]).toEqual(["Too short for it", "One, two, three."]);
+    expect([reply.content, reply.messages.map(({ content }) => content)]).toEqual([
+      "One, two, three.",
+      ["One, two, three."],
+    ]);
+    expect(api.requests).toHaveLength(4);
+  });
+
   it.runIf(ALL)("sends a result that the CLI would cut to another process, whole, and says so", async () => {
     const { provider, asked } = await live([calls("", ["c1", 1]), says("Long.")]);
     const model = provider.bindTools([ADD]);
@@ -122,6 +147,40 @@ describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}, live`, { timeout: 600_000 
     }
     expect([content, warnings]).toEqual(["Long.", ["RESULT_TOO_LONG"]]);
     expect(asked(1).at(-1)).toBe(`tool | c1 | ${long}`);
+  });
+
+  it.each(["live", "print"])("names a Node that is too old for it, and its version: %s", async (engine) => {
+    const { cliPath, env } = (await withCli("qwen", { script: [], version: NEWEST_QWEN })).options;
+    const fakes = createFakes();
+    onTestFinished(() => fakes.cleanup());
+    // What 18.20.8 says of 0.24.4.
+    const said = [
+      "An unexpected critical error occurred:",
+      "Original error:",
+      "file:///chunks/chunk-V2XJJTAB.js:16",
+      'import { openAsBlob } from "node:fs";',
+      "         ^^^^^^^^^^",
+      "SyntaxError: The requested module 'node:fs' does not provide an export named 'openAsBlob'",
+      "    at ModuleJob._instantiate (node:internal/modules/esm/module_job:123:21)",
+    ];
+    writeFileSync(join(fakes.dir, "said"), said.join("\n"));
+    const node = fakes.shell(
+      "node",
+      `[ "$1" = --version ] && echo v18.20.8 && exit 0\ncat '${fakes.dir}/said' >&2\nexit 1`,
+    );
+    const PATH = [fakes.dir, "/usr/bin", "/bin"].join(delimiter);
+    const provider = createQwenCliProvider({ cliPath, engine, env: { ...env, PATH } } as QwenCliProviderOptions);
+    onTestFinished(() => provider.close());
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject({
+      code: "CLI_NOT_EXECUTABLE",
+      category: "configuration",
+      attempts: 1,
+      message: expect.stringMatching(
+        new RegExp(
+          `^the CLI needs a newer Node than the one that runs it, Node 18\\.20\\.8 \\(${node}\\)\\. Update Node`,
+        ),
+      ),
+    });
   });
 
   it.runIf(ALL)("tells of a refusal, answers the next call, and is cancelled in the middle of one", async () => {

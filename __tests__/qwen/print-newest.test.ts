@@ -1,3 +1,4 @@
+// @release
 /** The newest qwen in print form: what it does otherwise than the one that the other tests run. */
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

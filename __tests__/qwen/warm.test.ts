@@ -1,13 +1,13 @@
 /** The real qwen that has no sessions, as one `--acp` process for many calls, against a scripted OpenAI API. */
 import { HumanMessage, SystemMessage } from "@langchain/core/messages";
-import type { CliProvider } from "deep-factor-providers/native";
+import { limits } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
 import { NEWEST_QWEN } from "../support/clis.mjs";
 import { ALL, withCli } from "../support/harness.mjs";
 import { PACKAGES } from "../support/installed.mjs";
-import { gone } from "../support/live.mjs";
 import { calling } from "../support/model.mjs";
+import { ask, outwear } from "../support/warm.mjs";
 
 const WARM_QWEN = PACKAGES["@qwen-code/qwen-code"] ?? "";
 const ADD = { name: "add", description: "Adds two numbers", schema: { type: "object" } };
@@ -34,11 +34,6 @@ const script = (request: any) => {
 };
 
 const open = (more: object = {}) => withCli("qwen", { version: WARM_QWEN, script, ...more });
-
-async function ask(provider: CliProvider, messages: (string | HumanMessage | SystemMessage)[]) {
-  const { content, response_metadata } = await provider.invoke(messages);
-  return { content, engine: response_metadata.run?.engine, pid: response_metadata.run?.pid ?? 0 };
-}
 
 describe.skipIf(!HERE)(`the real qwen ${WARM_QWEN}, warm`, { timeout: 300_000 }, () => {
   it("answers many calls in one process, each by its own thread alone", async () => {
@@ -128,20 +123,23 @@ describe.skipIf(!HERE)(`the real qwen ${WARM_QWEN}, warm`, { timeout: 300_000 },
     expect(tag.left()).toEqual([]);
   });
 
-  it("takes no text for a command of its own, and for no file", async () => {
-    const { api, tag, create } = await open();
-    const provider = create({ engine: "warm", retry: false, inputEncoding: "text" });
-    onTestFinished(() => provider.close());
-    const hostile = ["/clear", "/export html", "  /help", "\n/init", "@/etc/hostname what", "!id", "/clear\n\nwhat"];
-    for (const text of hostile) {
-      const before = api.requests.length;
-      const { content } = await ask(provider, [text]);
-      expect([text, content, api.requests.length - before]).toEqual([text, "You said it", 1]);
-      expect(lastOf(api.requests.at(-1))).toContain(text.trim());
-    }
-    await provider.close();
-    expect(tag.left()).toEqual([]);
-  });
+  it.each(["text", "xml"] as const)(
+    "takes no text for a command of its own, and for no file (%s)",
+    async (encoding) => {
+      const { api, tag, create } = await open();
+      const provider = create({ engine: "warm", retry: false, inputEncoding: encoding });
+      onTestFinished(() => provider.close());
+      const hostile = ["/clear", "/export html", "  /help", "\n/init", "@/etc/hostname what", "!id", "/clear\n\nwhat"];
+      for (const text of hostile) {
+        const before = api.requests.length;
+        const { content, engine } = await ask(provider, [text]);
+        expect([text, content, engine, api.requests.length - before]).toEqual([text, "You said it", "warm", 1]);
+        expect(lastOf(api.requests.at(-1))).toContain(text.trim());
+      }
+      await provider.close();
+      expect(tag.left()).toEqual([]);
+    },
+  );
 
   it("is what an engine chosen by itself comes to, but for an answer by a schema", async () => {
     const { create, tag } = await open({
@@ -154,16 +152,16 @@ describe.skipIf(!HERE)(`the real qwen ${WARM_QWEN}, warm`, { timeout: 300_000 },
         return hasTool ? { calls: [{ name: "structured_output", args: { n: 1 }, id: "c1" }] } : { text: "Fine." };
       },
     });
-    const provider = create({ engine: undefined, keepAlive: 0, retry: false });
+    const provider = create({ engine: undefined, retry: false });
     onTestFinished(() => provider.close());
     expect((await provider.health({ level: "command" })).engine).toEqual({
       uses: "warm",
       why: `it is @qwen-code/qwen-code ${WARM_QWEN}, says its package.json`,
     });
     await provider.prewarm();
-    const first = await ask(provider, ["one"]);
-    expect([first.content, first.engine]).toEqual(["Fine.", "warm"]);
-    await gone(first.pid);
+    const [ahead] = limits().processes.filter(({ provider }) => provider === "qwen");
+    expect(ahead).toMatchObject({ engine: "warm", pid: expect.any(Number) });
+    expect(await ask(provider, ["one"])).toEqual({ content: "Fine.", engine: "warm", pid: ahead?.pid });
     const { response_metadata } = await provider.invoke(["what"], { outputSchema: ANSWER });
     expect([response_metadata.structured_output, response_metadata.run?.engine]).toEqual([{ n: 1 }, "print"]);
     await provider.close();
@@ -189,16 +187,7 @@ describe.skipIf(!HERE)(`the real qwen ${WARM_QWEN}, warm`, { timeout: 300_000 },
     const { tag, create } = await open();
     const provider = create({ engine: "warm", maxConcurrency: 8 });
     onTestFinished(() => provider.close());
-    const pids = new Set<number>();
-    // Until another one answers: the old one serves as long as that takes to start.
-    while (pids.size < 2) {
-      const calls = Array.from({ length: 8 }, () => ask(provider, ["next"]));
-      for (const { content, pid } of await Promise.all(calls)) {
-        expect(content).toBe("You said it");
-        pids.add(pid);
-      }
-    }
-    await gone([...pids][0] ?? 0);
+    await outwear(provider, "You said it");
     await provider.close();
     expect(tag.left()).toEqual([]);
   });

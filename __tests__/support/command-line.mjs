@@ -7,11 +7,12 @@ export const CLI = fileURLToPath(new URL("../../src/js/cli.mjs", import.meta.url
 
 /**
  * @param {string[]} args
- * @param {{ input?: string, env?: Record<string, string | undefined> }} [options] without `input`, standard input is /dev/null
+ * @param {{ input?: string, env?: Record<string, string | undefined>, cwd?: string }} [options] without `input`, standard input is /dev/null
  */
-export function startCommand(args, { input, env = {} } = {}) {
+export function startCommand(args, { input, env = {}, cwd } = {}) {
   const child = spawn(process.execPath, [CLI, ...args], {
     env: { ...process.env, NO_COLOR: undefined, FORCE_COLOR: undefined, ...env },
+    cwd,
     stdio: [input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
   });
   const output = { stdout: "", stderr: "" };

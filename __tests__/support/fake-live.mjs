@@ -8,8 +8,11 @@
  *   hold       as long as that file is there, nothing is answered
  *   dies       where that file is there, it prints its text to standard error and exits with code 3 at the first line it is told
  *   refuses    where that file is there, the handshake is refused with its text
+ *   killed     where that file is there, it is removed and its process killed at the first line it is told
+ *   before     where that file is there, its text is printed in front of the next answer, and the file removed
+ *   behind     the same behind the next answer
  */
-import { appendFileSync, existsSync, readFileSync } from "node:fs";
+import { appendFileSync, existsSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
@@ -20,6 +23,12 @@ const note = (entry) => appendFileSync(join(folder, "log"), `${JSON.stringify(en
 const print = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 /** @param {string} name */
 const said = (name) => (existsSync(join(folder, name)) ? readFileSync(join(folder, name), "utf8") : undefined);
+/** The same, once. @param {string} name */
+const saidOnce = (name) => {
+  const text = said(name);
+  rmSync(join(folder, name), { force: true });
+  return text;
+};
 /** @param {string} id @param {object} response */
 const answer = (id, response) =>
   print({ type: "control_response", response: { subtype: "success", request_id: id, response } });
@@ -45,6 +54,7 @@ for await (const text of createInterface({ input: process.stdin })) {
     process.stderr.write(dies);
     process.exit(3);
   }
+  if (saidOnce("killed") !== undefined) process.kill(process.pid, "SIGKILL");
   while (existsSync(join(folder, "hold"))) await new Promise((resolve) => setTimeout(resolve, 2));
   if (request?.subtype === "get_binary_version") answer(id, { version: "2.1.330" });
   if (request?.subtype === "initialize") {
@@ -58,6 +68,14 @@ for await (const text of createInterface({ input: process.stdin })) {
     if (request.sdkMcpServers) mcp(1, "tools/list");
   }
   if (line.type === "user") {
-    print({ type: "result", subtype: "success", is_error: false, num_turns: 1, result: "ok", total_cost_usd: 0 });
+    /** @param {string} state */
+    const lifecycle = (state) => print({ type: "command_lifecycle", command_uuid: line.uuid, state });
+    lifecycle("queued");
+    process.stdout.write(saidOnce("before") ?? "");
+    lifecycle("started");
+    print({ type: "system", subtype: "init", session_id: "s", model: "claude-fake" });
+    const result = { subtype: "success", is_error: false, num_turns: 1, result: "ok", total_cost_usd: 0 };
+    process.stdout.write(`${JSON.stringify({ type: "result", ...result })}\n${saidOnce("behind") ?? ""}`);
+    lifecycle("completed");
   }
 }

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * npm packages too heavy for `npm ci`: the real CLIs beside claude, other runtimes, test suites of others.
+ * npm packages too heavy for `npm ci`: the real CLIs beside claude, other runtimes and compilers, test suites of others.
  *
  * In flow a package's name and its exact version; out flows the folder it was installed into, under `.cache/npm` of the
  * repository, by whoever asked first. It is installed once and stays: later runs need no network.
@@ -34,6 +34,8 @@ export const PACKAGES = Object.freeze({
   fastify: "5.12.8",
   pg: "8.23.1",
   "react-dom": "19.3.1",
+  // The last one of TypeScript's own; 7 is the development dependency.
+  typescript: "5.9.3",
   webpack: "5.112.2",
   // The conformance suite runs on Node 22 or newer.
   ...(Number(process.versions.node.split(".")[0]) < 22 && { [NODE]: "22.23.3" }),

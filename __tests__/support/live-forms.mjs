@@ -8,17 +8,19 @@
 import {
   createClaudeCliProvider,
   createCodexCliProvider,
+  createGeminiCliProvider,
   createOpenCodeCliProvider,
   createQwenCliProvider,
 } from "deep-factor-providers";
 import { onTestFinished } from "vitest";
 import { LIVE_CODEX, NEWEST_QWEN, OLDEST_LIVE_CODEX } from "./clis.mjs";
 import { withClaude, withCli } from "./harness.mjs";
+import { PACKAGES } from "./installed.mjs";
 import { told } from "./live.mjs";
 
 /**
- * What the model says: a text or its pieces, calls behind it, or what goes wrong.
- * @typedef {{ text?: string, chunks?: string[], calls?: { id: string, name: string, args: object }[], hang?: boolean, hangAfter?: number,
+ * What the model says: a text or its pieces, what it thought before and calls behind it, or what goes wrong.
+ * @typedef {{ reasoning?: string, text?: string, chunks?: string[], calls?: { id: string, name: string, args: object }[], hang?: boolean, hangAfter?: number,
  *   error?: { status: number, message?: string }, usage?: { input: number, output: number } }} Says
  */
 /**
@@ -32,7 +34,13 @@ import { told } from "./live.mjs";
  * @property {boolean} [hidesStatus] of a failure that it would retry, the CLI tells the message alone
  * @property {boolean} [resultsAlone] a session that goes on takes results, or a message of the user's: both together begin another
  * @property {string} toolPrefix what the API sees before a tool's name
- * @property {(script: Says[] | ((index: number) => Says)) => Promise<Running>} start
+ * @property {(script: Says[] | ((index: number) => Says | Promise<Says>)) => Promise<Running>} start
+ */
+/**
+ * A form whose process serves many calls at a time, live or warm.
+ * @typedef {object} HostForm
+ * @property {string} name
+ * @property {(script: (index: number) => Says | Promise<Says>) => Promise<Pick<Running, "api" | "create">>} start
  */
 /**
  * @typedef {object} Running
@@ -47,7 +55,7 @@ const claude = (/** @type {import("./claude.mjs").Which} */ which) => ({
   name: `claude ${which}`,
   oneProcess: false,
   toolPrefix: "mcp__df__",
-  start: async (/** @type {Says[] | ((index: number) => Says)} */ script) => {
+  start: async (/** @type {Says[] | ((index: number) => Says | Promise<Says>)} */ script) => {
     const { api, options } = await withClaude({ which, engine: "live", script: scripted(script, toClaude) });
     return running(api, (more) => createClaudeCliProvider({ ...options, ...more }), {
       heard: (body) => told(body).flatMap(([role, ...blocks]) => blocks.map((block) => ofBlock(role, block))),
@@ -61,7 +69,7 @@ const codex = (/** @type {string} */ version) => ({
   name: `codex ${version}`,
   oneProcess: true,
   toolPrefix: "",
-  start: async (/** @type {Says[] | ((index: number) => Says)} */ script) => {
+  start: async (/** @type {Says[] | ((index: number) => Says | Promise<Says>)} */ script) => {
     const { api, options } = await withCli("codex", { version, script: scripted(script, toCodex) });
     return running(api, (more) => createCodexCliProvider({ ...options, engine: "live", ...more }), {
       heard: (body) => items(body).filter(([role]) => role !== "developer"),
@@ -133,6 +141,36 @@ export const LIVE_FORMS = [
   ...(process.env.TEST_ALL ? [claude("oldest"), codex(OLDEST_LIVE_CODEX), opencode, qwen] : []),
 ];
 
+/** @param {"gemini" | "qwen"} id @param {string} [version] @returns {HostForm} */
+const warm = (id, version) => ({
+  name: `${id} --acp`,
+  start: async (script) => {
+    const cli = await withCli(id, { ...(version && { version }), script: scripted(script, (says) => says) });
+    const make = id === "gemini" ? createGeminiCliProvider : createQwenCliProvider;
+    const create = (/** @type {object} */ more = {}) => {
+      const provider = make({ ...cli.options, engine: "warm", retry: false, ...more });
+      onTestFinished(() => provider.close());
+      return provider;
+    };
+    return { api: cli.api, create };
+  },
+});
+
+/** @param {LiveForm} form @returns {HostForm} */
+const host = ({ name, start }) => ({ name, start });
+
+/**
+ * What a test of all processes runs with that serve many calls: the newest codex, and all with `npm test -- --all`.
+ * @type {HostForm[]}
+ */
+export const HOST_FORMS = [
+  host(codex(LIVE_CODEX)),
+  ...(process.env.TEST_ALL ? [host(opencode), warm("gemini"), warm("qwen", PACKAGES["@qwen-code/qwen-code"])] : []),
+];
+
+/** The same, and qwen in any case: for what it did otherwise than the others. */
+export const LIVE_FORMS_AND_QWEN = LIVE_FORMS.includes(qwen) ? LIVE_FORMS : [...LIVE_FORMS, qwen];
+
 /**
  * @param {import("./scripted.mjs").ScriptedServer} api
  * @param {(more: object) => import("deep-factor-providers").CliProvider} make
@@ -156,31 +194,33 @@ function running(api, make, read) {
 
 /**
  * @template T
- * @param {Says[] | ((index: number) => Says)} script
+ * @param {Says[] | ((index: number) => Says | Promise<Says>)} script
  * @param {(says: Says) => T} translate
- * @returns {T[] | ((request: unknown, index: number) => T)}
+ * @returns {T[] | ((request: unknown, index: number) => Promise<T>)}
  */
 function scripted(script, translate) {
-  return typeof script === "function" ? (_, index) => translate(script(index)) : script.map(translate);
+  return typeof script === "function" ? async (_, index) => translate(await script(index)) : script.map(translate);
 }
 
 /** @param {Says} says */
-function toClaude({ calls, text, usage, ...rest }) {
+function toClaude({ calls, reasoning, text, usage, ...rest }) {
   const content = [
+    ...(reasoning === undefined ? [] : [{ type: "thinking", thinking: reasoning, signature: "c2lnbmVk" }]),
     ...(text === undefined ? [] : [{ type: "text", text }]),
     ...(calls ?? []).map(({ id, name, args }) => ({ type: "tool_use", id, name: `mcp__df__${name}`, input: args })),
   ];
   const tokens = usage && { usage: { input_tokens: usage.input, output_tokens: usage.output } };
-  return { ...rest, ...tokens, ...(calls ? { content } : text === undefined ? {} : { text }) };
+  return { ...rest, ...tokens, ...(calls || reasoning ? { content } : text === undefined ? {} : { text }) };
 }
 
 /** @param {Says} says */
-function toCodex({ calls, text, ...rest }) {
+function toCodex({ calls, reasoning, text, ...rest }) {
   const output = [
+    ...(reasoning === undefined ? [] : [{ reasoning }]),
     ...(text === undefined ? [] : [{ text }]),
     ...(calls ?? []).map(({ id, name, args }) => ({ call: name, id, args })),
   ];
-  return { ...rest, ...(calls ? { output } : text === undefined ? {} : { text }) };
+  return { ...rest, ...(calls || reasoning ? { output } : text === undefined ? {} : { text }) };
 }
 
 /**

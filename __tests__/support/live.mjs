@@ -1,8 +1,14 @@
 // @ts-check
 /**
- * What the tests of the live engine ask and look at: one call with its events, the API's side of a conversation, processes.
+ * What the tests of the live engine ask and look at: one call with its events, the API's side of a conversation, processes, and a CLI
+ * that is told what to do.
  */
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { AIMessage } from "@langchain/core/messages";
+import { onTestFinished } from "vitest";
+import { createFakes } from "./fake.mjs";
 
 /**
  * What the API was told, without the CLI's reminders and cache marks: `[role, ...blocks]` per message.
@@ -58,4 +64,28 @@ export function isAlive(pid) {
  */
 export async function gone(pid) {
   while (isAlive(pid)) await new Promise((resolve) => setTimeout(resolve, 5));
+}
+
+const FAKE = fileURLToPath(new URL("./fake-live.mjs", import.meta.url));
+
+/** A claude that does what it is told by files (see fake-live.mjs), and its log. */
+export function fakeLive() {
+  const made = createFakes();
+  onTestFinished(() => made.cleanup());
+  const { dir } = made;
+  // Named as a launcher names it, so that it is tried where that is asked for.
+  const path = made.shell("claude", `claude='${process.execPath}'\nexec "$claude" '${FAKE}' '${dir}' "$@"`);
+  return {
+    path,
+    hold: () => writeFileSync(join(dir, "hold"), ""),
+    release: () => rmSync(join(dir, "hold"), { force: true }),
+    /** @param {"dies" | "refuses" | "killed" | "before" | "behind"} name @param {string} text */
+    says: (name, text) => writeFileSync(join(dir, name), text),
+    /** @returns {unknown[]} */
+    log: () => {
+      const log = join(dir, "log");
+      const lines = existsSync(log) ? readFileSync(log, "utf8").split("\n").slice(0, -1) : [];
+      return lines.map((line) => JSON.parse(line));
+    },
+  };
 }

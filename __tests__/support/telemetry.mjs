@@ -20,7 +20,15 @@ export function startSdk() {
   // The context manager is the process's own, as an application registers it.
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
   const spans = new InMemorySpanExporter();
-  const traces = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(spans)] });
+  /** @type {string[]} */
+  const begun = [];
+  const beginning = {
+    onStart: (/** @type {{ name: string }} */ { name }) => void begun.push(name),
+    onEnd() {},
+    forceFlush: async () => {},
+    shutdown: async () => {},
+  };
+  const traces = new BasicTracerProvider({ spanProcessors: [beginning, new SimpleSpanProcessor(spans)] });
   const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);
   // Exports when it is asked to; the interval never passes.
   const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 3_600_000 });
@@ -35,6 +43,8 @@ export function startSdk() {
     /** For the option `telemetry`. */
     both,
     spans: () => spans.getFinishedSpans(),
+    /** The names of those that have begun. */
+    begun: () => begun,
     /** The spans as trees, in the order in which they began. @returns {Tree[]} */
     trees: () => treesOf(spans.getFinishedSpans()),
     /** Every data point, by the metric's name. */

@@ -97,6 +97,11 @@ export function openTerminal(command, { columns = 80, rows = 24, env = {} } = {}
     },
     /** @param {string} text */
     type: (text) => tmux("send-keys", "-l", text),
+    /** As a person pastes, which a program that asks for it is told. @param {string} text */
+    paste(text) {
+      tmux("set-buffer", "--", text);
+      tmux("paste-buffer", "-p");
+    },
     /** @param {string[]} names in tmux's words: `Enter`, `C-c`, `Up` */
     press: (...names) => tmux("send-keys", ...names),
   };

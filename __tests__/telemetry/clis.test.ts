@@ -1,3 +1,4 @@
+// @release
 /** What OpenTelemetry gets of gemini, qwen, opencode and codex, each the real CLI: a call, and an agent's run with a tool. */
 import { createRequire } from "node:module";
 import { type AgentTool, runAgent } from "deep-factor-providers";

@@ -98,7 +98,8 @@ describe("an API", () => {
     const error = await failureOf(provider.invoke(["hi"]));
     expect(sdk.trees()).toEqual([{ name: "chat scripted", error: error.code, events: ["retry"] }]);
     const [span] = sdk.spans();
-    expect(span?.status).toEqual({ code: 2, message: error.message });
+    // The message may quote what was sent, and what a CLI printed.
+    expect(span?.status).toEqual({ code: 2, message: `${error.code}: the operation failed` });
     expect(span?.events[0]?.attributes).toMatchObject({ "deep_factor.attempt": 1, "http.response.status_code": 500 });
     expect((await sdk.metrics())["gen_ai.client.operation.duration"]?.[0]?.attributes["error.type"]).toBe(error.code);
   });
@@ -121,7 +122,7 @@ describe("an API", () => {
 
   it("tells of a call that waited for a place", async () => {
     const sdk = startSdk();
-    const script = [{ hang: true as const }, { text: "hi" }];
+    const script = [{ hang: true as const }, { text: "hi", delayMs: 100 }];
     const { api, provider } = await withApi({ script, options: { telemetry: sdk.both, maxConcurrency: 1 } });
     const controller = new AbortController();
     const first = provider.invoke(["1"], { signal: controller.signal });
@@ -137,6 +138,22 @@ describe("an API", () => {
     const queued = sdk.spans().map(({ events }) => events.filter(({ name }) => name === "queued"));
     expect(queued.map(({ length }) => length).sort()).toEqual([0, 1]);
     expect(queued.flat()[0]?.attributes?.["deep_factor.delay_ms"]).toBeGreaterThanOrEqual(5);
+    // Where it happened: the answer came later.
+    const waited = sdk.spans().find(({ events }) => events.some(({ name }) => name === "queued"));
+    const ms = ([seconds = 0, nanos = 0]: readonly number[] = []) => seconds * 1000 + nanos / 1e6;
+    expect(ms(waited?.endTime) - ms(queued.flat()[0]?.time)).toBeGreaterThanOrEqual(90);
+  });
+
+  it.each([
+    ["none", "CREDIT_EXHAUSTED: the operation failed"],
+    ["redacted", "CREDIT_EXHAUSTED: no credit for [redacted]"],
+    ["full", "CREDIT_EXHAUSTED: no credit for [redacted]"],
+  ] as const)("says with content %j why it failed: %s", async (content, status) => {
+    const sdk = startSdk();
+    const script = [{ error: { status: 402, message: `no credit for ${SECRET}` } }];
+    const { provider } = await withApi({ script, options: { telemetry: { ...sdk.both, content } } });
+    await failureOf(provider.invoke(["hi"]));
+    expect(sdk.spans()[0]?.status.message).toContain(status);
   });
 
   it.each([
@@ -227,8 +244,16 @@ describe("claude", () => {
       .spans()
       .filter(({ name }) => name === "chat sonnet")
       .slice(1);
-    const models = tokens.map(({ attributes }) => attributes["gen_ai.response.model"]);
-    expect(models).toEqual([answered, answered]);
+    const known = tokens.map(({ attributes }) => [
+      attributes["gen_ai.response.model"],
+      attributes["deep_factor.engine"],
+      typeof attributes["gen_ai.conversation.id"],
+      typeof attributes["gen_ai.response.id"],
+    ]);
+    expect(known).toEqual([
+      [answered, engine, "string", "string"],
+      [answered, engine, "string", "string"],
+    ]);
     const sum = tokens.reduce((all, { attributes }) => all + Number(attributes["gen_ai.usage.input_tokens"]), 0);
     expect(sum).toBe(used.inputTokens);
   });

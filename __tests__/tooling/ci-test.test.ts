@@ -84,13 +84,6 @@ describe("runChecks", () => {
     ]);
   });
 
-  it("gives the checks no stdin and no colours, and says that this is CI", async () => {
-    const source =
-      "const { CI, NO_COLOR } = process.env; process.stdin.on('data', () => {}).on('end', () => console.log(CI, NO_COLOR))";
-    const { text } = await run([{ name: "env", command: node(source) }], { verbose: true });
-    expect(text).toBe(`${rule("1/1 env")}true 1\nok in T s\n`);
-  });
-
   it("ends a check that takes too long, even one that only waits for a process it left behind", {
     timeout: 30_000,
   }, async () => {
@@ -122,11 +115,6 @@ describe("listChecks", () => {
     ]);
     expect(names(true).filter((name) => daily.includes(name))).toEqual(daily);
     expect(names(true).filter((name) => !daily.includes(name))).toEqual(["cargo doc", "bench", "package", "runtimes"]);
-  });
-
-  it("builds the optimised addon only with --all", () => {
-    const build = (all: boolean) => listChecks(root, { all }).find(({ name }) => name === "build")?.repeat;
-    expect([build(false), build(true)]).toEqual(["npm run build:debug", "npm run build"]);
   });
 });
 

@@ -34,14 +34,14 @@ import * as native from "deep-factor-providers/native";
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 declare function assertType<_T extends true>(): void;
 
-// What the agent calls them, and what its terminal passes to codex.
-assertType<Equal<api.ModelInvocationUpdate, api.InvokeUpdate>>();
+// What the agent's terminal passes to codex.
 assertType<Equal<api.ModelInvocationToolCall, api.ToolCall>>();
 assertType<Equal<native.ModelInvocationToolCall, api.ToolCall>>();
 export const codex = () => createCodexCliProvider({ outputFormat: "jsonl", skipGitRepoCheck: true, model: "" });
+export const quiet = () => createCodexCliProvider({ outputFormat: "text" });
 export const live = () => createCodexCliProvider({ engine: "live", keepAlive: 60_000, toolForm: "namespace" });
-// @ts-expect-error its output is always JSON lines
-export const wrong = () => createCodexCliProvider({ outputFormat: "text" });
+// @ts-expect-error codex has no such format
+export const wrong = () => createCodexCliProvider({ outputFormat: "json" });
 
 // SPEC-01, "ModelAdapter Interface", literally.
 export interface ModelAdapter {
@@ -154,7 +154,8 @@ export async function everything(signal: AbortSignal): Promise<void> {
   await adapter.invoke("hi");
 
   const message = await adapter.invoke(thread, { signal, timeout: 5000 });
-  assertType<Equal<typeof message, AIMessage>>();
+  assertType<Equal<typeof message, api.WithStructured>>();
+  assertType<Equal<typeof message.response_metadata.fallback, api.FallbackMetadata | undefined>>();
   thread.push(message);
 
   const updates: string[] = [];
@@ -173,9 +174,6 @@ export async function everything(signal: AbortSignal): Promise<void> {
           break;
         case "final":
           updates.push(update.content ?? "", update.rawStopReason ?? "");
-          break;
-        case "waiting":
-          updates.push(new Date(update.until).toISOString(), update.reason);
           break;
         default:
           update satisfies never;
@@ -250,7 +248,7 @@ export async function everything(signal: AbortSignal): Promise<void> {
   const several = createFallbackProvider([cli, theirs], { breaker: { failureThreshold: 3, windowMs: 1, resetMs: 1 } });
   const agents: ModelAdapter = createFallbackProvider([several], { breaker: false });
   const answer = await several.bindTools([weather]).invoke(thread, { signal });
-  assertType<Equal<typeof answer, AIMessage>>();
+  assertType<Equal<typeof answer, api.WithStructured>>();
   for await (const event of several.stream(thread)) {
     if (event.type === "fallback") updates.push(event.provider, event.code, event.message);
     if (event.type === "done") updates.push(...(event.reply.fallback?.skipped ?? []).map((it) => it.code));
@@ -269,7 +267,7 @@ export async function everything(signal: AbortSignal): Promise<void> {
 
   // The native entry's answers go into a thread of either; its errors are the same.
   const json = await native.createClaudeCliProvider().invoke(langchain);
-  assertType<Equal<typeof json, api.AIMessageJson>>();
+  assertType<Equal<typeof json, api.WithStructured<api.AIMessageJson>>>();
   await adapter.invoke([json]);
   const error: ProviderError = new native.ProviderError(
     new ProviderError({
@@ -295,7 +293,7 @@ export async function askApi(options: OpenAiCompatibleProviderOptions): Promise<
   const bound: ApiProvider = provider.bindTools([{ name: "t", parameters: { type: "object" } }]);
   const adapter: ModelAdapter = bound;
   const message = await bound.invoke(["hi"], { timeout: 1 });
-  assertType<Equal<typeof message, AIMessage>>();
+  assertType<Equal<typeof message, api.WithStructured>>();
   // @ts-expect-error: a model has to be named
   createOpenAiCompatibleProvider({ baseURL: "http://127.0.0.1/v1" });
   // @ts-expect-error: there is no such choice

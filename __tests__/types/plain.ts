@@ -44,6 +44,10 @@ export function observe() {
   createClaudeCliProvider({ telemetry: { content: "some" } });
   // @ts-expect-error: there is no such key
   createClaudeCliProvider({ telemetry: { trace: true } });
+  // @ts-expect-error: no tracer, also where OpenTelemetry is not installed
+  createClaudeCliProvider({ telemetry: { tracer: 5 } });
+  // @ts-expect-error: no meter
+  createClaudeCliProvider({ telemetry: { meter: {} } });
   return runAgent({ provider: off, prompt: "hi", telemetry: { content: "full", agentName: "scout" } });
 }
 

@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { installed } from "../support/installed.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const TSC = join(dirname(createRequire(import.meta.url).resolve("typescript/package.json")), "bin/tsc");
@@ -31,6 +32,10 @@ interface Project {
   files: Record<string, string>;
   /** What stands in place of index.d.ts. */
   contract?: string;
+  /** The folder of another TypeScript than the development dependency. */
+  typescript?: string;
+  /** What it sets otherwise. */
+  compilerOptions?: Record<string, unknown>;
 }
 
 /** Lays the project out, compiles it and gives what the compiler says: nothing, if all is well. */
@@ -65,10 +70,12 @@ async function compile(name: string, project: Project): Promise<string> {
     exactOptionalPropertyTypes: true,
     noUncheckedIndexedAccess: true,
     noEmit: true,
+    ...project.compilerOptions,
   };
   writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, files: Object.keys(project.files) }));
+  const tsc = project.typescript === undefined ? TSC : join(project.typescript, "bin/tsc");
   return new Promise((resolve, reject) => {
-    execFile(process.execPath, [TSC, "-p", "."], { cwd: folder }, (error, stdout, stderr) => {
+    execFile(process.execPath, [tsc, "-p", "."], { cwd: folder }, (error, stdout, stderr) => {
       if (error && typeof error.code !== "number") reject(error);
       else resolve(complaints(stdout) + stderr);
     });
@@ -127,6 +134,60 @@ describe("a strict consumer compiles", () => {
     async (name, kind) => {
       const files = { "plain.ts": source("plain.ts") };
       expect(await compile(`plain ${name}`, { ...kind, installed: ["@types/node"], files })).toBe("");
+    },
+    120_000,
+  );
+});
+
+describe("deep-factor-agent takes our providers, and we take its adapters", () => {
+  const files = { "deep-factor-agent.ts": source("deep-factor-agent.ts"), "drop-in.ts": source("drop-in.ts") };
+  const project = { installed: WITH_LANGCHAIN, files, lib: ["es2022", "esnext.disposable"] };
+  const nodenext = { module: "nodenext", moduleResolution: "nodenext" };
+  const loose = { compilerOptions: { exactOptionalPropertyTypes: false, noUncheckedIndexedAccess: false } };
+  const older = "with TypeScript 5.9";
+  // Its one check of all library files, LangChain's included, takes half a minute.
+  const mine = { compilerOptions: { skipLibCheck: true } };
+
+  it.each<[string, string, Omit<Project, "installed" | "files">]>([
+    ["node16, ESM", "", ESM],
+    ["node16, CommonJS", "", CJS],
+    ["node16, CommonJS", older, { ...CJS, ...mine }],
+    ["nodenext, ESM", "", { ...ESM, ...nodenext }],
+    ["nodenext, ESM", older, { ...ESM, ...nodenext, ...mine }],
+    ["bundler", "", { ...BUNDLER, compilerOptions: { noPropertyAccessFromIndexSignature: true } }],
+    ["bundler", older, BUNDLER],
+    ["bundler, no more than strict", "", { ...BUNDLER, ...loose }],
+  ])(
+    "%s %s",
+    async (name, compiler, kind) => {
+      const typescript = compiler === older ? { typescript: await installed("typescript") } : {};
+      expect(await compile(`drop-in ${name} ${compiler}`, { ...project, ...kind, ...typescript })).toBe("");
+    },
+    240_000,
+  );
+
+  it.each([
+    [
+      "of our providers",
+      "export type InvokeUpdate =",
+      'export type InvokeUpdate =\n  | { type: "waiting"; until: number }',
+    ],
+    [
+      "of any adapter",
+      "ModelInvocationUpdate = InvokeUpdate |",
+      'ModelInvocationUpdate = InvokeUpdate | { type: "x" } |',
+    ],
+    [
+      "that is a known one with less in it",
+      '{ type: "assistant_message"; content: string }',
+      '{ type: "assistant_message" }',
+    ],
+  ])(
+    "and a kind of update %s would be seen",
+    async (name, from, to) => {
+      const contract = CONTRACT.replace(from, to);
+      expect(contract).not.toBe(CONTRACT);
+      expect(await compile(`drop-in with ${name}`, { ...project, ...BUNDLER, contract })).toMatch(/^drop-in\.ts\(/m);
     },
     120_000,
   );

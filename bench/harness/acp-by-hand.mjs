@@ -5,7 +5,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { jsonRpc } from "./json-rpc.mjs";
-import { SYSTEM } from "./setting.mjs";
+import { startQwen } from "./qwen.mjs";
 
 const SETTINGS = {
   general: { maxAttempts: 1 },
@@ -15,14 +15,12 @@ const SETTINGS = {
   advanced: { ignoreLocalEnv: true },
 };
 const POLICY = '[[rule]]\ntoolName = "*"\ndecision = "deny"\npriority = 998\n';
-const EXCLUDED = ["read_file", "edit", "run_shell_command", "get_goal", "update_goal"];
 
-/** @typedef {{ cliPath: string, model: string, env: Record<string, string | undefined>, [name: string]: any }} Options */
-
-/** @param {Options} options */
+/** @param {import("./qwen.mjs").Options} options */
 export function driveGeminiAcp({ cliPath, model, env }) {
-  const { folder, cwd } = scratch();
-  mkdirSync(join(cwd, ".gemini"));
+  const folder = mkdtempSync(join(tmpdir(), "dfp-bench-"));
+  const cwd = join(folder, "empty");
+  mkdirSync(join(cwd, ".gemini"), { recursive: true });
   writeFileSync(join(cwd, ".gemini/settings.json"), JSON.stringify(SETTINGS));
   writeFileSync(join(folder, "policy.toml"), POLICY);
   writeFileSync(join(folder, "system.txt"), "You are a model.");
@@ -35,30 +33,25 @@ export function driveGeminiAcp({ cliPath, model, env }) {
     GEMINI_CLI_TRUST_WORKSPACE: "true",
     GEMINI_SYSTEM_MD: join(folder, "system.txt"),
   };
-  const args = [...flags, "--allowed-mcp-server-names", "none", "-m", model, "--acp"];
-  return drive({ cliPath, args, env: { ...env, ...own }, folder, cwd });
-}
-
-/** @param {Options} options */
-export function driveQwenAcp({ cliPath, model, env, authType }) {
-  const { folder, cwd } = scratch();
-  const flags = ["--auth-type", authType, "--bare", "--system-prompt", SYSTEM, "--exclude-tools", ...EXCLUDED];
-  const own = { QWEN_RUNTIME_DIR: join(folder, "runtime"), QWEN_CODE_NO_RELAUNCH: "true" };
-  return drive({ cliPath, args: [...flags, "--model", model, "--acp"], env: { ...env, ...own }, folder, cwd });
-}
-
-function scratch() {
-  const folder = mkdtempSync(join(tmpdir(), "dfp-bench-"));
-  const cwd = join(folder, "empty");
-  mkdirSync(cwd);
-  return { folder, cwd };
-}
-
-/** @param {{ cliPath: string, args: string[], env: Record<string, string | undefined>, folder: string, cwd: string }} setting */
-function drive({ cliPath, args, env, folder, cwd }) {
-  const child = spawn(cliPath, args, { cwd, env: { ...process.env, ...env }, stdio: ["pipe", "pipe", "ignore"] });
+  const child = spawn(cliPath, [...flags, "--allowed-mcp-server-names", "none", "-m", model, "--acp"], {
+    cwd,
+    env: { ...process.env, ...env, ...own },
+    stdio: ["pipe", "pipe", "ignore"],
+  });
   const closed = new Promise((resolve) => child.once("close", resolve));
-  const request = jsonRpc(child, cliPath);
+  const gone = async () => {
+    await closed;
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+  };
+  return drive("gemini", { child, cwd, gone });
+}
+
+/** @param {import("./qwen.mjs").Options} options */
+export const driveQwenAcp = (options) => drive("qwen", startQwen(options, ["--acp"]));
+
+/** @param {string} name @param {ReturnType<typeof startQwen>} process */
+function drive(name, { child, cwd, gone }) {
+  const request = jsonRpc(child, name);
   const ready = request("initialize", { protocolVersion: 1, clientCapabilities: {} });
   return {
     /** @param {string} text */
@@ -71,8 +64,7 @@ function drive({ cliPath, args, env, folder, cwd }) {
     },
     async close() {
       child.stdin.end();
-      await closed;
-      rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+      await gone();
     },
   };
 }

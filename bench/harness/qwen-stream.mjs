@@ -3,30 +3,15 @@
  * The floor of qwen's live engine: the bare CLI over `--input-format stream-json`, driven by hand. Its calls wait at an MCP server of ours
  * until the next turn brings what they give.
  */
-import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { startMcp } from "./mcp-server.mjs";
-import { SYSTEM } from "./setting.mjs";
+import { startQwen } from "./qwen.mjs";
 
-const EXCLUDED = ["read_file", "edit", "run_shell_command", "get_goal", "update_goal"];
 const STREAMS = ["--input-format", "stream-json", "--output-format", "stream-json", "--include-partial-messages"];
 
-/** @param {{ cliPath: string, model: string, env: Record<string, string | undefined>, [name: string]: any }} options */
-export function driveQwenStream({ cliPath, model, env, authType }) {
-  const folder = mkdtempSync(join(tmpdir(), "dfp-bench-"));
-  const cwd = join(folder, "empty");
-  mkdirSync(cwd);
-  const flags = ["--auth-type", authType, "--bare", "--system-prompt", SYSTEM, "--exclude-tools", ...EXCLUDED];
-  const own = { QWEN_RUNTIME_DIR: join(folder, "runtime"), QWEN_CODE_NO_RELAUNCH: "true" };
-  const child = spawn(cliPath, [...flags, "--model", model, ...STREAMS], {
-    cwd,
-    env: { ...process.env, ...env, ...own },
-    stdio: ["pipe", "pipe", "ignore"],
-  });
-  const closed = new Promise((resolve) => child.once("close", resolve));
+/** @param {import("./qwen.mjs").Options} options */
+export function driveQwenStream(options) {
+  const { child, gone } = startQwen(options, STREAMS);
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   /** @param {object} line */
   const say = (line) => child.stdin.write(`${JSON.stringify(line)}\n`);
@@ -77,9 +62,8 @@ export function driveQwenStream({ cliPath, model, env, authType }) {
     },
     async close() {
       child.kill("SIGKILL");
-      await closed;
+      await gone();
       await (await started)?.close();
-      rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
     },
   };
 }

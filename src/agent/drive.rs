@@ -222,6 +222,7 @@ impl<'a> Driver<'a> {
             TurnEvent::Ended(ended) => {
                 let called_back = self.turn.take().is_some_and(|turn| turn.calls_back());
                 self.enter_phase(Phase::None, None).await;
+                self.tell_turn(&ended).await;
                 match ended {
                     Ended::Replied(mut reply) => {
                         if called_back {
@@ -255,6 +256,19 @@ impl<'a> Driver<'a> {
                 }
             }
         }
+    }
+
+    /// What a turn came to, for a host that observes it.
+    async fn tell_turn(&self, ended: &Ended) {
+        if !self.agent.observe {
+            return;
+        }
+        let (reply, error) = match ended {
+            Ended::Replied(reply) => (Some(reply.clone()), None),
+            Ended::Failed(error) => (None, Some(error.clone())),
+            Ended::Cancelled => return,
+        };
+        self.emit(Kind::TurnOver { reply, error }).await;
     }
 
     /// A turn has ended with `reply`: what it used, its text, its calls.

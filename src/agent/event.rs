@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::error::ProviderError;
-use crate::event::EventKind;
+use crate::event::{EventKind, Reply};
 use crate::executor::policy::By;
 use crate::executor::rules::Limit;
 use crate::executor::{RunOutcome, Status};
@@ -29,7 +29,7 @@ pub(super) struct AgentEvent {
     pub parent_run_id: Option<String>,
 }
 
-/// What happened. The last six kinds are requests to the host and never reach the caller.
+/// What happened. The last seven kinds are for the host and never reach the caller.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(super) enum Kind {
@@ -150,6 +150,13 @@ pub(super) enum Kind {
     Abandon { request: u32 },
     /// To the host: records for the logger of that agent's provider.
     Log { who: usize, records: Vec<LogRecord> },
+    /// To the host, where it observes the agent's turns: what one came to.
+    TurnOver {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reply: Option<Box<Reply>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<Box<ProviderError>>,
+    },
 }
 
 impl Kind {
@@ -175,7 +182,8 @@ impl Kind {
             | Kind::Append { .. }
             | Kind::Phase { .. }
             | Kind::Abandon { .. }
-            | Kind::Log { .. } => return None,
+            | Kind::Log { .. }
+            | Kind::TurnOver { .. } => return None,
         })
     }
 

@@ -62,7 +62,7 @@ impl Fingerprint {
     pub fn compare(&self, now: &Fingerprint) -> Result<Vec<String>, String> {
         let same = |field: &str, same: bool| match same {
             true => Ok(()),
-            false => Err(format!("\"{field}\" has changed since it was begun")),
+            false => Err(format!("\"{field}\" has changed")),
         };
         same("messages", self.messages == now.messages)?;
         same("builtins", self.builtins == now.builtins)?;

@@ -66,6 +66,8 @@ pub(super) struct AgentSpec {
     pub limits: Limits,
     /// Somebody takes its provider's records.
     pub log: bool,
+    /// Somebody takes what its turns come to.
+    pub observe: bool,
     /// How its provider's calls come.
     pub tool_calls: ToolCalls,
     /// What its provider's calls choose (`model`, `reasoning`, …).
@@ -144,6 +146,8 @@ struct AgentJson {
     limits: Box<RawValue>,
     #[serde(default)]
     log: bool,
+    #[serde(default)]
+    observe: bool,
     /// `{"toolCalls"?}`
     how: Box<RawValue>,
     #[serde(default)]
@@ -245,6 +249,7 @@ impl AgentSpec {
             policy: json.permissions,
             limits,
             log: json.log,
+            observe: json.observe,
             tool_calls: how
                 .get("toolCalls")
                 .and_then(Value::as_str)

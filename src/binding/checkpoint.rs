@@ -43,7 +43,7 @@ impl NativeCheckpoints {
     pub fn load<'env>(&self, env: &'env Env, run_id: String) -> napi::Result<PromiseRaw<'env, String>> {
         let (folder, open) = (self.folder.clone(), self.open.clone());
         blocking(env, move || {
-            let loaded = checkpoint::load(&folder, &run_id)?;
+            let loaded = checkpoint::load(&folder, &run_id, open.token(&run_id))?;
             if let Some(file) = loaded.file {
                 open.put(&run_id, file);
             }
@@ -56,24 +56,20 @@ impl NativeCheckpoints {
         })
     }
 
-    /// Adds entries, JSON texts: `{"ok": null}` when they are on the disk.
+    /// Adds entries, JSON texts, for the attempt that holds `token`: `{"ok": null}` when they are on the disk.
     #[napi(catch_unwind)]
     pub fn append<'env>(
         &self,
         env: &'env Env,
         run_id: String,
+        token: f64,
         entries: Vec<String>,
     ) -> napi::Result<PromiseRaw<'env, String>> {
         let open = self.open.clone();
         blocking(env, move || {
-            let mut file = open.take(&run_id)?;
             let entries: Result<Vec<_>, _> = entries.into_iter().map(RawValue::from_string).collect();
-            let appended = match entries {
-                Ok(entries) => file.append(entries),
-                Err(error) => Err(Refused::Invalid(PathBuf::from(&run_id), error.to_string())),
-            };
-            open.put(&run_id, file);
-            appended
+            let entries = entries.map_err(|error| Refused::Invalid(PathBuf::from(&run_id), error.to_string()))?;
+            open.with(&run_id, token_of(token), |file| file.append(entries))
         })
     }
 
@@ -83,17 +79,32 @@ impl NativeCheckpoints {
         &self,
         env: &'env Env,
         run_id: String,
+        token: f64,
         result: Option<String>,
     ) -> napi::Result<PromiseRaw<'env, String>> {
         let open = self.open.clone();
         blocking(env, move || {
-            let file = open.take(&run_id)?;
-            let Some(result) = result else { return Ok(()) };
-            match RawValue::from_string(result) {
-                Ok(result) => file.finish(result),
-                Err(error) => Err(Refused::Invalid(PathBuf::from(&run_id), error.to_string())),
-            }
+            let result = result.map(RawValue::from_string).transpose();
+            let result = result.map_err(|error| Refused::Invalid(PathBuf::from(&run_id), error.to_string()))?;
+            open.close(&run_id, token_of(token), |file| match result {
+                Some(result) => file.finish(result),
+                None => Ok(()),
+            })
         })
+    }
+}
+
+/// JavaScript's number as a token; what is none is nobody's.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked, and what is not a token is 0"
+)]
+fn token_of(number: f64) -> u64 {
+    if number.fract() == 0.0 && number > 0.0 {
+        number as u64
+    } else {
+        0
     }
 }
 
@@ -118,10 +129,16 @@ fn blocking<T: Serialize + Send + 'static>(
 
 fn error_of(refused: &Refused) -> Box<ProviderError> {
     let code = match refused {
-        Refused::Locked(..) => Code::RunLocked,
+        Refused::Locked(..) | Refused::Lost(..) | Refused::Stale(..) => Code::RunLocked,
         Refused::Invalid(..) => Code::CheckpointInvalid,
-        Refused::Unsafe(..) | Refused::Io(..) | Refused::Closed(_) => Code::CheckpointFailed,
+        Refused::Unsafe(..) | Refused::Writable(..) | Refused::Io(..) | Refused::Closed(_) => Code::CheckpointFailed,
     };
-    let error = ProviderError::new("", code, refused.to_string());
-    Box::new(error.with_hint(crate::classify::hint("", code)))
+    let hint = match refused {
+        Refused::Writable(folder, _) => format!("run `chmod go-w {}`", folder.display()),
+        Refused::Lost(..) => {
+            "leave the files of runs that are at work where they are, and start the run again".to_owned()
+        }
+        _ => crate::classify::hint("", code).to_owned(),
+    };
+    Box::new(ProviderError::new("", code, refused.to_string()).with_hint(hint))
 }

@@ -52,6 +52,12 @@ impl NativeReplay {
     }
 }
 
+/// What every page of ours begins with, up to its body.
+#[napi(catch_unwind)]
+pub fn page_head(title: String) -> String {
+    crate::runlog::html::head(&title)
+}
+
 /// A log as pages for a browser.
 #[napi]
 pub struct NativeLogPages {

@@ -7,6 +7,10 @@ use serde_json::json;
 
 use super::*;
 
+fn load(folder: &Path, run_id: &str) -> Result<Loaded, Refused> {
+    super::load(folder, run_id, 0)
+}
+
 fn raw(value: &serde_json::Value) -> Box<RawValue> {
     RawValue::from_string(value.to_string()).unwrap()
 }
@@ -68,7 +72,11 @@ fn it_is_its_owners_alone_and_no_link_is_followed() {
     }
     assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
     fs::set_permissions(&inside, fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(matches!(load(&inside, "one").unwrap_err(), Refused::Unsafe(..)));
+    let refused = load(&inside, "one").unwrap_err();
+    assert!(
+        matches!(&refused, Refused::Writable(folder, 0o777) if *folder == inside),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -83,6 +91,14 @@ fn what_is_no_checkpoint_of_this_run_is_left_alone() {
         ("{\"checkpoint\":1,\"runId\":\"One\"}\n", "it is of another run"),
         ("{\"lease\":1}\n", "it is no checkpoint"),
         ("hello\n", "line 1: "),
+        (
+            "{\"checkpoint\":1,\"runId\":\"one\"}\n{\"lease\":18446744073709551615}\n",
+            "line 2: the lease 18446744073709551615 is none of this package's",
+        ),
+        (
+            "{\"checkpoint\":1,\"runId\":\"one\"}\n{\"lease\":9007199254740991}\n",
+            "line 2: the lease 9007199254740991 is none of this package's",
+        ),
         (
             "{\"checkpoint\":1,\"runId\":\"one\"}\nbroken\n{\"lease\":1}\n",
             "line 2: ",
@@ -108,7 +124,138 @@ fn ids_are_what_can_be_a_name() {
     }
 }
 
+#[test]
+fn a_last_line_whose_blocks_never_came_is_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("one.jsonl");
+    let mut loaded = load(folder.path(), "one").unwrap();
+    let file = loaded.file.as_mut().unwrap();
+    file.append(vec![raw(&json!("kept")), raw(&json!("torn by the crash"))])
+        .unwrap();
+    drop(loaded);
+    let mut bytes = fs::read(&path).unwrap();
+    let end = bytes.len();
+    bytes[end - 40..end - 20].fill(0);
+    fs::write(&path, &bytes).unwrap();
+    assert_eq!(texts(&load(folder.path(), "one").unwrap()), ["\"kept\""]);
+}
+
+#[test]
+fn a_devices_name_is_no_files() {
+    for (id, name) in [
+        ("CON", "%43ON.jsonl"),
+        ("nul.txt", "%6Eul.txt.jsonl"),
+        ("com7:job", "%63om7%3Ajob.jsonl"),
+        ("lpt0.", "%6Cpt0..jsonl"),
+        ("COM10", "COM10.jsonl"),
+        ("console", "console.jsonl"),
+        ("a.con", "a.con.jsonl"),
+    ] {
+        assert_eq!(names::file_name(id), name, "{id}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    drop(load(folder.path(), "CON").unwrap());
+    assert_eq!(load(folder.path(), "CON").unwrap().token, 2);
+}
+
+#[test]
+fn what_another_attempt_has_is_not_written_by_an_earlier_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = OpenFiles::default();
+    let take = || {
+        let loaded = super::load(folder.path(), "one", open.token("one"))?;
+        open.put("one", loaded.file.unwrap());
+        Ok::<_, Refused>(loaded.token)
+    };
+    let append = |token| open.with("one", token, |file| file.append(vec![raw(&json!(token))]));
+    let first = take().unwrap();
+    append(first).unwrap();
+    open.close("one", first, |_| Ok(())).unwrap();
+    assert!(matches!(append(first).unwrap_err(), Refused::Closed(_)));
+    let second = take().unwrap();
+    for refused in [
+        append(first),
+        open.close("one", first, |file| file.finish(raw(&json!(1)))),
+    ] {
+        assert!(matches!(refused.unwrap_err(), Refused::Stale(id, 1) if id == "one"));
+    }
+    append(second).unwrap();
+    open.close("one", second, |file| file.finish(raw(&json!("done"))))
+        .unwrap();
+    let last = load(folder.path(), "one").unwrap();
+    let result = last.result.as_ref().unwrap().get();
+    assert_eq!((texts(&last), result), (vec!["1", "2"], "\"done\""));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_was_removed_or_replaced_takes_nothing_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("one.jsonl");
+    let open = OpenFiles::default();
+    let mut tokens = Vec::new();
+    for _ in 0..3 {
+        let loaded = super::load(folder.path(), "one", open.token("one")).unwrap();
+        assert!(loaded.entries.is_empty());
+        tokens.push(loaded.token);
+        open.put("one", loaded.file.unwrap());
+        let token = loaded.token;
+        open.with("one", token, |file| file.append(vec![raw(&json!("kept"))]))
+            .unwrap();
+        fs::remove_file(&path).unwrap();
+        // What only asks learns of it, too.
+        for entries in [vec![], vec![raw(&json!("lost"))]] {
+            let refused = open.with("one", token, |file| file.append(entries)).unwrap_err();
+            assert!(matches!(&refused, Refused::Lost(id, _) if id == "one"), "{refused}");
+        }
+    }
+    assert_eq!(tokens, [1, 2, 3]);
+}
+
+#[test]
+fn lines_of_an_earlier_version_have_no_checksum_and_new_ones_behind_them_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("one.jsonl");
+    let old = "{\"checkpoint\":1,\"runId\":\"one\"}\n{\"lease\":1}\n{\"entry\":\"old\"}\n";
+    fs::write(&path, old).unwrap();
+    let mut loaded = load(folder.path(), "one").unwrap();
+    assert_eq!((loaded.token, texts(&loaded)), (2, vec!["\"old\""]));
+    loaded.file.as_mut().unwrap().append(vec![raw(&json!("new"))]).unwrap();
+    drop(loaded);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with(old), "{text}");
+    assert_eq!(text.matches("\"sum\":").count(), 2);
+    fs::write(&path, format!("{text}{{\"entry\":\"slipped in\"}}\n")).unwrap();
+    let refused = load(folder.path(), "one").unwrap_err().to_string();
+    assert!(
+        refused.ends_with("line 6 has no checksum: the file was damaged or edited after it was written"),
+        "{refused}"
+    );
+}
+
 proptest! {
+    /// One bit of any whole line is another: what is there is refused, and never read as something else.
+    #[test]
+    fn a_flipped_bit_is_refused(place in 0_usize..1000, bit in 0_u8..8, count in 1_usize..4) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut loaded = load(folder.path(), "one").unwrap();
+        let entries: Vec<String> = (0..count).map(|number| json!({"cents": 100 + number, "to": "Ann"}).to_string()).collect();
+        let raws = entries.iter().map(|entry| RawValue::from_string(entry.clone()).unwrap()).collect();
+        loaded.file.as_mut().unwrap().append(raws).unwrap();
+        drop(loaded);
+        let path = folder.path().join("one.jsonl");
+        let mut bytes = fs::read(&path).unwrap();
+        // Not the last line break: without it the line is one that a crash has torn.
+        let place = place % (bytes.len() - 1);
+        bytes[place] ^= 1 << bit;
+        fs::write(&path, &bytes).unwrap();
+        match load(folder.path(), "one") {
+            Err(refused) => prop_assert!(matches!(refused, Refused::Invalid(..)), "{}", refused),
+            // It was in the checksum's own name.
+            Ok(loaded) => prop_assert_eq!(texts(&loaded), entries.iter().map(String::as_str).collect::<Vec<_>>()),
+        }
+    }
+
     /// Cut off anywhere, the entries whose lines are whole are there, and new ones come behind them.
     #[test]
     fn a_torn_line_is_as_if_it_had_never_been_written(count in 0_usize..6, cut in 0_usize..400) {

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::context::Context;
-use super::header;
 use super::reader;
 use super::result::{ErrorRecord, ExecutionResult, OUTPUT_TRUNCATED, Status, document_code};
 use super::transcript::{Denial, Message, Transcript, TranscriptCall, UNKNOWN};
@@ -192,12 +191,12 @@ pub fn normalize(result: &str, context: &str, node: &str) -> Result<RunLog, Box<
 }
 
 fn log(result: StoredResult, mut read: Transcript, asked: Asked, node: &str) -> RunLog {
-    let mut tokens = tokens(
+    let tokens = tokens(
         read.usage.take(),
         read.outcome.as_ref().and_then(|outcome| outcome.cost_usd),
     );
     if let Some(plain) = read.plain.take() {
-        from_text(&plain, result.status, &mut read, &mut tokens);
+        from_text(&plain, result.status, &mut read);
     }
     let errors = errors(&result, &read);
     let warnings = warnings(&result, &read);
@@ -270,32 +269,13 @@ fn tokens(usage: Option<Usage>, cost_usd: Option<f64>) -> Tokens {
     }
 }
 
-/// What the text of an old CLI tells. Of a failed run it is the reason, which is in the errors, and no answer.
-fn from_text(plain: &str, status: Status, read: &mut Transcript, tokens: &mut Tokens) {
-    let found = header::read(plain);
-    read.version = found.version.map(str::to_owned);
-    read.model = found.model.map(str::to_owned);
-    tokens.input_tokens = found.input_tokens.unwrap_or_default();
-    tokens.output_tokens = found.output_tokens.unwrap_or_default();
-    tokens.total_tokens = tokens.input_tokens.saturating_add(tokens.output_tokens);
-    for (index, (name, arguments)) in found.calls.iter().enumerate() {
-        read.calls.push(TranscriptCall {
-            id: format!("text_{index}"),
-            name: (*name).to_owned(),
-            arguments: (*arguments).to_owned(),
-            result: None,
-            is_error: None,
-            denied: false,
-            timestamp: None,
-            parent_tool_use_id: None,
-            at: 0,
-            result_at: 0,
-        });
-    }
-    if status == Status::Success && !found.answer.is_empty() {
+/// What plain text comes to: an answer; of a failed run it is the reason, which is in the errors.
+fn from_text(plain: &str, status: Status, read: &mut Transcript) {
+    let answer = plain.trim_end();
+    if status == Status::Success && !answer.is_empty() {
         read.messages.push(Message {
             role: "assistant",
-            content: found.answer.to_owned(),
+            content: answer.to_owned(),
             timestamp: None,
             parent_tool_use_id: None,
             at: 0,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! context ─context, config, workspace─▶ Options + prompt ─run─▶ events, copies of the output ─result─▶ ExecutionResult
-//!                                                            └▶ lines, as they are decoded ─reader─▶ Transcript ─header, log─▶ RunLog
+//!                                                            └▶ lines, as they are decoded ─reader─▶ Transcript ─log─▶ RunLog
 //! ```
 //!
 //! The CLI is started as every other run is (`run`), only as itself: with its own tools, in the user's folder, with the
@@ -11,7 +11,6 @@
 mod config;
 mod context;
 mod execute;
-mod header;
 mod log;
 mod output_capture;
 mod reader;

@@ -10,8 +10,9 @@ use crate::message::ToolSpec;
 /// What the MCP server of the caller's tools is called in a CLI's configuration.
 pub const SERVER: &str = "df";
 
-/// The API takes `[a-zA-Z0-9_-]{1,64}` as a tool's name; claude, whose prefix is the longest, adds this much to ours.
-const MAX_NAME: usize = super::MAX_NAME - "mcp____".len() - SERVER.len();
+/// How long a name may be with what a CLI puts before it, `mcp__df__` being the longest. The API takes `[a-zA-Z0-9_-]{1,64}`; qwen (0.24.4)
+/// and gemini (0.61.0) shorten names of more than 63 characters, under which nobody would know the tool again.
+const MAX_NAME: usize = super::MAX_NAME - 1 - "mcp____".len() - SERVER.len();
 
 /// What CLIs put before our names: claude, codex and qwen; gemini; codex in its events.
 const PREFIXES: [&str; 3] = ["mcp__df__", "mcp_df_", "df."];
@@ -86,10 +87,11 @@ mod tests {
 
     #[test]
     fn names_come_back_as_the_caller_wrote_them() {
-        let names = ["add", "get.weather", "a__b", "日本"];
+        let (fits, long) = ("n".repeat(54), "n".repeat(55));
+        let names = ["add", "get.weather", "a__b", "日本", &fits, &long];
         let declared = declared(&names);
         for (tool, name) in declared.tools().iter().zip(names) {
-            assert!(format!("mcp__{SERVER}__{}", tool.name).len() <= 64);
+            assert!(format!("mcp__{SERVER}__{}", tool.name).len() <= 63);
             assert_eq!(declared.callers_name(&format!("mcp__df__{}", tool.name)), name);
         }
         assert_eq!(declared.callers_name("mcp__df__unheard_of"), "unheard_of");

@@ -17,7 +17,7 @@ use crate::message::ToolSpec;
 pub const MAX_NAME: usize = 64;
 
 /// One of the caller's tools, declared.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Declared {
     /// Its name on the wire.
     pub name: String,

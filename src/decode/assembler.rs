@@ -128,6 +128,15 @@ impl MessageAssembler {
         }
     }
 
+    /// More of the text that was streamed last follows, though its block has ended: the CLI repeats all of it as one block.
+    pub fn resume_text(&mut self) {
+        if let Some(open) = &mut self.open
+            && !open.streamed.is_empty()
+        {
+            open.text.get_or_insert_default();
+        }
+    }
+
     /// A piece of a text block comes in the stream.
     pub fn text_delta(&mut self, piece: Wtf8<'_>, out: &mut Out) {
         self.spoke = true;
@@ -161,7 +170,7 @@ impl MessageAssembler {
         let same = self.open.as_ref().is_some_and(|open| match (&open.id, id) {
             (Some(open), Some(id)) => open == id,
             // Deltas or blocks without an id: they belong together only if the one confirms the other.
-            _ => !open.streamed.is_empty() || open.thoughts > 0,
+            _ => open.is_unconfirmed(),
         });
         if !same {
             self.next(out);
@@ -292,6 +301,16 @@ impl MessageAssembler {
         self.spoke = false;
     }
 
+    /// Whether a message is open of which something was streamed that nothing has confirmed.
+    pub fn is_unconfirmed(&self) -> bool {
+        self.open.as_ref().is_some_and(Open::is_unconfirmed)
+    }
+
+    /// Whether the open message has calls.
+    pub fn has_calls(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| !open.calls.is_empty())
+    }
+
     /// Whether a message is open that says just this.
     pub fn is_open_with(&self, text: &str) -> bool {
         self.open.as_ref().is_some_and(|open| open.content == text)
@@ -361,6 +380,11 @@ impl MessageAssembler {
 }
 
 impl Open {
+    /// Whether something was streamed that nothing has confirmed.
+    fn is_unconfirmed(&self) -> bool {
+        !self.streamed.is_empty() || self.thoughts > 0
+    }
+
     /// Adds to the content and tells about it.
     fn say(&mut self, text: &str, out: &mut Out) {
         if !text.is_empty() {

@@ -10,11 +10,12 @@
 //! | `assistant` | `Message`, `ToolCall`; a failure if it carries an `error` |
 //! | `user` | `ToolResult`; echoes are `Other` |
 //! | `system/api_retry`, `rate_limit_event` | `Retry`, `RateLimit` |
-//! | `system/retry` (qwen 0.24.4) | `Retry` where it says after how long; `Abandoned` where what was said is void |
+//! | `system/retry` (qwen 0.24.4) | `Retry` where it says after how long; `Abandoned` where what was said is void, else the text goes on |
 //! | `system/informational`, `permission_denied`, `model_refusal…`, `model_fallback` | `Warning` with the subtype in upper case as its code |
 //! | `result` | `Usage`, `Failure` if it is one, `Outcome` |
 //! | subagents' lines, control lines, hooks, anything else | `Other` |
 //! | `content`, `turn.*`, lines with a `role` | as CLI-ADAPTER-PROTOCOL has them (`generic`) |
+//! | an object without a `type` that has a `result` | as `result`, where it is all there is ([`Claude::of_results`]) |
 
 mod outcome;
 pub(in crate::decode) mod wire;
@@ -23,7 +24,9 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use self::wire::{ApiMessage, Block, Content, Line, RateLimitInfo, RateLimitLine, RetryData, StreamEvent, System};
+use self::wire::{
+    ApiMessage, Block, Content, Line, RateLimitInfo, RateLimitLine, RetryData, StreamEvent, System, is_bare_result,
+};
 use super::ansi::{strip_ansi, strip_owned};
 use super::assembler::MessageAssembler;
 use super::failure::{API_ERROR, failure_of};
@@ -56,6 +59,10 @@ pub(super) struct Claude {
     generic: Generic,
     /// The lines of a subagent are what is to be read.
     of_subagent: bool,
+    /// A result need not say that it is one.
+    takes_bare_results: bool,
+    /// They are qwen's.
+    of_qwen: bool,
 }
 
 /// What is known of the turn that is going on.
@@ -85,8 +92,10 @@ impl Format for Claude {
         let Some(mut line) = Line::read(json, &mut fields) else {
             return Verdict::NotJson;
         };
-        let Some(kind) = word(line.kind) else {
-            return self.generic.object(None, json, out);
+        let kind = match word(line.kind) {
+            Some(kind) => kind,
+            None if self.takes_bare_results && is_bare_result(json) => Cow::Borrowed("result"),
+            None => return self.generic.object(None, json, out),
         };
         match kind.as_ref() {
             "stream_event" | "rate_limit_event" | "assistant" => {}
@@ -130,10 +139,27 @@ impl Claude {
         }
     }
 
+    /// A decoder for results that need not say that they are some: what stands in a CLI's place prints no more than it was asked for, as
+    /// deep-factor-agent's doubles of claude do (`{"result":"Hi"}`). It also takes `answers` for an answer.
+    pub fn of_results(answers: Answers) -> Self {
+        Claude {
+            takes_bare_results: true,
+            ..Claude::new(answers)
+        }
+    }
+
     /// A decoder for the lines of one subagent.
     pub fn of_subagent() -> Self {
         Claude {
             of_subagent: true,
+            ..Claude::default()
+        }
+    }
+
+    /// A decoder for qwen's lines.
+    pub fn of_qwen() -> Self {
+        Claude {
+            of_qwen: true,
             ..Claude::default()
         }
     }
@@ -170,6 +196,8 @@ impl Claude {
             }
             Some("content_block_stop") => self.assembler.block(out),
             Some("message_stop") if cut => self.assembler.cut(out),
+            // What ends so may still be void: only the next line tells (`system/retry`, 0.24.4).
+            Some("message_stop") if self.of_qwen && !self.assembler.has_calls() => {}
             Some("message_stop") => self.assembler.stop(out),
             Some("message_delta") => {
                 let delta = event.delta.unwrap_or_default();
@@ -207,7 +235,9 @@ impl Claude {
             self.turn.disguised = true;
             return;
         }
-        let id = message.id.as_ref().map(|id| id.0.as_ref());
+        // qwen repeats a response's reasoning and its text as messages with ids of their own, of which the stream names the first (0.24.4).
+        let is_repeated = self.of_qwen && self.assembler.is_unconfirmed();
+        let id = message.id.as_ref().map(|id| id.0.as_ref()).filter(|_| !is_repeated);
         if in_a_row && self.turn.is_claude {
             self.assembler.followed_by(id, out);
         }
@@ -305,8 +335,10 @@ impl Claude {
     /// qwen asks its model again, for the whole answer or for its rest.
     fn retry(&mut self, data: Option<&RawValue>, json: &str, fields: &mut Fields, out: &mut Out) {
         let data = fields.read::<RetryData>("data", data).unwrap_or_default();
-        if fields.read::<bool>("preserveText", data.preserve_text) == Some(false) {
-            self.assembler.discard(out);
+        match fields.read::<bool>("preserveText", data.preserve_text) {
+            Some(false) => self.assembler.discard(out),
+            Some(true) => self.assembler.resume_text(),
+            None => {}
         }
         let Some(attempt) = fields.small("attempt", data.attempt) else {
             return out.other("system/retry", json);

@@ -15,6 +15,7 @@ impl Wire {
     pub(super) fn has_last_event(self) -> bool {
         match self {
             Wire::ClaudeStream
+            | Wire::QwenStream
             | Wire::ClaudeJson
             | Wire::CodexJson
             | Wire::GeminiStream

@@ -5,8 +5,10 @@ use super::notes::Out;
 /// How a CLI writes its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wire {
-    /// JSON lines of `claude --output-format stream-json` (2.1.197, 2.1.330) and of qwen's (0.15.10).
+    /// JSON lines of `claude --output-format stream-json` (2.1.197, 2.1.330).
     ClaudeStream,
+    /// Those of `qwen --output-format stream-json` (0.15.10, 0.24.4): claude's, with ids and an end of messages of their own.
+    QwenStream,
     /// `claude --output-format json`: one `result` object, or with `--verbose`, as with qwen, an array of all events.
     ClaudeJson,
     /// All of standard output is the answer.

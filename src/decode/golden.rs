@@ -38,7 +38,7 @@ pub(crate) fn wire_of(cli: &str, argv: &[String]) -> Option<Wire> {
         ("claude" | "claude-2.1.330", Some("stream-json")) => Some(Wire::ClaudeStream),
         ("claude" | "claude-2.1.330", Some("json")) => Some(Wire::ClaudeJson),
         ("claude" | "claude-2.1.330", _) => (has("-p") || has("--print")).then_some(Wire::Text),
-        ("qwen" | "qwen-0.24.4", Some("stream-json")) => Some(Wire::ClaudeStream),
+        ("qwen" | "qwen-0.24.4", Some("stream-json")) => Some(Wire::QwenStream),
         ("qwen" | "qwen-0.24.4", Some("json")) => Some(Wire::ClaudeJson),
         ("qwen" | "qwen-0.24.4", _) => Some(Wire::Text),
         ("codex", _) => has("exec").then_some(if has("--json") { Wire::CodexJson } else { Wire::Text }),

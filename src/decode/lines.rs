@@ -14,6 +14,9 @@ use memchr::memchr2;
 /// Longest line that is kept, bytes: 64 MiB, four times the longest answer a model can give, base64 images included.
 pub const MAX_LINE: usize = 64 << 20;
 
+/// How much of the beginning of a longer one is kept, bytes.
+const HEAD: usize = 4 << 10;
+
 /// A gathering buffer larger than this is freed once its line was delivered, bytes.
 const KEPT_CAPACITY: usize = 1 << 20;
 
@@ -35,6 +38,8 @@ pub enum Line<'a> {
         number: u64,
         /// How long it was, bytes.
         bytes: u64,
+        /// How it began.
+        head: Vec<u8>,
     },
 }
 
@@ -45,6 +50,8 @@ pub struct Lines {
     pending: Vec<u8>,
     /// Bytes dropped of the line that is being received; 0 while it fits.
     dropped: u64,
+    /// How that line began.
+    head: Vec<u8>,
     limit: usize,
     /// Lines ended so far.
     ended: u64,
@@ -64,6 +71,7 @@ impl Lines {
         Lines {
             pending: Vec::new(),
             dropped: 0,
+            head: Vec::new(),
             limit,
             ended: 0,
             after_cr: false,
@@ -98,8 +106,11 @@ impl Lines {
         if self.dropped == 0 && self.pending.len() + bytes.len() <= self.limit {
             self.pending.extend_from_slice(bytes);
         } else {
-            self.dropped += (self.pending.len() + bytes.len()) as u64;
-            self.pending = Vec::new();
+            for part in [&std::mem::take(&mut self.pending)[..], bytes] {
+                self.dropped += part.len() as u64;
+                let missing = HEAD.saturating_sub(self.head.len());
+                self.head.extend_from_slice(&part[..part.len().min(missing)]);
+            }
         }
     }
 
@@ -111,8 +122,8 @@ impl Lines {
             self.gather(rest);
         }
         if self.dropped > 0 {
-            let bytes = std::mem::take(&mut self.dropped);
-            return each(Line::TooLong { number, bytes });
+            let (bytes, head) = (std::mem::take(&mut self.dropped), std::mem::take(&mut self.head));
+            return each(Line::TooLong { number, bytes, head });
         }
         let gathered = std::mem::take(&mut self.pending);
         deliver(if whole { rest } else { &gathered }, number, terminated, each);
@@ -157,7 +168,7 @@ mod tests {
                     text,
                     terminated,
                 } => text_line(number, &text, terminated),
-                Line::TooLong { number, bytes } => Line::TooLong { number, bytes },
+                Line::TooLong { number, bytes, head } => Line::TooLong { number, bytes, head },
             })
         };
         for piece in pieces {
@@ -172,6 +183,14 @@ mod tests {
             number,
             text: Cow::Owned(text.to_owned()),
             terminated,
+        }
+    }
+
+    fn too_long(number: u64, whole: &[u8]) -> Line<'static> {
+        Line::TooLong {
+            number,
+            bytes: whole.len() as u64,
+            head: whole.to_owned(),
         }
     }
 
@@ -233,11 +252,7 @@ mod tests {
         ] {
             assert_eq!(
                 split(pieces, 4),
-                [
-                    Line::TooLong { number: 1, bytes: 5 },
-                    text_line(2, "ok", true),
-                    Line::TooLong { number: 3, bytes: 6 }
-                ]
+                [too_long(1, b"12345"), text_line(2, "ok", true), too_long(3, b"123456")]
             );
         }
         assert_eq!(split(&[b"1234\n"], 4), [text_line(1, "1234", true)]);

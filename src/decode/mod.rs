@@ -39,7 +39,7 @@ use self::claude::Claude;
 use self::codex::Codex;
 use self::completion::DocumentEnd;
 pub use self::failure::failure_of;
-pub(crate) use self::failure::status as api_status;
+pub(crate) use self::failure::{no_answer, status as api_status};
 pub use self::format::Wire;
 use self::format::{Format, Verdict};
 use self::gemini::Gemini;
@@ -102,14 +102,18 @@ impl Decoder {
     /// A decoder that drops lines longer than `limit` bytes, with a diagnostic.
     pub fn with_line_limit(wire: Wire, limit: usize) -> Self {
         let framing = match wire {
-            Wire::ClaudeStream | Wire::CodexJson | Wire::GeminiStream | Wire::OpencodeJson => Framing::Lines,
+            Wire::ClaudeStream | Wire::QwenStream | Wire::CodexJson | Wire::GeminiStream | Wire::OpencodeJson => {
+                Framing::Lines
+            }
             Wire::GenericStream => Framing::LinesOrDocuments,
             Wire::ClaudeJson | Wire::GeminiJson | Wire::GenericJson => Framing::Documents,
             Wire::Text => Framing::Text,
         };
         let format: Option<Box<dyn Format>> = match wire {
             Wire::ClaudeStream => Some(Box::new(Claude::new(Answers::None))),
-            Wire::ClaudeJson | Wire::GenericStream => Some(Box::new(Claude::new(Answers::Untyped))),
+            Wire::ClaudeJson => Some(Box::new(Claude::of_results(Answers::Untyped))),
+            Wire::GenericStream => Some(Box::new(Claude::new(Answers::Untyped))),
+            Wire::QwenStream => Some(Box::new(Claude::of_qwen())),
             Wire::GenericJson => Some(Box::new(Claude::new(Answers::Any))),
             Wire::CodexJson => Some(Box::new(Codex::default())),
             Wire::GeminiStream | Wire::GeminiJson => Some(Box::new(Gemini::default())),
@@ -195,7 +199,10 @@ impl Decoder {
             Framing::Lines | Framing::LinesOrDocuments => {
                 let reader = &mut self.reader;
                 self.lines.finish(|line| reader.observed_line(&line, events));
-                if self.framing == Framing::LinesOrDocuments && !reader.saw_json {
+                if !reader.saw_json && self.wire == Wire::ClaudeStream {
+                    reader.format = Some(Box::new(Claude::of_results(Answers::None)));
+                }
+                if !reader.saw_json && matches!(self.wire, Wire::ClaudeStream | Wire::GenericStream) {
                     reader.documents_instead(&text, events);
                 }
             }
@@ -275,7 +282,7 @@ impl Reader {
 
     fn line(&mut self, line: &Line<'_>, events: &mut Vec<Event>) {
         match *line {
-            Line::TooLong { number, bytes } => {
+            Line::TooLong { number, bytes, .. } => {
                 let what = format!("{bytes} bytes are more than a line may have; dropped");
                 self.notes.add(Some(number), &what, "");
             }

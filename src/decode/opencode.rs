@@ -3,7 +3,7 @@
 //! In: parts, each complete: `step_start`, `text`, `reasoning`, `tool_use`, `step_finish`, `error`. There are no deltas, no
 //! first and no last event. Out: the text parts of one step as one message, usage and cost summed over the steps.
 //!
-//! A step that ends with `stop` or `length` ends the run; with `tool-calls`, the next step follows. `unknown` means that
+//! A step that ends with `stop` or `length` ends the run, which has failed if it holds no word and no call; with `tool-calls`, the next step follows. `unknown` means that
 //! opencode could not tell why the model stopped and asks again, for ever: that is a failure at once, so that the caller
 //! can end it. The run that printed no such last step was cut off: its output pipe loses what is not read at exit.
 
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::ansi::strip_owned;
 use super::assembler::MessageAssembler;
-use super::failure::status;
+use super::failure::{no_answer, status};
 use super::format::{Format, Verdict};
 use super::json::{Count, Fields, Text, word};
 use super::notes::Out;
@@ -30,6 +30,8 @@ pub(super) struct Opencode {
     cost_usd: f64,
     answer: Option<String>,
     failed: bool,
+    /// The model has said something or called a tool.
+    has_answered: bool,
     /// How the last step ended, if the run has not ended with it.
     pending: Option<String>,
 }
@@ -153,6 +155,7 @@ impl Opencode {
                 let id = fields.string("messageID", part.message_id);
                 let Text(text) = fields.read("text", part.text).unwrap_or_default();
                 let text = strip_owned(text);
+                self.has_answered |= !text.is_empty();
                 self.answer.get_or_insert_default().push_str(&text);
                 self.assembler.enter(id.as_deref(), out);
                 self.assembler.text(text, out);
@@ -169,6 +172,7 @@ impl Opencode {
                 };
                 let id = fields.string("callID", part.call_id).unwrap_or_default();
                 let name = fields.string("tool", part.tool).unwrap_or_default();
+                self.has_answered = true;
                 out.event(tool_call(id.clone(), name, state.input));
                 let Text(content) = fields.read("output", state.output.or(state.error)).unwrap_or_default();
                 out.event(Event::ToolResult {
@@ -194,7 +198,11 @@ impl Opencode {
         }
         self.cost_usd += fields.read::<f64>("cost", part.cost).unwrap_or_default();
         match reason.as_deref() {
-            Some("stop" | "length") => self.end(reason, out),
+            Some("stop" | "length") if self.has_answered => self.end(reason, out),
+            Some("stop" | "length") => {
+                self.pending = reason;
+                self.fail(no_answer(), out);
+            }
             Some("unknown") => {
                 let why = "the answer ended without a reason that opencode knows; it would ask again for ever";
                 self.pending = reason;
@@ -315,6 +323,19 @@ mod tests {
                 "outcome No."
             ]
         );
+    }
+
+    #[test]
+    fn a_run_without_a_word_and_without_a_call_is_no_answer() {
+        let finish = r#"{"type":"step_finish","sessionID":"s","part":{"reason":"stop"}}"#;
+        let thought = r#"{"type":"reasoning","sessionID":"s","part":{"messageID":"m","text":"Hm."}}"#;
+        let text = r#"{"type":"text","sessionID":"s","part":{"messageID":"m","text":""}}"#;
+        let tool = r#"{"type":"tool_use","sessionID":"s","part":{"callID":"c","tool":"ls","state":{"status":"completed","input":{},"output":""}}}"#;
+        let failure = "failure no_answer the turn ended well, without a word and without a call";
+        for lines in [&[finish][..], &[thought, text, finish]] {
+            assert!(events(lines).contains(&failure.to_owned()), "{lines:?}");
+        }
+        assert_eq!(events(&[tool, finish]).last().map(String::as_str), Some("outcome -"));
     }
 
     #[test]

@@ -16,12 +16,14 @@ pub use crate::judge::{Evidence, StopReason};
 pub mod acp_warm;
 pub mod claude_live;
 pub mod codex_live;
+pub mod host;
 pub mod http;
 pub mod live;
 pub mod opencode_live;
 pub mod print;
 mod process;
 pub mod qwen_live;
+pub mod rpc;
 pub mod scratch;
 
 pub use process::{EndedProcess, Invocation};

@@ -154,7 +154,7 @@ function readTargets(agents, toJsonSchema, observed) {
  * @param {Record<string, unknown>} fields
  * @param {string} path what its fields are called in errors, with a dot; empty for the run's own
  * @param {ToJsonSchema | null} toJsonSchema
- * @param {boolean} observed whether telemetry wants the records of its turns
+ * @param {boolean} observed whether telemetry wants the records of its turns, and what they come to
  * @param {string} [name]
  */
 function readAgent(fields, path, toJsonSchema, observed, name) {
@@ -172,7 +172,8 @@ function readAgent(fields, path, toJsonSchema, observed, name) {
   if (asks !== undefined && ask === undefined) {
     throw fault("INVALID_OPTION", `${path}permissions.ask is missing: the tool "${asks}" has onResume "ask"`);
   }
-  const head = JSON.stringify({ name, path, description, systemPrompt, permissions, choices, log, onResume });
+  const observe = observed || undefined;
+  const head = JSON.stringify({ name, path, description, systemPrompt, permissions, choices, log, observe, onResume });
   /** @type {Who} */
   const who = {
     shared,

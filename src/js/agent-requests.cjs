@@ -4,7 +4,7 @@
  * What the native side of an agent run asks for: tools are run, the caller is asked for permission, entries are stored, what is waited
  * for is noted, records are logged.
  *
- * @import { ToolCall } from "../../index.js"
+ * @import { ProviderReply, ToolCall } from "../../index.js"
  * @import { Who } from "./agent-options.cjs"
  * @import { Checkpoint } from "./checkpoint.cjs"
  * @import { Heartbeat } from "./heartbeat.cjs"
@@ -17,8 +17,9 @@
  * @typedef {OfCall & { type: "ask", interrupted: boolean }} Ask
  * @typedef {{ type: "append", request: number, entry: string }} Append
  * @typedef {{ type: "phase", phase: "queue" | "model" | "quota" | "none", until?: number, runId: string, agent?: string }} Phase
+ * @typedef {{ type: "turn_over", reply?: ProviderReply, error?: unknown, runId: string }} TurnOver
  * @typedef {Execute | Ask | Append | Phase | { type: "abandon", request: number }
- *   | { type: "log", who: number, records: never[] }} Request
+ *   | { type: "log", who: number, records: never[] } | TurnOver} Request
  */
 
 const { reasonOf, runTool } = require("./agent-tools.cjs");
@@ -128,6 +129,9 @@ function createRequests(run, agents, { heartbeat, checkpoint, watch }) {
           return true;
         case "abandon":
           abandon(request.request);
+          return true;
+        case "turn_over":
+          watch?.turn(request.runId, request);
           return true;
         case "log": {
           const { shared } = /** @type {Who} */ (agents[request.who]);

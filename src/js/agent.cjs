@@ -207,10 +207,11 @@ function follow(agent, prepared, thread) {
 function observe({ telemetry, agents, encoded }) {
   if (telemetry === undefined) return undefined;
   const { observeAgent } = require("./telemetry/agent.cjs");
+  const { quietly } = require("./telemetry/guard.cjs");
   const all = agents.map(({ name, model, shared: { id, asked } }) => {
     return { name, asked: { provider: id, model: undefined, ...asked, ...(model ? { model } : {}) } };
   });
-  return observeAgent(telemetry, all, encoded);
+  return quietly(() => observeAgent(telemetry, all, encoded));
 }
 
 /**

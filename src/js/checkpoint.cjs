@@ -105,8 +105,6 @@ async function openCheckpoint(store, runId, stopped) {
   if (stopped.aborted) return undefined;
   /** @type {Loaded} */
   let loaded;
-  // Before it is asked: the lease may begin at any moment from now on.
-  let renewedAt = Date.now();
   try {
     const answer = Promise.resolve(store.load(runId, { leaseMs }));
     const found = await unlessStopped(answer, stopped, 0);
@@ -133,7 +131,7 @@ async function openCheckpoint(store, runId, stopped) {
   let queue = Promise.resolve();
   /** @type {NodeJS.Timeout | undefined} */
   let timer;
-  let closed = false;
+  let renewing = false;
   let unanswered = false;
 
   /** @param {ProviderError} error */
@@ -158,22 +156,25 @@ async function openCheckpoint(store, runId, stopped) {
   /** @param {readonly string[]} added */
   const append = async (added) => {
     if (failure !== undefined) throw failure;
-    const began = Date.now();
     await store.append(runId, added, lease);
-    renewedAt = began;
   };
 
+  /**
+   * A lease that is overdue is no verdict: a thread that was busy, a clock that was set or a laptop's sleep let it run out as well.
+   * Only the store knows whether another attempt has the run by now, and its token is all that counts. While the store can't be
+   * asked, what was begun goes on, and nothing begins: each beginning is an entry.
+   */
   const renew = () => {
-    inTurn(() => append([])).catch((thrown) => {
-      const error = storeError(thrown, "append");
-      // A store that can't be reached for a moment is no reason to stop while the lease lasts.
-      if (error.code === "RUN_LOCKED" || Date.now() - renewedAt >= leaseMs) fail(error);
-    });
-    // Without an answer for so long, somebody else may have the run.
-    if (Date.now() - renewedAt >= leaseMs && !closed) {
-      const reason = `the lease was not renewed for ${leaseMs} ms: the run may be another process's by now`;
-      fail(/** @type {never} */ (fault("RUN_LOCKED", reason)));
-    }
+    if (renewing) return;
+    renewing = true;
+    inTurn(() => append([]))
+      .catch((thrown) => {
+        const error = storeError(thrown, "append");
+        if (error.code === "RUN_LOCKED") fail(error);
+      })
+      .finally(() => {
+        renewing = false;
+      });
   };
 
   return {
@@ -229,7 +230,6 @@ async function openCheckpoint(store, runId, stopped) {
      * @returns {Promise<boolean>} whether that is durable: `false` if it was stopped before the store answered
      */
     async close(text) {
-      closed = true;
       clearInterval(timer);
       const finish = async () => {
         if (failure !== undefined && text !== undefined) throw failure;

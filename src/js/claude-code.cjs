@@ -73,7 +73,7 @@ function createClaudeCode(native, owner, splitTelemetry) {
       if (telemetry === undefined) return this.#execute(context);
       const { observeExecution } = require("./telemetry/whole.cjs");
       const { model, prompt } = /** @type {{ model?: string, prompt?: string }} */ (context?.config ?? {});
-      return observeExecution(telemetry, { name: this.name, model, prompt }, () => this.#execute(context));
+      return observeExecution(telemetry, { name: this.name, model, prompt, context }, () => this.#execute(context));
     }
 
     /** @param {AgentExecutionContext} context */

@@ -6,6 +6,7 @@
  * @import { CliProvider } from "./native-entry.mjs"
  */
 
+import { printJson, printShown } from "./cli/screen.mjs";
 import { suggestion } from "./cli/usage.mjs";
 import { parseCommandArgs } from "./cli-args.mjs";
 import { isColourful, painter, table, UsageError, widthOf } from "./cli-text.mjs";
@@ -69,10 +70,8 @@ export async function doctor(args, signal) {
     ...logins.map(({ id, configDir }) => factoryOf(id)({ ...options, login: { configDir } })),
   ];
   const reports = await api.checkHealth(providers, { level: /** @type {HealthLevel} */ (level), signal });
-  const text = values.json
-    ? JSON.stringify(reports, null, 2)
-    : formatReports(reports, painter(isColourful(process.stdout)));
-  process.stdout.write(`${text}\n`);
+  if (values.json) printJson(reports, 2);
+  else printShown(`${formatReports(reports, painter(isColourful(process.stdout)))}\n`);
   return reports.some(isReady) ? 0 : 1;
 }
 
@@ -162,9 +161,7 @@ export function providers(args) {
     colours: [/** @type {const} */ ("bold")],
   }));
   const paint = painter(isColourful(process.stdout));
-  const text = values.json
-    ? JSON.stringify(list, null, 2)
-    : table(["PROVIDER", "COMMAND", "VERSIONS MEASURED"], rows, paint, widthOf(process.stdout));
-  process.stdout.write(`${text}\n`);
+  if (values.json) printJson(list, 2);
+  else printShown(`${table(["PROVIDER", "COMMAND", "VERSIONS MEASURED"], rows, paint, widthOf(process.stdout))}\n`);
   return 0;
 }

@@ -5,6 +5,7 @@
 import { randomBytes } from "node:crypto";
 import { lstat, open, rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, extname, join, resolve } from "node:path";
+import { print, printShown, tell } from "./cli/screen.mjs";
 import { suggestion } from "./cli/usage.mjs";
 import { parseCommandArgs } from "./cli-args.mjs";
 import { EXIT_CODES, isColourful, UsageError } from "./cli-text.mjs";
@@ -35,7 +36,7 @@ export async function log([action = "", ...args]) {
   } catch (error) {
     if (!ProviderError.isInstance(error)) throw error;
     const failure = /** @type {import("../../index.js").ProviderError} */ (error);
-    process.stderr.write(`${failure.code}: ${failure.message}\n`);
+    tell(`${failure.code}: ${failure.message}`, { head: failure.code, colour: "red" });
     return EXIT_CODES[failure.category] ?? EXIT_CODES.unknown;
   }
 }
@@ -44,7 +45,8 @@ export async function log([action = "", ...args]) {
 async function show(args) {
   const { values, positionals } = parseCommandArgs(args, { json: { type: "boolean" }, full: { type: "boolean" } });
   const options = { format: values.json ? "json" : "text", full: values.full ?? false };
-  process.stdout.write(await replay.renderRunLog(native, theFile(positionals), options, isColourful(process.stdout)));
+  // Painted there, and made visible.
+  printShown(await replay.renderRunLog(native, theFile(positionals), options, isColourful(process.stdout)));
   return 0;
 }
 
@@ -56,7 +58,7 @@ async function html(args) {
   });
   const file = theFile(positionals);
   if (values.output === undefined || values.output === "-") {
-    process.stdout.write(await replay.renderRunLog(native, file, { format: "html" }));
+    print(await replay.renderRunLog(native, file, { format: "html" }));
   } else {
     try {
       await writePages(file, values.output, values.force ?? false);

@@ -6,6 +6,7 @@
  */
 
 import { resolve } from "node:path";
+import { print, printJson, printShown, tell, visibleLine } from "./cli/screen.mjs";
 import { parseCommandArgs } from "./cli-args.mjs";
 import { providerIds } from "./cli-doctor.mjs";
 import { isColourful, painter, table, UsageError, widthOf } from "./cli-text.mjs";
@@ -47,8 +48,12 @@ export async function suite(args, signal) {
     onEvent: progress.show,
   });
   progress.end();
-  process.stdout.write(values.json ? `${JSON.stringify(results)}\n` : `${format(results)}\n\n${page}\n`);
-  if (signal.aborted) process.stderr.write("interrupted: --resume does the rest\n");
+  if (values.json) printJson(results);
+  else {
+    printShown(`${format(results)}\n\n`);
+    print(`${page}\n`);
+  }
+  if (signal.aborted) tell("interrupted: --resume does the rest");
   return results.length === tasks.tasks.length && results.every(({ verdict }) => verdict === "pass") ? 0 : 1;
 }
 
@@ -74,25 +79,25 @@ function createProgress(total) {
   const running = new Set();
   let done = 0;
   const clear = () => {
-    if (isLive) out.write("\r\x1b[2K");
+    if (isLive) printShown("\r\x1b[2K", out);
   };
   const state = () => {
     if (!isLive) return;
     const text = `${done} of ${total} done; running: ${[...running].join(", ") || "none"}`;
-    out.write(text.slice(0, Math.max((out.columns ?? 80) - 1, 1)));
+    printShown(text.slice(0, Math.max(widthOf(out) - 1, 1)), out);
   };
   return {
     /** @param {import("./suite/run.mjs").SuiteEvent} event */
     show(event) {
       clear();
-      const { name } = event.task;
+      const name = visibleLine(event.task.name);
       if (event.type === "began") running.add(name);
       else {
         running.delete(name);
         done++;
         const { verdict, durationMs } = event.result;
         const when = event.kept ? "done before" : `${(durationMs / 1000).toFixed(1)} s`;
-        out.write(`[${done}/${total}] ${name}: ${paint(COLOURS[verdict], verdict)} (${when})\n`);
+        printShown(`[${done}/${total}] ${name}: ${paint(COLOURS[verdict], verdict)} (${when})\n`, out);
       }
       state();
     },

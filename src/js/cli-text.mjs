@@ -5,9 +5,10 @@
  * @import { Colour, Paint } from "./cli/colour.mjs"
  */
 
-import { wrapText } from "./cli/screen.mjs";
+import { visibleLine, wrapText } from "./cli/screen.mjs";
 
 export { isColourful, painter } from "./cli/colour.mjs";
+export { widthOf } from "./cli/screen.mjs";
 export { UsageError } from "./cli/usage.mjs";
 
 export const NAME = "deep-factor-providers";
@@ -130,13 +131,14 @@ ${exitCodeLines()}
 
 Usage: ${NAME} chat [options]
 
-On a terminal, lines are edited and remembered (arrow keys), one that ends with \\ goes on in the next, Ctrl-C interrupts
-the answer, and ends the program when it is pressed twice at the prompt. Of a pipe each line is a prompt; a failure
+On a terminal, lines are edited and remembered (arrow keys), one that ends with \\ goes on in the next, what is pasted is one
+prompt however many lines it has, Ctrl-C interrupts the answer, and ends the program when it is pressed twice at the prompt. Of a pipe each line is a prompt; a failure
 ends it.
 
   /help            these commands
   /cost            tokens so far, and what they cost
   /model [name]    which model answers; another one from now on
+  /edit [text]     writes a prompt in $VISUAL or $EDITOR, which is sent when the editor ends
   /clear           forgets the conversation
   /exit            ends it, as Ctrl-D does
 
@@ -178,7 +180,8 @@ of its own.
 
 Options:
   --logs <path>        a run log, or a folder that holds some, whose calls of today are added up; as often as there are
-  --watch              looks again and again: on a terminal in its place, else one report behind the other
+  --watch              looks again and again: on a terminal in its place, where arrow and page keys scroll, else one
+                       report behind the other
   --interval <s>       seconds between two looks; default: 2
   --json               one JSON document; with --watch, one per line
   --color <when>       auto, always or never; default: auto
@@ -223,13 +226,15 @@ function exitCodeLines() {
 /**
  * A table whose columns are as wide as their widest cell. Cells are measured before they are painted; the last column's
  * are not padded. Rows may have lines of their own underneath. Where `columns` are not enough, each row is a block, a cell a line.
+ * Nothing in a cell or a line steers a terminal.
  *
  * @param {string[]} head
- * @param {Row[]} rows
+ * @param {Row[]} given
  * @param {Paint} paint
  * @param {number} [columns] of the terminal; default: as many as it takes
  */
-export function table(head, rows, paint, columns = 0) {
+export function table(head, given, paint, columns = 0) {
+  const rows = given.map((row) => ({ ...row, cells: row.cells.map(visibleLine) }));
   const all = [head, ...rows.map(({ cells }) => cells)];
   const widths = head.map((_, column) => Math.max(...all.map((cells) => lengthOf(cells[column] ?? ""))));
   if (columns > 0 && widths.reduce((sum, width) => sum + width + 2, -2) > columns) {
@@ -252,13 +257,6 @@ export function table(head, rows, paint, columns = 0) {
   return lines.join("\n");
 }
 
-/**
- * The columns of a terminal; of what is none, 0: as many as it takes.
- *
- * @param {NodeJS.WriteStream} stream
- */
-export const widthOf = (stream) => (stream.isTTY ? stream.columns : 0);
-
 /** @typedef {{ text: string, colour: Colour | undefined }} Note */
 /** @typedef {{ cells: string[], colours?: (Colour | undefined)[], under?: Note[] }} Row */
 
@@ -270,13 +268,30 @@ export const widthOf = (stream) => (stream.isTTY ? stream.columns : 0);
  */
 function block(head, { cells, colours = [], under = [] }, paint, columns) {
   const width = Math.max(...head.map(lengthOf));
-  const lines = cells.map((cell, column) => {
+  const lines = cells.flatMap((cell, column) => {
     const colour = colours[column];
-    const painted = colour === undefined ? cell : paint(colour, cell);
-    return column === 0 ? painted : `  ${paint("dim", (head[column] ?? "").padEnd(width))}  ${painted}`;
+    const painted = (/** @type {string} */ text) => (colour === undefined ? text : paint(colour, text));
+    if (column === 0) return wrapText(cell, columns).split("\n").map(painted);
+    const name = (head[column] ?? "").padEnd(width);
+    return wrapText(`  ${name}  ${cell}`, columns)
+      .split("\n")
+      .map((line) =>
+        line.startsWith(`  ${name}`)
+          ? `  ${paint("dim", name)}${behind(line, width + 2, painted)}`
+          : behind(line, 0, painted),
+      );
   });
   return [...lines, ...notes(under, 2, paint, columns)].join("\n");
 }
+
+/**
+ * What stands behind `from`, painted without its margin.
+ *
+ * @param {string} line
+ * @param {number} from
+ * @param {(text: string) => string} painted
+ */
+const behind = (line, from, painted) => line.slice(from).replace(/\S.*/, painted);
 
 /**
  * @param {Note[]} under
@@ -286,7 +301,7 @@ function block(head, { cells, colours = [], under = [] }, paint, columns) {
  */
 function notes(under, indent, paint, columns) {
   return under.flatMap(({ text, colour }) =>
-    wrapText(" ".repeat(indent) + text, columns)
+    wrapText(" ".repeat(indent) + visibleLine(text), columns)
       .split("\n")
       .map((line) => line.replace(/\S.*/, (words) => (colour === undefined ? words : paint(colour, words)))),
   );

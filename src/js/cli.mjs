@@ -6,7 +6,7 @@
  */
 
 import { createRequire } from "node:module";
-import { tell, wrapHelp } from "./cli/screen.mjs";
+import { printHelp, tell } from "./cli/screen.mjs";
 import { suggestion } from "./cli/usage.mjs";
 import { EXIT_CODES, HELP, NAME, NOBODY_READS_CODE, SIGNAL_CODES, USAGE_CODE, UsageError } from "./cli-text.mjs";
 
@@ -62,7 +62,7 @@ function unknown(name) {
 
 /** @param {string} text */
 function say(text) {
-  process.stdout.write(process.stdout.isTTY ? wrapHelp(text, process.stdout.columns) : text);
+  printHelp(text);
   return 0;
 }
 

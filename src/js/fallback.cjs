@@ -120,12 +120,11 @@ function createAdapter(members, life) {
     const ask = createCourse(members, { signal, quota, closing: life.signal });
     for (;;) {
       const member = ask.next();
-      const relay = createRelay(onUpdate, [signal, life.signal]);
       if ("until" in member) {
-        await relay.push({ type: "waiting", ...member });
         await ask.park(member);
         continue;
       }
+      const relay = createRelay(onUpdate, [signal, life.signal]);
       try {
         const message = await member.invokeWithUpdates(messages, relay.push, options, signal);
         await relay.flush();
@@ -301,8 +300,7 @@ function createRelay(onUpdate, signals) {
     flush() {
       const updates = held;
       held = [];
-      // Who hears that the call waits was given nothing of an answer.
-      relay.delivered ||= updates.some(({ type }) => type !== "waiting");
+      relay.delivered ||= updates.length > 0;
       last = last.then(() => deliver(updates));
       // A member that does not wait for its updates has no ear for this either; flush() at the end has.
       last.catch(() => {});

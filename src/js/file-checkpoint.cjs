@@ -34,12 +34,12 @@ function createFileCheckpoints(native) {
         const { result, ...loaded } = /** @type {any} */ (unwrap(await guard(files.load(requireRunId(runId)))));
         return result === null ? loaded : { ...loaded, result };
       },
-      async append(runId, entries) {
-        // The lock of the operating system needs no renewal.
-        if (entries.length > 0) unwrap(await guard(files.append(runId, [...entries])));
+      // Without entries, too: whose file it is now is asked, though the lock of the operating system needs no renewal.
+      async append(runId, entries, { token }) {
+        unwrap(await guard(files.append(runId, token, [...entries])));
       },
-      async finish(runId, result) {
-        unwrap(await guard(files.finish(runId, result)));
+      async finish(runId, result, { token }) {
+        unwrap(await guard(files.finish(runId, token, result)));
       },
     };
   };

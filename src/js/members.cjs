@@ -4,14 +4,14 @@
  * In: one adapter of a fallback provider, ours or the caller's own. Out: the same with everything a fallback provider asks of
  * it: updates and events even where it can only `invoke`, and a circuit breaker that its failures are counted by.
  *
- * @import { InvokeUpdate, ProviderError, ProviderEvent, ToolInput } from "../../index.js"
+ * @import { InvokeUpdate, ModelInvocationUpdate, ProviderError, ProviderEvent, ToolInput } from "../../index.js"
  * @import { NativeBreaker } from "./native.cjs"
  * @import { QuotaChoice } from "./quota.cjs"
  *
  * @typedef {object} Adapter what an adapter may have; only `invoke` has to be there
  * @property {unknown} [id]
  * @property {(messages: readonly unknown[], options?: unknown) => unknown} invoke
- * @property {(messages: readonly unknown[], onUpdate: (update: InvokeUpdate) => unknown, options?: unknown) => unknown} [invokeWithUpdates]
+ * @property {(messages: readonly unknown[], onUpdate: (update: ModelInvocationUpdate) => unknown, options?: unknown) => unknown} [invokeWithUpdates]
  * @property {(messages: readonly unknown[], options?: unknown) => AsyncIterable<ProviderEvent>} [stream]
  * @property {(tools: readonly ToolInput[]) => Adapter} [bindTools]
  * @property {(options?: unknown) => unknown} [close]
@@ -147,7 +147,10 @@ function bind(adapter, identity) {
 
     async invokeWithUpdates(messages, onUpdate, options, signal) {
       if (typeof adapter.invokeWithUpdates === "function") {
-        return requireValue(await adapter.invokeWithUpdates(messages, onUpdate, atOnce(options)), options, name);
+        // An adapter of the caller's may tell the error it is about to throw. It is no output, and another member may answer.
+        const told = (/** @type {ModelInvocationUpdate} */ update) =>
+          update.type === "error" ? Promise.resolve() : onUpdate(update);
+        return requireValue(await adapter.invokeWithUpdates(messages, told, atOnce(options)), options, name);
       }
       const message = await invoke(messages, options, signal);
       const updates = createUpdates();

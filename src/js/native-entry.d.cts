@@ -19,6 +19,7 @@ import type {
   GlmCliProviderOptions,
   GrokCliProviderOptions,
   MessageInput,
+  ModelInvocationUpdate,
   OpenAiCompatibleProviderOptions,
   OpenCodeCliProviderOptions,
   OutputSchema,
@@ -159,6 +160,11 @@ export type CliProvider = CliProviderOf<AIMessageJson>;
 export interface ModelAdapter {
   /** Sends the thread, resolves to the model's answer. */
   invoke(messages: readonly MessageInput[]): Promise<AIMessageJson>;
+  /** As `invoke`, telling what happens meanwhile. */
+  invokeWithUpdates?(
+    messages: readonly MessageInput[],
+    onUpdate: (update: ModelInvocationUpdate) => void,
+  ): Promise<AIMessageJson>;
   /** An adapter that lets the model call these tools. The calls are the caller's to run. */
   bindTools?(tools: readonly ToolInput[]): ModelAdapter;
 }

@@ -157,13 +157,15 @@ export class NativeCheckpoints {
   /** Takes the run: `{"ok": {token, entries, result: string | null}}` or `{"err": …}`. */
   load(runId: string): Promise<string>;
   /** `{"ok": null}` when the entries, JSON texts, are on the disk, or `{"err": …}`. */
-  append(runId: string, entries: string[]): Promise<string>;
+  append(runId: string, token: number, entries: string[]): Promise<string>;
   /** The run is finished, or given back: `{"ok": null}` or `{"err": …}`. */
-  finish(runId: string, result?: string): Promise<string>;
+  finish(runId: string, token: number, result?: string): Promise<string>;
 }
 
 /** Whether it can be the id of a run. */
 export function isRunId(runId: string): boolean;
+/** What every page of ours begins with, up to its body. */
+export function pageHead(title: string): string;
 
 /** One look at a provider's health under way. */
 export class NativeHealth {

@@ -198,10 +198,11 @@ function createAdapter(shared, tools, onBind) {
 function observerOf({ id, telemetry, asked = { provider: id, model: undefined } }, messages, options) {
   if (telemetry === undefined) return undefined;
   const { beginChat } = require("./telemetry/chat.cjs");
+  const { quietly } = require("./telemetry/guard.cjs");
   const choices = /** @type {Record<string, unknown>} */ (options ?? {});
   const json = choices.outputSchema !== undefined;
   return (/** @type {boolean} */ streams) =>
-    beginChat(telemetry, asked, { streams, choices, json, messages: () => encodeMessages(messages) });
+    quietly(() => beginChat(telemetry, asked, { streams, choices, json, messages: () => encodeMessages(messages) }));
 }
 
 /** @param {unknown} options */

@@ -15,7 +15,7 @@
  *   record?: { path: string, prompts: boolean } | undefined, outputSchema?: unknown,
  *   quota?: import("./quota.cjs").QuotaChoice | undefined,
  *   signal?: AbortSignal | undefined, log?: Log | undefined,
- *   observe?: ((streams: boolean) => import("./telemetry/chat.cjs").Chat) | undefined,
+ *   observe?: ((streams: boolean) => import("./telemetry/chat.cjs").Chat | undefined) | undefined,
  *   choices?: Record<string, unknown> | undefined, documents?: boolean | undefined }} Request `documents`: a lone user message may be a whole thread document
  */
 
@@ -38,13 +38,17 @@ function start(
   if (signal?.aborted) throw signal.reason;
   const watch = observe?.(wants.partial);
   const log = watch === undefined ? logger : both(watch.record, logger);
-  const logs = log ? true : undefined;
-  const call = JSON.stringify({ ...wants, timeout, record, outputSchema, quota, documents, choices, log: logs });
-  const run = engine.start(thread.json, thread.texts, tools, call, workerEnv());
+  const run = begun(() => {
+    const logs = log ? true : undefined;
+    const call = JSON.stringify({ ...wants, timeout, record, outputSchema, quota, documents, choices, log: logs });
+    return engine.start(thread.json, thread.texts, tools, call, workerEnv());
+  }, watch);
   const cancel = () => run.cancel();
   const unlisten = onAbort(signal, cancel);
   const deliver = log && inOrder(log);
   const logged = deliver === undefined ? Promise.resolve() : follow(run, deliver);
+  // Whether or not anybody reads on.
+  if (watch) logged.then(() => signal?.aborted && watch.end({ cancelled: true }));
   /** @type {Promise<void> | undefined} */
   let lost;
   /**
@@ -97,6 +101,20 @@ function start(
       unlisten();
     },
   };
+}
+
+/**
+ * @template T
+ * @param {() => T} start
+ * @param {import("./telemetry/chat.cjs").Chat | undefined} watch learns of a run that can't be started
+ */
+function begun(start, watch) {
+  try {
+    return start();
+  } catch (error) {
+    watch?.end({ error });
+    throw error;
+  }
 }
 
 /**
@@ -193,6 +211,10 @@ function runForEvents(engine, prepare, { partial }) {
     const run = start(engine, request, { events: true, partial });
     cancel = run.cancel;
     let open = true;
+    if (run.watch) {
+      const { forgotten } = require("./telemetry/forgotten.cjs");
+      forgotten(stream, leaver(run.watch));
+    }
     try {
       // Behind the last event there is nothing to wait for, but with a run log, which may have failed.
       let last = false;
@@ -217,11 +239,15 @@ function runForEvents(engine, prepare, { partial }) {
     }
   }
 
-  return leavable(generator, () => {
+  const stream = leavable(generator, () => {
     left = true;
     cancel();
   });
+  return stream;
 }
+
+/** Made here: it must not hold the stream that it is of. @param {import("./telemetry/chat.cjs").Chat} watch */
+const leaver = (watch) => () => void watch.end({ cancelled: true });
 
 /**
  * The events of one run, each handed to a function that is waited for: not beyond an abort, the run's timeout or the provider's

@@ -51,6 +51,7 @@ function encodeTool(tool, at, toJsonSchema) {
     const wrapper = /** @type {Record<string, unknown>} */ (tool);
     const wrapped = wrapper.type === "function" && typeof wrapper.function === "object" && wrapper.function !== null;
     const it = /** @type {Record<string, unknown>} */ (wrapped ? wrapper.function : tool);
+    if (!wrapped) refuseServerTool(wrapper, at);
     const { name, description } = it;
     if (typeof name !== "string" || name === "") {
       throw fault("INVALID_TOOL", `${at} has no name: it must be a string that is not empty, got ${describe(name)}`);
@@ -117,11 +118,43 @@ function toSchema(schema, where, toJsonSchema) {
   );
 }
 
+/**
+ * A tool that an API runs itself has a type of its own and no arguments (Anthropic's `web_search_20250305`, OpenAI's
+ * `web_search_preview`); a CLI would be offered one that does nothing. OpenAI calls `custom` what has a text for its argument.
+ *
+ * @param {Record<string, unknown>} tool
+ * @param {string} at
+ */
+function refuseServerTool(tool, at) {
+  const { type, name } = tool;
+  if (typeof type !== "string" || type === "function") return;
+  if (typeof tool.invoke === "function" || typeof tool.execute === "function") return;
+  if (SCHEMAS.some((key) => tool[key] !== undefined && tool[key] !== null)) return;
+  const where = typeof name === "string" ? `${at} (${JSON.stringify(name)})` : at;
+  throw fault(
+    "INVALID_TOOL",
+    `${where} is of type ${describe(type)}, a tool that an API runs by itself: give tools that the app runs`,
+  );
+}
+
 /** Where a tool has its schema: here and in LangChain; OpenAI; MCP and the AI SDK; Anthropic. */
 const SCHEMAS = ["schema", "parameters", "inputSchema", "input_schema"];
 /** What else a library might call it. */
 const SUSPECTS =
   /^(json_?)?(args?|arguments|params|inputs?|properties)(_?schema)?$|^(args|params|json|tool)_?schema$|^(tool_?spec|function_?declarations?)$/i;
+
+/** The schema of what a tool gives back (MCP, the AI SDK): no arguments. */
+const OF_RESULTS = /^(output|result|returns?)(_?schema)?$/i;
+
+/**
+ * JSON Schema of an object, or what some library puts around one, by what only such a schema has.
+ *
+ * @param {object} value
+ */
+function isObjectSchema(value) {
+  const { type, properties, $schema } = /** @type {Record<string, unknown>} */ (unwrapSchema(value));
+  return type === "object" || (typeof properties === "object" && properties !== null) || typeof $schema === "string";
+}
 
 /**
  * @param {Record<string, unknown>} tool
@@ -135,8 +168,11 @@ function schemaOf(tool, where) {
   const elsewhere = Object.keys(tool).find((key) => {
     const value = tool[key];
     if (typeof value !== "object" || value === null) return false;
-    return SUSPECTS.test(key) || isValidator(value);
+    return SUSPECTS.test(key) || isValidator(value) || (!OF_RESULTS.test(key) && isObjectSchema(value));
   });
+  if (elsewhere === undefined && typeof tool === "function") {
+    throw fault("INVALID_TOOL", `${where} is a function without a schema: give a tool with its name and ${SCHEMAS[0]}`);
+  }
   if (elsewhere === undefined) return undefined;
   throw fault(
     "INVALID_TOOL",
@@ -229,9 +265,16 @@ function isValidator(schema) {
 
 /**
  * What zod is asked for: the side that is written, on which a default need not be there, and `{}` for what JSON Schema has no
- * word for, such as a date.
+ * word for. A date is written as JSON writes it, as zod 3's converters have it.
  */
-const INPUT_SIDE = { io: "input", unrepresentable: "any" };
+const INPUT_SIDE = {
+  io: "input",
+  unrepresentable: "any",
+  /** @param {{ zodSchema: { _zod?: { def?: { type?: string } } }, jsonSchema: Record<string, unknown> }} part */
+  override({ zodSchema, jsonSchema }) {
+    if (zodSchema._zod?.def?.type === "date") Object.assign(jsonSchema, { type: "string", format: "date-time" });
+  },
+};
 
 /**
  * Closes objects, as LangChain does: models keep to such a schema better, and some APIs ask for it. The parts of an intersection

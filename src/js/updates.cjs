@@ -69,8 +69,6 @@ function createUpdates() {
           return [];
         case "usage":
           return [...release(), { type: "usage", ...figures(event.usage, event.rawStopReason) }];
-        case "waiting":
-          return [{ type: "waiting", until: event.until, reason: event.reason }];
         case "done":
           return [...release(), ...done(event.reply)];
         default:

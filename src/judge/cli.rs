@@ -8,7 +8,7 @@ use super::{Context, ProcessEnd, ProcessEvidence, StopReason};
 use crate::classify::{self, Evidence as Clues, classify};
 use crate::decode::{Plain, Wire, plain};
 use crate::error::{Code, ProviderError, clip};
-use crate::event::Outcome;
+use crate::event::{Outcome, Reply};
 use crate::fold::Folded;
 use crate::provider::same_flag;
 
@@ -68,6 +68,10 @@ fn failure_of_its_own(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
         Some(outcome) if outcome.is_error || outcome.subtype.as_deref().is_some_and(|subtype| subtype != "success") => {
             Some(classified(facts, folded))
         }
+        Some(outcome) if holds_nothing(facts.process.wire, outcome, folded) => {
+            let reason = "the CLI ended with exit code 0 and its result holds no answer";
+            Some(advised(facts, Code::MalformedResponse, reason))
+        }
         Some(_) => unstructured(facts, folded),
         None if !facts.process.wire.tells_its_end() && !facts.process.cut_short => {
             let silent = folded.reply.content.is_empty() && folded.reply.tool_calls.is_empty();
@@ -76,6 +80,19 @@ fn failure_of_its_own(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
         }
         None => Some(cut_short(facts)),
     }
+}
+
+/// Whether nothing was said, nor is the answer the empty text: claude's and qwen's results hold one, or a value in its place.
+fn holds_nothing(wire: Wire, outcome: &Outcome, folded: &Folded) -> bool {
+    let Reply {
+        content,
+        tool_calls,
+        invalid_tool_calls,
+        ..
+    } = &folded.reply;
+    let is_silent = content.is_empty() && tool_calls.is_empty() && invalid_tool_calls.is_empty();
+    let is_claudes = matches!(wire, Wire::ClaudeStream | Wire::ClaudeJson);
+    is_claudes && is_silent && outcome.text.is_none() && outcome.structured.is_none()
 }
 
 /// The answer in `text`, all that was printed where `wire` was to be; `None` where it is none ([`super::judge`] says why).

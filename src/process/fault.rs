@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::Code;
 
@@ -12,12 +12,14 @@ use crate::error::Code;
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A bare name that no folder of the child's PATH has.
-    #[error("{} is not in any folder of the PATH", program.display())]
+    #[error("{} is not in any folder of the PATH{}", program.display(), not_taken(skipped.as_deref()))]
     NotOnPath {
         /// The name.
         program: OsString,
         /// The PATH that was searched: the child's, not the host's.
         path: OsString,
+        /// The file of that name in an empty or relative folder of it, which is not searched.
+        skipped: Option<PathBuf>,
     },
     /// A path that does not exist.
     #[error("{} does not exist", file.display())]
@@ -140,6 +142,15 @@ pub enum TooLong {
     /// Arguments and environment together.
     #[error("the command line with its environment")]
     Total,
+}
+
+fn not_taken(skipped: Option<&Path>) -> String {
+    skipped.map_or_else(String::new, |file| {
+        format!(
+            ": its empty and relative folders are skipped, so {} was not taken",
+            file.display()
+        )
+    })
 }
 
 impl StartError {

@@ -4,7 +4,8 @@
 //!
 //! A permit belongs to one run and is returned when the run's leader has exited, before its output is consumed and
 //! before stragglers of its group are gone: what the limit protects (the CLI's own configuration, the memory of a
-//! Node process each) ends with the leader, and a slow consumer shall not hold up the queue.
+//! Node process each) ends with the leader, and a slow consumer shall not hold up the queue. The place of a session's process
+//! ([`Permit::taken`]) is taken longer.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -123,7 +124,12 @@ impl Limiter {
             biased;
             () = cancel.cancelled() => Err(QueueCancelled { queued: began.elapsed() }),
             // The sender is only dropped with the ticket, which this future holds.
-            _ = granted => Ok(Permit { _ticket: Some(ticket), _nested: None, queued: began.elapsed() }),
+            _ = granted => Ok(Permit {
+                _ticket: Some(ticket),
+                _nested: None,
+                queued: began.elapsed(),
+                is_place: false,
+            }),
         }
     }
 
@@ -146,7 +152,12 @@ impl Limiter {
             biased;
             queued = self.acquire(key, concurrency, cancel) => queued,
             Ok(nested) = Arc::clone(nested).acquire_owned() => {
-                Ok(Permit { _ticket: None, _nested: Some(nested), queued: began.elapsed() })
+                Ok(Permit {
+                    _ticket: None,
+                    _nested: Some(nested),
+                    queued: began.elapsed(),
+                    is_place: false,
+                })
             }
         }
     }
@@ -260,16 +271,24 @@ pub struct Permit {
     _ticket: Option<Ticket>,
     _nested: Option<OwnedSemaphorePermit>,
     queued: Duration,
+    is_place: bool,
 }
 
 impl Permit {
-    /// A permit of another semaphore, to be held as long as one of a queue's.
-    pub fn taken(other: OwnedSemaphorePermit) -> Permit {
+    /// The place of a session's process, which is taken until nothing of its group is left: a launcher that was ended leaves its CLI
+    /// behind for a while, and on a busy machine there would be twice as many of those as may be.
+    pub fn taken(place: OwnedSemaphorePermit) -> Permit {
         Permit {
             _ticket: None,
-            _nested: Some(other),
+            _nested: Some(place),
             queued: Duration::ZERO,
+            is_place: true,
         }
+    }
+
+    /// Whether it is held until the whole group is gone, and not the leader alone.
+    pub fn is_place(&self) -> bool {
+        self.is_place
     }
 
     /// How long it was waited for.

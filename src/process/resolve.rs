@@ -2,6 +2,9 @@
 //!
 //! In: a name or path and the child's PATH. Out: the file to execute (on Windows also the script behind an npm shim).
 //! Answers are remembered by (name, PATH) and checked again by one `stat` each time they are used.
+//!
+//! Empty and relative folders of the PATH (`PATH=$PATH:`, `.`, `bin`) are skipped, as Go does since 1.19 (os/exec, `ErrDot`): they are
+//! the working folder's, which may be anybody's. On Windows the working folder is not searched either. The child has its PATH as it is.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -21,9 +24,33 @@ pub struct Resolved {
     pub prefix: Vec<OsString>,
     /// The program of the file's `#!` line, if it has one.
     pub interpreter: Option<PathBuf>,
+    /// The interpreter's arguments where it is called by us: `env` of the `#!` line would look into folders that are skipped here.
+    pub called_with: Option<Vec<OsString>>,
 }
 
 impl Resolved {
+    /// A file that is executed as it is.
+    fn direct(file: PathBuf) -> Resolved {
+        Resolved {
+            file,
+            prefix: Vec::new(),
+            interpreter: None,
+            called_with: None,
+        }
+    }
+
+    /// What is executed, and the arguments that come before the caller's.
+    pub fn command(self) -> (PathBuf, Vec<OsString>) {
+        match (self.interpreter, self.called_with) {
+            (Some(interpreter), Some(mut args)) => {
+                args.push(self.file.into_os_string());
+                args.extend(self.prefix);
+                (interpreter, args)
+            }
+            _ => (self.file, self.prefix),
+        }
+    }
+
     fn still_there(&self) -> bool {
         self.file.is_file() && self.interpreter.as_ref().is_none_or(|file| file.is_file())
     }
@@ -55,14 +82,11 @@ pub fn resolve(program: &OsStr, path: Option<&OsStr>) -> Result<Resolved, StartE
         return Ok(found);
     }
     let found = search(&key.0, path)?;
-    // A relative folder on the PATH means another file after the next chdir: not to be remembered.
-    if std::env::split_paths(path).all(|folder| folder.is_absolute()) {
-        let mut cache = lock();
-        if cache.len() >= CACHE_LIMIT {
-            cache.clear();
-        }
-        cache.insert(key, found.clone());
+    let mut cache = lock();
+    if cache.len() >= CACHE_LIMIT {
+        cache.clear();
     }
+    cache.insert(key, found.clone());
     Ok(found)
 }
 
@@ -92,31 +116,70 @@ fn absolute(program: &OsStr) -> Result<PathBuf, StartError> {
     })
 }
 
-fn search(program: &OsStr, path: &OsStr) -> Result<Resolved, StartError> {
-    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-    let file = match which::which_in(program, Some(path), &here) {
-        Ok(file) => file,
-        Err(_) => return Err(not_found(program, path, &here)),
-    };
-    if cfg!(windows) {
-        return behind_shim(file, path);
+/// The folders of a PATH that are searched, and those that are skipped.
+struct Folders {
+    searched: Vec<PathBuf>,
+    skipped: Vec<PathBuf>,
+}
+
+impl Folders {
+    fn of(path: &OsStr) -> Folders {
+        // `~/bin`, which bash reads as the home's, is what `which` makes of it, too.
+        let has_home = std::env::home_dir().is_some_and(|home| home.is_absolute());
+        let is_searched = |folder: &PathBuf| folder.is_absolute() || (has_home && folder.starts_with("~"));
+        let (searched, skipped) = std::env::split_paths(path).partition(is_searched);
+        Folders { searched, skipped }
     }
-    let interpreter = match shebang(&head(&file)) {
-        None => None,
-        Some(line) => Some(line.locate(path).ok_or_else(|| StartError::InterpreterNotFound {
-            file: file.clone(),
-            interpreter: line.wanted().into(),
-        })?),
+
+    /// The file that the bare name `program` stands for.
+    fn find(&self, program: &OsStr) -> Option<PathBuf> {
+        find_in(program, &self.searched, Path::new("/"))
+    }
+
+    /// The one that it would stand for in a folder that is skipped.
+    fn find_skipped(&self, program: &OsStr) -> Option<PathBuf> {
+        find_in(program, &self.skipped, &std::env::current_dir().ok()?)
+    }
+}
+
+fn find_in(program: &OsStr, folders: &[PathBuf], here: &Path) -> Option<PathBuf> {
+    if folders.is_empty() {
+        return None;
+    }
+    let whole: Vec<PathBuf> = folders.iter().map(|folder| here.join(folder)).collect();
+    // What a PATH can't hold came from one and is quoted there (Windows).
+    let path = std::env::join_paths(whole).ok()?;
+    which::which_in(program, Some(path), here).ok()
+}
+
+fn search(program: &OsStr, path: &OsStr) -> Result<Resolved, StartError> {
+    let folders = Folders::of(path);
+    let found = match is_bare(program) {
+        true => folders.find(program),
+        // It is absolute by now.
+        false => which::which_in(program, Some(""), "/").ok(),
     };
+    let file = found.ok_or_else(|| not_found(program, path, &folders))?;
+    if cfg!(windows) {
+        return behind_shim(file, &folders);
+    }
+    let Some(line) = shebang(&head(&file)) else {
+        return Ok(Resolved::direct(file));
+    };
+    let Some(interpreter) = line.locate(&folders) else {
+        let interpreter = line.wanted().into();
+        return Err(StartError::InterpreterNotFound { file, interpreter });
+    };
+    let is_looked_up = line.env_name.is_some() && !folders.skipped.is_empty();
     Ok(Resolved {
-        file,
-        prefix: Vec::new(),
-        interpreter,
+        interpreter: Some(interpreter),
+        called_with: is_looked_up.then(|| line.env_args.into_iter().map(OsString::from).collect()),
+        ..Resolved::direct(file)
     })
 }
 
 /// Tells "not there" from "there, but a folder or without permission to execute it".
-fn not_found(program: &OsStr, path: &OsStr, here: &Path) -> StartError {
+fn not_found(program: &OsStr, path: &OsStr, folders: &Folders) -> StartError {
     if !is_bare(program) {
         let file = PathBuf::from(program);
         return match std::fs::metadata(&file) {
@@ -126,12 +189,13 @@ fn not_found(program: &OsStr, path: &OsStr, here: &Path) -> StartError {
             Ok(_) => StartError::NotExecutable { file },
         };
     }
-    let candidates = std::env::split_paths(path).map(|folder| here.join(folder).join(program));
-    match candidates.into_iter().find(|file| file.is_file()) {
+    let mut candidates = folders.searched.iter().map(|folder| folder.join(program));
+    match candidates.find(|file| file.is_file()) {
         Some(file) => StartError::NotExecutable { file },
         None => StartError::NotOnPath {
             program: program.to_owned(),
             path: path.to_owned(),
+            skipped: folders.find_skipped(program),
         },
     }
 }
@@ -154,6 +218,8 @@ fn head(file: &Path) -> Vec<u8> {
 struct Shebang {
     path: String,
     env_name: Option<String>,
+    /// What `env -S` gives it beside the script.
+    env_args: Vec<String>,
 }
 
 impl Shebang {
@@ -164,14 +230,15 @@ impl Shebang {
         }
     }
 
-    fn locate(&self, path: &OsStr) -> Option<PathBuf> {
+    fn locate(&self, folders: &Folders) -> Option<PathBuf> {
         let interpreter = PathBuf::from(&self.path);
         if !interpreter.is_file() {
             return None;
         }
         match &self.env_name {
             None => Some(interpreter),
-            Some(name) => which::which_in(name, Some(path), std::env::current_dir().ok()?).ok(),
+            Some(name) if is_bare(OsStr::new(name)) => folders.find(OsStr::new(name)),
+            Some(name) => which::which_in(name, Some(""), std::env::current_dir().ok()?).ok(),
         }
     }
 }
@@ -183,7 +250,7 @@ fn shebang(head: &[u8]) -> Option<Shebang> {
     let line = std::str::from_utf8(line).ok().filter(|line| line.len() < 255)?;
     let mut parts = line.split_ascii_whitespace();
     let path = parts.next()?.to_owned();
-    let mut env_name = None;
+    let (mut env_name, mut env_args) = (None, Vec::new());
     if Path::new(&path).file_name() == Some(OsStr::new("env")) {
         let name = parts
             .next()
@@ -192,8 +259,13 @@ fn shebang(head: &[u8]) -> Option<Shebang> {
         env_name = name
             .filter(|name| !name.starts_with('-') && !name.contains('='))
             .map(str::to_owned);
+        env_args = parts.map(str::to_owned).collect();
     }
-    Some(Shebang { path, env_name })
+    Some(Shebang {
+        path,
+        env_name,
+        env_args,
+    })
 }
 
 /// What `file` needs in order to run and does not find: its `#!` program, or a binary's dynamic loader (a glibc binary
@@ -216,22 +288,17 @@ pub(super) fn missing_interpreter(file: &Path) -> Option<OsString> {
 ///
 /// A `.ps1` is taken for the `.cmd` that npm writes beside it. A batch file that is no shim is left to the standard
 /// library, which runs it with `cmd.exe` and refuses arguments that can't be quoted safely.
-fn behind_shim(file: PathBuf, path: &OsStr) -> Result<Resolved, StartError> {
-    let direct = |file| Resolved {
-        file,
-        prefix: Vec::new(),
-        interpreter: None,
-    };
+fn behind_shim(file: PathBuf, folders: &Folders) -> Result<Resolved, StartError> {
     let extension = file.extension().and_then(OsStr::to_str).map(str::to_ascii_lowercase);
     let batch = match extension.as_deref() {
         Some("cmd" | "bat") => file,
         Some("ps1") if file.with_extension("cmd").is_file() => file.with_extension("cmd"),
         Some("ps1") => return Err(StartError::NotExecutable { file }),
-        _ => return Ok(direct(file)),
+        _ => return Ok(Resolved::direct(file)),
     };
     let text = std::fs::read_to_string(&batch).unwrap_or_default();
     let (Some(shim), Some(folder)) = (super::shim::parse(&text), batch.parent()) else {
-        return Ok(direct(batch));
+        return Ok(Resolved::direct(batch));
     };
     let below = |relative: &str| {
         relative
@@ -246,12 +313,12 @@ fn behind_shim(file: PathBuf, path: &OsStr) -> Result<Resolved, StartError> {
         });
     }
     let Some(runtime) = shim.runtime else {
-        return Ok(direct(target));
+        return Ok(Resolved::direct(target));
     };
     let beside = below(&format!("{runtime}{}", std::env::consts::EXE_SUFFIX));
     let runtime = match beside.is_file() {
         true => beside,
-        false => which::which_in(&runtime, Some(path), folder).map_err(|_| StartError::InterpreterNotFound {
+        false => (folders.find(OsStr::new(&runtime))).ok_or_else(|| StartError::InterpreterNotFound {
             file: batch.clone(),
             interpreter: runtime.into(),
         })?,
@@ -259,9 +326,8 @@ fn behind_shim(file: PathBuf, path: &OsStr) -> Result<Resolved, StartError> {
     let mut prefix: Vec<OsString> = shim.runtime_args.into_iter().map(OsString::from).collect();
     prefix.push(target.into_os_string());
     Ok(Resolved {
-        file: runtime,
         prefix,
-        interpreter: None,
+        ..Resolved::direct(runtime)
     })
 }
 
@@ -291,7 +357,8 @@ mod tests {
             Resolved {
                 file,
                 prefix: vec![],
-                interpreter: Some("/bin/sh".into())
+                interpreter: Some("/bin/sh".into()),
+                called_with: None,
             }
         );
     }
@@ -340,19 +407,24 @@ mod tests {
 
     #[test]
     fn shebang_lines() {
-        let line = |path: &str, name: Option<&str>| {
+        let with = |path: &str, name: Option<&str>, args: &[&str]| {
             Some(Shebang {
                 path: path.to_owned(),
                 env_name: name.map(str::to_owned),
+                env_args: args.iter().map(|arg| (*arg).to_owned()).collect(),
             })
         };
+        let line = |path: &str, name: Option<&str>| with(path, name, &[]);
         assert_eq!(shebang(b"#! /bin/sh -e\nx"), line("/bin/sh", None));
         assert_eq!(shebang(b"#!/usr/bin/env node\r\n"), line("/usr/bin/env", Some("node")));
         assert_eq!(
             shebang(b"#!/usr/bin/env -S node --x\n"),
-            line("/usr/bin/env", Some("node"))
+            with("/usr/bin/env", Some("node"), &["--x"])
         );
-        assert_eq!(shebang(b"#!/usr/bin/env A=1 node\n"), line("/usr/bin/env", None));
+        assert_eq!(
+            shebang(b"#!/usr/bin/env A=1 node\n"),
+            with("/usr/bin/env", None, &["node"])
+        );
         assert_eq!(shebang(b"\x7fELF"), None);
         assert_eq!(shebang(b"#!\n"), None);
     }
@@ -370,14 +442,78 @@ mod tests {
         );
         write(folder.path(), "cli.ps1", 0o755, "");
         let expected = Resolved {
-            file: node,
             prefix: vec!["--x".into(), script.into()],
-            interpreter: None,
+            ..Resolved::direct(node)
         };
-        assert_eq!(behind_shim(shim, OsStr::new("")).unwrap(), expected);
+        let nowhere = Folders::of(OsStr::new(""));
+        assert_eq!(behind_shim(shim, &nowhere).unwrap(), expected);
+        assert_eq!(behind_shim(folder.path().join("cli.ps1"), &nowhere).unwrap(), expected);
+    }
+
+    /// The tests' working folder is the package's own: a folder in it is named by a relative path.
+    fn folder_here() -> tempfile::TempDir {
+        tempfile::tempdir_in("target").unwrap()
+    }
+
+    #[test]
+    fn empty_and_relative_folders_of_the_path_are_skipped() {
+        let (here, absolute) = (folder_here(), tempfile::tempdir().unwrap());
+        let relative = Path::new("target").join(here.path().file_name().unwrap());
+        assert!(relative.is_dir() && relative.is_relative());
+        let near = write(here.path(), "cli", 0o755, "#!/bin/sh\n");
+        let far = write(absolute.path(), "cli", 0o755, "#!/bin/sh\n");
+        let say = |program: &str, folders: &[&Path]| {
+            let path = std::env::join_paths(folders).unwrap();
+            resolve(OsStr::new(program), Some(&path))
+                .map(|found| found.file)
+                .map_err(|error| error.to_string())
+        };
+        let nothing = Path::new("");
         assert_eq!(
-            behind_shim(folder.path().join("cli.ps1"), OsStr::new("")).unwrap(),
-            expected
+            say("cli", &[nothing, &relative, Path::new("."), absolute.path()]),
+            Ok(far)
         );
+        let only = std::env::current_dir().unwrap().join(&relative).join("cli");
+        assert_eq!(
+            say("cli", &[absolute.path().parent().unwrap(), &relative]),
+            Err(format!(
+                "cli is not in any folder of the PATH: its empty and relative folders are skipped, so {} was not taken",
+                only.display()
+            ))
+        );
+        // Cargo.toml stands in the working folder, and is not executable.
+        for path in [&[nothing][..], &[Path::new(".")]] {
+            assert_eq!(
+                say("Cargo.toml", path),
+                Err("Cargo.toml is not in any folder of the PATH".to_owned())
+            );
+        }
+        // Who names a path with a separator means it.
+        let named = relative.join("cli");
+        assert_eq!(
+            say(named.to_str().unwrap(), &[nothing]).map(|file| file.canonicalize().unwrap()),
+            Ok(near.canonicalize().unwrap())
+        );
+    }
+
+    #[test]
+    fn the_interpreter_of_a_script_is_not_the_working_folders() {
+        let (here, absolute) = (folder_here(), tempfile::tempdir().unwrap());
+        let relative = Path::new("target").join(here.path().file_name().unwrap());
+        write(here.path(), "made-up-node", 0o755, "#!/bin/sh\n");
+        let script = write(absolute.path(), "cli", 0o755, "#!/usr/bin/env -S made-up-node --flag\n");
+        let path = std::env::join_paths([relative.as_path(), absolute.path()]).unwrap();
+        let found = resolve(OsStr::new("cli"), Some(&path)).map_err(|error| error.to_string());
+        assert_eq!(
+            found,
+            Err(format!("{} needs made-up-node, which is missing", script.display()))
+        );
+        let node = write(absolute.path(), "made-up-node", 0o755, "#!/bin/sh\n");
+        let found = resolve(OsStr::new("cli"), Some(&path)).unwrap();
+        assert_eq!(found.file, script);
+        // `env` would look into the folder that is skipped.
+        assert_eq!(found.command(), (node, vec!["--flag".into(), script.clone().into()]));
+        let found = resolve(OsStr::new("cli"), Some(absolute.path().as_os_str())).unwrap();
+        assert_eq!(found.command(), (script, vec![]));
     }
 }

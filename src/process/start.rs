@@ -16,7 +16,7 @@ use super::feed::Feed;
 use super::launch::Launch;
 use super::mark::{RUN_VARIABLE, next_run_id};
 use super::owner::{OWNER_VARIABLE, owner_mark};
-use super::resolve::{Resolved, resolve};
+use super::resolve::resolve;
 use super::running::{Closer, Exit, Running};
 use super::spec::{LONGEST_GRACE, Spec, Stdin};
 use super::{activity, drain, limit, registry, supervise, sys};
@@ -148,9 +148,7 @@ fn prepare(spec: &Spec, run_id: &str) -> Result<Launch, StartError> {
         Some(resolved) => resolved.clone(),
         None => resolve(&spec.program, env::lookup(&vars, "PATH"))?,
     };
-    let Resolved {
-        file, prefix: mut args, ..
-    } = resolved;
+    let (file, mut args) = resolved.command();
     args.extend(spec.args.iter().cloned());
     let launch = Launch { file, args, vars, cwd };
     launch.check()?;

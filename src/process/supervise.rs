@@ -111,6 +111,11 @@ impl Supervisor {
             }
         };
 
+        let (place, permit) = match permit {
+            Some(permit) if permit.is_place() => (Some(permit), None),
+            permit => (None, permit),
+        };
+
         let watching = async {
             let reason = tokio::select! {
                 biased;
@@ -160,6 +165,7 @@ impl Supervisor {
                     let _ = report.send(seen);
                 }
             }
+            drop(place);
             cleared.cancel();
         };
 

@@ -11,10 +11,20 @@ use super::is_js_space;
 
 /// See the module.
 pub fn is_thread_document(text: &str) -> bool {
+    read_document(text, |_, _| {}).is_some()
+}
+
+/// The events of a document, if `text` is one: their types, and their texts as they are written, with references.
+pub fn events_of_document(text: &str) -> Option<Vec<(String, &str)>> {
+    let mut events = Vec::new();
+    read_document(text, |kind, text| events.push((kind, text)))?;
+    Some(events)
+}
+
+fn read_document<'a>(text: &'a str, event: impl FnMut(String, &'a str)) -> Option<()> {
     // Nearly every message is none, at the first look.
-    text.trim_start_matches(is_js_space).starts_with("<thread>")
-        && text.chars().all(is_xml_char)
-        && read(text).is_some()
+    let begins = text.trim_start_matches(is_js_space).starts_with("<thread>");
+    (begins && text.chars().all(is_xml_char)).then(|| read(text, event))?
 }
 
 /// Where the reader is.
@@ -26,14 +36,25 @@ enum In {
     Behind,
 }
 
-fn read(text: &str) -> Option<()> {
+/// `event` is told the type and the text of each.
+fn read<'a>(text: &'a str, mut event: impl FnMut(String, &'a str)) -> Option<()> {
     let mut reader = Reader::from_str(text);
     let mut place = In::Front;
+    // The event that is read: its type, and where its text begins.
+    let (mut kind, mut from) = (String::new(), 0);
     loop {
+        let before = usize::try_from(reader.buffer_position()).ok()?;
         place = match (place, reader.read_event().ok()?) {
             (In::Front, Event::Start(tag)) if &*tag == "thread" => In::Thread,
-            (In::Thread, Event::Start(tag)) if tag.name().as_ref() == "event" && well_formed(&tag) => In::Event,
-            (In::Event, Event::End(_)) => In::Thread,
+            (In::Thread, Event::Start(tag)) if tag.name().as_ref() == "event" && well_formed(&tag) => {
+                kind = type_of(&tag);
+                from = usize::try_from(reader.buffer_position()).ok()?;
+                In::Event
+            }
+            (In::Event, Event::End(_)) => {
+                event(std::mem::take(&mut kind), text.get(from..before)?);
+                In::Thread
+            }
             (In::Thread, Event::End(_)) => In::Behind,
             (In::Event, Event::Text(text)) if !text.contains("]]>") => In::Event,
             (In::Event, Event::GeneralRef(name)) if is_reference(&name) => In::Event,
@@ -42,6 +63,13 @@ fn read(text: &str) -> Option<()> {
             _ => return None,
         };
     }
+}
+
+/// What its attribute `type` says; nothing where there is none.
+fn type_of(tag: &BytesStart) -> String {
+    let mut attributes = tag.attributes().flatten();
+    let found = attributes.find(|attribute| attribute.key.as_ref() == "type");
+    found.map(|attribute| (*attribute.value).to_owned()).unwrap_or_default()
 }
 
 /// Whether the attributes are: each once, quoted, with nothing in them that had to be escaped.

@@ -22,7 +22,7 @@ pub use text::messages_to_prompt;
 pub use tools::{TOOL_CALL_FORMAT, tool_instruction};
 pub use xml::{escape_xml, messages_to_xml};
 
-pub use document::is_thread_document;
+pub use document::{events_of_document, is_thread_document};
 
 use crate::message::{Content, Message, Role, ToolSpec};
 use xml::Blocks;

@@ -27,6 +27,11 @@ pub fn first(bytes: &[u8], stops: impl Fn(u8) -> bool) -> usize {
     }
 }
 
+/// `text` from `at` on, or from the next character.
+pub fn from_char(text: &str, at: usize) -> &str {
+    (at..text.len()).find_map(|at| text.get(at..)).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -248,6 +248,9 @@ pub struct Checks {
     pub live: Option<EngineCheck>,
     /// By what an installed copy is known to serve warm calls; `None` where it has no warm form.
     pub warm: Option<EngineCheck>,
+    /// Flags that the user may add and with which the model reads what stands in no thread: by tools of the CLI's own, or in a
+    /// session of the user's.
+    pub reading_flags: &'static [&'static str],
 }
 
 impl Checks {
@@ -257,6 +260,7 @@ impl Checks {
         login: None,
         live: None,
         warm: None,
+        reading_flags: &[],
     };
 }
 
@@ -275,6 +279,9 @@ pub struct EngineCheck {
     pub print_flags: &'static [&'static str],
     /// Variables with which, set to anything, its sessions leave no calls to the caller.
     pub print_env: &'static [&'static str],
+    /// A caller is told that the file is no such program, and therefore asked in print form. Not where test doubles are usual (SPEC-01's
+    /// of claude), which print and do nothing else.
+    pub tells_others: bool,
 }
 
 /// Versions of a CLI.
@@ -284,6 +291,9 @@ pub enum Versions {
     Since([u64; 3]),
     /// Those that were measured: what is relied on is no promise of the vendor's.
     Measured(&'static [[u64; 3]]),
+    /// The same, but a process of any other version is asked when it runs, without a model's hearing of it, and takes calls if it does what
+    /// is needed.
+    Probed(&'static [[u64; 3]]),
 }
 
 impl Versions {
@@ -291,7 +301,7 @@ impl Versions {
     pub fn contains(self, version: [u64; 3]) -> bool {
         match self {
             Versions::Since(oldest) => version >= oldest,
-            Versions::Measured(all) => all.contains(&version),
+            Versions::Measured(all) | Versions::Probed(all) => all.contains(&version),
         }
     }
 }

@@ -1,8 +1,10 @@
 use std::sync::Condvar;
 
 use serde_json::json;
+use serde_json::value::to_raw_value;
 
 use super::*;
+use crate::runlog::Prompt;
 use crate::runlog::read::read;
 
 fn header(id: &str) -> Header {
@@ -205,7 +207,7 @@ impl Write for Slow {
 #[tokio::test]
 async fn a_slow_disk_makes_the_run_wait_and_loses_nothing() {
     let disk = Slow::default();
-    let recorder = Arc::new(Recorder::over(disk.clone(), "a".to_owned(), Redactor::default()).unwrap());
+    let recorder = Arc::new(Recorder::over(disk.clone(), "a".to_owned(), Redactor::default(), Instant::now()).unwrap());
     let big = "x".repeat(ROOM / 4);
     let writer = Arc::clone(&recorder);
     let task = tokio::spawn(async move {
@@ -230,7 +232,7 @@ async fn a_slow_disk_makes_the_run_wait_and_loses_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_hangs_is_given_up() {
     let disk = Slow::default();
-    let recorder = Recorder::over(disk.clone(), "a".to_owned(), Redactor::default()).unwrap();
+    let recorder = Recorder::over(disk.clone(), "a".to_owned(), Redactor::default(), Instant::now()).unwrap();
     recorder.event(&message("1")).await;
     let began = tokio::time::Instant::now();
     recorder.settle().await;
@@ -240,4 +242,22 @@ async fn a_disk_that_hangs_is_given_up() {
     assert_eq!(began.elapsed(), PATIENCE);
     assert_eq!(recorder.failure().as_deref(), Some("the file took nothing for 10 s"));
     disk.go();
+}
+
+#[tokio::test]
+async fn times_count_from_the_beginning_that_the_header_tells() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.jsonl");
+    // What takes its time to be redacted and written.
+    let messages = to_raw_value(&json!([{"type": "human", "content": "a thread. ".repeat(200_000)}])).unwrap();
+    let header = Header {
+        prompt: Some(Prompt::new(messages, &[], Vec::new(), true)),
+        ..header("a")
+    };
+    let recorder = Recorder::begin(&path, &header, Redactor::default()).await.unwrap();
+    recorder.event(&message("first")).await;
+    recorder.settle().await;
+    let log = read(&std::fs::read(&path).unwrap()).unwrap();
+    let first = &log.runs[0].entries[0];
+    assert!(first.t >= 2, "{} ms", first.t);
 }

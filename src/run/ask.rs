@@ -3,13 +3,13 @@
 //! In: an [`Engine`], its environment, arguments. Out: the file a request would execute, or what the CLI printed and how it
 //! ended. Commands like these are over in a moment, so they don't wait in the queue of requests.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::engine::{Engine, not_started};
+use super::engine::{Engine, not_started, start_hint};
 use crate::command::{self, Arg, CommandLine, Installed, Mode};
 use crate::error::ProviderError;
 use crate::exchange::print::{self, Surroundings};
@@ -17,6 +17,9 @@ use crate::process::{Limits, Output, Resolved, Tees, Vars};
 
 /// How much a command may print, bytes: a version or a login's state.
 const MAX_STDOUT: usize = 256 * 1024;
+
+/// How long an interpreter may take to tell its version: 40 ms on an idle machine.
+const INTERPRETER: Duration = Duration::from_secs(5);
 
 impl Engine {
     /// The file a request would execute.
@@ -30,7 +33,10 @@ impl Engine {
     /// The same with what it is executed by.
     pub(super) fn resolved(&self, base: &Arc<Vars>) -> Result<Resolved, Box<ProviderError>> {
         let found = print::resolve(&self.probe(&[], &[])?, base);
-        found.map_err(|error| self.refuse(error.code(), error.to_string()))
+        found.map_err(|error| {
+            let refusal = ProviderError::new(self.id(), error.code(), error.to_string());
+            Box::new(refusal.with_hint(start_hint(self.id(), &error)))
+        })
     }
 
     /// Which of `names` are in the environment of a request, and not empty.
@@ -55,6 +61,33 @@ impl Engine {
         limit: Duration,
         cancel: &CancellationToken,
     ) -> Result<Output, Box<ProviderError>> {
+        self.output(self.probe(args, without)?, base, limit, cancel).await
+    }
+
+    /// What `file`, the interpreter of the CLI, says its version is; `None` if it says nothing.
+    pub(super) async fn interpreter_version(
+        &self,
+        file: &Path,
+        base: &Arc<Vars>,
+        cancel: &CancellationToken,
+    ) -> Option<String> {
+        let mut line = self.probe(&["--version"], &[]).ok()?;
+        line.program = file.to_str()?.to_owned();
+        let output = self.output(line, base, INTERPRETER, cancel).await.ok()?;
+        let said = String::from_utf8(output.stdout).ok()?;
+        let version = said.trim().trim_start_matches('v');
+        version
+            .starts_with(|first: char| first.is_ascii_digit())
+            .then(|| version.to_owned())
+    }
+
+    async fn output(
+        &self,
+        line: CommandLine,
+        base: &Arc<Vars>,
+        limit: Duration,
+        cancel: &CancellationToken,
+    ) -> Result<Output, Box<ProviderError>> {
         let surroundings = Surroundings {
             file: None,
             base_env: Arc::clone(base),
@@ -69,7 +102,7 @@ impl Engine {
             tracker: self.lifecycle.runs.clone(),
             tees: Tees::default(),
         };
-        let output = print::output(self.probe(args, without)?, surroundings, cancel).await;
+        let output = print::output(line, surroundings, cancel).await;
         output.map_err(|error| not_started(self, &error))
     }
 

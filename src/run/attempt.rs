@@ -49,6 +49,8 @@ pub(super) struct Attempt<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallLimits {
     pub timeout: Option<Duration>,
+    /// When that began to run, where it was before the exchange: its process was started first.
+    pub since: Option<Instant>,
     pub idle_timeout: Option<Duration>,
     /// Bytes.
     pub max_output: usize,
@@ -217,16 +219,23 @@ impl Driven<'_> {
             return;
         };
         let log = &self.attempt.sink.log;
+        let queued_ms = self.info.queued_ms.unwrap_or_default();
         self.info.pid = exchange.pid();
         self.turn = Some(activity::turn(self.info.pid));
         log.about(self.info.pid);
-        log.say(Level::Info, opening.message, opening.fields);
+        let mut fields = opening.fields;
+        if queued_ms > 0
+            && let Value::Object(fields) = &mut fields
+        {
+            fields.insert("queuedMs".to_owned(), queued_ms.into());
+        }
+        log.say(Level::Info, opening.message, fields);
         self.events.push(Event::Start {
             run_id: self.info.id.clone(),
             provider: self.attempt.provider.to_owned(),
             pid: self.info.pid,
             attempt: self.attempt.number,
-            queued_ms: self.info.queued_ms.unwrap_or_default(),
+            queued_ms,
         });
         self.events.extend(opening.notes);
     }
@@ -339,7 +348,9 @@ impl<'a> Clocks<'a> {
     fn start(limits: CallLimits, cancel: &'a CancellationToken) -> Self {
         Clocks {
             limits,
-            deadline: limits.timeout.map(|limit| Instant::now() + limit),
+            deadline: limits
+                .timeout
+                .map(|limit| limits.since.unwrap_or_else(Instant::now) + limit),
             cancel,
         }
     }

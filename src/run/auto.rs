@@ -11,21 +11,26 @@ use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::capabilities::{self, Binary};
+use super::clock::{local_offset_min, now_ms};
 use super::engine::Engine;
-use super::live_support::{self, LiveSupport};
+use super::live_support::{self, Basis, LiveSupport, Unserved};
+use crate::classify::{self, classify};
 use crate::command::CommandLine;
-use crate::error::ProviderError;
+use crate::error::{Code, ProviderError};
 use crate::exchange::Invocation;
 use crate::exchange::claude_live::session::Session;
 use crate::exchange::live::keep::Idle;
 use crate::exchange::live::minding::NotReady;
 use crate::exchange::live::process_turn::{self, ProcessSession};
 use crate::exchange::live::setup::Setup;
-use crate::process::{Limits, Vars};
+use crate::process::{Exit, Limits, Vars};
 use crate::provider::options::EngineKind;
 
 /// How long a CLI of which nothing is known may take to answer the handshake: half a second on an idle machine.
 const TRIAL: Duration = Duration::from_secs(2);
+
+/// Exit codes above this are those of a shell whose program was killed by a signal.
+const SIGNALLED: i32 = 128;
 
 /// The engine of the next call, as far as that is known without starting anything: index.d.ts's `HealthReport.engine`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -56,6 +61,8 @@ pub(super) enum Trial {
     Served(Box<Session>),
     /// It takes no sessions, for this reason.
     Unserved(String),
+    /// It was killed, which says nothing of it.
+    Crashed(Box<ProviderError>),
     /// The CLI refused a flag the run can do without.
     FlagRefused(String),
 }
@@ -75,10 +82,10 @@ impl Engine {
     /// Whether `binary` serves live sessions in the environment `base`.
     pub(super) fn support(&self, binary: &Binary, base: &Arc<Vars>) -> LiveSupport {
         let Some(check) = &self.provider.checks.live else {
-            return LiveSupport::Unserved("there is no live form of it".to_owned());
+            return LiveSupport::unserved(Basis::Setting, "there is no live form of it");
         };
         match self.present(check.print_env, base).unwrap_or_default().first() {
-            Some(name) => LiveSupport::Unserved(format!("{name} is set in the environment")),
+            Some(name) => LiveSupport::unserved(Basis::Setting, format!("{name} is set in the environment")),
             None => capabilities::live_support(check, binary),
         }
     }
@@ -87,15 +94,50 @@ impl Engine {
     /// asked in print form.
     pub(super) fn warm_support(&self, binary: &Binary, base: &Arc<Vars>) -> LiveSupport {
         let Some(check) = self.provider.checks.warm.filter(|_| self.provider.warm.is_some()) else {
-            return LiveSupport::Unserved("there is no warm form of it".to_owned());
+            return LiveSupport::unserved(Basis::Setting, "there is no warm form of it");
         };
         match self.present(check.print_env, base).unwrap_or_default().first() {
-            Some(name) => LiveSupport::Unserved(format!("{name} is set in the environment")),
+            Some(name) => LiveSupport::unserved(Basis::Setting, format!("{name} is set in the environment")),
             None => match capabilities::warm_support(&check, binary) {
-                LiveSupport::Unknown(why) => LiveSupport::Unserved(why),
+                LiveSupport::Unknown(why) => LiveSupport::unserved(Basis::Program, why),
                 known => known,
             },
         }
+    }
+
+    /// Why `engine: "auto"` has no session with `binary` in the environment `base`; `None` where it has one, or tries.
+    pub(super) fn unserved(&self, binary: &Binary, base: &Arc<Vars>) -> Option<Unserved> {
+        match self.support(binary, base) {
+            LiveSupport::Unserved(unserved) => Some(unserved),
+            LiveSupport::Served(_) | LiveSupport::Unknown(_) => None,
+        }
+    }
+
+    /// Whether a caller who has said nothing of engines is told that one is not what the installed CLI should have.
+    pub(super) fn tells(&self, unserved: &Unserved) -> bool {
+        match unserved.basis {
+            Basis::Setting => false,
+            Basis::Version | Basis::Trial => true,
+            Basis::Program => self.provider.checks.live.is_some_and(|check| check.tells_others),
+        }
+    }
+
+    /// The error of a process that was killed before it had answered anything: that says nothing of the CLI.
+    pub(super) fn crash(&self, exit: &Exit) -> Option<Box<ProviderError>> {
+        let found = classify(&classify::Evidence {
+            provider: self.id(),
+            exit_code: exit.code,
+            signal: exit.signal.as_deref(),
+            local_offset_min: local_offset_min(),
+            now_ms: now_ms(),
+            ..classify::Evidence::default()
+        });
+        let is_killed = exit.signal.is_some() || exit.code.is_some_and(|code| code > SIGNALLED);
+        (is_killed && found.code == Code::Crashed).then(|| {
+            let mut error = found.into_error(self.id());
+            error.stderr_tail = Some(exit.stderr.clone()).filter(|text| !text.trim().is_empty());
+            Box::new(error)
+        })
     }
 
     /// The engine of the next call; `None` for a provider that has but one.
@@ -133,8 +175,10 @@ impl Engine {
                     live => {
                         let (uses, why) = match (self.warm_support(&binary, base), live) {
                             (LiveSupport::Served(why), _) => (EngineUse::Warm, why),
-                            (_, Some(LiveSupport::Unserved(why)))
-                            | (LiveSupport::Unserved(why) | LiveSupport::Unknown(why), _) => (EngineUse::Print, why),
+                            (_, Some(LiveSupport::Unserved(Unserved { why, .. })))
+                            | (LiveSupport::Unserved(Unserved { why, .. }) | LiveSupport::Unknown(why), _) => {
+                                (EngineUse::Print, why)
+                            }
                         };
                         EngineChoice { uses, why }
                     }
@@ -188,6 +232,9 @@ impl Engine {
                     reason: None,
                     process: session.finished().await,
                 };
+                if let Some(error) = self.crash(&not_ready.process.exit) {
+                    return Trial::Crashed(error);
+                }
                 let invocation = Invocation::of(self.id(), line);
                 let (reason, ended) = process_turn::why_not_ready(invocation, &not_ready, &Limits::default());
                 if let Some(flag) = ended.refused_flag {
@@ -202,7 +249,7 @@ impl Engine {
                 format!("it did not answer the handshake within {} s", TRIAL.as_secs())
             }
         };
-        capabilities::remember_live(binary, LiveSupport::Unserved(reason.clone()));
+        capabilities::remember_no_live(binary, reason.clone());
         Trial::Unserved(reason)
     }
 

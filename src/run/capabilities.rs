@@ -1,12 +1,12 @@
-//! What is known of an installed CLI (flags it has refused, whether it serves live sessions), remembered for that binary as long as
-//! the process lives.
+//! What is known of an installed CLI (flags it has refused, whether it serves live sessions), remembered for that binary: what it has
+//! turned out to do for [minutes](MEMORY), what its file says as long as the process lives.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
-use super::live_support::{self, LiveSupport};
+use super::live_support::{self, Basis, LiveSupport};
 use crate::process::Resolved;
 use crate::provider::EngineCheck;
 
@@ -57,14 +57,33 @@ fn identity(_: &std::fs::Metadata) -> Option<(u64, u64)> {
     None
 }
 
+/// How long it is remembered what a binary has turned out to do: it may have been the machine's fault, or that of something behind a
+/// launcher, which is replaced while the launcher stays.
+const MEMORY: Duration = Duration::from_secs(10 * 60);
+
+/// What a binary has turned out to do, and since when that is known.
+#[derive(Debug)]
+struct Remembered(LiveSupport, Instant);
+
+impl Remembered {
+    fn now(support: LiveSupport) -> Option<Remembered> {
+        Some(Remembered(support, Instant::now()))
+    }
+
+    /// What it is, unless that is too long ago at `now`.
+    fn at(&self, now: Instant) -> Option<&LiveSupport> {
+        (now.saturating_duration_since(self.1) < MEMORY).then_some(&self.0)
+    }
+}
+
 /// What is known of one binary.
 #[derive(Debug, Default)]
 struct Facts {
     refused_flags: BTreeSet<String>,
-    live: Option<LiveSupport>,
+    live: Option<Remembered>,
     /// Its version; looked for once.
     version: Option<Option<[u64; 3]>>,
-    warm: Option<LiveSupport>,
+    warm: Option<Remembered>,
     /// Held by whoever tries it.
     trial: Arc<tokio::sync::Mutex<()>>,
 }
@@ -110,37 +129,43 @@ pub fn live_support(check: &EngineCheck, binary: &Binary) -> LiveSupport {
     }
     let found = live_support::look(check, binary.file());
     // Somebody may have tried it meanwhile.
-    facts()
-        .entry(binary.clone())
-        .or_default()
-        .live
-        .get_or_insert(found)
-        .clone()
+    known_live(binary).unwrap_or_else(|| {
+        remember_live(binary, found.clone());
+        found
+    })
 }
 
 /// Whether `binary` serves warm calls, by what it is or has turned out to be.
 pub fn warm_support(check: &EngineCheck, binary: &Binary) -> LiveSupport {
-    if let Some(known) = facts().get(binary).and_then(|facts| facts.warm.clone()) {
+    let known = || {
+        let facts = facts();
+        facts.get(binary)?.warm.as_ref()?.at(Instant::now()).cloned()
+    };
+    if let Some(known) = known() {
         return known;
     }
     let found = live_support::look(check, binary.file());
-    let mut facts = facts();
-    facts
-        .entry(binary.clone())
-        .or_default()
-        .warm
-        .get_or_insert(found)
-        .clone()
+    // Somebody may have tried it meanwhile.
+    known().unwrap_or_else(|| {
+        facts().entry(binary.clone()).or_default().warm = Remembered::now(found.clone());
+        found
+    })
 }
 
 /// `binary` has turned out not to serve warm calls, for this reason.
 pub fn remember_no_warm(binary: &Binary, reason: String) {
-    facts().entry(binary.clone()).or_default().warm = Some(LiveSupport::Unserved(reason));
+    let support = LiveSupport::unserved(Basis::Trial, reason);
+    facts().entry(binary.clone()).or_default().warm = Remembered::now(support);
 }
 
 /// `binary` has turned out to serve live sessions, or not to.
 pub fn remember_live(binary: &Binary, support: LiveSupport) {
-    facts().entry(binary.clone()).or_default().live = Some(support);
+    facts().entry(binary.clone()).or_default().live = Remembered::now(support);
+}
+
+/// `binary` has turned out not to serve live sessions, for this reason.
+pub fn remember_no_live(binary: &Binary, reason: impl Into<String>) {
+    remember_live(binary, LiveSupport::unserved(Basis::Trial, reason));
 }
 
 /// `binary`, of which its file did not tell, has turned out to serve live sessions, for this reason.
@@ -152,10 +177,26 @@ pub fn settle_live(binary: &Binary, why: String) {
 
 /// What is known of `binary`'s live sessions, if anything is.
 pub fn known_live(binary: &Binary) -> Option<LiveSupport> {
-    facts().get(binary).and_then(|facts| facts.live.clone())
+    let facts = facts();
+    facts.get(binary)?.live.as_ref()?.at(Instant::now()).cloned()
 }
 
 /// To be held while `binary` is tried: it is tried once.
 pub fn trial_of(binary: &Binary) -> Arc<tokio::sync::Mutex<()>> {
     Arc::clone(&facts().entry(binary.clone()).or_default().trial)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_tried_is_known_for_ten_minutes() {
+        let support = LiveSupport::unserved(Basis::Trial, "it ended");
+        let since = Instant::now();
+        let known = Remembered(support.clone(), since);
+        let after = |seconds: u64| known.at(since + Duration::from_secs(seconds)).cloned();
+        assert_eq!([after(0), after(599)], [Some(support.clone()), Some(support)]);
+        assert_eq!(after(600), None);
+    }
 }

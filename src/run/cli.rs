@@ -9,6 +9,7 @@ use super::live_sessions::Live;
 use super::quota::UsedUp;
 use super::request::QuotaChoice;
 use super::retry_loop::{AttemptOutcome, RetryableCall};
+use crate::classify::OLD_NODE;
 use crate::error::ProviderError;
 use crate::event::RunInfo;
 use crate::retry::Policy;
@@ -49,8 +50,9 @@ impl RetryableCall for CliCall<'_> {
             call: self,
             number,
             began,
+            clock: OnceLock::new(),
         };
-        match (&self.engine.live, &self.request.live) {
+        let outcome = match (&self.engine.live, &self.request.live) {
             (Some(Live::Claude(live)), Some(LiveCall::Claude(request))) => attempt.live(live, request, info).await,
             (Some(Live::Qwen(live)), Some(LiveCall::Qwen(request))) => attempt.qwen_live(live, request, info).await,
             (Some(Live::Codex(live)), Some(LiveCall::Codex(request))) => attempt.codex_live(live, request, info).await,
@@ -58,6 +60,25 @@ impl RetryableCall for CliCall<'_> {
                 attempt.opencode_live(live, request, info).await
             }
             _ => attempt.without_session(info).await,
+        };
+        match outcome {
+            Err(error) if error.message.starts_with(OLD_NODE) => Err(self.with_node(error).await),
+            outcome => outcome,
         }
+    }
+}
+
+impl CliCall<'_> {
+    /// `error`, which an old Node is the cause of, with its version and where it is: the CLI tells neither.
+    async fn with_node(&self, mut error: Box<ProviderError>) -> Box<ProviderError> {
+        let Ok(Some(node)) = self.engine.resolved(self.base_env).map(|found| found.interpreter) else {
+            return error;
+        };
+        let asked = self.engine.interpreter_version(&node, self.base_env, self.cancel);
+        if let Some(version) = asked.await {
+            let named = format!("{OLD_NODE}, Node {version} ({})", node.display());
+            error.message = error.message.replacen(OLD_NODE, &named, 1);
+        }
+        error
     }
 }

@@ -13,7 +13,9 @@ use super::cli_request::{CliRequest, UNFIT};
 use super::clock::millis as ms;
 use super::engine::Engine;
 use super::log::Level;
+use super::servers::NoPlace;
 use super::sink::Sink;
+use crate::error::Code;
 use crate::event::{EngineUsed, Event, RunInfo};
 use crate::fold::Fold;
 use crate::judge::CliRules;
@@ -36,6 +38,8 @@ pub(super) struct CliAttempt<'a> {
     pub number: u32,
     /// When the call's first attempt got its place.
     pub began: &'a OnceLock<Instant>,
+    /// When its time began to run, where it is one in a process that serves many.
+    pub clock: OnceLock<tokio::time::Instant>,
 }
 
 impl CliAttempt<'_> {
@@ -50,6 +54,7 @@ impl CliAttempt<'_> {
             },
             limits: CallLimits {
                 timeout: limits.timeout,
+                since: self.clock.get().copied(),
                 idle_timeout: limits.idle_timeout,
                 max_output: limits.max_stdout,
             },
@@ -97,6 +102,37 @@ impl CliAttempt<'_> {
         self.began.get_or_init(Instant::now);
         info.queued_ms = Some(ms(permit.queued()));
         Some(permit)
+    }
+
+    /// Its time runs from now on, whatever has to be started for it.
+    pub fn start_clock(&self) -> tokio::time::Instant {
+        *self.clock.get_or_init(tokio::time::Instant::now)
+    }
+
+    /// The process that `starting` comes to, unless the call is cancelled or its time is up before.
+    pub async fn host<T>(
+        &self,
+        engine: EngineUsed,
+        starting: impl Future<Output = Result<T, NoPlace>>,
+    ) -> Result<T, NoPlace> {
+        let limit = self.limits(engine).timeout;
+        let since = self.start_clock();
+        let late = async {
+            match limit {
+                Some(limit) => tokio::time::sleep_until(since + limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.call.cancel.cancelled() => Err(NoPlace::Cancelled),
+            started = starting => started,
+            () = late => {
+                let limit = limit.unwrap_or_default().as_millis();
+                let reason = format!("no answer within {limit} ms: the CLI did not become ready");
+                Err(NoPlace::Failed(self.call.engine.refuse(Code::Timeout, reason)))
+            }
+        }
     }
 
     pub fn limits(&self, engine: EngineUsed) -> Limits {

@@ -28,7 +28,7 @@ use crate::provider::options::{self, EngineKind, InputEncoding, Options, TextToo
 use crate::provider::{LiveForm, SchemaForm};
 use crate::runlog::Prompt;
 use crate::schema::Schema;
-use crate::toolcall::{Mark, Marked, TextCalls};
+use crate::toolcall::{Mark, TextCalls};
 
 /// One call, checked and rendered.
 pub(super) struct CliRequest {
@@ -237,7 +237,6 @@ impl CliRequest {
         let blank = CliRequest { source: kept, ..self };
         let Source { messages, tools } = source;
         let documents = blank.options.documents && engine.options.thread_documents;
-        let unknown_tools = blank.options.unknown_tools;
         let encoding = match engine.options.input_encoding {
             InputEncoding::Xml => Encoding::Xml,
             InputEncoding::Text => Encoding::Text,
@@ -278,12 +277,12 @@ impl CliRequest {
         };
         let form = engine.options.text_tool_calls;
         let mark = match form {
-            TextToolCalls::Marked if !tools.is_empty() => Some(fresh_mark(engine)?),
+            TextToolCalls::Marked if !tools.is_empty() => Some(engine.fresh_mark()?),
             _ => None,
         };
         let described: &[ToolSpec] = match form {
             TextToolCalls::Off => &[],
-            TextToolCalls::Marked | TextToolCalls::Lenient => &tools,
+            TextToolCalls::Unquoted | TextToolCalls::Marked | TextToolCalls::Lenient => &tools,
         };
         let style = Style {
             mark: mark.as_ref().map(Mark::as_str),
@@ -301,20 +300,13 @@ impl CliRequest {
             }
             prompt
         };
-        let (prompt, asking_prompt) = match engine.options.engine {
+        let (prompt, asking_prompt, text_calls) = match engine.options.engine {
             EngineKind::Print | EngineKind::Warm | EngineKind::Auto if unprintable.is_none() => (
                 with_note(prompt::render(&messages, described, style)),
                 is_native.then(|| with_note(prompt::render(&messages, described, asking))),
+                engine.text_calls(&messages, &tools, &blank, (style, mark.clone())),
             ),
-            _ => (Rendered::default(), None),
-        };
-        let text_calls = match (form, mark) {
-            (TextToolCalls::Lenient, _) => TextCalls::Lenient,
-            (_, None) => TextCalls::Off,
-            (_, Some(mark)) => {
-                let names = tools.iter().map(|tool| tool.name.clone());
-                TextCalls::Marked(Arc::new(Marked::new(mark, names, unknown_tools)))
-            }
+            _ => (Rendered::default(), None, TextCalls::Off),
         };
         let options = blank.provider_options(engine);
         let choices = blank.chosen.options.as_ref().map(|options| options.choices.clone());
@@ -371,15 +363,6 @@ impl Engine {
 
 /// Why a CLI does not get a schema that it has no form for.
 pub(super) const UNFIT: &str = "the CLI can't take this schema";
-
-/// A mark that nobody can guess. One for all attempts of a call.
-fn fresh_mark(engine: &Engine) -> Result<Mark, Box<ProviderError>> {
-    let random = getrandom::u64().map_err(|error| {
-        let reason = format!("the system gives no random bytes, which mark the tool calls of an answer: {error}");
-        engine.refuse(Code::Internal, reason)
-    })?;
-    Ok(Mark::new(random))
-}
 
 /// # Errors
 /// `CALLBACKS_UNAVAILABLE` where the provider has no way to use a server.

@@ -15,10 +15,9 @@ use super::clock::{local_offset_min, now_ms};
 use super::codex_sessions::{CodexSessions, MOST_RESTING};
 use super::engine::{Engine, not_started};
 use super::live_request::CodexRequest;
-use super::live_sessions::{evicted_warning, warning};
-use super::live_support::LiveSupport;
+use super::live_sessions::evicted_warning;
 use super::retry_loop::AttemptOutcome;
-use super::servers::{Server, end_unused, running};
+use super::servers::{NoPlace, ServerKey};
 use crate::classify::{self, classify};
 use crate::command::CommandLine;
 use crate::error::{Code, ProviderError};
@@ -28,10 +27,12 @@ use crate::exchange::codex_live::catalog::Keep;
 use crate::exchange::codex_live::conversation::Conversation;
 use crate::exchange::codex_live::items;
 use crate::exchange::codex_live::native;
-use crate::exchange::codex_live::service::{NoService, Plan, Service, vendors_catalog};
+use crate::exchange::codex_live::recall::Scope;
+use crate::exchange::codex_live::service::{Plan, Service, vendors_catalog};
 use crate::exchange::codex_live::setup::Setup;
 use crate::exchange::codex_live::turn::{self, Park};
 use crate::exchange::codex_live::work;
+use crate::exchange::host::NoHost;
 use crate::exchange::live::keep::Keepable;
 use crate::exchange::live::pool::{Claimed, SessionKey};
 use crate::exchange::live::thread::{Continuation, Known, Thread};
@@ -55,14 +56,6 @@ struct Place {
     notes: Vec<Event>,
 }
 
-/// Why there is no place.
-enum NoPlace {
-    Cancelled,
-    /// The installed CLI can't.
-    Unsupported(String, Option<Arc<Exit>>),
-    Failed(Box<ProviderError>),
-}
-
 impl CliAttempt<'_> {
     /// A turn of a thread of codex's.
     pub async fn codex_live(
@@ -71,17 +64,17 @@ impl CliAttempt<'_> {
         request: &CodexRequest,
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
-        let CliCall {
-            engine, base_env, sink, ..
-        } = *self.call;
+        let CliCall { engine, base_env, .. } = *self.call;
         let (line, binary) = engine.codex_line(base_env)?;
         let auto = engine.options.engine == EngineKind::Auto;
-        if auto && matches!(engine.support(&binary, base_env), LiveSupport::Unserved(_)) {
-            return self.without_session(info).await;
+        if auto && let Some(unserved) = engine.unserved(&binary, base_env) {
+            return self.unserved(&unserved, info).await;
         }
         let Some(permit) = self.permit(binary.file(), info).await else {
             return Ok(AttemptOutcome::Cancelled);
         };
+        info.engine = Some(EngineUsed::Live);
+        self.start_clock();
         let key = SessionKey {
             setup: Arc::clone(&request.setup),
             env: Arc::clone(base_env),
@@ -97,20 +90,9 @@ impl CliAttempt<'_> {
                 Err(NoPlace::Failed(error)) => return Err(error),
                 Err(NoPlace::Unsupported(reason, exit)) => break (reason, exit),
             };
-            match self.codex_turn(live, request, &key, (place, &line), info).await {
-                Ok(Attempted::Outcome(outcome)) => return Ok(outcome),
-                Ok(Attempted::Unusable(Unusable::Vanished, _)) => resting_ones = false,
-                Err(error) if auto && may_refuse_tools(request, &error) => {
-                    drop(permit);
-                    let message = format!(
-                        "the API refuses a request with tools ({}): asked in print form. The option `toolForm` offers them in another \
-                         form",
-                        error.message
-                    );
-                    sink.send(&mut vec![warning("ENGINE_FALLBACK", message)]).await;
-                    return self.without_session(info).await;
-                }
-                Err(error) => return Err(error),
+            match self.codex_turn(live, request, &key, (place, &line), info).await? {
+                Attempted::Outcome(outcome) => return Ok(outcome),
+                Attempted::Unusable(Unusable::Vanished, _) => resting_ones = false,
             }
         };
         drop(permit);
@@ -123,10 +105,8 @@ impl CliAttempt<'_> {
             }
             return Err(error);
         }
-        capabilities::remember_live(&binary, LiveSupport::Unserved(reason.clone()));
-        let message = format!("the installed CLI takes no live sessions ({reason}): asked in print form");
-        sink.send(&mut vec![warning("ENGINE_FALLBACK", message)]).await;
-        self.without_session(info).await
+        capabilities::remember_no_live(&binary, reason.clone());
+        self.fall_back(&reason, info).await
     }
 
     async fn codex_turn(
@@ -151,7 +131,6 @@ impl CliAttempt<'_> {
         } = place;
         notes.extend(self.untold_note());
         info.continued = Some(continued);
-        info.engine = Some(EngineUsed::Live);
         let opening_record = Opening {
             message: if continued { "continued" } else { "started" },
             fields: json!({"attempt": self.number, "spare": false, "flags": line.flags}),
@@ -171,7 +150,10 @@ impl CliAttempt<'_> {
             &engine.lifecycle.runs,
             match call.options.once {
                 true => forget(),
-                false => park(live, request, key, model_of(&service, &request.setup)),
+                false => {
+                    let login = engine.login().map(str::to_owned);
+                    park(live, request, key, (login, model_of(&service, &request.setup)))
+                }
             },
         );
         run_attempt(
@@ -201,24 +183,14 @@ impl CliAttempt<'_> {
         }
         let model = request.setup.model.as_deref();
         let starting = engine.codex_service(live, (line, binary), self.call.base_env, model);
-        let late = async {
-            match self.limits(EngineUsed::Live).timeout {
-                Some(limit) => tokio::time::sleep(limit).await,
-                None => std::future::pending().await,
-            }
-        };
-        let service = tokio::select! {
-            biased;
-            () = self.call.cancel.cancelled() => return Err(NoPlace::Cancelled),
-            service = starting => service?,
-            () = late => {
-                let limit = self.limits(EngineUsed::Live).timeout.unwrap_or_default().as_millis();
-                let reason = format!("no answer within {limit} ms: the CLI did not become ready");
-                return Err(NoPlace::Failed(engine.refuse(Code::Timeout, reason)));
-            }
-        };
+        let service = self.host(EngineUsed::Live, starting).await?;
         let model = model_of(&service, &request.setup);
-        let recalled = live.recall().look_up(&model, thread.messages());
+        let scope = Scope {
+            key,
+            login: engine.login(),
+            model: &model,
+        };
+        let recalled = live.recall().look_up(&scope, thread.messages());
         let origin = Origin {
             provider: engine.id().to_owned(),
             login: engine.login().map(str::to_owned),
@@ -241,14 +213,6 @@ impl CliAttempt<'_> {
                 .collect(),
         })
     }
-}
-
-/// Whether `error` may come of the tools as the API was offered them: nobody but the vendor knows which form its models take
-/// (CODEX-LIVE pitfall 1). In print form no tools are offered.
-fn may_refuse_tools(request: &CodexRequest, error: &ProviderError) -> bool {
-    error.code == Code::InvalidRequest
-        && error.partial.as_ref().is_none_or(|partial| partial.text.is_empty())
-        && !request.setup.tools.declared().is_empty()
 }
 
 /// What is new to a thread that knows `known`, if it can be sent to it: results, and what is not the model's.
@@ -297,7 +261,12 @@ fn forget() -> Park {
 }
 
 /// What becomes of the thread when its turn has a reply.
-fn park(live: &CodexSessions, request: &CodexRequest, key: &SessionKey<Setup>, model: String) -> Park {
+fn park(
+    live: &CodexSessions,
+    request: &CodexRequest,
+    key: &SessionKey<Setup>,
+    (login, model): (Option<String>, String),
+) -> Park {
     let (pool, recall) = (Arc::clone(&live.pool), live.shared_recall());
     let (thread, key) = (Arc::clone(&request.callers), key.clone());
     Box::new(move |kept, reply, recalled| {
@@ -310,10 +279,15 @@ fn park(live: &CodexSessions, request: &CodexRequest, key: &SessionKey<Setup>, m
             reasoning: None,
         };
         let whole: Vec<&Message> = thread.messages().iter().chain([&answer]).collect();
+        let scope = Scope {
+            key: &key,
+            login: login.as_deref(),
+            model: &model,
+        };
         recall
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .keep(&model, &whole, recalled);
+            .keep(&scope, &whole, &recalled);
         if let Some(Kept { conversation, pending }) = kept {
             let known = thread.known_with(reply, pending);
             pool.park(conversation, key, known, 0);
@@ -332,7 +306,7 @@ impl Engine {
     pub(super) async fn prewarm_codex(&self, live: &CodexSessions, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
         let (line, binary) = self.codex_line(env)?;
         let auto = self.options.engine == EngineKind::Auto;
-        if auto && matches!(self.support(&binary, env), LiveSupport::Unserved(_)) {
+        if auto && self.unserved(&binary, env).is_some() {
             return Ok(());
         }
         let model = self.options.choices.model.as_deref();
@@ -356,18 +330,15 @@ impl Engine {
         env: &Arc<Vars>,
         model: Option<&str>,
     ) -> Result<Arc<Service>, NoPlace> {
+        let key = ServerKey::new(env, binary);
         let mut servers = live.servers.lock().await;
-        if let Some(service) = running(&mut servers, |known| {
-            known.is_of(env, binary) && known.service.serves(model)
-        }) {
-            return Ok(service);
+        servers.retire_grown();
+        if let Some(known) = servers.find(|known| known.key == key && known.service.serves(model)) {
+            return Ok(Arc::clone(&known.service));
         }
         // With the models of those that run, this one serves all that they do.
         let own = self.options.choices.model.as_deref();
-        let others: Vec<Arc<Service>> = (servers.iter())
-            .filter(|known| known.is_of(env, binary))
-            .map(|known| Arc::clone(&known.service))
-            .collect();
+        let others: Vec<Arc<Service>> = servers.of(&key).map(Arc::clone).collect();
         let known = others.iter().flat_map(|service| service.models());
         let models: Vec<&str> = own.into_iter().chain(model).chain(known).collect();
         let vendor = self.vendors_models(live, (line, binary), env).await;
@@ -393,21 +364,10 @@ impl Engine {
             let version = self.take_version(binary, service.version.as_deref());
             version.map_err(|reason| NoPlace::Unsupported(reason, None))?;
         }
-        let service = Arc::new(service);
         // Each takes 130 MB.
-        while servers.len() >= self.options.max_concurrency.max(1) {
-            servers.remove(0).service.server.retire();
-        }
-        let is_first = servers.is_empty();
-        servers.push(Server::new(env, binary, &service));
-        if is_first {
-            let unused = end_unused(Arc::clone(&live.servers), self.options.keep_alive);
-            let closing = self.lifecycle.closing.clone();
-            self.lifecycle.runs.spawn(async move {
-                closing.run_until_cancelled(unused).await;
-            });
-        }
-        Ok(service)
+        let most = self.options.max_concurrency;
+        let kept = (&live.servers, self.options.keep_alive, &self.lifecycle);
+        Ok(servers.add((key, service), most, kept))
     }
 
     /// The vendor's model catalog, asked for once.
@@ -453,19 +413,22 @@ impl Engine {
     }
 
     /// Why there is no server.
-    fn no_place(&self, error: NoService) -> NoPlace {
+    fn no_place(&self, error: NoHost) -> NoPlace {
         match error {
-            NoService::NotStarted(NotStarted::Process(StartError::Cancelled)) => NoPlace::Cancelled,
-            NoService::NotStarted(error) => NoPlace::Failed(not_started(self, &error)),
-            NoService::Unsupported(reason) => NoPlace::Unsupported(reason, None),
-            NoService::Ended(None) => NoPlace::Unsupported("it ended before it was ready".to_owned(), None),
-            NoService::Ended(Some(exit)) if matches!(exit.end, End::Cancelled | End::Closed) => NoPlace::Cancelled,
-            NoService::Ended(Some(exit)) => self.ended_early(exit),
+            NoHost::NotStarted(NotStarted::Process(StartError::Cancelled)) => NoPlace::Cancelled,
+            NoHost::NotStarted(error) => NoPlace::Failed(not_started(self, &error)),
+            NoHost::Unsupported(reason) => NoPlace::Unsupported(reason, None),
+            NoHost::Ended(None) => NoPlace::Unsupported("it ended before it was ready".to_owned(), None),
+            NoHost::Ended(Some(exit)) if matches!(exit.end, End::Cancelled | End::Closed) => NoPlace::Cancelled,
+            NoHost::Ended(Some(exit)) => self.ended_early(exit),
         }
     }
 
     /// A server that has ended before it was ready: its configuration is wrong, or it knows no servers.
     fn ended_early(&self, exit: Arc<Exit>) -> NoPlace {
+        if let Some(error) = self.crash(&exit) {
+            return NoPlace::Failed(error);
+        }
         let found = classify(&classify::Evidence {
             provider: self.id(),
             exit_code: exit.code,

@@ -7,10 +7,11 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::task::TaskTracker;
 
 use super::capabilities::Binary;
-use super::servers::{Servers, Serving};
+use super::servers::{Serving, Shared};
 use crate::exchange::codex_live::conversation::Conversation;
 use crate::exchange::codex_live::recall::Recall;
 use crate::exchange::codex_live::service::Service;
+use crate::exchange::host::Host;
 use crate::exchange::live::pool::Pool;
 use crate::provider::options::Options;
 
@@ -22,7 +23,7 @@ pub(super) const MOST_RESTING: usize = 100;
 pub(super) struct CodexSessions {
     pub pool: Arc<Pool<Conversation>>,
     /// One for each environment that calls were made with.
-    pub servers: Servers<Service>,
+    pub servers: Shared<Service>,
     /// The vendor's model catalog, of the binary that printed it.
     pub vendor: AsyncMutex<Option<(Binary, Arc<Value>)>>,
     recall: Arc<Mutex<Recall>>,
@@ -44,6 +45,11 @@ impl CodexSessions {
         self.recall.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Gives back what is remembered of replies: the provider is closed.
+    pub fn forget(&self) {
+        self.recall().close();
+    }
+
     /// The same, for who outlives this.
     pub fn shared_recall(&self) -> Arc<Mutex<Recall>> {
         Arc::clone(&self.recall)
@@ -51,15 +57,7 @@ impl CodexSessions {
 }
 
 impl Serving for Service {
-    fn pid(&self) -> u32 {
-        self.server.pid()
-    }
-
-    fn is_over(&self) -> bool {
-        self.server.is_over()
-    }
-
-    fn retire(&self) {
-        self.server.retire();
+    fn host(&self) -> &Host {
+        Service::host(self)
     }
 }

@@ -15,7 +15,7 @@ use crate::classify;
 use crate::command::{self, CommandLine, Installed, Mode};
 use crate::error::{Code, ProviderError};
 use crate::exchange::print::{self, NotStarted};
-use crate::process::{Vars, limit};
+use crate::process::{StartError, Vars, limit};
 use crate::provider::options::Options;
 use crate::provider::{self, Provider, custom};
 
@@ -112,6 +112,9 @@ impl Engine {
     /// Ends all runs and waits until their processes are no more. Later calls fail with `CLOSED`.
     pub async fn close(&self) {
         self.lifecycle.close().await;
+        if let Some(live) = &self.live {
+            live.forget();
+        }
     }
 
     /// The error of a call whose provider was closed meanwhile.
@@ -213,13 +216,21 @@ fn login_folder(folder: &str) -> Result<String, String> {
     path.map_err(|_| wrong("whose whole path is not Unicode"))
 }
 
+/// What to do about a process of `provider` that can't be started.
+pub(super) fn start_hint(provider: &str, error: &StartError) -> &'static str {
+    match error {
+        StartError::NotOnPath { skipped: Some(_), .. } => classify::SKIPPED_FOLDER,
+        error => classify::hint(provider, error.code()),
+    }
+}
+
 pub(super) fn not_started(engine: &Engine, error: &NotStarted) -> Box<ProviderError> {
     let id = engine.id();
     let (code, reason, hint) = match error {
         // A closed owner means that the environment ends, and this call with it.
         NotStarted::Process(error) => {
             let reason = format!("the CLI can't be started: {error}");
-            (error.code(), reason, classify::hint(id, error.code()))
+            (error.code(), reason, start_hint(id, error))
         }
         NotStarted::Scratch { folder, source } => {
             // tempfile adds the name it has tried, which is made up.

@@ -14,7 +14,7 @@ use super::cli_attempt::{CliAttempt, CliCall};
 use super::engine::not_started;
 use super::live_request::LiveRequest;
 use super::live_sessions::{LiveSessions, Seat, evicted_warning, warning};
-use super::live_support::LiveSupport;
+use super::live_support::{LiveSupport, Unserved};
 use super::retry_loop::AttemptOutcome;
 use crate::command::CommandLine;
 use crate::error::ProviderError;
@@ -65,8 +65,8 @@ impl CliAttempt<'_> {
         let CliCall { engine, base_env, .. } = *self.call;
         let (line, binary) = engine.live_line(request.setup.choices(), base_env)?;
         let auto = engine.options.engine == EngineKind::Auto;
-        if auto && matches!(engine.support(&binary, base_env), LiveSupport::Unserved(_)) {
-            return self.without_session(info).await;
+        if auto && let Some(unserved) = engine.unserved(&binary, base_env) {
+            return self.unserved(&unserved, info).await;
         }
         let Some(permit) = self.permit(binary.file(), info).await else {
             return Ok(AttemptOutcome::Cancelled);
@@ -81,9 +81,9 @@ impl CliAttempt<'_> {
         let mut tried = None;
         if auto {
             match self.tried(live, request, (&line, &binary)).await? {
-                TrialOutcome::Known(LiveSupport::Unserved(_)) => {
+                TrialOutcome::Known(LiveSupport::Unserved(unserved)) => {
                     drop((seat, permit));
-                    return self.without_session(info).await;
+                    return self.unserved(&unserved, info).await;
                 }
                 TrialOutcome::Known(_) => {}
                 TrialOutcome::Served(session) => tried = Some(session),
@@ -121,7 +121,7 @@ impl CliAttempt<'_> {
         };
         drop(permit);
         if auto {
-            capabilities::remember_live(&binary, LiveSupport::Unserved(reason.clone()));
+            capabilities::remember_no_live(&binary, reason.clone());
         }
         // No model is asked twice.
         if !auto || may_have_asked {
@@ -129,6 +129,18 @@ impl CliAttempt<'_> {
             return Err(engine.no_sessions(&reason, ended.map(|ended| &ended.evidence)));
         }
         self.fall_back(&reason, info).await
+    }
+
+    /// Without a session, for what is known of the CLI. The caller is told, each time, unless it is what the options or the file are.
+    pub(super) async fn unserved(
+        &self,
+        unserved: &Unserved,
+        info: &mut RunInfo,
+    ) -> Result<AttemptOutcome, Box<ProviderError>> {
+        match self.call.engine.tells(unserved) {
+            true => self.fall_back(&unserved.why, info).await,
+            false => self.without_session(info).await,
+        }
     }
 
     /// In print form after all, for this reason.
@@ -187,6 +199,7 @@ impl CliAttempt<'_> {
             None => TrialOutcome::Outcome(AttemptOutcome::Cancelled),
             Some(Trial::Served(session)) => TrialOutcome::Served(session),
             Some(Trial::Unserved(reason)) => TrialOutcome::Unserved(reason),
+            Some(Trial::Crashed(error)) => return Err(error),
             Some(Trial::FlagRefused(flag)) => TrialOutcome::Outcome(AttemptOutcome::FlagRefused(flag)),
         })
     }

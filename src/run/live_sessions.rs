@@ -39,6 +39,13 @@ impl Live {
             LiveForm::OpencodeServe => OpencodeSessions::new(options, runs).map(Live::Opencode),
         }
     }
+
+    /// Gives back what is kept beside the sessions, which end by themselves: the provider is closed.
+    pub fn forget(&self) {
+        if let Live::Codex(live) = self {
+            live.forget();
+        }
+    }
 }
 
 /// A warning.

@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | stands in the vendor's npm package, of a version that serves sessions | served |
 //! | is named by such a version in an installer's folder | served |
+//! | stands in the package of a vendor whose CLI can be asked, of a version that was not measured | unknown: tried |
 //! | is a script that starts the CLI with its own arguments, or a program that is called as the CLI | unknown: tried by a handshake |
 //! | is anything else, an older version included | not served |
 
@@ -35,7 +36,36 @@ pub enum LiveSupport {
     /// It may: only a handshake tells.
     Unknown(String),
     /// It does not, or nothing speaks for it.
-    Unserved(String),
+    Unserved(Unserved),
+}
+
+/// Why a file serves no live sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unserved {
+    /// In words.
+    pub why: String,
+    /// By what that is known.
+    pub basis: Basis,
+}
+
+/// By what it is known that a file serves no live sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// The provider has no such form, or the environment forbids it.
+    Setting,
+    /// The file is the CLI, of a version that does not.
+    Version,
+    /// Nothing says that the file is the CLI.
+    Program,
+    /// It was tried, a short while ago.
+    Trial,
+}
+
+impl LiveSupport {
+    /// That it serves none, known by `basis`.
+    pub fn unserved(basis: Basis, why: impl Into<String>) -> LiveSupport {
+        LiveSupport::Unserved(Unserved { why: why.into(), basis })
+    }
 }
 
 /// What `file` is.
@@ -46,13 +76,13 @@ pub fn look(check: &EngineCheck, file: &Path) -> LiveSupport {
         return support_of(check, &name, &version, "its package.json");
     }
     let Some(head) = head(&real) else {
-        return LiveSupport::Unserved("it can't be read".to_owned());
+        return LiveSupport::unserved(Basis::Program, "it can't be read");
     };
     let program = check.program;
     if let Some(text) = script::text(&head) {
         return match script::starts(program, text) {
             true => LiveSupport::Unknown(format!("it is a script that starts {program}: a handshake tells")),
-            false => LiveSupport::Unserved(format!("it is a script that does not start {program}")),
+            false => LiveSupport::unserved(Basis::Program, format!("it is a script that does not start {program}")),
         };
     }
     if let Some(version) = version_of_path(check, &real) {
@@ -67,7 +97,7 @@ pub fn look(check: &EngineCheck, file: &Path) -> LiveSupport {
             "it is called {program}, and neither a package.json nor its path names its version: a handshake tells"
         ));
     }
-    LiveSupport::Unserved(format!("nothing says that it is {program}"))
+    LiveSupport::unserved(Basis::Program, format!("nothing says that it is {program}"))
 }
 
 /// The version of the vendor's npm package that `file` stands in; `None` if it stands in none.
@@ -79,7 +109,10 @@ pub fn version(check: &EngineCheck, file: &Path) -> Option<[u64; 3]> {
 fn support_of(check: &EngineCheck, name: &str, version: &str, source: &str) -> LiveSupport {
     match by_version(check, name, version, source) {
         Ok(why) => LiveSupport::Served(why),
-        Err(why) => LiveSupport::Unserved(why),
+        Err(_) if matches!(check.versions, Versions::Probed(_)) => LiveSupport::Unknown(format!(
+            "it is {name} {version}, says {source}: it is asked what it does when it runs"
+        )),
+        Err(why) => LiveSupport::unserved(Basis::Version, why),
     }
 }
 
@@ -93,7 +126,7 @@ pub fn by_version(check: &EngineCheck, name: &str, version: &str, source: &str) 
     }
     let wanted = match check.versions {
         Versions::Since(oldest) => format!("{} is the oldest that serves sessions", text(oldest)),
-        Versions::Measured(all) => {
+        Versions::Measured(all) | Versions::Probed(all) => {
             let all: Vec<String> = all.iter().copied().map(text).collect();
             format!("what it serves was measured with {}", all.join(", "))
         }

@@ -50,6 +50,7 @@ mod sink;
 mod spares;
 mod start;
 pub(crate) mod structured;
+mod text_calls;
 mod tool_choice;
 mod warm;
 mod warm_servers;

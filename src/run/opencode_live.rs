@@ -13,23 +13,22 @@ use super::cli_attempt::{CliAttempt, CliCall};
 use super::clock::{local_offset_min, now_ms};
 use super::engine::{Engine, not_started};
 use super::live_request::OpencodeRequest;
-use super::live_sessions::{evicted_warning, warning};
-use super::live_support::LiveSupport;
+use super::live_sessions::evicted_warning;
 use super::opencode_sessions::{MOST_RESTING, OpencodeSessions};
 use super::retry_loop::AttemptOutcome;
-use super::servers::{Server, end_unused, running};
+use super::servers::{NoPlace, ServerKey};
 use crate::classify::{self, classify};
 use crate::command::CommandLine;
 use crate::declare::mcp::Declarations;
 use crate::error::{Code, ProviderError};
 use crate::event::{EngineUsed, Event, RunInfo};
 use crate::exchange::Invocation;
+use crate::exchange::host::NoHost;
 use crate::exchange::live::keep::Keepable;
 use crate::exchange::live::pool::{Claimed, SessionKey};
 use crate::exchange::live::thread::{Continuation, Known, Thread};
 use crate::exchange::live::turn::{Kept, Unusable};
 use crate::exchange::opencode_live::history;
-use crate::exchange::opencode_live::server::NoServer;
 use crate::exchange::opencode_live::service::Service;
 use crate::exchange::opencode_live::session::Session;
 use crate::exchange::opencode_live::setup::Setup;
@@ -39,7 +38,7 @@ use crate::exchange::print::{NotStarted, Surroundings};
 use crate::fold::Fold;
 use crate::message::content::{self, Accepts};
 use crate::message::{Message, Role};
-use crate::process::{End, Exit, Limits, StartError, Tees, Vars};
+use crate::process::{End, Limits, StartError, Tees, Vars};
 use crate::provider::options::EngineKind;
 use crate::toolcall::TextCalls;
 
@@ -50,14 +49,6 @@ struct Place {
     notes: Vec<Event>,
 }
 
-/// Why there is no place.
-enum NoPlace {
-    Cancelled,
-    /// The installed CLI can't.
-    Unsupported(String, Option<Arc<Exit>>),
-    Failed(Box<ProviderError>),
-}
-
 impl CliAttempt<'_> {
     /// A turn of a session of opencode's.
     pub async fn opencode_live(
@@ -66,17 +57,17 @@ impl CliAttempt<'_> {
         request: &OpencodeRequest,
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
-        let CliCall {
-            engine, base_env, sink, ..
-        } = *self.call;
+        let CliCall { engine, base_env, .. } = *self.call;
         let (line, binary) = engine.live_line(request.choices.as_ref(), base_env)?;
         let auto = engine.options.engine == EngineKind::Auto;
-        if auto && matches!(engine.support(&binary, base_env), LiveSupport::Unserved(_)) {
-            return self.print(info).await;
+        if auto && let Some(unserved) = engine.unserved(&binary, base_env) {
+            return self.unserved(&unserved, info).await;
         }
         let Some(permit) = self.permit(binary.file(), info).await else {
             return Ok(AttemptOutcome::Cancelled);
         };
+        info.engine = Some(EngineUsed::Live);
+        self.start_clock();
         let key = SessionKey {
             setup: Arc::clone(&request.setup),
             env: Arc::clone(base_env),
@@ -113,10 +104,8 @@ impl CliAttempt<'_> {
             }
             return Err(error);
         }
-        capabilities::remember_live(&binary, LiveSupport::Unserved(reason.clone()));
-        let message = format!("the installed CLI takes no live sessions ({reason}): asked in print form");
-        sink.send(&mut vec![warning("ENGINE_FALLBACK", message)]).await;
-        self.print(info).await
+        capabilities::remember_no_live(&binary, reason.clone());
+        self.fall_back(&reason, info).await
     }
 
     /// Why the thread's images can't be sent: the model of `place` takes none, as far as opencode knows.
@@ -173,7 +162,6 @@ impl CliAttempt<'_> {
         } = place;
         notes.extend(self.untold_note());
         info.continued = Some(continued);
-        info.engine = Some(EngineUsed::Live);
         let opening_record = Opening {
             message: if continued { "continued" } else { "started" },
             fields: json!({"attempt": self.number, "spare": false, "flags": line.flags}),
@@ -222,22 +210,7 @@ impl CliAttempt<'_> {
             return Ok(continued(session, &new, request.note.clone()));
         }
         let starting = engine.opencode_service(live, (line, binary), self.call.base_env);
-        let late = async {
-            match self.limits(EngineUsed::Live).timeout {
-                Some(limit) => tokio::time::sleep(limit).await,
-                None => std::future::pending().await,
-            }
-        };
-        let service = tokio::select! {
-            biased;
-            () = self.call.cancel.cancelled() => return Err(NoPlace::Cancelled),
-            service = starting => service?,
-            () = late => {
-                let limit = self.limits(EngineUsed::Live).timeout.unwrap_or_default().as_millis();
-                let reason = format!("no answer within {limit} ms: the CLI did not become ready");
-                return Err(NoPlace::Failed(engine.refuse(Code::Timeout, reason)));
-            }
-        };
+        let service = self.host(EngineUsed::Live, starting).await?;
         let evicted = live.pool.eviction(key, thread);
         let places = format!("at most {MOST_RESTING} conversations rest");
         Ok(Place {
@@ -310,7 +283,7 @@ impl Engine {
     ) -> Result<(), Box<ProviderError>> {
         let (line, binary) = self.live_line(None, env)?;
         let auto = self.options.engine == EngineKind::Auto;
-        if auto && matches!(self.support(&binary, env), LiveSupport::Unserved(_)) {
+        if auto && self.unserved(&binary, env).is_some() {
             return Ok(());
         }
         let service = match self.opencode_service(live, (&line, &binary), env).await {
@@ -340,10 +313,11 @@ impl Engine {
         (line, binary): (&CommandLine, &Binary),
         env: &Arc<Vars>,
     ) -> Result<Arc<Service>, NoPlace> {
+        let key = ServerKey::new(env, binary);
         let mut servers = live.servers.lock().await;
-        let serves = |known: &Server<Service>| known.is_of(env, binary) && known.service.line == *line;
-        if let Some(service) = running(&mut servers, serves) {
-            return Ok(service);
+        servers.retire_grown();
+        if let Some(known) = servers.find(|known| known.key == key && known.service.line == *line) {
+            return Ok(Arc::clone(&known.service));
         }
         let surroundings = Surroundings {
             file: Some(binary.resolved().clone()),
@@ -359,39 +333,32 @@ impl Engine {
             tees: Tees::default(),
         };
         let service = Service::start(line.clone(), surroundings, &self.lifecycle.closing).await;
-        let service = Arc::new(service.map_err(|error| self.no_opencode(error))?);
+        let service = service.map_err(|error| self.no_opencode(error))?;
         if self.options.engine == EngineKind::Auto {
             let why = format!("it is opencode {}, which does what is needed", service.version);
             capabilities::settle_live(binary, why);
         }
         // Each takes 400 MB and more.
-        while servers.len() >= self.options.max_concurrency.max(1) {
-            servers.remove(0).service.server.retire();
-        }
-        let is_first = servers.is_empty();
-        servers.push(Server::new(env, binary, &service));
-        if is_first {
-            let unused = end_unused(Arc::clone(&live.servers), self.options.keep_alive);
-            let closing = self.lifecycle.closing.clone();
-            self.lifecycle.runs.spawn(async move {
-                closing.run_until_cancelled(unused).await;
-            });
-        }
-        Ok(service)
+        let most = self.options.max_concurrency;
+        let kept = (&live.servers, self.options.keep_alive, &self.lifecycle);
+        Ok(servers.add((key, service), most, kept))
     }
 
     /// Why there is no server.
-    fn no_opencode(&self, error: NoServer) -> NoPlace {
+    fn no_opencode(&self, error: NoHost) -> NoPlace {
         let exit = match error {
-            NoServer::NotStarted(NotStarted::Process(StartError::Cancelled)) => return NoPlace::Cancelled,
-            NoServer::NotStarted(error) => return NoPlace::Failed(not_started(self, &error)),
-            NoServer::Unsupported(reason) => return NoPlace::Unsupported(reason, None),
-            NoServer::Ended(None) => return NoPlace::Unsupported("it ended before it was ready".to_owned(), None),
-            NoServer::Ended(Some(exit)) if matches!(exit.end, End::Cancelled | End::Closed) => {
+            NoHost::NotStarted(NotStarted::Process(StartError::Cancelled)) => return NoPlace::Cancelled,
+            NoHost::NotStarted(error) => return NoPlace::Failed(not_started(self, &error)),
+            NoHost::Unsupported(reason) => return NoPlace::Unsupported(reason, None),
+            NoHost::Ended(None) => return NoPlace::Unsupported("it ended before it was ready".to_owned(), None),
+            NoHost::Ended(Some(exit)) if matches!(exit.end, End::Cancelled | End::Closed) => {
                 return NoPlace::Cancelled;
             }
-            NoServer::Ended(Some(exit)) => exit,
+            NoHost::Ended(Some(exit)) => exit,
         };
+        if let Some(error) = self.crash(&exit) {
+            return NoPlace::Failed(error);
+        }
         let found = classify(&classify::Evidence {
             provider: self.id(),
             exit_code: exit.code,

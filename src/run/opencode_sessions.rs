@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use super::servers::{Servers, Serving};
+use super::servers::{Serving, Shared};
+use crate::exchange::host::Host;
 use crate::exchange::live::pool::Pool;
 use crate::exchange::opencode_live::service::Service;
 use crate::exchange::opencode_live::session::Session;
-use crate::provider::options::{EngineKind, Options};
+use crate::provider::options::Options;
 
 /// How many conversations may rest.
 pub(super) const MOST_RESTING: usize = 100;
@@ -18,13 +19,13 @@ pub(super) const MOST_RESTING: usize = 100;
 pub(super) struct OpencodeSessions {
     pub pool: Arc<Pool<Session>>,
     /// One for each environment and command line that calls were made with.
-    pub servers: Servers<Service>,
+    pub servers: Shared<Service>,
 }
 
 impl OpencodeSessions {
     /// `None` where the options want no sessions.
     pub fn new(options: &Options, runs: &TaskTracker) -> Option<OpencodeSessions> {
-        (options.engine != EngineKind::Print).then(|| OpencodeSessions {
+        options.engine.may_be_live().then(|| OpencodeSessions {
             pool: Arc::new(Pool::new(MOST_RESTING, options.keep_alive, 0, runs.clone())),
             servers: Arc::default(),
         })
@@ -32,15 +33,7 @@ impl OpencodeSessions {
 }
 
 impl Serving for Service {
-    fn pid(&self) -> u32 {
-        self.server.pid()
-    }
-
-    fn is_over(&self) -> bool {
-        self.server.is_over()
-    }
-
-    fn retire(&self) {
-        self.server.retire();
+    fn host(&self) -> &Host {
+        Service::host(self)
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::time::sleep;
 
-use super::auto::Trial;
+use super::auto::{EngineUse, Trial};
 use super::capabilities::{self, Binary};
 use super::engine::{Engine, not_started};
 use super::live_request;
@@ -72,10 +72,15 @@ impl Engine {
                 return engine.closed().map_or(ready, Err);
             }
             Some(Live::Qwen(live)) => {
-                let setup = engine.likely_setup(live, known);
-                let ready = match engine.warm_in_place_of_live(&env)? {
+                let is_warm = engine
+                    .engine_choice(&env)?
+                    .is_some_and(|choice| choice.uses == EngineUse::Warm);
+                let ready = match engine.warm.as_ref().filter(|_| is_warm) {
                     Some(servers) => engine.prewarm_warm(servers, &env).await,
-                    None => engine.prewarm_qwen(live, setup.as_ref(), &env).await,
+                    None => {
+                        let setup = engine.likely_setup(live, known);
+                        engine.prewarm_qwen(live, setup.as_ref(), &env).await
+                    }
                 };
                 return engine.closed().map_or(ready, Err);
             }
@@ -167,6 +172,7 @@ impl Engine {
                 Warmed::Ready
             }
             Some(Trial::FlagRefused(_)) => Warmed::FlagRefused,
+            Some(Trial::Crashed(error)) => return Err(error),
             Some(Trial::Unserved(_)) | None => Warmed::Ready,
         })
     }

@@ -12,7 +12,7 @@ use super::cli_attempt::{CliAttempt, CliCall};
 use super::engine::not_started;
 use super::live_request::LiveRequest;
 use super::live_sessions::{LiveSessions, Seat, evicted_warning, warning};
-use super::live_support::LiveSupport;
+use super::live_support::Basis;
 use super::retry_loop::AttemptOutcome;
 use crate::command::CommandLine;
 use crate::error::ProviderError;
@@ -50,10 +50,12 @@ impl CliAttempt<'_> {
         let CliCall { engine, base_env, .. } = *self.call;
         let (line, binary) = engine.qwen_line(&request.setup, base_env)?;
         let auto = engine.options.engine == EngineKind::Auto;
-        if let LiveSupport::Unserved(reason) = engine.support(&binary, base_env) {
-            return match auto {
-                true => self.without_session(info).await,
-                false => Err(engine.no_sessions(&reason, None)),
+        if let Some(unserved) = engine.unserved(&binary, base_env) {
+            return match (auto, unserved.basis) {
+                (true, Basis::Trial) => self.unserved(&unserved, info).await,
+                // Another version, which is warm or print.
+                (true, _) => self.without_session(info).await,
+                (false, _) => Err(engine.no_sessions(&unserved.why, None)),
             };
         }
         let Some(permit) = self.permit(binary.file(), info).await else {
@@ -92,7 +94,7 @@ impl CliAttempt<'_> {
                         let ended = ended.as_deref();
                         return Err(engine.no_sessions(&reason, ended.map(|ended| &ended.evidence)));
                     }
-                    capabilities::remember_live(&binary, LiveSupport::Unserved(reason.clone()));
+                    capabilities::remember_no_live(&binary, reason.clone());
                     return self.fall_back(&reason, info).await;
                 }
             }
@@ -153,11 +155,12 @@ impl CliAttempt<'_> {
         Box::new(move |session, reply| {
             drop(seat);
             if let Some((session, pending)) = session {
-                if once {
-                    return Keepable::end(session);
+                if once || session.is_worn_out() {
+                    Keepable::end(session);
+                } else {
+                    let known = thread.known_with(reply, pending);
+                    pool.park(session, key, known, at_work.load(Ordering::Relaxed));
                 }
-                let known = thread.known_with(reply, pending);
-                pool.park(session, key, known, at_work.load(Ordering::Relaxed));
             }
             engine.restock_behind(reply, &base_env);
         })
@@ -179,7 +182,7 @@ impl CliAttempt<'_> {
         let goes_on = |known: &_| match input::addition(thread, known, guard, note) {
             Ok(_) => true,
             Err(Misfit::Thread) => false,
-            Err(Misfit::LongResult(length)) => {
+            Err(Misfit::LongResults(length)) => {
                 long.store(length, Ordering::Relaxed);
                 false
             }
@@ -254,10 +257,10 @@ fn chat_id() -> std::io::Result<u128> {
     Ok(u128::from(high) << 64 | u128::from(low))
 }
 
-/// That a result can't go to the process that waits for it.
+/// That results can't go to the process that waits for them.
 fn too_long(length: usize) -> Event {
     let message = format!(
-        "a result has {length} characters, and a live session shows its model a preview of more than {}: the thread was sent whole to \
+        "the results of a call have {length} characters, and a live session shortens one of more than {}: the thread was sent whole to \
          another process",
         input::LONGEST_RESULT
     );

@@ -10,7 +10,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::capabilities::{self, Binary};
 use super::engine::Engine;
 use super::live_sessions::LiveSessions;
-use super::live_support::LiveSupport;
 use super::spares::{ATTEMPTS, Warmed};
 use crate::command::{CommandLine, Mode};
 use crate::error::ProviderError;
@@ -88,11 +87,11 @@ impl Engine {
         let is_auto = self.options.engine == EngineKind::Auto;
         for _ in 0..ATTEMPTS {
             let (line, binary) = self.qwen_line(setup, env)?;
-            if let LiveSupport::Unserved(reason) = self.support(&binary, env) {
+            if let Some(unserved) = self.unserved(&binary, env) {
                 return match is_auto {
                     // A call is made without a session.
                     true => Ok(()),
-                    false => Err(self.no_sessions(&reason, None)),
+                    false => Err(self.no_sessions(&unserved.why, None)),
                 };
             }
             let start = |place: OwnedSemaphorePermit| {
@@ -103,7 +102,7 @@ impl Engine {
                 Warmed::Ready => break,
                 Warmed::FlagRefused => {}
                 Warmed::Unsupported(reason, _) if is_auto => {
-                    capabilities::remember_live(&binary, LiveSupport::Unserved(reason));
+                    capabilities::remember_no_live(&binary, reason);
                     break;
                 }
                 Warmed::Unsupported(reason, evidence) => return Err(self.no_sessions(&reason, Some(&evidence))),

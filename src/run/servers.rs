@@ -1,4 +1,4 @@
-//! The processes of one provider that serve many conversations each.
+//! The processes of one provider that serve many calls each.
 //!
 //! In: which one a call needs. Out: one that runs, or the place for a new one; those that nobody uses end.
 
@@ -8,76 +8,173 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::capabilities::Binary;
-use crate::process::{Vars, resident_bytes};
+use super::lifecycle::Lifecycle;
+use crate::error::ProviderError;
+use crate::exchange::host::Host;
+use crate::process::{Exit, Vars, resident_bytes};
+use crate::provider::choices::Choices;
 
-/// A server that has grown beyond this takes no new conversations: 180 MB are usual for codex after 300 of them (0.169.0), 400 to
-/// 530 for opencode (1.18.34).
+/// A server that has grown beyond this takes no new calls: 180 MB are usual for codex after 300 conversations (0.169.0), 400 to 530 for
+/// opencode (1.18.34), 370 for gemini after 100 sessions (0.61.0).
 const MOST_MEMORY: u64 = 1 << 30;
 
 /// How often it is looked whether a server is still needed, at most.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What is asked of a process that serves many conversations.
+/// Why no server takes a call.
+pub(super) enum NoPlace {
+    Cancelled,
+    /// The installed CLI can't.
+    Unsupported(String, Option<Arc<Exit>>),
+    Failed(Box<ProviderError>),
+}
+
+/// What is asked of a process that serves many calls.
 pub(super) trait Serving: std::fmt::Debug + Send + Sync + 'static {
     /// The process.
-    fn pid(&self) -> u32;
-    /// Whether it is no more, or about to be.
-    fn is_over(&self) -> bool;
-    /// It takes no new conversations from now on; those that rest end.
-    fn retire(&self);
+    fn host(&self) -> &Host;
+
+    /// Whether it has grown too large.
+    fn has_grown(&self) -> bool {
+        resident_bytes(self.host().pid()).is_some_and(|bytes| bytes > MOST_MEMORY)
+    }
 }
 
-/// A server that takes conversations.
-#[derive(Debug)]
-pub(super) struct Server<S> {
+/// What calls have to have in common to be served by one process.
+#[derive(Debug, Clone)]
+pub(super) struct ServerKey {
     pub env: Arc<Vars>,
     pub binary: Binary,
-    pub service: Arc<S>,
-    pub used: Instant,
+    /// Where they stand on its command line and in the settings of its folder.
+    pub choices: Option<Choices>,
 }
 
-/// The servers of one provider, the longest unused first. Held while one is being started: who comes meanwhile waits for it.
-pub(super) type Servers<S> = Arc<AsyncMutex<Vec<Server<S>>>>;
-
-impl<S: Serving> Server<S> {
-    /// A server that has just been started.
-    pub fn new(env: &Arc<Vars>, binary: &Binary, service: &Arc<S>) -> Server<S> {
-        Server {
+impl ServerKey {
+    /// What any call has in common that is made with this environment and this binary.
+    pub fn new(env: &Arc<Vars>, binary: &Binary) -> ServerKey {
+        ServerKey {
             env: Arc::clone(env),
             binary: binary.clone(),
-            service: Arc::clone(service),
-            used: Instant::now(),
+            choices: None,
         }
-    }
-
-    /// Whether it has this environment and this binary.
-    pub fn is_of(&self, env: &Arc<Vars>, binary: &Binary) -> bool {
-        self.binary == *binary && (Arc::ptr_eq(&self.env, env) || self.env == *env)
     }
 }
 
-/// The first of `servers` that `serves`, if there is one. Those that are gone or have grown too large go.
-pub(super) fn running<S: Serving>(servers: &mut Vec<Server<S>>, serves: impl Fn(&Server<S>) -> bool) -> Option<Arc<S>> {
-    servers.retain(|known| {
-        let grown = resident_bytes(known.service.pid()).is_some_and(|bytes| bytes > MOST_MEMORY);
-        if grown {
-            known.service.retire();
+impl PartialEq for ServerKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.binary == other.binary
+            && self.choices == other.choices
+            && (Arc::ptr_eq(&self.env, &other.env) || self.env == other.env)
+    }
+}
+
+/// A server that takes calls.
+#[derive(Debug)]
+pub(super) struct Server<S> {
+    pub key: ServerKey,
+    pub service: Arc<S>,
+    used: Instant,
+    /// Another one that takes its place is being started.
+    pub is_being_replaced: bool,
+}
+
+/// The servers of one provider, the longest unused first.
+#[derive(Debug)]
+pub(super) struct Servers<S>(Vec<Server<S>>);
+
+/// Held while one is being started: who comes meanwhile waits for it.
+pub(super) type Shared<S> = Arc<AsyncMutex<Servers<S>>>;
+
+impl<S> Default for Servers<S> {
+    fn default() -> Self {
+        Servers(Vec::new())
+    }
+}
+
+impl<S: Serving> Servers<S> {
+    /// The first that `serves`, if there is one. Those that take no calls any more go.
+    pub fn find(&mut self, serves: impl Fn(&Server<S>) -> bool) -> Option<&mut Server<S>> {
+        self.0.retain(|known| known.service.host().takes_calls());
+        let at = self.0.iter().position(serves)?;
+        let mut found = self.0.remove(at);
+        found.used = Instant::now();
+        self.0.push(found);
+        self.0.last_mut()
+    }
+
+    /// Those that have grown too large take no calls any more.
+    pub fn retire_grown(&mut self) {
+        self.retire(|known| known.service.has_grown());
+    }
+
+    /// Those of `which` take no calls any more, and end with those they have.
+    pub fn retire(&mut self, which: impl Fn(&Server<S>) -> bool) {
+        self.0.retain(|known| {
+            let goes = which(known);
+            if goes {
+                known.service.host().retire();
+            }
+            !goes
+        });
+    }
+
+    /// Those of `key`.
+    pub fn of(&self, key: &ServerKey) -> impl Iterator<Item = &Arc<S>> {
+        let of_key = self.0.iter().filter(move |known| known.key == *key);
+        of_key.map(|known| &known.service)
+    }
+
+    /// Takes `service` in, which was started for `key`; the longest unused beyond `most` take no calls any more. `all` is where this is
+    /// kept: what nobody uses for `keep_alive` ends there.
+    pub fn add(
+        &mut self,
+        (key, service): (ServerKey, S),
+        most: usize,
+        (all, keep_alive, lifecycle): (&Shared<S>, Duration, &Lifecycle),
+    ) -> Arc<S> {
+        while self.0.len() >= most.max(1) {
+            self.0.remove(0).service.host().retire();
         }
-        !grown && !known.service.is_over()
-    });
-    let at = servers.iter().position(serves)?;
-    let mut found = servers.remove(at);
-    found.used = Instant::now();
-    let service = Arc::clone(&found.service);
-    servers.push(found);
-    Some(service)
+        if self.0.is_empty() {
+            let unused = end_unused(Arc::clone(all), keep_alive);
+            let closing = lifecycle.closing.clone();
+            lifecycle.runs.spawn(async move {
+                closing.run_until_cancelled(unused).await;
+            });
+        }
+        let service = Arc::new(service);
+        let dropped = drop_retired(Arc::clone(all), service.host());
+        let closing = lifecycle.closing.clone();
+        lifecycle.runs.spawn(async move {
+            closing.run_until_cancelled(dropped).await;
+        });
+        self.0.push(Server {
+            key,
+            service: Arc::clone(&service),
+            used: Instant::now(),
+            is_being_replaced: false,
+        });
+        service
+    }
+}
+
+/// Lets go of `host` as soon as it takes no calls any more: it ends with those it has then.
+fn drop_retired<S: Serving>(all: Shared<S>, host: &Host) -> impl Future<Output = ()> + Send + use<S> {
+    let (retired, over) = (host.retired().clone(), host.over().clone());
+    async move {
+        tokio::select! {
+            () = retired.cancelled() => {}
+            () = over.cancelled() => {}
+        }
+        all.lock().await.0.retain(|known| known.service.host().takes_calls());
+    }
 }
 
 /// Ends servers that nobody has used for `keep_alive`, until there are none left.
-pub(super) async fn end_unused<S: Serving>(servers: Servers<S>, keep_alive: Duration) {
+async fn end_unused<S: Serving>(all: Shared<S>, keep_alive: Duration) {
     loop {
         tokio::time::sleep(keep_alive.clamp(LOOK, Duration::from_secs(30))).await;
-        let mut servers = servers.lock().await;
+        let servers = &mut all.lock().await.0;
         // A conversation of it, resting or not, counts as a use.
         let in_use = |known: &Server<S>| Arc::strong_count(&known.service) > 1;
         for known in servers.iter_mut().filter(|known| in_use(known)) {

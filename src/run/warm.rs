@@ -5,35 +5,28 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use tokio::time::sleep;
 
 use super::attempt::{Attempted, Opening, run_attempt};
 use super::capabilities::{self, Binary};
 use super::cli_attempt::{CliAttempt, CliCall};
 use super::engine::{Engine, not_started};
 use super::live_sessions::warning;
-use super::live_support::LiveSupport;
+use super::live_support::{Basis, LiveSupport, Unserved};
 use super::retry_loop::AttemptOutcome;
-use super::warm_servers::{ServerKey, WarmServers, end_unused};
+use super::servers::{NoPlace, ServerKey, Servers, Serving, Shared};
+use super::warm_servers::{MOST, WarmServers};
 use crate::command::{CommandLine, Mode};
 use crate::error::{Code, ProviderError};
 use crate::event::{EngineUsed, RunInfo};
 use crate::exchange::Invocation;
-use crate::exchange::acp_warm::server::{AcpServer, NoServer};
+use crate::exchange::acp_warm::server::AcpServer;
 use crate::exchange::acp_warm::turn::{Unusable, WarmTurn};
+use crate::exchange::host::NoHost;
 use crate::exchange::print::{NotStarted, Surroundings};
 use crate::fold::Fold;
 use crate::process::{End, Exit, Limits, StartError, Tees, Vars};
 use crate::provider::WarmForm;
 use crate::provider::options::EngineKind;
-
-/// Why no process takes the call.
-enum NoPlace {
-    Cancelled,
-    /// The installed CLI can't.
-    Unsupported(String, Option<Arc<Exit>>),
-    Failed(Box<ProviderError>),
-}
 
 impl CliAttempt<'_> {
     /// The call made by itself, without memory of others: in a warm process where there is one for it, by a process of its own otherwise.
@@ -65,13 +58,15 @@ impl CliAttempt<'_> {
             return self.print(info).await;
         }
         let (line, binary) = engine.line(Mode::Warm, request.provider_options(engine), true, base_env)?;
-        if (auto || form.measured_only)
-            && let LiveSupport::Unserved(reason) | LiveSupport::Unknown(reason) = engine.warm_support(&binary, base_env)
-        {
-            return match auto {
-                true => self.print(info).await,
-                false => Err(engine.no_warm_calls(&reason, None)),
-            };
+        if let Some(reason) = engine.unproven(form, &binary, base_env) {
+            if !auto {
+                return Err(engine.no_warm_calls(&reason.why, None));
+            }
+            // A call that would have been warm, had the CLI not failed to be.
+            if reason.basis == Basis::Trial {
+                return self.not_warm(&reason.why, info).await;
+            }
+            return self.print(info).await;
         }
         self.warm(servers, form, (&line, &binary), info).await
     }
@@ -115,13 +110,17 @@ impl CliAttempt<'_> {
             return Ok(AttemptOutcome::Cancelled);
         };
         info.engine = Some(EngineUsed::Warm);
+        self.start_clock();
         let key = ServerKey {
             env: Arc::clone(base_env),
             binary: binary.clone(),
-            choices: request.provider_options(engine).choices.clone(),
+            choices: Some(request.provider_options(engine).choices.clone()),
         };
         let (reason, exit) = loop {
-            let server = match self.server(servers, &key, line, form).await {
+            let server = match self
+                .host(EngineUsed::Warm, engine.warm_server(servers, &key, line, form))
+                .await
+            {
                 Ok(server) => server,
                 Err(NoPlace::Cancelled) => return Ok(AttemptOutcome::Cancelled),
                 Err(NoPlace::Failed(error)) => return Err(error),
@@ -130,7 +129,7 @@ impl CliAttempt<'_> {
             let prompt = self.warm_prompt();
             let opening = Opening {
                 message: "started",
-                fields: json!({"attempt": self.number, "sessions": server.sessions(), "flags": line.flags}),
+                fields: json!({"attempt": self.number, "sessions": server.host().sessions(), "flags": line.flags}),
                 notes: {
                     let uncallable = request.uncallable.then(super::print::not_callable);
                     let why = match request.asking_prompt {
@@ -160,50 +159,28 @@ impl CliAttempt<'_> {
             return Err(engine.no_warm_calls(&reason, exit.as_deref()));
         }
         capabilities::remember_no_warm(binary, reason.clone());
-        let message = format!("the installed CLI takes no warm calls ({reason}): asked in print form");
-        sink.send(&mut vec![warning("ENGINE_FALLBACK", message)]).await;
-        self.print(info).await
+        self.not_warm(&reason, info).await
     }
 
-    /// A process for this call, waited for as long as the call may take.
-    async fn server(
-        &self,
-        servers: &WarmServers,
-        key: &ServerKey,
-        line: &CommandLine,
-        form: WarmForm,
-    ) -> Result<Arc<AcpServer>, NoPlace> {
-        let CliCall { engine, cancel, .. } = *self.call;
-        let limit = self.limits(EngineUsed::Warm).timeout;
-        let late = async {
-            match limit {
-                Some(limit) => sleep(limit).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => Err(NoPlace::Cancelled),
-            server = engine.warm_server(servers, key, line, form) => server,
-            () = late => {
-                let limit = limit.unwrap_or_default().as_millis();
-                let reason = format!("no answer within {limit} ms: the CLI did not become ready");
-                Err(NoPlace::Failed(engine.refuse(Code::Timeout, reason)))
-            }
-        }
+    /// In print form after all, for this reason.
+    async fn not_warm(&self, reason: &str, info: &mut RunInfo) -> Result<AttemptOutcome, Box<ProviderError>> {
+        let message = format!("the installed CLI takes no warm calls ({reason}): asked in print form");
+        self.call
+            .sink
+            .send(&mut vec![warning("ENGINE_FALLBACK", message)])
+            .await;
+        self.print(info).await
     }
 }
 
 impl Engine {
-    /// The warm processes, where `engine: "auto"` comes to them because the installed CLI serves no sessions.
-    ///
-    /// # Errors
-    /// As a call: the file can't be found, or can't be executed.
-    pub(super) fn warm_in_place_of_live(&self, env: &Arc<Vars>) -> Result<Option<&WarmServers>, Box<ProviderError>> {
-        let binary = Binary::new(self.resolved(env)?, self.login());
-        let is_unserved = matches!(self.support(&binary, env), LiveSupport::Unserved(_));
-        let auto = self.options.engine == EngineKind::Auto;
-        Ok(self.warm.as_ref().filter(|_| auto && is_unserved))
+    /// Why `binary` is not asked warm, where only measured versions are: with `engine: "auto"`, and by a form that says so.
+    fn unproven(&self, form: WarmForm, binary: &Binary, env: &Arc<Vars>) -> Option<Unserved> {
+        let wants_proof = self.options.engine == EngineKind::Auto || form.measured_only;
+        match self.warm_support(binary, env) {
+            LiveSupport::Unserved(unserved) if wants_proof => Some(unserved),
+            _ => None,
+        }
     }
 
     /// Starts the process of calls with the provider's own choices, if none runs, and waits until it has answered.
@@ -217,18 +194,16 @@ impl Engine {
         };
         let (line, binary) = self.line(Mode::Warm, &self.options, true, env)?;
         let auto = self.options.engine == EngineKind::Auto;
-        if (auto || form.measured_only)
-            && let LiveSupport::Unserved(reason) | LiveSupport::Unknown(reason) = self.warm_support(&binary, env)
-        {
+        if let Some(reason) = self.unproven(form, &binary, env) {
             return match auto {
                 true => Ok(()),
-                false => Err(self.no_warm_calls(&reason, None)),
+                false => Err(self.no_warm_calls(&reason.why, None)),
             };
         }
         let key = ServerKey {
             env: Arc::clone(env),
             binary: binary.clone(),
-            choices: self.options.choices.clone(),
+            choices: Some(self.options.choices.clone()),
         };
         match self.warm_server(servers, &key, &line, form).await {
             Ok(_) | Err(NoPlace::Cancelled) => Ok(()),
@@ -251,9 +226,10 @@ impl Engine {
         form: WarmForm,
     ) -> Result<Arc<AcpServer>, NoPlace> {
         let mut all = servers.all.lock().await;
-        if let Some(found) = all.find(key) {
-            let is_worn = found.is_worn(form.max_sessions);
-            let server = Arc::clone(&found.server);
+        if let Some(found) = all.find(|known| known.key == *key) {
+            let server = Arc::clone(&found.service);
+            // It serves until the next one is there.
+            let is_worn = server.host().sessions() >= form.max_sessions || server.has_grown();
             if is_worn && !std::mem::replace(&mut found.is_being_replaced, true) {
                 self.replace(servers, key.clone(), line.clone());
             }
@@ -263,29 +239,34 @@ impl Engine {
             .start_warm(line, key)
             .await
             .map_err(|error| self.no_warm_place(error))?;
-        let is_first = all.is_empty();
-        let server = all.add(key.clone(), server, self.options.max_concurrency);
-        if is_first {
-            let unused = end_unused(Arc::clone(&servers.all), self.options.keep_alive);
-            let closing = self.lifecycle.closing.clone();
-            self.lifecycle.runs.spawn(async move {
-                closing.run_until_cancelled(unused).await;
-            });
-        }
-        Ok(server)
+        Ok(self.add_warm(&servers.all, &mut all, key.clone(), server))
+    }
+
+    fn add_warm(
+        &self,
+        servers: &Shared<AcpServer>,
+        all: &mut Servers<AcpServer>,
+        key: ServerKey,
+        server: AcpServer,
+    ) -> Arc<AcpServer> {
+        let most = self.options.max_concurrency.min(MOST);
+        all.add((key, server), most, (servers, self.options.keep_alive, &self.lifecycle))
     }
 
     /// Starts another process in place of the one of `key`, which serves calls until it is there.
     fn replace(self: &Arc<Self>, servers: &WarmServers, key: ServerKey, line: CommandLine) {
-        let (engine, all) = (Arc::clone(self), Arc::clone(&servers.all));
+        let (engine, servers) = (Arc::clone(self), Arc::clone(&servers.all));
         self.lifecycle.runs.spawn(async move {
             let started = engine.start_warm(&line, &key).await;
-            let mut all = all.lock().await;
+            let mut all = servers.lock().await;
             match started {
-                Ok(server) => drop(all.add(key, server, engine.options.max_concurrency)),
+                Ok(server) => {
+                    all.retire(|known| known.key == key);
+                    drop(engine.add_warm(&servers, &mut all, key, server));
+                }
                 // The next call that finds the old one worn tries again.
                 Err(_) => {
-                    if let Some(found) = all.find(&key) {
+                    if let Some(found) = all.find(|known| known.key == key) {
                         found.is_being_replaced = false;
                     }
                 }
@@ -293,7 +274,7 @@ impl Engine {
         });
     }
 
-    async fn start_warm(&self, line: &CommandLine, key: &ServerKey) -> Result<AcpServer, NoServer> {
+    async fn start_warm(&self, line: &CommandLine, key: &ServerKey) -> Result<AcpServer, NoHost> {
         let surroundings = Surroundings {
             file: Some(key.binary.resolved().clone()),
             base_env: Arc::clone(&key.env),
@@ -310,15 +291,16 @@ impl Engine {
         AcpServer::start(line.clone(), surroundings, &self.lifecycle.closing).await
     }
 
-    fn no_warm_place(&self, error: NoServer) -> NoPlace {
+    fn no_warm_place(&self, error: NoHost) -> NoPlace {
         match error {
-            NoServer::NotStarted(NotStarted::Process(StartError::Cancelled)) => NoPlace::Cancelled,
-            NoServer::NotStarted(error) => NoPlace::Failed(not_started(self, &error)),
-            NoServer::Unsupported(reason) => NoPlace::Unsupported(reason, None),
-            NoServer::Ended(Some(exit)) if matches!(exit.end, End::Cancelled | End::Closed) => NoPlace::Cancelled,
-            NoServer::Ended(exit) => {
-                NoPlace::Unsupported("it ended instead of answering the handshake".to_owned(), exit)
-            }
+            NoHost::NotStarted(NotStarted::Process(StartError::Cancelled)) => NoPlace::Cancelled,
+            NoHost::NotStarted(error) => NoPlace::Failed(not_started(self, &error)),
+            NoHost::Unsupported(reason) => NoPlace::Unsupported(reason, None),
+            NoHost::Ended(Some(exit)) if matches!(exit.end, End::Cancelled | End::Closed) => NoPlace::Cancelled,
+            NoHost::Ended(exit) => match exit.as_deref().and_then(|exit| self.crash(exit)) {
+                Some(error) => NoPlace::Failed(error),
+                None => NoPlace::Unsupported("it ended instead of answering the handshake".to_owned(), exit),
+            },
         }
     }
 

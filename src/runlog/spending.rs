@@ -106,7 +106,7 @@ struct Line<'a> {
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Said {
+enum LoggedEvent {
     #[serde(rename_all = "camelCase")]
     Session {
         model: Option<String>,
@@ -187,8 +187,8 @@ impl Adder {
         let Some(run) = run else { return };
         let at = at.unwrap_or_default();
         if let Some(event) = event {
-            match serde_json::from_str::<Said>(event.get()) {
-                Ok(said) => self.event(&run, at, said),
+            match serde_json::from_str::<LoggedEvent>(event.get()) {
+                Ok(logged) => self.event(&run, at, logged),
                 Err(_) => self.unreadable += 1,
             }
         } else if end.is_some()
@@ -233,12 +233,12 @@ impl Adder {
         }
     }
 
-    fn event(&mut self, run: &str, at: u64, said: Said) {
+    fn event(&mut self, run: &str, at: u64, logged: LoggedEvent) {
         let Some(open) = self.open.get_mut(run) else { return };
-        match said {
-            Said::Session { model } => open.model = model.and_then(name).or(open.model.take()),
-            Said::Usage { usage } => (open.usage, open.at) = (Some(usage), at),
-            Said::RateLimit {
+        match logged {
+            LoggedEvent::Session { model } => open.model = model.and_then(name).or(open.model.take()),
+            LoggedEvent::Usage { usage } => (open.usage, open.at) = (Some(usage), at),
+            LoggedEvent::RateLimit {
                 status,
                 resets_at,
                 limit_type,
@@ -260,14 +260,14 @@ impl Adder {
                     self.limits.insert(key, limit);
                 }
             }
-            Said::Done { reply } => {
+            LoggedEvent::Done { reply } => {
                 if let Some(open) = self.open.remove(run) {
                     self.answered(open, at, reply);
                 }
             }
             // An agent's run adds up its turns, which are runs of their own.
-            Said::RunStarted => drop(self.open.remove(run)),
-            Said::Other => {}
+            LoggedEvent::RunStarted => drop(self.open.remove(run)),
+            LoggedEvent::Other => {}
         }
     }
 

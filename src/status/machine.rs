@@ -143,35 +143,55 @@ fn snapshot_in(file: &PathBuf) -> Option<Snapshot> {
         let line = text.ok()?;
         let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
         match serde_json::from_slice::<Snapshot>(line) {
-            Ok(snapshot) if is_fit(&snapshot) => return Some(snapshot),
-            Ok(_) => return None,
+            Ok(snapshot) => return Some(shown(snapshot)),
             Err(_) => std::thread::sleep(PAUSE),
         }
     }
     None
 }
 
-/// Whether all of it can be shown.
-fn is_fit(snapshot: &Snapshot) -> bool {
-    let processes = snapshot.processes.iter().flat_map(|process| {
-        let conversations = process.conversations.iter();
-        [&process.provider, &process.engine, &process.run]
+/// What can be shown of a snapshot: all of it. Ids are a CLI's words and paths a person's: an odd one hides no program.
+fn shown(mut snapshot: Snapshot) -> Snapshot {
+    for process in &mut snapshot.processes {
+        let texts = [&mut process.provider, &mut process.engine, &mut process.run];
+        texts
             .into_iter()
-            .chain(conversations)
-    });
-    let limits = snapshot.rate_limits.iter().flat_map(|limit| {
-        [Some(&limit.provider), limit.limit_type.as_ref(), Some(&limit.status)]
-            .into_iter()
-            .flatten()
-    });
-    processes
-        .chain(limits)
-        .chain(snapshot.per_binary.keys())
-        .all(|text| is_shown(text))
+            .chain(&mut process.conversations)
+            .for_each(make_visible);
+    }
+    for limit in &mut snapshot.rate_limits {
+        let texts = [&mut limit.provider, &mut limit.status];
+        texts.into_iter().chain(&mut limit.limit_type).for_each(make_visible);
+    }
+    let binaries = std::mem::take(&mut snapshot.per_binary);
+    snapshot.per_binary = binaries
+        .into_iter()
+        .map(|(mut binary, load)| {
+            make_visible(&mut binary);
+            (binary, load)
+        })
+        .collect();
+    snapshot
+}
+
+/// How much of a text is shown, characters.
+const SHOWN: usize = 4096;
+
+fn make_visible(text: &mut String) {
+    if !is_shown(text) {
+        let visible = |char: char| {
+            if char.is_control() {
+                char::REPLACEMENT_CHARACTER
+            } else {
+                char
+            }
+        };
+        *text = text.chars().take(SHOWN).map(visible).collect();
+    }
 }
 
 fn is_shown(text: &str) -> bool {
-    text.len() <= 4096 && !text.contains(char::is_control)
+    text.len() <= SHOWN && !text.contains(char::is_control)
 }
 
 /// The mark in the environment that the process was started with.
@@ -221,7 +241,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::process::activity::{AllRuns, ProcessActivity, ProcessState};
+    use crate::process::activity::{AllRuns, ProcessActivity, ProcessState, Runs};
 
     const DEAD: u32 = u32::MAX - 7;
 
@@ -327,24 +347,27 @@ mod tests {
     }
 
     #[test]
-    fn hostile_snapshots_are_not_shown() {
-        let fit = Snapshot {
-            process_wide: AllRuns {
+    fn odd_texts_hide_no_program() {
+        let one = |conversation: &str, provider: &str, binary: &str| {
+            let mut process = process(DEAD, "run-1");
+            process.conversations = vec![conversation.to_owned()];
+            process.provider = provider.to_owned();
+            let all = AllRuns {
                 limit: 4,
                 running: 0,
                 waiting: 0,
-            },
-            per_binary: Default::default(),
-            processes: vec![process(DEAD, "run-1")],
-            rate_limits: Vec::new(),
+            };
+            Snapshot {
+                process_wide: all,
+                per_binary: [(binary.to_owned(), Runs { running: 1, waiting: 1 })].into(),
+                processes: vec![process],
+                rate_limits: Vec::new(),
+            }
         };
-        assert!(is_fit(&fit));
-        let mut hostile = fit.clone();
-        hostile.processes[0].conversations.push("a\u{1b}]0;b\u{7}".to_owned());
-        assert!(!is_fit(&hostile));
-        let mut long = fit;
-        long.processes[0].provider = "x".repeat(5_000);
-        assert!(!is_fit(&long));
+        let odd = one("a\u{1b}]0;b\u{7}\u{9b}c", &"x".repeat(5_000), "/bin/a\nb");
+        let seen = one("a\u{fffd}]0;b\u{fffd}\u{fffd}c", &"x".repeat(4_096), "/bin/a\u{fffd}b");
+        assert_eq!(shown(odd), seen);
+        assert_eq!(shown(seen.clone()), seen);
     }
 
     proptest! {

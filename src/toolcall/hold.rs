@@ -1,12 +1,14 @@
-//! What of an arriving answer is held back where calls count in their marked form only.
+//! What of an arriving answer is held back where only the calls at its end count.
 //!
 //! In: pieces of text. Out: the text up to where an object of calls may begin, its opening fence and the white space before
-//! it included. Once one has begun, the rest is held back to the end: only there is it known whether anything follows it.
+//! it included. Once one has begun, the rest is held back to the end: only there is it known whether anything follows it. An
+//! object of JSON that begins with another key is held back until it has ended without the one of calls.
 
 use std::sync::Arc;
 
-use super::marked::{KEY, MAX_INFO};
-use super::{Calls, Marked};
+use super::calls::Calls;
+use super::object::{Scan, Step};
+use super::tail::{self, KEY, MAX_INFO, Rules};
 use crate::prompt::{is_js_space, scan};
 
 /// How far a text has got in beginning an object of calls.
@@ -31,7 +33,7 @@ enum At {
 /// Holds back what may be calls.
 #[derive(Debug)]
 pub(super) struct Hold {
-    rules: Arc<Marked>,
+    rules: Arc<dyn Rules>,
     /// What was not let through.
     pending: String,
     /// How much of it was looked at.
@@ -41,10 +43,22 @@ pub(super) struct Hold {
     start: usize,
     /// Where the white space behind the last other character begins.
     space: usize,
+    /// The object that is looked through.
+    object: Option<Object>,
+}
+
+/// An object of JSON that may turn out to be one of calls.
+#[derive(Debug)]
+struct Object {
+    /// Where in `pending` it begins, with its opening fence and the white space before that.
+    start: usize,
+    /// How much of `pending` was looked at.
+    seen: usize,
+    scan: Scan,
 }
 
 impl Hold {
-    pub(super) fn new(rules: Arc<Marked>) -> Hold {
+    pub(super) fn new(rules: Arc<dyn Rules>) -> Hold {
         Hold {
             rules,
             pending: String::new(),
@@ -52,6 +66,7 @@ impl Hold {
             at: At::Text,
             start: 0,
             space: 0,
+            object: None,
         }
     }
 
@@ -63,6 +78,7 @@ impl Hold {
             At::Text => self.space,
             _ => self.start,
         };
+        let held = self.object.as_ref().map_or(held, |object| held.min(object.start));
         if held == 0 {
             return String::new();
         }
@@ -71,6 +87,10 @@ impl Hold {
         self.seen -= held;
         self.space = self.space.saturating_sub(held);
         self.start = self.start.saturating_sub(held);
+        if let Some(object) = &mut self.object {
+            object.start -= held;
+            object.seen -= held;
+        }
         shown
     }
 
@@ -79,7 +99,7 @@ impl Hold {
         if self.at != At::Begun {
             return (self.pending, Calls::default());
         }
-        let (kept, calls) = self.rules.read(&self.pending);
+        let (kept, calls) = tail::read(&*self.rules, &self.pending);
         self.pending.truncate(kept);
         (self.pending, calls)
     }
@@ -90,16 +110,55 @@ impl Hold {
                 self.skip();
             }
             let Some(c) = self.pending[self.seen..].chars().next() else {
-                return;
+                break;
             };
+            if self.at == At::Brace && c == '"' {
+                self.begin_object();
+                if self.at == At::Begun {
+                    break;
+                }
+            }
             self.at = self.next(c);
             self.seen += c.len_utf8();
             if !is_js_space(c) {
                 self.space = self.seen;
             }
         }
-        // Only the end of the answer says more.
-        self.seen = self.pending.len();
+        self.look_through(self.seen);
+        if self.at == At::Begun {
+            // What has begun in another object may be that one's.
+            self.start = self
+                .object
+                .take()
+                .map_or(self.start, |object| object.start.min(self.start));
+            // Only the end of the answer says more.
+            self.seen = self.pending.len();
+        }
+    }
+
+    /// An object begins with the quote that comes next, unless that stands in one that goes on.
+    fn begin_object(&mut self) {
+        self.look_through(self.seen);
+        if self.object.is_none() {
+            self.object = Some(Object {
+                start: self.start,
+                seen: self.seen,
+                scan: Scan::object(),
+            });
+        }
+    }
+
+    /// Looks through the object that has begun, up to `end`.
+    fn look_through(&mut self, end: usize) {
+        let Some(object) = &mut self.object else { return };
+        let step = object
+            .scan
+            .strict(&self.pending.as_bytes()[..end], &mut object.seen, &mut false);
+        if object.scan.looks_like_cut_calls() {
+            self.at = At::Begun;
+        } else if step != Step::More {
+            self.object = None;
+        }
     }
 
     /// Goes to the next character that may begin something.

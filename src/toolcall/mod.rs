@@ -5,8 +5,9 @@
 //!
 //! Which text is a call, [`TextCalls`] says. `Lenient` takes every object with a non-empty `tool_calls` array at its top level
 //! (SPEC-01), in a code block of any kind or none at all, however many of them; SPEC-01's own search finds only the first
-//! block, only if it says `json`, and breaks off at a fence within an argument. `Marked` takes only what nobody but the model
-//! can have written (`marked`).
+//! block, only if it says `json`, and breaks off at a fence within an argument. The others take only what ends an answer (`tail`):
+//! `Unquoted` what nothing in the thread has brought (`unquoted`, `quotation`), `Marked` what nobody but the model can have
+//! written (`marked`).
 
 mod calls;
 mod fence;
@@ -14,8 +15,11 @@ mod hold;
 mod input;
 mod marked;
 mod object;
+mod quotation;
 mod read;
 mod scanner;
+mod tail;
+mod unquoted;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -25,7 +29,10 @@ use crate::prompt::is_js_space;
 pub use calls::Calls;
 use hold::Hold;
 pub use marked::{Mark, Marked};
+pub use quotation::ForeignTexts;
 use scanner::Scanner;
+use tail::Rules;
+pub use unquoted::Unquoted;
 
 /// Which text of an answer is a call.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +40,8 @@ pub enum TextCalls {
     /// None: calls are native, no tools are bound, or the caller wants it so.
     #[default]
     Off,
+    /// Blocks at the end that nothing in the thread has brought.
+    Unquoted(Arc<Unquoted>),
     /// Blocks in the form the prompt asked for, with its mark.
     Marked(Arc<Marked>),
     /// Whatever SPEC-01's `parseToolCalls` finds.
@@ -99,8 +108,14 @@ pub struct Gate(Way);
 enum Way {
     /// All of it is text.
     Open,
-    Marked(Hold),
+    End(Box<Hold>),
     Lenient(Box<Scanner>),
+}
+
+impl Way {
+    fn end(rules: Arc<dyn Rules>) -> Way {
+        Way::End(Box::new(Hold::new(rules)))
+    }
 }
 
 impl Gate {
@@ -108,7 +123,8 @@ impl Gate {
     pub fn new(calls: &TextCalls) -> Self {
         Gate(match calls {
             TextCalls::Off => Way::Open,
-            TextCalls::Marked(rules) => Way::Marked(Hold::new(Arc::clone(rules))),
+            TextCalls::Unquoted(rules) => Way::end(Arc::clone(rules) as Arc<dyn Rules>),
+            TextCalls::Marked(rules) => Way::end(Arc::clone(rules) as Arc<dyn Rules>),
             TextCalls::Lenient => Way::Lenient(Box::new(Scanner::new())),
         })
     }
@@ -118,7 +134,7 @@ impl Gate {
     pub fn push(&mut self, delta: &str) -> Option<String> {
         let text = match &mut self.0 {
             Way::Open => delta.to_owned(),
-            Way::Marked(hold) => hold.push(delta),
+            Way::End(hold) => hold.push(delta),
             Way::Lenient(scanner) => {
                 scanner.push(delta);
                 scanner.input.show()
@@ -131,7 +147,7 @@ impl Gate {
     pub fn pass(&mut self, delta: &str) -> bool {
         match &mut self.0 {
             Way::Open => !delta.is_empty(),
-            Way::Marked(hold) => !hold.push(delta).is_empty(),
+            Way::End(hold) => !hold.push(delta).is_empty(),
             Way::Lenient(scanner) => {
                 scanner.push(delta);
                 scanner.input.pass()
@@ -144,7 +160,7 @@ impl Gate {
     pub fn finish(self) -> (Option<String>, Calls) {
         let (rest, calls) = match self.0 {
             Way::Open => (String::new(), Calls::default()),
-            Way::Marked(hold) => hold.finish(),
+            Way::End(hold) => hold.finish(),
             Way::Lenient(scanner) => {
                 let (calls, rest) = finish(*scanner);
                 (rest, calls)

@@ -53,6 +53,14 @@ impl Found {
 /// # Errors
 /// If `text` isn't JSON.
 pub(super) fn entries(text: &str) -> Result<Vec<Entry>, serde_json::Error> {
+    Ok(list(text)?.into_iter().map(entry).collect())
+}
+
+/// The same as they are written.
+///
+/// # Errors
+/// If `text` isn't JSON.
+pub(super) fn list(text: &str) -> Result<Vec<&str>, serde_json::Error> {
     let object: Fields = serde_json::from_str(text)?;
     let Some(list) = object.get(KEY).filter(|list| list.starts_with('[')) else {
         return Ok(Vec::new());
@@ -62,7 +70,6 @@ pub(super) fn entries(text: &str) -> Result<Vec<Entry>, serde_json::Error> {
         .into_iter()
         .map(RawValue::get)
         .filter(|text| *text != "null")
-        .map(entry)
         .collect())
 }
 

@@ -13,10 +13,11 @@ use deep_factor_providers::decode::{Decoder, Wire};
 use deep_factor_providers::event::Event;
 use deep_factor_providers::exchange::claude_live::{mcp, wire};
 use deep_factor_providers::exchange::codex_live::catalog::{self, Keep};
-use deep_factor_providers::exchange::codex_live::inbound::{self, Inbound};
+use deep_factor_providers::exchange::codex_live::inbound::{self, Told};
 use deep_factor_providers::exchange::codex_live::reader::{Reader, Step};
 use deep_factor_providers::exchange::codex_live::settings::UserConfig;
 use deep_factor_providers::exchange::codex_live::tools;
+use deep_factor_providers::exchange::rpc;
 use deep_factor_providers::fold::Fold;
 use deep_factor_providers::message::Message;
 use deep_factor_providers::output;
@@ -371,16 +372,19 @@ fn app_server_line(data: &[u8]) {
     let mut reader = Reader::new(&tools, "t", "m", (choice % 2 == 0).then(|| "u".to_owned()));
     let mut events = Vec::new();
     for line in text.lines() {
-        match inbound::read(line) {
-            Inbound::Thread(_, event) | Inbound::Request { event, .. } => {
-                let step = reader.push(event, &inbound::Limits::default(), &mut events);
-                let ended = events.iter().any(|event| matches!(event, Event::Outcome(_)));
-                assert_eq!(step != Step::More, ended);
-                if ended {
-                    break;
-                }
-            }
-            Inbound::Answer { .. } | Inbound::Limits(_) | Inbound::Nothing => {}
+        let event = match rpc::message::read(line) {
+            rpc::message::Message::Notification { method, params } => match inbound::read(&method, params) {
+                Some(Told::Thread(_, event)) => event,
+                Some(Told::Limits(_)) | None => continue,
+            },
+            rpc::message::Message::Request(request) => inbound::asked(&request).1,
+            rpc::message::Message::Answer { .. } | rpc::message::Message::Nothing => continue,
+        };
+        let step = reader.push(event, &inbound::Limits::default(), &mut events);
+        let ended = events.iter().any(|event| matches!(event, Event::Outcome(_)));
+        assert_eq!(step != Step::More, ended);
+        if ended {
+            break;
         }
     }
     reader.into_items();

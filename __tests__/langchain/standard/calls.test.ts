@@ -1,3 +1,4 @@
+// @release
 /** What LangChain's standard tests ask of any chat model's calls, of the real claude and the real codex. */
 import { AIMessage, AIMessageChunk, getBufferString, HumanMessage, SystemMessage } from "@langchain/core/messages";
 import { concat } from "@langchain/core/utils/stream";

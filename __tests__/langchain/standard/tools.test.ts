@@ -1,3 +1,4 @@
+// @release
 /** What LangChain's standard tests ask of any chat model that calls tools, of the real claude and the real codex. */
 import { AIMessage, type AIMessageChunk, type BaseMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { ChatPromptTemplate } from "@langchain/core/prompts";

@@ -365,7 +365,7 @@ fn what_does_not_fit_is_refused_by_name() {
     let other = json!({"messages": [{"type": "human", "content": "Stop."}]});
     assert_eq!(
         refused(other, entries.clone()),
-        "CHECKPOINT_MISMATCH the checkpoint is of another run: \"messages\" has changed since it was begun"
+        "CHECKPOINT_MISMATCH the checkpoint is of another run: \"messages\" has changed"
     );
     assert_eq!(
         refused(json!({"runId": "job-2"}), entries.clone()),

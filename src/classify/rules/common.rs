@@ -5,6 +5,9 @@ use super::super::table::Table;
 use crate::error::Code;
 use crate::provider::errors::{Condition::*, Rule};
 
+/// What is said of a CLI in JavaScript that the installed Node lacks something for (qwen 0.24.4 on 18.20.8).
+pub const OLD_NODE: &str = "the CLI needs a newer Node than the one that runs it";
+
 /// Asked after the provider's own table.
 pub static TABLE: Table = Table::new(RULES);
 
@@ -140,6 +143,7 @@ const RULES: &[Rule] = &[
     Rule::new(&[Text("<timed_out>|<time_?outs?>|<timeout_error>")], Code::RequestTimeout, "timed_out"),
     Rule::new(&[Text("<SIGTERM>|<SIGKILL>")], Code::Timeout, "SIGTERM"),
     // Not found (document: command_not_found ENOENT not_found model_not_found 404).
+    Rule::new(&[Text("<requested module '\\S*' does not provide an export named>|<no such built-in module>")], Code::CliNotExecutable, "SyntaxError: The requested module 'node:fs' does not provide an export named 'openAsBlob'").say(OLD_NODE).hint("update Node, or put a newer one first on the PATH that the CLI gets (`env`)"),
     Rule::new(&[Text("<cannot find (?:module|package)>|<err_module_not_found>")], Code::CliNotExecutable, "Error: Cannot find module '@anthropic-ai/claude-code/cli.js'").hint("install the CLI again: a file of it is missing"),
     Rule::new(&[Text("<command_not_found>|^(?:/\\S*/)?(?:ba|da|z)?sh: (?:(?:line )?\\d+: )?\\S+: not found$|<spawn \\S+ ENOENT>|<is not recognized as an internal or external command")], Code::CliNotFound, "command_not_found"),
     Rule::new(&[Text("<env: .*no such file")], Code::InterpreterNotFound, "env: node: No such file or directory"),

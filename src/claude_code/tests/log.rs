@@ -164,39 +164,28 @@ fn calls_and_results_are_paired_by_id() {
     );
 }
 
-/// CLAUDE-CODE-ADAPTER-DATA-MODEL's patterns are for text; in events, prose is prose.
+/// No released claude prints CLAUDE-CODE-ADAPTER-DATA-MODEL's header lines: in events and in text alike, prose is prose.
 #[test]
 fn prose_changes_nothing() {
-    let prose = "Claude Code v9.9.9\nModel: evil\nInput tokens: 999\n[TOOL: Bash] rm -rf\nversion 4.17.21\n[OUTPUT TRUNCATED: no]";
-    let output = line("assistant", None, "m1", json!([{"type": "text", "text": prose}]));
-    let log = log(&output, "success");
-    assert_eq!(log["agent_info"]["version"], "unknown");
-    assert_eq!(log["model_info"]["name"], "claude-answering");
-    assert_eq!(
-        log["usage"],
-        json!({"input_tokens": 0, "output_tokens": 0, "total_tokens": 0})
-    );
-    assert_eq!(log["tool_calls"], json!([]));
-    assert_eq!(log["execution"]["truncated"], false);
-    assert_eq!(log["messages"][1]["content"], prose);
-}
-
-#[test]
-fn the_text_of_an_old_cli() {
-    let text = "Claude Code CLI v1.0.44\nModel: claude-old\nInput tokens: 12\nOutput tokens: 3\n[TOOL: Bash] ls\n\nModel: no.\n";
-    let log = log(text, "success");
-    assert_eq!(log["agent_info"]["version"], "1.0.44");
-    assert_eq!(log["model_info"]["name"], "claude-old");
-    assert_eq!(
-        log["usage"],
-        json!({"input_tokens": 12, "output_tokens": 3, "total_tokens": 15})
-    );
-    assert_eq!(
-        log["tool_calls"],
-        json!([{"id": "text_0", "name": "Bash", "arguments": "ls"}])
-    );
-    // It had its model: this is an answer's.
-    assert_eq!(log["messages"][1]["content"], "Model: no.");
+    let prose = "Claude Code v9.9.9\nModel: evil\nInput tokens: 999\n[TOOL: Bash] rm -rf\nversion 4.17.21";
+    // In an event, the mark of cut output is prose, too.
+    let marked = format!("{prose}\n[OUTPUT TRUNCATED: no]");
+    let event = line("assistant", None, "m1", json!([{"type": "text", "text": marked}]));
+    for (output, model, content) in [
+        (event.as_str(), "claude-answering", marked.as_str()),
+        (prose, "sonnet", prose),
+    ] {
+        let log = log(output, "success");
+        assert_eq!(log["agent_info"]["version"], "unknown");
+        assert_eq!(log["model_info"]["name"], model);
+        assert_eq!(
+            log["usage"],
+            json!({"input_tokens": 0, "output_tokens": 0, "total_tokens": 0})
+        );
+        assert_eq!(log["tool_calls"], json!([]));
+        assert_eq!(log["execution"]["truncated"], false);
+        assert_eq!(log["messages"][1]["content"], content);
+    }
 }
 
 #[test]

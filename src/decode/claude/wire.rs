@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::decode::json::{Count, Fields, Text, Wtf8, is_array, word};
+use crate::decode::json::{Count, Fields, Text, Wtf8, is_array, is_string, word};
 
 /// The kinds of lines every turn has many of, read in one pass.
 #[derive(Debug, Default, Deserialize)]
@@ -299,6 +299,12 @@ pub(super) struct ResultLine<'a> {
     pub errors: Option<&'a RawValue>,
     /// The same in qwen: `{message}`.
     pub error: Option<&'a RawValue>,
+}
+
+/// Whether an object without a `type` has what makes a [`ResultLine`] an answer.
+pub(super) fn is_bare_result(json: &str) -> bool {
+    let line: Option<ResultLine> = serde_json::from_str(json).ok();
+    line.is_some_and(|line| line.result.is_some_and(is_string) || line.structured_output.is_some())
 }
 
 /// An object that explains itself.

@@ -63,6 +63,74 @@ fn a_snapshot_that_differs_wins_and_is_noted() {
     );
 }
 
+/// 0.24.4: the stream names the message of the reasoning, and the text comes whole under another id.
+#[test]
+fn qwens_reasoning_and_its_text_have_ids_of_their_own() {
+    let thinking = r#"{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Hm."}}}"#;
+    let lines = start("a")
+        + thinking
+        + "\n"
+        + &event("content_block_stop")
+        + &assistant("a", r#"{"type":"thinking","thinking":"Hm.","signature":""}"#)
+        + &event("content_block_start")
+        + &delta("Hello ")
+        + &delta("there.")
+        + &event("content_block_stop")
+        + &assistant("b", &text("Hello there."))
+        + &event("message_stop")
+        + &result("Hello there.");
+    assert_eq!(
+        decode(Wire::QwenStream, &[lines.as_bytes()]).0,
+        [
+            "thinking Hm.",
+            "reasoning Hm.",
+            "text Hello ",
+            "text there.",
+            "message a Hello there.",
+            "outcome Hello there."
+        ]
+    );
+}
+
+/// 0.24.4: what met the model's limit is void although it had ended, and of the next answer each part that is asked for is a part of one
+/// block.
+#[test]
+fn the_parts_of_qwens_answer_that_met_a_limit_are_said_once() {
+    let retry = |keeps: bool| {
+        format!(r#"{{"type":"system","subtype":"retry","data":{{"reason":"retry","preserveText":{keeps}}}}}"#) + "\n"
+    };
+    let block = |words: &str| event("content_block_start") + &delta(words) + &event("content_block_stop");
+    let lines = start("a")
+        + &block("Too short")
+        + &assistant("a", &text("Too short"))
+        + &event("message_stop")
+        + &retry(false)
+        + &start("b")
+        + &block("One, ")
+        + &retry(true)
+        + &delta("two, ")
+        + &retry(true)
+        + &delta("three.")
+        + &assistant("b", &text("One, two, three."))
+        + &event("message_stop")
+        + &result("One, two, three.");
+    assert_eq!(
+        decode(Wire::QwenStream, &[lines.as_bytes()]).0,
+        [
+            "text Too short",
+            "Abandoned",
+            "other system/retry",
+            "text One, ",
+            "other system/retry",
+            "text two, ",
+            "other system/retry",
+            "text three.",
+            "message b One, two, three.",
+            "outcome One, two, three."
+        ]
+    );
+}
+
 #[test]
 fn a_broken_off_message_is_no_message() {
     let lines = start("a")

@@ -6,13 +6,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::value::RawValue;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
-use super::server::{AcpServer, Inbox, OpeningPermit, ServerMessage};
-use super::wire::{self, Answered, RpcError, Session, Update};
+use super::server::{AcpServer, EXIT, OpeningPermit};
+use super::wire::{self, Answered, Session, Update};
 use crate::decode::{api_status, failure_of};
 use crate::event::{Event, Failure, Outcome};
+use crate::exchange::host::{self, Unanswered};
+use crate::exchange::live::inbox::Inbox;
+use crate::exchange::rpc::message::RpcError;
+use crate::exchange::rpc::{Answer, Answering, RequestError};
 use crate::exchange::{Ended, EndedProcess, Evidence, Exchange, Finish, Invocation, Progress, StopReason};
 use crate::judge::TurnEvidence;
 use crate::message::Usage;
@@ -34,7 +37,7 @@ pub const GONE: &str = "process_gone";
 /// Why a call came to nothing that is no failure of its own: no prompt was sent.
 #[derive(Debug)]
 pub enum Unusable {
-    /// The process had ended, of which nobody knew.
+    /// The process had ended, of which nobody knew, or hangs.
     Vanished,
     /// It opens no sessions, for this reason.
     Unsupported(String),
@@ -45,7 +48,10 @@ pub struct WarmTurn {
     server: Arc<AcpServer>,
     form: WarmForm,
     prompt: String,
-    inbox: Inbox,
+    /// What comes for its session, as soon as there is one.
+    inbox: Option<Inbox<Update>>,
+    /// How many bytes its answers had.
+    answered_bytes: u64,
     phase: Phase,
     /// Held while its session is being opened.
     opens: Option<OpeningPermit>,
@@ -63,10 +69,10 @@ pub struct WarmTurn {
 enum Phase {
     /// Another session is being opened.
     Queued,
-    /// The session is being opened, by this request.
-    Opening(u64),
-    /// The prompt was sent, with this request.
-    Asked(u64),
+    /// The session is being opened; when that must be done, and how long it may take.
+    Opening(Answering, Instant, Duration),
+    /// The prompt was sent; this is to be its answer.
+    Asked(Answering),
     /// The answer, or an error, is there.
     Over,
     /// Nothing more will come.
@@ -83,12 +89,12 @@ impl WarmTurn {
         prompt: String,
         (invocation, limits): (Invocation, Limits),
     ) -> WarmTurn {
-        let inbox = server.inbox();
         WarmTurn {
             server,
             form,
             prompt,
-            inbox,
+            inbox: None,
+            answered_bytes: 0,
             phase: Phase::Queued,
             opens: None,
             session: None,
@@ -102,25 +108,47 @@ impl WarmTurn {
         }
     }
 
-    fn opened(&mut self, result: Result<Box<RawValue>, RpcError>, events: &mut Vec<Event>) -> Phase {
+    /// Has a session opened, when it is this call's turn.
+    async fn open(&mut self) -> Phase {
+        let Some(permit) = self.server.opening_permit().await else {
+            return Phase::Unusable(Unusable::Vanished);
+        };
+        self.opens = Some(permit);
+        let host = self.server.host();
+        let (request, patience) = (wire::session_new(host.folder()), host.patience());
+        let answer = self.server.rpc.post("session/new", &request);
+        Phase::Opening(answer, Instant::now() + patience, patience)
+    }
+
+    async fn opened(&mut self, answer: Answer, events: &mut Vec<Event>) -> Phase {
         self.opens = None;
-        let answer = match result {
+        let answer = match answer {
             Ok(answer) => answer,
-            Err(error) if NOT_UNDERSTOOD.contains(&error.code) => {
+            Err(RequestError::Refused(error)) if NOT_UNDERSTOOD.contains(&error.code) => {
                 return Phase::Unusable(Unusable::Unsupported(format!(
                     "it opens no session: {}",
                     error.reason()
                 )));
             }
-            Err(error) => return self.failed(&error, events),
+            Err(RequestError::Refused(error)) => return self.failed(&error, events),
+            Err(RequestError::Unanswered(unanswered)) => return self.hangs(unanswered, events),
+            Err(RequestError::Gone) => {
+                return Phase::Unusable(match self.server.host().sessions() {
+                    // One that was never of use would not be the next time.
+                    0 => Unusable::Unsupported("it ended instead of opening a session".to_owned()),
+                    _ => Unusable::Vanished,
+                });
+            }
+            Err(RequestError::TooLong) => return self.gone(events).await,
         };
+        self.answered_bytes += answer.get().len() as u64;
         let Ok(session) = serde_json::from_str::<Session>(answer.get()) else {
             return Phase::Unusable(Unusable::Unsupported("it opened a session without an id".to_owned()));
         };
-        self.server.count_session();
-        self.server.listen(&mut self.inbox, &session.session_id);
+        self.server.host().count_session();
+        self.inbox = Some(self.server.rpc.inbox(&session.session_id));
         let prompt = wire::session_prompt(&session.session_id, &std::mem::take(&mut self.prompt));
-        let asked = self.server.ask(&mut self.inbox, "session/prompt", &prompt);
+        let asked = self.server.rpc.post("session/prompt", &prompt);
         self.model = session.models.current().map(str::to_owned);
         events.push(Event::Session {
             session_id: Some(session.session_id.clone()),
@@ -145,11 +173,17 @@ impl WarmTurn {
         }
     }
 
-    fn answered(&mut self, result: Result<Box<RawValue>, RpcError>, events: &mut Vec<Event>) -> Phase {
-        let answer = match result {
+    async fn answered(&mut self, answer: Answer, events: &mut Vec<Event>) -> Phase {
+        // What was told before it belongs to it.
+        while let Some(update) = self.inbox.as_mut().and_then(Inbox::take) {
+            self.update(update, events);
+        }
+        let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return self.failed(&error, events),
+            Err(RequestError::Refused(error)) => return self.failed(&error, events),
+            Err(_) => return self.gone(events).await,
         };
+        self.answered_bytes += answer.get().len() as u64;
         let answer: Answered = serde_json::from_str(answer.get()).unwrap_or_default();
         if self.form.usage == AcpUsage::Quota {
             self.usage = answer.meta.usage();
@@ -168,10 +202,7 @@ impl WarmTurn {
             _ => None,
         };
         if let Some(why) = refused {
-            events.push(Event::Failure(Failure {
-                message: why.to_owned(),
-                ..Failure::default()
-            }));
+            events.push(Event::Failure(Failure::of(why)));
         }
         events.push(Event::Outcome(Box::new(Outcome {
             is_error: refused.is_some(),
@@ -195,8 +226,12 @@ impl WarmTurn {
     }
 
     fn failed(&mut self, error: &RpcError, events: &mut Vec<Event>) -> Phase {
+        self.fails(failure(self.form.errors, error), events)
+    }
+
+    fn fails(&mut self, failure: Failure, events: &mut Vec<Event>) -> Phase {
         self.say(events);
-        events.push(Event::Failure(failure(self.form.errors, error)));
+        events.push(Event::Failure(failure));
         events.push(Event::Outcome(Box::new(Outcome {
             is_error: true,
             session_id: self.session.clone(),
@@ -206,30 +241,41 @@ impl WarmTurn {
         Phase::Over
     }
 
+    /// The process does not open the session: another may.
+    fn hangs(&mut self, unanswered: Unanswered, events: &mut Vec<Event>) -> Phase {
+        match self.server.host().sessions() {
+            // One that was never of use would hang again.
+            0 => self.fails(
+                Failure::named(GONE, format!("the CLI's process hangs: {unanswered}")),
+                events,
+            ),
+            _ => Phase::Unusable(Unusable::Vanished),
+        }
+    }
+
     /// Nothing more comes for this call.
     async fn gone(&mut self, events: &mut Vec<Event>) -> Phase {
-        if matches!(self.phase, Phase::Opening(_)) {
-            return Phase::Unusable(match self.server.sessions() {
-                // One that was never of use would not be the next time.
-                0 => Unusable::Unsupported("it ended instead of opening a session".to_owned()),
-                _ => Unusable::Vanished,
-            });
-        }
-        let message = match self.server.is_over() {
+        // Whatever becomes of this wait: its answer is not asked for again.
+        self.phase = Phase::Gone;
+        let message = match self.server.host().is_over() {
             true => "the CLI's process ended in the middle of the call",
             false => "more came for this call than could be taken",
         };
         self.say(events);
-        let exit = self.server.exit().await;
+        let exit = self.exit().await;
         // A signal says so itself.
         if exit.is_none_or(|exit| exit.signal.is_none()) {
-            events.push(Event::Failure(Failure {
-                kind: Some(GONE.to_owned()),
-                message: message.to_owned(),
-                ..Failure::default()
-            }));
+            events.push(Event::Failure(Failure::named(GONE, message)));
         }
         Phase::Gone
+    }
+
+    /// How the process has ended, if it has.
+    async fn exit(&self) -> Option<Arc<Exit>> {
+        match self.server.host().is_over() {
+            true => self.server.host().ended(EXIT).await,
+            false => None,
+        }
     }
 
     fn evidence(invocation: Invocation, stopped: Option<StopReason>) -> Ended {
@@ -245,29 +291,30 @@ impl WarmTurn {
 
     /// Waits until the prompt that was cancelled has ended, so that nothing is asked of an API any more.
     async fn settle(&mut self) {
-        let (Phase::Asked(id), Some(session)) = (&self.phase, &self.session) else {
+        let (Phase::Asked(answer), Some(session)) = (&mut self.phase, &self.session) else {
             return;
         };
-        let id = *id;
-        self.server.send(wire::session_cancel(session));
-        let over = async {
-            while let Some(message) = self.inbox.next().await {
-                if matches!(message, ServerMessage::Answer(answered, _) if answered == id) {
-                    break;
-                }
-            }
-        };
-        if tokio::time::timeout(CANCEL, over).await.is_err() {
-            self.server.retire();
+        let cancel = wire::session_cancel(session);
+        self.server.rpc.notify("session/cancel", Some(&cancel));
+        if tokio::time::timeout(CANCEL, answer).await.is_err() {
+            self.server.host().retire();
         }
     }
+}
+
+/// What comes next for a call.
+enum Heard {
+    Opened(Answer),
+    /// What its session tells; `None` where nothing more will come.
+    Told(Option<Update>),
+    Answered(Answer),
 }
 
 impl Exchange for WarmTurn {
     type Unusable = Unusable;
 
     fn pid(&self) -> Option<u32> {
-        Some(self.server.pid())
+        Some(self.server.host().pid())
     }
 
     fn has_begun(&self) -> bool {
@@ -280,36 +327,39 @@ impl Exchange for WarmTurn {
     }
 
     fn received_bytes(&self) -> u64 {
-        self.inbox.bytes()
+        self.answered_bytes + self.inbox.as_ref().map_or(0, Inbox::bytes)
     }
 
     /// Cancel safe: waiting for the exit of a process loses nothing but the reason.
     async fn next(&mut self, events: &mut Vec<Event>) -> Progress {
-        if matches!(self.phase, Phase::Over | Phase::Gone | Phase::Unusable(_)) {
-            return Progress::Over;
-        }
-        if matches!(self.phase, Phase::Queued) {
-            self.opens = Some(self.server.opening_permit().await);
-            let request = wire::session_new(self.server.folder());
-            self.phase = Phase::Opening(self.server.ask(&mut self.inbox, "session/new", &request));
-        }
-        let message = self.inbox.next().await;
-        self.phase = match (message, &self.phase) {
-            (None, _) => self.gone(events).await,
-            (Some(ServerMessage::Update(update)), _) => {
+        let heard = match (&mut self.phase, &mut self.inbox) {
+            (Phase::Over | Phase::Gone | Phase::Unusable(_), _) => return Progress::Over,
+            (Phase::Queued, _) => {
+                self.phase = self.open().await;
+                return Progress::More;
+            }
+            (Phase::Opening(answer, until, patience), _) => Heard::Opened(match timeout_at(*until, answer).await {
+                Ok(answer) => answer.unwrap_or(Err(RequestError::Gone)),
+                Err(_) => Err(RequestError::Unanswered(self.server.host().hangs(*patience))),
+            }),
+            (Phase::Asked(_), None) => Heard::Told(None),
+            (Phase::Asked(answer), Some(inbox)) => tokio::select! {
+                biased;
+                update = inbox.next() => Heard::Told(update),
+                answer = answer => Heard::Answered(answer.unwrap_or(Err(RequestError::Gone))),
+            },
+        };
+        self.phase = match heard {
+            Heard::Told(Some(update)) => {
                 self.update(update, events);
                 return Progress::More;
             }
-            (Some(ServerMessage::Answer(id, result)), Phase::Opening(asked)) if id == *asked => {
-                self.opened(result, events)
-            }
-            (Some(ServerMessage::Answer(id, result)), Phase::Asked(asked)) if id == *asked => {
-                self.answered(result, events)
-            }
-            (Some(ServerMessage::Answer(..)), _) => return Progress::More,
+            Heard::Told(None) => self.gone(events).await,
+            Heard::Opened(answer) => self.opened(answer, events).await,
+            Heard::Answered(answer) => self.answered(answer, events).await,
         };
         match self.phase {
-            Phase::Queued | Phase::Opening(_) | Phase::Asked(_) => Progress::More,
+            Phase::Queued | Phase::Opening(..) | Phase::Asked(_) => Progress::More,
             Phase::Over | Phase::Gone | Phase::Unusable(_) => Progress::Over,
         }
     }
@@ -323,7 +373,7 @@ impl Exchange for WarmTurn {
             self.settle().await;
         }
         let exit = match self.phase {
-            Phase::Gone => self.server.exit().await,
+            Phase::Gone if self.reason.is_none() => self.exit().await,
             _ => None,
         };
         let WarmTurn {
@@ -337,7 +387,7 @@ impl Exchange for WarmTurn {
         let ended = match (phase, reason, exit) {
             (_, Some(reason), _) => WarmTurn::evidence(invocation, Some(reason)),
             (Phase::Unusable(unusable), None, _) => return Finish::Unusable(unusable, None),
-            (Phase::Gone, None, Some(exit)) => invocation.ended(of_exit(&exit, server.sessions()), &limits),
+            (Phase::Gone, None, Some(exit)) => invocation.ended(of_exit(&exit, server.host().sessions()), &limits),
             _ => WarmTurn::evidence(invocation, None),
         };
         Finish::Ended(Box::new(ended))
@@ -346,18 +396,12 @@ impl Exchange for WarmTurn {
 
 /// The end of the process as that of a run.
 fn of_exit(exit: &Exit, sessions: u32) -> EndedProcess {
-    let mut exit = exit.clone();
+    let mut ended = host::of_exit(exit);
     if sessions > 1 {
         // It speaks of other calls as well.
-        exit.stderr.clear();
+        ended.exit.stderr.clear();
     }
-    EndedProcess {
-        exit,
-        plain: None,
-        cut_short: true,
-        diagnostics: Vec::new(),
-        stdout_tail: String::new(),
-    }
+    ended
 }
 
 /// What an error says of the call.

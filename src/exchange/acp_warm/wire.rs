@@ -1,46 +1,56 @@
-//! The lines of the Agent Client Protocol, those that are sent and those that come.
+//! The methods of the Agent Client Protocol, those that are asked for and those that come.
 //!
-//! In: the parameters of a request; a line of the agent. Out: whole lines, all written by serde; what a line says ([`Inbound`]).
+//! In: the parameters of a request; what the agent tells. Out: the same as JSON; what it means ([`Update`], the answers).
 //! Sources: agentclientprotocol.com, version 1; gemini 0.61.0 and qwen 0.24.4 as measured.
 
-use std::borrow::Cow;
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::exchange::rpc::Protocol;
+use crate::exchange::rpc::message::{self, Request, Version};
 use crate::message::Usage;
 
 /// The version of the protocol.
 const VERSION: u32 = 1;
 
-/// A line of the agent.
-#[derive(Debug)]
-pub enum Inbound {
-    /// The answer to a request of ours.
-    Answer {
-        /// Which.
-        id: u64,
-        /// What came of it.
-        result: Result<Box<RawValue>, RpcError>,
-    },
-    /// It asks for something: to run a tool, to read a file. It has nothing to ask for here.
-    Request {
-        /// To be repeated in the answer.
-        id: Box<RawValue>,
-        /// What it wants.
-        method: String,
-    },
-    /// Something about a session.
-    Update {
-        /// Which.
-        session: String,
-        /// What.
-        update: Update,
-    },
-    /// Nothing that matters here.
-    Nothing,
+/// What tells something of a session.
+const UPDATE: &str = "session/update";
+
+/// The protocol of `--acp`.
+#[derive(Debug, Default)]
+pub struct Acp;
+
+impl Protocol for Acp {
+    type Event = Update;
+
+    const VERSION: Version = Some("2.0");
+
+    const SESSION: &'static str = "sessionId";
+
+    fn matters(method: &str) -> bool {
+        method == UPDATE
+    }
+
+    fn notification(&self, method: &str, params: &str) -> Option<(String, Update)> {
+        if method != UPDATE {
+            return None;
+        }
+        let params: UpdateParams = serde_json::from_str(params).ok()?;
+        Some((params.session_id, params.update.read()))
+    }
+
+    /// No: its tools are off, and there is neither a file nor a terminal for it.
+    fn refusal(request: &Request<'_>) -> String {
+        match &*request.method {
+            "session/request_permission" => {
+                let cancelled = json!({"outcome": {"outcome": "cancelled"}});
+                message::answer(Acp::VERSION, request.id, &cancelled)
+            }
+            method => message::refusal(Acp::VERSION, request.id, method),
+        }
+    }
 }
 
 /// What the agent tells of a session.
@@ -52,28 +62,6 @@ pub struct Update {
     pub thought: Option<String>,
     /// What the prompt cost so far, where an update says so.
     pub usage: Option<Usage>,
-}
-
-/// An error answer.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct RpcError {
-    /// gemini: the API's HTTP status.
-    #[serde(default)]
-    pub code: i64,
-    /// The reason.
-    #[serde(default)]
-    pub message: String,
-    /// More of it.
-    #[serde(default)]
-    pub data: Value,
-}
-
-impl RpcError {
-    /// The reason, where `data` has a finer one than the message.
-    pub fn reason(&self) -> &str {
-        let details = self.data.get("details").and_then(Value::as_str);
-        details.or(self.data.as_str()).unwrap_or(&self.message)
-    }
 }
 
 /// Who answers, and what it is: the answer to `initialize`.
@@ -206,11 +194,6 @@ impl AnswerMeta {
     }
 }
 
-/// The line of request `id`.
-pub fn request(id: u64, method: &str, params: &Value) -> String {
-    line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
-}
-
 /// `initialize`: a client that has nothing to offer.
 pub fn initialize() -> Value {
     let nothing = json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
@@ -227,75 +210,9 @@ pub fn session_prompt(session: &str, prompt: &str) -> Value {
     json!({"sessionId": session, "prompt": [{"type": "text", "text": prompt}]})
 }
 
-/// That the prompt of `session` is to end.
-pub fn session_cancel(session: &str) -> String {
-    line(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}))
-}
-
-/// The answer to the agent's request `id` for `method`: no. Its tools are off, and there is neither a file nor a terminal for it.
-pub fn refusal(id: &RawValue, method: &str) -> String {
-    if method == "session/request_permission" {
-        return line(&json!({"jsonrpc": "2.0", "id": id, "result": {"outcome": {"outcome": "cancelled"}}}));
-    }
-    let message = format!("deep-factor-providers has no {method} for this agent");
-    line(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": message}}))
-}
-
-fn line(value: &Value) -> String {
-    let mut line = value.to_string();
-    line.push('\n');
-    line
-}
-
-#[derive(Deserialize)]
-struct Line<'a> {
-    #[serde(borrow)]
-    id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    method: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    params: Option<&'a RawValue>,
-    #[serde(borrow)]
-    result: Option<&'a RawValue>,
-    #[serde(borrow)]
-    error: Option<&'a RawValue>,
-}
-
-/// Reads a line; what can't be read is [`Inbound::Nothing`].
-pub fn read(text: &str) -> Inbound {
-    let Ok(line) = serde_json::from_str::<Line>(text) else {
-        return Inbound::Nothing;
-    };
-    match (line.id, line.method) {
-        // Its numbers are not ours: what has both is its request.
-        (Some(id), Some(method)) => Inbound::Request {
-            id: id.to_owned(),
-            method: method.into_owned(),
-        },
-        (Some(id), None) => {
-            let Ok(id) = id.get().parse() else {
-                return Inbound::Nothing;
-            };
-            let result = match (line.result, line.error) {
-                (_, Some(error)) => Err(serde_json::from_str(error.get()).unwrap_or(RpcError {
-                    code: 0,
-                    message: error.get().to_owned(),
-                    data: Value::Null,
-                })),
-                (Some(result), None) => Ok(result.to_owned()),
-                (None, None) => Ok(RawValue::NULL.to_owned()),
-            };
-            Inbound::Answer { id, result }
-        }
-        (None, Some(method)) if method == "session/update" => {
-            let params = line.params.map_or("{}", RawValue::get);
-            serde_json::from_str::<UpdateParams>(params).map_or(Inbound::Nothing, |params| Inbound::Update {
-                session: params.session_id,
-                update: params.update.read(),
-            })
-        }
-        (None, _) => Inbound::Nothing,
-    }
+/// `session/cancel`: the prompt of `session` is to end.
+pub fn session_cancel(session: &str) -> Value {
+    json!({"sessionId": session})
 }
 
 #[derive(Deserialize)]

@@ -10,5 +10,7 @@ pub mod line;
 pub mod mcp;
 pub mod readiness;
 pub mod session;
+pub mod socket;
 pub mod thread;
+pub mod turns;
 pub mod wire;

@@ -10,17 +10,18 @@
 //! ```
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::mcp::{self, Answered};
 use super::readiness::Readiness;
+use super::socket;
+use super::turns::{self, Turns};
 use super::wire::{self, Inbound};
 use crate::command::CommandLine;
 use crate::decode::{Decoder, Wire};
@@ -47,6 +48,7 @@ const ANSWER_TOOL: &str = "StructuredOutput";
 pub struct Session {
     streams: Streams,
     decoder: Decoder,
+    turns: Turns,
     handshake: Handshake,
     setup: Arc<Setup>,
     readiness: Readiness,
@@ -80,6 +82,7 @@ impl Session {
         Ok(Session {
             streams: Streams::new(running, stdin),
             decoder: Decoder::new(Wire::ClaudeStream),
+            turns: Turns::default(),
             handshake: Handshake::Unasked,
             setup: Arc::new(Setup::new(None, None, &[])),
             readiness: Readiness::default(),
@@ -122,7 +125,7 @@ impl Session {
         if self.handshake == Handshake::Unasked {
             lines = self.initialize(setup);
         }
-        lines.push_str(user);
+        lines.push_str(&self.turns.begin(user));
         self.streams.say(lines);
     }
 
@@ -142,8 +145,10 @@ impl Session {
             }
             match self.streams.step().await {
                 Step::Line(Some(line)) => {
-                    if let Pulse::Unsupported(reason) = self.read(&line, &mut unheard) {
-                        return Idle::Unsupported(reason);
+                    match self.read(&line, &mut unheard) {
+                        Pulse::Unsupported(reason) => return Idle::Unsupported(reason),
+                        Pulse::TurnOver => return Idle::Unsupported("it answers what nobody has asked".to_owned()),
+                        Pulse::Alive | Pulse::Ended => {}
                     }
                     unheard.clear();
                 }
@@ -200,6 +205,11 @@ impl Session {
         let before = events.len();
         self.decoder.push(line.as_bytes(), events);
         self.decoder.push(b"\n", events);
+        if self.turns.is_unasked(line, &events[before..]) {
+            events.truncate(before);
+            events.extend(turns::unasked());
+            return Pulse::TurnOver;
+        }
         let mut over = false;
         for event in &mut events[before..] {
             match event {
@@ -215,7 +225,11 @@ impl Session {
                 _ => {}
             }
         }
-        if over { Pulse::TurnOver } else { Pulse::Alive }
+        if !over {
+            return Pulse::Alive;
+        }
+        self.turns.end();
+        Pulse::TurnOver
     }
 
     fn control(&mut self, inbound: Inbound) -> Pulse {
@@ -266,18 +280,11 @@ impl Session {
         Pulse::Alive
     }
 
-    /// 2.1.330 opens a socket in the temp folder and leaves it there when it is killed (CLI-FACTS 1b §1).
+    /// Removes the CLI's socket when its process is gone.
     fn note_socket(&mut self, line: &str) {
-        #[derive(Deserialize)]
-        struct Init {
-            messaging_socket_path: Option<PathBuf>,
-        }
-        if self.socket.is_some() || !line.contains("\"messaging_socket_path\"") {
-            return;
-        }
-        let socket_path = serde_json::from_str::<Init>(line).ok();
-        let socket_path = socket_path.and_then(|init| init.messaging_socket_path);
-        if let Some(path) = socket_path.filter(|path| is_socket_of(path, self.streams.process().pid())) {
+        if self.socket.is_none()
+            && let Some(path) = socket::named_in(line, self.streams.process().pid())
+        {
             self.socket = Some(Leftover::adopt(path, self.owner));
         }
     }
@@ -394,30 +401,4 @@ fn turn_cost(before: &mut f64, total: f64) -> f64 {
     *before = total;
     // The CLI's own sums have no more digits than this; the difference of two would.
     (cost * 1e9).round() / 1e9
-}
-
-/// Whether `path` is what the CLI names its socket, and nothing else's: it will be removed.
-fn is_socket_of(path: &Path, pid: u32) -> bool {
-    let named = path
-        .file_name()
-        .is_some_and(|name| name == format!("{pid}.sock").as_str());
-    path.is_absolute() && named && path.parent().is_some_and(|folder| folder.ends_with("cc-socks"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_clis_own_socket_is_removed() {
-        for (path, expected) in [
-            ("/tmp/cc-socks/17.sock", cfg!(unix)),
-            ("/tmp/cc-socks/18.sock", false),
-            ("/tmp/17.sock", false),
-            ("cc-socks/17.sock", false),
-            ("/home/user/cc-socks/17.sock/..", false),
-        ] {
-            assert_eq!(is_socket_of(Path::new(path), 17), expected, "{path}");
-        }
-    }
 }

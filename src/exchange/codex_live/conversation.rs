@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::inbound::ThreadEvent;
 use super::service::Service;
 use super::setup::Setup;
-use super::wire::{self, Interrupt, ToolAnswer, Unsubscribe};
+use super::wire::ToolAnswer;
 use crate::exchange::live::inbox::Inbox;
 use crate::exchange::live::keep::{Idle, Keepable};
 use crate::exchange::live::turn::Conversational;
@@ -62,7 +62,7 @@ impl Conversation {
     /// The result of the call `call`: it goes over as soon as the server asks for it.
     pub fn answer(&mut self, call: &str, answer: ToolAnswer) {
         match self.requests.remove(call) {
-            Some(request) => self.service.server.send(wire::answer(&request, &answer)),
+            Some(request) => self.service.server.answer_request(&request, &answer),
             None => {
                 self.answers.insert(call.to_owned(), answer);
             }
@@ -72,7 +72,7 @@ impl Conversation {
     /// The server asks for the result of `call`.
     pub fn asked(&mut self, call: String, request: Box<RawValue>) {
         match self.answers.remove(&call) {
-            Some(answer) => self.service.server.send(wire::answer(&request, &answer)),
+            Some(answer) => self.service.server.answer_request(&request, &answer),
             None => {
                 self.requests.insert(call, request);
             }
@@ -80,41 +80,71 @@ impl Conversation {
     }
 }
 
+impl Conversation {
+    /// Has the turn `turn` stop, and says whether it has in time.
+    async fn interrupt(&mut self, turn: &str) -> bool {
+        drop(self.service.interrupt(&self.id, turn));
+        let over = async {
+            while let Some(event) = self.inbox.next().await {
+                if matches!(event, ThreadEvent::TurnCompleted { .. } | ThreadEvent::Closed) {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(INTERRUPT, over).await.is_ok()
+    }
+
+    /// Has the turn that was asked for stop whenever it begins. Its server ends meanwhile if nobody else is in it.
+    fn interrupt_late(self) {
+        let Conversation {
+            service,
+            id,
+            mut inbox,
+            tracker,
+            ..
+        } = self;
+        let service = Arc::downgrade(&service);
+        tracker.spawn(async move {
+            if let Some(turn) = begun(&mut inbox).await
+                && let Some(service) = service.upgrade()
+            {
+                drop(service.interrupt(&id, &turn));
+                service.unsubscribe(&id);
+            }
+        });
+    }
+}
+
+/// The turn that begins next.
+async fn begun(inbox: &mut Inbox<ThreadEvent>) -> Option<String> {
+    while let Some(event) = inbox.next().await {
+        if let ThreadEvent::TurnStarted { turn } = event {
+            return Some(turn);
+        }
+    }
+    None
+}
+
 impl Conversational for Conversation {
-    /// Stops the turn, if one goes on, and has the server forget the thread. A server that takes too long is ended: what it does
-    /// in the meantime, nobody sees.
+    /// Stops the turn, if one goes on, and has the server forget the thread. A server that takes too long gets no new calls: those that
+    /// others have in it go on.
     async fn close(mut self) {
         if self.is_starting && self.turn.is_none() {
             // Forgotten now, it would ask the API all the same, unseen (CODEX-LIVE pitfall 18).
-            let started = async {
-                while let Some(event) = self.inbox.next().await {
-                    if let ThreadEvent::TurnStarted { turn } = event {
-                        return Some(turn);
-                    }
+            match tokio::time::timeout(INTERRUPT, begun(&mut self.inbox)).await {
+                Ok(turn) => self.turn = turn,
+                Err(_) => {
+                    self.service.host().retire();
+                    return self.interrupt_late();
                 }
-                None
-            };
-            self.turn = tokio::time::timeout(INTERRUPT, started).await.ok().flatten();
-        }
-        if let Some(turn) = self.turn.take() {
-            let interrupt = Interrupt {
-                thread_id: &self.id,
-                turn_id: &turn,
-            };
-            drop(self.service.server.post("turn/interrupt", &interrupt));
-            let over = async {
-                while let Some(event) = self.inbox.next().await {
-                    if matches!(event, ThreadEvent::TurnCompleted { .. } | ThreadEvent::Closed) {
-                        return;
-                    }
-                }
-            };
-            if tokio::time::timeout(INTERRUPT, over).await.is_err() {
-                self.service.server.close();
             }
         }
-        let unsubscribe = Unsubscribe { thread_id: &self.id };
-        drop(self.service.server.post("thread/unsubscribe", &unsubscribe));
+        if let Some(turn) = self.turn.take()
+            && !self.interrupt(&turn).await
+        {
+            self.service.host().retire();
+        }
+        self.service.unsubscribe(&self.id);
     }
 }
 
@@ -122,11 +152,11 @@ impl Keepable for Conversation {
     type Setup = Setup;
 
     fn pid(&self) -> u32 {
-        self.service.server.pid()
+        self.service.host().pid()
     }
 
     async fn idle(&mut self) -> Idle {
-        let retired = self.service.server.retired().clone();
+        let retired = self.service.host().retired().clone();
         loop {
             let event = tokio::select! {
                 biased;

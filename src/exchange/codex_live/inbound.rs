@@ -1,55 +1,90 @@
 //! What `codex app-server` says, line by line.
 //!
-//! In: one line of the server's standard output. Out: what it answers, asks or tells ([`Inbound`]), and what it tells of a thread
-//! ([`ThreadEvent`]). What is sent to it is in [`super::wire`].
+//! In: a notification or a request of the server's. Out: what it tells of a thread ([`ThreadEvent`]) or of the account ([`Limits`]). What is
+//! sent to it is in [`super::wire`].
 
-use std::borrow::Cow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::exchange::rpc::message::{Request, Version};
+use crate::exchange::rpc::{Asked, Protocol};
 use crate::message::Usage;
 
-/// A line of the server.
+/// The protocol of `codex app-server`: JSON-RPC without its version field.
+#[derive(Debug, Default)]
+pub struct Codex {
+    limits: Mutex<Limits>,
+}
+
+impl Codex {
+    /// The limits of the account, as far as they are known.
+    pub fn limits(&self) -> Limits {
+        self.known().clone()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Limits> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Protocol for Codex {
+    type Event = ThreadEvent;
+
+    const VERSION: Version = None;
+
+    const SESSION: &'static str = "threadId";
+
+    fn matters(method: &str) -> bool {
+        KNOWN.contains(&method)
+    }
+
+    fn notification(&self, method: &str, params: &str) -> Option<(String, ThreadEvent)> {
+        match read(method, params)? {
+            Told::Thread(thread, event) => Some((thread, event)),
+            Told::Limits(limits) => {
+                *self.known() = limits;
+                None
+            }
+        }
+    }
+
+    fn asked(&self, request: &Request<'_>) -> Asked<ThreadEvent> {
+        match asked(request) {
+            (Some(thread), event @ ThreadEvent::ToolCall { .. }) => Asked::Session(thread, event),
+            (thread, event) => Asked::Refused(thread.map(|thread| (thread, event))),
+        }
+    }
+}
+
+/// What a notification tells.
 #[derive(Debug)]
-pub enum Inbound {
-    /// The answer to a request of ours.
-    Answer {
-        /// Which.
-        id: u64,
-        /// What came of it.
-        result: Result<Box<RawValue>, RpcError>,
-    },
-    /// A request of the server's.
-    Request {
-        /// To be repeated in the answer.
-        id: Box<RawValue>,
-        /// What it wants.
-        method: String,
-        /// Of which thread, if of one.
-        thread: Option<String>,
-        /// What is known of it.
-        event: ThreadEvent,
-    },
+pub enum Told {
     /// Something about a thread.
     Thread(String, ThreadEvent),
     /// The limits of the account, as far as the API has reported them.
     Limits(Limits),
-    /// Nothing that matters here.
-    Nothing,
 }
 
-/// An error answer.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct RpcError {
-    /// -32600 for nearly everything.
-    #[serde(default)]
-    pub code: i64,
-    /// The reason.
-    #[serde(default)]
-    pub message: String,
-}
+/// The notifications that tell something that matters here.
+const KNOWN: &[&str] = &[
+    "turn/started",
+    "turn/completed",
+    "item/agentMessage/delta",
+    "item/reasoning/summaryTextDelta",
+    "item/reasoning/textDelta",
+    "item/reasoning/summaryPartAdded",
+    "rawResponseItem/completed",
+    "rawResponse/completed",
+    "item/started",
+    "error",
+    "model/rerouted",
+    "warning",
+    "thread/closed",
+    "account/rateLimits/updated",
+];
 
 /// What the server tells of a thread.
 #[derive(Debug)]
@@ -153,77 +188,25 @@ pub struct Limits {
     pub reached: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Line<'a> {
-    #[serde(borrow)]
-    id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    method: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    params: Option<&'a RawValue>,
-    #[serde(borrow)]
-    result: Option<&'a RawValue>,
-    #[serde(borrow)]
-    error: Option<&'a RawValue>,
-}
-
-/// Reads a line; what can't be read is [`Inbound::Nothing`].
-pub fn read(text: &str) -> Inbound {
-    let Ok(line) = serde_json::from_str::<Line>(text) else {
-        return Inbound::Nothing;
-    };
-    match (line.id, line.method) {
-        // Its numbers are not ours: what has both is its request.
-        (Some(id), Some(method)) => {
-            let (thread, event) = read_request(&method, id, line.params);
-            Inbound::Request {
-                id: id.to_owned(),
-                method: method.into_owned(),
-                thread,
-                event,
-            }
-        }
-        (Some(id), None) => {
-            let Ok(id) = id.get().parse() else {
-                return Inbound::Nothing;
-            };
-            let result = match (line.result, line.error) {
-                (_, Some(error)) => Err(serde_json::from_str(error.get()).unwrap_or(RpcError {
-                    code: 0,
-                    message: error.get().to_owned(),
-                })),
-                (Some(result), None) => Ok(result.to_owned()),
-                (None, None) => Ok(RawValue::NULL.to_owned()),
-            };
-            Inbound::Answer { id, result }
-        }
-        (None, Some(method)) => {
-            let params = line.params.map_or("{}", RawValue::get);
-            read_notification(&method, params).unwrap_or(Inbound::Nothing)
-        }
-        (None, None) => Inbound::Nothing,
-    }
-}
-
-fn read_request(method: &str, id: &RawValue, params: Option<&RawValue>) -> (Option<String>, ThreadEvent) {
-    #[derive(Deserialize)]
+/// What a request of the server wants, and of which thread.
+pub fn asked(request: &Request<'_>) -> (Option<String>, ThreadEvent) {
+    #[derive(Deserialize, Default)]
     #[serde(rename_all = "camelCase")]
     struct Params {
         thread_id: Option<String>,
         call_id: Option<String>,
     }
-    let params = params.and_then(|params| serde_json::from_str::<Params>(params.get()).ok());
-    let (thread, call) = params.map_or((None, None), |params| (params.thread_id, params.call_id));
-    let event = match (method, call) {
+    let params: Params = serde_json::from_str(request.params).unwrap_or_default();
+    let event = match (&*request.method, params.call_id) {
         ("item/tool/call", Some(call)) => ThreadEvent::ToolCall {
-            request: id.to_owned(),
+            request: request.id.to_owned(),
             call,
         },
         _ => ThreadEvent::UnknownRequest {
-            method: method.to_owned(),
+            method: request.method.to_string(),
         },
     };
-    (thread, event)
+    (params.thread_id, event)
 }
 
 /// The fields of all notifications that matter.
@@ -286,30 +269,14 @@ struct WindowParams {
     resets_at: Option<u64>,
 }
 
-fn read_notification(method: &str, text: &str) -> Option<Inbound> {
-    let known = matches!(
-        method,
-        "turn/started"
-            | "turn/completed"
-            | "item/agentMessage/delta"
-            | "item/reasoning/summaryTextDelta"
-            | "item/reasoning/textDelta"
-            | "item/reasoning/summaryPartAdded"
-            | "rawResponseItem/completed"
-            | "rawResponse/completed"
-            | "item/started"
-            | "error"
-            | "model/rerouted"
-            | "warning"
-            | "thread/closed"
-            | "account/rateLimits/updated"
-    );
-    if !known {
+/// What the notification `method` tells with `params`; `None` for what matters to nobody here.
+pub fn read(method: &str, params: &str) -> Option<Told> {
+    if !KNOWN.contains(&method) {
         return None;
     }
-    let params: Params = serde_json::from_str(text).ok()?;
+    let params: Params = serde_json::from_str(params).ok()?;
     if let Some(limits) = params.rate_limits {
-        return Some(Inbound::Limits(limits.into()));
+        return Some(Told::Limits(limits.into()));
     }
     let event = match method {
         "turn/started" => ThreadEvent::TurnStarted { turn: params.turn.id },
@@ -355,7 +322,7 @@ fn read_notification(method: &str, text: &str) -> Option<Inbound> {
         "thread/closed" => ThreadEvent::Closed,
         _ => return None,
     };
-    Some(Inbound::Thread(params.thread_id?, event))
+    Some(Told::Thread(params.thread_id?, event))
 }
 
 impl From<ErrorParams> for TurnError {

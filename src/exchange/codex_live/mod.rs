@@ -17,7 +17,6 @@ pub mod items;
 pub mod native;
 pub mod reader;
 pub mod recall;
-pub mod server;
 pub mod service;
 pub mod settings;
 pub mod setup;

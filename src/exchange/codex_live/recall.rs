@@ -1,18 +1,57 @@
 //! The model's output, as the API gave it, with its reasoning: so that a thread that starts anew goes on as if it had not.
 //!
-//! In: the thread that led to a reply, the reply, and its items. Out: the items again, for a message of the model that stands behind the
-//! same beginning. A beginning that was edited is another one: its messages are then built of text and calls.
+//! In: the [`Scope`] and the thread that led to a reply, the reply, and its items. Out: the items again, for a message of the model that
+//! stands behind the same beginning in the same scope. A beginning that was edited is another one: its messages are then built of text
+//! and calls. Reasoning is sealed for the account that it was made for, and for its conversation: with another system prompt, other tools
+//! or another login it is nobody's.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::exchange::live::history::{Chain, Fingerprint};
+use super::setup::Setup;
+use crate::exchange::live::fingerprint::Fingerprint;
+use crate::exchange::live::history::{Chain, words_of};
+use crate::exchange::live::pool::SessionKey;
+use crate::exchange::live::prose::Prose;
 use crate::message::{Message, Role};
 
-/// How much is kept, bytes of JSON.
+/// How much is kept, bytes: all that it takes.
 const MOST_BYTES: usize = 32 * 1024 * 1024;
+
+/// What an entry takes beside its JSON, bytes: its places in the table and in the order, three times, for either has room for twice as
+/// many where it has just grown, and stood beside its old self while it did; and what the allocator adds to the JSON.
+const ENTRY_BYTES: usize = 3 * (size_of::<(Fingerprint, Kept)>() + 1 + size_of::<Fingerprint>()) + 16;
+
+/// Whose conversation a thread is: what the model is told beside its messages, and as whom it is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Scope<'a> {
+    /// The setup, and the environment, which chooses the login.
+    pub key: &'a SessionKey<Setup>,
+    /// The login that the provider has chosen.
+    pub login: Option<&'a str>,
+    /// The model that answers.
+    pub model: &'a str,
+}
+
+impl Scope<'_> {
+    /// The fingerprints of its threads. How much a model thinks and what its answer has to fit may change within a conversation.
+    fn chain(&self) -> Chain {
+        let Setup {
+            system,
+            own_instructions,
+            model: _,
+            effort: _,
+            tools,
+            form,
+            output: _,
+        } = &*self.key.setup;
+        let told = (system, own_instructions, tools.declared(), form);
+        Chain::new(&(told, &*self.key.env, self.login, self.model))
+    }
+}
 
 /// The items of one reply.
 #[derive(Debug, Clone)]
@@ -44,118 +83,113 @@ impl Recalled {
     fn calls(&self) -> usize {
         self.callers.len()
     }
+
+    /// Whether what `message` says is in the items; prose beside calls may be missing there.
+    fn says(&self, message: &Message) -> bool {
+        let (mut now, mut then) = (Prose::default(), Prose::default());
+        now.push(&words_of(&message.content));
+        let spoken = self.items.iter().filter(|item| item["type"] == "message");
+        for part in spoken.flat_map(|item| item["content"].as_array().into_iter().flatten()) {
+            then.push(part["text"].as_str().unwrap_or_default());
+        }
+        now.repeats(&then)
+    }
+}
+
+/// A reply as it is kept: the JSON of [`Packed`], one piece of memory whose size is known. As values it takes ten times as much.
+#[derive(Debug)]
+struct Kept(Box<str>);
+
+/// The JSON of a [`Recalled`].
+#[derive(Serialize, Deserialize)]
+struct Packed<Items, Ids> {
+    items: Items,
+    callers: Ids,
+}
+
+impl Kept {
+    /// `None` for what can't be written as JSON: nothing of an API's is.
+    fn pack(recalled: &Recalled) -> Option<Kept> {
+        let packed = Packed {
+            items: recalled.items(),
+            callers: &*recalled.callers,
+        };
+        serde_json::to_string(&packed)
+            .ok()
+            .map(|json| Kept(json.into_boxed_str()))
+    }
+
+    fn unpack(&self) -> Option<Recalled> {
+        let Packed { items, callers } = serde_json::from_str(&self.0).ok()?;
+        Some(Recalled::new(items, callers))
+    }
+
+    /// All that keeping it takes.
+    fn bytes(&self) -> usize {
+        self.0.len() + ENTRY_BYTES
+    }
 }
 
 /// The replies of a provider, the latest ones.
 #[derive(Debug, Default)]
 pub struct Recall {
-    replies: HashMap<Fingerprint, (Recalled, usize)>,
+    replies: HashMap<Fingerprint, Kept>,
     order: VecDeque<Fingerprint>,
     bytes: usize,
+    is_closed: bool,
 }
 
 impl Recall {
-    /// Keeps `recalled`, the reply of `model` to `thread`, which is its last message.
-    pub fn keep(&mut self, model: &str, thread: &[&Message], recalled: Recalled) {
-        let mut chain = Chain::new(model);
-        let mut print = None;
-        for message in thread {
-            print = Some(chain.push(message));
-        }
-        let Some(print) = print else { return };
-        let bytes = recalled.items().iter().map(|item| item.to_string().len()).sum();
-        if bytes > MOST_BYTES || self.replies.contains_key(&print) {
+    /// Keeps `recalled`, the reply to `thread`, which is its last message, in `scope`.
+    pub fn keep(&mut self, scope: &Scope, thread: &[&Message], recalled: &Recalled) {
+        let mut chain = scope.chain();
+        let Some(print) = thread.iter().map(|message| chain.push(message)).last() else {
+            return;
+        };
+        if self.is_closed || self.replies.contains_key(&print) {
             return;
         }
-        self.bytes += bytes;
-        self.replies.insert(print, (recalled, bytes));
-        self.order.push_back(print);
+        let Some(kept) = Kept::pack(recalled).filter(|kept| kept.bytes() <= MOST_BYTES) else {
+            return;
+        };
+        self.bytes += kept.bytes();
         while self.bytes > MOST_BYTES {
             let oldest = self.order.pop_front().and_then(|print| self.replies.remove(&print));
-            let Some((_, bytes)) = oldest else { return };
-            self.bytes -= bytes;
+            let Some(oldest) = oldest else { break };
+            self.bytes -= oldest.bytes();
         }
+        self.replies.insert(print, kept);
+        self.order.push_back(print);
     }
 
     /// What is known of the model's messages in `thread`, by their place.
-    pub fn look_up(&self, model: &str, thread: &[Message]) -> HashMap<usize, Recalled> {
-        let mut chain = Chain::new(model);
+    pub fn look_up(&self, scope: &Scope, thread: &[Message]) -> HashMap<usize, Recalled> {
+        let mut chain = scope.chain();
         let mut found = HashMap::new();
         for (at, message) in thread.iter().enumerate() {
             let print = chain.push(message);
             if message.role == Role::Ai
-                && let Some((recalled, _)) = self.replies.get(&print)
+                && let Some(recalled) = self.replies.get(&print).and_then(Kept::unpack)
                 && recalled.calls() == message.tool_calls.len()
             {
-                found.insert(at, recalled.clone());
+                // Other words than the model's: from here on the beginning is another one. Without calls they are in the fingerprint.
+                if !message.tool_calls.is_empty() && !recalled.says(message) {
+                    break;
+                }
+                found.insert(at, recalled);
             }
         }
         found
     }
+
+    /// Gives back what it holds, and keeps nothing any more: the provider is closed.
+    pub fn close(&mut self) {
+        *self = Recall {
+            is_closed: true,
+            ..Recall::default()
+        };
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn messages(messages: &Value) -> Vec<Message> {
-        serde_json::from_str(&messages.to_string()).unwrap()
-    }
-
-    fn thread(question: &str) -> Vec<Message> {
-        messages(&json!([
-            {"type": "human", "content": question},
-            {"type": "ai", "content": "Wait.", "tool_calls": [{"id": "a", "name": "add", "args": {"x": 1, "y": 2}}]},
-            {"type": "tool", "tool_call_id": "a", "content": "3"},
-        ]))
-    }
-
-    fn recall() -> Recall {
-        let mut recall = Recall::default();
-        let thread = thread("go");
-        let whole: Vec<&Message> = thread[..2].iter().collect();
-        let item = json!({"type": "function_call", "call_id": "a"});
-        recall.keep("m", &whole, Recalled::new(vec![item], vec!["a".to_owned()]));
-        recall
-    }
-
-    #[test]
-    fn a_reply_is_recalled_behind_the_same_beginning_alone() {
-        let recall = recall();
-        let places =
-            |model: &str, thread: &[Message]| -> Vec<usize> { recall.look_up(model, thread).into_keys().collect() };
-        assert_eq!(places("m", &thread("go")), [1]);
-        assert_eq!(places("another", &thread("go")), [0_usize; 0]);
-        assert_eq!(places("m", &thread("go, please")), [0_usize; 0]);
-        // As agents write it down anew: without its prose, the arguments' keys in another order.
-        let mut rewritten = thread("go");
-        rewritten[1] = messages(&json!([
-            {"type": "ai", "content": "", "tool_calls": [{"id": "a", "name": "add", "args": {"y": 2.0, "x": 1}}]}
-        ]))
-        .remove(0);
-        assert_eq!(places("m", &rewritten), [1]);
-        let mut edited = thread("go");
-        edited[1] = messages(&json!([
-            {"type": "ai", "content": "", "tool_calls": [{"id": "a", "name": "add", "args": {"x": 2, "y": 2}}]}
-        ]))
-        .remove(0);
-        assert_eq!(places("m", &edited), [0_usize; 0]);
-    }
-
-    #[test]
-    fn the_oldest_goes_where_there_is_too_much() {
-        let mut recall = Recall::default();
-        let large = "x".repeat(MOST_BYTES / 2 - 1000);
-        for n in 0..3 {
-            let thread =
-                messages(&json!([{"type": "human", "content": n.to_string()}, {"type": "ai", "content": "a"}]));
-            let whole: Vec<&Message> = thread.iter().collect();
-            recall.keep("m", &whole, Recalled::new(vec![json!(large)], Vec::new()));
-        }
-        assert_eq!(recall.replies.len(), 2);
-        assert!(recall.bytes <= MOST_BYTES);
-        assert_eq!(recall.order.len(), 2);
-    }
-}
+mod tests;

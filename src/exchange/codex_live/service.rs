@@ -2,7 +2,6 @@
 //!
 //! In: a command line of `app-server` and the vendor's catalog. Out: a [`Service`], or why there is none.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,17 +11,26 @@ use tokio_util::sync::CancellationToken;
 
 use super::catalog::{self, Keep};
 use super::home::{self, Home};
-use super::server::{AppServer, RequestError};
+use super::inbound::Codex;
 use super::settings::UserConfig;
-use super::wire::{self, ConfigRead, Initialize};
+use super::wire::{ConfigRead, Initialize, Interrupt, ThreadList, Unsubscribe};
 use crate::command::{Arg, CommandLine};
-use crate::exchange::print::{self, NotStarted, Surroundings};
-use crate::process::Exit;
+use crate::exchange::host::{Heartbeat, Host, NoHost, Patience};
+use crate::exchange::print::{self, Surroundings};
+use crate::exchange::rpc::{Answer, Answering, RequestError, RpcHost};
 
 /// How long a server may take to answer: a tenth of a second on an idle machine.
 const HANDSHAKE: Duration = Duration::from_secs(30);
+/// How long a server that serves may leave unanswered what needs neither network nor model: `thread/start` takes 10 to 17 ms
+/// (0.169.0). Some hundred times that is no load of the machine.
+const PATIENCE: Patience = Patience {
+    first: HANDSHAKE,
+    later: Duration::from_secs(10),
+};
 /// How long the exit of a process is waited for that has closed its output.
 const EXIT: Duration = Duration::from_secs(10);
+/// The answer of a process that is no more.
+const GONE: Answer = Err(RequestError::Gone);
 /// The first version that tells where a response ends (CODEX-LIVE §8).
 const OLDEST: (u32, u32) = (0, 150);
 
@@ -47,7 +55,7 @@ pub struct Plan<'a> {
 #[derive(Debug)]
 pub struct Service {
     /// The process.
-    pub server: Arc<AppServer>,
+    pub server: Arc<RpcHost<Codex>>,
     /// What the user has set.
     pub config: UserConfig,
     /// codex's version, if it says one.
@@ -56,39 +64,20 @@ pub struct Service {
     pub folder: String,
     /// The models that its catalog has: of others it would hide tools, cut results and shorten threads (CODEX-LIVE pitfalls 1 and 2).
     models: Vec<String>,
-    /// It has opened a thread: what it does not do any more, another one may.
-    has_served: AtomicBool,
     /// Settings that it does not take.
     refused: Mutex<Vec<String>>,
-}
-
-/// Why there is no server.
-#[derive(Debug)]
-pub enum NoService {
-    /// The process could not be started.
-    NotStarted(NotStarted),
-    /// It does not do what is needed, for this reason.
-    Unsupported(String),
-    /// It has ended before it was ready.
-    Ended(Option<Arc<Exit>>),
-}
-
-impl From<NotStarted> for NoService {
-    fn from(error: NotStarted) -> Self {
-        NoService::NotStarted(error)
-    }
 }
 
 impl Service {
     /// Starts a server and waits until it is ready.
     ///
     /// # Errors
-    /// [`NoService`].
+    /// [`NoHost`].
     pub async fn start(
         plan: &Plan<'_>,
         surroundings: impl Fn() -> Surroundings,
         cancel: &CancellationToken,
-    ) -> Result<Service, NoService> {
+    ) -> Result<Service, NoHost> {
         let mut home = Home::Links;
         let mut models: Vec<String> = plan.models.iter().map(|model| (*model).to_owned()).collect();
         loop {
@@ -97,11 +86,11 @@ impl Service {
             let surroundings = surroundings();
             let mut line = plan.line.clone();
             home::prepare(&mut line, &surroundings.base_env, home, plan.with_config, &catalog);
-            let server = AppServer::start(line, surroundings, cancel)?;
+            let server = RpcHost::start(line, surroundings, PATIENCE, cancel)?;
             let ready = tokio::time::timeout(HANDSHAKE, Service::handshake(server)).await;
             let mut service = ready.unwrap_or_else(|_| {
                 let reason = format!("it did not answer the handshake within {} s", HANDSHAKE.as_secs());
-                Err(NoService::Unsupported(reason))
+                Err(NoHost::Unsupported(reason))
             })?;
             // Only now is it known what it should have been started with.
             let listed = catalog::slugs(&catalog);
@@ -118,14 +107,14 @@ impl Service {
         }
     }
 
-    async fn handshake(server: AppServer) -> Result<Service, NoService> {
+    async fn handshake(server: RpcHost<Codex>) -> Result<Service, NoHost> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Answer {
             #[serde(default)]
             user_agent: String,
         }
-        let answer = match server.request("initialize", &Initialize::default()).await {
+        let answer = match server.post("initialize", &Initialize::default()).await.unwrap_or(GONE) {
             Ok(answer) => answer,
             Err(error) => return Err(unready(&server, error).await),
         };
@@ -136,11 +125,15 @@ impl Service {
         {
             let (major, minor) = OLDEST;
             let reason = format!("codex {version} does not tell where a response ends; {major}.{minor}.0 does");
-            return Err(NoService::Unsupported(reason));
+            return Err(NoHost::Unsupported(reason));
         }
-        server.send(wire::initialized());
-        let folder = server.folder().to_string_lossy().into_owned();
-        let config = match server.request("config/read", &ConfigRead { cwd: &folder }).await {
+        server.notify::<()>("initialized", None);
+        let folder = server.host().folder().to_string_lossy().into_owned();
+        let config = match server
+            .post("config/read", &ConfigRead { cwd: &folder })
+            .await
+            .unwrap_or(GONE)
+        {
             Ok(answer) => UserConfig::read(answer.get()),
             Err(error) => return Err(unready(&server, error).await),
         };
@@ -150,19 +143,36 @@ impl Service {
             version,
             folder,
             models: Vec::new(),
-            has_served: AtomicBool::new(false),
             refused: Mutex::default(),
         })
     }
 
-    /// Whether it has opened a thread.
-    pub fn has_served(&self) -> bool {
-        self.has_served.load(Ordering::Relaxed)
+    /// Its process.
+    pub fn host(&self) -> &Host {
+        self.server.host()
     }
 
-    /// It has opened a thread.
-    pub fn mark_served(&self) {
-        self.has_served.store(true, Ordering::Relaxed);
+    /// Has the turn `turn` of the thread `thread` stop.
+    pub fn interrupt(&self, thread: &str, turn: &str) -> Answering {
+        let interrupt = Interrupt {
+            thread_id: thread,
+            turn_id: turn,
+        };
+        self.server.post("turn/interrupt", &interrupt)
+    }
+
+    /// Has the server forget the thread `thread`.
+    pub fn unsubscribe(&self, thread: &str) {
+        drop(
+            self.server
+                .post("thread/unsubscribe", &Unsubscribe { thread_id: thread }),
+        );
+    }
+
+    /// Asks the server for what it knows at once: which threads it has.
+    pub fn heartbeat(&self) -> Heartbeat {
+        self.host()
+            .heartbeat(self.server.post("thread/loaded/list", &ThreadList {}))
     }
 
     /// Whether threads of `model` can be opened; `None` is the model of the user's configuration.
@@ -186,10 +196,13 @@ impl Service {
     }
 }
 
-async fn unready(server: &AppServer, error: RequestError) -> NoService {
+async fn unready(server: &RpcHost<Codex>, error: RequestError) -> NoHost {
     match error {
-        RequestError::Refused(refused) => NoService::Unsupported(format!("it refuses: {}", refused.message)),
-        RequestError::Gone => NoService::Ended(server.ended(EXIT).await),
+        RequestError::Refused(refused) => NoHost::Unsupported(format!("it refuses: {}", refused.message)),
+        RequestError::Gone => NoHost::Ended(server.host().ended(EXIT).await),
+        RequestError::Unanswered(_) | RequestError::TooLong => {
+            NoHost::Unsupported("its answer to the handshake can't be read".to_owned())
+        }
     }
 }
 

@@ -49,7 +49,7 @@ pub fn declare(tools: &[ToolSpec]) -> Tools {
 }
 
 /// How tools are offered to the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
     /// Each as a function.
     Functions,

@@ -40,7 +40,7 @@ pub fn begin(
         Opening::Continued { conversation, .. } => (&conversation.service, false),
     };
     let service = Arc::clone(service);
-    let pid = service.server.pid();
+    let pid = service.host().pid();
     let work = Work::new(
         (service, setup),
         is_fresh,

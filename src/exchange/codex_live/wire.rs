@@ -1,69 +1,13 @@
-//! The lines that `codex app-server` is sent: JSON-RPC without its version field.
+//! What `codex app-server` is sent: the parameters of requests, and the results of calls.
 //!
-//! In: the parameters of a request, the result of a call. Out: whole lines, all written by serde. Every shape is
-//! compared with the schema that the installed codex generates (`__tests__/codex/live-schema.test.ts`). Source: codex 0.169.0 and
+//! All of it is written by serde. Every shape is compared with the schema that the installed codex generates (`__tests__/codex/live-schema.test.ts`). Source: codex 0.169.0 and
 //! 0.150.0, recordings `codex-app-server/*`.
 
 use serde::Serialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 /// How the client introduces itself.
 pub const CLIENT: &str = "deep_factor_providers";
-
-/// A request of ours: its number, and its line.
-#[derive(Serialize)]
-struct Request<'a, P: Serialize> {
-    id: u64,
-    method: &'a str,
-    params: &'a P,
-}
-
-/// The line of request `id`.
-pub fn request(id: u64, method: &str, params: &impl Serialize) -> String {
-    line(&Request { id, method, params })
-}
-
-/// The notification behind the answer to `initialize`.
-pub fn initialized() -> String {
-    "{\"method\":\"initialized\"}\n".to_owned()
-}
-
-/// The answer to the server's request `id`.
-pub fn answer(id: &RawValue, result: &impl Serialize) -> String {
-    #[derive(Serialize)]
-    struct Answer<'a, R: Serialize> {
-        id: &'a RawValue,
-        result: &'a R,
-    }
-    line(&Answer { id, result })
-}
-
-/// The refusal of the server's request `id`, which nobody here understands.
-pub fn refusal(id: &RawValue, method: &str) -> String {
-    #[derive(Serialize)]
-    struct Refusal<'a> {
-        id: &'a RawValue,
-        error: Reason,
-    }
-    #[derive(Serialize)]
-    struct Reason {
-        code: i64,
-        message: String,
-    }
-    let message = format!("deep-factor-providers knows no request {method}");
-    line(&Refusal {
-        id,
-        error: Reason { code: -32601, message },
-    })
-}
-
-fn line<T: Serialize>(message: &T) -> String {
-    // Strings, numbers and raw JSON that was parsed: there is nothing serde_json can't write.
-    let mut line = serde_json::to_string(message).unwrap_or_default();
-    line.push('\n');
-    line
-}
 
 /// `initialize`: raw events and dynamic tools are experimental.
 #[derive(Debug, Serialize)]
@@ -109,6 +53,10 @@ pub struct ConfigRead<'a> {
     /// The folder whose project settings count, too.
     pub cwd: &'a str,
 }
+
+/// `thread/loaded/list`: the threads that are in its memory.
+#[derive(Debug, Serialize)]
+pub struct ThreadList {}
 
 /// `thread/start`.
 #[derive(Debug, Serialize)]

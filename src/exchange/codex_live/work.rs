@@ -9,22 +9,24 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::conversation::Conversation;
-use super::inbound::{RpcError, ThreadEvent};
+use super::inbound::ThreadEvent;
 use super::items;
 use super::reader::{Reader, Step};
 use super::recall::Recalled;
-use super::server::RequestError;
 use super::service::Service;
 use super::settings::refused_setting;
 use super::setup::Setup;
-use super::wire::{InjectItems, ThreadStart, ToolAnswer, TurnStart, Unsubscribe};
+use super::wire::{InjectItems, ThreadStart, ToolAnswer, TurnStart};
 use crate::event::{Event, Failure, Outcome};
+use crate::exchange::host::Heartbeat;
 use crate::exchange::live::turn::{self, Conversational};
+use crate::exchange::rpc::message::RpcError;
+use crate::exchange::rpc::{Answering, RequestError};
 
 /// How long a stream may be silent where no option says so: codex's own limit.
 const SILENCE: Duration = Duration::from_secs(300);
@@ -75,7 +77,9 @@ pub struct Work {
     /// The thread is opened for this turn.
     is_fresh: bool,
     /// A thread that is being opened.
-    opened: Option<oneshot::Receiver<Result<Box<RawValue>, RequestError>>>,
+    opened: Option<Answering>,
+    /// Whether the server answers, where nothing answers what it was sent.
+    heartbeat: Heartbeat,
     tracker: TaskTracker,
 }
 
@@ -101,6 +105,7 @@ impl Work {
             conversation: None,
             is_fresh,
             opened: None,
+            heartbeat: Heartbeat::default(),
             tracker,
         }
     }
@@ -121,14 +126,14 @@ impl Work {
             }
         }
         if let Some(answer) = self.opened.take() {
-            // Opened for nobody.
-            let server = Arc::clone(&self.service.server);
+            // Opened for nobody. Who waits for that must not keep the server.
+            let service = Arc::downgrade(&self.service);
             self.tracker.spawn(async move {
                 if let Ok(Ok(answer)) = answer.await
                     && let Ok(opened) = serde_json::from_str::<Opened>(answer.get())
+                    && let Some(service) = service.upgrade()
                 {
-                    let thread_id = &opened.thread.id;
-                    drop(server.post("thread/unsubscribe", &Unsubscribe { thread_id }));
+                    service.unsubscribe(&opened.thread.id);
                 }
             });
         }
@@ -156,9 +161,10 @@ impl Work {
         };
         match sent {
             Ok(()) => self.read().await,
+            Err(error) if self.may_try_another(&error) => Ok(TurnEnd::Vanished),
             Err(error) => {
                 if let Some(conversation) = &mut self.conversation {
-                    conversation.is_starting = false;
+                    conversation.is_starting &= matches!(error, RequestError::Unanswered(_));
                 }
                 self.not_started(error).await
             }
@@ -191,8 +197,10 @@ impl Work {
                 dynamic_tools: &tools,
             };
             let answer = self.opened.insert(service.server.post("thread/start", &start));
-            let answer = answer.await.unwrap_or(Err(RequestError::Gone));
-            self.opened = None;
+            let answer = service.server.answer(answer).await;
+            if !matches!(answer, Err(RequestError::Unanswered(_))) {
+                self.opened = None;
+            }
             match answer {
                 Ok(answer) => return self.opened(&answer).await,
                 Err(RequestError::Refused(refused)) => match refused_setting(&refused.message, &settings) {
@@ -202,23 +210,22 @@ impl Work {
                     }
                     None => return Ok(Err(self.not_started(RequestError::Refused(refused)).await?)),
                 },
-                // It has died since its last turn, and got nothing of this one. One that was never of use would die again.
-                Err(RequestError::Gone) if service.has_served() => return Ok(Err(TurnEnd::Vanished)),
-                Err(RequestError::Gone) => return Ok(Err(self.not_started(RequestError::Gone).await?)),
+                // It has died since its last turn, or hangs, and got nothing of this one. One that was never of use would do it again.
+                Err(RequestError::Gone | RequestError::Unanswered(_)) if service.host().sessions() > 0 => {
+                    return Ok(Err(TurnEnd::Vanished));
+                }
+                Err(error) => return Ok(Err(self.not_started(error).await?)),
             }
         }
     }
 
     async fn opened(&mut self, answer: &RawValue) -> Result<Result<(), TurnEnd>, Abandoned> {
         let Ok(opened) = serde_json::from_str::<Opened>(answer.get()) else {
-            let error = RpcError {
-                code: 0,
-                message: "codex opened a thread without an id".to_owned(),
-            };
+            let error = RpcError::of("codex opened a thread without an id");
             return Ok(Err(self.not_started(RequestError::Refused(error)).await?));
         };
         let service = Arc::clone(&self.service);
-        service.mark_served();
+        service.host().count_session();
         let (id, model) = (opened.thread.id, opened.model);
         if !opened.instruction_sources.is_empty() {
             let sources = opened.instruction_sources.join(", ");
@@ -257,7 +264,7 @@ impl Work {
         };
         let started = server.post("turn/start", &start);
         for answer in injected.into_iter().chain([started]) {
-            answer.await.unwrap_or(Err(RequestError::Gone))?;
+            server.answer(answer).await?;
         }
         Ok(())
     }
@@ -274,20 +281,20 @@ impl Work {
         let Some(conversation) = &mut self.conversation else {
             return Err(RequestError::Gone);
         };
-        if conversation.service.server.is_over() {
+        let service = Arc::clone(&conversation.service);
+        if service.host().is_over() {
             return Err(RequestError::Gone);
         }
-        if !items.is_empty() {
+        if items.is_empty() {
+            // Nothing answers results.
+            self.heartbeat = service.heartbeat();
+        } else {
             // In one breath with the results, most of them would miss the request (CODEX-LIVE pitfall 10).
             let inject = InjectItems {
                 thread_id: &conversation.id,
                 items: &items,
             };
-            conversation
-                .service
-                .server
-                .request("thread/inject_items", &inject)
-                .await?;
+            service.server.request("thread/inject_items", &inject).await?;
         }
         for (call, answer) in results {
             conversation.answer(&call, answer);
@@ -313,14 +320,22 @@ impl Work {
         let mut events = Vec::new();
         let end = loop {
             let next = conversation.inbox.next();
-            let next = match reader.waits_behind_call() {
-                false => Ok(next.await),
-                true => tokio::time::timeout(self.silence, next).await,
+            let next = async {
+                match reader.waits_behind_call() {
+                    false => Ok(next.await),
+                    true => tokio::time::timeout(self.silence, next).await,
+                }
+            };
+            let next = tokio::select! {
+                biased;
+                next = next => next,
+                // The results are on the way to nobody: the whole thread goes to another.
+                () = self.heartbeat.missed(), if session_event.is_some() => return Ok(TurnEnd::Vanished),
             };
             self.received
                 .store(conversation.inbox.bytes() - before, Ordering::Relaxed);
             events.extend(session_event.take_if(|_| matches!(next, Ok(Some(_)))));
-            let limits = conversation.service.server.limits();
+            let limits = conversation.service.server.protocol().limits();
             let step = match next {
                 Ok(Some(ThreadEvent::ToolCall { request, call })) => {
                     conversation.asked(call, request);
@@ -349,46 +364,52 @@ impl Work {
                 Ok(TurnEnd::Reply(conversation, Recalled::new(items, callers)))
             }
             Some(_) => Ok(TurnEnd::Failed),
-            None if !conversation.service.server.is_over() => {
+            None if !conversation.service.host().is_over() => {
                 let reason = "more came for this thread than could be taken";
-                self.fail(reason.to_owned()).await
+                self.fail(Failure::of(reason)).await
             }
-            // Nothing of it was delivered.
-            None if session_event.is_some() && conversation.turn.is_none() && !self.is_fresh => Ok(TurnEnd::Vanished),
+            // Nothing was heard of what it was sent, results of calls included, of which codex tells at once: it was gone by then.
+            None if session_event.is_some() && !self.is_fresh => Ok(TurnEnd::Vanished),
             None => self.not_started(RequestError::Gone).await,
         }
+    }
+
+    /// Whether a server that failed so has got nothing of the turn, and another may do better.
+    fn may_try_another(&self, error: &RequestError) -> bool {
+        // One that was never of use before would do it again.
+        matches!(error, RequestError::Unanswered(_)) && self.service.host().sessions() > 1
     }
 
     /// What becomes of a turn that could not be begun.
     async fn not_started(&mut self, error: RequestError) -> Result<TurnEnd, Abandoned> {
         match error {
-            RequestError::Refused(refused) => self.fail(refused.message).await,
+            RequestError::Refused(refused) => self.fail(Failure::of(refused.message)).await,
+            RequestError::TooLong => {
+                let reason = "codex answered with a line that is longer than can be taken";
+                self.fail(Failure::of(reason)).await
+            }
+            RequestError::Unanswered(unanswered) => {
+                let reason = format!("codex app-server hangs: {unanswered}");
+                self.fail(Failure::named(GONE, reason)).await
+            }
             RequestError::Gone => {
-                let exit = self.service.server.ended(EXIT).await;
+                let exit = self.service.host().ended(EXIT).await;
                 // A signal says so itself; an exit code, and the log on standard error, do not.
                 if exit.as_ref().is_some_and(|exit| exit.signal.is_none()) {
-                    let failure = Event::Failure(Failure {
-                        kind: Some(GONE.to_owned()),
-                        message: "codex app-server ended in the middle of a turn".to_owned(),
-                        ..Failure::default()
-                    });
-                    self.emit(vec![failure]).await?;
+                    let failure = Failure::named(GONE, "codex app-server ended in the middle of a turn");
+                    self.emit(vec![Event::Failure(failure)]).await?;
                 }
                 Ok(TurnEnd::ProcessGone(exit))
             }
         }
     }
 
-    async fn fail(&mut self, message: String) -> Result<TurnEnd, Abandoned> {
-        let failure = Event::Failure(Failure {
-            message,
-            ..Failure::default()
-        });
+    async fn fail(&mut self, failure: Failure) -> Result<TurnEnd, Abandoned> {
         let outcome = Event::Outcome(Box::new(Outcome {
             is_error: true,
             ..Outcome::default()
         }));
-        self.emit(vec![failure, outcome]).await?;
+        self.emit(vec![Event::Failure(failure), outcome]).await?;
         Ok(TurnEnd::Failed)
     }
 

@@ -2,41 +2,41 @@
 //!
 //! In: messages. Out: [`Entry`]s, which are the same for every way in which agents rebuild what a model did: prose beside a
 //! call left out or put into a message of its own, the calls of one message split over several, their results between them
-//! or behind them. The calls' ids say what belongs together; a model's prose counts only where it is all there is.
+//! or behind them. The calls' ids say what belongs together; a model's prose may be missing beside them, but where there is some it has
+//! to be the model's ([`Prose`]): who goes on with changed words wants the model to read them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::sync::LazyLock;
+use std::hash::{Hash, Hasher};
 
 use serde_json::Value;
 
+use super::fingerprint::{Fingerprint, print};
+use super::prose::Prose;
 use crate::message::{Content, Message, Role, ToolCall};
 use crate::prompt::is_js_space;
 
-/// Content as 128 bits of a keyed hash: threads of different users can't be made to look alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Fingerprint(u64, u64);
-
-static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
-
 /// A part of a thread that is compared with its counterpart.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Entry {
-    /// A message of the user, of an unknown role, or a result of a call that is not there: compared as a whole.
+    /// A message of the user, of an unknown role, a result of a call that is not there, or what the model says in more than text:
+    /// compared as a whole.
     Message(Fingerprint),
     /// The model's text where no call belongs to it.
-    Answer(Fingerprint),
+    Answer(Prose),
     /// The model's calls up to its next answer or the next message of the user, and their results.
     Calls(Calls),
 }
 
 /// Calls that follow each other, and their results.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Calls {
     /// Id, and name with arguments, in the model's order.
     calls: Vec<(String, Fingerprint)>,
     /// By the call's id. A result without its call before it is no result.
     results: BTreeMap<String, Fingerprint>,
+    /// What the model said beside them.
+    prose: Prose,
 }
 
 /// A thread's entries.
@@ -61,20 +61,33 @@ impl History {
     pub fn new(messages: &[&Message], prints: &[Fingerprint]) -> History {
         let before_calls = before_calls(messages);
         let mut history = History::default();
+        let mut prose = Prose::default();
         for (at, (message, print)) in messages.iter().zip(prints).enumerate() {
             let prose_only = message.tool_calls.is_empty();
-            match (&message.role, history.entries.last_mut()) {
-                (Role::Ai, Some(Entry::Calls(run))) if !prose_only => run.extend(&message.tool_calls),
-                (Role::Ai, _) if !prose_only => {
+            if message.role == Role::Ai && (before_calls[at] || !prose_only) {
+                prose.push(&words_of(&message.content));
+            }
+            match (&message.role, history.entries.last_mut(), text_of(&message.content)) {
+                // Belongs to the calls that come.
+                (Role::Ai, ..) if prose_only && before_calls[at] => continue,
+                (Role::Ai, Some(Entry::Calls(run)), _) if !prose_only => {
+                    run.extend(&message.tool_calls, std::mem::take(&mut prose));
+                }
+                (Role::Ai, ..) if !prose_only => {
                     let mut run = Calls::default();
-                    run.extend(&message.tool_calls);
+                    run.extend(&message.tool_calls, std::mem::take(&mut prose));
                     history.entries.push(Entry::Calls(run));
                 }
-                // Belongs to calls that come, or to those that wait for results.
-                (Role::Ai, _) if before_calls[at] => continue,
-                (Role::Ai, Some(Entry::Calls(run))) if run.results.len() < run.calls.len() => {}
-                (Role::Ai, _) => history.entries.push(Entry::Answer(*print)),
-                (Role::Tool, Some(Entry::Calls(run))) if run.waits_for(&message.tool_call_id) => {
+                (Role::Ai, Some(Entry::Calls(run)), Some(text)) if run.results.len() < run.calls.len() => {
+                    run.prose.push(&text);
+                }
+                (Role::Ai, Some(Entry::Answer(answer)), Some(text)) => answer.push(&text),
+                (Role::Ai, _, Some(text)) => {
+                    let mut answer = Prose::default();
+                    answer.push(&text);
+                    history.entries.push(Entry::Answer(answer));
+                }
+                (Role::Tool, Some(Entry::Calls(run)), _) if run.waits_for(&message.tool_call_id) => {
                     run.results.insert(message.tool_call_id.clone(), *print);
                 }
                 _ => history.entries.push(Entry::Message(*print)),
@@ -87,19 +100,30 @@ impl History {
         history
     }
 
+    /// The same to be kept between calls: to be begun with, not to be gone on with.
+    pub fn remembered(mut self) -> History {
+        for entry in &mut self.entries {
+            let (Entry::Answer(prose) | Entry::Calls(Calls { prose, .. })) = entry else {
+                continue;
+            };
+            *prose = std::mem::take(prose).remembered();
+        }
+        self
+    }
+
     /// What is beyond `beginning`; `None` if this does not begin so.
     pub fn beyond(&self, beginning: &History) -> Option<Beyond> {
         let (last, before) = beginning.entries.split_last()?;
-        if !self.entries.starts_with(before) {
-            return None;
+        let mut entries = self.entries.iter();
+        for then in before {
+            if !entries.next()?.beyond(then)?.is_empty() {
+                return None;
+            }
         }
-        let results = match (self.entries.get(before.len())?, last) {
-            (Entry::Calls(now), Entry::Calls(then)) => now.results_beyond(then)?,
-            (now, then) if now == then => Vec::new(),
-            _ => return None,
-        };
-        let rest = self.ends[before.len()];
-        Some(Beyond { results, rest })
+        Some(Beyond {
+            results: entries.next()?.beyond(last)?,
+            rest: self.ends[before.len()],
+        })
     }
 
     /// How much there is of it: every call, every result and every other entry counts.
@@ -117,10 +141,27 @@ impl History {
     }
 }
 
+impl Entry {
+    /// The ids of the calls that have a result here and had none `then`; `None` if this is not the same.
+    fn beyond(&self, then: &Entry) -> Option<Vec<String>> {
+        match (self, then) {
+            (Entry::Message(now), Entry::Message(then)) if now == then => Some(Vec::new()),
+            (Entry::Answer(now), Entry::Answer(then)) => {
+                let is_dropped = now.is_empty() && !then.is_empty();
+                (!is_dropped && now.repeats(then)).then(Vec::new)
+            }
+            (Entry::Calls(now), Entry::Calls(then)) => now.results_beyond(then),
+            _ => None,
+        }
+    }
+}
+
 impl Calls {
-    fn extend(&mut self, calls: &[ToolCall]) {
+    /// Further calls, and what was said beside them.
+    fn extend(&mut self, calls: &[ToolCall], prose: Prose) {
         self.calls
             .extend(calls.iter().map(|call| (call.id.clone(), print_of_call(call))));
+        self.prose.append(prose);
     }
 
     fn waits_for(&self, id: &str) -> bool {
@@ -134,7 +175,7 @@ impl Calls {
             .iter()
             .all(|(id, print)| self.results.get(id) == Some(print));
         let new = self.results.keys().filter(|id| !then.results.contains_key(*id));
-        (self.calls == then.calls && kept).then(|| new.cloned().collect())
+        (self.calls == then.calls && kept && self.prose.repeats(&then.prose)).then(|| new.cloned().collect())
     }
 }
 
@@ -187,7 +228,7 @@ pub struct Chain(Fingerprint);
 
 impl Chain {
     /// That of a thread of `kind` without messages.
-    pub fn new(kind: &str) -> Chain {
+    pub fn new(kind: &impl Hash) -> Chain {
         Chain(print(|state| kind.hash(state)))
     }
 
@@ -213,17 +254,28 @@ pub(in crate::exchange) fn print_of_call(call: &ToolCall) -> Fingerprint {
     print(|state| hash_call(call, state))
 }
 
-fn print(hash: impl Fn(&mut std::hash::DefaultHasher)) -> Fingerprint {
-    let [a, b] = &*KEYS;
-    let (mut a, mut b) = (a.build_hasher(), b.build_hasher());
-    hash(&mut a);
-    hash(&mut b);
-    Fingerprint(a.finish(), b.finish())
-}
-
 fn hash_call(call: &ToolCall, state: &mut impl Hasher) {
     (&call.id, &call.name).hash(state);
     hash_json(call.args.get(), state);
+}
+
+/// The text of content that is nothing else.
+fn text_of(content: &Content) -> Option<Cow<'_, str>> {
+    match content {
+        Content::Text(text) => Some(Cow::Borrowed(text)),
+        Content::Blocks(_) => only_text(content).map(Cow::Owned),
+    }
+}
+
+/// All text in content, whatever stands beside it: some agents keep a message's calls as blocks, too.
+pub(in crate::exchange) fn words_of(content: &Content) -> Cow<'_, str> {
+    let raw = match content {
+        Content::Text(text) => return Cow::Borrowed(text),
+        Content::Blocks(raw) => raw,
+    };
+    let blocks: Vec<Value> = serde_json::from_str(raw.get()).unwrap_or_default();
+    let texts = blocks.iter().filter(|block| block["type"] == "text");
+    texts.filter_map(|block| block["text"].as_str()).collect()
 }
 
 /// The text of content that is nothing else, however it is written down: some agents keep strings, some keep blocks.

@@ -103,6 +103,11 @@ impl<E> Inboxes<E> {
         }
     }
 
+    /// Nothing more will come for `session`.
+    pub fn end(&self, session: &str) {
+        locked(&self.state).routes.remove(session);
+    }
+
     /// Nothing more will come for those that are open now.
     pub fn clear(&self) {
         locked(&self.state).routes.clear();
@@ -120,9 +125,19 @@ impl<E> Inbox<E> {
     /// What comes next; `None` where nothing more will. Cancel safe.
     pub async fn next(&mut self) -> Option<E> {
         let Delivered { event, bytes } = self.events.recv().await?;
+        Some(self.counted(event, bytes))
+    }
+
+    /// What has come already, if there is anything.
+    pub fn take(&mut self) -> Option<E> {
+        let Delivered { event, bytes } = self.events.try_recv().ok()?;
+        Some(self.counted(event, bytes))
+    }
+
+    fn counted(&mut self, event: E, bytes: usize) -> E {
         self.waiting.fetch_sub(bytes, Ordering::Relaxed);
         self.bytes += bytes as u64;
-        Some(event)
+        event
     }
 
     /// How many bytes have come.

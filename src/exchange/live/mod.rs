@@ -5,12 +5,14 @@
 //! is spoken to is each form's own: [`super::claude_live`], [`super::codex_live`],
 //! [`super::qwen_live`]. Where it is a process, one turn of it is a [`process_turn::LiveTurn`].
 
+pub mod fingerprint;
 pub mod history;
 pub mod inbox;
 pub mod keep;
 pub mod minding;
 pub mod pool;
 pub mod process_turn;
+pub mod prose;
 pub mod setup;
 mod spare;
 pub(in crate::exchange) mod streams;

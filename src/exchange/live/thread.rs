@@ -4,9 +4,11 @@
 //! its beginning does not know ([`Thread::continuation`]). How that is said is each form's own.
 //!
 //! Messages are compared by content, never by identity: a thread that went through JSON, another copy of LangChain or a
-//! database is the same thread. What the model did is compared by its calls ([`super::history`]), for agents rebuild that part.
+//! database is the same thread. What the model did is compared by its calls and its words ([`super::history`]), for agents rebuild that
+//! part.
 
-use super::history::{Fingerprint, History, print_of};
+use super::fingerprint::Fingerprint;
+use super::history::{History, print_of};
 use crate::event::Reply;
 use crate::message::{Content, Message, Role};
 
@@ -129,19 +131,27 @@ impl Thread {
 
     /// What a session knows that got all of this thread and answered with `reply`, whose calls are `pending`.
     pub fn known_with(&self, reply: &Reply, pending: Vec<Pending>) -> Known {
-        let reply = Message {
+        let said = |content: &str, tool_calls| Message {
             role: Role::Ai,
-            content: Content::Text(reply.content.clone()),
-            tool_calls: reply.tool_calls.clone(),
+            content: Content::Text(content.to_owned()),
+            tool_calls,
             tool_call_id: String::new(),
             is_error: false,
             reasoning: None,
         };
+        // A reply of several messages comes back as its last one, or as all of them, which updates tell.
+        let messages = reply.messages.iter().map(|message| message.content.as_str());
+        let earlier = messages.filter(|content| content.trim() != reply.content);
+        let mut answer: Vec<Message> = earlier.map(|content| said(content, Vec::new())).collect();
+        answer.push(said(&reply.content, reply.tool_calls.clone()));
+        let messages: Vec<&Message> = self.messages.iter().chain(&answer).collect();
         let mut prints = self.prints.clone();
-        prints.push(print_of(&reply));
-        let messages: Vec<&Message> = self.messages.iter().chain([&reply]).collect();
+        prints.extend(answer.iter().map(print_of));
+        let history = History::new(&messages, &prints).remembered();
+        // The answer as it comes back as a rule: one message.
+        prints.drain(self.prints.len()..prints.len() - 1);
         Known {
-            history: History::new(&messages, &prints),
+            history,
             prints,
             pending,
         }

@@ -14,9 +14,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::keep::Keepable;
 use super::thread::Pending;
 use crate::event::{Event, Reply};
-use crate::exchange::{
-    Ended, EndedProcess, Evidence, Exchange, Finish, Invocation, Progress, ProviderCallId, StopReason,
-};
+use crate::exchange::host::of_exit;
+use crate::exchange::{Ended, Evidence, Exchange, Finish, Invocation, Progress, ProviderCallId, StopReason};
 use crate::judge::TurnEvidence;
 use crate::process::{Exit, Limits};
 
@@ -188,17 +187,6 @@ impl<S: Conversational, R: Send + 'static> Exchange for TaskTurn<S, R> {
             (TurnEnd::ProcessGone(None), reason) => Ended::new(evidence(invocation, reason)),
         };
         Finish::Ended(Box::new(ended))
-    }
-}
-
-/// The end of the process as that of a run.
-fn of_exit(exit: &Exit) -> EndedProcess {
-    EndedProcess {
-        exit: exit.clone(),
-        plain: None,
-        cut_short: true,
-        diagnostics: Vec::new(),
-        stdout_tail: String::new(),
     }
 }
 

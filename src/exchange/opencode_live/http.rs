@@ -7,6 +7,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Uri};
 use serde::Serialize;
 
+use crate::exchange::host::Unanswered;
 use crate::exchange::http::client::{Client, Response, Route};
 use crate::judge::HttpEnd;
 
@@ -25,6 +26,8 @@ pub enum HttpFailure {
     Lost(String),
     /// It answered with more than so many bytes.
     TooLong(usize),
+    /// It did not answer in time.
+    Unanswered(Unanswered),
 }
 
 impl fmt::Display for HttpFailure {
@@ -40,6 +43,7 @@ impl fmt::Display for HttpFailure {
                 write!(f, "status {status}{colon}{start}")
             }
             HttpFailure::Lost(reason) => f.write_str(reason),
+            HttpFailure::Unanswered(unanswered) => unanswered.fmt(f),
             HttpFailure::TooLong(most) => write!(f, "an answer of more than {most} bytes"),
         }
     }

@@ -12,14 +12,13 @@ use super::parts::{Answer, Part, Tokens};
 use super::tools::callers_name;
 use super::wire::Id;
 use crate::declare::mcp::Declarations;
+use crate::decode::no_answer;
 use crate::event::{Event, Failure, Outcome};
 use crate::message::reasoning::ReasoningDetail;
 use crate::message::{ToolCall, Usage};
 
 /// The failure of a request that opencode would make again.
 const RETRIED: &str = "retried_request";
-/// Of a turn that ended well without a word and without a call.
-const NO_ANSWER: &str = "no_answer";
 /// Of a turn that did not say how it ended.
 const NO_FINISH: &str = "no_finish";
 /// Of a session that was taken away in the middle of its turn.
@@ -202,8 +201,7 @@ impl<'a> Reader<'a> {
             });
         }
         if calls.is_empty() && !self.has_text {
-            let reason = "the turn ended well, without a word and without a call".to_owned();
-            self.fail(NO_ANSWER, reason, events);
+            self.failure(no_answer(), events);
             return None;
         }
         self.outcome(false, events);

@@ -5,24 +5,26 @@
 //! survives the end of its standard input and its parent's death (OTHER-LIVE 1.1): the supervisor ends it, and the watchdog where
 //! Node is killed.
 
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Method;
-use tokio::sync::{oneshot, watch};
+use serde::Serialize;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::http::Http;
+use super::http::{Http, HttpFailure};
 use super::inbound::{self, ServerEvent};
 use crate::api::sse::Events;
 use crate::command::{CommandLine, EnvText};
 use crate::decode::lines::{Line, Lines};
+use crate::exchange::host::{Ending, Host, NoHost, Patience};
 use crate::exchange::http::client::Response;
 use crate::exchange::live::inbox::{Inbox, Inboxes};
 use crate::exchange::print::{self, NotStarted, Surroundings};
 use crate::exchange::scratch::Scratch;
-use crate::process::{Closer, Exit, Running, StartError, Stdin};
+use crate::process::{Closer, Running, StartError, Stdin};
 
 /// What the line says before the address.
 const LISTENING: &str = "listening on ";
@@ -45,117 +47,94 @@ const EVENT_TOO_LONG: &str = "opencode's stream of events told one of more than 
 pub struct OpencodeServer {
     /// The way to it.
     pub http: Http,
+    /// The process.
+    pub host: Host,
     inboxes: Arc<Inboxes<ServerEvent>>,
-    process: Process,
-    /// No new sessions: it has grown too large.
-    retired: CancellationToken,
-}
-
-/// Its process.
-#[derive(Debug)]
-struct Process {
-    ended: watch::Receiver<Option<Arc<Exit>>>,
-    /// Cancelled when the process, or its stream of events, is no more.
-    over: CancellationToken,
     /// Why it was ended, where its stream of events is the reason.
     fault: Arc<OnceLock<&'static str>>,
-    closer: Closer,
-    pid: u32,
-    folder: PathBuf,
-}
-
-/// Why there is no server.
-#[derive(Debug)]
-pub enum NoServer {
-    /// The process could not be started.
-    NotStarted(NotStarted),
-    /// It does not do what is needed, for this reason.
-    Unsupported(String),
-    /// It has ended before it was ready.
-    Ended(Option<Arc<Exit>>),
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.closer.close();
-    }
 }
 
 impl OpencodeServer {
-    /// Starts a process, and waits until it listens, for `patience` at most.
+    /// Starts a process, and waits until it listens, as long as its first session may take.
     ///
     /// # Errors
-    /// [`NoServer`].
+    /// [`NoHost`].
     pub async fn start(
         mut line: CommandLine,
         surroundings: Surroundings,
-        patience: Duration,
+        patience: Patience,
         cancel: &CancellationToken,
-    ) -> Result<OpencodeServer, NoServer> {
+    ) -> Result<OpencodeServer, NoHost> {
         let password = password().map_err(|source| {
             let file = line.program.clone().into();
-            NoServer::NotStarted(NotStarted::Process(StartError::Os { file, source }))
+            NoHost::NotStarted(NotStarted::Process(StartError::Os { file, source }))
         })?;
         line.user_env.retain(|(name, _)| name != PASSWORD && name != USERNAME);
         line.set_env.push((PASSWORD, EnvText::Text(password.clone())));
         line.set_env.push((USERNAME, EnvText::Text("opencode".to_owned())));
         let tracker = surroundings.tracker.clone();
-        let (running, scratch) =
-            print::launch(line, Stdin::Null, surroundings, cancel).map_err(NoServer::NotStarted)?;
-        let (over, ended) = watch::channel(None);
-        let process = Process {
-            ended,
-            over: CancellationToken::new(),
-            fault: Arc::default(),
-            closer: running.closer(),
-            pid: running.pid(),
-            folder: scratch.as_ref().map(Scratch::folder).unwrap_or_default(),
-        };
+        let (running, scratch) = print::launch(line, Stdin::Null, surroundings, cancel)?;
+        let folder = scratch.as_ref().map(Scratch::folder).unwrap_or_default();
+        let (host, ending) = Host::new(&running, folder, patience);
+        let patience = host.patience();
+        let fault: Arc<OnceLock<&'static str>> = Arc::default();
         let inboxes: Arc<Inboxes<ServerEvent>> = Arc::default();
         let (address, listening) = oneshot::channel();
-        let gone = (process.over.clone(), Arc::clone(&inboxes));
-        tracker.spawn(serve(running, scratch, address, gone, over));
+        tracker.spawn(serve(running, scratch, address, Arc::clone(&inboxes), ending));
         let Ok(address) = tokio::time::timeout(patience, listening).await else {
             let reason = format!("it did not listen within {} s", patience.as_secs());
-            return Err(NoServer::Unsupported(reason));
+            return Err(NoHost::Unsupported(reason));
         };
         let Ok(address) = address else {
-            return Err(NoServer::Ended(exit_of(&process, patience).await));
+            return Err(NoHost::Ended(host.ended(patience).await));
         };
-        let http = Http::new(&address, &password).map_err(NoServer::Unsupported)?;
+        let http = Http::new(&address, &password).map_err(NoHost::Unsupported)?;
         let stream = http.open(Method::GET, "/global/event", None);
         let stream = match tokio::time::timeout(patience, stream).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 let reason = format!("it gives no stream of events: GET /global/event ({error})");
-                return Err(NoServer::Unsupported(reason));
+                return Err(NoHost::Unsupported(reason));
             }
-            Err(_) => return Err(NoServer::Unsupported("it gives no stream of events".to_owned())),
+            Err(_) => return Err(NoHost::Unsupported("it gives no stream of events".to_owned())),
         };
         let stream = Stream {
             body: stream,
             inboxes: Arc::clone(&inboxes),
-            over: process.over.clone(),
-            fault: Arc::clone(&process.fault),
-            closer: process.closer.clone(),
+            over: host.over().clone(),
+            fault: Arc::clone(&fault),
+            closer: host.closer(),
         };
         tracker.spawn(stream.listen());
         Ok(OpencodeServer {
             http,
+            host,
             inboxes,
-            process,
-            retired: CancellationToken::new(),
+            fault,
         })
     }
 
-    /// The process.
-    pub fn pid(&self) -> u32 {
-        self.process.pid
+    /// Asks for what needs neither network nor model.
+    ///
+    /// # Errors
+    /// [`HttpFailure`].
+    pub async fn ask(&self, method: Method, path: &str) -> Result<Bytes, HttpFailure> {
+        self.in_time(self.http.ask(method, path, None)).await
     }
 
-    /// The empty folder it runs in.
-    pub fn folder(&self) -> &Path {
-        &self.process.folder
+    /// The same with `body` as JSON.
+    ///
+    /// # Errors
+    /// [`HttpFailure`].
+    pub async fn send(&self, method: Method, path: &str, body: &impl Serialize) -> Result<Bytes, HttpFailure> {
+        self.in_time(self.http.send(method, path, body)).await
+    }
+
+    async fn in_time(&self, answer: impl Future<Output = Result<Bytes, HttpFailure>>) -> Result<Bytes, HttpFailure> {
+        match self.host.answer(answer).await {
+            Ok(answer) => answer,
+            Err(unanswered) => Err(HttpFailure::Unanswered(unanswered)),
+        }
     }
 
     /// What comes for `session` from now on.
@@ -163,47 +142,15 @@ impl OpencodeServer {
         self.inboxes.open(session)
     }
 
-    /// Whether the process is no more, or about to be.
-    pub fn is_over(&self) -> bool {
-        self.process.over.is_cancelled()
-    }
-
     /// Whether a connection that broke was the end of the process: the news of that comes a moment later.
     pub async fn has_ended(&self) -> bool {
-        tokio::time::timeout(NEWS, self.process.over.cancelled()).await.is_ok()
-    }
-
-    /// Takes no new sessions from now on; those that rest end.
-    pub fn retire(&self) {
-        self.retired.cancel();
-    }
-
-    /// Cancelled when it takes no new sessions any more.
-    pub fn retired(&self) -> &CancellationToken {
-        &self.retired
-    }
-
-    /// Begins to end the process.
-    pub fn close(&self) {
-        self.process.over.cancel();
-        self.process.closer.close();
+        tokio::time::timeout(NEWS, self.host.over().cancelled()).await.is_ok()
     }
 
     /// Why it was ended, where that was its stream of events.
     pub fn fault(&self) -> Option<&'static str> {
-        self.process.fault.get().copied()
+        self.fault.get().copied()
     }
-
-    /// Waits for the end of the process, for `patience` at most.
-    pub async fn ended(&self, patience: Duration) -> Option<Arc<Exit>> {
-        exit_of(&self.process, patience).await
-    }
-}
-
-async fn exit_of(process: &Process, patience: Duration) -> Option<Arc<Exit>> {
-    let mut ended = process.ended.clone();
-    let over = async { ended.wait_for(Option::is_some).await.ok()?.clone() };
-    tokio::time::timeout(patience, over).await.ok().flatten()
 }
 
 /// What nobody can guess.
@@ -230,8 +177,8 @@ async fn serve(
     mut running: Running,
     scratch: Option<Scratch>,
     listening: oneshot::Sender<String>,
-    (gone, inboxes): (CancellationToken, Arc<Inboxes<ServerEvent>>),
-    over: watch::Sender<Option<Arc<Exit>>>,
+    inboxes: Arc<Inboxes<ServerEvent>>,
+    ending: Ending,
 ) {
     let mut listening = Some(listening);
     let mut lines = Lines::default();
@@ -250,7 +197,7 @@ async fn serve(
         });
     }
     drop(listening);
-    gone.cancel();
+    ending.over();
     inboxes.close();
     // Its own exit code says more than that it was closed; one that lives on without output is ended.
     if tokio::time::timeout(NEWS, running.exited()).await.is_err() {
@@ -258,7 +205,7 @@ async fn serve(
     }
     let exit = running.exit().await;
     drop(scratch);
-    over.send_replace(Some(Arc::new(exit)));
+    ending.exited(exit);
 }
 
 /// The stream of what a server tells. Without it, nobody would learn what a turn does: its end is the server's.

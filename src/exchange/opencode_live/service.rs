@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,17 +18,26 @@ use super::history::Ids;
 use super::http::HttpFailure;
 use super::parts;
 use super::probe;
-use super::server::{NoServer, OpencodeServer};
+use super::server::OpencodeServer;
 use super::setup::Model;
 use super::tools::ToolSet;
 use super::wire::{self, AGENT, Id, InputPart, Prompt};
 use crate::bridge::{Bridge, BridgeOptions};
 use crate::command::CommandLine;
 use crate::declare::mcp::{Declarations, SERVER};
+use crate::exchange::host::{Heartbeat, Host, NoHost, Patience};
 use crate::exchange::print::Surroundings;
 
 /// How long a server may take to listen: two to three seconds on an idle machine.
 const HANDSHAKE: Duration = Duration::from_secs(60);
+/// How long a server that serves may leave unanswered what needs neither network nor model: 20 ms as a rule; but the first request in a
+/// folder loads what belongs to it (1.18.34).
+const PATIENCE: Patience = Patience {
+    first: HANDSHAKE,
+    later: Duration::from_secs(20),
+};
+/// What every server answers at once.
+const HEALTH: &str = "/global/health";
 /// The versions whose exchanges were recorded.
 const MEASURED: &[&str] = &["1.18.34"];
 /// How many folders with tools are kept that no session is in: each takes 50 MB.
@@ -52,40 +61,37 @@ pub struct Service {
     model: Mutex<Option<Model>>,
     /// Which models take images, as far as that was asked.
     seeing: Mutex<HashMap<Model, bool>>,
-    /// It has opened a session: what it does not do any more, another one may.
-    has_served: AtomicBool,
 }
 
 impl Service {
     /// Starts a server and waits until it is ready.
     ///
     /// # Errors
-    /// [`NoServer`].
+    /// [`NoHost`].
     pub async fn start(
         line: CommandLine,
         surroundings: Surroundings,
         cancel: &CancellationToken,
-    ) -> Result<Service, NoServer> {
-        let server = OpencodeServer::start(line.clone(), surroundings, HANDSHAKE, cancel).await?;
+    ) -> Result<Service, NoHost> {
+        let server = OpencodeServer::start(line.clone(), surroundings, PATIENCE, cancel).await?;
         let version = tokio::time::timeout(HANDSHAKE, version(&server)).await;
         let version = version.unwrap_or_else(|_| Err("it does not tell its version".to_owned()));
         let service = Service {
             server,
             line,
-            version: version.map_err(NoServer::Unsupported)?,
+            version: version.map_err(NoHost::Unsupported)?,
             ids: Ids::default(),
             sets: AsyncMutex::default(),
             made: AtomicUsize::new(0),
             model: Mutex::default(),
             seeing: Mutex::default(),
-            has_served: AtomicBool::new(false),
         };
         if !MEASURED.contains(&service.version.as_str()) {
             let probe = tokio::time::timeout(HANDSHAKE, service.probe()).await;
             let probe = probe.unwrap_or_else(|_| Err("it does not answer".to_owned()));
             probe.map_err(|why| {
                 let reason = format!("opencode {} does not do what they need: {why}", service.version);
-                NoServer::Unsupported(reason)
+                NoHost::Unsupported(reason)
             })?;
         }
         Ok(service)
@@ -98,14 +104,17 @@ impl Service {
         probe::run(&self.server.http, &set, &self.version, &self.ids).await
     }
 
-    /// Whether it has opened a session.
-    pub fn has_served(&self) -> bool {
-        self.has_served.load(Ordering::Relaxed)
+    /// Its process.
+    pub fn host(&self) -> &Host {
+        &self.server.host
     }
 
-    /// It has opened a session.
-    pub fn mark_served(&self) {
-        self.has_served.store(true, Ordering::Relaxed);
+    /// Asks the server whether it is there.
+    pub fn heartbeat(&self) -> Heartbeat {
+        let http = self.server.http.clone();
+        self.server
+            .host
+            .heartbeat(async move { http.ask(Method::GET, HEALTH, None).await })
     }
 
     /// The folder of sessions with `tools`: one that is there, or a new one.
@@ -126,7 +135,7 @@ impl Service {
             let set = sets.remove(at);
             let path = wire::of_directory("/instance/dispose", &set.directory);
             // What it keeps instead is memory only.
-            let _ = self.server.http.ask(Method::POST, &path, None).await;
+            let _ = self.server.ask(Method::POST, &path).await;
         }
         let lost = |why: String| HttpFailure::Lost(why);
         let directory = self
@@ -164,7 +173,7 @@ impl Service {
         let body = wire::mcp(SERVER, bridge.url(), bridge.token());
         let mut told = String::new();
         for _ in 0..2 {
-            let answer = self.server.http.send(Method::POST, &path, &body).await?;
+            let answer = self.server.send(Method::POST, &path, &body).await?;
             let servers: HashMap<String, Status> = serde_json::from_slice(&answer).unwrap_or_default();
             if servers.get(SERVER).is_some_and(|known| known.status == "connected") {
                 return Ok(());
@@ -176,7 +185,7 @@ impl Service {
 
     fn make_folder(&self) -> std::io::Result<String> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let folder: PathBuf = self.server.folder().join(format!("t{number}"));
+        let folder: PathBuf = self.server.host.folder().join(format!("t{number}"));
         std::fs::create_dir_all(&folder)?;
         // As opencode will call it.
         let folder = std::fs::canonicalize(folder)?;
@@ -210,7 +219,7 @@ impl Service {
             return Ok(*takes);
         }
         let path = wire::of_directory("/provider", directory);
-        let answer = self.server.http.ask(Method::GET, &path, None).await?;
+        let answer = self.server.ask(Method::GET, &path).await?;
         let takes = parts::takes_images(&answer, model);
         locked().insert(model.clone(), takes);
         Ok(takes)
@@ -237,9 +246,9 @@ impl Service {
         struct Info {
             model: Model,
         }
-        let http = &self.server.http;
+        let server = &self.server;
         let at = |path: &str| wire::of_directory(path, directory);
-        let opened = http.send(Method::POST, &at("/session"), &wire::new_session()).await?;
+        let opened = server.send(Method::POST, &at("/session"), &wire::new_session()).await?;
         let Ok(Opened { id }) = serde_json::from_slice(&opened) else {
             return Err(HttpFailure::Lost("opencode opened a session without an id".to_owned()));
         };
@@ -251,11 +260,11 @@ impl Service {
             no_reply: true,
             parts: &parts,
         };
-        let added = http.send(Method::POST, &at(&wire::messages(&id)), &prompt).await;
+        let added = server.send(Method::POST, &at(&wire::messages(&id)), &prompt).await;
         // The rest of it is needed by the first request, whoever makes it.
-        let _ = http.ask(Method::GET, &at("/agent"), None).await;
-        let _ = http.ask(Method::GET, &at("/provider"), None).await;
-        let _ = http.ask(Method::DELETE, &at(&wire::session(&id)), None).await;
+        let _ = server.ask(Method::GET, &at("/agent")).await;
+        let _ = server.ask(Method::GET, &at("/provider")).await;
+        let _ = server.ask(Method::DELETE, &at(&wire::session(&id))).await;
         if let Ok(Added { info }) = serde_json::from_slice(&added?) {
             *self.model.lock().unwrap_or_else(PoisonError::into_inner) = Some(info.model);
         }
@@ -268,7 +277,7 @@ async fn version(server: &OpencodeServer) -> Result<String, String> {
     struct Health {
         version: String,
     }
-    let answer = server.http.ask(Method::GET, "/global/health", None).await;
+    let answer = server.ask(Method::GET, HEALTH).await;
     let answer = answer.map_err(|error| format!("it does not tell its version: GET /global/health ({error})"))?;
     let health: Health = serde_json::from_slice(&answer)
         .map_err(|_| "it does not tell its version: the answer to GET /global/health has none".to_owned())?;

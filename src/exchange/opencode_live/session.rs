@@ -79,43 +79,52 @@ impl Session {
 
     /// Sends a message; its answer, of at most `most` bytes, comes when the turn is over, whoever waits for it.
     pub fn ask(&mut self, body: Vec<u8>, most: usize) {
-        let service = Arc::clone(&self.service);
+        // Who waits for an answer does not keep the server.
+        let http = self.service.server.http.clone();
         let path = self.path(&wire::messages(&self.id));
-        self.asking = Some(self.tracker.spawn(async move {
-            let http = &service.server.http;
-            http.ask_up_to(most, Method::POST, &path, Some(body.into())).await
-        }));
+        self.asking = Some(
+            self.tracker
+                .spawn(async move { http.ask_up_to(most, Method::POST, &path, Some(body.into())).await }),
+        );
     }
 
     /// Rejects the request for permission `request`, in the background.
     pub fn reject(&self, request: &Id) {
-        let service = Arc::clone(&self.service);
+        let http = self.service.server.http.clone();
         let path = self.path(&wire::permission(request));
         self.tracker.spawn(async move {
             // One that was rejected with another is not there any more.
-            let _ = service.server.http.send(Method::POST, &path, &wire::reject()).await;
+            let _ = http.send(Method::POST, &path, &wire::reject()).await;
         });
     }
 
-    /// Has the turn end, and waits for that. A server that takes too long is ended: what it does in the meantime, nobody sees.
+    /// Has the turn end, and waits for that. A server that takes too long gets no new calls, and is asked for it as long as it lives: those
+    /// that others have in it go on.
     pub async fn abort(&mut self) {
         let Some(mut asking) = self.asking.take() else { return };
-        if self.service.server.is_over() {
+        let host = self.service.host();
+        if host.is_over() {
             return asking.abort();
         }
-        let path = self.path(&wire::abort(&self.id));
-        let aborted = async {
+        let (http, path) = (self.service.server.http.clone(), self.path(&wire::abort(&self.id)));
+        let over = host.over().clone();
+        let mut aborted = Box::pin(async move {
             loop {
-                // A server that is gone answers neither.
-                let _ = self.service.server.http.ask(Method::POST, &path, None).await;
-                if tokio::time::timeout(AGAIN, &mut asking).await.is_ok() {
-                    return;
+                let asked = async {
+                    // A server that is gone answers neither.
+                    let _ = http.ask(Method::POST, &path, None).await;
+                    tokio::time::timeout(AGAIN, &mut asking).await.is_ok()
+                };
+                match over.run_until_cancelled(asked).await {
+                    Some(false) => {}
+                    Some(true) => return,
+                    None => return asking.abort(),
                 }
             }
-        };
-        if tokio::time::timeout(ABORT, aborted).await.is_err() {
-            asking.abort();
-            self.service.server.close();
+        });
+        if tokio::time::timeout(ABORT, &mut aborted).await.is_err() {
+            host.retire();
+            self.tracker.spawn(aborted);
         }
     }
 }
@@ -123,7 +132,7 @@ impl Session {
 impl Conversational for Session {
     async fn close(mut self) {
         self.abort().await;
-        if self.service.server.is_over() {
+        if self.service.host().is_over() {
             return;
         }
         let path = self.path(&wire::session(&self.id));
@@ -137,11 +146,11 @@ impl Keepable for Session {
     type Setup = Setup;
 
     fn pid(&self) -> u32 {
-        self.service.server.pid()
+        self.service.host().pid()
     }
 
     async fn idle(&mut self) -> Idle {
-        let retired = self.service.server.retired().clone();
+        let retired = self.service.host().retired().clone();
         loop {
             let event = tokio::select! {
                 biased;

@@ -39,7 +39,7 @@ pub fn begin(
         Opening::Continued { session, .. } => (&session.service, false),
     };
     let service = Arc::clone(service);
-    let pid = service.server.pid();
+    let pid = service.host().pid();
     let work = Work::new(
         (service, setup),
         (is_fresh, limits.max_stdout),

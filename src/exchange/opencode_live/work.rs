@@ -23,6 +23,7 @@ use super::session::Session;
 use super::setup::Setup;
 use super::wire::{self, AGENT, CallResult, Id, InputPart, Prompt};
 use crate::event::{Event, Failure, Outcome};
+use crate::exchange::host::Heartbeat;
 use crate::exchange::live::thread::Thread;
 use crate::exchange::live::turn::{self, Conversational};
 use crate::message::{Message, Role};
@@ -77,6 +78,8 @@ pub struct Work {
     session: Option<Box<Session>>,
     /// The session is opened for this turn.
     is_fresh: bool,
+    /// Whether the server answers, where nothing but a whole turn does.
+    heartbeat: Heartbeat,
     /// How long its answer may be, bytes.
     most: usize,
     tracker: TaskTracker,
@@ -108,6 +111,7 @@ impl Work {
             received,
             session: None,
             is_fresh,
+            heartbeat: Heartbeat::default(),
             most,
             tracker,
         }
@@ -146,6 +150,7 @@ impl Work {
                 messages,
             } => {
                 let session = self.session.insert(session);
+                self.heartbeat = session.service.heartbeat();
                 match write_results(session, results).await {
                     Ok(()) => self.say(&messages).await,
                     // Nothing was asked of the model yet: another session can be.
@@ -183,11 +188,7 @@ impl Work {
         let id = match (past, &model) {
             ([], _) => {
                 let path = wire::of_directory("/session", &set.directory);
-                let opened = service
-                    .server
-                    .http
-                    .send(Method::POST, &path, &wire::new_session())
-                    .await?;
+                let opened = service.server.send(Method::POST, &path, &wire::new_session()).await?;
                 serde_json::from_slice::<Opened>(&opened).ok().map(|opened| opened.id)
             }
             (_, None) => return Err(HttpFailure::Refused(500, "no model is configured".to_owned())),
@@ -201,12 +202,12 @@ impl Work {
                 };
                 let (body, session) = history::replay(past, &place);
                 let path = wire::of_directory("/sync/replay", &set.directory);
-                service.server.http.send(Method::POST, &path, &body).await?;
+                service.server.send(Method::POST, &path, &body).await?;
                 Id::new(&session)
             }
         };
         let id = id.ok_or_else(|| HttpFailure::Lost("opencode opened a session without an id".to_owned()))?;
-        service.mark_served();
+        service.host().count_session();
         let session = Session::new(service, set, id, model, self.tracker.clone());
         self.session = Some(Box::new(session));
         Ok(with_note(vec![last], note))
@@ -223,7 +224,7 @@ impl Work {
         for parts in before.iter().filter(|parts| !parts.is_empty()) {
             let prompt = prompt(&self.setup, session, parts, true);
             let path = session.path(&wire::messages(&session.id));
-            let added = session.service.server.http.send(Method::POST, &path, &prompt).await;
+            let added = session.service.server.send(Method::POST, &path, &prompt).await;
             added.map_err(|_| NotSent::Vanished)?;
         }
         let body = serde_json::to_vec(&prompt(&self.setup, session, last, false));
@@ -274,6 +275,8 @@ impl Work {
                     continue;
                 }
                 () = sleep_until(latest.unwrap_or_else(Instant::now)), if latest.is_some() => break,
+                // Nothing was heard of it: the whole thread goes to another.
+                () = self.heartbeat.missed(), if session_event.is_some() => return Ok(TurnEnd::Vanished),
             };
             let Some(event) = next else { break };
             let step = reader.push(event, &mut events);
@@ -310,7 +313,7 @@ impl Work {
             }
             Some(Err(failure)) => return self.no_session(failure).await,
             // The process is gone, or more came than could be taken.
-            None if session.service.server.is_over() => {
+            None if session.service.host().is_over() => {
                 let untouched = session_event.is_some() && !self.is_fresh;
                 return match untouched {
                     true => Ok(TurnEnd::Vanished),
@@ -346,10 +349,15 @@ impl Work {
         match failure {
             HttpFailure::Lost(reason) => match self.service.server.has_ended().await {
                 // It has died since its last turn, and got nothing of this one. One that was never of use would die again.
-                true if self.session.is_none() && self.service.has_served() => Ok(TurnEnd::Vanished),
+                true if self.session.is_none() && self.service.host().sessions() > 0 => Ok(TurnEnd::Vanished),
                 true => self.gone().await,
                 false => self.fail(NO_SESSION, reason).await,
             },
+            // One that was never of use would hang again.
+            HttpFailure::Unanswered(_) if self.session.is_none() && self.service.host().sessions() > 0 => {
+                Ok(TurnEnd::Vanished)
+            }
+            HttpFailure::Unanswered(unanswered) => self.fail(GONE, format!("opencode serve hangs: {unanswered}")).await,
             HttpFailure::TooLong(most) => {
                 let reason = format!("the answer has more than {most} bytes, the limit of the option `maxBuffer`");
                 self.fail(TOO_LONG, reason).await
@@ -363,7 +371,7 @@ impl Work {
     }
 
     async fn gone(&mut self) -> Result<TurnEnd, Abandoned> {
-        let exit = self.service.server.ended(EXIT).await;
+        let exit = self.service.host().ended(EXIT).await;
         if let Some(fault) = self.service.server.fault() {
             return self.fail(GONE, fault.to_owned()).await;
         }
@@ -436,7 +444,7 @@ async fn write_results(session: &mut Session, results: Vec<(String, CallResult)>
             "id": call.part, "sessionID": session.id, "messageID": call.message,
         });
         let path = session.path(&wire::part(&session.id, &call.message, &call.part));
-        session.service.server.http.send(Method::PATCH, &path, &body).await?;
+        session.service.server.send(Method::PATCH, &path, &body).await?;
     }
     Ok(())
 }

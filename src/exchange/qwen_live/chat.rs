@@ -2,14 +2,20 @@
 //!
 //! In: messages, and the names by which the CLI knows the tools. Out: JSON lines, and the place where the CLI looks for them.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::wear::is_reused;
 use crate::declare::mcp::{Declarations, SERVER};
 use crate::exchange::live::history::failed;
 use crate::message::content::{self, Part};
 use crate::message::{Content, Message, Role};
+
+/// Of results that are longer together, and with which the model is to go on, the CLI sends no more than 200,000 characters (0.24.4). Some are
+/// left for an error's own words.
+pub const LONGEST_RESULTS: usize = 199_000;
 
 /// A thread for a process to begin with.
 #[derive(Debug, Clone)]
@@ -18,6 +24,10 @@ pub struct Chat {
     pub id: String,
     messages: Vec<Message>,
     tools: Declarations,
+    /// Whether its calls get ids of ours: the CLI knows calls and results by them, so of two with one id it would lose one.
+    renames: bool,
+    /// From which message on results stand where the CLI does not count their characters.
+    whole_from: usize,
 }
 
 impl Chat {
@@ -29,6 +39,8 @@ impl Chat {
         let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
         Chat {
             id: parts.join("-"),
+            renames: reuses_ids(&messages),
+            whole_from: whole_from(&messages),
             messages,
             tools,
         }
@@ -58,8 +70,8 @@ impl Chat {
         let mut before = Value::Null;
         for (at, message) in self.messages.iter().enumerate() {
             let (kind, role, parts) = match message.role {
-                Role::Ai => ("assistant", "model", self.said(message)),
-                Role::Tool => ("tool_result", "user", vec![self.result(message)]),
+                Role::Ai => ("assistant", "model", self.said(at, message)),
+                Role::Tool => ("tool_result", "user", vec![self.result(at, message)]),
                 _ => ("user", "user", vec![json!({"text": text_of(message)})]),
             };
             if parts.is_empty() {
@@ -77,26 +89,45 @@ impl Chat {
         lines
     }
 
-    fn said(&self, message: &Message) -> Vec<Value> {
+    fn said(&self, at: usize, message: &Message) -> Vec<Value> {
         let text = text_of(message);
         let text = (!text.is_empty()).then(|| json!({"text": text}));
         let calls = message.tool_calls.iter().map(|call| {
             let args: Value = serde_json::from_str(call.args.get()).unwrap_or_default();
-            json!({"functionCall": {"id": call.id, "name": self.name(&call.name), "args": args}})
+            json!({"functionCall": {"id": self.call_id(at, &call.id), "name": self.name(&call.name), "args": args}})
         });
         text.into_iter().chain(calls).collect()
     }
 
-    fn result(&self, message: &Message) -> Value {
-        let calls = self.messages.iter().flat_map(|message| &message.tool_calls);
-        let call = calls.rev().find(|call| call.id == message.tool_call_id);
-        let name = call.map_or_else(|| "unknown".to_owned(), |call| self.name(&call.name));
-        // The model sees the text alone, whatever the key is.
-        let response = match message.is_error {
-            true => json!({"error": failed(text_of(message))}),
-            false => json!({"output": text_of(message)}),
+    /// The result at `at`, of the last call before it that has its id.
+    fn result(&self, at: usize, message: &Message) -> Value {
+        let before = self.messages[..at].iter().enumerate().rev();
+        let mut calls = before.flat_map(|(at, message)| message.tool_calls.iter().map(move |call| (at, call)));
+        let call = calls.find(|(_, call)| call.id == message.tool_call_id);
+        let name = call.map_or_else(|| "unknown".to_owned(), |(_, call)| self.name(&call.name));
+        let id = call.map_or_else(|| message.tool_call_id.clone(), |(at, call)| self.call_id(at, &call.id));
+        let text = match message.is_error {
+            true => failed(text_of(message)),
+            false => text_of(message),
         };
-        json!({"functionResponse": {"id": message.tool_call_id, "name": name, "response": response}})
+        // The model sees the text alone, wherever it stands.
+        match at >= self.whole_from {
+            true => {
+                json!({"functionResponse": {"id": id, "name": name, "response": {"output": ""}, "parts": [{"text": text}]}})
+            }
+            false => {
+                let key = if message.is_error { "error" } else { "output" };
+                json!({"functionResponse": {"id": id, "name": name, "response": {key: text}}})
+            }
+        }
+    }
+
+    /// The id of the call `id` of the message at `at`.
+    fn call_id(&self, at: usize, id: &str) -> String {
+        match self.renames {
+            true => format!("{id}__df_{at}"),
+            false => id.to_owned(),
+        }
     }
 
     /// What the CLI calls the caller's tool `name`.
@@ -105,6 +136,31 @@ impl Chat {
         let mut own = declared.filter(|tool| self.tools.known(&tool.name) == Some(name));
         own.next()
             .map_or_else(|| name.to_owned(), |tool| format!("mcp__{SERVER}__{}", tool.name))
+    }
+}
+
+/// Whether the ids of the calls come from an API that numbers them anew in each answer. The next one it gives may then be one of these
+/// again.
+fn reuses_ids(messages: &[Message]) -> bool {
+    let mut ids = HashSet::new();
+    let mut calls = messages.iter().flat_map(|message| &message.tool_calls);
+    calls.any(|call| is_reused(&call.id) || !ids.insert(call.id.as_str()))
+}
+
+/// How long a message's text is, as JavaScript counts.
+pub fn length_of(message: &Message) -> usize {
+    text_of(message).encode_utf16().count()
+}
+
+/// From which of `messages` on results stand where the CLI does not count their characters: the results with which the model goes on.
+fn whole_from(messages: &[Message]) -> usize {
+    let last = messages.iter().rev().take_while(|message| message.role == Role::Tool);
+    let (count, chars) = last.fold((0, 0), |(count, chars), message| {
+        (count + 1, chars + length_of(message))
+    });
+    match chars > LONGEST_RESULTS {
+        true => messages.len() - count,
+        false => messages.len(),
     }
 }
 
@@ -125,38 +181,92 @@ pub fn text_of(message: &Message) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::value::RawValue;
+
     use super::*;
+    use crate::message::ToolCall;
+
+    fn calling(id: &str) -> Message {
+        let call = ToolCall {
+            id: id.to_owned(),
+            name: "add.it".to_owned(),
+            args: RawValue::from_string(r#"{"a":1}"#.to_owned()).unwrap(),
+        };
+        Message {
+            tool_calls: vec![call],
+            ..Message::new(Role::Ai, "")
+        }
+    }
+
+    fn result(id: &str, text: &str) -> Message {
+        Message {
+            tool_call_id: id.to_owned(),
+            ..Message::new(Role::Tool, text)
+        }
+    }
+
+    /// The parts of a thread of calls and results.
+    fn parts(messages: Vec<Message>) -> Vec<Value> {
+        let chat = Chat::new(1, messages, Declarations::default());
+        let lines = chat.lines(Path::new("/"));
+        let parts = lines.lines().map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            line["message"]["parts"][0].clone()
+        });
+        parts.collect()
+    }
+
+    #[test]
+    fn calls_with_one_id_and_their_results_are_told_apart() {
+        let thread = vec![calling("c"), result("c", "one"), calling("c"), result("c", "two")];
+        let ids: Vec<(Value, Value)> = parts(thread)
+            .iter()
+            .map(|part| match &part["functionCall"] {
+                Value::Null => (
+                    part["functionResponse"]["id"].clone(),
+                    part["functionResponse"]["response"]["output"].clone(),
+                ),
+                call => (call["id"].clone(), Value::Null),
+            })
+            .collect();
+        assert_eq!(
+            json!(ids),
+            json!([
+                ["c__df_0", null],
+                ["c__df_0", "one"],
+                ["c__df_2", null],
+                ["c__df_2", "two"]
+            ])
+        );
+    }
+
+    #[test]
+    fn results_that_the_cli_would_shorten_stand_where_it_does_not_count() {
+        let long = "x".repeat(LONGEST_RESULTS + 1);
+        let thread = || vec![calling("c"), result("c", &long)];
+        assert_eq!(
+            parts(thread())[1]["functionResponse"],
+            json!({"id": "c", "name": "add.it", "response": {"output": ""}, "parts": [{"text": long}]})
+        );
+        // Behind it, the model goes on with something else.
+        let before = parts([thread(), vec![Message::new(Role::Ai, "ok")]].concat());
+        assert_eq!(before[1]["functionResponse"]["response"], json!({"output": long}));
+    }
 
     #[test]
     fn a_thread_is_kept_as_the_cli_keeps_it() {
         let tools = serde_json::from_str::<Vec<_>>(r#"[{"name":"add.it","schema":{"type":"object"}}]"#).unwrap();
         let declarations = Declarations::new(&tools);
         let wire_name = format!("mcp__df__{}", declarations.tools()[0].name);
-        let message = |role, text: &str| Message {
-            role,
-            content: Content::Text(text.to_owned()),
-            tool_calls: Vec::new(),
-            tool_call_id: String::new(),
-            is_error: false,
-            reasoning: None,
-        };
-        let call = crate::message::ToolCall {
-            id: "c1".to_owned(),
-            name: "add.it".to_owned(),
-            args: serde_json::value::RawValue::from_string(r#"{"a":1}"#.to_owned()).unwrap(),
+        let failed = Message {
+            is_error: true,
+            ..result("c1", "no")
         };
         let messages = vec![
-            message(Role::Human, "hi"),
-            Message {
-                tool_calls: vec![call],
-                ..message(Role::Ai, "")
-            },
-            Message {
-                tool_call_id: "c1".to_owned(),
-                is_error: true,
-                ..message(Role::Tool, "no")
-            },
-            message(Role::Ai, "sorry"),
+            Message::new(Role::Human, "hi"),
+            calling("c1"),
+            failed,
+            Message::new(Role::Ai, "sorry"),
         ];
         let chat = Chat::new(u128::MAX, messages, declarations);
         assert_eq!(chat.id, "ffffffff-ffff-4fff-bfff-ffffffffffff");

@@ -5,7 +5,8 @@
 //! the arguments, and of several that are alike the first is the first's. A request that belongs to no call is answered with an error.
 
 use crate::bridge::ToolCallRequest;
-use crate::exchange::live::history::{Fingerprint, print_of_call};
+use crate::exchange::live::fingerprint::Fingerprint;
+use crate::exchange::live::history::print_of_call;
 use crate::message::{ToolCall, ToolResult};
 
 /// A call that the model has made and the caller has to answer.
@@ -27,7 +28,7 @@ pub struct Held {
 }
 
 /// A call by its name and arguments alone.
-fn print_of(call: &ToolCall) -> Fingerprint {
+pub(super) fn print_of(call: &ToolCall) -> Fingerprint {
     print_of_call(&ToolCall {
         id: String::new(),
         ..call.clone()

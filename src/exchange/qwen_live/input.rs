@@ -2,14 +2,14 @@
 //!
 //! In: a [`Thread`], and what a session knows of it. Out: an [`Input`] for the session that goes on, or an [`Opening`] for a new one.
 
-use super::chat::{Chat, text_of};
+use super::chat::{Chat, LONGEST_RESULTS, length_of, text_of};
 use crate::declare::mcp::Declarations;
 use crate::exchange::live::thread::{Known, Thread};
 use crate::message::{Message, Role, ToolResult};
 use crate::prompt::{self, Encoding, Style};
 use crate::provider::Guard;
 
-/// Of a longer result, the CLI shows its model a preview of 2.4 KB (0.24.4), characters.
+/// Of a longer result that is given to a running process, the CLI shows its model a preview of 2.4 KB (0.24.4), characters.
 pub const LONGEST_RESULT: usize = 25_000;
 
 /// What a turn begins with.
@@ -37,8 +37,8 @@ pub struct Opening {
 pub enum Misfit {
     /// The thread is another one, or has more than a session takes at once.
     Thread,
-    /// One of the results has so many characters.
-    LongResult(usize),
+    /// One of the results has so many characters, or all of them have.
+    LongResults(usize),
 }
 
 /// What is new in `thread` to a session that knows `known`. `note` is said behind it; `guard` keeps the user's text from being a command
@@ -58,13 +58,10 @@ pub fn addition(thread: &Thread, known: &Known, guard: Option<Guard>, note: Opti
     if !new.rest.is_empty() || note.is_some() {
         return Err(Misfit::Thread);
     }
-    let longest = new
-        .results
-        .iter()
-        .map(|(_, result)| text_of(result).chars().count())
-        .max();
-    if let Some(length) = longest.filter(|length| *length > LONGEST_RESULT) {
-        return Err(Misfit::LongResult(length));
+    let lengths = || new.results.iter().map(|(_, result)| length_of(result));
+    let too_long = lengths().find(|length| *length > LONGEST_RESULT);
+    if let Some(length) = too_long.or(Some(lengths().sum()).filter(|all| *all > LONGEST_RESULTS)) {
+        return Err(Misfit::LongResults(length));
     }
     let results = new.results.iter().map(|(call, result)| {
         let of = ToolResult {

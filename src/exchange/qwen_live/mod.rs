@@ -14,4 +14,5 @@ pub mod input;
 pub mod session;
 mod tokens;
 pub mod tools;
+mod wear;
 pub mod wire;

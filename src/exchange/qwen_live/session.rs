@@ -19,6 +19,7 @@ use super::held::Held;
 use super::input::Input;
 use super::tokens::Tokens;
 use super::tools::{Tools, listed, next_call};
+use super::wear::Wear;
 use super::wire;
 use crate::command::{Arg, CommandLine};
 use crate::decode::{Decoder, Wire};
@@ -53,6 +54,7 @@ pub struct Session {
     setup: Arc<Setup>,
     tools: Option<Tools>,
     held: Held,
+    wear: Wear,
     /// What the first turn begins with, until the CLI knows the tools: a request that is made before goes without them.
     opening: Option<String>,
     /// The results that this turn began with: the CLI repeats them.
@@ -105,13 +107,14 @@ impl Session {
         let stderr = running.stderr_watch();
         Ok(Session {
             streams: Streams::new(running, stdin),
-            decoder: Decoder::new(Wire::ClaudeStream),
+            decoder: Decoder::new(Wire::QwenStream),
             handshake: Handshake::Unasked,
             asked_ahead: None,
             is_reported: false,
             setup: Arc::clone(setup),
             tools,
             held: Held::default(),
+            wear: Wear::default(),
             opening: None,
             answered: Vec::new(),
             usage: Tokens::default(),
@@ -126,9 +129,12 @@ impl Session {
     /// Begins a turn.
     pub fn begin(&mut self, input: Input) {
         self.streams.begin_turn();
-        self.decoder = Decoder::new(Wire::ClaudeStream);
+        self.decoder = Decoder::new(Wire::QwenStream);
         self.answered.clear();
         self.initialize();
+        if !matches!(input, Input::Results(_)) {
+            self.wear.begin();
+        }
         match input {
             Input::User(text) => self.opening = Some(wire::user(&text)),
             Input::GoOn => self.opening = Some(wire::go_on(GO_ON)),
@@ -165,6 +171,11 @@ impl Session {
         }
     }
 
+    /// Whether it can take no more turns with results.
+    pub fn is_worn_out(&self) -> bool {
+        self.wear.is_worn_out()
+    }
+
     /// Ends the process in the background.
     pub fn end(self) {
         let tracker = self.tracker.clone();
@@ -192,6 +203,7 @@ impl Session {
                     Some(name) => {
                         tool_call.name = name.to_owned();
                         self.held.expect(&tool_call);
+                        self.wear.note(&tool_call);
                         calls += 1;
                         events.push(Event::ToolCall { tool_call });
                     }
@@ -329,10 +341,12 @@ impl ProcessSession for Session {
             decoder,
             scratch,
             tools,
+            held,
             ..
         } = self;
-        drop(tools);
         let (exit, stdout_tail) = streams.exit().await;
+        // Not before: a call whose server goes away has failed, and the CLI would ask its model what now.
+        drop((tools, held));
         drop(scratch);
         EndedProcess {
             exit,

@@ -38,6 +38,18 @@ function identity(value) {
 }
 
 /**
+ * A tracer and a meter are no options that JSON has.
+ *
+ * @param {unknown} telemetry
+ */
+function observersOf(telemetry) {
+  const { tracer, meter } = /** @type {{ tracer?: unknown, meter?: unknown }} */ (
+    typeof telemetry === "object" && telemetry !== null ? telemetry : {}
+  );
+  return [identity(tracer), identity(meter)];
+}
+
+/**
  * What a provider is made of, worked out once for all calls of a model: its options may be long (a whole environment).
  *
  * @typedef {{ key: string, make: () => Provider }} Recipe
@@ -49,7 +61,7 @@ function identity(value) {
  */
 function recipeOf(id, factory, { logger, ...options }) {
   return {
-    key: JSON.stringify([id, encodeOptions(options), identity(logger)]),
+    key: JSON.stringify([id, encodeOptions(options), identity(logger), ...observersOf(options.telemetry)]),
     make: () => factory(logger === undefined ? options : { ...options, logger }),
   };
 }

@@ -9,6 +9,7 @@ import { USAGE_CODE } from "../cli-text.mjs";
 import { createAnswer } from "./answer.mjs";
 import { isColourful, painter } from "./colour.mjs";
 import { createConversation } from "./conversation.mjs";
+import { edit } from "./editor.mjs";
 import { unreadable } from "./files.mjs";
 import { createLines, HISTORY_LINES } from "./lines.mjs";
 import { createProvider, PROVIDER_OPTIONS, REFUSED, report } from "./provider.mjs";
@@ -28,9 +29,10 @@ const KEEP_ALIVE_MS = 30 * 60_000;
 const HELP = `/help          these commands
 /cost          tokens so far, and what they cost
 /model [name]  which model answers; another one from now on
+/edit [text]   writes a prompt in $EDITOR
 /clear         forgets the conversation
 /exit          ends it, as Ctrl-D does`;
-const NAMES = ["/help", "/cost", "/model", "/clear", "/exit"];
+const NAMES = ["/help", "/cost", "/model", "/edit", "/clear", "/exit"];
 
 /** What the loop does next: goes on, or ends with this code. @typedef {number | undefined} Next */
 /** @typedef {ReturnType<typeof createConversation>} Conversation */
@@ -51,7 +53,9 @@ export async function chat(args, signal) {
   /** The answer that comes, if one does. @type {AbortController | undefined} */
   let answering;
   let isAskedAgain = false;
-  const lines = createLines({ history: history.lines, onInterrupt });
+  const paint = painter(isColourful(process.stdout));
+  const more = paint("bold", "… ");
+  const lines = createLines({ history: history.lines, more, onInterrupt });
   const stop = () => {
     answering?.abort();
     lines.close();
@@ -77,11 +81,10 @@ export async function chat(args, signal) {
 
   /** A line, with those that it goes on in. */
   async function readTurn() {
-    const paint = painter(isColourful(process.stdout));
     let text = await lines.next(paint("bold", "> "));
     while (lines.isTerminal && text?.endsWith("\\")) {
-      const more = await lines.next(paint("bold", "… "));
-      text = `${text.slice(0, -1)}\n${more ?? ""}`;
+      const next = await lines.next(more);
+      text = `${text.slice(0, -1)}\n${next ?? ""}`;
     }
     return text?.trim();
   }
@@ -91,7 +94,7 @@ export async function chat(args, signal) {
     else if (isAskedAgain) lines.close();
     else {
       isAskedAgain = true;
-      process.stderr.write("\n");
+      tell("");
       tell("press Ctrl-C again to end, or go on", { colour: "dim" });
       lines.restart();
     }
@@ -107,6 +110,7 @@ export async function chat(args, signal) {
     if (name === "/help") tell(HELP);
     else if (name === "/cost") tell(costText(conversation, provider.id));
     else if (name === "/model") tell(chooseModel(conversation, argument));
+    else if (name === "/edit") return await write(argument);
     else if (name === "/clear") {
       conversation.clear();
       tell("the conversation is forgotten");
@@ -115,6 +119,22 @@ export async function chat(args, signal) {
         `unknown command ${name}${suggestion(name, NAMES) || ":"} there are ${NAMES.join(", ")}; a text begins with //`,
       );
       return lines.isTerminal ? undefined : USAGE_CODE;
+    }
+    return undefined;
+  }
+
+  /** A prompt in an editor. @param {string} begin what it begins with @returns {Promise<Next>} */
+  async function write(begin) {
+    if (!lines.isTerminal) {
+      tell("/edit needs a terminal: of a pipe each line is a prompt");
+      return USAGE_CODE;
+    }
+    try {
+      const text = (await lines.lend(() => edit(begin))).trim();
+      if (text !== "") return await answer(text);
+      tell("nothing is written, and nothing is sent", { colour: "dim" });
+    } catch (error) {
+      tell(error instanceof Error ? error.message : String(error), { colour: "red" });
     }
     return undefined;
   }

@@ -7,6 +7,7 @@
 import { parseCommandArgs } from "../cli-args.mjs";
 import { HELP, NAME, UsageError } from "../cli-text.mjs";
 import loader from "../load.cjs";
+import { print } from "./screen.mjs";
 
 const SHELLS = { bash, zsh, fish };
 
@@ -27,7 +28,7 @@ export async function completions(args) {
   if (shell === "") throw new UsageError(`say for which shell: ${names}`);
   if (!Object.hasOwn(SHELLS, shell)) throw new UsageError(`unknown shell "${shell}": there are ${names}`);
   if (extra !== undefined) throw new UsageError(`unexpected argument "${extra}"`);
-  process.stdout.write(SHELLS[/** @type {keyof typeof SHELLS} */ (shell)](completable()));
+  print(SHELLS[/** @type {keyof typeof SHELLS} */ (shell)](completable()));
   return 0;
 }
 

@@ -6,6 +6,10 @@
 
 import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
+import { printShown, visible } from "./screen.mjs";
+
+/** Asks the terminal to say what is pasted, and what is typed: xterm's bracketed paste, which others have, too. */
+const PASTES = { on: "\x1b[?2004h", off: "\x1b[?2004l" };
 
 /** How many lines are remembered. */
 export const HISTORY_LINES = 1_000;
@@ -13,9 +17,10 @@ export const HISTORY_LINES = 1_000;
 /**
  * @param {object} options
  * @param {string[]} options.history the newest first
+ * @param {string} options.more the prompt before a further line of what is pasted
  * @param {() => void} options.onInterrupt Ctrl-C on the terminal, which is then no signal
  */
-export function createLines({ history, onInterrupt }) {
+export function createLines({ history, more, onInterrupt }) {
   const screen = [process.stdout, process.stderr].find((stream) => stream.isTTY);
   const isTerminal = process.stdin.isTTY === true && screen !== undefined;
   const output = screen === undefined || !isTerminal ? undefined : new Curtain(screen);
@@ -30,6 +35,8 @@ export function createLines({ history, onInterrupt }) {
   let isOver = false;
   /** @type {((line: string | undefined) => void) | undefined} */
   let waiting;
+  /** What the line was asked for with. */
+  let asked = "";
   const deliver = (/** @type {string | undefined} */ line) => {
     const taker = waiting;
     waiting = undefined;
@@ -37,11 +44,38 @@ export function createLines({ history, onInterrupt }) {
     if (taker) taker(line);
     else if (line !== undefined) queue.push(line);
   };
-  lines.on("line", deliver);
+  let isPasting = false;
+  /** Lines that were pasted, before the one that stands there now: together they are one. @type {string[]} */
+  let pasted = [];
+  lines.on("line", (line) => {
+    pasted.push(line);
+    if (!isPasting) deliver(pasted.splice(0).join("\n"));
+    else if (waiting) {
+      lines.setPrompt(more);
+      lines.prompt();
+    }
+  });
+  const hear = (/** @type {unknown} */ _, /** @type {{ name?: string }} */ { name }) => {
+    if (name === "paste-start" || name === "paste-end") isPasting = name === "paste-start";
+  };
+  const take = () => {
+    if (!isTerminal || screen === undefined) return;
+    process.stdin.on("keypress", hear);
+    printShown(PASTES.on, screen);
+  };
+  const giveBack = () => {
+    if (!isTerminal || screen === undefined) return;
+    process.stdin.off("keypress", hear);
+    printShown(PASTES.off, screen);
+  };
+  take();
+  process.once("exit", giveBack);
   lines.on("close", () => {
     isOver = true;
+    process.off("exit", giveBack);
+    giveBack();
     // What comes next, a shell's prompt, stands on a line of its own.
-    if (isTerminal && waiting) screen?.write("\n");
+    if (isTerminal && waiting && screen) printShown("\n", screen);
     deliver(undefined);
   });
   lines.on("SIGINT", onInterrupt);
@@ -55,23 +89,46 @@ export function createLines({ history, onInterrupt }) {
       const line = queue.shift();
       if (line !== undefined) {
         // It was typed while nobody asked.
-        if (isTerminal) screen?.write(`${prompt}${line}\n`);
+        if (isTerminal && screen) printShown(`${prompt}${visible(line)}\n`, screen);
         return Promise.resolve(line);
       }
       if (isOver) return Promise.resolve(undefined);
       return new Promise((resolve) => {
         waiting = resolve;
+        asked = prompt;
         if (output === undefined) return;
         output.isDrawn = true;
-        lines.setPrompt(prompt);
+        lines.setPrompt(pasted.length > 0 ? more : prompt);
         lines.prompt(true);
       });
     },
     /** Takes away what is typed, and asks again. */
     restart() {
+      isPasting = false;
+      pasted = [];
+      lines.setPrompt(asked);
       lines.write(null, { ctrl: true, name: "e" });
       lines.write(null, { ctrl: true, name: "u" });
       lines.prompt();
+    },
+    /**
+     * The terminal is another program's meanwhile.
+     *
+     * @template T
+     * @param {() => Promise<T>} work
+     * @returns {Promise<T>}
+     */
+    async lend(work) {
+      giveBack();
+      lines.pause();
+      process.stdin.setRawMode(false);
+      try {
+        return await work();
+      } finally {
+        process.stdin.setRawMode(true);
+        lines.resume();
+        take();
+      }
     },
     close: () => lines.close(),
   };

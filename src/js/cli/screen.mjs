@@ -1,5 +1,5 @@
 /**
- * Text on its way to a terminal or a pipe. In: what a model, a CLI or this program says. Out: the same on standard output and
+ * The one door to a terminal or a pipe. In: what a model, a CLI, a file's name or this program says. Out: the same on standard output and
  * standard error; where those are terminals, no character of it steers the terminal or turns a line around.
  *
  * A pipe gets every byte as it came: what reads it is a program, and may want them.
@@ -29,6 +29,20 @@ export function visible(text) {
     return code === 0x7f ? "␡" : `‹U+${code.toString(16).toUpperCase().padStart(4, "0")}›`;
   });
 }
+
+/**
+ * The same as a part of one line: a table's cell, a name.
+ *
+ * @param {string} text
+ */
+export const visibleLine = (text) => visible(text).replaceAll("\n", "␊").replaceAll("\t", "␉");
+
+/**
+ * The columns of a terminal, 80 where it tells none; of what is none, 0: as many as it takes.
+ *
+ * @param {{ isTTY?: boolean, columns?: number }} stream
+ */
+export const widthOf = (stream) => (stream.isTTY ? stream.columns || 80 : 0);
 
 /**
  * JSON whose every character can be seen: the same value, written with escapes.
@@ -90,13 +104,30 @@ export function print(text) {
 }
 
 /**
+ * Prints what was made of visible parts: painted, in columns.
+ *
+ * @param {string} text
+ * @param {{ write: (text: string) => unknown }} [stream] default: standard output
+ */
+export function printShown(text, stream = process.stdout) {
+  status?.clear();
+  stream.write(text);
+}
+
+/**
  * @param {unknown} value
  * @param {number} [indent]
  */
 export function printJson(value, indent) {
-  status?.clear();
-  const text = process.stdout.isTTY ? visibleJson(value, indent) : JSON.stringify(value, null, indent);
-  process.stdout.write(`${text}\n`);
+  printShown(`${process.stdout.isTTY ? visibleJson(value, indent) : JSON.stringify(value, null, indent)}\n`);
+}
+
+/** As wide as help is in a pipe, where nobody knows of a width. */
+const HELP_COLUMNS = 100;
+
+/** @param {string} text of a command */
+export function printHelp(text) {
+  printShown(wrapHelp(text, widthOf(process.stdout) || HELP_COLUMNS));
 }
 
 /**
@@ -112,7 +143,7 @@ export function tell(line, { head, colour } = {}) {
     stream.write(`${line}\n`);
     return;
   }
-  const shown = stream.isTTY ? wrapText(visible(line), stream.columns) : line;
+  const shown = stream.isTTY ? wrapText(visible(line), widthOf(stream)) : line;
   const part = head ?? shown;
   const paint = painter(isColourful(stream));
   const painted =
@@ -201,11 +232,22 @@ function flow(text, first, next, columns) {
   const lines = [];
   let line = first;
   let isEmpty = true;
-  for (const word of text.split(" ")) {
+  for (let word of text.split(" ")) {
     if (!isEmpty && lengthOf(line) + 1 + lengthOf(word) > columns) {
       lines.push(line);
       line = next;
       isEmpty = true;
+    }
+    // A path, a hash: what fits on no line goes on in the next.
+    for (
+      let room = columns - lengthOf(line);
+      isEmpty && room > 0 && lengthOf(word) > room;
+      room = columns - lengthOf(line)
+    ) {
+      const chars = Array.from(word);
+      lines.push(line + chars.slice(0, room).join(""));
+      word = chars.slice(room).join("");
+      line = next;
     }
     line += isEmpty ? word : ` ${word}`;
     isEmpty = false;

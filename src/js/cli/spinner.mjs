@@ -4,7 +4,7 @@
  */
 
 import { isColourful, painter } from "./colour.mjs";
-import { setStatus } from "./screen.mjs";
+import { setStatus, visibleLine, widthOf } from "./screen.mjs";
 
 const FRAME_MS = 100;
 const DOTS = [..."⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"];
@@ -43,9 +43,9 @@ export function startSpinner(label) {
   let isShown = false;
   const draw = () => {
     const used = tokens > 0 ? ` · ${about}${tokensText(tokens)}` : "";
-    const text = `${all[turn++ % all.length]} ${label} ${elapsed(performance.now() - began)}${used}`;
+    const text = `${all[turn++ % all.length]} ${visibleLine(label)} ${elapsed(performance.now() - began)}${used}`;
     // One column stays free: some terminals begin a new line after the last one.
-    stream.write(`\r\x1b[2K${paint("dim", text.slice(0, Math.max((stream.columns || 80) - 1, 1)))}`);
+    stream.write(`\r\x1b[2K${paint("dim", text.slice(0, Math.max(widthOf(stream) - 1, 1)))}`);
     isShown = true;
   };
   const clear = () => {

@@ -10,7 +10,8 @@ import { EXIT_CODES, isColourful, painter, table, UsageError, widthOf } from "..
 import errors from "../errors.cjs";
 import loader from "../load.cjs";
 import { ProviderError } from "../native-entry.mjs";
-import { visible, visibleJson, wrapText } from "./screen.mjs";
+import { openPager } from "./pager.mjs";
+import { printJson, printShown, tell, visible, wrapText } from "./screen.mjs";
 import { elapsed } from "./spinner.mjs";
 
 /**
@@ -40,15 +41,6 @@ const OPTIONS = /** @type {const} */ ({
 /** Seconds between two looks. */
 const INTERVAL = "2";
 
-/** The cursor goes home, and what is below the screen's last line is taken away; the alternate screen keeps the shell's own lines. */
-const SCREEN = {
-  enter: "\x1b[?1049h\x1b[?25l",
-  home: "\x1b[H",
-  clearLine: "\x1b[K",
-  clearRest: "\x1b[J",
-  leave: "\x1b[?25h\x1b[?1049l",
-};
-
 const COLOURS = /** @satisfies {Record<string, Colour>} */ ({ working: "green", resting: "dim", spare: "dim" });
 
 /**
@@ -68,14 +60,15 @@ export async function status(args, signal) {
   try {
     if (!values.watch) {
       const now = await look(logs);
-      process.stdout.write(values.json ? `${jsonOf(now, 2)}\n` : `${textOf(now)}\n`);
+      if (values.json) printJson(now, 2);
+      else printShown(`${textOf(now)}\n`);
       return 0;
     }
     return await watch(logs, { seconds: Number(interval), isJson: values.json === true, signal });
   } catch (error) {
     if (!ProviderError.isInstance(error)) throw error;
     const failure = /** @type {import("../../../index.js").ProviderError} */ (error);
-    process.stderr.write(`${failure.code}: ${failure.message}\n`);
+    tell(`${failure.code}: ${failure.message}`, { head: failure.code, colour: "red" });
     return EXIT_CODES[failure.category] ?? EXIT_CODES.unknown;
   }
 }
@@ -85,41 +78,20 @@ export async function status(args, signal) {
  * @param {{ seconds: number, isJson: boolean, signal: AbortSignal }} options
  */
 async function watch(logs, { seconds, isJson, signal }) {
-  const out = process.stdout;
-  const isScreen = !isJson && out.isTTY === true && process.env.TERM !== "dumb";
-  const leave = () => void out.write(SCREEN.leave);
-  if (isScreen) {
-    out.write(SCREEN.enter);
-    // A second interrupt waits for nothing.
-    process.once("exit", leave);
-  }
+  const isScreen = !isJson && process.stdout.isTTY === true && process.env.TERM !== "dumb";
+  const pager = isScreen ? openPager(`every ${seconds} s; Ctrl-C ends it`) : undefined;
   try {
     while (!signal.aborted) {
       const now = await look(logs);
-      if (isJson) out.write(`${jsonOf(now)}\n`);
-      else if (isScreen) draw(`${textOf(now)}\n\nevery ${seconds} s; Ctrl-C ends it`);
-      else out.write(`${textOf(now)}\n\n`);
+      if (isJson) printJson(now);
+      else if (pager) pager.show(textOf(now));
+      else printShown(`${textOf(now)}\n\n`);
       await pause(seconds * 1000, signal);
     }
   } finally {
-    if (isScreen) {
-      process.off("exit", leave);
-      leave();
-    }
+    pager?.close();
   }
   return 0;
-}
-
-/** @param {string} text what does not fit on the screen is left out, and that is said */
-function draw(text) {
-  const lines = text.split("\n");
-  const rows = process.stdout.rows || 24;
-  const shown =
-    lines.length <= rows
-      ? lines
-      : [...lines.slice(0, rows - 1), `… ${lines.length - rows + 1} more lines: make the window higher`];
-  const drawn = shown.map((line) => line + SCREEN.clearLine).join("\r\n");
-  process.stdout.write(SCREEN.home + drawn + SCREEN.clearRest);
 }
 
 /**
@@ -154,14 +126,6 @@ async function look(logs) {
     errors.unwrap(await errors.guard(native.machineStatus(logs, midnight)))
   );
   return { at, ...found, ...(found.spending && { since: midnight }) };
-}
-
-/**
- * @param {Now} now
- * @param {number} [indent]
- */
-function jsonOf(now, indent) {
-  return process.stdout.isTTY ? visibleJson(now, indent) : JSON.stringify(now, null, indent);
 }
 
 /** @param {Now} now */

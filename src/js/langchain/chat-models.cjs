@@ -141,6 +141,20 @@ function createChatModels(parts, factories) {
     }
 
     /**
+     * A quarter of the characters, as where a backend reports no counts. LangChain's own loads a tokeniser's tables from the network,
+     * and no CLI's model has that tokeniser.
+     *
+     * @param {string | (string | { type?: string, text?: string })[]} content
+     */
+    async getNumTokens(content) {
+      const parts = typeof content === "string" ? [content] : content;
+      const texts = parts.map((part) =>
+        typeof part === "string" ? part : part.type === "text" ? (part.text ?? "") : "",
+      );
+      return Math.ceil(texts.join("").length / 4);
+    }
+
+    /**
      * @param {any[]} tools
      * @param {any} [kwargs]
      */

@@ -9,6 +9,7 @@
 import { existsSync } from "node:fs";
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import loader from "../load.cjs";
 import { cells, HEAD, summary } from "./summary.mjs";
 
 /**
@@ -51,56 +52,48 @@ function document(folder, suite, results) {
     const others = rest
       .map((cell, at) => {
         const column = HEAD[at + 2] ?? "";
-        return `<td>${escaped(cell)}${bar(drawn[column]?.(result), most[column] ?? 0)}</td>`;
+        const of = column === "REASON" ? ' class="reason"' : "";
+        // A name of its own for each figure, where there is room for one column only; nothing for what is not known.
+        const named = cell === "" ? "" : ` data-name="${escaped(column.toLowerCase())}"`;
+        return `<td${of}${named}>${escaped(cell)}${bar(drawn[column]?.(result), most[column] ?? 0)}</td>`;
       })
       .join("");
-    return `<tr class="is-${escaped(verdict)}"><th scope="row">${title}</th><td class="${escaped(verdict)}">${escaped(verdict)}</td>${others}</tr>`;
+    return `<tr class="is-${escaped(verdict)}"><th scope="row">${title}</th><td><span class="badge ${BADGES[result.verdict]}">${escaped(verdict)}</span></td>${others}</tr>`;
   });
   const undone = suite.tasks.length - results.length;
   const left = undone > 0 ? ` ${undone} of ${suite.tasks.length} tasks are not done yet.` : "";
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="generator" content="deep-factor-providers">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>${escaped(suite.title)}</title>
-<style>
-body { margin: 2rem auto; max-width: 70rem; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif; }
-div { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; }
-caption { text-align: start; margin-bottom: 0.75rem; }
-th, td { text-align: start; vertical-align: top; padding: 0.4rem 0.75rem 0.4rem 0; border-bottom: 1px solid #8886; }
-td { font-variant-numeric: tabular-nums; }
-.pass { color: light-dark(#0b6b2e, #6fd08c); }
-.fail, .timeout, .error { color: light-dark(#a3141b, #ff9a94); }
-:focus-visible { outline: 3px solid light-dark(#0b57b0, #86b9ff); outline-offset: 2px; }
-fieldset { margin: 0 0 1rem; padding: 0.25rem 1rem 0.5rem; border: 1px solid #8886; border-radius: 0.5rem; }
-label { margin-inline-end: 1.25rem; white-space: nowrap; }
-svg { display: block; width: 100%; min-width: 4rem; height: 0.4rem; margin-top: 0.2rem; }
-rect { fill: light-dark(#0b57b0, #86b9ff); }
-${VERDICTS.map((one) => `body:has(#show-${one}:not(:checked)) .is-${one} { display: none; }`).join("\n")}
-</style>
-</head>
-<body>
-<main>
+  return `${loader.loadNative().pageHead(suite.title)}<body>
+<a class="skip" href="#main">Skip to the results</a>
+<header>
 <h1>${escaped(suite.title)}</h1>
-${filter(verdicts)}<div tabindex="0" role="region" aria-label="Results">
-<table>
-<caption>${escaped(summary(results))}.${left} Each name leads to what happened in it.</caption>
+<p class="source">${escaped(summary(results))}.${left}</p>
+</header>
+<main id="main" tabindex="-1">
+${filter(verdicts)}<section class="run" aria-labelledby="results">
+<h2 id="results">Results</h2>
+<div class="scroll" tabindex="0" role="region" aria-label="Table of the results">
+<table class="usage stacked">
+<caption>Each name leads to what happened in it.</caption>
 <thead><tr>${columns}</tr></thead>
 <tbody>
 ${lines.join("\n")}
 </tbody>
 </table>
 </div>
+</section>
 </main>
 </body>
 </html>
 `;
 }
+
+/** What a verdict is, at a look. */
+const BADGES = /** @satisfies {Record<TaskResult["verdict"], string>} */ ({
+  pass: "good",
+  fail: "bad",
+  timeout: "bad",
+  error: "odd",
+});
 
 const VERDICTS = /** @type {const} */ (["pass", "fail", "timeout", "error"]);
 
@@ -114,7 +107,7 @@ function filter(verdicts) {
   const boxes = VERDICTS.filter((one) => verdicts.includes(one)).map(
     (one) => `<label><input type="checkbox" id="show-${one}" autocomplete="off" checked> ${one}</label>`,
   );
-  return `<fieldset>\n<legend>Show</legend>\n${boxes.join("\n")}\n</fieldset>\n`;
+  return `<fieldset class="filter">\n<legend>Show</legend>\n${boxes.join("\n")}\n</fieldset>\n`;
 }
 
 /**
@@ -126,7 +119,7 @@ function filter(verdicts) {
 function bar(figure, most) {
   if (figure === undefined || most <= 0) return "";
   const width = Math.min(Math.max((figure / most) * 100, 0), 100).toFixed(1);
-  return `<svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true" focusable="false"><rect width="${width}" height="4"/></svg>`;
+  return `<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true" focusable="false"><rect class="whole" width="100" height="8"/><rect class="part" width="${width}" height="8"/></svg>`;
 }
 
 /** @param {string} text */

@@ -45,6 +45,8 @@ const FIELDS = /** @type {const} */ ({
 const DEFAULTS = { provider: CLAUDE_CODE, timeout: 300_000, check_timeout: 60_000 };
 /** A name is a folder's: the same on every system, never hidden, never a path. */
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/;
+/** The suite's own files, beside the tasks' folders (`page.mjs`, `run.mjs`). */
+const OWN = new Set(["index.html", "suite.json", "suite.json.new"]);
 /** What the longest timer of Node takes. */
 const MOST_MS = 2 ** 31 - 1;
 
@@ -117,6 +119,7 @@ function check(document, { folder, providers }) {
     if (!NAME.test(name)) {
       problems.push(`${at}.name: must be letters, digits, ".", "_" and "-", at most 100, not ${JSON.stringify(name)}`);
     }
+    if (OWN.has(name.toLowerCase())) problems.push(`${at}.name: ${JSON.stringify(name)} is a file of the suite's own`);
     // A folder is the same in capitals on some systems.
     if (names.has(name.toLowerCase())) problems.push(`${at}.name: there is another ${JSON.stringify(name)}`);
     names.add(name.toLowerCase());

@@ -6,7 +6,7 @@
  * agent.
  *
  * @import { AgentEvent, LogRecord, ToolCall } from "../../../index.js"
- * @import { Asked, Chat } from "./chat.cjs"
+ * @import { Asked, Chat, Outcome } from "./chat.cjs"
  * @import { Operation } from "./operation.cjs"
  * @import { Telemetry } from "./index.cjs"
  *
@@ -14,16 +14,18 @@
  * @typedef {object} Run
  * @property {Operation} operation
  * @property {Asked} asked
+ * @property {ReadonlySet<string>} tools the names that its model may call
  * @property {boolean} closed
  * @property {Chat | undefined} chat the turn that goes on
  * @property {number} since when what goes on now has begun, ms since the epoch
  * @property {Map<string, { call: ToolCall, time: number, tool?: ReturnType<typeof beginTool> }>} calls without a result yet
  */
 
-const { beginChat, failureOf, quietly, usageAttributes } = require("./chat.cjs");
+const { beginChat, failureOf, usageAttributes } = require("./chat.cjs");
+const { quietly } = require("./guard.cjs");
 const { ATTR, OWN, companyOf } = require("./names.cjs");
 const { KIND, begin } = require("./operation.cjs");
-const { beginTool } = require("./tool.cjs");
+const { beginTool, hasRun } = require("./tool.cjs");
 
 /** A span as a checkpoint's first entry has it: a `traceparent` of version 00. */
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
@@ -36,6 +38,7 @@ const BETWEEN = new Set([
   "tool_call",
   "tool_result",
   "deferred",
+  "usage",
   "run_completed",
   "run_failed",
 ]);
@@ -71,11 +74,11 @@ function observeAgent(telemetry, agents, thread) {
       [ATTR.requestModel]: asked.model || undefined,
     };
     const operation = begin(tracer, `invoke_agent ${name}`, { kind: KIND.internal, attributes, parent });
-    return { operation, asked, closed: false, chat: undefined, since: Date.now(), calls: new Map() };
+    return { operation, asked, tools: new Set(), closed: false, chat: undefined, since: Date.now(), calls: new Map() };
   }
 
-  /** @param {AgentEvent & { resumed?: unknown }} event */
-  function opened({ runId, agent, parentRunId, resumed }) {
+  /** @param {Extract<AgentEvent, { type: "run_started" }>} event */
+  function opened({ runId, agent, parentRunId, resumed, tools }) {
     if (parentRunId === undefined) {
       rootId = runId;
       runs.set(runId, root);
@@ -83,8 +86,9 @@ function observeAgent(telemetry, agents, thread) {
       const asked = agents.find(({ name }) => name === agent)?.asked ?? own.asked;
       runs.set(runId, start(agent ?? asked.provider, asked, handed.get(runId) ?? runs.get(parentRunId)?.operation));
     }
-    const { operation } = /** @type {Run} */ (runs.get(runId));
-    operation.set({ [OWN.runId]: runId, [OWN.resumed]: resumed === undefined ? undefined : true });
+    const run = /** @type {Run} */ (runs.get(runId));
+    run.tools = new Set(tools);
+    run.operation.set({ [OWN.runId]: runId, [OWN.resumed]: resumed === undefined ? undefined : true });
   }
 
   /** @param {Run} run */
@@ -100,17 +104,6 @@ function observeAgent(telemetry, agents, thread) {
     if (run === undefined) return;
     if (!BETWEEN.has(event.type)) turn(run);
     switch (event.type) {
-      case "usage":
-        turn(run).end({
-          reply: {
-            usage: event.usage,
-            ...(event.costUsd === undefined ? {} : { costUsd: event.costUsd }),
-            ...(event.model === undefined ? {} : { model: event.model }),
-          },
-        });
-        run.chat = undefined;
-        run.since = Date.now();
-        break;
       case "tool_call":
         run.calls.set(event.toolCall.id, { call: event.toolCall, time: Date.now() });
         break;
@@ -126,7 +119,9 @@ function observeAgent(telemetry, agents, thread) {
         run.calls.delete(event.toolCallId);
         // One that JavaScript has run has ended its own.
         if (open !== undefined) {
-          const tool = open.tool ?? beginTool(telemetry, open.call, { parent: run.operation, startTime: open.time });
+          const isKnown = run.tools.has(event.name) || hasRun(event.name, event);
+          const where = { parent: run.operation, startTime: open.time, isKnown };
+          const tool = open.tool ?? beginTool(telemetry, open.call, where);
           tool.end(event);
         }
         run.since = Date.now();
@@ -146,7 +141,7 @@ function observeAgent(telemetry, agents, thread) {
    * @param {any} result an `AgentResult`, or what an event has of it
    */
   function close(run, { status, output, steps, usage, costUsd, error }) {
-    const failure = error === undefined ? undefined : failureOf(error);
+    const failure = error === undefined ? undefined : failureOf(error, telemetry.content);
     const cancelled = status === "cancelled";
     run.chat?.end({ ...(error === undefined ? {} : { error }), cancelled });
     for (const { tool } of run.calls.values()) tool?.end({ content: "", isError: true });
@@ -165,17 +160,27 @@ function observeAgent(telemetry, agents, thread) {
 
   /** @param {string} entry */
   function stamp(entry) {
-    const { traceId, spanId, traceFlags } = root.operation.span?.spanContext() ?? {};
-    if (traceId === undefined || !entry.includes(FIRST_ENTRY)) return entry;
-    if (JSON.parse(entry).type !== "run") return entry;
-    const flags = (traceFlags ?? 0).toString(16).padStart(2, "0");
+    if (!entry.includes(FIRST_ENTRY) || JSON.parse(entry).type !== "run") return entry;
+    const { traceId, spanId, traceFlags = 0 } = root.operation.place();
+    const trace = `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, "0")}`;
+    if (!TRACEPARENT.test(trace)) return entry;
     // The rest stays as it is written: a number may be larger than JavaScript's.
-    return `${entry.slice(0, entry.lastIndexOf("}"))},"trace":"00-${traceId}-${spanId}-${flags}"}`;
+    return `${entry.slice(0, entry.lastIndexOf("}"))},"trace":"${trace}"}`;
   }
 
   return {
     /** @param {AgentEvent} event */
     event: (event) => quietly(() => take(event)),
+
+    /** A turn is over. @param {string} runId @param {Pick<Outcome, "reply" | "error">} outcome */
+    turn: (runId, outcome) =>
+      quietly(() => {
+        const run = runs.get(runId);
+        if (run === undefined) return;
+        turn(run).end(outcome);
+        run.chat = undefined;
+        run.since = Date.now();
+      }),
 
     /** An entry as it is to be kept: the first says which span the run began in. @param {string} entry @returns {string} */
     stamped: (entry) => quietly(() => stamp(entry)) ?? entry,

@@ -2,9 +2,10 @@
 
 /**
  * In: what happens in one call of a model (records, events, the reply or the error). Out: its span `chat {model}`, and the figures of
- * the call. What an exporter throws is dropped: it can't change a run.
+ * the call.
  *
  * @import { LogRecord, ProviderEvent, ProviderReply, RunInfo, TokenUsage, ToolCall } from "../../../index.js"
+ * @import { Content } from "./content.cjs"
  * @import { Operation } from "./operation.cjs"
  * @import { Telemetry } from "./index.cjs"
  *
@@ -30,9 +31,10 @@
  * @typedef {ReturnType<typeof beginChat>} Chat
  */
 
+const { quietly } = require("./guard.cjs");
 const { ATTR, OWN, companyOf } = require("./names.cjs");
 const { KIND, begin, known } = require("./operation.cjs");
-const { beginTool } = require("./tool.cjs");
+const { beginTool, hasRun } = require("./tool.cjs");
 
 const FIRST = new Set(["text_delta", "thinking_delta", "message", "tool_call"]);
 
@@ -86,18 +88,24 @@ function beginChat(telemetry, asked, { streams, choices = {}, json, messages, st
   }
 
   /** @param {any} result */
-  function ranTool({ toolCallId, content: text, isError }) {
-    const found = calls.get(toolCallId);
+  function ranTool(result) {
+    const found = calls.get(result.toolCallId);
     if (found === undefined) return;
-    const tool = beginTool(telemetry, found.call, { parent: operation, startTime: found.time });
-    tool.end({ content: text, isError });
+    const { call, time } = found;
+    const tool = beginTool(telemetry, call, { parent: operation, startTime: time, isKnown: hasRun(call.name, result) });
+    tool.end(result);
   }
 
   /** @param {LogRecord} record */
   function note({ message, pid, runId, fields, time }) {
     if (message === "started" || message === "continued") {
+      // The place was had, and the exchange begun with it.
+      if (typeof fields.queuedMs === "number") {
+        queuedMs = fields.queuedMs;
+        operation.event("queued", { [OWN.delay]: queuedMs }, time);
+      }
       operation.set({ [OWN.runId]: runId, [OWN.pid]: pid, [OWN.continued]: message === "continued" || undefined });
-      if (pid !== undefined) metrics?.processes.set(pid, known({ [ATTR.provider]: labels[ATTR.provider] }));
+      if (pid !== undefined) metrics?.remember(pid, known({ [ATTR.provider]: labels[ATTR.provider] }));
     } else if (message === "tried again") {
       const { by, attempt, delayMs, httpStatus } = fields;
       const details = { [OWN.by]: by, [OWN.attempt]: attempt, [OWN.delay]: delayMs, [ATTR.httpStatus]: httpStatus };
@@ -117,12 +125,11 @@ function beginChat(telemetry, asked, { streams, choices = {}, json, messages, st
     if (over) return;
     over = true;
     const answer = { ...last, ...reply };
-    const failure = error === undefined ? undefined : failureOf(error, code);
+    const failure = error === undefined || cancelled ? undefined : failureOf(error, content, code);
     const failed = /** @type {{ usage?: TokenUsage, run?: RunInfo }} */ (error ?? {});
     const usage = answer.usage ?? failed.usage;
     const run = answer.run ?? failed.run;
     const waited = run?.queuedMs ?? queuedMs;
-    if (waited) operation.event("queued", { [OWN.delay]: waited });
     operation.set({
       ...replyAttributes(answer, usage, run),
       [ATTR.timeToFirstChunk]: first === undefined ? undefined : first / 1000,
@@ -131,18 +138,23 @@ function beginChat(telemetry, asked, { streams, choices = {}, json, messages, st
       [OWN.cancelled]: cancelled || undefined,
     });
     operation.end(failure);
-    measure({ usage, waited, model: answer.model, type: failure?.type ?? (cancelled ? "cancelled" : undefined) });
+    measure({ usage, waited, model: answer.model, type: failure?.type, cancelled });
   }
 
-  /** @param {{ usage: TokenUsage | undefined, waited: number | undefined, model: string | undefined, type: string | undefined }} figures */
-  function measure({ usage, waited, model: answered, type }) {
+  /**
+   * @param {{ usage: TokenUsage | undefined, waited: number | undefined, model: string | undefined, type: string | undefined,
+   *   cancelled: boolean | undefined }} figures
+   */
+  function measure({ usage, waited, model: answered, type, cancelled }) {
     if (metrics === undefined) return;
     const all = known({ ...labels, [ATTR.responseModel]: answered });
-    if (usage !== undefined) {
+    // The conventions forbid to report what was not counted.
+    if (usage !== undefined && !usage.estimated) {
       metrics.tokens.record(usage.inputTokens, { ...all, [ATTR.tokenType]: "input" });
       metrics.tokens.record(usage.outputTokens, { ...all, [ATTR.tokenType]: "output" });
     }
-    metrics.duration.record((Date.now() - began) / 1000, known({ ...all, [ATTR.errorType]: type }));
+    const outcome = { [ATTR.errorType]: type, [OWN.cancelled]: cancelled || undefined };
+    metrics.duration.record((Date.now() - began) / 1000, known({ ...all, ...outcome }));
     if (first !== undefined) metrics.firstChunk.record(first / 1000, all);
     if (waited !== undefined) metrics.queue.record(waited / 1000, all);
   }
@@ -192,11 +204,22 @@ function usageAttributes(usage) {
 
 /**
  * @param {unknown} error
+ * @param {Content} content
  * @param {string} [code] what the run's records say
+ * @returns {import("./operation.cjs").Failure}
  */
-function failureOf(error, code) {
-  const { code: own, name, message } = /** @type {Partial<import("../../../index.js").ProviderError>} */ (error ?? {});
-  return { type: own ?? code ?? name ?? "_OTHER", message: typeof message === "string" ? message : String(error) };
+function failureOf(error, content, code) {
+  const {
+    code: own,
+    name,
+    message,
+  } = /** @type {{ code?: unknown, name?: unknown, message?: unknown }} */ (error ?? {});
+  // A DOMException has a number there, which says nothing.
+  const type = [own, code, name].find((word) => typeof word === "string" && word !== "");
+  return {
+    type: /** @type {string | undefined} */ (type) ?? "_OTHER",
+    message: quietly(() => content.failure(typeof message === "string" ? message : String(error))),
+  };
 }
 
 /** @param {string | undefined} baseURL */
@@ -206,18 +229,4 @@ function serverOf(baseURL) {
   return { [ATTR.serverAddress]: hostname, [ATTR.serverPort]: Number(port) || (protocol === "http:" ? 80 : 443) };
 }
 
-/**
- * @template T
- * @param {() => T} work
- * @returns {T | undefined}
- */
-function quietly(work) {
-  try {
-    return work();
-  } catch {
-    // An exporter or a tracer that fails is its owner's affair; the run goes on.
-    return undefined;
-  }
-}
-
-module.exports = { beginChat, failureOf, quietly, usageAttributes };
+module.exports = { beginChat, failureOf, usageAttributes };

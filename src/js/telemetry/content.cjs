@@ -11,6 +11,7 @@
  * @property {(messages: () => string) => Record<string, string | undefined>} input `messages`: JSON of the normalised thread
  * @property {(reply: Partial<ProviderReply>) => string | undefined} output
  * @property {(value: unknown) => string | undefined} value
+ * @property {(message: string) => string | undefined} failure an error's message: it may quote a prompt, a CLI's words, a path
  */
 
 const { ATTR } = require("./names.cjs");
@@ -27,7 +28,9 @@ const ROLES = new Map([
  * @returns {Content}
  */
 function createContent(mode, redactor) {
-  if (mode === "none") return { input: () => ({}), output: () => undefined, value: () => undefined };
+  if (mode === "none") {
+    return { input: () => ({}), output: () => undefined, value: () => undefined, failure: () => undefined };
+  }
   /** @param {string} json */
   const json = (json) => (mode === "full" ? json : redactor().redactJson(json));
   /** @param {string} text */
@@ -48,6 +51,8 @@ function createContent(mode, redactor) {
       return json(JSON.stringify([{ role: "assistant", parts, finish_reason: stopReason ?? "" }]));
     },
     value: (value) => (typeof value === "string" ? plain(value) : json(JSON.stringify(value ?? null))),
+    // Made of what others print: never as it is.
+    failure: (message) => redactor().redact(message),
   };
 }
 

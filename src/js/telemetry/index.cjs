@@ -23,6 +23,7 @@ const { fault } = require("../errors.cjs");
 const { describe } = require("../options.cjs");
 const { version } = require("../../../package.json");
 const { createContent } = require("./content.cjs");
+const { ask, quietly } = require("./guard.cjs");
 const { metricsOf } = require("./metrics.cjs");
 
 const NAME = "deep-factor-providers";
@@ -85,7 +86,7 @@ function load() {
     if (!place) continue;
     try {
       const { metrics, trace } = createRequire(place)("@opentelemetry/api");
-      return { tracer: trace.getTracer(NAME, version), meter: metrics.getMeter(NAME, version) };
+      return { tracer: ask(trace, "getTracer", NAME, version), meter: ask(metrics, "getMeter", NAME, version) };
     } catch (error) {
       reason ??= error;
     }
@@ -113,7 +114,8 @@ function secretsOf(options) {
  * @param {string} method
  */
 function has(value, method) {
-  return typeof value === "object" && value !== null && method in value;
+  // One that can't even be asked is no mistake of the option's: it is taken, and tells nothing.
+  return typeof value === "object" && value !== null && (quietly(() => method in value) ?? true);
 }
 
 /**

@@ -7,10 +7,11 @@
  * (`AsyncLocalStorage`), which an `AsyncResource` made there keeps. So nothing of `@opentelemetry/api` is loaded for a tracer
  * that the caller has.
  *
- * @import { Attributes, Link, Span, Tracer } from "@opentelemetry/api"
+ * @import { Attributes, Link, SpanContext, Tracer } from "@opentelemetry/api"
  */
 
 const { builtin } = require("../builtin.cjs");
+const { ask, quietly } = require("./guard.cjs");
 
 const { AsyncResource } = builtin("node:async_hooks");
 
@@ -18,14 +19,21 @@ const { AsyncResource } = builtin("node:async_hooks");
 const KIND = /** @type {const} */ ({ internal: 0, client: 2 });
 const ERROR = 2;
 
+/** What the status of a failed span says behind the code, where the error's own message may not leave. */
+const FAILED = "the operation failed";
+
 /**
+ * @typedef {object} Failure
+ * @property {string} type
+ * @property {string | undefined} message `undefined`: it may not leave
+ *
  * @typedef {object} Operation
- * @property {Span | undefined} span
+ * @property {() => Partial<SpanContext>} place of the span: what of it is known
  * @property {<T>(work: () => T) => T} within calls `work` where this span is the active one
  * @property {(attributes: Record<string, unknown>) => void} set those that are `undefined` are left out
  * @property {(name: string, attributes: Record<string, unknown>, time?: number) => void} event
  * @property {(link: Link) => void} link
- * @property {(failure: { type: string, message: string } | undefined, time?: number) => void} end
+ * @property {(failure: Failure | undefined, time?: number) => void} end once; what is told later is dropped
  */
 
 /**
@@ -36,31 +44,32 @@ const ERROR = 2;
  * @returns {Operation}
  */
 function begin(tracer, name, { kind, attributes, startTime, parent }) {
-  /** @type {Span | undefined} */
+  /** @type {unknown} */
   let span;
   /** @type {InstanceType<typeof AsyncResource> | undefined} */
   let scope;
+  let isOver = false;
   const settings = { kind, attributes: known(attributes), ...(startTime === undefined ? {} : { startTime }) };
   const start = () =>
-    tracer?.startActiveSpan(name, settings, (started) => {
+    ask(tracer, "startActiveSpan", name, settings, (/** @type {unknown} */ started) => {
       span = started;
       scope = new AsyncResource("deep-factor-providers.telemetry");
     });
-  try {
-    if (parent === undefined) start();
-    else parent.within(start);
-  } catch {
-    // A tracer that fails is its owner's affair; the run goes on without a span.
-  }
+  if (parent === undefined) start();
+  else parent.within(start);
   return {
-    span,
+    place: () => quietly(() => ({ .../** @type {object} */ (ask(span, "spanContext")) })) ?? {},
     within: (work) => (scope === undefined ? work() : scope.runInAsyncScope(work)),
-    set: (more) => void span?.setAttributes(known(more)),
-    event: (what, details, time) => void span?.addEvent(what, known(details), time),
-    link: (link) => void span?.addLink?.(link),
+    set: (more) => void (isOver || ask(span, "setAttributes", known(more))),
+    event: (what, details, time) => void (isOver || ask(span, "addEvent", what, known(details), time)),
+    link: (link) => void (isOver || ask(span, "addLink", link)),
     end(failure, time) {
-      if (failure !== undefined) span?.setStatus({ code: ERROR, message: failure.message });
-      span?.end(time);
+      if (isOver) return;
+      isOver = true;
+      if (failure !== undefined) {
+        ask(span, "setStatus", { code: ERROR, message: `${failure.type}: ${failure.message ?? FAILED}` });
+      }
+      ask(span, "end", time);
     },
   };
 }

@@ -14,14 +14,15 @@ const { KIND, begin } = require("./operation.cjs");
 /**
  * @param {Telemetry} telemetry
  * @param {ToolCall} call
- * @param {{ parent: Operation, startTime?: number }} where
+ * @param {{ parent: Operation, startTime?: number, isKnown?: boolean }} where `isKnown`: whether there is a tool of that name. One that
+ *   the model made up is its own words: no span is called so
  */
-function beginTool({ tracer, content }, { id, name, args }, { parent, startTime }) {
-  const operation = begin(tracer, `execute_tool ${name}`, {
+function beginTool({ tracer, content }, { id, name, args }, { parent, startTime, isKnown = true }) {
+  const operation = begin(tracer, isKnown ? `execute_tool ${name}` : "execute_tool", {
     kind: KIND.internal,
     attributes: {
       [ATTR.operation]: "execute_tool",
-      [ATTR.toolName]: name,
+      [ATTR.toolName]: isKnown ? name : content.value(name),
       [ATTR.toolCallId]: id,
       [ATTR.toolType]: "function",
       [ATTR.toolArguments]: content.value(args),
@@ -39,4 +40,15 @@ function beginTool({ tracer, content }, { id, name, args }, { parent, startTime 
   };
 }
 
-module.exports = { beginTool };
+/** As the names of tools are, to every API. */
+const NAME = /^[\w.:/-]{1,64}$/;
+
+/**
+ * Whether a CLI has a tool of that name itself: it has run it.
+ *
+ * @param {string} name
+ * @param {{ isError: boolean }} result
+ */
+const hasRun = (name, { isError }) => !isError && NAME.test(name);
+
+module.exports = { beginTool, hasRun };

@@ -5,13 +5,20 @@
  * Claude Code adapter.
  *
  * @import { AgentExecutionResult, FallbackMetadata, FallbackProvider, ProviderEvent } from "../../../index.js"
+ * @import { Content } from "./content.cjs"
  * @import { Operation } from "./operation.cjs"
  * @import { Telemetry } from "./index.cjs"
+ *
+ * @typedef {{ content: Content, options?: unknown }} Call `options`: of the call, with its signal
+ * @typedef {{ operation: Operation, waits: number, unlisten: () => void }} Reading `waits`: for how many events somebody waits
  */
 
-const { failureOf, quietly, usageAttributes } = require("./chat.cjs");
+const { onAbort } = require("../signals.cjs");
+const { failureOf, usageAttributes } = require("./chat.cjs");
+const { quietly } = require("./guard.cjs");
 const { ATTR, OWN, companyOf } = require("./names.cjs");
-const { KIND, begin } = require("./operation.cjs");
+const { forgotten } = require("./forgotten.cjs");
+const { KIND, begin, known } = require("./operation.cjs");
 
 /**
  * @template TMessage
@@ -19,78 +26,120 @@ const { KIND, begin } = require("./operation.cjs");
  * @param {Telemetry} telemetry
  * @returns {FallbackProvider<TMessage>}
  */
-function observeFallback(provider, { tracer }) {
+function observeFallback(provider, telemetry) {
   const start = () =>
-    begin(tracer, `chat ${provider.id}`, {
+    begin(telemetry.tracer, `chat ${provider.id}`, {
       kind: KIND.internal,
       attributes: { [ATTR.operation]: "chat", [ATTR.provider]: provider.id },
     });
 
   /**
    * @template T
-   * @param {(operation: Operation) => Promise<T>} call
+   * @param {unknown} options of the call
+   * @param {() => Promise<T>} call
    * @returns {Promise<T>}
    */
-  const around = async (call) => {
+  const around = async (options, call) => {
     const operation = start();
     try {
-      const message = await operation.within(() => call(operation));
-      const { response_metadata: metadata } = /** @type {{ response_metadata?: { fallback?: FallbackMetadata } }} */ (
-        message ?? {}
-      );
-      quietly(() => tell(operation, metadata?.fallback));
+      const message = await operation.within(call);
+      quietly(() => tell(operation, /** @type {any} */ (message)?.response_metadata?.fallback));
       operation.end(undefined);
       return message;
     } catch (error) {
-      quietly(() => fail(operation, error));
+      fail(operation, error, { content: telemetry.content, options });
       throw error;
     }
   };
 
   return {
     ...provider,
-    invoke: (messages, options) => /** @type {any} */ (around(() => provider.invoke(messages, options))),
+    invoke: (messages, options) => /** @type {any} */ (around(options, () => provider.invoke(messages, options))),
     invokeWithUpdates: (messages, onUpdate, options) =>
-      /** @type {any} */ (around(() => provider.invokeWithUpdates(messages, onUpdate, options))),
-    stream(messages, options) {
-      const operation = start();
-      const events = provider.stream(messages, options);
-      const ended = () => operation.end(undefined);
-      return {
-        ...events,
-        async next() {
-          try {
-            const step = await operation.within(() => events.next());
-            quietly(() => see(operation, step));
-            return step;
-          } catch (error) {
-            quietly(() => fail(operation, error));
-            throw error;
-          }
-        },
-        return: () => operation.within(() => events.return()).finally(ended),
-        throw: (error) => operation.within(() => events.throw(error)).finally(ended),
-        [Symbol.asyncIterator]() {
-          return this;
-        },
-        async [Symbol.asyncDispose]() {
-          await this.return();
-        },
-      };
-    },
-    bindTools: (tools) => observeFallback(provider.bindTools(tools), /** @type {Telemetry} */ ({ tracer })),
+      /** @type {any} */ (around(options, () => provider.invokeWithUpdates(messages, onUpdate, options))),
+    stream: (messages, options) =>
+      observeStream(provider.stream(messages, options), { start, content: telemetry.content, options }),
+    bindTools: (tools) => observeFallback(provider.bindTools(tools), telemetry),
   };
 }
 
 /**
- * @param {Operation} operation
- * @param {IteratorResult<ProviderEvent, void>} step
+ * The stream's span begins, as its call does, when it is first read.
+ *
+ * @param {AsyncGenerator<ProviderEvent, void, undefined>} events
+ * @param {{ start: () => Operation } & Call} call
+ * @returns {AsyncGenerator<ProviderEvent, void, undefined>}
  */
-function see(operation, step) {
-  if (step.done) operation.end(undefined);
-  else if (step.value.type === "fallback") passed(operation, step.value);
-  else if (step.value.type === "waiting") operation.event("waiting", { [OWN.until]: step.value.until });
-  else if (step.value.type === "done") tell(operation, step.value.reply.fallback, false);
+function observeStream(events, call) {
+  /** @type {Reading | undefined} */
+  let reading;
+  const began = () => {
+    if (reading !== undefined) return reading;
+    reading = { operation: call.start(), waits: 0, unlisten: () => {} };
+    const end = canceller(reading);
+    forgotten(stream, end);
+    // Whether or not anybody reads on.
+    reading.unlisten = quietly(() => onAbort(/** @type {any} */ (call.options)?.signal, end)) ?? reading.unlisten;
+    return reading;
+  };
+  /** @template T @param {() => T} work */
+  const within = (work) => (reading === undefined ? work() : reading.operation.within(work));
+  const left = () => {
+    if (reading === undefined) return;
+    reading.unlisten();
+    cancel(reading.operation);
+  };
+  /** @type {AsyncGenerator<ProviderEvent, void, undefined>} */
+  const stream = {
+    ...events,
+    async next() {
+      const its = began();
+      its.waits += 1;
+      try {
+        const step = await its.operation.within(() => events.next());
+        if (!step.done) quietly(() => see(its.operation, step.value));
+        else {
+          its.unlisten();
+          its.operation.end(undefined);
+        }
+        return step;
+      } catch (error) {
+        its.unlisten();
+        fail(its.operation, error, call);
+        throw error;
+      } finally {
+        its.waits -= 1;
+      }
+    },
+    return: () => within(() => events.return()).finally(left),
+    throw: (error) => within(() => events.throw(error)).finally(left),
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+    async [Symbol.asyncDispose]() {
+      await this.return();
+    },
+  };
+  return stream;
+}
+
+/**
+ * Made here: it must not hold the stream that it is of. Who waits for the next event learns of an abort by that.
+ *
+ * @param {Reading} reading
+ */
+const canceller = (reading) => () => {
+  if (reading.waits === 0) cancel(reading.operation);
+};
+
+/**
+ * @param {Operation} operation
+ * @param {ProviderEvent} event
+ */
+function see(operation, event) {
+  if (event.type === "fallback") passed(operation, event);
+  else if (event.type === "waiting") operation.event("waiting", { [OWN.until]: event.until });
+  else if (event.type === "done") tell(operation, event.reply.fallback, false);
 }
 
 /**
@@ -113,23 +162,43 @@ function tell(operation, fallback, skipped = true) {
 
 /**
  * @param {Operation} operation
- * @param {unknown} error
+ * @param {unknown} error what the call is rejected with
+ * @param {Call} call
+ * @returns {Record<string, unknown>} what it came to, as attributes
  */
-function fail(operation, error) {
-  const failure = failureOf(error);
-  operation.set({ [ATTR.errorType]: failure.type });
+function fail(operation, error, { content, options }) {
+  if (isAborted(options)) return cancel(operation);
+  const failure = quietly(() => failureOf(error, content)) ?? { type: "_OTHER", message: undefined };
+  const outcome = { [ATTR.errorType]: failure.type };
+  operation.set(outcome);
   operation.end(failure);
+  return outcome;
 }
+
+/**
+ * Its caller has aborted or left it.
+ *
+ * @param {Operation} operation
+ */
+function cancel(operation) {
+  const outcome = { [OWN.cancelled]: true };
+  operation.set(outcome);
+  operation.end(undefined);
+  return outcome;
+}
+
+/** @param {unknown} options of a call, or its context */
+const isAborted = (options) => quietly(() => /** @type {any} */ (options)?.signal?.aborted) === true;
 
 /**
  * One run of the Claude Code adapter.
  *
  * @param {Telemetry} telemetry
- * @param {{ name: string, model: string | undefined, prompt: unknown }} asked
+ * @param {{ name: string, model: string | undefined, prompt: unknown, context: unknown }} asked
  * @param {() => Promise<AgentExecutionResult>} work
  * @returns {Promise<AgentExecutionResult>}
  */
-async function observeExecution({ tracer, metrics, content, agentName }, { name, model, prompt }, work) {
+async function observeExecution({ tracer, metrics, content, agentName }, { name, model, prompt, context }, work) {
   const labels = {
     [ATTR.operation]: "invoke_agent",
     [ATTR.provider]: companyOf(name),
@@ -140,43 +209,52 @@ async function observeExecution({ tracer, metrics, content, agentName }, { name,
     attributes: {
       ...labels,
       [ATTR.agentName]: agentName ?? name,
-      [ATTR.inputMessages]: content.value([{ role: "user", parts: [{ type: "text", content: prompt }] }]),
+      [ATTR.inputMessages]: quietly(() =>
+        content.value([{ role: "user", parts: [{ type: "text", content: prompt }] }]),
+      ),
     },
   });
   const began = Date.now();
-  /** @param {string | undefined} type @param {AgentExecutionResult} [result] */
-  const measure = (type, result) => {
+  /** @param {Record<string, unknown>} outcome @param {AgentExecutionResult} [result] */
+  const measure = (outcome, result) => {
     const all = { ...labels, ...(result?.model && { [ATTR.responseModel]: result.model }) };
-    metrics?.duration.record((Date.now() - began) / 1000, { ...all, ...(type && { [ATTR.errorType]: type }) });
-    if (result?.usage === undefined) return;
+    metrics?.duration.record((Date.now() - began) / 1000, known({ ...all, ...outcome }));
+    if (result?.usage === undefined || result.usage.estimated) return;
     metrics?.tokens.record(result.usage.inputTokens, { ...all, [ATTR.tokenType]: "input" });
     metrics?.tokens.record(result.usage.outputTokens, { ...all, [ATTR.tokenType]: "output" });
   };
   try {
     const result = await operation.within(work);
     quietly(() => {
-      const [first] = result.status === "success" ? [] : result.errors;
-      const type = first && String(first.context?.code ?? first.code ?? "_OTHER");
       operation.set({
         ...usageAttributes(result.usage),
         [ATTR.responseModel]: result.model,
         [ATTR.conversation]: result.sessionId,
         [ATTR.outputMessages]: content.output({ content: result.answer ?? "" }),
-        [ATTR.errorType]: type,
         [OWN.cost]: result.costUsd,
         [OWN.steps]: result.numTurns,
       });
-      operation.end(first && { type: String(type), message: first.message });
-      measure(type, result);
     });
+    measure(concluded(operation, result, content), result);
     return result;
   } catch (error) {
-    quietly(() => {
-      fail(operation, error);
-      measure(failureOf(error).type);
-    });
+    measure(fail(operation, error, { content, options: context }));
     throw error;
   }
+}
+
+/**
+ * @param {Operation} operation
+ * @param {AgentExecutionResult} result
+ * @param {Content} content
+ */
+function concluded(operation, result, content) {
+  const [first] = result.status === "success" ? [] : result.errors;
+  if (first === undefined) {
+    operation.end(undefined);
+    return {};
+  }
+  return fail(operation, { message: first.message, code: first.context?.code ?? first.code }, { content });
 }
 
 module.exports = { observeExecution, observeFallback };

@@ -91,6 +91,8 @@ pub static CLAUDE: Provider = Provider {
         flag(&[When::Model], &[Lit("--model"), Word::Model]),
         // Not optional: an older CLI would think as much as it likes.
         flag(&[When::Effort], &[Lit("--effort"), Word::Effort]),
+        // Without it 2.1.330 asks its API for none of the text that it thinks (CLI-FACTS 1b §4). Who says how to think wants to read it.
+        optional(&[When::Effort], &[Lit("--thinking-display"), Lit("summarized")]),
         // Hooks, CLAUDE.md and plugins off, logins of every kind kept (CLI-FACTS 1.4, "Login survival").
         optional(
             &[When::Isolated, When::ToolsOff, When::NoCallbacks],
@@ -262,6 +264,17 @@ pub static CLAUDE: Provider = Provider {
         }),
         live: Some(LIVE),
         warm: None,
+        reading_flags: &[
+            "--tools",
+            "--allowedTools",
+            "--allowed-tools",
+            "--mcp-config",
+            "--plugin-dir",
+            "--continue",
+            "-c",
+            "--resume",
+            "-r",
+        ],
     },
     login_dir: Some(LoginDir {
         variable: "CLAUDE_CONFIG_DIR",
@@ -305,6 +318,7 @@ const LIVE: EngineCheck = EngineCheck {
     ],
     // The same as `--bare`.
     print_env: &["CLAUDE_CODE_SIMPLE"],
+    tells_others: false,
 };
 
 /// The same in both forms; the choices of a live session are made when its process starts.
@@ -314,7 +328,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     documents: NATIVE,
     result_images: NATIVE,
     reasoning_out: NATIVE
-        .but("2.1.330 asks its API for none of the text, unless `extraArgs` has `--thinking-display summarized`"),
+        .but("2.1.330 asks its API for the text where `reasoning` is set (`--thinking-display summarized`)"),
     reasoning_effort: NATIVE.but("`--effort`"),
     max_output_tokens: NATIVE.but(
         "`CLAUDE_CODE_MAX_OUTPUT_TOKENS`; the CLI goes on three times with an answer that reaches it, and fails then",

@@ -196,8 +196,10 @@ pub static CODEX: Provider = Provider {
             versions: Versions::Measured(&[[0, 150, 0], [0, 169, 0]]),
             print_flags: EXEC_FLAGS,
             print_env: &[],
+            tells_others: true,
         }),
         warm: None,
+        reading_flags: &[],
     },
     login_dir: Some(LoginDir {
         variable: "CODEX_HOME",
@@ -281,11 +283,11 @@ const OPTIONS: &[OptionSpec] = &[
     options::IGNORE_USER_CONFIG,
     options::KEEP_ALIVE,
     options::TOOL_FORM,
-    // What agents pass that start codex themselves. It is always so, and they change nothing: output is read as JSON lines, and
-    // the private folder that codex runs in is no repository.
+    // What agents pass that start codex themselves (deep-factor-agent's terminal: "text" where it shows no updates). They change
+    // nothing: output is always read as JSON lines, and the private folder that codex runs in is no repository.
     OptionSpec {
         name: "outputFormat",
-        kind: options::Kind::OneOf(&["jsonl"]),
+        kind: options::Kind::OneOf(&["jsonl", "text"]),
     },
     OptionSpec {
         name: "skipGitRepoCheck",
@@ -320,12 +322,14 @@ mod tests {
         let by_default = line(&CODEX, r#"{"outputFormat":"jsonl","skipGitRepoCheck":true,"model":""}"#);
         assert_eq!(by_default.argv(), line(&CODEX, "{}").argv());
         assert_eq!(line(&CODEX, r#"{"skipGitRepoCheck":false}"#).argv(), by_default.argv());
-        let error = crate::provider::options::Options::parse(&CODEX, r#"{"outputFormat":"text"}"#).unwrap_err();
+        let as_text = line(&CODEX, r#"{"outputFormat":"text"}"#);
+        assert_eq!((as_text.argv(), as_text.0.wire), (by_default.argv(), Wire::CodexJson));
+        let error = crate::provider::options::Options::parse(&CODEX, r#"{"outputFormat":"json"}"#).unwrap_err();
         assert_eq!(
             (error.code, error.message.as_str()),
             (
                 Code::InvalidOption,
-                "option \"outputFormat\" must be one of \"jsonl\"; given: \"text\""
+                "option \"outputFormat\" must be one of \"jsonl\", \"text\"; given: \"json\""
             )
         );
     }

@@ -260,6 +260,7 @@ const WARM: EngineCheck = EngineCheck {
         "--experimental-acp",
     ],
     print_env: &[],
+    tells_others: false,
 };
 
 const OPTIONS: &[OptionSpec] = &[

@@ -143,9 +143,10 @@ pub static OPENCODE: Provider = Provider {
             package: "opencode",
             version_folders: &[],
             program: "opencode",
-            versions: Versions::Measured(&[[1, 18, 34]]),
+            versions: Versions::Probed(&[[1, 18, 34]]),
             print_flags: RUN_FLAGS,
             print_env: &[],
+            tells_others: true,
         }),
         ..Checks::VERSION_ONLY
     },

@@ -134,6 +134,15 @@ pub fn quota(map: &Map<String, Value>) -> Option<QuotaWait> {
     })
 }
 
+/// Whether the model reads what stands in no thread: by the CLI's own tools, or in a session of the user's.
+fn reads_by_itself(provider: &Provider, map: &Map<String, Value>) -> bool {
+    let is_reading = |arg: &String| {
+        let name = arg.split_once('=').map_or(arg.as_str(), |(name, _)| name);
+        provider.checks.reading_flags.contains(&name)
+    };
+    map.get("disableBuiltInTools") == Some(&Value::Bool(false)) || texts(map, "extraArgs").iter().any(is_reading)
+}
+
 /// The checked object as values, defaults filled in.
 fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
     let defaults = provider.defaults;
@@ -144,7 +153,9 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
     let number = |name: &str, default: u64| number(map, name).unwrap_or(default);
     let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
     let (engine, print_because) = engine::engine(provider, map);
-    let output_format = match text("outputFormat").as_deref() {
+    // What another CLI calls so says nothing of its wire format (codex).
+    let format = text("outputFormat").filter(|_| provider.option("outputFormat") == Some(super::OUTPUT_FORMAT));
+    let output_format = match format.as_deref() {
         Some("text") => OutputFormat::Text,
         Some("json") => OutputFormat::Json,
         Some(_) => OutputFormat::StreamJson,
@@ -179,7 +190,11 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
         text_tool_calls: match text("textToolCalls").as_deref() {
             Some("lenient") => TextToolCalls::Lenient,
             Some("off") => TextToolCalls::Off,
-            _ => TextToolCalls::Marked,
+            Some("marked") => TextToolCalls::Marked,
+            Some(_) => TextToolCalls::Unquoted,
+            // What the model has read is not known here: a quotation of it can't be told from a call.
+            None if reads_by_itself(provider, map) => TextToolCalls::Marked,
+            None => TextToolCalls::Unquoted,
         },
         prompt_style: match text("promptStyle").as_deref() {
             Some("arg") => PromptStyle::Arg,

@@ -105,7 +105,7 @@ pub const INPUT_ENCODING: OptionSpec = option("inputEncoding", Kind::OneOf(&["xm
 /// `threadDocuments`.
 pub const THREAD_DOCUMENTS: OptionSpec = option("threadDocuments", Kind::OneOf(&["pass", "escape"]));
 /// `textToolCalls`.
-pub const TEXT_TOOL_CALLS: OptionSpec = option("textToolCalls", Kind::OneOf(&["marked", "lenient", "off"]));
+pub const TEXT_TOOL_CALLS: OptionSpec = option("textToolCalls", Kind::OneOf(&["unquoted", "marked", "lenient", "off"]));
 /// `promptStyle`.
 pub const PROMPT_STYLE: OptionSpec = option("promptStyle", Kind::OneOf(&["stdin", "arg"]));
 /// `promptStyle` of a CLI that takes its prompt in argv only.

@@ -21,6 +21,8 @@ pub enum InputEncoding {
 /// Which text of an answer is a tool call, where calls are written as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextToolCalls {
+    /// A block at the end that nothing in the thread has brought.
+    Unquoted,
     /// A block at the end, in the form the prompt asked for and with its mark.
     Marked,
     /// Whatever SPEC-01's `parseToolCalls` finds.

@@ -86,6 +86,7 @@ const LIVE_CHECK: EngineCheck = EngineCheck {
     versions: Versions::Measured(&[[0, 24, 4]]),
     print_flags: PRINT_FLAGS,
     print_env: &[],
+    tells_others: false,
 };
 
 /// Not 0.24.4, which has a live form: an answer that the CLI asks for twice comes as one text over `--acp`, where its print form tells the
@@ -252,7 +253,7 @@ pub static QWEN: Provider = Provider {
         },
     ],
     wires: &[
-        (OutputFormat::StreamJson, Wire::ClaudeStream),
+        (OutputFormat::StreamJson, Wire::QwenStream),
         (OutputFormat::Json, Wire::ClaudeJson),
         (OutputFormat::Text, Wire::Text),
     ],
@@ -326,7 +327,7 @@ mod tests {
              qwen3-coder --output-format stream-json"
         );
         assert_eq!((line.0.stdin.as_str(), &line.0.cwd), ("PROMPT", &Cwd::Private));
-        assert_eq!(line.0.wire, Wire::ClaudeStream);
+        assert_eq!(line.0.wire, Wire::QwenStream);
         assert_eq!(line.env("QWEN_RUNTIME_DIR"), "<runtime/>");
     }
 

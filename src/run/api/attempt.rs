@@ -258,6 +258,7 @@ impl ApiCall<'_> {
             rules: CliRules::default(),
             limits: CallLimits {
                 timeout: asking.timeout.map_or(settings.timeout, limit),
+                since: None,
                 idle_timeout: settings.idle_timeout,
                 max_output: settings.max_buffer,
             },

@@ -227,6 +227,7 @@ async fn checked(exchange: Scripted, limits: CallLimits, cancel: &CancellationTo
 
 const LIMITS: CallLimits = CallLimits {
     timeout: Some(Duration::from_secs(60)),
+    since: None,
     idle_timeout: Some(Duration::from_secs(10)),
     max_output: 100,
 };

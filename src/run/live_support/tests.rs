@@ -115,9 +115,9 @@ fn reasons_are_sentences_for_people() {
     package(&root, "lib", "@anthropic-ai/claude-code", "2.0.1");
     assert_eq!(
         look(&check(), &write(&root, "lib/claude", PROGRAM)),
-        LiveSupport::Unserved(
+        LiveSupport::unserved(
+            Basis::Version,
             "it is @anthropic-ai/claude-code 2.0.1, says its package.json: 2.1.197 is the oldest that serves sessions"
-                .to_owned()
         )
     );
     assert!(is_too_old(&check(), "2.0.1") && !is_too_old(&check(), "2.1.330") && !is_too_old(&check(), "?"));

@@ -80,15 +80,10 @@ impl Pages {
             1 => String::new(),
             _ => format!(", page {} of {count}", index + 1),
         };
+        page.push_str(&head(&format!("Run log: {}{number}", self.source)));
         let _ = write!(
             page,
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"generator\" content=\"deep-factor-providers\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-             <meta name=\"referrer\" content=\"no-referrer\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
-             <title>Run log: {source}{number}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-             <a class=\"skip\" href=\"#main\">Skip to the timeline</a>\n\
+            "<body>\n<a class=\"skip\" href=\"#main\">Skip to the timeline</a>\n\
              <header>\n<h1>Run log</h1>\n<p class=\"source\">{source}{number}</p>\n</header>\n"
         );
         self.ways(&mut page, index, "Pages");
@@ -224,7 +219,7 @@ impl Pages {
         }
         let _ = write!(
             page,
-            "<h3 id=\"{anchor}-timeline\">Timeline</h3>\n<ol class=\"timeline\" aria-labelledby=\"{anchor}-timeline\">\n"
+            "<h3 id=\"{anchor}-timeline\">Timeline</h3>\n<ol class=\"timeline\" aria-labelledby=\"{anchor}-timeline {anchor}-name\">\n"
         );
         let sources = self.outline.sources.get(number).map_or(&[][..], Vec::as_slice);
         for at in segment.items.clone() {
@@ -290,7 +285,7 @@ impl Pages {
         }
         let _ = write!(
             page,
-            "<h3 id=\"{anchor}-errors\">Errors</h3>\n<ul class=\"errors\" aria-labelledby=\"{anchor}-errors\">\n"
+            "<h3 id=\"{anchor}-errors\">Errors</h3>\n<ul class=\"errors\" aria-labelledby=\"{anchor}-errors {anchor}-name\">\n"
         );
         for (at, item) in failed {
             let text = item
@@ -324,6 +319,19 @@ fn filter(page: &mut String) {
         "<p class=\"dim\">To search, use the browser's own search (Ctrl-F, or Command-F): most open folded entries where they find something.</p>\n\
          </fieldset>\n",
     );
+}
+
+/// What every page of ours begins with, up to its body.
+pub fn head(title: &str) -> String {
+    let title = Escaped(title);
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"generator\" content=\"deep-factor-providers\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n"
+    )
 }
 
 /// What a run is, and who answers in it.

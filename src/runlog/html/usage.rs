@@ -33,7 +33,7 @@ pub(super) fn usage(page: &mut String, runs: &[RunView], number: usize, plan: &P
     let anchor = run_anchor(number);
     let _ = write!(
         page,
-        "<h3 id=\"{anchor}-usage\">Tokens and cost</h3>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{anchor}-usage\">\n\
+        "<h3 id=\"{anchor}-usage\">Tokens and cost</h3>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{anchor}-usage {anchor}-name\">\n\
          <table class=\"usage\">\n<thead><tr><th scope=\"col\">turn</th>"
     );
     for column in COLUMNS {

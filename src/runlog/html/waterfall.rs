@@ -44,7 +44,7 @@ pub(super) fn waterfall(page: &mut String, runs: &[RunView], number: usize, plan
             } else {
                 word(item.kind).to_owned()
             },
-            name: brief(&item.title, LONGEST_NAME),
+            name: called(item),
             way: plan.to_item(here, number, at),
         })
         .collect();
@@ -72,7 +72,7 @@ pub(super) fn waterfall(page: &mut String, runs: &[RunView], number: usize, plan
     let anchor = run_anchor(number);
     let _ = write!(
         page,
-        "<h3 id=\"{anchor}-waterfall\">What happened when</h3>\n<ol class=\"waterfall\" aria-labelledby=\"{anchor}-waterfall\">\n"
+        "<h3 id=\"{anchor}-waterfall\">What happened when</h3>\n<ol class=\"waterfall\" aria-labelledby=\"{anchor}-waterfall {anchor}-name\">\n"
     );
     for row in &rows {
         let Row {
@@ -105,6 +105,19 @@ pub(super) fn waterfall(page: &mut String, runs: &[RunView], number: usize, plan
             "<p class=\"none\">{} more are in the timeline</p>",
             view::count(more as u64)
         );
+    }
+}
+
+/// What an item is called: a call by what it is about as well, which tells two calls of one tool apart.
+fn called(item: &Item) -> String {
+    let about = item.summary.as_ref().or(item.args.as_ref());
+    match about.filter(|about| item.kind == Kind::ToolCall && about.as_str() != "{}") {
+        Some(about) => format!(
+            "{} <span class=\"arg\">{}</span>",
+            brief(&item.title, LONGEST_NAME),
+            brief(about, LONGEST_NAME)
+        ),
+        None => brief(&item.title, LONGEST_NAME),
     }
 }
 

@@ -1,10 +1,12 @@
 //! The vectors of SPEC-01, calls as models really write them, text that only looks like calls, and the gate's law.
 
 mod cases;
+mod corpus;
 mod damage;
 mod laws;
 mod marked;
 mod table;
+mod unquoted;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

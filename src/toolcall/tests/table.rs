@@ -2,7 +2,9 @@
 //!
 //! `UPDATE_DOCS=1 cargo test --lib toolcall::tests::table` rewrites it.
 
+use super::corpus::{WAYS, calls};
 use super::*;
+use crate::message::{Message, Role};
 
 const BEGIN: &str = "<!-- The table is counted by src/toolcall/tests/table.rs, which compares it. -->\n";
 const END: &str = "<!-- end -->\n";
@@ -54,18 +56,33 @@ const QUOTE: &str = r#"{"tool_calls":[{"name":"a","args":{"to":"eve@example.com"
 /// Ids that whoever is quoted may have written.
 const GUESSES: [&str; 3] = ["call_1", "call_k7f3q9x2ab_1", "toolu_01"];
 
-const MODES: [&str; 3] = ["marked", "lenient", "off"];
+const MODES: [&str; 4] = ["unquoted", "marked", "lenient", "off"];
 
-fn mode(name: &str) -> TextCalls {
+/// The rules for the answer to a thread with these texts.
+fn mode(name: &str, thread: &[String]) -> TextCalls {
     match name {
-        "marked" => TextCalls::Marked(Arc::new(Marked::new(
-            Mark::new(0),
-            ["a", "add"].map(str::to_owned),
-            false,
-        ))),
+        "unquoted" => {
+            let messages: Vec<_> = thread.iter().map(|text| Message::new(Role::Tool, text)).collect();
+            let thread = ForeignTexts::of(&messages, false);
+            TextCalls::Unquoted(Arc::new(Unquoted::new(thread, bound(), false)))
+        }
+        "marked" => TextCalls::Marked(Arc::new(Marked::new(Mark::new(0), bound(), false))),
         "lenient" => TextCalls::Lenient,
         _ => TextCalls::Off,
     }
+}
+
+/// The tools of all corpora.
+fn bound() -> impl Iterator<Item = String> {
+    let quoted = calls().into_iter().map(|call| call.name.to_owned());
+    ["a", "add"].map(str::to_owned).into_iter().chain(quoted)
+}
+
+/// An answer, the texts of the thread it was given in, and how many calls it makes.
+struct Case {
+    thread: Vec<String>,
+    text: String,
+    calls: usize,
 }
 
 /// How many calls are found in `text`.
@@ -75,38 +92,60 @@ fn count(mode: &TextCalls, text: &str) -> usize {
     gate.finish().1.tool_calls.len()
 }
 
-/// A row: calls that are none, and calls that are missed, of texts with the number of calls that each of them makes.
-fn row(corpus: &str, texts: &[(String, usize)]) -> String {
-    let meant: usize = texts.iter().map(|(_, calls)| calls).sum();
+/// A row: calls that are none, and calls that are missed.
+fn row(corpus: &str, cases: &[Case]) -> String {
+    let meant: usize = cases.iter().map(|case| case.calls).sum();
     let cells = MODES.map(|name| {
-        let mode = mode(name);
         let (mut taken, mut missed) = (0, 0);
-        for (text, calls) in texts {
-            let found = count(&mode, text);
+        for Case { thread, text, calls } in cases {
+            let found = count(&mode(name, thread), text);
             taken += found.saturating_sub(*calls);
             missed += calls.saturating_sub(found);
         }
         format!("{taken} / {missed}")
     });
-    format!("| {corpus} | {} | {meant} | {} |\n", texts.len(), cells.join(" | "))
+    format!("| {corpus} | {} | {meant} | {} |\n", cases.len(), cells.join(" | "))
 }
 
 fn table() -> String {
     let marked = format!("{}_1", Mark::new(0).as_str());
     // The CLIs were recorded with SPEC-01's instruction; a model that follows the one with a mark writes its id so.
+    let asked = || vec!["What is 17 + 25? Use add.".to_owned()];
     let recorded: Vec<_> = crate::decode::golden::answers()
         .into_iter()
-        .map(|text| {
-            let calls = usize::from(text.contains("\"tool_calls\""));
-            (text.replace("\"call_1\"", &format!("\"{marked}\"")), calls)
+        .map(|text| Case {
+            thread: asked(),
+            calls: usize::from(text.contains("\"tool_calls\"")),
+            text: text.replace("\"call_1\"", &format!("\"{marked}\"")),
         })
         .collect();
-    assert!(recorded.len() > 100 && recorded.iter().any(|(_, calls)| *calls > 0));
-    let forms = |id: &str| FORMS.map(|form| (form.replace("ID", id), 1));
-    let quotes: Vec<_> = GUESSES
-        .iter()
-        .flat_map(|guess| QUOTES.map(|text| (text.replace("QUOTE", QUOTE).replace("ID", guess), 0)))
-        .collect();
+    assert!(recorded.len() > 100 && recorded.iter().any(|case| case.calls > 0));
+    let forms = |id: &str| {
+        FORMS.map(|form| Case {
+            thread: asked(),
+            text: form.replace("ID", id),
+            calls: 1,
+        })
+    };
+    let quotes = |thread: &[String]| -> Vec<Case> {
+        let guesses = GUESSES.iter().flat_map(|guess| {
+            QUOTES.map(|text| Case {
+                thread: thread.to_vec(),
+                text: text.replace("QUOTE", QUOTE).replace("ID", guess),
+                calls: 0,
+            })
+        });
+        guesses.collect()
+    };
+    let calls = calls();
+    let corpus = WAYS.iter().flat_map(|(_, quote)| {
+        calls.iter().map(|call| Case {
+            thread: quote(call),
+            text: call.answer(),
+            calls: 0,
+        })
+    });
+    let corpus: Vec<Case> = corpus.collect();
     let rows = [
         row("answers of the recorded CLIs, with ids as asked for", &recorded),
         row(
@@ -114,10 +153,18 @@ fn table() -> String {
             &forms(&marked),
         ),
         row("the same with ids of the model's own", &forms("call_1")),
-        row("quotations, with ids that somebody guessed", &quotes),
+        row(
+            "forms of quotations of what the thread has, with ids that somebody guessed",
+            &quotes(&[QUOTE.to_owned()]),
+        ),
+        row(
+            "quotations at the end of an answer, of what stands in the thread in many ways",
+            &corpus,
+        ),
+        row("forms of quotations of what the thread has not", &quotes(&asked())),
     ];
     format!(
-        "\n| corpus | texts | calls meant | `marked` | `lenient` | `off` |\n| --- | --- | --- | --- | --- | --- |\n{}\n",
+        "\n| corpus | texts | calls meant | `unquoted` | `marked` | `lenient` | `off` |\n| --- | --- | --- | --- | --- | --- | --- |\n{}\n",
         rows.concat()
     )
 }

@@ -297,6 +297,72 @@ fn other_calls_are_another_thread() {
     }
 }
 
+/// Who changes what the model said wants the model to read that.
+#[test]
+fn other_words_beside_the_calls_are_another_thread() {
+    let (one, two) = (
+        json!({"id": "t1", "name": "add", "args": {"a": 1, "b": 2}}),
+        json!({"id": "t2", "name": "add", "args": {}}),
+    );
+    let results = [result_of(&one, "3"), result_of(&two, "0")];
+    let both = [one.clone(), two.clone()];
+    let blocks = |text: &str| json!({"type": "ai", "content": [{"type": "text", "text": text}, {"type": "tool_use", "id": "t1"}], "tool_calls": both});
+    let (own, silent) = (|text: &str| ai(text, &[]), ai("", &both));
+    let cases = [
+        ("split", vec![own("Let"), own("me see."), silent.clone()], true),
+        ("white space", vec![ai("\n Let  me\tsee.\n", &both)], true),
+        ("blocks beside calls", vec![blocks("Let me see.")], true),
+        ("changed", vec![ai("Let me guess.", &both)], false),
+        ("more", vec![ai("Let me see. Or not.", &both)], false),
+        ("less", vec![ai("Let me", &both)], false),
+        (
+            "changed, in a message of its own",
+            vec![own("No."), silent.clone()],
+            false,
+        ),
+        ("one more behind the calls", vec![silent, own("I have added.")], false),
+        ("changed, in blocks", vec![blocks("Let me guess.")], false),
+    ];
+    for (what, said, goes_on) in cases {
+        let messages: Vec<Value> = [json!({"type": "human", "content": "1 and 2?"})]
+            .into_iter()
+            .chain(said)
+            .chain(results.clone())
+            .collect();
+        let thread = thread(&json!(messages));
+        assert_eq!(thread.extends(&known()), goes_on, "{what}");
+        assert_eq!(thread.addition(&known(), GUARD, None).is_some(), goes_on, "{what}");
+    }
+}
+
+/// Updates tell all of them; the answer is the last.
+#[test]
+fn a_reply_of_several_messages_comes_back_as_all_of_them_or_the_last() {
+    let human = json!({"type": "human", "content": "hi"});
+    let message = |content: &str| crate::event::AssistantMessage {
+        id: None,
+        content: content.to_owned(),
+    };
+    let reply = Reply {
+        messages: vec![message("I look.\n"), message("Found it.\n")],
+        ..reply("Found it.", "[]")
+    };
+    let known = thread(&json!([human])).known_with(&reply, Vec::new());
+    let next = |answers: &[&str]| {
+        let answers = answers.iter().map(|text| ai(text, &[]));
+        let messages = [human.clone()].into_iter().chain(answers);
+        thread(&Value::Array(
+            messages.chain([json!({"type": "human", "content": "and?"})]).collect(),
+        ))
+    };
+    for same in [&["Found it."][..], &["I look.", "Found it."], &["I look.\n\nFound it."]] {
+        assert!(next(same).addition(&known, GUARD, None).is_some(), "{same:?}");
+    }
+    for other in [&["Found it, twice."][..], &["Found it.", "I look."]] {
+        assert!(next(other).addition(&known, GUARD, None).is_none(), "{other:?}");
+    }
+}
+
 #[test]
 fn a_result_is_one_only_behind_its_call_and_once() {
     let (one, two) = (
@@ -361,8 +427,14 @@ fn any_steps() -> impl Strategy<Value = Steps> {
     prop::collection::vec(turn, 1..4).prop_map(Steps)
 }
 
-/// One of the ways to write down what a model did: a bit of `taste` decides at each point.
-struct Writer(u64);
+/// One of the ways to write down what a model did: a bit of `taste` decides at each point; all that it said is there, or it may be missing.
+struct Writer(u64, Said);
+
+#[derive(Clone, Copy, PartialEq)]
+enum Said {
+    All,
+    Perhaps,
+}
 
 impl Writer {
     fn bit(&mut self) -> bool {
@@ -374,7 +446,7 @@ impl Writer {
     }
 
     fn turn(&mut self, prose: &str, calls: &[(Value, String)], out: &mut Vec<Value>) {
-        if self.bit() {
+        if self.bit() || self.1 == Said::All {
             out.push(ai(prose, &[]));
         }
         let mut waiting: Vec<Value> = Vec::new();
@@ -424,9 +496,9 @@ proptest! {
     #[test]
     fn a_rebuilt_history_is_the_same_thread(steps in any_steps(), tastes in any::<[u64; 4]>(), more in any::<bool>()) {
         let turns = with_ids(steps);
-        let write = |until: usize, taste: u64| {
+        let write = |until: usize, taste: u64, said| {
             let mut out = vec![json!({"type": "human", "content": "go"})];
-            let mut writer = Writer(taste);
+            let mut writer = Writer(taste, said);
             for (prose, calls) in &turns[..until] {
                 writer.turn(prose, calls, &mut out);
             }
@@ -434,8 +506,8 @@ proptest! {
         };
         for (at, (prose, calls)) in turns.iter().enumerate() {
             let (reply, pending) = replied(prose, calls);
-            let known = thread(&json!(write(at, tastes[at]))).known_with(&reply, pending);
-            let mut next = write(at + 1, tastes[at + 1]);
+            let known = thread(&json!(write(at, tastes[at], Said::All))).known_with(&reply, pending);
+            let mut next = write(at + 1, tastes[at + 1], Said::Perhaps);
             let mut expected: Vec<Value> = calls.iter().map(|(call, result)| {
                 json!({"type": "tool_result", "tool_use_id": format!("api_{}", call["id"].as_str().unwrap()), "content": result})
             }).collect();
@@ -455,7 +527,7 @@ proptest! {
         let mut turns = with_ids(steps);
         let write = |turns: &[(String, Vec<(Value, String)>)], taste: u64, question: &str| {
             let mut out = vec![json!({"type": "human", "content": question})];
-            let mut writer = Writer(taste);
+            let mut writer = Writer(taste, Said::All);
             for (prose, calls) in turns {
                 writer.turn(prose, calls, &mut out);
             }

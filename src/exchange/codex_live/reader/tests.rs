@@ -6,7 +6,8 @@ use std::path::Path;
 use serde_json::json;
 
 use super::*;
-use crate::exchange::codex_live::inbound::{self, Inbound};
+use crate::exchange::codex_live::inbound::{self, Told};
+use crate::exchange::rpc::message::{self, Message};
 use crate::message::ToolSpec;
 
 fn recorded(file: &str) -> Vec<String> {
@@ -53,13 +54,16 @@ fn play(case: &str) -> Vec<String> {
     let mut readers: HashMap<String, (Reader, Vec<String>)> = HashMap::new();
     let mut limits = Limits::default();
     for line in recorded(&format!("{case}.stdout")) {
-        let (thread, event) = match inbound::read(&line) {
-            Inbound::Thread(thread, event) => (thread, event),
-            Inbound::Limits(now) => {
+        let Message::Notification { method, params } = message::read(&line) else {
+            continue;
+        };
+        let (thread, event) = match inbound::read(&method, params) {
+            Some(Told::Thread(thread, event)) => (thread, event),
+            Some(Told::Limits(now)) => {
                 limits = now;
                 continue;
             }
-            _ => continue,
+            None => continue,
         };
         let (reader, lines) = readers.entry(thread.clone()).or_insert_with(|| {
             threads.push(thread.clone());
@@ -188,20 +192,13 @@ fn what_is_unexpected_is_reported_or_fails_the_turn() {
         }),
         Step::More
     );
-    let request = inbound::read(r#"{"id":7,"method":"item/tool/requestUserInput","params":{"threadId":"t"}}"#);
-    let Inbound::Request {
-        id,
-        method,
-        thread,
-        event,
-    } = request
+    let Message::Request(request) =
+        message::read(r#"{"id":7,"method":"item/tool/requestUserInput","params":{"threadId":"t"}}"#)
     else {
         panic!("no request")
     };
-    assert_eq!(
-        (id.get(), method.as_str(), thread.as_deref()),
-        ("7", "item/tool/requestUserInput", Some("t"))
-    );
+    let (thread, event) = inbound::asked(&request);
+    assert_eq!(thread.as_deref(), Some("t"));
     assert_eq!(push(event), Step::Failed);
     let model = events.iter().find_map(|event| match event {
         Event::Outcome(outcome) => outcome.model.clone(),

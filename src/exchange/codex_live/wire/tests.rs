@@ -1,9 +1,15 @@
 use std::path::Path;
 
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::*;
-use crate::exchange::codex_live::inbound::{Inbound, Limits, ThreadEvent, read};
+use crate::exchange::codex_live::inbound::{Limits, ThreadEvent, Told, asked, read};
+use crate::exchange::rpc::message::{self, Message, answer, notification, refusal};
+
+fn request(id: u64, method: &str, params: &impl Serialize) -> String {
+    message::request(None, id, method, params)
+}
 
 fn value(line: &str) -> Value {
     assert!(line.ends_with('\n') && line.trim_end().lines().count() == 1, "{line:?}");
@@ -72,7 +78,10 @@ fn requests_have_the_recorded_shape() {
         )),
         *of("config/read")
     );
-    assert_eq!(value(&initialized()), *of("initialized"));
+    assert_eq!(
+        value(&notification::<()>(None, "initialized", None)),
+        *of("initialized")
+    );
     let start = &of("thread/start")["params"];
     let tools: Vec<DynamicTool> = start["dynamicTools"]
         .as_array()
@@ -114,7 +123,7 @@ fn results_have_the_recorded_shape() {
         content_items: vec![ContentItem::InputText { text }],
         success: true,
     };
-    assert_eq!(value(&answer(&id, &ours)), answered);
+    assert_eq!(value(&answer(None, &id, &ours)), answered);
     let image = ContentItem::InputImage {
         image_url: "data:image/png;base64,AAAA".to_owned(),
     };
@@ -122,57 +131,34 @@ fn results_have_the_recorded_shape() {
         serde_json::to_value(image).unwrap(),
         json!({"type": "inputImage", "imageUrl": "data:image/png;base64,AAAA"})
     );
-    assert_eq!(value(&refusal(&id, "x/y"))["error"]["code"], json!(-32601));
+    assert_eq!(value(&refusal(None, &id, "x/y"))["error"]["code"], json!(-32601));
 }
 
-/// Pitfall 16: its numbers and ours are separate.
 #[test]
-fn what_has_a_method_and_a_number_is_the_servers_request() {
+fn a_call_is_of_a_thread() {
     let line =
         r#"{"method":"item/tool/call","id":0,"params":{"threadId":"t","callId":"c","tool":"add","arguments":{}}}"#;
-    let Inbound::Request {
-        id,
-        thread,
-        event: ThreadEvent::ToolCall { call, .. },
-        ..
-    } = read(line)
-    else {
+    let Message::Request(request) = message::read(line) else {
+        panic!("no request");
+    };
+    let (Some(thread), ThreadEvent::ToolCall { call, .. }) = asked(&request) else {
         panic!("no call");
     };
-    assert_eq!((id.get(), thread.as_deref(), call.as_str()), ("0", Some("t"), "c"));
-    assert!(matches!(
-        read(r#"{"id":0,"result":{}}"#),
-        Inbound::Answer { id: 0, result: Ok(_) }
-    ));
-    let refused = read(r#"{"id":3,"error":{"code":-32600,"message":"no"}}"#);
-    let Inbound::Answer { result: Err(error), .. } = refused else {
-        panic!("no error")
-    };
-    assert_eq!((error.code, error.message.as_str()), (-32600, "no"));
+    assert_eq!((thread.as_str(), call.as_str()), ("t", "c"));
 }
 
 #[test]
-fn other_lines_are_nothing() {
-    for line in [
-        "",
-        "[]",
-        "\u{feff}{}",
-        "{}",
-        "no JSON",
-        r#"{"method":"thread/started","params":{}}"#,
-        r#"{"method":7}"#,
-    ] {
-        assert!(matches!(read(line), Inbound::Nothing), "{line}");
-    }
+fn other_notifications_are_nothing() {
+    assert!(read("thread/started", "{}").is_none() && read("turn/started", "7").is_none());
     // A user's text may say anything.
-    let started = r#"{"method":"item/started","params":{"threadId":"t","item":{"type":"userMessage","text":"contextCompaction"}}}"#;
-    assert!(matches!(read(started), Inbound::Nothing));
+    let item = r#"{"threadId":"t","item":{"type":"userMessage","text":"contextCompaction"}}"#;
+    assert!(read("item/started", item).is_none());
 }
 
 #[test]
 fn the_accounts_limits_are_those_of_the_fuller_window() {
-    let line = r#"{"method":"account/rateLimits/updated","params":{"rateLimits":{"limitId":"codex","primary":{"usedPercent":12.5,"windowDurationMins":300,"resetsAt":100},"secondary":{"usedPercent":100.0,"windowDurationMins":10080,"resetsAt":200},"rateLimitReachedType":"weekly"}}}"#;
-    let Inbound::Limits(limits) = read(line) else {
+    let params = r#"{"rateLimits":{"limitId":"codex","primary":{"usedPercent":12.5,"windowDurationMins":300,"resetsAt":100},"secondary":{"usedPercent":100.0,"windowDurationMins":10080,"resetsAt":200},"rateLimitReachedType":"weekly"}}"#;
+    let Some(Told::Limits(limits)) = read("account/rateLimits/updated", params) else {
         panic!("no limits")
     };
     assert_eq!(

@@ -61,6 +61,7 @@ pub static IMAGINARY: Provider = Provider {
         }),
         live: None,
         warm: None,
+        reading_flags: &[],
     },
     login_dir: None,
     custom: None,

@@ -1,0 +1,233 @@
+//! Which turn an answer belongs to: the one that was asked for, or one that the CLI took by itself.
+//!
+//! In: user lines on their way to the CLI, and the lines that come back. Out: whether the turn that was asked for has begun, before which
+//! nothing is its answer. A CLI that answers something else (a background task that has ended, a line twice) would otherwise be one
+//! answer ahead for the rest of the session.
+//!
+//! | the CLI says, in this order | 2.1.197 | 2.1.330 |
+//! | --- | --- | --- |
+//! | `command_lifecycle` `queued`, with the user line's `uuid` | no | yes |
+//! | `command_lifecycle` `started`, with it: the turn begins | no | yes |
+//! | `system/init`: a turn begins, of whomever | yes | yes |
+//! | `result` | yes | yes |
+//!
+//! The echo of `--replay-user-messages` would tell no more: there is none of a line of tool results, in either version, and 2.1.197 gives
+//! it behind the answer's beginning.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use serde::Deserialize;
+
+use crate::event::{Event, Failure, Outcome};
+
+/// What came is not what the protocol says, in the words of the error rules.
+const MALFORMED: &str = "malformed_response";
+
+/// The turn that is going on, if any.
+#[derive(Debug, Default)]
+pub struct Turns {
+    current: Option<Turn>,
+}
+
+#[derive(Debug)]
+struct Turn {
+    /// The id of its user line.
+    id: String,
+    /// The CLI has said that it has that line: it will say when it begins with it.
+    is_queued: bool,
+    has_begun: bool,
+}
+
+impl Turns {
+    /// `user`, the line of a new turn, with an id by which the CLI can tell of it.
+    pub fn begin(&mut self, user: &str) -> String {
+        let id = uuid();
+        let line = match user.strip_prefix('{') {
+            Some(rest) => format!("{{\"uuid\":\"{id}\",{rest}"),
+            None => user.to_owned(),
+        };
+        self.current = Some(Turn {
+            id,
+            is_queued: false,
+            has_begun: false,
+        });
+        line
+    }
+
+    /// The turn has its result.
+    pub fn end(&mut self) {
+        self.current = None;
+    }
+
+    /// Whether what `line` of the CLI means, `events`, is nobody's: an answer, and none to what was asked.
+    pub fn is_unasked(&mut self, line: &str, events: &[Event]) -> bool {
+        if let Some(turn) = &mut self.current {
+            turn.hear(line, events);
+        }
+        let has_begun = self.current.as_ref().is_some_and(|turn| turn.has_begun);
+        !has_begun && events.iter().any(is_answer)
+    }
+}
+
+impl Turn {
+    fn hear(&mut self, line: &str, events: &[Event]) {
+        match lifecycle(line).filter(|told| told.command_uuid == self.id) {
+            Some(told) if told.state == "started" => self.has_begun = true,
+            Some(_) => self.is_queued = true,
+            None => {
+                let is_init = events.iter().any(|event| matches!(event, Event::Session { .. }));
+                self.has_begun |= is_init && !self.is_queued;
+            }
+        }
+    }
+}
+
+/// What the CLI tells of a user line.
+#[derive(Deserialize)]
+struct Lifecycle {
+    r#type: String,
+    #[serde(default)]
+    command_uuid: String,
+    #[serde(default)]
+    state: String,
+}
+
+fn lifecycle(line: &str) -> Option<Lifecycle> {
+    // Most lines are pieces of an answer: spare them the parsing.
+    if !line.contains("\"command_lifecycle\"") {
+        return None;
+    }
+    let told: Lifecycle = serde_json::from_str(line).ok()?;
+    (told.r#type == "command_lifecycle").then_some(told)
+}
+
+/// Whether `event` is a part of a turn's answer.
+fn is_answer(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::TextDelta { .. }
+            | Event::ThinkingDelta { .. }
+            | Event::Message { .. }
+            | Event::Reasoning { .. }
+            | Event::ToolCall { .. }
+            | Event::InvalidToolCall { .. }
+            | Event::Answer { .. }
+            | Event::Abandoned
+            | Event::Usage { .. }
+            | Event::Failure(_)
+            | Event::Outcome(_)
+    )
+}
+
+/// A turn that fails, for what came is not its answer. Whose session that is can't be known any more: it ends with the turn.
+pub fn unasked() -> [Event; 2] {
+    let failure = Failure {
+        kind: Some(MALFORMED.to_owned()),
+        message: "the CLI has answered something else than this call".to_owned(),
+        ..Failure::default()
+    };
+    let outcome = Outcome {
+        is_error: true,
+        ..Outcome::default()
+    };
+    [Event::Failure(failure), Event::Outcome(Box::new(outcome))]
+}
+
+/// A random UUID: the CLI takes a line whose id it has seen for the same line, and answers it no more (2.1.197, 2.1.330).
+fn uuid() -> String {
+    let half = || RandomState::new().build_hasher().finish();
+    let (a, b) = (half(), half());
+    let (time_low, time_mid, time_high) = (a >> 32, a >> 16 & 0xFFFF, a & 0x0FFF);
+    let (clock, node) = (b >> 48 & 0x3FFF | 0x8000, b & 0xFFFF_FFFF_FFFF);
+    format!("{time_low:08x}-{time_mid:04x}-4{time_high:03x}-{clock:04x}-{node:012x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::decode::{Decoder, Wire};
+
+    /// A user line of a new turn, and its id.
+    fn begin(turns: &mut Turns) -> String {
+        let line = turns.begin("{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\"hi\"}}\n");
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(
+            (&line["type"], &line["message"]),
+            (&json!("user"), &json!({"role": "user", "content": "hi"}))
+        );
+        line["uuid"].as_str().unwrap().to_owned()
+    }
+
+    /// Which of the CLI's `lines` are nobody's.
+    fn unasked(turns: &mut Turns, lines: &[serde_json::Value]) -> Vec<usize> {
+        let mut decoder = Decoder::new(Wire::ClaudeStream);
+        let mut found = Vec::new();
+        for (at, line) in lines.iter().map(ToString::to_string).enumerate() {
+            let mut events = Vec::new();
+            decoder.push(format!("{line}\n").as_bytes(), &mut events);
+            if turns.is_unasked(&line, &events) {
+                found.push(at);
+            }
+        }
+        found
+    }
+
+    fn lifecycle(id: &str, state: &str) -> serde_json::Value {
+        json!({"type": "command_lifecycle", "command_uuid": id, "state": state})
+    }
+
+    fn init() -> serde_json::Value {
+        json!({"type": "system", "subtype": "init", "session_id": "s", "model": "m"})
+    }
+
+    fn delta() -> serde_json::Value {
+        json!({"type": "stream_event", "event": {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "O"}}})
+    }
+
+    fn result() -> serde_json::Value {
+        json!({"type": "result", "subtype": "success", "is_error": false, "num_turns": 1, "result": "OK"})
+    }
+
+    #[test]
+    fn an_answer_belongs_to_the_turn_that_has_begun() {
+        let mut turns = Turns::default();
+        begin(&mut turns);
+        assert_eq!(unasked(&mut turns, &[init(), delta(), result()]), [0; 0]);
+        turns.end();
+        assert_eq!(unasked(&mut turns, &[init(), delta(), result()]), [1, 2]);
+        begin(&mut turns);
+        assert_eq!(unasked(&mut turns, &[delta(), result(), init(), result()]), [0, 1]);
+    }
+
+    #[test]
+    fn where_the_cli_tells_of_its_lines_a_turn_of_its_own_is_nobodys() {
+        let mut turns = Turns::default();
+        let id = begin(&mut turns);
+        let lines = [
+            lifecycle(&id, "queued"),
+            init(),
+            delta(),
+            result(),
+            lifecycle("another", "started"),
+            result(),
+            lifecycle(&id, "started"),
+            init(),
+            delta(),
+            result(),
+        ];
+        assert_eq!(unasked(&mut turns, &lines), [2, 3, 5]);
+    }
+
+    #[test]
+    fn ids_are_random_uuids() {
+        let ids: std::collections::HashSet<String> = (0..1_000).map(|_| uuid()).collect();
+        assert_eq!(ids.len(), 1_000);
+        for id in ids {
+            let shape: String = id.chars().map(|c| if c == '-' { '-' } else { 'x' }).collect();
+            assert_eq!(shape, "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx");
+            assert!(id[14..15] == *"4" && "89ab".contains(&id[19..20]), "{id}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+use std::collections::HashSet;
+use std::ffi::OsString;
+
+use serde_json::json;
+
+use super::*;
+use crate::exchange::codex_live::tools::Form;
+use crate::message::ToolSpec;
+use crate::process::Vars;
+
+fn messages(messages: &Value) -> Vec<Message> {
+    serde_json::from_str(&messages.to_string()).unwrap()
+}
+
+fn tool(name: &str) -> ToolSpec {
+    serde_json::from_value(json!({"name": name, "schema": {"type": "object"}})).unwrap()
+}
+
+fn setup() -> Setup {
+    Setup::new("S".to_owned(), false, None, &[tool("add")])
+}
+
+fn key(setup: Setup, vars: &[(&str, &str)]) -> SessionKey<Setup> {
+    let vars: Vars = (vars.iter())
+        .map(|(name, value)| (OsString::from(name), OsString::from(value)))
+        .collect();
+    SessionKey {
+        setup: Arc::new(setup),
+        env: Arc::new(vars),
+    }
+}
+
+fn own_key() -> SessionKey<Setup> {
+    key(setup(), &[("CODEX_HOME", "/home/user/work")])
+}
+
+fn scope(key: &SessionKey<Setup>) -> Scope<'_> {
+    Scope {
+        key,
+        login: None,
+        model: "m",
+    }
+}
+
+fn thread(question: &str) -> Vec<Message> {
+    messages(&json!([
+        {"type": "human", "content": question},
+        {"type": "ai", "content": "Wait.", "tool_calls": [{"id": "a", "name": "add", "args": {"x": 1, "y": 2}}]},
+        {"type": "tool", "tool_call_id": "a", "content": "3"},
+    ]))
+}
+
+fn recall() -> Recall {
+    let mut recall = Recall::default();
+    let thread = thread("go");
+    let whole: Vec<&Message> = thread[..2].iter().collect();
+    let items = vec![
+        json!({"type": "reasoning", "encrypted_content": "SEALED"}),
+        json!({"type": "message", "content": [{"type": "output_text", "text": "Wait.\n"}]}),
+        json!({"type": "function_call", "call_id": "a"}),
+    ];
+    recall.keep(&scope(&own_key()), &whole, &Recalled::new(items, vec!["a".to_owned()]));
+    recall
+}
+
+/// Where `recall` knows something of `thread`.
+fn places(recall: &Recall, scope: &Scope, thread: &[Message]) -> Vec<usize> {
+    recall.look_up(scope, thread).into_keys().collect()
+}
+
+const NOWHERE: [usize; 0] = [];
+
+#[test]
+fn a_reply_is_recalled_behind_the_same_beginning_alone() {
+    let (recall, key) = (recall(), own_key());
+    let own = scope(&key);
+    let found = recall.look_up(&own, &thread("go"));
+    let items = found.get(&1).map(|recalled| Value::from(recalled.items().to_vec()));
+    assert_eq!(
+        items,
+        Some(json!([
+            {"type": "reasoning", "encrypted_content": "SEALED"},
+            {"type": "message", "content": [{"type": "output_text", "text": "Wait.\n"}]},
+            {"type": "function_call", "call_id": "a"},
+        ]))
+    );
+    assert!(found[&1].is_callers("a") && !found[&1].is_callers("b"));
+    assert_eq!(places(&recall, &own, &thread("go, please")), NOWHERE);
+    let mut reworded = thread("go");
+    reworded[1].content = crate::message::Content::Text("Go on.".to_owned());
+    assert_eq!(places(&recall, &own, &reworded), NOWHERE);
+    // As agents write it down anew: without its prose, the arguments' keys in another order.
+    let mut rewritten = thread("go");
+    rewritten[1] = messages(&json!([
+        {"type": "ai", "content": "", "tool_calls": [{"id": "a", "name": "add", "args": {"y": 2.0, "x": 1}}]}
+    ]))
+    .remove(0);
+    assert_eq!(places(&recall, &own, &rewritten), [1]);
+    let mut edited = thread("go");
+    edited[1] = messages(&json!([
+        {"type": "ai", "content": "", "tool_calls": [{"id": "a", "name": "add", "args": {"x": 2, "y": 2}}]}
+    ]))
+    .remove(0);
+    assert_eq!(places(&recall, &own, &edited), NOWHERE);
+}
+
+#[test]
+fn no_other_conversation_gets_the_reasoning_of_one() {
+    let (recall, thread) = (recall(), thread("go"));
+    let home = [("CODEX_HOME", "/home/user/work")];
+    let foreign = [
+        key(
+            Setup {
+                system: "another".to_owned(),
+                ..setup()
+            },
+            &home,
+        ),
+        key(
+            Setup {
+                own_instructions: true,
+                ..setup()
+            },
+            &home,
+        ),
+        key(Setup::new("S".to_owned(), false, None, &[]), &home),
+        key(
+            Setup::new("S".to_owned(), false, None, &[tool("add"), tool("sub")]),
+            &home,
+        ),
+        key(setup().with_form(Form::Namespace), &home),
+        key(setup(), &[("CODEX_HOME", "/home/user/private")]),
+    ];
+    for key in &foreign {
+        assert_eq!(places(&recall, &scope(key), &thread), NOWHERE, "{key:?}");
+    }
+    let own = own_key();
+    let login = Some("/home/user/private");
+    assert_eq!(places(&recall, &Scope { login, ..scope(&own) }, &thread), NOWHERE);
+    assert_eq!(
+        places(
+            &recall,
+            &Scope {
+                model: "another",
+                ..scope(&own)
+            },
+            &thread
+        ),
+        NOWHERE
+    );
+    // It goes on, though it is asked to think more, or for an answer in a form.
+    for key in [
+        key(setup().with_effort(Some("high".to_owned())), &home),
+        key(setup().with_output(Some(json!({"type": "object"}))), &home),
+    ] {
+        assert_eq!(places(&recall, &scope(&key), &thread), [1]);
+    }
+}
+
+/// What `recall` has allocated: its table with all its places (a byte each beside the entry, and an eighth is never used), its order, and
+/// each entry's JSON.
+fn held(recall: &Recall) -> usize {
+    let table = (recall.replies.capacity() * 8).div_ceil(7) * (size_of::<(Fingerprint, Kept)>() + 1);
+    let order = recall.order.capacity() * size_of::<Fingerprint>();
+    let json: usize = recall.replies.values().map(|kept| kept.0.len()).sum();
+    table + order + json
+}
+
+/// Keeps `count` replies, each of `text`.
+fn keep_many(recall: &mut Recall, count: usize, text: &str) {
+    let key = own_key();
+    let scope = scope(&key);
+    let mut thread = messages(&json!([{"type": "human", "content": ""}, {"type": "ai", "content": "a"}]));
+    for n in 0..count {
+        thread[0].content = crate::message::Content::Text(n.to_string());
+        let whole: Vec<&Message> = thread.iter().collect();
+        recall.keep(&scope, &whole, &Recalled::new(vec![json!(text)], Vec::new()));
+    }
+}
+
+#[test]
+fn all_that_it_holds_is_bounded() {
+    for (count, text) in [
+        (300_000, "ok".to_owned()),
+        (60_000, "r".repeat(2_000)),
+        (5, "x".repeat(MOST_BYTES / 2 - 2 * ENTRY_BYTES)),
+        (2, "x".repeat(MOST_BYTES)),
+    ] {
+        let mut recall = Recall::default();
+        keep_many(&mut recall, count, &text);
+        assert!(held(&recall) <= MOST_BYTES, "{} of {count}", held(&recall));
+        let entries: usize = recall.replies.values().map(Kept::bytes).sum();
+        assert_eq!((recall.bytes, recall.order.len()), (entries, recall.replies.len()));
+        let in_order: HashSet<Fingerprint> = recall.order.iter().copied().collect();
+        assert!(recall.replies.keys().all(|print| in_order.contains(print)));
+    }
+}
+
+#[test]
+fn the_oldest_goes_where_there_is_too_much() {
+    let mut recall = Recall::default();
+    keep_many(&mut recall, 3, &"x".repeat(MOST_BYTES / 2 - 2 * ENTRY_BYTES));
+    let key = own_key();
+    let known = |question: &str| {
+        let thread = messages(&json!([{"type": "human", "content": question}, {"type": "ai", "content": "a"}]));
+        !recall.look_up(&scope(&key), &thread).is_empty()
+    };
+    assert_eq!(["0", "1", "2"].map(known), [false, true, true]);
+}
+
+#[test]
+fn a_closed_one_holds_nothing_and_keeps_nothing() {
+    let mut recall = recall();
+    recall.close();
+    keep_many(&mut recall, 3, "late");
+    assert_eq!((held(&recall), recall.bytes), (0, 0));
+    assert_eq!(places(&recall, &scope(&own_key()), &thread("go")), NOWHERE);
+}

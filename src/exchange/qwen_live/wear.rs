@@ -1,0 +1,110 @@
+//! When a session can take no more calls, though nothing is wrong with it.
+//!
+//! In: the calls of its model, one after the other. Out: whether the next could come to grief: then the thread's next call begins another
+//! process, which counts from the start. Measured with 0.24.4, which reads no settings with `--bare` that would switch any of it off:
+//! - the fifth call in a row of the same tool with the same arguments ends the turn ("Loop detection halted the run"), whoever polls;
+//! - so does one beyond the hundredth where six of the turn's are alike;
+//! - a call under an id that the API has used before gets another one, and one that has the arguments of the first as well is never asked
+//!   for: the CLI answers it itself, and asks its model again.
+
+use super::held::print_of;
+use crate::exchange::live::fingerprint::Fingerprint;
+use crate::message::ToolCall;
+
+/// So many calls in a row may be alike.
+const MOST_ALIKE: usize = 4;
+
+/// So many calls a turn may have, and the message that makes the last of them a few more.
+const MOST_CALLS: usize = 80;
+
+/// What the CLI puts behind an id that the API has used before, with a number.
+const REUSED: &str = "__qwen_dup_";
+
+/// Whether `id` stands for one that the API has used before.
+pub(super) fn is_reused(id: &str) -> bool {
+    id.contains(REUSED)
+}
+
+/// The calls of a turn as the CLI has it: all that follow one message of the user's.
+#[derive(Debug, Default)]
+pub(super) struct Wear {
+    last: Option<Fingerprint>,
+    /// How many calls in a row are like the last one.
+    alike: usize,
+    calls: usize,
+    has_reused: bool,
+}
+
+impl Wear {
+    /// A turn of the CLI's begins.
+    pub fn begin(&mut self) {
+        *self = Wear::default();
+    }
+
+    /// The model has made `call`.
+    pub fn note(&mut self, call: &ToolCall) {
+        let print = print_of(call);
+        self.alike = match self.last {
+            Some(last) if last == print => self.alike + 1,
+            _ => 1,
+        };
+        self.last = Some(print);
+        self.calls += 1;
+        self.has_reused |= is_reused(&call.id);
+    }
+
+    /// Whether the session can't go on with the results of these calls.
+    pub fn is_worn_out(&self) -> bool {
+        self.alike >= MOST_ALIKE || self.calls >= MOST_CALLS || self.has_reused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    fn worn_out(calls: &[(&str, &str)]) -> bool {
+        let mut wear = Wear::default();
+        for (id, args) in calls {
+            let args = RawValue::from_string((*args).to_owned()).unwrap();
+            wear.note(&ToolCall {
+                id: (*id).to_owned(),
+                name: "poll".to_owned(),
+                args,
+            });
+        }
+        wear.is_worn_out()
+    }
+
+    #[test]
+    fn four_calls_alike_in_a_row_are_the_most() {
+        let (one, same, other) = (r#"{"a":1,"b":2}"#, r#"{"b":2.0, "a":1}"#, "{}");
+        assert!(worn_out(&[("c1", one), ("c2", same), ("c3", one), ("c4", same)]));
+        assert!(!worn_out(&[("c1", one), ("c2", one), ("c3", one)]));
+        let broken = [
+            ("c1", one),
+            ("c2", one),
+            ("c3", one),
+            ("c4", other),
+            ("c5", one),
+            ("c6", one),
+            ("c7", one),
+        ];
+        assert!(!worn_out(&broken));
+    }
+
+    #[test]
+    fn a_turn_of_the_clis_has_no_hundred_calls() {
+        let args: Vec<String> = (0..80).map(|n| format!(r#"{{"n":{}}}"#, n % 2)).collect();
+        let calls: Vec<(&str, &str)> = args.iter().map(|args| ("c", args.as_str())).collect();
+        assert_eq!([&calls[1..], &calls].map(worn_out), [false, true]);
+    }
+
+    #[test]
+    fn an_id_that_was_used_before_is_the_last() {
+        assert!(worn_out(&[("call_0__qwen_dup_2", "{}")]));
+        assert!(!worn_out(&[("call_0", "{}")]));
+    }
+}

@@ -1,0 +1,319 @@
+//! JSON-RPC over the standard input and output of a process that serves many calls, whatever its methods mean.
+//!
+//! In: requests of everybody who has a session in it ([`RpcHost::post`]) and the answers to its own ([`RpcHost::answer_request`]). Out: to each
+//! its answers, and to each session what the process tells of it ([`Inbox`]). What its methods mean is its [`Protocol`]'s to say. A task
+//! of its own reads and writes; it ends with the process, and the process ends with the last handle.
+
+mod head;
+pub mod message;
+
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot::error::RecvError;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use self::message::{Message, Request, RpcError, Version};
+use super::host::{Ending, Host, Patience, Unanswered};
+use super::live::inbox::{Inbox, Inboxes};
+use super::print::{self, NotStarted, Surroundings};
+use super::scratch::Scratch;
+use crate::command::{CommandLine, Cwd};
+use crate::decode::lines::{Line, Lines};
+use crate::process::{Running, StartError, Stdin, StdinWriter};
+
+/// What the methods of a process mean.
+pub trait Protocol: std::fmt::Debug + Default + Send + Sync + 'static {
+    /// What it tells of a session.
+    type Event: std::fmt::Debug + Send + 'static;
+
+    /// What its lines name as the version of JSON-RPC.
+    const VERSION: Version;
+
+    /// By which name parameters say of which session they are.
+    const SESSION: &'static str;
+
+    /// Whether a notification of this method tells anything that matters here.
+    fn matters(method: &str) -> bool;
+
+    /// What a notification tells, and of which session.
+    fn notification(&self, method: &str, params: &str) -> Option<(String, Self::Event)>;
+
+    /// What a request of the process is to a session of it.
+    fn asked(&self, _request: &Request<'_>) -> Asked<Self::Event> {
+        Asked::Refused(None)
+    }
+
+    /// What it gets for a request that nobody answers.
+    fn refusal(request: &Request<'_>) -> String {
+        message::refusal(Self::VERSION, request.id, &request.method)
+    }
+}
+
+/// What becomes of a request of the process.
+#[derive(Debug)]
+pub enum Asked<E> {
+    /// The session answers it.
+    Session(String, E),
+    /// It is refused, which the session is told.
+    Refused(Option<(String, E)>),
+}
+
+/// A request that came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestError {
+    /// The process refused it.
+    Refused(RpcError),
+    /// It was not answered in time.
+    Unanswered(Unanswered),
+    /// The answer has more bytes than can be taken.
+    TooLong,
+    /// The process is no more.
+    Gone,
+}
+
+/// What a request comes to.
+pub type Answer = Result<Box<RawValue>, RequestError>;
+
+/// An answer that is still to come.
+pub type Answering = oneshot::Receiver<Answer>;
+
+/// A running process of a protocol.
+#[derive(Debug)]
+pub struct RpcHost<P: Protocol> {
+    host: Host,
+    shared: Arc<Shared<P>>,
+}
+
+#[derive(Debug)]
+struct Shared<P: Protocol> {
+    protocol: P,
+    outbox: mpsc::UnboundedSender<Bytes>,
+    next_id: AtomicU64,
+    /// What comes for the sessions.
+    inboxes: Inboxes<P::Event>,
+    requests: Mutex<Requests>,
+}
+
+#[derive(Debug, Default)]
+struct Requests {
+    askers: HashMap<u64, oneshot::Sender<Answer>>,
+    /// The process is no more: nothing will be answered.
+    over: bool,
+}
+
+impl<P: Protocol> RpcHost<P> {
+    /// Starts a process; nothing is sent to it yet.
+    ///
+    /// # Errors
+    /// [`NotStarted`].
+    pub fn start(
+        line: CommandLine,
+        surroundings: Surroundings,
+        patience: Patience,
+        cancel: &CancellationToken,
+    ) -> Result<RpcHost<P>, NotStarted> {
+        let tracker = surroundings.tracker.clone();
+        let program = line.program.clone().into();
+        let own_folder = match &line.cwd {
+            Cwd::Path(path) => Some(PathBuf::from(path)),
+            Cwd::Private => None,
+            Cwd::Inherit => std::env::current_dir().ok(),
+        };
+        let (mut running, scratch) = print::launch(line, Stdin::Open, surroundings, cancel)?;
+        let stdin = running.stdin().ok_or_else(|| {
+            let source = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+            NotStarted::Process(StartError::Os { file: program, source })
+        })?;
+        let folder = own_folder.or_else(|| scratch.as_ref().map(Scratch::folder));
+        let (host, ending) = Host::new(&running, folder.unwrap_or_default(), patience);
+        let (outbox, lines) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            protocol: P::default(),
+            outbox,
+            next_id: AtomicU64::new(1),
+            inboxes: Inboxes::default(),
+            requests: Mutex::default(),
+        });
+        let server = RpcHost {
+            host,
+            shared: Arc::clone(&shared),
+        };
+        tracker.spawn(serve(running, scratch, (stdin, lines), shared, ending));
+        Ok(server)
+    }
+
+    /// The process.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// What its methods mean, and what it has told of all sessions.
+    pub fn protocol(&self) -> &P {
+        &self.shared.protocol
+    }
+
+    /// Asks for something that needs nothing but the process, and waits for the answer, as long as it may take.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub async fn request(&self, method: &str, params: &impl Serialize) -> Answer {
+        self.answer(self.post(method, params)).await
+    }
+
+    /// The same, of what was asked for by [`RpcHost::post`].
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub async fn answer(&self, answer: impl Future<Output = Result<Answer, RecvError>>) -> Answer {
+        match self.host.answer(answer).await {
+            Ok(answer) => answer.unwrap_or(Err(RequestError::Gone)),
+            Err(unanswered) => Err(RequestError::Unanswered(unanswered)),
+        }
+    }
+
+    /// Asks for something; the answer comes out of what is returned, however long that takes. What is asked for in one breath is done in
+    /// order.
+    pub fn post(&self, method: &str, params: &impl Serialize) -> Answering {
+        let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        {
+            let mut requests = self.shared.requests();
+            if !requests.over {
+                requests.askers.insert(id, sender);
+            }
+        }
+        self.shared.send(message::request(P::VERSION, id, method, params));
+        answer
+    }
+
+    /// Tells it something.
+    pub fn notify<T: Serialize>(&self, method: &str, params: Option<&T>) {
+        self.shared.send(message::notification(P::VERSION, method, params));
+    }
+
+    /// Answers its request `id`.
+    pub fn answer_request(&self, id: &RawValue, result: &impl Serialize) {
+        self.shared.send(message::answer(P::VERSION, id, result));
+    }
+
+    /// What comes for `session` from now on.
+    pub fn inbox(&self, session: &str) -> Inbox<P::Event> {
+        self.shared.inboxes.open(session)
+    }
+}
+
+impl<P: Protocol> Shared<P> {
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, line: String) {
+        // Refused only where the process is gone, which everybody learns who waits for something.
+        let _ = self.outbox.send(line.into());
+    }
+
+    fn read(&self, line: &str) {
+        match message::read(line) {
+            Message::Nothing => {}
+            Message::Answer { id, result } => self.answered(id, result.map_err(RequestError::Refused)),
+            Message::Notification { method, params } => {
+                if let Some((session, event)) = self.protocol.notification(&method, params) {
+                    self.inboxes.deliver(&session, event, line.len());
+                }
+            }
+            Message::Request(request) => {
+                let told = match self.protocol.asked(&request) {
+                    Asked::Session(session, event) if self.inboxes.has(&session) => Some((session, event)),
+                    // Nobody will ever answer it otherwise.
+                    Asked::Session(..) => {
+                        self.send(P::refusal(&request));
+                        None
+                    }
+                    Asked::Refused(told) => {
+                        self.send(P::refusal(&request));
+                        told
+                    }
+                };
+                if let Some((session, event)) = told {
+                    self.inboxes.deliver(&session, event, line.len());
+                }
+            }
+        }
+    }
+
+    fn answered(&self, id: u64, answer: Answer) {
+        if let Some(asker) = self.requests().askers.remove(&id) {
+            // Who has gone needs no answer.
+            let _ = asker.send(answer);
+        }
+    }
+
+    /// A line that is too long to be kept begins with `head`: whom it is for must not wait for what was in it.
+    fn lost(&self, head: &[u8]) {
+        let head = head::read(head, P::SESSION);
+        match (head.method, head.id, head.session) {
+            (None, Some(id), _) => self.answered(id, Err(RequestError::TooLong)),
+            (Some(method), None, _) if !P::matters(&method) => {}
+            (Some(_), _, Some(session)) => self.inboxes.end(&session),
+            // Whose it was can't be told.
+            _ => {
+                self.requests().askers.clear();
+                self.inboxes.clear();
+            }
+        }
+    }
+}
+
+/// Reads and writes until the process is gone.
+async fn serve<P: Protocol>(
+    mut running: Running,
+    scratch: Option<Scratch>,
+    (stdin, mut lines): (StdinWriter, mpsc::UnboundedReceiver<Bytes>),
+    shared: Arc<Shared<P>>,
+    ending: Ending,
+) {
+    let mut splitter = Lines::default();
+    let mut outbox: VecDeque<Bytes> = VecDeque::new();
+    loop {
+        let chunk = tokio::select! {
+            biased;
+            // Listening all the while: a process that waits for us to listen would never take what is sent.
+            chunk = running.next() => chunk,
+            sent = stdin.write_all(outbox.front().cloned().unwrap_or_default()), if !outbox.is_empty() => {
+                outbox.pop_front();
+                if sent.is_err() {
+                    outbox.clear();
+                    lines.close();
+                }
+                continue;
+            }
+            Some(line) = lines.recv() => {
+                outbox.push_back(line);
+                continue;
+            }
+        };
+        let Some(chunk) = chunk else { break };
+        splitter.push(&chunk, |line| match line {
+            Line::Text { text, .. } => shared.read(&text),
+            Line::TooLong { head, .. } => shared.lost(&head),
+        });
+    }
+    ending.over();
+    {
+        let mut requests = shared.requests();
+        requests.over = true;
+        requests.askers.clear();
+    }
+    shared.inboxes.close();
+    drop(stdin);
+    let exit = running.exit().await;
+    drop(scratch);
+    ending.exited(exit);
+}

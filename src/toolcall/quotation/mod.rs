@@ -1,0 +1,229 @@
+//! Whether a thread has brought a call: whether the same name with the same arguments stands in a text of it that its model
+//! has not written.
+//!
+//! In: the messages of a thread ([`ForeignTexts`]), then the calls of an answer ([`Written`]). Out: which of them are quotations.
+//! Both are reduced to plain text (`plain`), where layers of escapes, quotes and white space don't count; there each place with
+//! a call's name is compared with the call (`needle`). What is set off line by line or marked up is looked at without that,
+//! too, in each layer (`lines`).
+//!
+//! All of it is done when an answer ends with calls, and not before. The work is linear in the thread's length; where somebody
+//! has made a thread for which it is not, what could not be compared counts as a quotation.
+
+mod lines;
+mod needle;
+mod plain;
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use memchr::memmem;
+
+use crate::message::content::{Part, Source, parts};
+use crate::message::{Content, Message, Role};
+use crate::prompt;
+use lines::{Prefix, without_tags};
+use needle::{NAME, Needle, Site};
+use plain::{entities, one_level, plain};
+
+/// How many layers of escapes are looked at line by line.
+const MAX_LEVELS: usize = 4;
+/// How often lines of a layer are set off, one time in the other.
+const MAX_NESTED: usize = 3;
+/// Comparisons per byte of a thread, and how many there may be in a short one.
+const WORK: (usize, usize) = (16, 50_000_000);
+
+/// How many names are looked for one by one.
+const MAX_NAMES: usize = 64;
+
+/// A call as an answer has it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Written<'a> {
+    pub name: &'a str,
+    /// The JSON text of an object.
+    pub args: &'a str,
+    /// The JSON text of the call.
+    pub text: &'a str,
+}
+
+/// The texts of a thread that its model has not written, in their order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ForeignTexts(Vec<String>);
+
+impl ForeignTexts {
+    /// Those of `messages`. `documents`: a lone message of the user's may be a thread document, in which there are texts and
+    /// calls of the model's.
+    pub fn of(messages: &[Message], documents: bool) -> ForeignTexts {
+        if let [
+            Message {
+                role: Role::Human,
+                content: Content::Text(text),
+                ..
+            },
+        ] = messages
+            && documents
+            && let Some(events) = prompt::events_of_document(text)
+        {
+            let own = |kind: &str| matches!(kind, "ai" | "tool_input");
+            let foreign = events.into_iter().filter(|(kind, _)| !own(kind));
+            return ForeignTexts(foreign.map(|(_, text)| text.to_owned()).collect());
+        }
+        let foreign = messages.iter().filter(|message| message.role != Role::Ai);
+        ForeignTexts(foreign.flat_map(texts).collect())
+    }
+
+    /// With `text` before them.
+    #[must_use]
+    pub fn after(mut self, text: &str) -> ForeignTexts {
+        self.0.insert(0, text.to_owned());
+        self
+    }
+
+    /// Of each of `calls`, whether it was brought by the thread.
+    pub(super) fn bring(&self, calls: &[Written]) -> Vec<bool> {
+        let mut search = Search::new(calls);
+        // A text that was cut goes on in the next: without anything between them.
+        let joined = self.0.concat();
+        let whole = plain(&joined);
+        let (named, spoken) = mentions(&whole, calls);
+        search.look_at(&whole);
+        drop(whole);
+        if named {
+            search.look_at_lines(&entities(&self.0.join("\n")));
+        }
+        if spoken && let Cow::Owned(text) = without_tags(&joined) {
+            let text = entities(&text);
+            search.look_at(&plain(&text));
+            search.look_at_lines(&text);
+        }
+        search.found
+    }
+
+    /// Whether `text` stands in them, as it is but for escapes and white space.
+    pub(super) fn hold(&self, text: &str) -> bool {
+        plain(&self.0.concat()).contains(&plain(text))
+    }
+}
+
+/// What a message says in text.
+fn texts(message: &Message) -> Vec<String> {
+    let Content::Blocks(raw) = &message.content else {
+        return vec![message.content.as_text().to_owned()];
+    };
+    let text = |part| match part {
+        Part::Text(text) => Some(text),
+        Part::Media(media) => match media.source {
+            Source::Base64(_) => None,
+            Source::Text(text) => Some(text),
+            _ => Some(media.block.to_string()),
+        },
+        Part::Omitted | Part::Call(_) | Part::Unknown(_) => None,
+    };
+    parts(raw, &message.role).into_iter().filter_map(text).collect()
+}
+
+/// Calls that are looked for, and what was found of them.
+struct Search {
+    needles: Vec<Needle>,
+    /// By name, as far as one can be told from what follows it.
+    by_name: HashMap<String, Vec<usize>>,
+    longest: usize,
+    found: Vec<bool>,
+    /// How much was compared.
+    work: usize,
+}
+
+/// Whether `whole`, which is plain, has one of the calls' names as a name, and whether it has one at all: whatever marks may stand
+/// within.
+fn mentions(whole: &str, calls: &[Written]) -> (bool, bool) {
+    let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
+    let names: HashSet<String> = calls.iter().map(|call| letters(&plain(call.name))).collect();
+    if names.len() > MAX_NAMES {
+        return (true, true);
+    }
+    let whole = letters(whole);
+    let has = |text: &str| memmem::find(whole.as_bytes(), text.as_bytes()).is_some();
+    let spoken = names.iter().any(|name| has(name));
+    (spoken && names.iter().any(|name| has(&format!("name{name}"))), spoken)
+}
+
+/// What of `name` stands before anything that may end a name.
+fn beginning(name: &str) -> &str {
+    name.split([',', '}']).next().unwrap_or_default()
+}
+
+impl Search {
+    fn new(calls: &[Written]) -> Search {
+        let needles: Vec<Needle> = calls
+            .iter()
+            .map(|call| Needle::new(call.name, call.args, call.text))
+            .collect();
+        let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
+        for (index, needle) in needles.iter().enumerate() {
+            by_name
+                .entry(beginning(&needle.name).to_owned())
+                .or_default()
+                .push(index);
+        }
+        Search {
+            longest: by_name.keys().map(String::len).max().unwrap_or(0),
+            found: vec![false; needles.len()],
+            needles,
+            by_name,
+            work: 0,
+        }
+    }
+
+    /// Looks for them in `text`, which is plain.
+    fn look_at(&mut self, text: &str) {
+        let allowed = WORK.0.saturating_mul(text.len()).saturating_add(WORK.1);
+        self.work = 0;
+        for (at, name) in sites(text, self.longest) {
+            let Some(indices) = self.by_name.get(name) else {
+                continue;
+            };
+            let site = Site::new(text, at, at + name.len());
+            self.work += site.reach();
+            for index in indices {
+                let needle = &self.needles[*index];
+                self.work += 1;
+                let there = !self.found[*index] && text[at..].starts_with(&needle.name);
+                self.found[*index] |= there && (needle.stands_at(text, &site) || self.work > allowed);
+            }
+        }
+    }
+
+    /// The same in `text` without what its lines begin with, in each layer of escapes.
+    fn look_at_lines(&mut self, text: &str) {
+        for prefix in Prefix::ALL {
+            let mut layer = Cow::Borrowed(text);
+            for _ in 0..MAX_LEVELS {
+                // A mail in a mail has its mark twice.
+                for _ in 0..MAX_NESTED {
+                    if self.found.iter().all(|found| *found) {
+                        return;
+                    }
+                    let Cow::Owned(stripped) = prefix.taken_off(&layer) else {
+                        break;
+                    };
+                    self.look_at(&plain(&stripped));
+                    layer = Cow::Owned(stripped);
+                }
+                let Some(next) = one_level(&layer) else { break };
+                layer = Cow::Owned(next);
+            }
+        }
+    }
+}
+
+/// Where names stand in `text`, and what each of them may be: what stands before the next comma or brace, if that is near.
+fn sites(text: &str, longest: usize) -> impl Iterator<Item = (usize, &str)> {
+    memmem::find_iter(text.as_bytes(), NAME.as_bytes()).filter_map(move |key| {
+        let at = key + NAME.len();
+        let rest = &text.as_bytes()[at..];
+        let end = rest
+            .iter()
+            .take(longest + 1)
+            .position(|byte| matches!(byte, b',' | b'}'))?;
+        Some((at, &text[at..at + end]))
+    })
+}

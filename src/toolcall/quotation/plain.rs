@@ -1,0 +1,278 @@
+//! Text without what quoting it adds.
+//!
+//! In: a text, however often it was escaped on its way into a thread. Out: [`plain`], in which HTML entities and the escapes of
+//! JSON strings are decoded at any depth, and white space, quotes, backslashes and what has no width are gone. What was
+//! escaped once more has the same plain text as before, so nobody has to guess how often it was.
+//!
+//! [`entities`] and [`one_level`] are the same for one layer, with all else kept: between the layers, lines can be looked at.
+
+use std::borrow::Cow;
+
+use crate::prompt::scan;
+
+/// The plain text: what is left of `text` if no layer of escapes counts. Linear.
+pub(super) fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut input = Input { rest: text, back: None };
+    loop {
+        if input.back.is_none() {
+            let ordinary = scan::first(input.rest.as_bytes(), matters);
+            out.push_str(&input.rest[..ordinary]);
+            input.rest = &input.rest[ordinary..];
+        }
+        match input.next() {
+            None => return out,
+            Some('\\') => input.escape(),
+            Some(c) if is_dropped(c) => {}
+            Some(c) => out.push(c),
+        }
+    }
+}
+
+/// `text` with its entities decoded, however often they were escaped.
+pub(super) fn entities(text: &str) -> Cow<'_, str> {
+    if !text.contains('&') {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut input = Input { rest: text, back: None };
+    while let Some(c) = input.next() {
+        out.push(c);
+        let ordinary = scan::first(input.rest.as_bytes(), |byte| byte == b'&');
+        out.push_str(&input.rest[..ordinary]);
+        input.rest = &input.rest[ordinary..];
+    }
+    Cow::Owned(out)
+}
+
+/// `text` with one layer of the escapes of JSON strings decoded; `None` if there is none.
+pub(super) fn one_level(text: &str) -> Option<String> {
+    let mut parts = text.split('\\');
+    let mut out = String::with_capacity(text.len());
+    out.push_str(parts.next().unwrap_or_default());
+    let mut found = false;
+    while let Some(part) = parts.next() {
+        found = true;
+        let (decoded, length) = match part.chars().next() {
+            // Two backslashes: the part between them is empty.
+            None => {
+                out.push('\\');
+                out.push_str(parts.next().unwrap_or_default());
+                continue;
+            }
+            Some('n') => ('\n', 1),
+            Some('r') => ('\r', 1),
+            Some('t' | 'b' | 'f') => ('\t', 1),
+            Some('u') => match hex(&part[1..], 4) {
+                Some(unit) => (char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER), 5),
+                None => ('\\', 0),
+            },
+            Some('"') => ('"', 1),
+            Some('/') => ('/', 1),
+            Some(_) => ('\\', 0),
+        };
+        out.push(decoded);
+        out.push_str(&part[length..]);
+    }
+    found.then_some(out)
+}
+
+/// What is left to read. Entities are decoded as it is read; what an escape stands for can be put back, and is read again.
+struct Input<'a> {
+    rest: &'a str,
+    back: Option<char>,
+}
+
+impl Input<'_> {
+    fn next(&mut self) -> Option<char> {
+        let mut c = match self.back.take() {
+            Some(c) => c,
+            None => self.take()?,
+        };
+        while c == '&' {
+            let Some((decoded, length)) = entity(self.rest) else {
+                break;
+            };
+            self.rest = &self.rest[length..];
+            c = decoded;
+        }
+        Some(c)
+    }
+
+    fn take(&mut self) -> Option<char> {
+        let c = self.rest.chars().next()?;
+        self.rest = &self.rest[c.len_utf8()..];
+        Some(c)
+    }
+
+    /// Behind a backslash: of any number of them, only the last says something.
+    fn escape(&mut self) {
+        let next = loop {
+            match self.next() {
+                Some('\\') => {}
+                other => break other,
+            }
+        };
+        self.back = match next {
+            Some('n' | 'r' | 't' | 'b' | 'f') => None,
+            Some('u') => Some(self.unit().unwrap_or('u')),
+            other => other,
+        };
+    }
+
+    /// The character that `\u` and four digits stand for, or two such pairs.
+    fn unit(&mut self) -> Option<char> {
+        let high = hex(self.rest, 4)?;
+        self.rest = &self.rest[4..];
+        if let Some(c) = char::from_u32(high) {
+            return Some(c);
+        }
+        let low = self.rest.trim_start_matches('\\');
+        let pair = low
+            .strip_prefix('u')
+            .filter(|_| low.len() < self.rest.len())
+            .and_then(|digits| hex(digits, 4))
+            .and_then(|low| char::decode_utf16([high as u16, low as u16]).next()?.ok());
+        if pair.is_some() {
+            self.rest = &low[5..];
+        }
+        Some(pair.unwrap_or(char::REPLACEMENT_CHARACTER))
+    }
+}
+
+/// The number that `text` begins with, of so many hexadecimal digits.
+fn hex(text: &str, digits: usize) -> Option<u32> {
+    let digits = text.get(..digits)?;
+    let all = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    all.then(|| u32::from_str_radix(digits, 16).ok())?
+}
+
+/// The longest name of an entity that is known, or of a number.
+const MAX_ENTITY: usize = 10;
+
+/// The character of the entity that `text`, behind its ampersand, begins with, and the length of its name with the semicolon.
+fn entity(text: &str) -> Option<(char, usize)> {
+    let end = text.bytes().take(MAX_ENTITY).position(|byte| byte == b';')?;
+    let name = &text[..end];
+    let number = match name.strip_prefix('#') {
+        None => None,
+        Some(number) => match number.strip_prefix(['x', 'X']) {
+            Some(digits) => u32::from_str_radix(digits, 16).ok(),
+            None => number.parse().ok(),
+        },
+    };
+    let c = match name {
+        "amp" | "AMP" => '&',
+        "quot" | "QUOT" => '"',
+        "apos" => '\'',
+        "lt" | "LT" => '<',
+        "gt" | "GT" => '>',
+        "nbsp" | "ensp" | "emsp" | "thinsp" | "Tab" => ' ',
+        "NewLine" => '\n',
+        "lcub" | "lbrace" => '{',
+        "rcub" | "rbrace" => '}',
+        "lsqb" | "lbrack" => '[',
+        "rsqb" | "rbrack" => ']',
+        "colon" => ':',
+        "comma" => ',',
+        "period" => '.',
+        "lowbar" => '_',
+        "commat" => '@',
+        "sol" => '/',
+        "bsol" => '\\',
+        "num" => '#',
+        _ => char::from_u32(number?)?,
+    };
+    Some((c, end + 1))
+}
+
+/// What [`plain`] may do something about.
+fn matters(byte: u8) -> bool {
+    (byte <= b' ') | (byte == b'"') | (byte == b'\'') | (byte == b'\\') | (byte == b'&') | (byte >= 0x7f)
+}
+
+/// What a copy may have more or less of without being another text.
+fn is_dropped(c: char) -> bool {
+    match c {
+        '"' | '\'' | '“' | '”' | '„' | '‘' | '’' | '«' | '»' => true,
+        // The soft hyphen, and what has no width.
+        '\u{AD}' | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{2064}' | '\u{FEFF}' => true,
+        c => c.is_whitespace() || c.is_control(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn layers_are_gone_whatever_they_are_and_however_many() {
+        for text in [
+            r#"{"a": "x"}"#,
+            r#"{\"a\":\"x\"}"#,
+            r#"{\\\"a\\\":\n  \\\"x\\\"}"#,
+            "{&quot;a&quot;:\u{a0}&#34;x&#x22;}",
+            "&lcub;&amp;amp;quot;a&amp;quot;&colon;&QUOT;x&NewLine;”\u{200b}}",
+            r"{\u0022a\\u0022:\u0026quot;\u0078}",
+            "{&#92;&#110;a:&bsol;u0078}",
+            "{'a':\r\n'x'}\\",
+        ] {
+            assert_eq!(plain(text), "{a:x}", "{text}");
+        }
+        assert_eq!(
+            plain(r"\ud83e\udd80 \\ud83e\\udd80 \ud83e \udd80"),
+            "🦀🦀\u{fffd}\u{fffd}"
+        );
+        assert_eq!(
+            plain(r"\u12 \uzz12 & &x; &#; &#xffffffff; a\b\q"),
+            "u12uzz12&&x;&#;&#xffffffff;aq"
+        );
+    }
+
+    #[test]
+    fn one_layer_is_taken_off_and_no_more() {
+        assert_eq!(
+            one_level(r#"a\nb\\n\"\\\"\u00e9\/\q\u1"#).unwrap(),
+            "a\nb\\n\"\\\"é/\\q\\u1"
+        );
+        assert_eq!(one_level("a\\").unwrap(), "a\\");
+        assert_eq!(one_level("none"), None);
+        assert_eq!(entities("a &amp;lt; b&quot;\\n"), "a < b\"\\n");
+    }
+
+    fn texts() -> impl Strategy<Value = String> {
+        let piece = prop::sample::select(vec![
+            "\\", "n", "u0022", "u", "\"", "&", "amp;", "quot;", "#92;", "lt", ";", "<", "\n", " ", "é", "🦀", "x",
+            "{", "}", "'",
+        ]);
+        prop_oneof![
+            prop::collection::vec(piece, 0..20).prop_map(|pieces| pieces.concat()),
+            any::<String>(),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        /// The law that the rest is built on.
+        #[test]
+        fn what_is_escaped_once_more_is_the_same(text in texts()) {
+            let json = serde_json::to_string(&text).unwrap();
+            prop_assert_eq!(plain(&json), plain(&text));
+            let html = text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
+            prop_assert_eq!(plain(&html), plain(&text));
+        }
+
+        #[test]
+        fn a_layer_is_what_json_takes_off(text: String) {
+            let json = serde_json::to_string(&text).unwrap();
+            let inner = &json[1..json.len() - 1];
+            let spaces = |text: &str| text.replace(|c: char| c.is_control(), "\t");
+            let decoded = one_level(inner).unwrap_or_else(|| inner.to_owned());
+            // Control characters without a letter of their own are `\u0001`; tabs stand for `\b` and `\f`.
+            prop_assert_eq!(spaces(&decoded), spaces(&text));
+        }
+    }
+}

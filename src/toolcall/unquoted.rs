@@ -1,0 +1,133 @@
+//! Calls that the model has written of its own: what ends its answer, and was brought by nothing in the thread.
+//!
+//! In: the blocks at the end of an answer, and the texts of the thread that the model has not written. Out: the blocks that
+//! count: none of their calls is a quotation ([`quotation`](super::quotation)), and they are of bound tools, where any are
+//! bound.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use super::quotation::{ForeignTexts, Written};
+use super::read::{self, Entry};
+use super::tail::{Block, Rules, Verdict, names_one_of, unknown_tool};
+use crate::message::InvalidToolCall;
+
+const QUOTED: &str = "the same call stands in a text of the thread, so it may be a quotation; `textToolCalls: \"lenient\"` reads such \
+                      blocks as calls";
+
+/// Which calls count in the answer to one call of the model.
+#[derive(Debug)]
+pub struct Unquoted {
+    thread: ForeignTexts,
+    bound: HashSet<String>,
+    any_name: bool,
+    /// The last blocks that were compared, and what they were: an answer may be read twice, and a thread is long.
+    last: Mutex<Option<(String, Vec<bool>)>>,
+}
+
+impl Unquoted {
+    /// Calls of the tools named `bound`, or of `any_name`, in the answer to `thread`.
+    pub fn new(thread: ForeignTexts, bound: impl IntoIterator<Item = String>, any_name: bool) -> Unquoted {
+        Unquoted {
+            thread,
+            bound: bound.into_iter().collect(),
+            any_name,
+            last: Mutex::new(None),
+        }
+    }
+
+    fn is_wanted(&self, name: &str) -> bool {
+        self.any_name || self.bound.contains(name)
+    }
+
+    /// What `block` is, apart from being a quotation.
+    fn verdict(&self, block: &Block) -> Verdict {
+        let mut unknown = None;
+        for entry in &block.entries {
+            match entry {
+                Entry::Call { name, .. } if self.is_wanted(name) => return Verdict::Counts,
+                Entry::Call { name, .. } => unknown = unknown.or(Some(name)),
+                invalid if self.any_name || names_one_of(&self.bound, invalid) => return Verdict::Counts,
+                Entry::Invalid(_) => {}
+            }
+        }
+        Verdict::Text(unknown.map(|name| unknown_tool(name)))
+    }
+
+    /// Of each block, whether the thread has brought anything of it.
+    fn quoted(&self, blocks: &[Block]) -> Vec<bool> {
+        let key: String = blocks.iter().flat_map(|block| &block.objects).copied().collect();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, verdicts)) = last.as_ref().filter(|(of, _)| *of == key && !key.is_empty()) {
+            return verdicts.clone();
+        }
+        let mut calls: Vec<Written> = Vec::new();
+        let mut ends = Vec::new();
+        for block in blocks {
+            let texts = block
+                .objects
+                .iter()
+                .flat_map(|object| read::list(object).unwrap_or_default());
+            calls.extend(block.entries.iter().zip(texts).filter_map(|(entry, text)| match entry {
+                Entry::Call { name, args, .. } => Some(Written {
+                    name,
+                    args: args.get(),
+                    text,
+                }),
+                Entry::Invalid(_) => None,
+            }));
+            ends.push(calls.len());
+        }
+        let brought = self.thread.bring(&calls);
+        let mut from = 0;
+        let verdicts = blocks.iter().zip(ends).map(|(block, end)| {
+            let is_call_quoted = brought[std::mem::replace(&mut from, end)..end].contains(&true);
+            is_call_quoted || block.entries.iter().any(|entry| self.is_held(entry))
+        });
+        let verdicts: Vec<bool> = verdicts.collect();
+        *last = Some((key, verdicts.clone()));
+        verdicts
+    }
+
+    /// Whether it can't be read, and stands in the thread just so.
+    fn is_held(&self, entry: &Entry) -> bool {
+        matches!(entry, Entry::Invalid(InvalidToolCall { args, .. }) if self.thread.hold(args))
+    }
+}
+
+impl Rules for Unquoted {
+    fn verdicts(&self, blocks: &[Block]) -> Vec<Verdict> {
+        let verdicts: Vec<Verdict> = blocks.iter().map(|block| self.verdict(block)).collect();
+        // Only those that would count are worth a look at the thread.
+        let count = verdicts
+            .iter()
+            .take_while(|verdict| **verdict == Verdict::Counts)
+            .count();
+        let quoted = match count {
+            0 => Vec::new(),
+            count => self.quoted(&blocks[..count]),
+        };
+        let mut quoted = quoted.into_iter();
+        let or_quoted = |verdict| match quoted.next() {
+            Some(true) => Verdict::Text(Some(QUOTED.to_owned())),
+            _ => verdict,
+        };
+        verdicts.into_iter().map(or_quoted).collect()
+    }
+
+    /// A call of a tool that is not bound can't be made.
+    fn accept(&self, entry: Entry) -> Entry {
+        match entry {
+            Entry::Call { id, name, args } if !self.is_wanted(&name) => {
+                let error = unknown_tool(&name);
+                Entry::Invalid(InvalidToolCall {
+                    id,
+                    name: Some(name),
+                    args: args.get().to_owned(),
+                    error,
+                })
+            }
+            entry => entry,
+        }
+    }
+}
