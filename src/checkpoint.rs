@@ -243,6 +243,19 @@ fn make_folder(folder: &Path) -> Result<(), Refused> {
     Ok(())
 }
 
+/// The file at `path`, made if there is none, for this process alone until it is dropped; `None` if another has it, or this one
+/// already. However a process ends, it is free then. Blocks.
+///
+/// # Errors
+/// [`Refused`]: it is no file of its own, it belongs to somebody else, or the system refuses it.
+pub fn lock(path: &Path) -> Result<Option<File>, Refused> {
+    match open(path, "") {
+        Ok(file) => Ok(Some(file)),
+        Err(Refused::Locked(..)) => Ok(None),
+        Err(refused) => Err(refused),
+    }
+}
+
 #[cfg(unix)]
 fn open(path: &Path, run_id: &str) -> Result<File, Refused> {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};

@@ -114,7 +114,7 @@ pub fn is_run_id(run_id: String) -> bool {
     checkpoint::is_run_id(&run_id)
 }
 
-fn blocking<T: Serialize + Send + 'static>(
+pub(super) fn blocking<T: Serialize + Send + 'static>(
     env: &Env,
     act: impl FnOnce() -> Result<T, Refused> + Send + 'static,
 ) -> napi::Result<PromiseRaw<'_, String>> {

@@ -12,6 +12,7 @@ pub mod provider;
 pub mod redact;
 pub mod runlog;
 pub mod runtime;
+pub mod suite;
 pub mod text;
 
 use std::sync::Arc;

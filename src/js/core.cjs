@@ -342,4 +342,4 @@ function askedOf(provider, options) {
   return { provider, model: model || undefined, baseURL };
 }
 
-module.exports = { createCore };
+module.exports = { createCore, ownerOf };

@@ -162,6 +162,25 @@ export class NativeCheckpoints {
   finish(runId: string, token: number, result?: string): Promise<string>;
 }
 
+/** A file that one process at a time has for itself (`src/checkpoint.rs`): until it gives it back or ends, in whichever way. */
+export class NativeLock {
+  constructor(path: string);
+  /** `{"ok": true}`, `{"ok": false}` if somebody has it, or `{"err": …}`. */
+  take(): Promise<string>;
+  /** Gives it back; the file stays. */
+  release(): void;
+}
+
+/** A command line for the system's shell, supervised like every process (`src/process/shell.rs`). */
+export class NativeShell {
+  /** @param commandJson `{"command": text, "cwd": absolute, "timeout": ms, 0 for none}`; `envJson` as for `NativeProvider.start` */
+  constructor(commandJson: string, owner: number, envJson?: string);
+  /** `{"ok": {exitCode: number | null, timedOut: boolean, output: text}}` or `{"err": …}`, when nothing of it is left. */
+  run(): Promise<string>;
+  /** Ends it. Does nothing when it is over. */
+  cancel(): void;
+}
+
 /** Whether it can be the id of a run. */
 export function isRunId(runId: string): boolean;
 /** What every page of ours begins with, up to its body. */

@@ -22,6 +22,9 @@ pub(super) struct Pipes {
 pub(super) struct Launch {
     pub file: PathBuf,
     pub args: Vec<OsString>,
+    /// See [`super::Spec::verbatim`].
+    #[cfg(windows)]
+    pub verbatim: Option<OsString>,
     pub vars: super::env::Vars,
     pub cwd: Option<PathBuf>,
 }
@@ -36,10 +39,23 @@ impl Launch {
             "the working folder's path contains a NUL character".to_owned()
         } else if let Some(at) = self.args.iter().position(|arg| nul(arg)) {
             format!("argument {} contains a NUL character", at + 1)
+        } else if self.verbatim().is_some_and(nul) {
+            "the command line contains a NUL character".to_owned()
         } else {
             return Ok(());
         };
         Err(StartError::InvalidInput { what })
+    }
+
+    #[cfg(windows)]
+    fn verbatim(&self) -> Option<&OsStr> {
+        self.verbatim.as_deref()
+    }
+
+    #[cfg(not(windows))]
+    #[expect(clippy::unused_self, reason = "Windows has one")]
+    fn verbatim(&self) -> Option<&OsStr> {
+        None
     }
 
     /// What `error` means for this launch.
@@ -193,6 +209,8 @@ mod tests {
         let launch = Launch {
             file: "/bin/true".into(),
             args: vec!["a".into(), "se\0cret".into()],
+            #[cfg(windows)]
+            verbatim: None,
             vars: Vec::new(),
             cwd: None,
         };

@@ -23,6 +23,9 @@ pub struct Spec {
     pub resolved: Option<Resolved>,
     /// The arguments, without the program.
     pub args: Vec<OsString>,
+    /// What stands behind the arguments as it is, for a program with its own rules of quoting. Windows only.
+    #[cfg(windows)]
+    pub verbatim: Option<OsString>,
     /// The environment. [`super::RUN_VARIABLE`] is added, and `PWD` where `cwd` is set and the plan doesn't speak of it.
     pub env: EnvPlan,
     /// The working folder; `None` is the host's.
@@ -58,6 +61,8 @@ impl Spec {
             program: program.into(),
             resolved: None,
             args: Vec::new(),
+            #[cfg(windows)]
+            verbatim: None,
             env: EnvPlan::default(),
             cwd: None,
             stdin: Stdin::Null,

@@ -150,7 +150,14 @@ fn prepare(spec: &Spec, run_id: &str) -> Result<Launch, StartError> {
     };
     let (file, mut args) = resolved.command();
     args.extend(spec.args.iter().cloned());
-    let launch = Launch { file, args, vars, cwd };
+    let launch = Launch {
+        file,
+        args,
+        #[cfg(windows)]
+        verbatim: spec.verbatim.clone(),
+        vars,
+        cwd,
+    };
     launch.check()?;
     Ok(launch)
 }

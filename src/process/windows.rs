@@ -36,6 +36,9 @@ pub(super) fn spawn(launch: &Launch, stdin: bool, _run: &str) -> Result<(Pipes, 
         .stdin(if stdin { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    if let Some(text) = &launch.verbatim {
+        std::os::windows::process::CommandExt::raw_arg(&mut command, text);
+    }
     if let Some(cwd) = &launch.cwd {
         command.current_dir(cwd);
     }

@@ -12,6 +12,7 @@
 import { lstat, mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { UsageError } from "../cli-text.mjs";
+import { LOCK, lockFolder } from "./lock.mjs";
 import { writeIndex } from "./page.mjs";
 import { doTask } from "./work.mjs";
 
@@ -25,8 +26,20 @@ const RESULT = "result.json";
  *   onEvent: (event: SuiteEvent) => void }} options
  * @returns {Promise<{ results: TaskResult[], page: string }>} in the order of the tasks; without those that an abort left undone
  */
-export async function runSuite(suite, { out, concurrency, resume, signal, onEvent }) {
-  await open(out, resume, suite);
+export async function runSuite(suite, options) {
+  const close = await open(options.out, options.resume, suite);
+  try {
+    return await runTasks(suite, options);
+  } finally {
+    close();
+  }
+}
+
+/**
+ * @param {Suite} suite
+ * @param {Parameters<typeof runSuite>[1]} options
+ */
+async function runTasks(suite, { out, concurrency, signal, onEvent }) {
   /** @type {Map<Task, TaskResult>} */
   const results = new Map();
   /** @type {Task[]} */
@@ -66,15 +79,35 @@ export async function runSuite(suite, { out, concurrency, resume, signal, onEven
 }
 
 /**
- * Sees to it that `out` is a folder of results: a new one, or with `resume` one that was begun.
+ * Sees to it that `out` is a folder of results, and nobody else's for now: a new one, or with `resume` one that was begun.
  *
  * @param {string} out
  * @param {boolean} resume
  * @param {Suite} suite
+ * @returns {Promise<() => void>} gives it back
  */
 async function open(out, resume, suite) {
   await mkdir(out, { recursive: true });
-  const names = await readdir(out);
+  await requireOurs(out, resume);
+  const close = await lockFolder(out, MARK);
+  try {
+    // Somebody may have begun, and ended, since.
+    await requireOurs(out, resume);
+    const mark = { version: 1, title: suite.title, pid: process.pid, tasks: suite.tasks.map(({ name }) => name) };
+    await replace(join(out, MARK), `${JSON.stringify(mark, null, 2)}\n`);
+    return close;
+  } catch (error) {
+    close();
+    throw error;
+  }
+}
+
+/**
+ * @param {string} out
+ * @param {boolean} resume
+ */
+async function requireOurs(out, resume) {
+  const names = (await readdir(out)).filter((name) => name !== LOCK);
   const isOurs = names.includes(MARK);
   if (names.length > 0 && !isOurs) {
     throw new UsageError(`--out is a folder with other things in it, which are left alone: ${out}. Name a new one`);
@@ -82,8 +115,6 @@ async function open(out, resume, suite) {
   if (isOurs && !resume) {
     throw new UsageError(`--out has results already: ${out}. Add --resume to go on there, or name a new folder`);
   }
-  const mark = { version: 1, title: suite.title, tasks: suite.tasks.map(({ name }) => name) };
-  await replace(join(out, MARK), `${JSON.stringify(mark, null, 2)}\n`);
 }
 
 /**

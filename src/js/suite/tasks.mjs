@@ -4,7 +4,8 @@
  *
  * @typedef {object} Task
  * @property {string} name also the name of its folder
- * @property {string} provider `claude-code`, or a provider's id
+ * @property {string} provider `claude-code`, a provider's id, or the name of an API of the file's own
+ * @property {boolean} isApi whether it is the latter
  * @property {string | undefined} prompt
  * @property {string | undefined} promptFile relative to the workspace, as the adapter's `prompt_file`
  * @property {string | undefined} cliPath the CLI; by default, the one on the PATH
@@ -23,6 +24,8 @@ import { createHash } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
 import { basename, dirname, extname, resolve } from "node:path";
 import { UsageError } from "../cli-text.mjs";
+import { LOCK } from "./lock.mjs";
+import { checkSecrets, readProviders } from "./providers.mjs";
 
 /** The adapter, which is no provider: it lets claude work for itself. */
 export const CLAUDE_CODE = "claude-code";
@@ -45,8 +48,8 @@ const FIELDS = /** @type {const} */ ({
 const DEFAULTS = { provider: CLAUDE_CODE, timeout: 300_000, check_timeout: 60_000 };
 /** A name is a folder's: the same on every system, never hidden, never a path. */
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/;
-/** The suite's own files, beside the tasks' folders (`page.mjs`, `run.mjs`). */
-const OWN = new Set(["index.html", "suite.json", "suite.json.new"]);
+/** The suite's own files, beside the tasks' folders (`page.mjs`, `run.mjs`, `lock.mjs`). */
+const OWN = new Set(["index.html", "suite.json", "suite.json.new", LOCK]);
 /** What the longest timer of Node takes. */
 const MOST_MS = 2 ** 31 - 1;
 
@@ -93,10 +96,12 @@ function check(document, { folder, providers }) {
   const problems = [];
   const suite = { title: "", tasks: /** @type {Task[]} */ ([]) };
   if (!isObject(document)) return { suite, problems: ["it must be an object with the field `tasks`"] };
-  const { title = "", defaults = {}, tasks, ...unknown } = document;
-  for (const name of Object.keys(unknown)) problems.push(`${name}: there are title, defaults, tasks`);
+  const { title = "", providers: blocks, defaults = {}, tasks, ...unknown } = document;
+  for (const name of Object.keys(unknown)) problems.push(`${name}: there are title, providers, defaults, tasks`);
   if (typeof title === "string") suite.title = title;
   else problems.push("title: must be a text");
+  const apis = readProviders(blocks, [CLAUDE_CODE, ...providers], problems);
+  const known = [CLAUDE_CODE, ...providers, ...apis.keys()];
   const common = fields(defaults, "defaults", problems);
   if (common.name !== undefined) problems.push("defaults.name: every task has a name of its own");
   delete common.name;
@@ -111,7 +116,6 @@ function check(document, { folder, providers }) {
     if (!isObject(own)) continue;
     const merged = { ...DEFAULTS, ...common, ...written };
     const config = { ...common.config, ...written.config };
-    const options = { ...common.options, ...written.options };
     // Of two ways to say the prompt, a task's own wins over that of all.
     if (written.prompt_file !== undefined && written.prompt === undefined) delete merged.prompt;
     if (written.prompt !== undefined && written.prompt_file === undefined) delete merged.prompt_file;
@@ -127,11 +131,14 @@ function check(document, { folder, providers }) {
       problems.push(`${at}: exactly one of prompt and prompt_file`);
     }
     const isAdapter = provider === CLAUDE_CODE;
-    if (!isAdapter && !providers.includes(provider)) {
-      problems.push(
-        `${at}.provider: there are ${[CLAUDE_CODE, ...providers].join(", ")}, not ${JSON.stringify(provider)}`,
-      );
+    const api = apis.get(provider);
+    const isApi = api !== undefined;
+    const options = { ...api, ...common.options, ...written.options };
+    if (!known.includes(provider)) {
+      problems.push(`${at}.provider: there are ${known.join(", ")}, not ${JSON.stringify(provider)}`);
     }
+    if (isApi) checkSecrets({ ...common.options, ...written.options }, `${at}.options`, problems);
+    if (isApi && merged.cli_path !== undefined) problems.push(`${at}.cli_path: ${provider} is an API`);
     if (!isAdapter && promptFile !== undefined) problems.push(`${at}.prompt_file: only ${CLAUDE_CODE} reads one`);
     if (isAdapter && written.options) problems.push(`${at}.options: are a provider's; ${CLAUDE_CODE} has config`);
     if (!isAdapter && written.config) problems.push(`${at}.config: is that of ${CLAUDE_CODE}; a provider has options`);
@@ -147,7 +154,7 @@ function check(document, { folder, providers }) {
     const task = { name, provider, prompt, promptFile, cliPath, files, check, checkTimeout, timeout };
     const whole = { ...task, config: isAdapter ? config : {}, options: isAdapter ? {} : options };
     const fingerprint = createHash("sha256").update(JSON.stringify(whole)).digest("hex");
-    suite.tasks.push({ ...whole, fingerprint });
+    suite.tasks.push({ ...whole, isApi, fingerprint });
   }
   return { suite, problems };
 }

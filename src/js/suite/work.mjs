@@ -25,15 +25,22 @@
  * @property {{ exitCode: number | null, output: string } | undefined} check
  */
 
-import { spawn } from "node:child_process";
 import { cp, mkdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { factoryOf } from "../cli-doctor.mjs";
-import { ClaudeCodeAdapter, ProviderError, renderRunLog, runAgent } from "../native-entry.mjs";
+import core from "../core.cjs";
+import errors from "../errors.cjs";
+import loader from "../load.cjs";
+import {
+  ClaudeCodeAdapter,
+  createOpenAiCompatibleProvider,
+  ProviderError,
+  renderRunLog,
+  runAgent,
+} from "../native-entry.mjs";
 import { CLAUDE_CODE } from "./tasks.mjs";
 
-/** Of what a check prints, the end. */
-const SHOWN = 4_000;
+const { ownerOf } = core;
 
 /** What is wrong with these is not the task: it is worth another try when that is mended. */
 const NOT_THE_TASK = new Set([
@@ -152,14 +159,14 @@ function verdictOf({ status, errors }) {
  */
 async function ask(task, { folder, workspace, signal }) {
   const log = "run.jsonl";
-  const options = { ...(task.cliPath !== undefined && { cliPath: task.cliPath }), ...task.options };
-  const provider = factoryOf(task.provider)(/** @type {{}} */ (options));
+  const provider = providerOf(task);
   try {
     const limits = task.timeout > 0 ? { timeoutMs: task.timeout } : {};
     const run = runAgent({ provider, prompt: task.prompt ?? "", limits, signal, record: join(folder, log) });
     const result = await run.result;
     const { usage, costUsd } = result;
-    const known = { tokens: usage.inputTokens + usage.outputTokens, costUsd, toolCalls: 0, log };
+    const model = typeof task.options.model === "string" ? task.options.model : undefined;
+    const known = { model, tokens: usage.inputTokens + usage.outputTokens, costUsd, toolCalls: 0, log };
     if (result.status === "completed") {
       await writeFile(join(workspace, "answer.md"), `${result.output}\n`);
       return { verdict: "pass", reason: "", ...known };
@@ -169,6 +176,12 @@ async function ask(task, { folder, workspace, signal }) {
   } finally {
     await provider.close();
   }
+}
+
+/** @param {Task} task */
+function providerOf({ provider, isApi, cliPath, options }) {
+  if (isApi) return createOpenAiCompatibleProvider(/** @type {{ model: string }} */ (options));
+  return factoryOf(provider)(/** @type {{}} */ ({ ...(cliPath !== undefined && { cliPath }), ...options }));
 }
 
 /**
@@ -184,7 +197,7 @@ function verdictOfError(error) {
 }
 
 /**
- * Has the workspace judged by the task's own command. What it has started ends with it.
+ * Has the workspace judged by the task's own command. What it has started ends with it, also when this process is killed.
  *
  * @param {Task} task
  * @param {string} workspace
@@ -193,52 +206,27 @@ function verdictOfError(error) {
  */
 async function check({ check: command, checkTimeout }, workspace, signal) {
   if (command === undefined) return undefined;
-  const isWindows = process.platform === "win32";
-  const child = spawn(command, {
-    cwd: workspace,
-    shell: true,
-    detached: !isWindows,
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  let output = "";
-  for (const stream of [child.stdout, child.stderr]) {
-    stream.setEncoding("utf8").on("data", (text) => {
-      output = (output + text).slice(-SHOWN);
-    });
-  }
-  const end = () => {
-    if (child.pid === undefined) return;
-    try {
-      if (isWindows) child.kill("SIGKILL");
-      else process.kill(-child.pid, "SIGKILL");
-    } catch {
-      // There is nobody left.
-    }
-  };
-  let late = false;
-  const giveUp = () => {
-    late = true;
-    end();
-  };
-  const limit = checkTimeout > 0 ? setTimeout(giveUp, checkTimeout) : undefined;
+  const native = loader.loadNative();
+  const shell = new native.NativeShell(
+    JSON.stringify({ command, cwd: workspace, timeout: checkTimeout }),
+    ownerOf(native),
+  );
+  const end = () => shell.cancel();
   signal.addEventListener("abort", end, { once: true });
   try {
-    /** @type {number | null} */
-    const exitCode = await new Promise((resolve, reject) => {
-      child.once("error", reject);
-      // Not its streams' end: what it leaves behind may hold them.
-      child.once("exit", (code) => resolve(code));
-    });
+    if (signal.aborted) end();
+    const run = await errors.guard(shell.run());
     signal.throwIfAborted();
+    const { exitCode, timedOut, output } =
+      /** @type {{ exitCode: number | null, timedOut: boolean, output: string }} */ (errors.unwrap(run));
     const report = { exitCode, output };
-    if (late) return { report, failure: { verdict: "fail", reason: `the check took longer than ${checkTimeout} ms` } };
+    if (timedOut)
+      return { report, failure: { verdict: "fail", reason: `the check took longer than ${checkTimeout} ms` } };
     if (exitCode === 0) return { report };
     const why = exitCode === null ? "was ended by a signal" : `exited with ${exitCode}`;
     return { report, failure: { verdict: "fail", reason: `the check ${why}` } };
   } finally {
-    clearTimeout(limit);
     signal.removeEventListener("abort", end);
-    end();
   }
 }
 
