@@ -34,7 +34,7 @@ export async function openStore(spec) {
   }
   const { port, leaseMs } = spec;
   if (spec.kind === "redis") {
-    const Redis = createRequire(join(dirname(await installed("bullmq")), "x.js"))("ioredis");
+    const { Redis } = createRequire(join(dirname(await installed("bullmq")), "x.js"))("ioredis");
     const redis = new Redis({ host: "127.0.0.1", port });
     const peek = async (/** @type {string} */ runId) => parse(await redis.lrange(`runs:{${runId}}:entries`, 0, -1));
     return { store: createRedisCheckpoint(redis, { leaseMs }), peek, close: async () => void (await redis.quit()) };

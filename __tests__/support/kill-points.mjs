@@ -8,7 +8,7 @@
 import { writeSync } from "node:fs";
 import { createRequire } from "node:module";
 
-const Redis = createRequire(import.meta.url)("ioredis");
+const { Redis } = createRequire(import.meta.url)("ioredis");
 const killAt = Number(process.env.KILL_AT);
 let passed = 0;
 

@@ -3,7 +3,7 @@
  * killed on purpose.
  *
  *   redis-server --port 6390 --save '' &
- *   npm install bullmq
+ *   npm install bullmq ioredis
  *   node examples/fleet/main.mjs --port 6390 --runs 200 --repeats 2 --workers 4 --kills 10 --out fleet.html
  *
  * The model is scripted and answers offline: it charges twice, then says that it is done. Of every seven runs one meets a used-up quota
@@ -30,7 +30,7 @@ import { TASKS } from "./tasks.mjs";
 
 const load = createRequire(import.meta.url);
 const { Queue } = load("bullmq");
-const Redis = load("ioredis");
+const { Redis } = load("ioredis");
 
 const { values } = parseArgs({
   options: {

@@ -18,7 +18,7 @@ import { TASKS } from "./tasks.mjs";
 
 const load = createRequire(import.meta.url);
 const { DelayedError, UnrecoverableError, Worker } = load("bullmq");
-const Redis = load("ioredis");
+const { Redis } = load("ioredis");
 
 const { port, url, queue, concurrency, lockMs, effects, claude, workspaces } = JSON.parse(process.env.FLEET ?? "{}");
 
