@@ -2,7 +2,7 @@
 /**
  * `npm run test:package`: what would be published is right.
  *
- * In flows the built tree. It is laid out as for a release (of the platforms, only this machine's has its addon), linted (publint,
+ * In flows the built tree, and as an argument the folder of the addon, `src/js` by default. It is laid out as for a release (of the platforms, only this machine's has its addon), linted (publint,
  * are-the-types-wrong), and installed from a registry on 127.0.0.1 into empty projects: by npm, pnpm and yarn, with the oldest
  * and the newest `@langchain/core` there is and without it. `consumer.mjs` says what each project then does.
  */
@@ -46,7 +46,11 @@ await runMain(import.meta.url, async () => {
     if (found.length > 0) throw new PrepareError(found.join("\n"));
     const release = join(temp, "release");
     mkdirSync(release);
-    const { main, platforms } = layOut({ addons: join(ROOT, "src/js"), out: release, partial: true });
+    const { main, platforms } = layOut({
+      addons: join(ROOT, process.argv[2] ?? "src/js"),
+      out: release,
+      partial: true,
+    });
     lint(pack(main, temp));
     await install(temp, [main, ...platforms]);
   } finally {

@@ -6,8 +6,9 @@
  * command that repeats each alone, and at the end a table and the line `N passed, N failed`. A failing check doesn't keep the
  * next from running.
  *
- * `--all` adds what guards a release: the tests against the optimised addon and with every version of the real CLIs, the
- * documentation build, the benches at their smallest, the package in all package managers, and the other runtimes.
+ * `--ci` adds what every change has to pass: the documentation build, and the package with the optimised addon in all package managers.
+ * `--all` adds what guards a release: the tests against the optimised addon and with every version of the real CLIs, the benches at their
+ * smallest, and the other runtimes.
  * `--verbose` streams all output.
  */
 import { spawn } from "node:child_process";
@@ -39,10 +40,10 @@ const WIDTH = 80;
 /**
  * The checks, the cheap ones first.
  * @param {string} root
- * @param {{ all?: boolean }} [options] `all`: those that guard a release too
+ * @param {{ ci?: boolean, all?: boolean }} [options] `ci`: those of continuous integration too; `all`: those that guard a release, too
  * @returns {Check[]}
  */
-export function listChecks(root, { all = false } = {}) {
+export function listChecks(root, { ci = false, all = false } = {}) {
   /** @type {(script: string) => { command: string[], repeat: string }} */
   const script = (name) => ({ command: npm(["run", name], process.env), repeat: `npm run ${name}` });
   /** @type {(name: string, bin: string, ...args: string[]) => { command: string[], repeat: string }} */
@@ -52,10 +53,16 @@ export function listChecks(root, { all = false } = {}) {
   });
   /** @type {(check: Check) => Check[]} */
   const release = (check) => (all ? [check] : []);
+  /** @type {(check: Check) => Check[]} */
+  const change = (check) => (ci || all ? [check] : []);
+  const optimised = "target/optimised";
+  const build = ["node", ".ci/build.mjs", "--output-dir", optimised];
+  // The tests leave cores idle, and this takes one for minutes: it takes what is left.
+  const asideBuild = process.platform === "win32" ? build : ["nice", "-n", "15", ...build];
   return [
     { name: "cargo fmt", command: ["cargo", "fmt", "--check"] },
     { name: "cargo clippy", command: ["cargo", "clippy", "--all-targets", "--", "-D", "warnings"] },
-    ...release({ name: "cargo doc", command: ["cargo", "doc", "--no-deps"], env: { RUSTDOCFLAGS: "-D warnings" } }),
+    ...change({ name: "cargo doc", command: ["cargo", "doc", "--no-deps"], env: { RUSTDOCFLAGS: "-D warnings" } }),
     { name: "biome", ...bin("@biomejs/biome", "biome", "ci", "--colors=off") },
     { name: "dependencies", ...script("test:dependencies") },
     { name: "packages", command: ["node", ".ci/install.mjs"], early: true },
@@ -65,6 +72,12 @@ export function listChecks(root, { all = false } = {}) {
     { name: "tsc", ...bin("typescript", "tsc", "-p", "tsconfig.json") },
     { name: "vitest", ...bin("vitest", "vitest", "run"), env: all ? { TEST_ALL: "1" } : {}, count: countVitest },
     ...release({ name: "bench", ...script("bench:smoke") }),
+    ...(ci && !all
+      ? [
+          { name: "optimised build", command: asideBuild, repeat: build.join(" "), early: true },
+          { name: "package", command: ["node", ".ci/package.mjs", optimised] },
+        ]
+      : []),
     ...release({ name: "package", ...script("test:package") }),
     ...release({ name: "runtimes", ...script("test:runtimes") }),
   ];
@@ -238,7 +251,9 @@ await runMain(import.meta.url, async () => {
   // The build is one of the checks, so that it is reported like the others.
   await prepare({ build: false });
   const has = (/** @type {string} */ flag) => process.argv.includes(flag);
-  const results = await runChecks(listChecks(ROOT, { all: has("--all") }), { verbose: has("--verbose") });
+  const results = await runChecks(listChecks(ROOT, { ci: has("--ci"), all: has("--all") }), {
+    verbose: has("--verbose"),
+  });
   process.stdout.write(formatSummary(results));
   process.exitCode = results.every(({ ok }) => ok) ? 0 : 1;
 });

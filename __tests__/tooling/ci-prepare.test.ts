@@ -187,7 +187,10 @@ describe("isBuildStale", () => {
 });
 
 describe.skipIf(process.platform === "win32")(".ci/run", () => {
-  it("runs every check at the root, from any folder, as CI and without stdin", () => {
+  it.each([
+    ["what every change has to pass", [], "--ci"],
+    ["what guards a release", ["--all"], "--all"],
+  ])("runs %s at the root, from any folder, as CI and without stdin", (_, args, level) => {
     const script = fileURLToPath(new URL("../../.ci/run", import.meta.url));
     write(".ci/run", readFileSync(script, "utf8"));
     fakes.shell("npm", 'echo "$PWD $CI $*"; exec /bin/cat');
@@ -195,14 +198,14 @@ describe.skipIf(process.platform === "win32")(".ci/run", () => {
     // A file, not a pipe, which breaks when the script lets go of it.
     write("typed", "typed");
     const stdin = openSync(join(root, "typed"), "r");
-    const output = execFileSync("bash", [join(root, ".ci/run")], {
+    const output = execFileSync("bash", [join(root, ".ci/run"), ...args], {
       cwd: tmpdir(),
       env,
       stdio: [stdin, "pipe", "inherit"],
       encoding: "utf8",
     });
     closeSync(stdin);
-    expect(output).toMatch(/^.*dfp-prepare-\w+ true test -- --all\n$/);
+    expect(output).toMatch(new RegExp(`^.*dfp-prepare-\\w+ true test -- ${level}\n$`));
     expect(statSync(script).mode & 0o111).toBe(0o111);
   });
 });

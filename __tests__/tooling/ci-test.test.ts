@@ -98,10 +98,10 @@ describe("runChecks", () => {
 
 describe("listChecks", () => {
   const root = fileURLToPath(new URL("../..", import.meta.url));
-  const names = (all: boolean) => listChecks(root, { all }).map(({ name }) => name);
+  const names = (options: { ci?: boolean; all?: boolean }) => listChecks(root, options).map(({ name }) => name);
 
-  it("adds with --all what guards a release, and takes nothing away", () => {
-    const daily = names(false);
+  it("adds with --ci what every change has to pass and with --all what guards a release, and takes nothing away", () => {
+    const daily = names({});
     expect(daily).toEqual([
       "cargo fmt",
       "cargo clippy",
@@ -113,8 +113,12 @@ describe("listChecks", () => {
       "tsc",
       "vitest",
     ]);
-    expect(names(true).filter((name) => daily.includes(name))).toEqual(daily);
-    expect(names(true).filter((name) => !daily.includes(name))).toEqual(["cargo doc", "bench", "package", "runtimes"]);
+    const added = (options: { ci?: boolean; all?: boolean }) => {
+      expect(names(options).filter((name) => daily.includes(name))).toEqual(daily);
+      return names(options).filter((name) => !daily.includes(name));
+    };
+    expect(added({ ci: true })).toEqual(["cargo doc", "optimised build", "package"]);
+    expect(added({ all: true })).toEqual(["cargo doc", "bench", "package", "runtimes"]);
   });
 });
 
