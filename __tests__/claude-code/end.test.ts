@@ -39,7 +39,8 @@ describe.skipIf(windows).each(VERSIONS)("the real claude, %s, in the middle of a
     ],
   });
 
-  it("is ended by its timeout, with the shell that is in a session of its own", async () => {
+  // It sits its time out. Every day, the abort below ends the real CLI, and the time limits further down a made-up one.
+  it.runIf(process.env.TEST_ALL)("is ended by its timeout, with the shell in a session of its own", async () => {
     const tag = createTag();
     const artifactsDir = createWorkspace();
     const { workspace, run } = await withAdapter({
