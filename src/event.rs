@@ -342,7 +342,7 @@ pub struct RunInfo {
 }
 
 /// How a CLI was driven.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineUsed {
     /// One process for this call.

@@ -1,9 +1,10 @@
 //! Exchanges with a provider: bytes of a process or a connection become events here.
 //!
-//! [`mod@print`]: one process per call, the whole thread as one prompt. [`claude_live`]: one process per conversation, over claude's
-//! control protocol, with native tool calls; [`codex_live`]: one for all of them, over codex's JSON-RPC; [`opencode_live`]: the same over
-//! opencode's HTTP; what they share is in [`live`]. [`acp_warm`]: one process for many calls, which remembers none of them. [`http`]:
-//! one HTTP request per call. Whoever drives one (`run::attempt`) knows no more of them than [`Exchange`].
+//! [`mod@print`]: one process per call, the whole thread as one prompt. A kept process is a [`form`]: [`claude_live`] and [`qwen_live`]
+//! have one for each conversation (claude's control protocol, qwen's stream-json input), [`codex_live`] and [`opencode_live`] one for all
+//! of them (JSON-RPC, HTTP), [`acp_warm`] one for many calls, which remembers none. What they share: the thread, its setup, the pool of
+//! resting sessions and a turn ([`live`]), the process that serves many ([`mod@host`]), JSON-RPC over its standard streams ([`rpc`]), and
+//! the [`installed`] CLI. [`http`]: one HTTP request per call. Whoever drives one (`run::attempt`) knows no more of them than [`Exchange`].
 
 use std::time::Duration;
 
@@ -16,8 +17,10 @@ pub use crate::judge::{Evidence, StopReason};
 pub mod acp_warm;
 pub mod claude_live;
 pub mod codex_live;
+pub mod form;
 pub mod host;
 pub mod http;
+pub mod installed;
 pub mod live;
 pub mod opencode_live;
 pub mod print;

@@ -50,7 +50,7 @@ impl Invocation {
     }
 
     /// The end of what was started so, with these limits.
-    pub(super) fn ended(self, process: EndedProcess, limits: &Limits) -> Ended {
+    pub fn ended(self, process: EndedProcess, limits: &Limits) -> Ended {
         let exit = process.exit;
         let refused_flag = self.refused_flag(&exit);
         let stopped = match exit.end {

@@ -13,6 +13,7 @@ use super::flags::{Flag, When};
 use super::media::MediaSupport;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, PromptStyle};
 use crate::decode::Wire;
+use crate::event::EngineUsed;
 use crate::schema::{Schema, strict};
 
 /// One CLI, described.
@@ -109,6 +110,15 @@ impl Provider {
         }
     }
 
+    /// By what an installed copy is known to serve `engine`.
+    pub fn check_of(&self, engine: EngineUsed) -> Option<EngineCheck> {
+        match engine {
+            EngineUsed::Print => None,
+            EngineUsed::Live => self.checks.live.filter(|_| self.live.is_some()),
+            EngineUsed::Warm => self.checks.warm.filter(|_| self.warm.is_some()),
+        }
+    }
+
     /// Whether it has another engine than print.
     pub fn has_engines(&self) -> bool {
         self.live.is_some() || self.warm.is_some()
@@ -158,8 +168,6 @@ pub struct WarmForm {
     pub errors: AcpErrors,
     /// How many sessions a process serves before another takes its place: none can be closed, so its memory only grows.
     pub max_sessions: u32,
-    /// Whether `engine: "warm"` is refused with a version that was not measured: one is known that gives a wrong answer.
-    pub measured_only: bool,
 }
 
 /// Where an agent of the Agent Client Protocol says what a prompt cost; the protocol itself has no place for it.
@@ -279,9 +287,23 @@ pub struct EngineCheck {
     pub print_flags: &'static [&'static str],
     /// Variables with which, set to anything, its sessions leave no calls to the caller.
     pub print_env: &'static [&'static str],
-    /// A caller is told that the file is no such program, and therefore asked in print form. Not where test doubles are usual (SPEC-01's
-    /// of claude), which print and do nothing else.
-    pub tells_others: bool,
+    /// Of what a caller is told who has said nothing of engines.
+    pub told: Told,
+    /// Who wants this engine and nothing else is refused with a file that is not known to serve it: what an older or a newer version
+    /// answers may be wrong.
+    pub measured_only: bool,
+}
+
+/// Of what a caller is told that is asked in another form than the installed CLI should have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// That one has turned out not to serve it.
+    TriedOnes,
+    /// And that the version does not. Not that the file is no such program: test doubles are usual (SPEC-01's of claude), which print
+    /// and do nothing else.
+    Versions,
+    /// And that nothing says that the file is the program.
+    All,
 }
 
 /// Versions of a CLI.

@@ -1,6 +1,6 @@
 //! What an installed CLI says of itself: other arguments than a request's, in the very surroundings of a request.
 //!
-//! In: an [`Engine`], its environment, arguments. Out: the file a request would execute, or what the CLI printed and how it
+//! In: an engine, its environment, arguments. Out: the file a request would execute, or what the CLI printed and how it
 //! ended. Commands like these are over in a moment, so they don't wait in the queue of requests.
 
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::engine::{Engine, not_started, start_hint};
+use super::base::{Base, not_started, start_hint};
 use crate::command::{self, Arg, CommandLine, Installed, Mode};
 use crate::error::ProviderError;
 use crate::exchange::print::{self, Surroundings};
@@ -21,7 +21,7 @@ const MAX_STDOUT: usize = 256 * 1024;
 /// How long an interpreter may take to tell its version: 40 ms on an idle machine.
 const INTERPRETER: Duration = Duration::from_secs(5);
 
-impl Engine {
+impl Base {
     /// The file a request would execute.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Engine {
     /// Which of `names` are in the environment of a request, and not empty.
     ///
     /// # Errors
-    /// As [`Engine::file`].
+    /// As `file`.
     pub fn present<'a>(&self, names: &[&'a str], base: &Arc<Vars>) -> Result<Vec<&'a str>, Box<ProviderError>> {
         let line = self.probe(&[], &[])?;
         let is_set = |name: &&&str| print::variable(&line, base, name).is_some_and(|value| !value.is_empty());

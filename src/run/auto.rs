@@ -1,33 +1,25 @@
 //! What `engine: "auto"` comes to with the CLI that is installed: live where that is known to serve it, print otherwise.
 //!
 //! In: a binary, and the environment of its process. Out: a [`LiveSupport`], decided before anything is started
-//! ([`super::live_support`]). A binary of which nothing is known is tried once: a process is started and asked for the handshake, for
-//! [`TRIAL`] at most and before any prompt is sent to it, and takes the call if it answers.
+//! ([`super::live_support`]). One of which nothing is known is tried ([`super::session::trial`]).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Serialize;
-use tokio::time::{Instant, timeout_at};
 
-use super::capabilities::{self, Binary};
+use super::base::Base;
+use super::capabilities;
 use super::clock::{local_offset_min, now_ms};
-use super::engine::Engine;
 use super::live_support::{self, Basis, LiveSupport, Unserved};
 use crate::classify::{self, classify};
-use crate::command::CommandLine;
 use crate::error::{Code, ProviderError};
-use crate::exchange::Invocation;
-use crate::exchange::claude_live::session::Session;
-use crate::exchange::live::keep::Idle;
-use crate::exchange::live::minding::NotReady;
-use crate::exchange::live::process_turn::{self, ProcessSession};
-use crate::exchange::live::setup::Setup;
-use crate::process::{Exit, Limits, Vars};
+use crate::event::EngineUsed;
+use crate::exchange::Evidence;
+use crate::exchange::installed::Binary;
+use crate::judge;
+use crate::process::{Exit, Vars};
+use crate::provider::Told;
 use crate::provider::options::EngineKind;
-
-/// How long a CLI of which nothing is known may take to answer the handshake: half a second on an idle machine.
-const TRIAL: Duration = Duration::from_secs(2);
 
 /// Exit codes above this are those of a shell whose program was killed by a signal.
 const SIGNALLED: i32 = 128;
@@ -55,71 +47,38 @@ pub enum EngineUse {
     Untried,
 }
 
-/// What a trial came to.
-pub(super) enum Trial {
-    /// A process that has answered.
-    Served(Box<Session>),
-    /// It takes no sessions, for this reason.
-    Unserved(String),
-    /// It was killed, which says nothing of it.
-    Crashed(Box<ProviderError>),
-    /// The CLI refused a flag the run can do without.
-    FlagRefused(String),
-}
-
-/// Ends a session whose trial nobody waits for any more.
-struct EndOnDrop(Option<Session>);
-
-impl Drop for EndOnDrop {
-    fn drop(&mut self) {
-        if let Some(session) = self.0.take() {
-            session.end();
-        }
-    }
-}
-
-impl Engine {
-    /// Whether `binary` serves live sessions in the environment `base`.
-    pub(super) fn support(&self, binary: &Binary, base: &Arc<Vars>) -> LiveSupport {
-        let Some(check) = &self.provider.checks.live else {
-            return LiveSupport::unserved(Basis::Setting, "there is no live form of it");
+impl Base {
+    /// Whether `binary` serves `engine` in the environment `base`. Nothing is started to find out.
+    pub(super) fn support_of(&self, engine: EngineUsed, binary: &Binary, base: &Arc<Vars>) -> LiveSupport {
+        let Some(check) = self.provider.check_of(engine) else {
+            let why = format!("there is no {} form of it", engine.name());
+            return LiveSupport::unserved(Basis::Setting, why);
         };
         match self.present(check.print_env, base).unwrap_or_default().first() {
             Some(name) => LiveSupport::unserved(Basis::Setting, format!("{name} is set in the environment")),
-            None => capabilities::live_support(check, binary),
-        }
-    }
-
-    /// Whether `binary` serves warm calls in the environment `base`. Nothing is started to find out: what is not known to serve them is
-    /// asked in print form.
-    pub(super) fn warm_support(&self, binary: &Binary, base: &Arc<Vars>) -> LiveSupport {
-        let Some(check) = self.provider.checks.warm.filter(|_| self.provider.warm.is_some()) else {
-            return LiveSupport::unserved(Basis::Setting, "there is no warm form of it");
-        };
-        match self.present(check.print_env, base).unwrap_or_default().first() {
-            Some(name) => LiveSupport::unserved(Basis::Setting, format!("{name} is set in the environment")),
-            None => match capabilities::warm_support(&check, binary) {
-                LiveSupport::Unknown(why) => LiveSupport::unserved(Basis::Program, why),
+            None => match capabilities::support(engine, &check, binary) {
+                // No warm process is tried: what is not known to serve such calls is asked in print form.
+                LiveSupport::Unknown(why) if engine == EngineUsed::Warm => LiveSupport::unserved(Basis::Program, why),
                 known => known,
             },
         }
     }
 
-    /// Why `engine: "auto"` has no session with `binary` in the environment `base`; `None` where it has one, or tries.
-    pub(super) fn unserved(&self, binary: &Binary, base: &Arc<Vars>) -> Option<Unserved> {
-        match self.support(binary, base) {
-            LiveSupport::Unserved(unserved) => Some(unserved),
-            LiveSupport::Served(_) | LiveSupport::Unknown(_) => None,
+    /// Whether a caller who has said nothing of engines is told that `engine` is not what the installed CLI should have.
+    pub(super) fn tells(&self, engine: EngineUsed, unserved: &Unserved) -> bool {
+        let told = self.provider.check_of(engine).map(|check| check.told);
+        match unserved.basis {
+            Basis::Setting => false,
+            Basis::Trial => true,
+            Basis::Version => told.is_some_and(|told| told != Told::TriedOnes),
+            Basis::Program => told == Some(Told::All),
         }
     }
 
-    /// Whether a caller who has said nothing of engines is told that one is not what the installed CLI should have.
-    pub(super) fn tells(&self, unserved: &Unserved) -> bool {
-        match unserved.basis {
-            Basis::Setting => false,
-            Basis::Version | Basis::Trial => true,
-            Basis::Program => self.provider.checks.live.is_some_and(|check| check.tells_others),
-        }
+    /// Whether a caller who wants `engine` and nothing else is refused at once: nothing is started to find out what is known.
+    pub(super) fn is_refused(&self, engine: EngineUsed, unserved: &Unserved) -> bool {
+        let check = self.provider.check_of(engine);
+        unserved.basis == Basis::Trial || check.is_none_or(|check| check.measured_only)
     }
 
     /// The error of a process that was killed before it had answered anything: that says nothing of the CLI.
@@ -162,7 +121,10 @@ impl Engine {
             (EngineKind::Print, None) => by_option(EngineUse::Print, "the option `engine` is \"print\""),
             (EngineKind::Auto, _) => {
                 let binary = Binary::new(self.resolved(base)?, self.login());
-                let live = self.provider.live.map(|_| self.support(&binary, base));
+                let live = self
+                    .provider
+                    .live
+                    .map(|_| self.support_of(EngineUsed::Live, &binary, base));
                 match live {
                     Some(LiveSupport::Served(why)) => EngineChoice {
                         uses: EngineUse::Live,
@@ -173,7 +135,7 @@ impl Engine {
                         why,
                     },
                     live => {
-                        let (uses, why) = match (self.warm_support(&binary, base), live) {
+                        let (uses, why) = match (self.support_of(EngineUsed::Warm, &binary, base), live) {
                             (LiveSupport::Served(why), _) => (EngineUse::Warm, why),
                             (_, Some(LiveSupport::Unserved(Unserved { why, .. })))
                             | (LiveSupport::Unserved(Unserved { why, .. }) | LiveSupport::Unknown(why), _) => {
@@ -186,71 +148,6 @@ impl Engine {
             }
         };
         Ok(Some(choice))
-    }
-
-    /// Tries `session`, a process of `binary` that was started as `line` says and is fresh, with `setup` if that is known.
-    /// What comes of it is remembered.
-    pub(super) async fn trial(
-        &self,
-        session: Session,
-        (line, binary): (&CommandLine, &Binary),
-        setup: Option<&Arc<Setup>>,
-    ) -> Trial {
-        let mut guarded = EndOnDrop(Some(session));
-        let outcome = match &mut guarded.0 {
-            Some(session) => {
-                // Answered in this order, so the version is known when the handshake is.
-                session.ask_version();
-                if let Some(setup) = setup {
-                    session.prime(setup);
-                }
-                timeout_at(Instant::now() + TRIAL, session.idle()).await
-            }
-            None => Ok(Idle::Ended),
-        };
-        let Some(session) = guarded.0.take() else {
-            return Trial::Unserved("it has ended".to_owned());
-        };
-        let reason = match outcome {
-            Ok(Idle::Ready { .. }) => match self.too_old(&session) {
-                None => {
-                    let why = "it has answered the handshake".to_owned();
-                    capabilities::remember_live(binary, LiveSupport::Served(why));
-                    return Trial::Served(Box::new(session));
-                }
-                Some(reason) => {
-                    session.end();
-                    reason
-                }
-            },
-            Ok(Idle::Unsupported(reason)) => {
-                session.end();
-                reason
-            }
-            Ok(Idle::Ended) => {
-                let not_ready = NotReady {
-                    reason: None,
-                    process: session.finished().await,
-                };
-                if let Some(error) = self.crash(&not_ready.process.exit) {
-                    return Trial::Crashed(error);
-                }
-                let invocation = Invocation::of(self.id(), line);
-                let (reason, ended) = process_turn::why_not_ready(invocation, &not_ready, &Limits::default());
-                if let Some(flag) = ended.refused_flag {
-                    capabilities::remember_refused(binary, &flag);
-                    return Trial::FlagRefused(flag);
-                }
-                reason.unwrap_or_else(|| "it ended instead of answering the handshake".to_owned())
-            }
-            Err(_) => {
-                // Not waited for: it may ignore the signal.
-                session.end();
-                format!("it did not answer the handshake within {} s", TRIAL.as_secs())
-            }
-        };
-        capabilities::remember_no_live(binary, reason.clone());
-        Trial::Unserved(reason)
     }
 
     /// Whether a server of `binary`, of which its file said nothing, is of a version that `engine: "auto"` takes; `version` is what it
@@ -266,12 +163,30 @@ impl Engine {
             return Err("it does not tell its version".to_owned());
         };
         live_support::by_version(&check, check.program, version, "the server itself").map(|why| {
-            capabilities::settle_live(binary, why);
+            capabilities::settle(EngineUsed::Live, binary, why);
         })
     }
+}
 
-    fn too_old(&self, session: &Session) -> Option<String> {
-        let (check, version) = (self.provider.checks.live?, session.version()?);
-        live_support::is_too_old(&check, version).then(|| format!("it says that it is {} {version}", check.program))
+/// What a CLI takes that serves `engine`.
+pub(super) fn takes(engine: EngineUsed) -> &'static str {
+    match engine {
+        EngineUsed::Warm => "warm calls",
+        EngineUsed::Live | EngineUsed::Print => "live sessions",
     }
+}
+
+/// The error of a CLI that does not serve `engine`, for this reason. `evidence`: how its process has ended.
+pub(super) fn refused(
+    engine: &Base,
+    used: EngineUsed,
+    reason: &str,
+    evidence: Option<&Evidence>,
+) -> Box<ProviderError> {
+    let reason = format!("the installed CLI takes no {}: {reason}", takes(used));
+    let mut error = engine.refuse(Code::LiveUnsupported, reason);
+    if let Some(Evidence::Process(process)) = evidence {
+        judge::with_process(&mut error, process);
+    }
+    error
 }

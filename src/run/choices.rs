@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::engine::Engine;
+use super::base::Base;
 use crate::error::{Code, ProviderError};
 use crate::event::Event;
 use crate::message::ToolSpec;
@@ -24,7 +24,7 @@ pub(super) struct Chosen {
     pub left_out: Vec<Event>,
 }
 
-impl Engine {
+impl Base {
     /// The choices `map` of a call with `tools` bound, which may come to the option `engine`.
     ///
     /// # Errors

@@ -1,43 +1,59 @@
 //! One call of a CLI: which kind of exchange each attempt is.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::cli_attempt::{CliAttempt, CliCall};
-use super::live_request::LiveCall;
-use super::live_sessions::Live;
 use super::quota::UsedUp;
 use super::request::QuotaChoice;
 use super::retry_loop::{AttemptOutcome, RetryableCall};
+use super::session::drive::{Reading, Way};
+use super::session::kept::KeptCall;
+use super::session::warm::{self, WarmServers};
 use crate::classify::OLD_NODE;
 use crate::error::ProviderError;
 use crate::event::RunInfo;
 use crate::retry::Policy;
 use crate::retry::quota::QuotaWait;
 
-impl RetryableCall for CliCall<'_> {
+/// A call, and the processes that may take it.
+pub(super) struct KeptOrPrinted<'a> {
+    pub call: CliCall<'a>,
+    /// The call as kept processes take it.
+    pub session: Option<&'a dyn KeptCall>,
+    pub warm: Option<&'a Arc<WarmServers>>,
+}
+
+impl RetryableCall for KeptOrPrinted<'_> {
     fn retry(&self) -> &Policy {
-        &self.engine.options.retry
+        &self.call.engine.options.retry
     }
 
     fn quota(&self) -> Option<QuotaWait> {
-        self.request
+        self.call
+            .request
             .options
             .quota
-            .map_or(self.engine.options.quota, QuotaChoice::wait)
+            .map_or(self.call.engine.options.quota, QuotaChoice::wait)
     }
 
     fn plan(&self) -> (&UsedUp, &str) {
-        let model = self.request.provider_options(self.engine).choices.model.as_deref();
-        (&self.engine.used_up, model.unwrap_or_default())
+        let model = self
+            .call
+            .request
+            .provider_options(self.call.engine)
+            .choices
+            .model
+            .as_deref();
+        (&self.call.engine.used_up, model.unwrap_or_default())
     }
 
     fn login(&self) -> Option<&str> {
-        self.engine.login()
+        self.call.engine.login()
     }
 
     fn closed(&self) -> Option<Box<ProviderError>> {
-        self.engine.closed()
+        self.call.engine.closed()
     }
 
     async fn attempt(
@@ -47,24 +63,40 @@ impl RetryableCall for CliCall<'_> {
         info: &mut RunInfo,
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
         let attempt = CliAttempt {
-            call: self,
+            call: &self.call,
             number,
             began,
             clock: OnceLock::new(),
         };
-        let outcome = match (&self.engine.live, &self.request.live) {
-            (Some(Live::Claude(live)), Some(LiveCall::Claude(request))) => attempt.live(live, request, info).await,
-            (Some(Live::Qwen(live)), Some(LiveCall::Qwen(request))) => attempt.qwen_live(live, request, info).await,
-            (Some(Live::Codex(live)), Some(LiveCall::Codex(request))) => attempt.codex_live(live, request, info).await,
-            (Some(Live::Opencode(live)), Some(LiveCall::Opencode(request))) => {
-                attempt.opencode_live(live, request, info).await
-            }
-            _ => attempt.without_session(info).await,
-        };
+        let outcome = self.made(&attempt, info).await;
         match outcome {
-            Err(error) if error.message.starts_with(OLD_NODE) => Err(self.with_node(error).await),
+            Err(error) if error.message.starts_with(OLD_NODE) => Err(self.call.with_node(error).await),
             outcome => outcome,
         }
+    }
+}
+
+impl KeptOrPrinted<'_> {
+    /// Made by the first engine that takes it: in a session, by itself in a warm process, by a process of its own.
+    async fn made(&self, attempt: &CliAttempt<'_>, info: &mut RunInfo) -> Result<AttemptOutcome, Box<ProviderError>> {
+        let sink = self.call.sink;
+        if let Some(call) = self.session {
+            let reading = Reading {
+                notes: attempt.untold_note().into_iter().collect(),
+                ..Reading::default()
+            };
+            match call.attempt(attempt, reading, info).await? {
+                Way::Outcome(outcome) => return Ok(outcome),
+                Way::Next(told) => sink.send(&mut told.into_iter().collect()).await,
+            }
+        }
+        if let Some(servers) = self.warm {
+            match warm::attempt(servers, attempt, info).await? {
+                Way::Outcome(outcome) => return Ok(outcome),
+                Way::Next(told) => sink.send(&mut told.into_iter().collect()).await,
+            }
+        }
+        attempt.print(info).await
     }
 }
 

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use super::cli::KeptOrPrinted;
 use super::cli_attempt::CliCall;
 use super::cli_request::CliRequest;
 use super::engine::Engine;
 use super::reask::Asking;
 use super::reply_check::Misfit;
 use super::retry_loop::{self, Driven, Spent};
+use super::session::kept::KeptCall;
 use super::sink::Sink;
 use crate::error::ProviderError;
 use crate::message::Message;
@@ -23,26 +25,41 @@ pub(super) struct CliAsking<'a> {
     pub sink: &'a Sink,
 }
 
-impl Asking for CliAsking<'_> {
-    type Request = CliRequest;
+/// A request, for whichever engine takes it.
+pub(super) struct Ready {
+    pub request: CliRequest,
+    session: Option<Box<dyn KeptCall>>,
+}
 
-    async fn ask(&self, request: &CliRequest, spent: Spent) -> Driven {
-        let call = CliCall {
-            engine: self.engine,
-            request,
-            base_env: self.base_env,
-            cancel: self.cancel,
-            sink: self.sink,
+impl Ready {
+    /// `request`, with the sessions of `engine`.
+    pub fn of(engine: &Engine, mut request: CliRequest) -> Ready {
+        let live = engine.live.as_ref();
+        let session = live.and_then(|live| request.in_session(engine, |parts| live.call(parts)));
+        Ready { request, session }
+    }
+}
+
+impl Asking for CliAsking<'_> {
+    type Request = Ready;
+
+    async fn ask(&self, ready: &Ready, spent: Spent) -> Driven {
+        let call = KeptOrPrinted {
+            call: CliCall {
+                engine: &self.engine.base,
+                request: &ready.request,
+                base_env: self.base_env,
+                cancel: self.cancel,
+                sink: self.sink,
+            },
+            session: ready.session.as_deref(),
+            warm: self.engine.warm.as_ref(),
         };
         retry_loop::drive(&call, spent, self.cancel, self.sink).await
     }
 
-    fn grown(
-        &self,
-        request: CliRequest,
-        messages: Vec<Message>,
-        misfit: &Misfit,
-    ) -> Result<CliRequest, Box<ProviderError>> {
-        request.grown(self.engine, messages, misfit)
+    fn grown(&self, ready: Ready, messages: Vec<Message>, misfit: &Misfit) -> Result<Ready, Box<ProviderError>> {
+        let grown = ready.request.grown(self.engine, messages, misfit)?;
+        Ok(Ready::of(self.engine, grown))
     }
 }

@@ -9,13 +9,11 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Attempt, CallLimits, Opening};
+use super::base::Base;
 use super::cli_request::{CliRequest, UNFIT};
 use super::clock::millis as ms;
-use super::engine::Engine;
 use super::log::Level;
-use super::servers::NoPlace;
 use super::sink::Sink;
-use crate::error::Code;
 use crate::event::{EngineUsed, Event, RunInfo};
 use crate::fold::Fold;
 use crate::judge::CliRules;
@@ -24,7 +22,7 @@ use crate::process::{Limits, Vars};
 
 /// One call of a CLI.
 pub(super) struct CliCall<'a> {
-    pub engine: &'a Arc<Engine>,
+    pub engine: &'a Arc<Base>,
     pub request: &'a CliRequest,
     pub base_env: &'a Arc<Vars>,
     pub cancel: &'a CancellationToken,
@@ -107,32 +105,6 @@ impl CliAttempt<'_> {
     /// Its time runs from now on, whatever has to be started for it.
     pub fn start_clock(&self) -> tokio::time::Instant {
         *self.clock.get_or_init(tokio::time::Instant::now)
-    }
-
-    /// The process that `starting` comes to, unless the call is cancelled or its time is up before.
-    pub async fn host<T>(
-        &self,
-        engine: EngineUsed,
-        starting: impl Future<Output = Result<T, NoPlace>>,
-    ) -> Result<T, NoPlace> {
-        let limit = self.limits(engine).timeout;
-        let since = self.start_clock();
-        let late = async {
-            match limit {
-                Some(limit) => tokio::time::sleep_until(since + limit).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            () = self.call.cancel.cancelled() => Err(NoPlace::Cancelled),
-            started = starting => started,
-            () = late => {
-                let limit = limit.unwrap_or_default().as_millis();
-                let reason = format!("no answer within {limit} ms: the CLI did not become ready");
-                Err(NoPlace::Failed(self.call.engine.refuse(Code::Timeout, reason)))
-            }
-        }
     }
 
     pub fn limits(&self, engine: EngineUsed) -> Limits {

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use super::base::Base;
 use super::callbacks::ToolServer;
 use super::choices::Chosen;
-use super::engine::Engine;
-use super::live_request::{LiveCall, SessionOutput};
 use super::reply_check::{Checks, Misfit};
 use super::request::{CallOptions, Checked, Request};
 use super::structured::{self, FitsSchema};
@@ -19,6 +18,8 @@ use crate::declare::mcp::Declarations;
 use crate::decode::LineObserver;
 use crate::error::{Code, ProviderError};
 use crate::event::Event;
+use crate::exchange::form::CallParts;
+use crate::exchange::live::setup::SessionOutput;
 use crate::message::{Message, ToolSpec};
 use crate::process::Tees;
 use crate::process::limit::NestedPermit;
@@ -43,7 +44,7 @@ pub(super) struct CliRequest {
     /// Why it can't be a prompt, where a live session could take it.
     pub unprintable: Option<Box<ProviderError>>,
     /// The same for a live session.
-    pub live: Option<LiveCall>,
+    pub session: Option<SessionParts>,
     /// The tools, where the CLI calls them itself.
     pub tool_server: Option<ToolServer>,
     /// The thread's call ids, which no new call may repeat.
@@ -71,6 +72,15 @@ pub(super) struct CliRequest {
     source: Option<Source>,
     /// The caller's own messages, where more stands behind them now: what its next call goes on with.
     callers_thread: Option<Arc<Vec<Message>>>,
+}
+
+/// What a session is told of a call that is not in the call's request.
+pub(super) struct SessionParts {
+    messages: Vec<Message>,
+    /// What is said behind the thread, and is no part of it.
+    note: Option<String>,
+    tools: Vec<ToolSpec>,
+    encoding: Encoding,
 }
 
 /// A thread, and the tools that may be called.
@@ -108,8 +118,30 @@ impl CliRequest {
     }
 
     /// The options that it is made with.
-    pub fn provider_options<'a>(&'a self, engine: &'a Engine) -> &'a Options {
+    pub fn provider_options<'a>(&'a self, engine: &'a Base) -> &'a Options {
         self.chosen.options.as_deref().unwrap_or(&engine.options)
+    }
+
+    /// The call as `kept` takes it, if it is one for sessions.
+    pub fn in_session<T>(&mut self, engine: &Base, take: impl FnOnce(CallParts<'_>) -> T) -> Option<T> {
+        let SessionParts {
+            messages,
+            note,
+            tools,
+            encoding,
+        } = self.session.take()?;
+        let chosen = self.chosen.options.as_ref();
+        Some(take(CallParts {
+            messages,
+            note,
+            callers: self.callers_thread.clone(),
+            tools: &tools,
+            options: self.provider_options(engine),
+            choices: chosen.map(|options| options.choices.clone()),
+            output: engine.output_in_session(self.output.as_deref()),
+            encoding,
+            guard: engine.provider.guard,
+        }))
     }
 
     /// What is reported behind the beginning of attempt number `attempt`.
@@ -128,7 +160,7 @@ impl CliRequest {
             output: None,
             emulated_because: None,
             unprintable: None,
-            live: None,
+            session: None,
             tool_server: None,
             call_ids: HashSet::new(),
             text_calls: TextCalls::Off,
@@ -151,7 +183,7 @@ impl CliRequest {
     /// # Errors
     /// What the provider can't take.
     pub fn new(
-        engine: &Engine,
+        engine: &Base,
         request: Request,
         callbacks: Option<(mpsc::Sender<ToolCallRequest>, BridgeOptions)>,
     ) -> Result<CliRequest, Box<ProviderError>> {
@@ -217,7 +249,7 @@ impl CliRequest {
     /// What the provider can't take.
     pub fn grown(
         mut self,
-        engine: &Engine,
+        engine: &Base,
         messages: Vec<Message>,
         misfit: &Misfit,
     ) -> Result<CliRequest, Box<ProviderError>> {
@@ -232,7 +264,7 @@ impl CliRequest {
     }
 
     /// The request for `source`, for each kind of exchange that may come of it.
-    fn rendered(self, engine: &Engine, source: Source) -> Result<CliRequest, Box<ProviderError>> {
+    fn rendered(self, engine: &Base, source: Source) -> Result<CliRequest, Box<ProviderError>> {
         let kept = (!self.checks.is_empty()).then(|| source.clone());
         let blank = CliRequest { source: kept, ..self };
         let Source { messages, tools } = source;
@@ -308,19 +340,17 @@ impl CliRequest {
             ),
             _ => (Rendered::default(), None, TextCalls::Off),
         };
-        let options = blank.provider_options(engine);
-        let choices = blank.chosen.options.as_ref().map(|options| options.choices.clone());
-        let output = engine.output_in_session(output.as_deref());
-        let callers = blank.callers_thread.clone();
-        let live = |live| {
-            LiveCall::new(live, messages, &tools, encoding, (options, choices), output).with_extras(note, callers)
-        };
-        let live = engine.live.as_ref().map(live);
+        let session = engine.keeps_sessions().then(|| SessionParts {
+            messages,
+            note,
+            tools: tools.clone(),
+            encoding,
+        });
         Ok(CliRequest {
             prompt,
             asking_prompt,
             unprintable,
-            live,
+            session,
             text_calls,
             uncallable: form == TextToolCalls::Off && !tools.is_empty(),
             ..blank
@@ -328,7 +358,7 @@ impl CliRequest {
     }
 }
 
-impl Engine {
+impl Base {
     /// Why a CLI that takes schemas can't get this one in print form. `has_calls`: calls are written as text.
     fn why_emulated(&self, schema: &Schema, has_calls: bool) -> Option<&'static str> {
         let form = self.provider.schema;
@@ -367,7 +397,7 @@ pub(super) const UNFIT: &str = "the CLI can't take this schema";
 /// # Errors
 /// `CALLBACKS_UNAVAILABLE` where the provider has no way to use a server.
 fn tool_server(
-    engine: &Engine,
+    engine: &Base,
     tools: &[ToolSpec],
     (consumer, options): (mpsc::Sender<ToolCallRequest>, BridgeOptions),
 ) -> Result<ToolServer, Box<ProviderError>> {

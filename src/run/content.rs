@@ -3,7 +3,7 @@
 //! In: messages, and what is taken. Out: the messages with text where they hold nothing else, or `UNSUPPORTED_CONTENT`, which names the
 //! block, who can't take it, and who can.
 
-use super::engine::Engine;
+use super::base::Base;
 use crate::error::{Code, ProviderError};
 use crate::message::Message;
 use crate::message::content::{self, Accepts, Refused, Takes, Why};
@@ -57,7 +57,7 @@ fn taken(accepts: &Accepts) -> String {
     format!("{}{types} of the user and {} of tools", kinds(users), kinds(results))
 }
 
-impl Engine {
+impl Base {
     /// What this provider takes beside text, asked as its options say.
     pub(super) fn accepts(&self) -> &Accepts {
         match self.options.engine {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::attempt::{Opening, run_attempt};
+use super::base::not_started;
 use super::callbacks::BridgedPrint;
 use super::capabilities;
 use super::cli_attempt::{CliAttempt, CliCall};
-use super::engine::not_started;
 use super::retry_loop::AttemptOutcome;
 use crate::command::Mode;
 use crate::error::ProviderError;

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-use super::engine::Engine;
+use super::base::Base;
 use crate::command::{MediaFile, MediaPrompt, RUN_FOLDER};
 use crate::error::{Code, ProviderError};
 use crate::exchange::claude_live::line;
@@ -19,7 +19,7 @@ use crate::provider::media::MediaForm;
 const ATTACHED: &str =
     "The images and documents of this conversation are attached to this message, in the order of their indexes.\n\n";
 
-impl Engine {
+impl Base {
     /// `rendered`, which holds blocks, in the form of this provider.
     ///
     /// # Errors

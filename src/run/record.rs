@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use super::base::Base;
 use super::clock::now_ms;
-use super::engine::Engine;
 use super::handle::Ended;
 use crate::error::Code;
 use crate::process::Vars;
@@ -69,7 +69,7 @@ impl RecordOptions {
     }
 }
 
-impl Engine {
+impl Base {
     /// What knows the secrets of the environment this provider's processes get.
     pub(crate) fn redactor(&self, base_env: &Vars) -> Redactor {
         let own = self

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::auto::EngineUse;
-use super::cli_ask::CliAsking;
+use super::cli_ask::{CliAsking, Ready};
 use super::cli_request::CliRequest;
 use super::engine::Engine;
 use super::handle::{Ended, Run};
@@ -94,7 +94,7 @@ impl Engine {
             cancel: &cancel,
             sink: &sink,
         };
-        let ended = reask::ask(&asking, request, &sink).await;
+        let ended = reask::ask(&asking, Ready::of(&self, request), &sink).await;
         sink.close(record::end_of(&ended).as_ref()).await;
         Ok(ended)
     }
@@ -120,7 +120,7 @@ impl Engine {
 
 impl Model for Engine {
     fn id(&self) -> &str {
-        Engine::id(self)
+        self.base.id()
     }
 
     fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
@@ -129,7 +129,7 @@ impl Model for Engine {
     }
 
     fn redactor(&self, env: &Vars) -> Redactor {
-        Engine::redactor(self, env)
+        self.base.redactor(env)
     }
 
     fn begin(self: Arc<Self>, mut request: Request) -> Run {

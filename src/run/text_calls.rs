@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use super::base::Base;
 use super::cli_request::CliRequest;
-use super::engine::Engine;
 use crate::error::{Code, ProviderError};
 use crate::message::{Message, ToolSpec};
 use crate::prompt::{Encoding, Style};
@@ -13,7 +13,7 @@ use crate::provider::choices::ToolChoice;
 use crate::provider::options::{SystemPrompt, TextToolCalls};
 use crate::toolcall::{ForeignTexts, Mark, Marked, TextCalls, Unquoted};
 
-impl Engine {
+impl Base {
     /// The rules for the answer to `messages`, which are written in this `style`, with this `mark`.
     pub(super) fn text_calls(
         &self,

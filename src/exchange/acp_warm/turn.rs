@@ -14,6 +14,7 @@ use crate::decode::{api_status, failure_of};
 use crate::event::{Event, Failure, Outcome};
 use crate::exchange::host::{self, Unanswered};
 use crate::exchange::live::inbox::Inbox;
+use crate::exchange::live::process_turn::Unusable;
 use crate::exchange::rpc::message::RpcError;
 use crate::exchange::rpc::{Answer, Answering, RequestError};
 use crate::exchange::{Ended, EndedProcess, Evidence, Exchange, Finish, Invocation, Progress, StopReason};
@@ -33,15 +34,6 @@ const NOT_UNDERSTOOD: [i64; 3] = [-32_601, -32_602, -32_600];
 
 /// The kind of a failure whose process has ended in the middle of the call.
 pub const GONE: &str = "process_gone";
-
-/// Why a call came to nothing that is no failure of its own: no prompt was sent.
-#[derive(Debug)]
-pub enum Unusable {
-    /// The process had ended, of which nobody knew, or hangs.
-    Vanished,
-    /// It opens no sessions, for this reason.
-    Unsupported(String),
-}
 
 /// A call under way.
 pub struct WarmTurn {
@@ -79,6 +71,14 @@ enum Phase {
     Gone,
     /// It can't be used.
     Unusable(Unusable),
+}
+
+/// The CLI opens no sessions, for this reason: no prompt was sent.
+fn unsupported(reason: impl Into<String>) -> Phase {
+    Phase::Unusable(Unusable::Unsupported {
+        reason: reason.into(),
+        may_have_asked: false,
+    })
 }
 
 impl WarmTurn {
@@ -125,25 +125,22 @@ impl WarmTurn {
         let answer = match answer {
             Ok(answer) => answer,
             Err(RequestError::Refused(error)) if NOT_UNDERSTOOD.contains(&error.code) => {
-                return Phase::Unusable(Unusable::Unsupported(format!(
-                    "it opens no session: {}",
-                    error.reason()
-                )));
+                return unsupported(format!("it opens no session: {}", error.reason()));
             }
             Err(RequestError::Refused(error)) => return self.failed(&error, events),
             Err(RequestError::Unanswered(unanswered)) => return self.hangs(unanswered, events),
             Err(RequestError::Gone) => {
-                return Phase::Unusable(match self.server.host().sessions() {
+                return match self.server.host().sessions() {
                     // One that was never of use would not be the next time.
-                    0 => Unusable::Unsupported("it ended instead of opening a session".to_owned()),
-                    _ => Unusable::Vanished,
-                });
+                    0 => unsupported("it ended instead of opening a session"),
+                    _ => Phase::Unusable(Unusable::Vanished),
+                };
             }
             Err(RequestError::TooLong) => return self.gone(events).await,
         };
         self.answered_bytes += answer.get().len() as u64;
         let Ok(session) = serde_json::from_str::<Session>(answer.get()) else {
-            return Phase::Unusable(Unusable::Unsupported("it opened a session without an id".to_owned()));
+            return unsupported("it opened a session without an id");
         };
         self.server.host().count_session();
         self.inbox = Some(self.server.rpc.inbox(&session.session_id));

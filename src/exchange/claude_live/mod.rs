@@ -6,6 +6,7 @@
 //! results go back as native `tool_result` blocks ([`mod@line`]). A [`session::Session`] is one process, which takes one
 //! [`LiveTurn`](super::live::process_turn::LiveTurn) after the other; the [`Pool`](super::live::pool::Pool) of a provider keeps sessions between the calls and finds the one that knows a thread's beginning.
 
+pub mod form;
 pub mod line;
 pub mod mcp;
 pub mod readiness;

@@ -168,11 +168,6 @@ impl Session {
         self.readiness.asked_at(self.handshake).map(|asked| asked + HANDSHAKE)
     }
 
-    /// The CLI's version, where it has reported it when it was [asked](Session::ask_version).
-    pub fn version(&self) -> Option<&str> {
-        self.readiness.version.as_deref()
-    }
-
     /// Ends the process in the background.
     pub fn end(self) {
         let tracker = self.tracker.clone();
@@ -349,6 +344,10 @@ impl ProcessSession for Session {
 
     fn diagnostics(&self) -> &[String] {
         self.decoder.diagnostics()
+    }
+
+    fn version(&self) -> Option<&str> {
+        self.readiness.version.as_deref()
     }
 }
 

@@ -11,6 +11,7 @@
 
 pub mod catalog;
 pub mod conversation;
+pub mod form;
 pub mod home;
 pub mod inbound;
 pub mod items;

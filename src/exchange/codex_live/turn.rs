@@ -8,30 +8,26 @@ use std::sync::atomic::AtomicU64;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::conversation::Conversation;
 use super::recall::Recalled;
 use super::setup::Setup;
 use super::work::{Opening, Work};
-use crate::exchange::Invocation;
-use crate::exchange::live::turn::{self, QUEUE, TaskTurn, TurnTask};
-use crate::process::Limits;
+use crate::exchange::form::TurnStart;
+use crate::exchange::live::turn::{QUEUE, TaskTurn, TurnTask};
 
 /// A turn of a thread under way.
 pub type CodexTurn = TaskTurn<Conversation, Recalled>;
 
-/// Keeps what a turn with a reply leaves: the thread, if it can go on, and the items of the reply.
-pub type Park = turn::Park<Conversation, Recalled>;
-
-/// Begins a turn by `setup`; its task is tracked by `tracker`.
-pub fn begin(
-    setup: Arc<Setup>,
-    opening: Opening,
-    (invocation, limits): (Invocation, Limits),
-    tracker: &TaskTracker,
-    park: Park,
-) -> CodexTurn {
+/// Begins a turn with `opening`.
+pub fn begin(opening: Opening, start: TurnStart<'_, Setup, Conversation, Recalled>) -> CodexTurn {
+    let TurnStart {
+        setup,
+        invocation,
+        limits,
+        tracker,
+        park,
+    } = start;
     let (sender, events) = mpsc::channel(QUEUE);
     let stop = CancellationToken::new();
     let received = Arc::new(AtomicU64::new(0));

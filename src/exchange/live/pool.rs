@@ -2,7 +2,7 @@
 //! setup that the next thread will have.
 //!
 //! In: sessions whose turn is over ([`Pool::park`]), processes started ahead ([`Pool::stock`], [`Pool::prewarm`]). Out: for a thread
-//! the session that knows its beginning, or a spare, or the news that there is none ([`Pool::claim`]).
+//! the session that knows its beginning, or a spare, or the news that there is none ([`Pool::claim`], [`Pool::claim_spare`]).
 //!
 //! Each waiting session has a task that answers the CLI and ends it: when it was unused for too long, when room is needed
 //! (the one unused for longest goes first), and when its process dies. The tasks neither keep Node alive nor outlive the
@@ -53,17 +53,6 @@ impl<T: PartialEq> PartialEq for SessionKey<T> {
     fn eq(&self, other: &Self) -> bool {
         self.setup == other.setup && (Arc::ptr_eq(&self.env, &other.env) || self.env == other.env)
     }
-}
-
-/// What there is for a thread.
-#[derive(Debug)]
-pub enum Claimed<S> {
-    /// The session that knows its beginning.
-    Continued(Box<S>, Known),
-    /// A process without a setup, or the setup of the thread's session.
-    Spare(Box<S>),
-    /// Nothing; a process is to be started.
-    Nothing,
 }
 
 /// Why a session ended that a thread would have gone on with.
@@ -137,51 +126,36 @@ impl<S: Keepable> Pool<S> {
         }
     }
 
-    /// The session for `thread`, as [`Pool::claim_session`] has it, or else a spare, taken out of the pool.
-    pub async fn claim(
-        &self,
-        key: &SessionKey<S::Setup>,
-        thread: &Thread,
-        goes_on: impl Fn(&Known) -> bool,
-    ) -> Claimed<S> {
-        if let Some((session, known)) = self.claim_session(key, thread, goes_on).await {
-            return Claimed::Continued(session, known);
-        }
-        match self.claim_spare(key).await {
-            Some(session) => Claimed::Spare(session),
-            None => Claimed::Nothing,
-        }
-    }
-
-    /// The session for `thread` and what it knows, taken out of the pool: of those that can go on with it, the one that knows most.
+    /// The session for `thread`, taken out of the pool, and what `next` makes of what it knows: of those for which that is something,
+    /// the one that knows most.
     /// Where calls have ids that are not unique, several may know as much: then it is the one whose messages are the thread's, or none.
-    pub async fn claim_session(
+    pub async fn claim<T>(
         &self,
         key: &SessionKey<S::Setup>,
         thread: &Thread,
-        goes_on: impl Fn(&Known) -> bool,
-    ) -> Option<(Box<S>, Known)> {
+        mut next: impl FnMut(&Known) -> Option<T>,
+    ) -> Option<(Box<S>, T)> {
         // More than one round only where a process has died just now.
         loop {
             let found = {
                 let mut state = self.lock();
-                let known = |at: &usize| &state.waiting[*at].known;
-                let mut fit: Vec<usize> = (0..state.waiting.len())
-                    .filter(|at| thread.extends(known(at)) && state.waiting[*at].key == *key && goes_on(known(at)))
-                    .collect();
-                let most = fit.iter().map(|at| known(at).len()).max();
-                fit.retain(|at| Some(known(at).len()) == most);
-                let best = match fit[..] {
-                    [only] => Some(only),
-                    _ => fit.into_iter().rfind(|at| thread.repeats(known(at))),
+                let known = |at: usize| &state.waiting[at].known;
+                let fits = |at: &usize| thread.extends(known(*at)) && state.waiting[*at].key == *key;
+                let fit = (0..state.waiting.len()).filter(fits);
+                let mut fit: Vec<(usize, T)> = fit.filter_map(|at| Some((at, next(known(at))?))).collect();
+                let most = fit.iter().map(|(at, _)| known(*at).len()).max();
+                fit.retain(|(at, _)| Some(known(*at).len()) == most);
+                let best = match fit.len() {
+                    1 => fit.pop(),
+                    _ => fit.into_iter().rfind(|(at, _)| thread.repeats(known(*at))),
                 };
-                best.map(|at| state.waiting.remove(at))
+                best.map(|(at, next)| (state.waiting.remove(at).line, next))
             };
-            let Waiting { known, line, .. } = found?;
+            let (line, next) = found?;
             match minding::fetch(line).await {
                 // A launcher that was killed just now leaves its CLI behind for a moment, which would answer.
                 Some(session) if session.is_ending() => session.end(),
-                Some(session) => return Some((session, known)),
+                Some(session) => return Some((session, next)),
                 None => {}
             }
         }

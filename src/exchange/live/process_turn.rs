@@ -86,6 +86,16 @@ pub trait ProcessSession: Keepable {
 
     /// Lines of this turn that were no events.
     fn diagnostics(&self) -> &[String];
+
+    /// The CLI's version, where it has reported it when it was [asked](Keepable::ask_version).
+    fn version(&self) -> Option<&str> {
+        None
+    }
+
+    /// Whether it can take no more turns, though nothing is wrong with it.
+    fn is_worn_out(&self) -> bool {
+        false
+    }
 }
 
 /// Why [`LiveTurn::next`] is over.

@@ -91,6 +91,14 @@ impl Thread {
         self.system.as_deref()
     }
 
+    /// The texts of all messages: to be counted where nobody tells usage.
+    pub fn text(&self) -> String {
+        self.messages()
+            .iter()
+            .map(|message| message.content.as_text())
+            .collect()
+    }
+
     /// All messages but those of the system prompt.
     pub fn messages(&self) -> &[Message] {
         &self.messages

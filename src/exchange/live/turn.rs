@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::keep::Keepable;
+use super::process_turn::Unusable;
 use super::thread::Pending;
 use crate::event::{Event, Reply};
 use crate::exchange::host::of_exit;
@@ -21,13 +22,6 @@ use crate::process::{Exit, Limits};
 
 /// How many events may wait for who drives the turn.
 pub const QUEUE: usize = 256;
-
-/// Why a turn came to nothing that is no failure of the call's.
-#[derive(Debug)]
-pub enum Unusable {
-    /// The session or its process was gone before it got this turn.
-    Vanished,
-}
 
 /// What the task of a turn comes to. `R`: what is known of the reply beside its events.
 #[derive(Debug)]

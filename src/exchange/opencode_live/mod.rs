@@ -8,6 +8,7 @@
 //! A [`service::Service`] is a server that is ready; a [`session::Session`] is one of its conversations, which takes one
 //! [`turn::OpencodeTurn`] after the other ([`work`]). All facts are those of OTHER-LIVE §1, measured with 1.18.34.
 
+pub mod form;
 pub mod history;
 pub mod http;
 pub mod inbound;

@@ -8,29 +8,25 @@ use std::sync::atomic::AtomicU64;
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::session::Session;
 use super::setup::Setup;
 use super::work::{Opening, Work};
-use crate::exchange::Invocation;
-use crate::exchange::live::turn::{self, QUEUE, TaskTurn, TurnTask};
-use crate::process::Limits;
+use crate::exchange::form::TurnStart;
+use crate::exchange::live::turn::{QUEUE, TaskTurn, TurnTask};
 
 /// A turn of a session under way.
 pub type OpencodeTurn = TaskTurn<Session, ()>;
 
-/// Keeps the session of a turn with a reply, if it can go on.
-pub type Park = turn::Park<Session, ()>;
-
-/// Begins a turn by `setup`; its task is tracked by `tracker`.
-pub fn begin(
-    setup: Arc<Setup>,
-    opening: Opening,
-    (invocation, limits): (Invocation, Limits),
-    tracker: &TaskTracker,
-    park: Park,
-) -> OpencodeTurn {
+/// Begins a turn with `opening`.
+pub fn begin(opening: Opening, start: TurnStart<'_, Setup, Session, ()>) -> OpencodeTurn {
+    let TurnStart {
+        setup,
+        invocation,
+        limits,
+        tracker,
+        park,
+    } = start;
     let (sender, events) = mpsc::channel(QUEUE);
     let stop = CancellationToken::new();
     let received = Arc::new(AtomicU64::new(0));

@@ -4,6 +4,7 @@
 
 use super::chat::{Chat, LONGEST_RESULTS, length_of, text_of};
 use crate::declare::mcp::Declarations;
+use crate::exchange::form::WhyAnew;
 use crate::exchange::live::thread::{Known, Thread};
 use crate::message::{Message, Role, ToolResult};
 use crate::prompt::{self, Encoding, Style};
@@ -32,36 +33,30 @@ pub struct Opening {
     pub input: Input,
 }
 
-/// Why a session that knows a thread's beginning can't go on with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Misfit {
-    /// The thread is another one, or has more than a session takes at once.
-    Thread,
-    /// One of the results has so many characters, or all of them have.
-    LongResults(usize),
-}
-
 /// What is new in `thread` to a session that knows `known`. `note` is said behind it; `guard` keeps the user's text from being a command
 /// of the CLI's.
 ///
 /// # Errors
-/// [`Misfit`]: a new process is needed.
-pub fn addition(thread: &Thread, known: &Known, guard: Option<Guard>, note: Option<&str>) -> Result<Input, Misfit> {
-    let new = thread.continuation(known).ok_or(Misfit::Thread)?;
+/// [`WhyAnew`]: a new process is needed.
+pub fn addition(thread: &Thread, known: &Known, guard: Option<Guard>, note: Option<&str>) -> Result<Input, WhyAnew> {
+    let new = thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
     if new.results.is_empty() {
         return match new.rest {
             [message] if message.role == Role::Human => Ok(Input::User(of_user(message, guard, note))),
-            _ => Err(Misfit::Thread),
+            _ => Err(WhyAnew::OtherThread),
         };
     }
     // What the user says beside results would be sent behind the model's answer to them.
     if !new.rest.is_empty() || note.is_some() {
-        return Err(Misfit::Thread);
+        return Err(WhyAnew::OtherThread);
     }
     let lengths = || new.results.iter().map(|(_, result)| length_of(result));
     let too_long = lengths().find(|length| *length > LONGEST_RESULT);
     if let Some(length) = too_long.or(Some(lengths().sum()).filter(|all| *all > LONGEST_RESULTS)) {
-        return Err(Misfit::LongResults(length));
+        return Err(WhyAnew::LongResults {
+            length,
+            longest: LONGEST_RESULT,
+        });
     }
     let results = new.results.iter().map(|(call, result)| {
         let of = ToolResult {

@@ -8,6 +8,7 @@
 //! A process can be started ahead of its first turn, for a setup that is known: it has answered the handshake then, and got the tools.
 
 pub mod chat;
+pub mod form;
 mod handover;
 pub mod held;
 pub mod input;

@@ -67,6 +67,19 @@ pub struct Session {
     scratch: Option<Scratch>,
 }
 
+/// What a process begins with.
+#[derive(Debug)]
+pub struct SessionStart<'a> {
+    /// Its system prompt, which is on its command line already, and its tools.
+    pub setup: Arc<Setup>,
+    /// The server of these tools.
+    pub tools: Option<Tools>,
+    /// The thread that it reads first.
+    pub chat: Option<&'a Chat>,
+    /// What it prints when it is about to wait for long.
+    pub long_pauses: &'static [&'static str],
+}
+
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         f.debug_struct("Session")
@@ -76,7 +89,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// Starts a process with this setup, which has the tools of `tools` and begins with `chat`.
+    /// Starts a process.
     ///
     /// # Errors
     /// [`NotStarted`].
@@ -84,9 +97,14 @@ impl Session {
         mut line: CommandLine,
         surroundings: Surroundings,
         cancel: &CancellationToken,
-        (setup, tools, chat): (&Arc<Setup>, Option<Tools>, Option<&Chat>),
-        long_pauses: &'static [&'static str],
+        start: SessionStart<'_>,
     ) -> Result<Session, NotStarted> {
+        let SessionStart {
+            setup,
+            tools,
+            chat,
+            long_pauses,
+        } = start;
         let tracker = surroundings.tracker.clone();
         let program = PathBuf::from(&line.program);
         if let Some(chat) = chat {
@@ -111,7 +129,7 @@ impl Session {
             handshake: Handshake::Unasked,
             asked_ahead: None,
             is_reported: false,
-            setup: Arc::clone(setup),
+            setup,
             tools,
             held: Held::default(),
             wear: Wear::default(),
@@ -169,11 +187,6 @@ impl Session {
         {
             self.streams.say(line);
         }
-    }
-
-    /// Whether it can take no more turns with results.
-    pub fn is_worn_out(&self) -> bool {
-        self.wear.is_worn_out()
     }
 
     /// Ends the process in the background.
@@ -367,6 +380,10 @@ impl ProcessSession for Session {
 
     fn diagnostics(&self) -> &[String] {
         self.decoder.diagnostics()
+    }
+
+    fn is_worn_out(&self) -> bool {
+        self.wear.is_worn_out()
     }
 }
 

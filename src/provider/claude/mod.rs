@@ -14,7 +14,7 @@ use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     APPENDED_PROMPT_FILE, About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, Guard, LiveForm, LoginAnswer,
-    LoginCheck, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, When, Word,
+    LoginCheck, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Told, Versions, When, Word,
     appended_prompt, choice_var, flag, optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
@@ -318,7 +318,8 @@ const LIVE: EngineCheck = EngineCheck {
     ],
     // The same as `--bare`.
     print_env: &["CLAUDE_CODE_SIMPLE"],
-    tells_others: false,
+    told: Told::Versions,
+    measured_only: false,
 };
 
 /// The same in both forms; the choices of a live session are made when its process starts.

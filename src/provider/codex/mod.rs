@@ -17,8 +17,8 @@ use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::options::{self, EngineKind, OptionSpec, OutputFormat};
 use super::{
     About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, LoginDir,
-    OUTPUT_SCHEMA_FILE, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, When,
-    Word, flag, optional, output_schema, system_prompt, var_when,
+    OUTPUT_SCHEMA_FILE, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Told, Versions,
+    When, Word, flag, optional, output_schema, system_prompt, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Kind, Limits, Takes};
@@ -196,7 +196,8 @@ pub static CODEX: Provider = Provider {
             versions: Versions::Measured(&[[0, 150, 0], [0, 169, 0]]),
             print_flags: EXEC_FLAGS,
             print_env: &[],
-            tells_others: true,
+            told: Told::All,
+            measured_only: false,
         }),
         warm: None,
         reading_flags: &[],

@@ -21,7 +21,7 @@ use super::choices::Choices;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     About, AcpErrors, AcpUsage, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LoginDir, Provider,
-    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, WarmForm, When, Word, flag, optional,
+    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Told, Versions, WarmForm, When, Word, flag, optional,
     system_prompt, var, var_when,
 };
 use crate::declare::mcp::SERVER;
@@ -130,7 +130,6 @@ pub static GEMINI: Provider = Provider {
         errors: AcpErrors::HttpStatus,
         // 226 MB of a fresh process, 366 after 100 sessions, up to 600 after 250.
         max_sessions: 100,
-        measured_only: false,
     }),
     capabilities: ByEngine::print_only(CAPABILITIES),
     efforts: &[],
@@ -260,7 +259,8 @@ const WARM: EngineCheck = EngineCheck {
         "--experimental-acp",
     ],
     print_env: &[],
-    tells_others: false,
+    told: Told::TriedOnes,
+    measured_only: false,
 };
 
 const OPTIONS: &[OptionSpec] = &[

@@ -19,7 +19,7 @@ use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, SystemPrompt};
 use super::{
     About, Checks, Defaults, EngineCheck, EnvValue, LiveForm, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm,
-    Versions, When, Word, choice_var, flag, optional, system_prompt, var, var_when,
+    Told, Versions, When, Word, choice_var, flag, optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Kind, Limits, Takes};
@@ -146,7 +146,8 @@ pub static OPENCODE: Provider = Provider {
             versions: Versions::Probed(&[[1, 18, 34]]),
             print_flags: RUN_FLAGS,
             print_env: &[],
-            tells_others: true,
+            told: Told::All,
+            measured_only: false,
         }),
         ..Checks::VERSION_ONLY
     },

@@ -1,5 +1,6 @@
 //! The options of a provider object as values.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -206,6 +207,14 @@ impl Options {
         Options {
             choices,
             ..self.clone()
+        }
+    }
+
+    /// The same for a call that makes these choices, if it makes any.
+    pub fn chosen(&self, choices: Option<&Choices>) -> Cow<'_, Options> {
+        match choices {
+            Some(choices) => Cow::Owned(self.with_choices(choices.clone())),
+            None => Cow::Borrowed(self),
         }
     }
 

@@ -17,8 +17,8 @@ use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     About, AcpErrors, AcpUsage, Checks, Defaults, EngineCheck, EnvValue, FileSpec, Guard, LiveForm, PromptLimit,
-    Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Versions, WarmForm, When, Word, choice_var, flag,
-    optional, system_prompt, var_when,
+    Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Told, Versions, WarmForm, When, Word, choice_var,
+    flag, optional, system_prompt, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -86,7 +86,8 @@ const LIVE_CHECK: EngineCheck = EngineCheck {
     versions: Versions::Measured(&[[0, 24, 4]]),
     print_flags: PRINT_FLAGS,
     print_env: &[],
-    tells_others: false,
+    told: Told::TriedOnes,
+    measured_only: true,
 };
 
 /// Not 0.24.4, which has a live form: an answer that the CLI asks for twice comes as one text over `--acp`, where its print form tells the
@@ -270,7 +271,6 @@ pub static QWEN: Provider = Provider {
         errors: AcpErrors::Details,
         // 232 MB of a fresh process, 285 after 200 sessions, 310 after 400; each leaves its thread in the private folder.
         max_sessions: 200,
-        measured_only: true,
     }),
     capabilities: ByEngine {
         print: PRINT,

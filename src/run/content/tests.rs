@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::command::MediaFile;
+use crate::exchange::claude_live::form::Claude;
+use crate::exchange::form::{CallParts, ProcessForm, SessionCall};
+use crate::exchange::live::setup::SessionOutput;
 use crate::prompt::{Encoding, escape_xml};
 use crate::run::cli_request::CliRequest;
-use crate::run::live_request::LiveCall;
 use crate::run::request::Request;
 
 /// What a block is, whoever's way it is written in.
@@ -153,8 +155,8 @@ fn request(thread: &[Written]) -> Request {
     }
 }
 
-fn engine(id: &str, options: &Value) -> Engine {
-    Engine::new(id, &options.to_string(), u64::MAX).unwrap()
+fn engine(id: &str, options: &Value) -> Base {
+    Base::new(id, &options.to_string(), u64::MAX).unwrap()
 }
 
 fn media(thread: &[Written]) -> Vec<(&'static str, &'static str, Vec<u8>)> {
@@ -269,9 +271,19 @@ proptest! {
     #[test]
     fn a_live_session_that_knows_nothing_is_told_all_of_it(thread in any_thread()) {
         let engine = engine("claude", &json!({"engine": "live"}));
-        let request = CliRequest::new(&engine, request(&thread), None).unwrap();
-        let Some(LiveCall::Claude(request)) = request.live else { panic!("no live call") };
-        let line = request.thread.whole(Encoding::Xml, engine.provider.guard, None);
+        let checked = request(&thread).check((engine.id(), engine.accepts()), |_| Ok(()));
+        let call = SessionCall::new::<Claude>(CallParts {
+            messages: checked.unwrap().messages,
+            note: None,
+            callers: None,
+            tools: &[],
+            options: &engine.options,
+            choices: None,
+            output: SessionOutput::Text,
+            encoding: Encoding::Xml,
+            guard: engine.provider.guard,
+        });
+        let line = Claude::whole(&call).unwrap();
         let (found, text) = read_line(&line);
         prop_assert_eq!(found, owned(&media(&thread)));
         // What is only the user's goes over as it is.

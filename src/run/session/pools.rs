@@ -5,51 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::task::TaskTracker;
 
-use super::codex_sessions::CodexSessions;
-use super::opencode_sessions::OpencodeSessions;
 use crate::event::Event;
-use crate::exchange::claude_live::session::Session;
-use crate::exchange::live::keep::Keepable;
+use crate::exchange::form::ProcessForm;
 use crate::exchange::live::pool::{EvictionReason, Pool};
 use crate::exchange::live::setup::Setup;
-use crate::exchange::qwen_live;
 use crate::provider::options::Options;
-use crate::provider::{LiveForm, Provider};
-
-/// What a provider keeps between its calls, by the form of its live engine.
-#[derive(Debug)]
-pub(super) enum Live {
-    /// A process for each conversation.
-    Claude(LiveSessions<Session>),
-    /// A process for each conversation, whose calls wait in it.
-    Qwen(LiveSessions<qwen_live::session::Session>),
-    /// A process for all of them.
-    Codex(CodexSessions),
-    /// The same, of opencode.
-    Opencode(OpencodeSessions),
-}
-
-impl Live {
-    /// `None` where the options want no sessions, or the provider has none.
-    pub fn new(provider: &Provider, options: &Options, runs: &TaskTracker) -> Option<Live> {
-        match provider.live? {
-            LiveForm::ClaudeControl => LiveSessions::new(options, runs).map(Live::Claude),
-            LiveForm::QwenStream => LiveSessions::new(options, runs).map(Live::Qwen),
-            LiveForm::CodexAppServer => CodexSessions::new(options, runs).map(Live::Codex),
-            LiveForm::OpencodeServe => OpencodeSessions::new(options, runs).map(Live::Opencode),
-        }
-    }
-
-    /// Gives back what is kept beside the sessions, which end by themselves: the provider is closed.
-    pub fn forget(&self) {
-        if let Live::Codex(live) = self {
-            live.forget();
-        }
-    }
-}
 
 /// A warning.
-pub(super) fn warning(code: &str, message: String) -> Event {
+pub(in crate::run) fn warning(code: &str, message: String) -> Event {
     Event::Warning {
         code: code.to_owned(),
         message,
@@ -57,7 +20,7 @@ pub(super) fn warning(code: &str, message: String) -> Event {
 }
 
 /// That the thread was sent whole to another session than the one that knew it. `places`: how many there are.
-pub(super) fn evicted_warning(why: EvictionReason, options: &Options, places: &str) -> Event {
+pub(in crate::run) fn evicted_warning(why: EvictionReason, options: &Options, places: &str) -> Event {
     let reason = match why {
         EvictionReason::Expired => format!(
             "unused for {} ms, the option `keepAlive`",
@@ -72,10 +35,11 @@ pub(super) fn evicted_warning(why: EvictionReason, options: &Options, places: &s
     )
 }
 
-/// The sessions of one provider.
+/// The processes of one provider that serve one conversation each.
 #[derive(Debug)]
-pub(super) struct LiveSessions<S: Keepable<Setup = Setup>> {
-    pub pool: Arc<Pool<S>>,
+pub(in crate::run) struct Processes<F: ProcessForm> {
+    pub form: F,
+    pub pool: Arc<Pool<F::Session>>,
     pub at_work: Arc<AtomicUsize>,
     recent: Mutex<Recent>,
 }
@@ -91,22 +55,21 @@ struct Recent {
 /// In how many calls in a row a setup is the same before it is thought that the next one has it, too.
 const STABLE: u32 = 2;
 
-impl<S: Keepable<Setup = Setup>> LiveSessions<S> {
-    /// `None` where the options want no sessions.
-    pub fn new(options: &Options, runs: &TaskTracker) -> Option<LiveSessions<S>> {
-        let pool = || {
-            Pool::new(
-                options.max_concurrency,
-                options.keep_alive,
-                options.spares,
-                runs.clone(),
-            )
-        };
-        options.engine.may_be_live().then(|| LiveSessions {
-            pool: Arc::new(pool()),
+impl<F: ProcessForm> Processes<F> {
+    /// None yet.
+    pub fn new(form: F, options: &Options, runs: &TaskTracker) -> Processes<F> {
+        let pool = Pool::new(
+            options.max_concurrency,
+            options.keep_alive,
+            options.spares,
+            runs.clone(),
+        );
+        Processes {
+            form,
+            pool: Arc::new(pool),
             at_work: Arc::default(),
             recent: Mutex::default(),
-        })
+        }
     }
 
     /// A call's session is set up with `setup`.
@@ -147,7 +110,7 @@ impl<S: Keepable<Setup = Setup>> LiveSessions<S> {
 }
 
 /// A process that works.
-pub(super) struct Seat(Arc<AtomicUsize>);
+pub(in crate::run) struct Seat(Arc<AtomicUsize>);
 
 impl Drop for Seat {
     fn drop(&mut self) {

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::capabilities::Binary;
-use super::lifecycle::Lifecycle;
-use crate::error::ProviderError;
+use crate::exchange::form::Server;
 use crate::exchange::host::Host;
-use crate::process::{Exit, Vars, resident_bytes};
+use crate::exchange::installed::Binary;
+use crate::process::{Vars, resident_bytes};
 use crate::provider::choices::Choices;
+use crate::run::lifecycle::Lifecycle;
 
 /// A server that has grown beyond this takes no new calls: 180 MB are usual for codex after 300 conversations (0.169.0), 400 to 530 for
 /// opencode (1.18.34), 370 for gemini after 100 sessions (0.61.0).
@@ -21,28 +21,14 @@ const MOST_MEMORY: u64 = 1 << 30;
 /// How often it is looked whether a server is still needed, at most.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Why no server takes a call.
-pub(super) enum NoPlace {
-    Cancelled,
-    /// The installed CLI can't.
-    Unsupported(String, Option<Arc<Exit>>),
-    Failed(Box<ProviderError>),
-}
-
-/// What is asked of a process that serves many calls.
-pub(super) trait Serving: std::fmt::Debug + Send + Sync + 'static {
-    /// The process.
-    fn host(&self) -> &Host;
-
-    /// Whether it has grown too large.
-    fn has_grown(&self) -> bool {
-        resident_bytes(self.host().pid()).is_some_and(|bytes| bytes > MOST_MEMORY)
-    }
+/// Whether `server` has grown too large.
+pub(in crate::run) fn has_grown(server: &impl Server) -> bool {
+    resident_bytes(server.host().pid()).is_some_and(|bytes| bytes > MOST_MEMORY)
 }
 
 /// What calls have to have in common to be served by one process.
 #[derive(Debug, Clone)]
-pub(super) struct ServerKey {
+pub(in crate::run) struct ServerKey {
     pub env: Arc<Vars>,
     pub binary: Binary,
     /// Where they stand on its command line and in the settings of its folder.
@@ -70,7 +56,7 @@ impl PartialEq for ServerKey {
 
 /// A server that takes calls.
 #[derive(Debug)]
-pub(super) struct Server<S> {
+pub(in crate::run) struct Known<S> {
     pub key: ServerKey,
     pub service: Arc<S>,
     used: Instant,
@@ -80,10 +66,10 @@ pub(super) struct Server<S> {
 
 /// The servers of one provider, the longest unused first.
 #[derive(Debug)]
-pub(super) struct Servers<S>(Vec<Server<S>>);
+pub(in crate::run) struct Servers<S>(Vec<Known<S>>);
 
 /// Held while one is being started: who comes meanwhile waits for it.
-pub(super) type Shared<S> = Arc<AsyncMutex<Servers<S>>>;
+pub(in crate::run) type Shared<S> = Arc<AsyncMutex<Servers<S>>>;
 
 impl<S> Default for Servers<S> {
     fn default() -> Self {
@@ -91,9 +77,9 @@ impl<S> Default for Servers<S> {
     }
 }
 
-impl<S: Serving> Servers<S> {
+impl<S: Server> Servers<S> {
     /// The first that `serves`, if there is one. Those that take no calls any more go.
-    pub fn find(&mut self, serves: impl Fn(&Server<S>) -> bool) -> Option<&mut Server<S>> {
+    pub fn find(&mut self, serves: impl Fn(&Known<S>) -> bool) -> Option<&mut Known<S>> {
         self.0.retain(|known| known.service.host().takes_calls());
         let at = self.0.iter().position(serves)?;
         let mut found = self.0.remove(at);
@@ -104,11 +90,11 @@ impl<S: Serving> Servers<S> {
 
     /// Those that have grown too large take no calls any more.
     pub fn retire_grown(&mut self) {
-        self.retire(|known| known.service.has_grown());
+        self.retire(|known| has_grown(&*known.service));
     }
 
     /// Those of `which` take no calls any more, and end with those they have.
-    pub fn retire(&mut self, which: impl Fn(&Server<S>) -> bool) {
+    pub fn retire(&mut self, which: impl Fn(&Known<S>) -> bool) {
         self.0.retain(|known| {
             let goes = which(known);
             if goes {
@@ -148,7 +134,7 @@ impl<S: Serving> Servers<S> {
         lifecycle.runs.spawn(async move {
             closing.run_until_cancelled(dropped).await;
         });
-        self.0.push(Server {
+        self.0.push(Known {
             key,
             service: Arc::clone(&service),
             used: Instant::now(),
@@ -159,7 +145,7 @@ impl<S: Serving> Servers<S> {
 }
 
 /// Lets go of `host` as soon as it takes no calls any more: it ends with those it has then.
-fn drop_retired<S: Serving>(all: Shared<S>, host: &Host) -> impl Future<Output = ()> + Send + use<S> {
+fn drop_retired<S: Server>(all: Shared<S>, host: &Host) -> impl Future<Output = ()> + Send + use<S> {
     let (retired, over) = (host.retired().clone(), host.over().clone());
     async move {
         tokio::select! {
@@ -171,12 +157,12 @@ fn drop_retired<S: Serving>(all: Shared<S>, host: &Host) -> impl Future<Output =
 }
 
 /// Ends servers that nobody has used for `keep_alive`, until there are none left.
-async fn end_unused<S: Serving>(all: Shared<S>, keep_alive: Duration) {
+async fn end_unused<S: Server>(all: Shared<S>, keep_alive: Duration) {
     loop {
         tokio::time::sleep(keep_alive.clamp(LOOK, Duration::from_secs(30))).await;
         let servers = &mut all.lock().await.0;
         // A conversation of it, resting or not, counts as a use.
-        let in_use = |known: &Server<S>| Arc::strong_count(&known.service) > 1;
+        let in_use = |known: &Known<S>| Arc::strong_count(&known.service) > 1;
         for known in servers.iter_mut().filter(|known| in_use(known)) {
             known.used = Instant::now();
         }

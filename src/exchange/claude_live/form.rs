@@ -1,0 +1,68 @@
+//! claude's control protocol as a form.
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::session::Session;
+use crate::exchange::form::{Form, ProcessForm, ProcessStart, SessionCall, WhyAnew};
+use crate::exchange::installed::Installed;
+use crate::exchange::live::setup::{Setup, SetupParts};
+use crate::exchange::live::thread::Known;
+use crate::exchange::print::{NotStarted, Surroundings};
+use crate::provider::choices::Choices;
+use crate::provider::options::Options;
+
+/// One claude process for each conversation.
+#[derive(Debug)]
+pub struct Claude;
+
+impl Form for Claude {
+    type Setup = Setup;
+    type Session = Session;
+    /// A user line.
+    type Input = String;
+
+    fn setup(parts: &SetupParts<'_>) -> Setup {
+        Setup::of(parts)
+    }
+
+    /// Its system prompt and its tools are told when it runs.
+    fn options<'a>(own: &'a Options, setup: Option<&Setup>, _: Option<&Choices>) -> Cow<'a, Options> {
+        own.chosen(setup.and_then(Setup::choices))
+    }
+
+    fn addition(call: &SessionCall<Setup>, known: &Known) -> Result<String, WhyAnew> {
+        let addition = call.thread.addition(known, call.guard, call.note.as_deref());
+        addition.ok_or(WhyAnew::OtherThread)
+    }
+
+    fn text(_: &SessionCall<Setup>, input: &String) -> String {
+        input.clone()
+    }
+}
+
+impl ProcessForm for Claude {
+    const IS_TRIED_FIRST: bool = true;
+    const STARTS_BARE: bool = true;
+
+    fn whole(call: &SessionCall<Setup>) -> io::Result<String> {
+        Ok(call.thread.whole(call.encoding, call.guard, call.note.as_deref()))
+    }
+
+    fn start(
+        &self,
+        installed: &Installed,
+        surroundings: Surroundings,
+        cancel: &CancellationToken,
+        _: ProcessStart<'_, String>,
+    ) -> Result<Session, NotStarted> {
+        Session::start(installed.line.clone(), surroundings, cancel)
+    }
+
+    fn begin(session: &mut Session, input: String, setup: &Arc<Setup>) {
+        session.begin(&input, setup);
+    }
+}

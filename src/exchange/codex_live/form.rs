@@ -1,0 +1,283 @@
+//! codex's app-server as a form.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::catalog::Keep;
+use super::conversation::Conversation;
+use super::recall::{Recall, Recalled, Scope};
+use super::service::{Plan, Service, vendors_catalog};
+use super::setup::Setup;
+use super::tools;
+use super::turn::{self, CodexTurn};
+use super::wire::ToolAnswer;
+use super::work::Opening;
+use super::{items, native};
+use crate::command::CommandLine;
+use crate::event::Reply;
+use crate::exchange::form::{Caller, Form, Proof, Server, ServerForm, ServerStart, SessionCall, TurnStart, WhyAnew};
+use crate::exchange::host::{Host, NoHost};
+use crate::exchange::installed::{Binary, Installed};
+use crate::exchange::live::setup::{SYSTEM_PROMPT, SetupParts};
+use crate::exchange::live::thread::{Known, SystemMessages, Thread};
+use crate::exchange::print::Surroundings;
+use crate::message::reasoning::Origin;
+use crate::message::{Content, Message, Role};
+use crate::process::Limits;
+use crate::provider::choices::Choices;
+use crate::provider::options::{Options, SystemPrompt};
+
+/// How long the question for the model catalog may take, and how much it may print: 745 KB (0.169.0).
+const CATALOG_LIMITS: (Duration, usize) = (Duration::from_secs(20), 32 * 1024 * 1024);
+
+/// One codex process for all conversations.
+#[derive(Debug, Default)]
+pub struct Codex {
+    /// The vendor's model catalog, of the binary that printed it.
+    vendor: AsyncMutex<Option<(Binary, Arc<Value>)>>,
+    recall: Mutex<Recall>,
+}
+
+/// What is new to a thread.
+#[derive(Debug)]
+pub struct New {
+    /// The results of its calls, by the API's ids.
+    results: Vec<(String, ToolAnswer)>,
+    /// What follows them.
+    items: Vec<Value>,
+}
+
+impl Server for Service {
+    fn host(&self) -> &Host {
+        Service::host(self)
+    }
+}
+
+impl Codex {
+    /// What is known of replies.
+    fn recall(&self) -> MutexGuard<'_, Recall> {
+        self.recall.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The vendor's model catalog, asked for once.
+    async fn vendors_models(&self, start: &ServerStart<'_, Codex>) -> Arc<Value> {
+        let Installed { line, binary } = start.installed;
+        let mut known = self.vendor.lock().await;
+        if let Some((_, vendor)) = known.as_ref().filter(|(of, _)| of == binary) {
+            return Arc::clone(vendor);
+        }
+        let (timeout, max_stdout) = CATALOG_LIMITS;
+        let around = surroundings(start);
+        let around = Surroundings {
+            limits: Limits {
+                timeout: Some(timeout),
+                max_stdout,
+                ..around.limits
+            },
+            ..around
+        };
+        let vendor = Arc::new(vendors_catalog(line, around, start.closing).await);
+        if !vendor.is_null() {
+            *known = Some((binary.clone(), Arc::clone(&vendor)));
+        }
+        vendor
+    }
+}
+
+/// The program behind npm's script is another file, which needs no search.
+fn surroundings(start: &ServerStart<'_, Codex>) -> Surroundings {
+    let is_direct = Path::new(&start.installed.line.program).is_absolute();
+    let around = (start.surroundings)();
+    Surroundings {
+        file: around.file.filter(|_| !is_direct),
+        ..around
+    }
+}
+
+/// What is said behind a thread, and is no part of it.
+fn of_note(note: &str) -> Option<Value> {
+    items::of_message(&Message::new(Role::System, note))
+}
+
+/// The model that answers, as far as it is known before it has.
+fn model_of(service: &Service, setup: &Setup) -> String {
+    let model = setup.model.as_ref().or(service.config.model.as_ref());
+    model.cloned().unwrap_or_default()
+}
+
+impl Form for Codex {
+    const SYSTEM_MESSAGES: SystemMessages = SystemMessages::Leading;
+
+    type Setup = Setup;
+    type Session = Conversation;
+    type Input = New;
+
+    /// The thread's first system messages are its system prompt, behind that of the options; later ones stay where they are.
+    fn setup(parts: &SetupParts<'_>) -> Setup {
+        let SetupParts { options, output, .. } = *parts;
+        let own = match &options.system_prompt {
+            SystemPrompt::Custom(own) => Some(own.as_str()),
+            SystemPrompt::Default | SystemPrompt::Cli => None,
+        };
+        let texts: Vec<&str> = own.into_iter().chain(parts.system).collect();
+        let system = match options.system_prompt {
+            SystemPrompt::Default if texts.is_empty() => SYSTEM_PROMPT.to_owned(),
+            _ => texts.join("\n\n"),
+        };
+        let system = match output.instruction() {
+            Some(instruction) => format!("{system}\n\n{instruction}").trim_start().to_owned(),
+            None => system,
+        };
+        let form = match options.tool_namespace {
+            true => tools::Form::Namespace,
+            false => tools::Form::Functions,
+        };
+        let own_instructions = options.system_prompt == SystemPrompt::Cli;
+        let Choices { model, effort, .. } = options.choices.clone();
+        Setup::new(system, own_instructions, model, parts.tools)
+            .with_form(form)
+            .with_effort(effort)
+            .with_output(output.native().map(|schema| schema.value().clone()))
+    }
+
+    /// Its server serves all choices: they are told with each thread.
+    fn options<'a>(own: &'a Options, _: Option<&Setup>, _: Option<&Choices>) -> Cow<'a, Options> {
+        Cow::Borrowed(own)
+    }
+
+    fn line(line: CommandLine, file: &Path) -> CommandLine {
+        native::direct(line, file)
+    }
+
+    /// Results, and what is not the model's.
+    fn addition(call: &SessionCall<Setup>, known: &Known) -> Result<New, WhyAnew> {
+        let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
+        let can_be_sent = |message: &Message| !matches!(message.role, Role::Ai | Role::Tool);
+        let items: Vec<Value> = new.rest.iter().filter_map(items::of_message).collect();
+        let says_something = !new.results.is_empty() || !items.is_empty();
+        if !says_something || !new.rest.iter().all(can_be_sent) {
+            return Err(WhyAnew::OtherThread);
+        }
+        let results = new.results.iter();
+        Ok(New {
+            results: results
+                .map(|(call, result)| (call.api.clone(), items::answer(result)))
+                .collect(),
+            items: items
+                .into_iter()
+                .chain(call.note.as_deref().and_then(of_note))
+                .collect(),
+        })
+    }
+
+    fn text(call: &SessionCall<Setup>, _: &New) -> String {
+        call.thread.text()
+    }
+}
+
+impl ServerForm for Codex {
+    /// About 1 MB each (0.169.0: 228 MB with 100, 130 without).
+    const MOST_RESTING: usize = 100;
+
+    type Server = Service;
+    type Opening = Opening;
+    type Known = Recalled;
+
+    fn serves(service: &Service, _: &Installed, setup: Option<&Setup>) -> bool {
+        service.serves(setup.and_then(|setup| setup.model.as_deref()))
+    }
+
+    async fn start(&self, start: ServerStart<'_, Codex>) -> Result<Service, NoHost> {
+        // With the models of those that run, this one serves all that they do.
+        let own = start.options.choices.model.as_deref();
+        let chosen = start.setup.and_then(|setup| setup.model.as_deref());
+        let known = start.others.iter().flat_map(|service| service.models());
+        let models: Vec<&str> = own.into_iter().chain(chosen).chain(known).collect();
+        let vendor = self.vendors_models(&start).await;
+        let plan = Plan {
+            line: &start.installed.line,
+            vendor: &vendor,
+            models,
+            asks_config: own.is_none(),
+            keep: Keep {
+                instructions: start.options.system_prompt == SystemPrompt::Cli,
+                tool_mode: start.options.tool_namespace,
+            },
+            with_config: !start.options.ignore_user_config,
+        };
+        Service::start(&plan, || surroundings(&start), start.closing).await
+    }
+
+    fn proof(service: &Service) -> Proof<'_> {
+        Proof::Version(service.version.as_deref())
+    }
+
+    fn open(&self, service: Arc<Service>, call: &SessionCall<Setup>, caller: &Caller<'_, Setup>) -> Opening {
+        let model = model_of(&service, &call.setup);
+        let scope = Scope {
+            key: caller.key,
+            login: caller.login,
+            model: &model,
+        };
+        let messages = call.thread.messages();
+        let recalled = self.recall().look_up(&scope, messages);
+        let origin = Origin {
+            provider: caller.provider.to_owned(),
+            login: caller.login.map(str::to_owned),
+            model,
+        };
+        let mut items = items::of_history(messages, &call.setup, &recalled, &origin);
+        items.extend(call.note.as_deref().and_then(of_note));
+        Opening::Fresh { service, items }
+    }
+
+    fn resume(conversation: Box<Conversation>, New { results, items }: New) -> Opening {
+        Opening::Continued {
+            conversation,
+            results,
+            items,
+        }
+    }
+
+    fn server(conversation: &Conversation) -> &Arc<Service> {
+        &conversation.service
+    }
+
+    fn begin(opening: Opening, start: TurnStart<'_, Setup, Conversation, Recalled>) -> CodexTurn {
+        turn::begin(opening, start)
+    }
+
+    fn remember(
+        &self,
+        recalled: Recalled,
+        reply: &Reply,
+        thread: &Thread,
+        service: &Service,
+        caller: &Caller<'_, Setup>,
+    ) {
+        let answer = Message {
+            role: Role::Ai,
+            content: Content::Text(reply.content.clone()),
+            tool_calls: reply.tool_calls.clone(),
+            tool_call_id: String::new(),
+            is_error: false,
+            reasoning: None,
+        };
+        let whole: Vec<&Message> = thread.messages().iter().chain([&answer]).collect();
+        let scope = Scope {
+            key: caller.key,
+            login: caller.login,
+            model: &model_of(service, &caller.key.setup),
+        };
+        self.recall().keep(&scope, &whole, &recalled);
+    }
+
+    fn forget(&self) {
+        self.recall().close();
+    }
+}

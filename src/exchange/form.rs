@@ -1,0 +1,328 @@
+//! What a kept process of one kind is to whoever makes calls of it: a form.
+//!
+//! In: a call ([`SessionCall`]). Out: what its session is set up with, what the session is sent (all of the thread, or only what is
+//! new), and a turn of it as an [`Exchange`](super::Exchange). A process serves one conversation ([`ProcessForm`]) or many. Who drives it
+//! (`run::session`) knows no more of a form than this.
+
+use std::borrow::Cow;
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Invocation;
+use super::host::{Host, NoHost};
+use super::installed::Installed;
+use super::live::keep::Keepable;
+use super::live::pool::SessionKey;
+use super::live::process_turn::ProcessSession;
+use super::live::setup::{SessionOutput, Setup, SetupParts};
+use super::live::thread::{Known, SystemMessages, Thread};
+use super::live::turn::{Conversational, Park, TaskTurn};
+use super::print::{NotStarted, Surroundings};
+use crate::command::CommandLine;
+use crate::event::Reply;
+use crate::message::{Message, ToolSpec};
+use crate::process::Limits;
+use crate::prompt::Encoding;
+use crate::provider::Guard;
+use crate::provider::choices::Choices;
+use crate::provider::options::Options;
+
+/// A call, before it is known which form takes it.
+#[derive(Debug)]
+pub struct CallParts<'a> {
+    /// The thread.
+    pub messages: Vec<Message>,
+    /// What is said behind it, and is no part of it.
+    pub note: Option<String>,
+    /// The caller's own messages, where more stands behind them: its next call goes on with those and the reply.
+    pub callers: Option<Arc<Vec<Message>>>,
+    /// The tools that are bound.
+    pub tools: &'a [ToolSpec],
+    /// The options that the call is made with.
+    pub options: &'a Options,
+    /// What of them is the call's own choice.
+    pub choices: Option<Choices>,
+    /// What the answer is to be.
+    pub output: SessionOutput<'a>,
+    /// How a thread is written that can't be sent natively.
+    pub encoding: Encoding,
+    /// What keeps a text of the user's from being a command of the CLI's.
+    pub guard: Option<Guard>,
+}
+
+/// A call as a session takes it that is set up with `T`.
+#[derive(Debug)]
+pub struct SessionCall<T> {
+    /// The thread.
+    pub thread: Arc<Thread>,
+    /// What is said behind it, and is no part of it.
+    pub note: Option<String>,
+    /// The thread that its caller's next call goes on with.
+    pub callers: Arc<Thread>,
+    /// What its session is set up with.
+    pub setup: Arc<T>,
+    /// What its process is started with that is the call's own.
+    pub choices: Option<Choices>,
+    /// How a thread is written that can't be sent natively.
+    pub encoding: Encoding,
+    /// What keeps a text of the user's from being a command of the CLI's.
+    pub guard: Option<Guard>,
+}
+
+impl<T> SessionCall<T> {
+    /// The call of `parts` as `F` takes it.
+    pub fn new<F: Form<Setup = T>>(parts: CallParts<'_>) -> SessionCall<T> {
+        let thread = Arc::new(Thread::with(parts.messages, F::SYSTEM_MESSAGES));
+        let setup = F::setup(&SetupParts {
+            system: thread.system(),
+            tools: parts.tools,
+            options: parts.options,
+            choices: parts.choices.as_ref(),
+            output: parts.output,
+        });
+        let callers = parts
+            .callers
+            .map(|callers| Arc::new(Thread::with(callers.to_vec(), F::SYSTEM_MESSAGES)));
+        SessionCall {
+            callers: callers.unwrap_or_else(|| Arc::clone(&thread)),
+            thread,
+            note: parts.note,
+            setup: Arc::new(setup),
+            choices: parts.choices,
+            encoding: parts.encoding,
+            guard: parts.guard,
+        }
+    }
+}
+
+/// Why a session that knows a thread's beginning can't go on with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhyAnew {
+    /// The thread is another one, or has more than a session takes at once.
+    OtherThread,
+    /// One of the results has so many characters, or all of them have.
+    LongResults {
+        /// So many.
+        length: usize,
+        /// Of more than so many, a session shortens one.
+        longest: usize,
+    },
+}
+
+/// How a call reaches a kept process of one kind.
+pub trait Form: Debug + Send + Sync + Sized + 'static {
+    /// Which system messages of a thread are the session's system prompt.
+    const SYSTEM_MESSAGES: SystemMessages = SystemMessages::All;
+
+    /// By this, sessions are distinguished.
+    type Setup: PartialEq + Debug + Send + Sync + 'static;
+    /// What goes on from call to call.
+    type Session: Keepable<Setup = Self::Setup> + Debug;
+    /// What a turn begins with.
+    type Input: Send + Sync;
+
+    /// What the session of a call is set up with.
+    fn setup(parts: &SetupParts<'_>) -> Self::Setup;
+
+    /// The options of a process for sessions with this setup; `own` are the provider's, `choices` what a call chooses over them.
+    fn options<'a>(own: &'a Options, setup: Option<&Self::Setup>, choices: Option<&Choices>) -> Cow<'a, Options>;
+
+    /// The command line of a process, made of that of the CLI in `file`.
+    fn line(line: CommandLine, _file: &Path) -> CommandLine {
+        line
+    }
+
+    /// What is new in the thread of `call` to a session that knows `known`.
+    ///
+    /// # Errors
+    /// [`WhyAnew`]: another session is needed.
+    fn addition(call: &SessionCall<Self::Setup>, known: &Known) -> Result<Self::Input, WhyAnew>;
+
+    /// What is sent, as text: to be counted where nobody tells usage.
+    fn text(call: &SessionCall<Self::Setup>, input: &Self::Input) -> String;
+}
+
+/// What a process is started with, beside its command line.
+#[derive(Debug)]
+pub struct ProcessStart<'a, I> {
+    /// What it is set up with, where that is known.
+    pub setup: Option<&'a Arc<Setup>>,
+    /// What its first turn begins with, where there is one already.
+    pub input: Option<&'a I>,
+}
+
+/// A form with a process for each conversation.
+pub trait ProcessForm: Form<Setup = Setup, Session: ProcessSession> {
+    /// A CLI of which nothing is known is asked for the handshake before it is sent anything of a thread.
+    const IS_TRIED_FIRST: bool;
+    /// A process can be started without knowing its setup.
+    const STARTS_BARE: bool;
+
+    /// What a session begins with that knows nothing: all of the thread.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    fn whole(call: &SessionCall<Setup>) -> io::Result<Self::Input>;
+
+    /// Whether a process that was started without it can't begin with `input`.
+    fn needs_own_process(_input: &Self::Input) -> bool {
+        false
+    }
+
+    /// Starts a process.
+    ///
+    /// # Errors
+    /// [`NotStarted`].
+    fn start(
+        &self,
+        installed: &Installed,
+        surroundings: Surroundings,
+        cancel: &CancellationToken,
+        start: ProcessStart<'_, Self::Input>,
+    ) -> Result<Self::Session, NotStarted>;
+
+    /// Begins a turn with `input`, in a session that is, or is to be, set up with `setup`.
+    fn begin(session: &mut Self::Session, input: Self::Input, setup: &Arc<Setup>);
+}
+
+/// A process that serves many sessions.
+pub trait Server: Debug + Send + Sync + 'static {
+    /// The process.
+    fn host(&self) -> &Host;
+}
+
+/// What a server is started with.
+pub struct ServerStart<'a, F: ServerForm> {
+    /// The CLI.
+    pub installed: &'a Installed,
+    /// The provider's options.
+    pub options: &'a Options,
+    /// What the session is set up with for which it is started.
+    pub setup: Option<&'a F::Setup>,
+    /// Those that run with the same environment and of the same file.
+    pub others: &'a [Arc<F::Server>],
+    /// What its process has around it.
+    pub surroundings: &'a (dyn Fn() -> Surroundings + Sync),
+    /// Cancelled when the provider is closed.
+    pub closing: &'a CancellationToken,
+}
+
+/// By what a server that has started is known to do what its sessions need.
+#[derive(Debug)]
+pub enum Proof<'a> {
+    /// By its version, if it tells one, which is held against what is known of versions.
+    Version(Option<&'a str>),
+    /// It was asked for each; as text for people.
+    Probe(String),
+}
+
+/// Where a turn is to be.
+#[derive(Debug)]
+pub enum Place<S, H> {
+    /// In a session that knows the thread's beginning.
+    Session(Box<S>),
+    /// In one that this server is to open.
+    Server(Arc<H>),
+}
+
+/// Whose a call is.
+#[derive(Debug)]
+pub struct Caller<'a, T> {
+    /// What its session is set up with, and the environment, which chooses the login.
+    pub key: &'a SessionKey<T>,
+    /// The provider's id.
+    pub provider: &'a str,
+    /// The login that the provider has chosen.
+    pub login: Option<&'a str>,
+}
+
+/// How a turn is begun.
+pub struct TurnStart<'a, T, S, R> {
+    /// What its session is set up with.
+    pub setup: Arc<T>,
+    /// As what its process was started.
+    pub invocation: Invocation,
+    /// The limits it has.
+    pub limits: Limits,
+    /// Tracks its task.
+    pub tracker: &'a TaskTracker,
+    /// What becomes of the session.
+    pub park: Park<S, R>,
+}
+
+/// A form with a process for many conversations.
+pub trait ServerForm: Form<Session: Conversational> {
+    /// How many conversations may rest.
+    const MOST_RESTING: usize;
+
+    /// The process.
+    type Server: Server;
+    /// What a turn begins with, and where.
+    type Opening: Send;
+    /// What a turn tells of its reply beside its events.
+    type Known: Send + 'static;
+
+    /// Whether `server` serves sessions with this setup, and is what `installed` would be started as.
+    fn serves(server: &Self::Server, installed: &Installed, setup: Option<&Self::Setup>) -> bool;
+
+    /// Starts a server and waits until it is ready.
+    ///
+    /// # Errors
+    /// [`NoHost`].
+    fn start(&self, start: ServerStart<'_, Self>) -> impl Future<Output = Result<Self::Server, NoHost>> + Send;
+
+    /// By what `server` is known to do what its sessions need.
+    fn proof(server: &Self::Server) -> Proof<'_>;
+
+    /// Has `server` load what a session with this setup needs.
+    fn prepare(_server: &Self::Server, _setup: &Self::Setup) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
+    /// The model at `place` where that takes no images, as far as the CLI knows: asked of who is sent one.
+    fn blind_model(
+        _place: &Place<Self::Session, Self::Server>,
+        _setup: &Self::Setup,
+    ) -> impl Future<Output = Option<String>> + Send {
+        std::future::ready(None)
+    }
+
+    /// All of the thread, to a session that `server` is to open.
+    fn open(
+        &self,
+        server: Arc<Self::Server>,
+        call: &SessionCall<Self::Setup>,
+        caller: &Caller<'_, Self::Setup>,
+    ) -> Self::Opening;
+
+    /// What is new, to a session that knows the rest.
+    fn resume(session: Box<Self::Session>, input: Self::Input) -> Self::Opening;
+
+    /// The server of a session.
+    fn server(session: &Self::Session) -> &Arc<Self::Server>;
+
+    /// Begins a turn.
+    fn begin(
+        opening: Self::Opening,
+        start: TurnStart<'_, Self::Setup, Self::Session, Self::Known>,
+    ) -> TaskTurn<Self::Session, Self::Known>;
+
+    /// Keeps what is known of the reply to `thread`.
+    fn remember(
+        &self,
+        _known: Self::Known,
+        _reply: &Reply,
+        _thread: &Thread,
+        _server: &Self::Server,
+        _caller: &Caller<'_, Self::Setup>,
+    ) {
+    }
+
+    /// Gives back what is kept beside the sessions: the provider is closed.
+    fn forget(&self) {}
+}

@@ -1,0 +1,158 @@
+//! opencode's server as a form.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::history;
+use super::service::Service;
+use super::session::Session;
+use super::setup::Setup;
+use super::turn::{self, OpencodeTurn};
+use super::wire::{CallResult, InputPart};
+use super::work::{Opening, with_note};
+use crate::exchange::form::{
+    Caller, Form, Place, Proof, Server, ServerForm, ServerStart, SessionCall, TurnStart, WhyAnew,
+};
+use crate::exchange::host::{Host, NoHost};
+use crate::exchange::installed::Installed;
+use crate::exchange::live::setup::{SYSTEM_PROMPT, SetupParts};
+use crate::exchange::live::thread::Known;
+use crate::message::{Message, Role};
+use crate::provider::choices::Choices;
+use crate::provider::options::{Options, SystemPrompt};
+
+/// One opencode process for all conversations.
+#[derive(Debug)]
+pub struct Opencode;
+
+/// What is new to a session.
+#[derive(Debug)]
+pub struct New {
+    /// The results of its calls, by the API's ids.
+    results: Vec<(String, CallResult)>,
+    /// The messages behind them.
+    messages: Vec<Vec<InputPart>>,
+}
+
+impl Server for Service {
+    fn host(&self) -> &Host {
+        Service::host(self)
+    }
+}
+
+impl Form for Opencode {
+    type Setup = Setup;
+    type Session = Session;
+    type Input = New;
+
+    /// All system messages are the system prompt, behind that of the options: opencode has no other place for them.
+    fn setup(parts: &SetupParts<'_>) -> Setup {
+        let options = parts.options;
+        let own = match &options.system_prompt {
+            SystemPrompt::Custom(own) => Some(own.as_str()),
+            SystemPrompt::Default | SystemPrompt::Cli => None,
+        };
+        let mut texts: Vec<&str> = own.into_iter().chain(parts.system).collect();
+        if texts.is_empty() && options.system_prompt == SystemPrompt::Default {
+            texts.push(SYSTEM_PROMPT);
+        }
+        let instruction = parts.output.instruction();
+        texts.extend(instruction.as_deref());
+        Setup::new(texts.join("\n\n"), options.choices.model.as_deref(), parts.tools)
+    }
+
+    fn options<'a>(own: &'a Options, _: Option<&Setup>, choices: Option<&Choices>) -> Cow<'a, Options> {
+        own.chosen(choices)
+    }
+
+    /// Results, and what is not the model's.
+    fn addition(call: &SessionCall<Setup>, known: &Known) -> Result<New, WhyAnew> {
+        let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
+        let can_be_sent = |message: &Message| !matches!(message.role, Role::Ai | Role::Tool);
+        let messages = new.rest.iter().map(history::user_parts);
+        let messages: Vec<Vec<InputPart>> = messages.filter(|parts| !parts.is_empty()).collect();
+        let says_something = !new.results.is_empty() || !messages.is_empty();
+        if !says_something || !new.rest.iter().all(can_be_sent) {
+            return Err(WhyAnew::OtherThread);
+        }
+        let results = new.results.iter();
+        Ok(New {
+            results: results
+                .map(|(call, result)| (call.api.clone(), history::result(result)))
+                .collect(),
+            messages: with_note(messages, call.note.clone()),
+        })
+    }
+
+    fn text(call: &SessionCall<Setup>, _: &New) -> String {
+        call.thread.text()
+    }
+}
+
+impl ServerForm for Opencode {
+    const MOST_RESTING: usize = 100;
+
+    type Server = Service;
+    type Opening = Opening;
+    type Known = ();
+
+    /// Choices of its model stand on its command line.
+    fn serves(service: &Service, installed: &Installed, _: Option<&Setup>) -> bool {
+        service.line == installed.line
+    }
+
+    async fn start(&self, start: ServerStart<'_, Opencode>) -> Result<Service, NoHost> {
+        let line = start.installed.line.clone();
+        Service::start(line, (start.surroundings)(), start.closing).await
+    }
+
+    fn proof(service: &Service) -> Proof<'_> {
+        let version = &service.version;
+        Proof::Probe(format!("it is opencode {version}, which does what is needed"))
+    }
+
+    /// Its folders are made ahead. What it can't load, the call itself will say.
+    async fn prepare(service: &Service, setup: &Setup) {
+        if let Ok(set) = service.tool_set(&setup.tools).await {
+            let _ = service.warm(&set.directory).await;
+        }
+    }
+
+    async fn blind_model(place: &Place<Session, Service>, setup: &Setup) -> Option<String> {
+        let (service, model, set) = match place {
+            Place::Session(session) => (&session.service, session.model.clone()?, Arc::clone(&session.set)),
+            Place::Server(service) => {
+                let set = service.tool_set(&setup.tools).await.ok()?;
+                let model = service.model(setup.model.as_ref(), &set.directory).await?;
+                (service, model, set)
+            }
+        };
+        // What can't be asked, the turn itself will say.
+        let takes = service.takes_images(&model, &set.directory).await.ok()?;
+        (!takes).then(|| format!("opencode's model {model} (by its `modalities.input`)"))
+    }
+
+    fn open(&self, service: Arc<Service>, call: &SessionCall<Setup>, _: &Caller<'_, Setup>) -> Opening {
+        Opening::Fresh {
+            service,
+            thread: Arc::clone(&call.thread),
+            note: call.note.clone(),
+        }
+    }
+
+    fn resume(session: Box<Session>, New { results, messages }: New) -> Opening {
+        Opening::Continued {
+            session,
+            results,
+            messages,
+        }
+    }
+
+    fn server(session: &Session) -> &Arc<Service> {
+        &session.service
+    }
+
+    fn begin(opening: Opening, start: TurnStart<'_, Setup, Session, ()>) -> OpencodeTurn {
+        turn::begin(opening, start)
+    }
+}

@@ -1,0 +1,114 @@
+//! qwen's stream-json input as a form.
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::input::{self, Input, Opening};
+use super::session::{Session, SessionStart};
+use super::tools::Tools;
+use crate::exchange::form::{Form, ProcessForm, ProcessStart, SessionCall, WhyAnew};
+use crate::exchange::installed::Installed;
+use crate::exchange::live::setup::{Setup, SetupParts};
+use crate::exchange::live::thread::Known;
+use crate::exchange::print::{NotStarted, Surroundings};
+use crate::provider::choices::Choices;
+use crate::provider::options::{Options, SystemPrompt};
+
+/// One qwen process for each conversation, in which its calls wait.
+#[derive(Debug)]
+pub struct Qwen {
+    /// What it prints when it is about to wait for long.
+    pub long_pauses: &'static [&'static str],
+}
+
+impl Form for Qwen {
+    type Setup = Setup;
+    type Session = Session;
+    type Input = Opening;
+
+    fn setup(parts: &SetupParts<'_>) -> Setup {
+        Setup::of(parts)
+    }
+
+    /// What its system prompt is, it is started with.
+    fn options<'a>(own: &'a Options, setup: Option<&Setup>, _: Option<&Choices>) -> Cow<'a, Options> {
+        let Some(setup) = setup else {
+            return Cow::Borrowed(own);
+        };
+        let texts = [setup.system_prompt(), setup.append_system_prompt()];
+        let texts: Vec<&str> = texts.into_iter().flatten().collect();
+        Cow::Owned(Options {
+            system_prompt: match texts.is_empty() {
+                true => SystemPrompt::Cli,
+                false => SystemPrompt::Custom(texts.join("\n\n")),
+            },
+            ..own.chosen(setup.choices()).into_owned()
+        })
+    }
+
+    fn addition(call: &SessionCall<Setup>, known: &Known) -> Result<Opening, WhyAnew> {
+        let input = input::addition(&call.thread, known, call.guard, call.note.as_deref())?;
+        Ok(Opening { chat: None, input })
+    }
+
+    fn text(_: &SessionCall<Setup>, opening: &Opening) -> String {
+        match &opening.input {
+            Input::User(text) => text.clone(),
+            Input::Results(results) => results.iter().map(|(_, result)| result.content.as_text()).collect(),
+            Input::GoOn => String::new(),
+        }
+    }
+}
+
+impl ProcessForm for Qwen {
+    const IS_TRIED_FIRST: bool = false;
+    const STARTS_BARE: bool = false;
+
+    fn whole(call: &SessionCall<Setup>) -> io::Result<Opening> {
+        let declarations = call.setup.declarations();
+        Ok(input::opening(
+            &call.thread,
+            declarations,
+            call.encoding,
+            (call.guard, call.note.as_deref()),
+            chat_id()?,
+        ))
+    }
+
+    /// A chat file is read by a process that is started with it.
+    fn needs_own_process(opening: &Opening) -> bool {
+        opening.chat.is_some()
+    }
+
+    fn start(
+        &self,
+        installed: &Installed,
+        surroundings: Surroundings,
+        cancel: &CancellationToken,
+        ProcessStart { setup, input }: ProcessStart<'_, Opening>,
+    ) -> Result<Session, NotStarted> {
+        let setup = setup.map_or_else(|| Arc::new(Setup::new(None, None, &[])), Arc::clone);
+        let tools = Tools::serve(setup.declarations()).map_err(NotStarted::Tools)?;
+        let start = SessionStart {
+            tools,
+            setup,
+            chat: input.and_then(|opening| opening.chat.as_ref()),
+            long_pauses: self.long_pauses,
+        };
+        Session::start(installed.line.clone(), surroundings, cancel, start)
+    }
+
+    fn begin(session: &mut Session, opening: Opening, _: &Arc<Setup>) {
+        session.begin(opening.input);
+    }
+}
+
+/// The random bits of a chat's name.
+fn chat_id() -> io::Result<u128> {
+    let random = getrandom::u64().and_then(|high| Ok((high, getrandom::u64()?)));
+    let (high, low) = random.map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(u128::from(high) << 64 | u128::from(low))
+}

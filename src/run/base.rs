@@ -1,0 +1,252 @@
+//! What the calls of one provider object have in common, whichever engine makes them: the CLI, its options, its runs, its installed
+//! program. The processes that it keeps build on this ([`super::session`]); [`super::Engine`] is both together.
+
+use std::borrow::Cow;
+use std::path::{Component, PathBuf};
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::capabilities;
+use super::lifecycle::{CLOSED, Lifecycle};
+use super::quota::UsedUp;
+use crate::classify;
+use crate::command::{self, CommandLine, Installed, Mode};
+use crate::error::{Code, ProviderError};
+use crate::exchange::installed::Binary;
+use crate::exchange::print::{self, NotStarted, Surroundings};
+use crate::process::limit::{self, Permit};
+use crate::process::{Limits, StartError, Tees, Vars};
+use crate::provider::options::Options;
+use crate::provider::{self, Provider, custom};
+
+/// The form of native tools in which each is a function, as the option `toolForm` has it.
+pub const FUNCTIONS: &str = "functions";
+/// The form in which they have a common name.
+pub const NAMESPACE: &str = "namespace";
+
+/// A provider, its options, and the runs it has.
+#[derive(Debug)]
+pub struct Base {
+    pub(super) provider: Cow<'static, Provider>,
+    pub(super) options: Options,
+    pub(super) owner: u64,
+    pub(super) lifecycle: Lifecycle,
+    /// The plans that are used up.
+    pub(super) used_up: UsedUp,
+}
+
+impl Base {
+    /// That of provider `kind` with the options of `options_json`; its processes belong to `owner`.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
+    pub fn new(kind: &str, options_json: &str, owner: u64) -> Result<Base, Box<ProviderError>> {
+        let provider = provider::find(kind)
+            .ok_or_else(|| ProviderError::new(kind, Code::InvalidOption, format!("there is no provider \"{kind}\"")))?;
+        Base::with(Cow::Borrowed(provider), options_json, owner)
+    }
+
+    /// That of the CLI that `config_json` describes.
+    ///
+    /// # Errors
+    /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what it holds and what is allowed.
+    pub fn custom(config_json: &str, options_json: &str, owner: u64) -> Result<Base, Box<ProviderError>> {
+        let provider = custom::provider(config_json)?;
+        Base::with(Cow::Owned(provider), options_json, owner)
+    }
+
+    /// The CLI, described.
+    pub fn provider(&self) -> &Provider {
+        &self.provider
+    }
+
+    /// The provider's id.
+    pub fn id(&self) -> &str {
+        &self.provider.id
+    }
+
+    fn with(provider: Cow<'static, Provider>, options_json: &str, owner: u64) -> Result<Base, Box<ProviderError>> {
+        let mut options = Options::parse(&provider, options_json)?;
+        if let Some(folder) = &mut options.login {
+            *folder = login_folder(folder)
+                .map_err(|reason| Box::new(ProviderError::new(&provider.id, Code::InvalidOption, reason)))?;
+        }
+        Ok(Base::of(provider, options, owner))
+    }
+
+    /// The folder of its login, where the option `login` names one.
+    pub fn login(&self) -> Option<&str> {
+        self.options.login.as_deref()
+    }
+
+    /// That of `provider` with `options`; its processes belong to `owner`.
+    pub fn of(provider: Cow<'static, Provider>, options: Options, owner: u64) -> Base {
+        // Who asks for more at a time than all providers together may have by default, gets it.
+        limit::global().raise_limit(options.max_concurrency);
+        let lifecycle = Lifecycle::default();
+        Base {
+            provider,
+            options,
+            owner,
+            lifecycle,
+            used_up: UsedUp::default(),
+        }
+    }
+
+    /// Refuses further calls with `CLOSED` from now on; those that run or wait go on.
+    pub fn refuse_further(&self) {
+        self.lifecycle.refuse_further();
+    }
+
+    /// Lets the calls that run or wait come to their ends, and refuses further ones. `close` ends it.
+    pub async fn drain(&self) {
+        self.lifecycle.drain().await;
+    }
+
+    /// The error of a call whose provider was closed meanwhile.
+    pub(super) fn closed(&self) -> Option<Box<ProviderError>> {
+        self.lifecycle.is_closed().then(|| self.closed_error())
+    }
+
+    pub(super) fn closed_error(&self) -> Box<ProviderError> {
+        self.refuse(Code::Closed, CLOSED)
+    }
+
+    pub(super) fn refuse(&self, code: Code, reason: impl Into<String>) -> Box<ProviderError> {
+        let id = self.id();
+        Box::new(ProviderError::new(id, code, reason).with_hint(classify::hint(id, code)))
+    }
+
+    /// Cancelled when the provider is closed.
+    pub fn token(&self) -> CancellationToken {
+        self.lifecycle.closing.child_token()
+    }
+
+    /// The error of whoever asks a provider that was closed, or is about to be; `None` for an open one.
+    pub fn refusal(&self) -> Option<Box<ProviderError>> {
+        self.lifecycle.refuses().then(|| self.closed_error())
+    }
+
+    /// In which form its model is offered tools, where there are several.
+    pub fn tool_form(&self) -> Option<&'static str> {
+        self.provider.option("toolForm").filter(|_| self.keeps_sessions())?;
+        Some(if self.options.tool_namespace {
+            NAMESPACE
+        } else {
+            FUNCTIONS
+        })
+    }
+
+    /// Whether calls may be turns of sessions.
+    pub fn keeps_sessions(&self) -> bool {
+        self.provider.live.is_some() && self.options.engine.may_be_live()
+    }
+
+    /// Whether `start_with_callbacks` can come to anything with this provider.
+    pub fn takes_callbacks(&self) -> bool {
+        command::takes_callbacks(&self.provider, &self.options)
+    }
+
+    /// What a process of `binary` has around it that serves many turns, and its place among those of the provider. Its turns have the
+    /// limits; it has none but the provider's end.
+    pub(super) fn surroundings(&self, binary: &Binary, base_env: &Arc<Vars>, place: Option<Permit>) -> Surroundings {
+        Surroundings {
+            file: Some(binary.resolved().clone()),
+            base_env: Arc::clone(base_env),
+            limits: Limits {
+                kill_grace: self.options.kill_grace,
+                max_stdout: usize::MAX,
+                ..Limits::default()
+            },
+            owner: self.owner,
+            permit: place,
+            tracker: self.lifecycle.runs.clone(),
+            tees: Tees::default(),
+        }
+    }
+
+    /// The command line, without what the binary is known to refuse.
+    pub(super) fn line(
+        &self,
+        mode: Mode,
+        options: &Options,
+        partial: bool,
+        base_env: &Arc<Vars>,
+    ) -> Result<(CommandLine, Binary), Box<ProviderError>> {
+        let build = |installed: &Installed| command::build(&self.provider, options, mode, partial, installed);
+        let line = build(&Installed::default())?;
+        let found = print::resolve(&line, base_env).map_err(|error| not_started(self, &NotStarted::Process(error)))?;
+        let binary = Binary::new(found, self.login());
+        let installed = Installed {
+            refused: capabilities::refused_by(&binary),
+            version: match command::depends_on_version(&self.provider) {
+                true => self
+                    .provider
+                    .checks
+                    .live
+                    .and_then(|check| capabilities::version(&check, &binary)),
+                false => None,
+            },
+        };
+        let is_as_thought = installed.refused.is_empty() && installed.version.is_none();
+        Ok((if is_as_thought { line } else { build(&installed)? }, binary))
+    }
+}
+
+/// The login's folder as a path that is good wherever a process runs; `Err` says what is wrong with it.
+fn login_folder(folder: &str) -> Result<String, String> {
+    let wrong = |why: &str| {
+        format!("option \"login.configDir\" must be the folder of a login, which exists; given: {folder:?}, {why}")
+    };
+    let path = std::path::absolute(folder).map_err(|error| wrong(&format!("which is no path: {error}")))?;
+    // As Node's `resolve`: one login has one name.
+    let path = path.components().fold(PathBuf::new(), |mut path, component| {
+        match component {
+            Component::ParentDir => drop(path.pop()),
+            component => path.push(component),
+        }
+        path
+    });
+    match std::fs::metadata(&path) {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => return Err(wrong(&format!("and {} is no folder", path.display()))),
+        Err(error) => return Err(wrong(&format!("and {} can't be looked at: {error}", path.display()))),
+    }
+    let path = path.into_os_string().into_string();
+    path.map_err(|_| wrong("whose whole path is not Unicode"))
+}
+
+/// What to do about a process of `provider` that can't be started.
+pub(super) fn start_hint(provider: &str, error: &StartError) -> &'static str {
+    match error {
+        StartError::NotOnPath { skipped: Some(_), .. } => classify::SKIPPED_FOLDER,
+        error => classify::hint(provider, error.code()),
+    }
+}
+
+pub(super) fn not_started(engine: &Base, error: &NotStarted) -> Box<ProviderError> {
+    let id = engine.id();
+    let (code, reason, hint) = match error {
+        // A closed owner means that the environment ends, and this call with it.
+        NotStarted::Process(error) => {
+            let reason = format!("the CLI can't be started: {error}");
+            (error.code(), reason, start_hint(id, error))
+        }
+        NotStarted::Scratch { folder, source } => {
+            // tempfile adds the name it has tried, which is made up.
+            let why = source.to_string();
+            let why = why.split(" at path ").next().unwrap_or_default();
+            let reason = format!(
+                "no private folder for the CLI can be made in {}, the folder for temporary files: {why}",
+                folder.display()
+            );
+            (Code::SpawnFailed, reason, classify::NO_TEMPORARY_FOLDER)
+        }
+        NotStarted::Tools(error) => {
+            let reason = format!("no port of 127.0.0.1 can be opened for the tools: {error}");
+            (Code::SpawnFailed, reason, classify::hint(id, Code::SpawnFailed))
+        }
+    };
+    Box::new(ProviderError::new(id, code, reason).with_hint(hint))
+}

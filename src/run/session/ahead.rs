@@ -1,0 +1,280 @@
+//! Processes for one conversation each that are started ahead of the call that will need them.
+//!
+//! In: what is known of the next call ([`NextCall`]). Out: processes that have started and were set up with it, so that the call does
+//! not wait; or the error of one that is not ready.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::sleep;
+
+use super::drive::mode_of;
+use super::trial::{self, Trial};
+use crate::error::ProviderError;
+use crate::event::{EngineUsed, Reply};
+use crate::exchange::form::{ProcessForm, ProcessStart};
+use crate::exchange::installed::Installed;
+use crate::exchange::live::minding::{NotReady, Warmth};
+use crate::exchange::live::process_turn;
+use crate::exchange::live::setup::{SessionOutput, Setup, SetupParts};
+use crate::exchange::print::NotStarted;
+use crate::exchange::{Evidence, Invocation};
+use crate::fold::Fold;
+use crate::judge::{self, CliRules, Context};
+use crate::message::ToolSpec;
+use crate::process::limit::Permit;
+use crate::process::{Limits, Vars};
+use crate::provider::options::EngineKind;
+use crate::run::auto;
+use crate::run::base::{Base, not_started};
+use crate::run::capabilities;
+use crate::run::clock::{local_offset_min, now_ms};
+use crate::run::live_support::LiveSupport;
+use crate::run::session::pools::Processes;
+use crate::toolcall::TextCalls;
+
+/// How often a process is started anew because the CLI has refused a flag that it can do without.
+const ATTEMPTS: usize = 8;
+
+/// How long after a turn that ended with tool calls a spare is started. The thread's next turn comes as soon as the tools are
+/// done, and the half second of processor time that a CLI's start takes is better spent when it has begun.
+const LOOP_PAUSE: Duration = Duration::from_secs(1);
+
+/// What is known of the next call.
+#[derive(Debug, Default, Deserialize)]
+pub(in crate::run) struct NextCall {
+    /// The text of the thread's system messages; an empty one says that there are none.
+    pub system: Option<String>,
+    pub tools: Option<Vec<ToolSpec>>,
+}
+
+/// A provider's processes, and what they are started of.
+struct Starting<'a, F: ProcessForm> {
+    processes: &'a Arc<Processes<F>>,
+    engine: &'a Arc<Base>,
+    env: &'a Arc<Vars>,
+    installed: &'a Installed,
+    setup: Option<&'a Arc<Setup>>,
+}
+
+/// What one round of starting ahead came to.
+enum Round {
+    Ready,
+    /// The CLI refused a flag that it can do without: once more.
+    FlagRefused,
+    /// The CLI takes no sessions, for this reason.
+    Unsupported(String, Option<Box<Evidence>>),
+}
+
+/// Starts a process for the next call, or as many as `spares` says, and waits until they have answered.
+pub(in crate::run) async fn prewarm<F: ProcessForm>(
+    processes: &Arc<Processes<F>>,
+    engine: &Arc<Base>,
+    next: NextCall,
+    env: &Arc<Vars>,
+) -> Result<(), Box<ProviderError>> {
+    let setup = likely_setup(processes, engine, next);
+    if setup.is_none() && !F::STARTS_BARE {
+        return Ok(());
+    }
+    let is_auto = engine.options.engine == EngineKind::Auto;
+    for _ in 0..ATTEMPTS {
+        let options = F::options(&engine.options, setup.as_deref(), None);
+        let (line, binary) = engine.line(mode_of(EngineUsed::Live), &options, true, env)?;
+        let installed = Installed { line, binary };
+        let starting = Starting {
+            processes,
+            engine,
+            env,
+            installed: &installed,
+            setup: setup.as_ref(),
+        };
+        let trial = capabilities::trial_of(&installed.binary);
+        let support = || engine.support_of(EngineUsed::Live, &installed.binary, env);
+        let _trying = match support() {
+            LiveSupport::Unknown(_) if is_auto && F::IS_TRIED_FIRST => Some(trial.lock().await),
+            _ => None,
+        };
+        let round = match support() {
+            // A call is made without a session.
+            LiveSupport::Unserved(_) if is_auto => return Ok(()),
+            LiveSupport::Unserved(unserved) if engine.is_refused(EngineUsed::Live, &unserved) => {
+                return Err(auto::refused(engine, EngineUsed::Live, &unserved.why, None));
+            }
+            LiveSupport::Unknown(_) if is_auto && F::IS_TRIED_FIRST => starting.tried().await?,
+            _ => starting.spares().await?,
+        };
+        match round {
+            Round::Ready => break,
+            Round::FlagRefused => {}
+            Round::Unsupported(reason, _) if is_auto => {
+                capabilities::remember_unserved(EngineUsed::Live, &installed.binary, reason);
+                break;
+            }
+            Round::Unsupported(reason, evidence) => {
+                return Err(auto::refused(engine, EngineUsed::Live, &reason, evidence.as_deref()));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl<F: ProcessForm> Starting<'_, F> {
+    fn start(&self, place: OwnedSemaphorePermit) -> Result<F::Session, NotStarted> {
+        let Starting { engine, installed, .. } = self;
+        let surroundings = engine.surroundings(&installed.binary, self.env, Some(Permit::taken(place)));
+        let start = ProcessStart {
+            setup: self.setup,
+            input: None,
+        };
+        let closing = &engine.lifecycle.closing;
+        self.processes.form.start(installed, surroundings, closing, start)
+    }
+
+    /// As many processes as `spares` says, one at least, waited for until each is ready.
+    async fn spares(&self) -> Result<Round, Box<ProviderError>> {
+        let Starting { processes, engine, .. } = self;
+        let pool = &processes.pool;
+        let number = pool.spares().max(1);
+        let started = pool.prewarm((number, processes.working()), (self.env, self.setup), |place| {
+            self.start(place)
+        });
+        for mut one in started.map_err(|error| not_started(engine, &error))? {
+            let Some(not_ready) = failure(&mut one, self.setup.is_some()).await else {
+                continue;
+            };
+            let invocation = Invocation::of(engine.id(), &self.installed.line);
+            let (reason, ended) = process_turn::why_not_ready(invocation, &not_ready, &Limits::default());
+            if let Some(flag) = &ended.refused_flag {
+                capabilities::remember_refused(&self.installed.binary, flag);
+                return Ok(Round::FlagRefused);
+            }
+            return match reason {
+                Some(reason) => Ok(Round::Unsupported(reason, Some(Box::new(ended.evidence)))),
+                None => Err(not_ready_error(engine, ended.evidence)),
+            };
+        }
+        Ok(Round::Ready)
+    }
+
+    /// One process of a CLI of which nothing is known.
+    async fn tried(&self) -> Result<Round, Box<ProviderError>> {
+        let Starting { processes, engine, .. } = self;
+        let Some(place) = processes.pool.place_now(processes.working()) else {
+            return Ok(Round::Ready);
+        };
+        let session = self.start(place).map_err(|error| not_started(engine, &error))?;
+        let trial = trial::run(engine, session, self.installed, self.setup);
+        Ok(match engine.lifecycle.closing.run_until_cancelled(trial).await {
+            Some(Trial::Served(session)) => {
+                processes.pool.add_ready(*session, self.env, self.setup);
+                Round::Ready
+            }
+            Some(Trial::FlagRefused(_)) => Round::FlagRefused,
+            Some(Trial::Crashed(error)) => return Err(error),
+            Some(Trial::Unserved(_)) | None => Round::Ready,
+        })
+    }
+}
+
+/// The next call's setup; `None` if that is not known.
+fn likely_setup<F: ProcessForm>(processes: &Processes<F>, engine: &Base, next: NextCall) -> Option<Arc<Setup>> {
+    let last = processes.last_setup();
+    let choices = last.as_ref().and_then(|last| last.choices().cloned());
+    let of = |system: &str, tools: &[ToolSpec]| {
+        F::setup(&SetupParts {
+            system: Some(system).filter(|text| !text.trim().is_empty()),
+            tools,
+            options: &engine.options,
+            choices: choices.as_ref(),
+            output: SessionOutput::Text,
+        })
+    };
+    match (next.system, next.tools, last) {
+        (Some(system), Some(tools), _) => Some(Arc::new(of(&system, &tools))),
+        (Some(system), None, None) => Some(Arc::new(of(&system, &[]))),
+        (Some(system), None, Some(last)) => Some(Arc::new(last.with_system_of(&of(&system, &[])))),
+        (None, Some(tools), Some(last)) => Some(Arc::new(last.with_tools(&tools))),
+        // A guess at the system prompt would be a process that nobody can use.
+        (None, _, last) => last,
+    }
+}
+
+/// Starts the spares there should be behind a turn that has come to `reply`: at once, or when the thread's next turn has had time to
+/// come. That they can't be started will be the next call's own error.
+pub(super) fn restock_behind<F: ProcessForm>(
+    processes: &Arc<Processes<F>>,
+    engine: &Arc<Base>,
+    reply: &Reply,
+    env: &Arc<Vars>,
+) {
+    if reply.tool_calls.is_empty() {
+        return restock(processes, engine, env);
+    }
+    let (processes, engine, env) = (Arc::clone(processes), Arc::clone(engine), Arc::clone(env));
+    let tasks = engine.lifecycle.runs.clone();
+    tasks.spawn(async move {
+        let pause = engine.lifecycle.closing.run_until_cancelled(sleep(LOOP_PAUSE)).await;
+        if pause.is_some() {
+            restock(&processes, &engine, &env);
+        }
+    });
+}
+
+fn restock<F: ProcessForm>(processes: &Arc<Processes<F>>, engine: &Arc<Base>, env: &Arc<Vars>) {
+    let setup = processes.likely_setup();
+    if setup.is_none() && !F::STARTS_BARE {
+        return;
+    }
+    let options = F::options(&engine.options, setup.as_deref(), None);
+    let Ok((line, binary)) = engine.line(mode_of(EngineUsed::Live), &options, true, env) else {
+        return;
+    };
+    let installed = Installed { line, binary };
+    let starting = Starting {
+        processes,
+        engine,
+        env,
+        installed: &installed,
+        setup: setup.as_ref(),
+    };
+    let start = |place| starting.start(place).ok();
+    processes.pool.stock(processes.working(), (env, setup.as_ref()), start);
+}
+
+/// The error of a process that was started ahead and has ended.
+fn not_ready_error(engine: &Base, evidence: Evidence) -> Box<ProviderError> {
+    let context = Context {
+        provider: engine.id(),
+        rules: CliRules::from(&*engine.provider),
+        now_ms: now_ms(),
+        local_offset_min: local_offset_min(),
+    };
+    let folded = Fold::new(Default::default(), TextCalls::Off).finish(&mut Vec::new());
+    match judge::judge(&context, evidence, folded) {
+        Err(error) => error,
+        Ok(_) => auto::refused(
+            engine,
+            EngineUsed::Live,
+            "it ended instead of answering the handshake",
+            None,
+        ),
+    }
+}
+
+/// Waits until a process that was started ahead is ready, with its setup if it `has_setup`, or a call has taken it. Why it is not, if it
+/// has failed.
+async fn failure(warmth: &mut watch::Receiver<Warmth>, has_setup: bool) -> Option<Arc<NotReady>> {
+    let is_settled = |now: &Warmth| match now {
+        Warmth::Coming => false,
+        Warmth::Ready { is_primed } => *is_primed || !has_setup,
+        Warmth::Failed(_) => true,
+    };
+    let settled = warmth.wait_for(is_settled).await;
+    match settled.as_deref() {
+        Ok(Warmth::Failed(not_ready)) => Some(Arc::clone(not_ready)),
+        _ => None,
+    }
+}

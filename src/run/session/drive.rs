@@ -1,0 +1,209 @@
+//! The driver: a place of the queue, a session, a turn. Gone? Again, with another. Can't be served? The next engine.
+//!
+//! In: a call, and a [`Source`] of sessions. Out: a [`Way`]. The call's time runs from its place on, whatever has to be started for it.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::source::{Begun, NotBegun, Source, TurnAsked, Unsupported};
+use crate::command::Mode;
+use crate::error::{Code, ProviderError};
+use crate::event::{EngineUsed, Event, RunInfo};
+use crate::exchange::Invocation;
+use crate::exchange::installed::Installed;
+use crate::exchange::live::process_turn::{Origin, Unusable};
+use crate::fold::Fold;
+use crate::provider::options::EngineKind;
+use crate::run::attempt::{Attempted, Opening, run_attempt};
+use crate::run::auto;
+use crate::run::capabilities;
+use crate::run::cli_attempt::{CliAttempt, CliCall};
+use crate::run::live_support::LiveSupport;
+use crate::run::retry_loop::AttemptOutcome;
+use crate::run::session::pools::warning;
+use crate::toolcall::TextCalls;
+
+/// What an engine has done with an attempt.
+pub(in crate::run) enum Way {
+    /// Made it.
+    Outcome(AttemptOutcome),
+    /// Left it to the next one; what the caller is told of that.
+    Next(Option<Event>),
+}
+
+/// What of a turn is not its form's.
+#[derive(Default)]
+pub(in crate::run) struct Reading<'a> {
+    /// Which text of the answer is a call.
+    pub text_calls: TextCalls,
+    /// What is told when it has begun.
+    pub notes: Vec<Event>,
+    /// Why the call can't be made with it.
+    pub unfit: Option<&'a ProviderError>,
+}
+
+/// An attempt of `call` with a session of `source`.
+pub(in crate::run) async fn drive<S: Source>(
+    source: &Arc<S>,
+    attempt: &CliAttempt<'_>,
+    call: &S::Call,
+    reading: Reading<'_>,
+    info: &mut RunInfo,
+) -> Result<Way, Box<ProviderError>> {
+    let CliCall { engine, base_env, .. } = *attempt.call;
+    info.engine = Some(S::ENGINE);
+    let is_auto = engine.options.engine == EngineKind::Auto;
+    let installed = source.installed(engine, call, base_env)?;
+    if let LiveSupport::Unserved(unserved) = engine.support_of(S::ENGINE, &installed.binary, base_env) {
+        if is_auto {
+            let told = engine.tells(S::ENGINE, &unserved);
+            return Ok(Way::Next(told.then(|| fallen_back(S::ENGINE, &unserved.why))));
+        }
+        if engine.is_refused(S::ENGINE, &unserved) {
+            return Err(auto::refused(engine, S::ENGINE, &unserved.why, None));
+        }
+    }
+    if let Some(refused) = reading.unfit {
+        return Err(Box::new(refused.clone()));
+    }
+    let Some(permit) = attempt.permit(installed.binary.file(), info).await else {
+        return Ok(Way::Outcome(AttemptOutcome::Cancelled));
+    };
+    attempt.start_clock();
+    let mut asked = TurnAsked {
+        attempt,
+        call,
+        installed: &installed,
+        takes_waiting: true,
+    };
+    let unsupported = loop {
+        let begun = match in_time(attempt, S::ENGINE, source.begin(&asked)).await {
+            Ok(begun) => begun,
+            Err(NotBegun::Cancelled) => return Ok(Way::Outcome(AttemptOutcome::Cancelled)),
+            Err(NotBegun::Failed(error)) => return Err(error),
+            Err(NotBegun::FlagRefused(flag)) => {
+                capabilities::remember_refused(&installed.binary, &flag);
+                return Ok(Way::Outcome(AttemptOutcome::FlagRefused(flag)));
+            }
+            Err(NotBegun::Unserved(unserved)) => break Unsupported::because(unserved.why),
+            Err(NotBegun::Unsupported(unsupported)) => break unsupported,
+        };
+        let attempted = turn(attempt, S::ENGINE, &installed, begun, &reading, info).await?;
+        match attempted {
+            Attempted::Outcome(outcome) => {
+                if let AttemptOutcome::FlagRefused(flag) = &outcome {
+                    capabilities::remember_refused(&installed.binary, flag);
+                }
+                return Ok(Way::Outcome(outcome));
+            }
+            Attempted::Unusable(Unusable::Vanished, _) => asked.takes_waiting = false,
+            Attempted::Unusable(Unusable::Unsupported { reason, may_have_asked }, ended) => {
+                break Unsupported {
+                    reason,
+                    may_have_asked,
+                    evidence: ended.map(|ended| Box::new(ended.evidence)),
+                };
+            }
+        }
+    };
+    drop(permit);
+    let Unsupported {
+        reason,
+        may_have_asked,
+        evidence,
+    } = unsupported;
+    if is_auto {
+        capabilities::remember_unserved(S::ENGINE, &installed.binary, reason.clone());
+    }
+    // No model is asked twice.
+    if !is_auto || may_have_asked {
+        return Err(auto::refused(engine, S::ENGINE, &reason, evidence.as_deref()));
+    }
+    Ok(Way::Next(Some(fallen_back(S::ENGINE, &reason))))
+}
+
+/// What `starting` comes to, unless the call is cancelled or its time is up before.
+async fn in_time<T>(
+    attempt: &CliAttempt<'_>,
+    engine: EngineUsed,
+    starting: impl Future<Output = Result<T, NotBegun>>,
+) -> Result<T, NotBegun> {
+    let limit = attempt.limits(engine).timeout;
+    let since = attempt.start_clock();
+    let late = async {
+        match limit {
+            Some(limit) => tokio::time::sleep_until(since + limit).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        () = attempt.call.cancel.cancelled() => Err(NotBegun::Cancelled),
+        started = starting => started,
+        () = late => {
+            let limit = limit.unwrap_or_default().as_millis();
+            let reason = format!("no answer within {limit} ms: the CLI did not become ready");
+            Err(NotBegun::Failed(attempt.call.engine.refuse(Code::Timeout, reason)))
+        }
+    }
+}
+
+async fn turn<E>(
+    attempt: &CliAttempt<'_>,
+    engine_used: EngineUsed,
+    installed: &Installed,
+    begun: Begun<E>,
+    reading: &Reading<'_>,
+    info: &mut RunInfo,
+) -> Result<Attempted<Unusable>, Box<ProviderError>>
+where
+    E: crate::exchange::Exchange<Unusable = Unusable>,
+{
+    let CliCall { request, sink, .. } = *attempt.call;
+    let Begun {
+        exchange,
+        origin,
+        notes,
+        sent,
+        figures,
+    } = begun;
+    if engine_used == EngineUsed::Live {
+        info.continued = Some(origin == Origin::Continued);
+    }
+    let mut fields = json!({"attempt": attempt.number, "flags": installed.line.flags});
+    if let (Value::Object(fields), Value::Object(figures)) = (&mut fields, figures) {
+        fields.extend(figures);
+    }
+    let told = request.notes(attempt.number).into_iter();
+    let opening = Opening {
+        message: match origin {
+            Origin::Continued => "continued",
+            Origin::Fresh | Origin::Spare => "started",
+        },
+        fields,
+        notes: told.chain(notes).chain(reading.notes.iter().cloned()).collect(),
+    };
+    let fold = Fold::new(request.call_ids.clone(), reading.text_calls.clone()).with_listener(sink.has_listener());
+    run_attempt(attempt.attempt(engine_used, &sent, fold, opening), exchange, info).await
+}
+
+/// What a turn of a session is started as.
+pub(in crate::run) fn invocation(attempt: &CliAttempt<'_>, installed: &Installed) -> Invocation {
+    Invocation::of(attempt.call.engine.id(), &installed.line)
+}
+
+/// That the call is made by the next engine, for this reason.
+fn fallen_back(engine: EngineUsed, reason: &str) -> Event {
+    let what = auto::takes(engine);
+    let message = format!("the installed CLI takes no {what} ({reason}): asked in print form");
+    warning("ENGINE_FALLBACK", message)
+}
+
+/// How a command line of this engine is run.
+pub(in crate::run) fn mode_of(engine: EngineUsed) -> Mode<'static> {
+    match engine {
+        EngineUsed::Warm => Mode::Warm,
+        EngineUsed::Live | EngineUsed::Print => Mode::Live,
+    }
+}

@@ -1,0 +1,18 @@
+//! Calls of processes that are kept: one driver for all forms.
+//!
+//! In: a call, and the processes of its provider. Out: what the attempt came to, or that the next engine is to be asked.
+//! [`drive`] is the driver; where its sessions come from, a [`source::Source`] says: [`processes`], one for each conversation,
+//! [`servers`], one for many, and [`warm`], one for many calls that it forgets. [`kept`] hides which of them it is.
+
+pub(super) mod ahead;
+pub(super) mod drive;
+pub(super) mod hosts;
+pub(super) mod kept;
+mod places;
+pub(super) mod pools;
+pub(super) mod processes;
+pub(super) mod servers;
+pub(super) mod source;
+pub(super) mod trial;
+pub(super) mod unready;
+pub(super) mod warm;

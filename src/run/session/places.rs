@@ -1,0 +1,49 @@
+//! The start of a process for one conversation, in its place among those of its provider.
+
+use crate::exchange::form::{ProcessForm, ProcessStart, SessionCall};
+use crate::exchange::live::setup::Setup;
+use crate::exchange::print::NotStarted;
+use crate::process::StartError;
+use crate::process::limit::Permit;
+use crate::run::base::{Base, not_started};
+use crate::run::session::pools::Processes;
+
+use super::source::{NotBegun, TurnAsked};
+
+/// A fresh process for a turn, and its place among those of the provider.
+pub(super) fn start<F: ProcessForm>(
+    processes: &Processes<F>,
+    asked: &TurnAsked<'_, SessionCall<Setup>>,
+    place: Option<Permit>,
+    start: ProcessStart<'_, F::Input>,
+) -> Result<F::Session, NotStarted> {
+    let call = asked.attempt.call;
+    let surroundings = call.engine.surroundings(&asked.installed.binary, call.base_env, place);
+    let closing = &call.engine.lifecycle.closing;
+    processes.form.start(asked.installed, surroundings, closing, start)
+}
+
+/// Why there is no process.
+pub(super) fn not_begun(engine: &Base, error: &NotStarted) -> NotBegun {
+    match error {
+        NotStarted::Process(StartError::Cancelled) => NotBegun::Cancelled,
+        error => NotBegun::Failed(not_started(engine, error)),
+    }
+}
+
+/// The place of a process to be started. A run that another waits for goes on without: the other one's may never be free.
+pub(super) async fn place<F: ProcessForm>(
+    processes: &Processes<F>,
+    asked: &TurnAsked<'_, SessionCall<Setup>>,
+) -> Result<Option<Permit>, NotBegun> {
+    let call = asked.attempt.call;
+    if call.request.nested_permit.is_some() {
+        processes.pool.make_room(processes.working().saturating_sub(1));
+        return Ok(None);
+    }
+    let place = processes.pool.place(|| processes.working());
+    match call.cancel.run_until_cancelled(place).await {
+        Some(place) => Ok(place.map(Permit::taken)),
+        None => Err(NotBegun::Cancelled),
+    }
+}

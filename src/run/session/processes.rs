@@ -1,0 +1,188 @@
+//! Processes for one conversation each: the one that knows the thread's beginning, a spare, or a new one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde_json::json;
+
+use super::ahead;
+use super::drive::{invocation, mode_of};
+use super::places::{self, not_begun, place};
+use super::source::{Begun, NotBegun, Source, TurnAsked};
+use super::trial;
+use crate::error::ProviderError;
+use crate::event::{EngineUsed, Event};
+use crate::exchange::form::{ProcessForm, ProcessStart, SessionCall, WhyAnew};
+use crate::exchange::installed::Installed;
+use crate::exchange::live::keep::Keepable;
+use crate::exchange::live::pool::SessionKey;
+use crate::exchange::live::process_turn::{LiveTurn, Origin, Park, ProcessSession};
+use crate::exchange::live::setup::Setup;
+use crate::exchange::print::NotStarted;
+use crate::process::Vars;
+use crate::run::base::Base;
+use crate::run::session::pools::{Processes, Seat, evicted_warning, warning};
+
+impl<F: ProcessForm> Source for Processes<F> {
+    const ENGINE: EngineUsed = EngineUsed::Live;
+
+    type Call = SessionCall<Setup>;
+    type Turn = LiveTurn<F::Session>;
+
+    fn installed(
+        &self,
+        engine: &Base,
+        call: &SessionCall<Setup>,
+        env: &Arc<Vars>,
+    ) -> Result<Installed, Box<ProviderError>> {
+        let options = F::options(&engine.options, Some(&call.setup), call.choices.as_ref());
+        let (line, binary) = engine.line(mode_of(EngineUsed::Live), &options, true, env)?;
+        Ok(Installed { line, binary })
+    }
+
+    async fn begin(self: &Arc<Self>, asked: &TurnAsked<'_, SessionCall<Setup>>) -> Result<Begun<Self::Turn>, NotBegun> {
+        let TurnAsked { attempt, call, .. } = *asked;
+        let engine = attempt.call.engine;
+        let key = &SessionKey {
+            setup: Arc::clone(&call.setup),
+            env: Arc::clone(attempt.call.base_env),
+        };
+        if asked.takes_waiting {
+            self.note(&call.setup);
+        }
+        let seat = self.seat();
+        let tried = match F::IS_TRIED_FIRST {
+            true => trial::of_call(self, asked).await?,
+            false => None,
+        };
+        let mut why_anew = None;
+        let claimed = match (tried, asked.takes_waiting) {
+            (Some(session), _) => Claimed::Started(session),
+            (None, true) => {
+                let next = |known: &_| match F::addition(call, known) {
+                    Ok(input) => Some(input),
+                    Err(why) => {
+                        why_anew = Some(why).filter(|why| *why != WhyAnew::OtherThread).or(why_anew);
+                        None
+                    }
+                };
+                match self.pool.claim(key, &call.thread, next).await {
+                    Some((session, input)) => Claimed::Continued(session, input),
+                    None => Claimed::Nothing,
+                }
+            }
+            (None, false) => Claimed::Nothing,
+        };
+        let (mut session, input, origin) = match claimed {
+            Claimed::Continued(session, input) => (*session, input, Origin::Continued),
+            Claimed::Started(session) => (*session, whole::<F>(asked)?, Origin::Fresh),
+            Claimed::Nothing => {
+                let input = whole::<F>(asked)?;
+                let spare = match asked.takes_waiting && !F::needs_own_process(&input) {
+                    true => self.pool.claim_spare(key).await,
+                    false => None,
+                };
+                match spare {
+                    Some(session) => (*session, input, Origin::Spare),
+                    None => (start(self, asked, &input).await?, input, Origin::Fresh),
+                }
+            }
+        };
+        let notes = match origin {
+            Origin::Continued => Vec::new(),
+            Origin::Fresh | Origin::Spare => {
+                let places = format!("`maxConcurrency` is {}", engine.options.max_concurrency);
+                let evicted = self.pool.eviction(key, &call.thread);
+                let evicted = evicted.map(|why| evicted_warning(why, &engine.options, &places));
+                why_anew.and_then(too_long).into_iter().chain(evicted).collect()
+            }
+        };
+        let sent = F::text(call, &input);
+        F::begin(&mut session, input, &call.setup);
+        let limits = attempt.limits(EngineUsed::Live);
+        let invocation = invocation(attempt, asked.installed);
+        Ok(Begun {
+            exchange: LiveTurn::of(
+                session,
+                invocation,
+                origin,
+                limits,
+                park(self, asked, key.clone(), seat),
+            ),
+            origin,
+            notes,
+            sent,
+            figures: json!({"spare": origin == Origin::Spare}),
+        })
+    }
+}
+
+/// What there is for a thread.
+enum Claimed<S, I> {
+    /// The session that knows its beginning.
+    Continued(Box<S>, I),
+    /// A process that was started for it, and has answered.
+    Started(Box<S>),
+    Nothing,
+}
+
+fn whole<F: ProcessForm>(asked: &TurnAsked<'_, SessionCall<Setup>>) -> Result<F::Input, NotBegun> {
+    F::whole(asked.call).map_err(|source| {
+        let folder = std::env::temp_dir();
+        not_begun(asked.attempt.call.engine, &NotStarted::Scratch { folder, source })
+    })
+}
+
+/// A process that begins with `input`.
+async fn start<F: ProcessForm>(
+    processes: &Processes<F>,
+    asked: &TurnAsked<'_, SessionCall<Setup>>,
+    input: &F::Input,
+) -> Result<F::Session, NotBegun> {
+    let place = place(processes, asked).await?;
+    let start = ProcessStart {
+        setup: Some(&asked.call.setup),
+        input: Some(input),
+    };
+    let started = places::start(processes, asked, place, start);
+    started.map_err(|error| not_begun(asked.attempt.call.engine, &error))
+}
+
+/// What becomes of the session when its turn has a reply.
+fn park<F: ProcessForm>(
+    processes: &Arc<Processes<F>>,
+    asked: &TurnAsked<'_, SessionCall<Setup>>,
+    key: SessionKey<Setup>,
+    seat: Seat,
+) -> Park<F::Session> {
+    let call = asked.attempt.call;
+    let (engine, env) = (Arc::clone(call.engine), Arc::clone(call.base_env));
+    let thread = Arc::clone(&asked.call.callers);
+    let once = call.request.options.once;
+    let processes = Arc::clone(processes);
+    Box::new(move |session, reply| {
+        drop(seat);
+        if let Some((session, pending)) = session {
+            if once || session.is_worn_out() {
+                Keepable::end(session);
+            } else {
+                let known = thread.known_with(reply, pending);
+                let at_work = processes.at_work.load(Ordering::Relaxed);
+                processes.pool.park(session, key, known, at_work);
+            }
+        }
+        ahead::restock_behind(&processes, &engine, reply, &env);
+    })
+}
+
+/// That results can't go to the process that waits for them.
+fn too_long(why: WhyAnew) -> Option<Event> {
+    let WhyAnew::LongResults { length, longest } = why else {
+        return None;
+    };
+    let message = format!(
+        "the results of a call have {length} characters, and a live session shortens one of more than {longest}: the thread was sent \
+         whole to another process"
+    );
+    Some(warning("RESULT_TOO_LONG", message))
+}

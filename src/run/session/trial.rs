@@ -1,0 +1,160 @@
+//! A CLI of which nothing is known, tried once: a process is started and asked for the handshake, for [`TRIAL`] at most and before any
+//! prompt is sent to it, and takes the call if it answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::places::{self, not_begun, place};
+use super::source::{NotBegun, TurnAsked, Unsupported};
+use crate::error::ProviderError;
+use crate::event::EngineUsed;
+use crate::exchange::Invocation;
+use crate::exchange::form::{ProcessForm, ProcessStart, SessionCall};
+use crate::exchange::installed::Installed;
+use crate::exchange::live::keep::{Idle, Keepable};
+use crate::exchange::live::minding::NotReady;
+use crate::exchange::live::process_turn::{self, ProcessSession};
+use crate::exchange::live::setup::Setup;
+use crate::process::Limits;
+use crate::provider::options::EngineKind;
+use crate::run::base::Base;
+use crate::run::capabilities;
+use crate::run::live_support::{self, LiveSupport};
+use crate::run::session::pools::Processes;
+
+/// How long a CLI of which nothing is known may take to answer the handshake: half a second on an idle machine.
+const TRIAL: Duration = Duration::from_secs(2);
+
+/// What a trial came to.
+pub(super) enum Trial<S> {
+    /// A process that has answered.
+    Served(Box<S>),
+    /// It takes no sessions, for this reason.
+    Unserved(String),
+    /// It was killed, which says nothing of it.
+    Crashed(Box<ProviderError>),
+    /// The CLI refused a flag the run can do without.
+    FlagRefused(String),
+}
+
+/// Ends a session whose trial nobody waits for any more.
+struct EndOnDrop<S: Keepable>(Option<S>);
+
+impl<S: Keepable> Drop for EndOnDrop<S> {
+    fn drop(&mut self) {
+        if let Some(session) = self.0.take() {
+            session.end();
+        }
+    }
+}
+
+/// The process that has answered, where `asked` has to try the CLI: once for all calls; nothing of the thread is sent to it.
+pub(super) async fn of_call<F: ProcessForm>(
+    processes: &Processes<F>,
+    asked: &TurnAsked<'_, SessionCall<Setup>>,
+) -> Result<Option<Box<F::Session>>, NotBegun> {
+    let call = asked.attempt.call;
+    let (engine, binary) = (call.engine, &asked.installed.binary);
+    let is_known = || match engine.support_of(EngineUsed::Live, binary, call.base_env) {
+        LiveSupport::Unknown(_) => Ok(false),
+        LiveSupport::Served(_) => Ok(true),
+        LiveSupport::Unserved(unserved) => Err(NotBegun::Unserved(unserved)),
+    };
+    if engine.options.engine != EngineKind::Auto || is_known()? {
+        return Ok(None);
+    }
+    let lock = capabilities::trial_of(binary);
+    let Some(_trying) = call.cancel.run_until_cancelled(lock.lock()).await else {
+        return Err(NotBegun::Cancelled);
+    };
+    // Another call may have tried it meanwhile.
+    if is_known()? {
+        return Ok(None);
+    }
+    let place = place(processes, asked).await?;
+    let start = ProcessStart {
+        setup: None,
+        input: None,
+    };
+    let session = places::start(processes, asked, place, start).map_err(|error| not_begun(engine, &error))?;
+    let trial = run(engine, session, asked.installed, Some(&asked.call.setup));
+    match call.cancel.run_until_cancelled(trial).await {
+        None => Err(NotBegun::Cancelled),
+        Some(Trial::Served(session)) => Ok(Some(session)),
+        Some(Trial::Unserved(reason)) => Err(NotBegun::Unsupported(Unsupported::because(reason))),
+        Some(Trial::Crashed(error)) => Err(NotBegun::Failed(error)),
+        Some(Trial::FlagRefused(flag)) => Err(NotBegun::FlagRefused(flag)),
+    }
+}
+
+/// Tries `session`, a fresh process of `installed`, with `setup` if that is known. What comes of it is remembered.
+pub(super) async fn run<S: ProcessSession<Setup = Setup>>(
+    engine: &Base,
+    session: S,
+    installed: &Installed,
+    setup: Option<&Arc<Setup>>,
+) -> Trial<S> {
+    let binary = &installed.binary;
+    let mut guarded = EndOnDrop(Some(session));
+    let outcome = match &mut guarded.0 {
+        Some(session) => {
+            // Answered in this order, so the version is known when the handshake is.
+            session.ask_version();
+            if let Some(setup) = setup {
+                session.prime(setup);
+            }
+            timeout_at(Instant::now() + TRIAL, session.idle()).await
+        }
+        None => Ok(Idle::Ended),
+    };
+    let Some(session) = guarded.0.take() else {
+        return Trial::Unserved("it has ended".to_owned());
+    };
+    let reason = match outcome {
+        Ok(Idle::Ready { .. }) => match too_old(engine, &session) {
+            None => {
+                let why = "it has answered the handshake".to_owned();
+                capabilities::remember(EngineUsed::Live, binary, LiveSupport::Served(why));
+                return Trial::Served(Box::new(session));
+            }
+            Some(reason) => {
+                session.end();
+                reason
+            }
+        },
+        Ok(Idle::Unsupported(reason)) => {
+            session.end();
+            reason
+        }
+        Ok(Idle::Ended) => {
+            let not_ready = NotReady {
+                reason: None,
+                process: session.finished().await,
+            };
+            if let Some(error) = engine.crash(&not_ready.process.exit) {
+                return Trial::Crashed(error);
+            }
+            let invocation = Invocation::of(engine.id(), &installed.line);
+            let (reason, ended) = process_turn::why_not_ready(invocation, &not_ready, &Limits::default());
+            if let Some(flag) = ended.refused_flag {
+                capabilities::remember_refused(binary, &flag);
+                return Trial::FlagRefused(flag);
+            }
+            reason.unwrap_or_else(|| "it ended instead of answering the handshake".to_owned())
+        }
+        Err(_) => {
+            // Not waited for: it may ignore the signal.
+            session.end();
+            format!("it did not answer the handshake within {} s", TRIAL.as_secs())
+        }
+    };
+    capabilities::remember_unserved(EngineUsed::Live, binary, reason.clone());
+    Trial::Unserved(reason)
+}
+
+fn too_old(engine: &Base, session: &impl ProcessSession) -> Option<String> {
+    let (check, version) = (engine.provider.checks.live?, session.version()?);
+    live_support::is_too_old(&check, version).then(|| format!("it says that it is {} {version}", check.program))
+}

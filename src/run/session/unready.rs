@@ -1,0 +1,125 @@
+//! What a server comes to that did not become ready.
+
+use super::source::{NotBegun, Unsupported};
+use crate::classify::{self, classify};
+use crate::error::Code;
+use crate::exchange::Invocation;
+use crate::exchange::host::{NoHost, of_exit};
+use crate::exchange::installed::Installed;
+use crate::exchange::print::NotStarted;
+use crate::process::{End, Exit, Limits, StartError};
+use crate::run::base::{Base, not_started};
+use crate::run::clock::{local_offset_min, now_ms};
+
+/// Why there is no server of `installed`.
+pub(super) fn not_begun(engine: &Base, installed: &Installed, error: NoHost) -> NotBegun {
+    match error {
+        NoHost::NotStarted(NotStarted::Process(StartError::Cancelled)) => NotBegun::Cancelled,
+        NoHost::NotStarted(error) => NotBegun::Failed(not_started(engine, &error)),
+        NoHost::Unsupported(reason) => NotBegun::Unsupported(Unsupported::because(reason)),
+        NoHost::Ended(None) => NotBegun::Unsupported(Unsupported::because("it ended before it was ready")),
+        NoHost::Ended(Some(exit)) if matches!(exit.end, End::Cancelled | End::Closed) => NotBegun::Cancelled,
+        NoHost::Ended(Some(exit)) => ended_early(engine, installed, &exit),
+    }
+}
+
+/// A server that has ended before it was ready: its configuration is wrong, or it knows no servers.
+fn ended_early(engine: &Base, installed: &Installed, exit: &Exit) -> NotBegun {
+    if let Some(error) = engine.crash(exit) {
+        return NotBegun::Failed(error);
+    }
+    let ended = Invocation::of(engine.id(), &installed.line).ended(of_exit(exit), &Limits::default());
+    if let Some(flag) = ended.refused_flag {
+        return NotBegun::FlagRefused(flag);
+    }
+    let found = classify(&classify::Evidence {
+        provider: engine.id(),
+        exit_code: exit.code,
+        signal: exit.signal.as_deref(),
+        stderr_text: Some(&exit.stderr),
+        local_offset_min: local_offset_min(),
+        now_ms: now_ms(),
+        ..classify::Evidence::default()
+    });
+    match found.code {
+        Code::Unknown | Code::Crashed | Code::UnsupportedFlag | Code::InvalidOption => {
+            let reason = match classify::unsupported_flag(engine.id(), &exit.stderr) {
+                Some(flag) => format!("it does not know {flag}"),
+                None => format!("it ended instead of becoming ready: {}", found.reason),
+            };
+            NotBegun::Unsupported(Unsupported {
+                evidence: Some(Box::new(ended.evidence)),
+                ..Unsupported::because(reason)
+            })
+        }
+        _ => NotBegun::Failed(Box::new(found.into_error(engine.id()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Mode;
+    use crate::exchange::installed::Binary;
+    use crate::process::{Resolved, Timings};
+
+    /// What comes of a codex server that ends with this, whose command line has `--some-flag` as one that it can do without.
+    fn of_end(code: i32, stderr: &str) -> NotBegun {
+        let base = Base::new("codex", r#"{"engine": "live"}"#, u64::MAX).unwrap();
+        let known = crate::command::Installed::default();
+        let mut line = crate::command::build(base.provider(), &base.options, Mode::Live, true, &known).unwrap();
+        line.optional_flags = vec!["--some-flag".to_owned()];
+        let file = std::env::current_exe().unwrap();
+        let resolved = Resolved {
+            file,
+            prefix: Vec::new(),
+            interpreter: None,
+            called_with: None,
+        };
+        let installed = Installed {
+            line,
+            binary: Binary::new(resolved, None),
+        };
+        let exit = Exit {
+            run_id: String::new(),
+            pid: 1,
+            end: End::Exited,
+            code: Some(code),
+            signal: None,
+            stderr: stderr.to_owned(),
+            stderr_bytes: stderr.len() as u64,
+            stdout_bytes: 0,
+            stdout_bytes_at_end: 0,
+            timings: Timings::default(),
+        };
+        not_begun(&base, &installed, NoHost::Ended(Some(exit.into())))
+    }
+
+    #[test]
+    fn a_server_without_a_flag_it_can_do_without_is_started_once_more() {
+        let end = of_end(2, "error: unexpected argument '--some-flag' found\n");
+        let NotBegun::FlagRefused(flag) = end else {
+            panic!("not a refused flag")
+        };
+        assert_eq!(flag, "--some-flag");
+    }
+
+    #[test]
+    fn a_server_without_a_flag_it_needs_does_not_serve() {
+        let end = of_end(2, "error: unexpected argument '--listen' found\n");
+        let NotBegun::Unsupported(unsupported) = end else {
+            panic!("not unsupported")
+        };
+        assert_eq!(unsupported.reason, "it does not know --listen");
+        assert!(!unsupported.may_have_asked);
+        assert!(unsupported.evidence.is_some());
+    }
+
+    #[test]
+    fn a_killed_server_says_nothing_of_its_program() {
+        let NotBegun::Failed(error) = of_end(137, "") else {
+            panic!("not a failure of the call's")
+        };
+        assert_eq!(error.code, Code::Crashed);
+    }
+}
