@@ -1,11 +1,14 @@
 //! Moments named in prose, as milliseconds since the epoch.
 //!
 //! In: text, the time now and, if known, the local offset from UTC. Out: the moment. Only what can be resolved for certain
-//! is: an epoch, an ISO or HTTP date, and wall-clock times in UTC, at a numeric offset, or local with the known offset.
+//! is: an epoch, an ISO or HTTP date, and wall-clock times in UTC, at a numeric offset, in a zone of the IANA database, or local with the
+//! known offset.
 
 use std::sync::LazyLock;
 
 use chrono::{DateTime, Datelike, NaiveDate};
+use jiff::Timestamp;
+use jiff::tz::{Offset, TimeZone};
 use regex::{Captures, Regex};
 
 use crate::time::LATEST_MS;
@@ -107,9 +110,9 @@ fn http_date(c: &Captures) -> Option<i64> {
 
 fn wall_clock(c: &Captures, now: i64, local: Option<i64>) -> Option<i64> {
     let zone = c.get(8).or_else(|| c.get(9)).map(|z| z.as_str());
-    let offset = match zone {
-        Some(zone) => zone_offset(zone)?,
-        None => local?,
+    let zone = match zone {
+        Some(zone) => Zone::read(zone)?,
+        None => Zone::Fixed(local?),
     };
     let named_day = match c.get(1) {
         Some(name) => Some((month(name.as_str())?, number(c, 2)?)),
@@ -126,7 +129,7 @@ fn wall_clock(c: &Captures, now: i64, local: Option<i64>) -> Option<i64> {
         (None, ..) if named_day.is_some() => 0,
         (None, ..) => return None,
     };
-    let here = now + offset * MINUTE;
+    let here = zone.here(now)?;
     let today = here.div_euclid(DAY);
     let at = match (named_day, number(c, 3)) {
         (None, _) => {
@@ -144,7 +147,46 @@ fn wall_clock(c: &Captures, now: i64, local: Option<i64>) -> Option<i64> {
                 .find(|at| *at + JUST_PAST > here)?
         }
     };
-    Some(at - offset * MINUTE)
+    zone.utc(at)
+}
+
+/// Where a wall clock hangs.
+enum Zone {
+    /// So many minutes east of UTC.
+    Fixed(i64),
+    /// A zone of the IANA database, whose offset changes.
+    Named(TimeZone),
+}
+
+impl Zone {
+    fn read(text: &str) -> Option<Zone> {
+        // Abbreviations as CET mean different things to different people.
+        let name = Some(text.trim()).filter(|name| name.contains('/'));
+        let named = || TimeZone::get(name?).ok().filter(|zone| !zone.is_unknown());
+        zone_offset(text).map(Zone::Fixed).or_else(|| named().map(Zone::Named))
+    }
+
+    /// What its wall clock shows at `now`: milliseconds, as if it were UTC.
+    fn here(&self, now: i64) -> Option<i64> {
+        match self {
+            Zone::Fixed(offset) => Some(now + offset * MINUTE),
+            Zone::Named(zone) => {
+                let offset = zone.to_offset(Timestamp::from_millisecond(now).ok()?);
+                Some(now + i64::from(offset.seconds()) * 1000)
+            }
+        }
+    }
+
+    /// When its wall clock shows `here`. A time that is left out in spring is an hour later, one that comes twice in autumn is the first.
+    fn utc(&self, here: i64) -> Option<i64> {
+        match self {
+            Zone::Fixed(offset) => Some(here - offset * MINUTE),
+            Zone::Named(zone) => {
+                let shown = Offset::UTC.to_datetime(Timestamp::from_millisecond(here).ok()?);
+                Some(zone.to_timestamp(shown).ok()?.as_millisecond())
+            }
+        }
+    }
 }
 
 fn number(c: &Captures, group: usize) -> Option<i64> {
@@ -279,11 +321,47 @@ mod tests {
         }
     }
 
+    /// Cairo is three hours east of UTC from the last Friday of April to the last Thursday of October, and two else; Los Angeles loses
+    /// 2 to 3 o'clock on 8 March 2026 and has 1 to 2 o'clock twice on 1 November.
+    #[test]
+    fn moments_in_a_named_zone() {
+        let table = [
+            (
+                (2026, 11, 22, 12, 0),
+                "resets 8pm (Africa/Cairo)",
+                (2026, 11, 22, 18, 0),
+            ),
+            ((2026, 7, 1, 12, 0), "resets 8pm (Africa/Cairo)", (2026, 7, 1, 17, 0)),
+            ((2026, 7, 1, 18, 0), "resets 8pm (Africa/Cairo)", (2026, 7, 2, 17, 0)),
+            (
+                (2026, 10, 29, 12, 0),
+                "resets Nov 1, 8pm (africa/cairo)",
+                (2026, 11, 1, 18, 0),
+            ),
+            (
+                (2026, 3, 8, 7, 0),
+                "resets 2:30am (America/Los_Angeles)",
+                (2026, 3, 8, 10, 30),
+            ),
+            (
+                (2026, 11, 1, 7, 0),
+                "resets 1:30am (America/Los_Angeles)",
+                (2026, 11, 1, 8, 30),
+            ),
+        ];
+        for ((year, month, day, hour, minute), text, (y, m, d, h, min)) in table {
+            let now = utc(year, month, day, hour, minute).unwrap();
+            assert_eq!(find(text, now, Some(0)), utc(y, m, d, h, min), "{text:?} at {now}");
+        }
+    }
+
     #[test]
     fn moments_that_are_not() {
         for text in [
             "You've hit your usage limit. try again at 10:50 PM.",
-            "resets 3pm (America/Los_Angeles)",
+            "resets 3pm (America/Nowhere)",
+            "resets 3pm (Etc/Unknown)",
+            "resets 3pm (../etc/localtime)",
             "resets 3pm (CET)",
             "resets 30",
             "resets 13pm (UTC)",

@@ -187,7 +187,7 @@ const REFINEMENTS: &[Rule] = &[
 ];
 
 /// A plan's limit that is reached. `not your usage limit` (claude, a transient 429) has no verb of reaching.
-const USAGE: &str = "<(?:hit|reached|exceeded) your (?:[\\w-]+ ){0,2}(?:session|5.hour|five.hour|weekly|daily|monthly|plan|usage|spending) limit|<(?:session|5.hour|five.hour|weekly|plan|usage|spending)_limit_(?:is_|was_|has_been_)?(?:reached|hit|exceeded)|<limit reached\\|\\d";
+const USAGE: &str = "<(?:hit|reached|exceeded) your (?:[\\w-]+ ){0,2}(?:session|5.hour|five.hour|weekly|daily|monthly|plan|usage|spending) limit|<(?:hit|reached) your limit .{0,3}resets>|<(?:session|5.hour|five.hour|weekly|plan|usage|spending)_limit_(?:is_|was_|has_been_)?(?:reached|hit|exceeded)|<limit reached\\|\\d";
 const CREDIT: &str = "<credit_balance|<billing_hard_limit|<insufficient_(?:credits?|balance|funds)|<out of credits?>|<credits? (?:exhausted|depleted)";
 const QUOTA: &str = "<insufficient_quota|<quota_(?:is_|was_|has_been_)?(?:exceeded|exhausted)|<(?:exceeded|exhausted)_your_(?:\\w+_)?quota|<check your plan and billing";
 const API_KEY: &str =

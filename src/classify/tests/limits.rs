@@ -12,6 +12,7 @@ const NOW: u64 = 1_795_351_260_000;
 fn a_used_up_plan_is_quota_in_every_form() {
     for text in [
         "You're out of usage credits · resets 2:41pm (UTC)",
+        "You've hit your limit · resets 8pm (Africa/Cairo)",
         "You’ve hit your org's monthly spend limit · contact your admin",
         "You've hit your channel's monthly usage limit",
         "You've hit your monthly spend limit · /usage-credits to raise it",
@@ -55,6 +56,22 @@ fn a_used_up_plan_is_quota_in_every_form() {
         let found = classify_text(text, &Context::default(), NOW);
         assert_eq!(found.category, Category::Quota, "{text}");
     }
+}
+
+/// In November, Cairo is two hours east of UTC.
+#[test]
+fn a_reset_in_a_named_zone_is_known() {
+    let text = "You've hit your limit · resets 8pm (Africa/Cairo)";
+    let found = classify(&Evidence {
+        provider: "claude",
+        stdout_text: Some(text),
+        exit_code: Some(1),
+        now_ms: NOW,
+        ..Evidence::default()
+    });
+    // 18:00 UTC.
+    let in_ms = (5 * 60 + 19) * 60_000;
+    assert_eq!((found.code, found.resets_at), (Code::UsageLimit, Some(NOW + in_ms)));
 }
 
 #[test]

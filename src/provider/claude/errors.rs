@@ -121,7 +121,7 @@ const RULES: &[Rule] = &[
 
 /// What claude says of a plan that is used up, as 2.1.330 lists it itself; `session`, `5-hour`, `Opus`, `org's monthly spend`:
 /// whatever the plan calls its window.
-const PLAN: &str = "<(?:hit|reached) your (?:[\\w-]+(?:'s)? ){1,4}limit>|<limit reached\\|\\d|<usage limit reached>|<limit reached ∙ resets>\
+const PLAN: &str = "<(?:hit|reached) your (?:[\\w-]+(?:'s)? ){0,4}limit>|<limit reached\\|\\d|<usage limit reached>|<limit reached ∙ resets>\
 |<out of (?:usage credits|extra usage)>|<org is out of usage>|<seat type doesn't include (?:extra )?usage>\
 |<usage allocation has been disabled>|<usage limit is set to \\$0>|<requires usage credits>";
 const NO_LOGIN: &str = "<not logged in>|<please run /login>";
