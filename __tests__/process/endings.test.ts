@@ -300,6 +300,40 @@ sleep 0.05
   }, 120_000);
 });
 
+describe.skipIf(process.platform === "win32")("a signal that can't be listened to", () => {
+  const broken = {
+    aborted: false,
+    reason: undefined,
+    addEventListener() {
+      throw new Error("no listeners here");
+    },
+    removeEventListener() {},
+  } as unknown as AbortSignal;
+  type Provider = ReturnType<typeof createClaudeCliProvider>;
+  const WAYS: [string, (provider: Provider) => unknown][] = [
+    ["invoke", (provider) => provider.invoke(["x"], { signal: broken })],
+    ["invokeWithUpdates", (provider) => provider.invokeWithUpdates(["x"], () => {}, { signal: broken })],
+    ["stream", (provider) => provider.stream(["x"], { signal: broken }).next()],
+    ["health", (provider) => provider.health({ level: "version", signal: broken })],
+    ["runAgent", (provider) => runAgent({ provider, prompt: "x", tools: [], signal: broken }).result],
+  ];
+
+  it.each(WAYS)("has begun nothing: %s", async (_, call) => {
+    const temp = createTemp();
+    onTestFinished(temp.cleanup);
+    const tag = createTag();
+    const runs = ["first", "second"].map((text) => ["readAll", { claude: { text } }]);
+    const steps = { counter: `${temp.path}/runs`, runs };
+    const provider = createClaudeCliProvider({ ...fakeOptions(tag, steps), engine: "print", maxConcurrency: 1 });
+    onTestFinished(() => provider.close());
+    const failure = await failureOf((async () => call(provider))());
+    expect(failure).toEqual(new Error("no listeners here"));
+    // One that had begun would have the only place, and be the first.
+    expect((await provider.invoke(["y"])).content).toBe("first");
+    expect(tag.left()).toEqual([]);
+  });
+});
+
 describe.skipIf(process.platform === "win32")("close({ drain: true })", () => {
   const gated = () => {
     const temp = createTemp();

@@ -62,16 +62,17 @@ function follow(agent, prepared, thread) {
     run?.cancel();
     stopped.abort();
   };
+  // Before anything is begun: a signal that can't be listened to leaves nothing behind.
+  const unlisten = onAbort(signal, cancel);
+  if (signal?.aborted) cancel();
+  const start = () => agent.start(workerEnv(), stopped.signal.aborted);
+  const began = Date.now();
+  // At once, where nothing has to be looked up before.
+  if (store === undefined) run = startedOr(unlisten, start);
   const listener = createListener(onEvent, cancel);
   const watch = observe(prepared);
   let ownRunId = runId;
   const heartbeat = createHeartbeat(prepared, () => ownRunId, listener.stop);
-  const unlisten = onAbort(signal, cancel);
-  const began = Date.now();
-  if (signal?.aborted) cancel();
-  const start = () => agent.start(workerEnv(), stopped.signal.aborted);
-  // At once, where nothing has to be looked up before.
-  if (store === undefined) run = start();
   /** @type {ReturnType<typeof createRequests> | undefined} */
   let requests;
   /** @type {Checkpoint | undefined} */
@@ -197,6 +198,20 @@ function follow(agent, prepared, thread) {
   };
 
   return { result: settle(), [Symbol.asyncIterator]: events.iterate };
+}
+
+/**
+ * @template T
+ * @param {() => void} undo
+ * @param {() => T} start
+ */
+function startedOr(undo, start) {
+  try {
+    return start();
+  } catch (error) {
+    undo();
+    throw error;
+  }
 }
 
 /**

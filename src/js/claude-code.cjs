@@ -81,10 +81,12 @@ function createClaudeCode(native, owner, splitTelemetry) {
       const json = encodeContext(context);
       const { signal } = readCallOptions({ signal: context.signal });
       if (signal?.aborted) throw signal.reason;
-      const run = this.#native.execute(json, workerEnv());
-      const cancel = () => run.cancel();
-      const unlisten = onAbort(signal, cancel);
+      /** @type {ReturnType<import("./native.cjs").NativeClaudeCode["execute"]> | undefined} */
+      let run;
+      // Before anything is begun: a signal that can't be listened to leaves nothing behind.
+      const unlisten = onAbort(signal, () => run?.cancel());
       try {
+        run = this.#native.execute(json, workerEnv());
         const answer = await guard(run.result());
         if (signal?.aborted) throw signal.reason;
         return /** @type {AgentExecutionResult} */ (unwrap(answer));

@@ -42,10 +42,12 @@ function readHealthOptions(options) {
 async function health(engine, options) {
   const { level, signal } = readHealthOptions(options);
   if (signal?.aborted) throw signal.reason;
-  const look = engine.health(JSON.stringify(level), workerEnv());
-  const cancel = () => look.cancel();
-  const unlisten = onAbort(signal, cancel);
+  /** @type {ReturnType<NativeProvider["health"]> | undefined} */
+  let look;
+  // Before anything is begun: a signal that can't be listened to leaves nothing behind.
+  const unlisten = onAbort(signal, () => look?.cancel());
   try {
+    look = engine.health(JSON.stringify(level), workerEnv());
     const answer = await guard(look.result());
     if (signal?.aborted) throw signal.reason;
     return /** @type {HealthReport} */ (unwrap(answer));

@@ -38,13 +38,21 @@ function start(
   if (signal?.aborted) throw signal.reason;
   const watch = observe?.(wants.partial);
   const log = watch === undefined ? logger : both(watch.record, logger);
-  const run = begun(() => {
-    const logs = log ? true : undefined;
-    const call = JSON.stringify({ ...wants, timeout, record, outputSchema, quota, documents, choices, log: logs });
-    return engine.start(thread.json, thread.texts, tools, call, workerEnv());
-  }, watch);
-  const cancel = () => run.cancel();
-  const unlisten = onAbort(signal, cancel);
+  /** @type {import("./native.cjs").NativeRun | undefined} */
+  let started;
+  const cancel = () => started?.cancel();
+  // Listened to first: a signal that can't be has begun nothing.
+  const unlisten = begun(() => onAbort(signal, cancel), watch);
+  const run = begun(
+    () => {
+      const logs = log ? true : undefined;
+      const call = JSON.stringify({ ...wants, timeout, record, outputSchema, quota, documents, choices, log: logs });
+      return engine.start(thread.json, thread.texts, tools, call, workerEnv());
+    },
+    watch,
+    unlisten,
+  );
+  started = run;
   const deliver = log && inOrder(log);
   const logged = deliver === undefined ? Promise.resolve() : follow(run, deliver);
   // Whether or not anybody reads on.
@@ -107,11 +115,13 @@ function start(
  * @template T
  * @param {() => T} start
  * @param {import("./telemetry/chat.cjs").Chat | undefined} watch learns of a run that can't be started
+ * @param {() => void} [undo] takes back what was begun before it
  */
-function begun(start, watch) {
+function begun(start, watch, undo) {
   try {
     return start();
   } catch (error) {
+    undo?.();
     watch?.end({ error });
     throw error;
   }

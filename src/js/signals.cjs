@@ -12,7 +12,8 @@
 const listened = new WeakMap();
 
 /**
- * Calls `callback` once, when `signal` aborts. One that has aborted already calls nobody.
+ * Calls `callback` once, when `signal` aborts. One that has aborted already calls nobody. Throws what `addEventListener` throws: call
+ * it before anything begins that an abort is to end.
  *
  * @param {AbortSignal | undefined} signal
  * @param {() => void} callback never throws
@@ -25,8 +26,8 @@ function onAbort(signal, callback) {
   callbacks.add(entry);
   return () => {
     if (!callbacks.delete(entry) || callbacks.size > 0) return;
-    signal.removeEventListener("abort", fire);
     listened.delete(signal);
+    forget(signal, fire);
   };
 }
 
@@ -41,7 +42,7 @@ function listen(signal) {
     fire() {
       listened.delete(signal);
       // Polyfills may not know `once`.
-      signal.removeEventListener("abort", shared.fire);
+      forget(signal, shared.fire);
       const entries = [...shared.callbacks];
       shared.callbacks.clear();
       for (const { callback } of entries) callback();
@@ -50,6 +51,18 @@ function listen(signal) {
   signal.addEventListener("abort", shared.fire, { once: true });
   listened.set(signal, shared);
   return shared;
+}
+
+/**
+ * @param {AbortSignal} signal
+ * @param {() => void} fire calls nobody any more
+ */
+function forget(signal, fire) {
+  try {
+    signal.removeEventListener("abort", fire);
+  } catch {
+    // The caller's own object. Whoever ends a call must get on with that.
+  }
 }
 
 module.exports = { onAbort };
