@@ -7,6 +7,8 @@ pub mod content;
 pub mod reasoning;
 
 use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
@@ -105,9 +107,18 @@ impl Serialize for Content {
     }
 }
 
-/// One message of a thread, as the façade sends it.
+/// One message of a thread. To clone it is to share it: a thread that grows has the messages it had, and so have its calls.
+#[derive(Clone)]
+pub struct Message(Arc<Stored>);
+
+/// What a message is, and what was found out about it.
+struct Stored {
+    fields: MessageFields,
+}
+
+/// What a message says, as the façade sends it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Message {
+pub struct MessageFields {
     /// Who speaks.
     #[serde(rename = "type")]
     pub role: Role,
@@ -129,10 +140,10 @@ pub struct Message {
     pub reasoning: Option<Box<RawValue>>,
 }
 
-impl Message {
+impl MessageFields {
     /// What `role` says, text and no more.
-    pub fn new(role: Role, text: impl Into<String>) -> Message {
-        Message {
+    pub fn new(role: Role, text: impl Into<String>) -> MessageFields {
+        MessageFields {
             role,
             content: Content::Text(text.into()),
             tool_calls: Vec::new(),
@@ -140,6 +151,45 @@ impl Message {
             is_error: false,
             reasoning: None,
         }
+    }
+}
+
+impl Message {
+    /// What `role` says, text and no more.
+    pub fn new(role: Role, text: impl Into<String>) -> Message {
+        MessageFields::new(role, text).into()
+    }
+}
+
+impl From<MessageFields> for Message {
+    fn from(fields: MessageFields) -> Message {
+        Message(Arc::new(Stored { fields }))
+    }
+}
+
+impl Deref for Message {
+    type Target = MessageFields;
+
+    fn deref(&self) -> &MessageFields {
+        &self.0.fields
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fields.fmt(f)
+    }
+}
+
+impl Serialize for Message {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.fields.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Message, D::Error> {
+        MessageFields::deserialize(deserializer).map(Message::from)
     }
 }
 

@@ -14,7 +14,7 @@ use std::ops::Deref;
 
 use serde::de::Error;
 
-use crate::message::{Content, Message};
+use crate::message::{Content, Message, MessageFields};
 
 /// A string of JavaScript's, as its owner keeps it.
 type Units = Box<dyn Deref<Target = [u16]> + Send + Sync>;
@@ -38,9 +38,9 @@ impl Thread {
     /// # Errors
     /// It is not JSON of messages, or the lengths are not those of the texts.
     pub fn read(&self) -> Result<Vec<Message>, serde_json::Error> {
-        let mut messages: Vec<Message> = serde_json::from_str(&utf8(&self.json))?;
+        let mut messages: Vec<MessageFields> = serde_json::from_str(&utf8(&self.json))?;
         let mut rest: &[u16] = &self.texts;
-        for Message { content, .. } in &mut messages {
+        for MessageFields { content, .. } in &mut messages {
             if let Content::Blocks(raw) = content
                 && let Ok(length) = raw.get().parse()
             {
@@ -52,7 +52,7 @@ impl Thread {
             }
         }
         match rest {
-            [] => Ok(messages),
+            [] => Ok(messages.into_iter().map(Message::from).collect()),
             _ => Err(serde_json::Error::custom("a text is too many")),
         }
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::event::Reply;
 use crate::message::reasoning::Returned;
-use crate::message::{Content, Message, Role, ToolCall, ToolResult};
+use crate::message::{Content, Message, MessageFields, Role, ToolCall, ToolResult};
 
 /// One message that came to the thread, as the façade makes a message of it.
 #[derive(Debug, Clone, Serialize)]
@@ -150,7 +150,7 @@ impl From<&ThreadMessage> for Message {
     fn from(message: &ThreadMessage) -> Message {
         match message {
             ThreadMessage::Human { content } => Message::new(Role::Human, content),
-            ThreadMessage::Ai { provider, reply } => Message {
+            ThreadMessage::Ai { provider, reply } => Message::from(MessageFields {
                 tool_calls: reply.tool_calls.clone(),
                 reasoning: Returned::of(
                     provider,
@@ -158,21 +158,19 @@ impl From<&ThreadMessage> for Message {
                     reply.model.as_deref(),
                     &reply.reasoning,
                 ),
-                ..Message::new(Role::Ai, &reply.content)
-            },
+                ..MessageFields::new(Role::Ai, &reply.content)
+            }),
             ThreadMessage::Tool {
                 tool_call_id,
                 content,
                 status,
                 ..
-            } => Message {
-                role: Role::Tool,
+            } => Message::from(MessageFields {
                 content: content.clone(),
-                tool_calls: Vec::new(),
                 tool_call_id: tool_call_id.clone(),
                 is_error: *status == "error",
-                reasoning: None,
-            },
+                ..MessageFields::new(Role::Tool, "")
+            }),
         }
     }
 }

@@ -150,11 +150,9 @@ fn of_call(choice: &choices::ToolChoice) -> ToolChoice {
 fn asking(messages: &[Message], instruction: &str) -> Vec<Message> {
     let mut messages = messages.to_vec();
     match messages.first_mut() {
-        Some(Message {
-            role: Role::System,
-            content: content @ Content::Text(_),
-            ..
-        }) => *content = Content::Text(format!("{}\n\n{instruction}", content.as_text())),
+        Some(first) if first.role == Role::System && matches!(first.content, Content::Text(_)) => {
+            *first = Message::new(Role::System, format!("{}\n\n{instruction}", first.content.as_text()));
+        }
         _ => messages.insert(0, Message::new(Role::System, instruction)),
     }
     messages

@@ -11,7 +11,7 @@ pub use read::parts;
 
 use serde_json::Value;
 
-use super::{Content, Message, Role, ToolCall};
+use super::{Content, Message, MessageFields, Role, ToolCall};
 
 /// What a block that is no text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -321,12 +321,14 @@ pub fn settle(messages: &mut [Message]) -> Result<(), Refused> {
                 }
             }
         }
-        if message.tool_calls.is_empty() {
-            message.tool_calls = calls;
+        let mut settled = MessageFields::clone(message);
+        if settled.tool_calls.is_empty() {
+            settled.tool_calls = calls;
         }
         if only_text {
-            message.content = Content::Text(text);
+            settled.content = Content::Text(text);
         }
+        *message = settled.into();
     }
     Ok(())
 }

@@ -64,13 +64,14 @@ pub fn render(messages: &[Message], tools: &[ToolSpec], style: Style) -> Rendere
     }
     match style.encoding {
         Encoding::Xml => match messages {
-            [
-                Message {
-                    role: Role::Human,
-                    content: Content::Text(text),
-                    ..
-                },
-            ] if style.documents && is_thread_document(text) => out.text.push_str(text),
+            [message]
+                if style.documents
+                    && message.role == Role::Human
+                    && let Content::Text(text) = &message.content
+                    && is_thread_document(text) =>
+            {
+                out.text.push_str(text);
+            }
             _ => xml::write_events(&mut out, messages, Blocks::Placed),
         },
         Encoding::Text => labelled::write(&mut out, messages),

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::message::{Content, Role, ToolCall};
+use crate::message::{Content, MessageFields, Role, ToolCall};
 
 #[derive(Deserialize)]
 struct Vector {
@@ -29,16 +29,18 @@ fn thread(json: &str) -> Vec<Message> {
 }
 
 /// The vectors' file is laid out over many lines; the façade's JSON, which `JSON.stringify` writes, is not.
-fn compacted(mut messages: Vec<Message>) -> Vec<Message> {
-    for message in &mut messages {
-        if let Content::Blocks(blocks) = &mut message.content {
+fn compacted(messages: &[Message]) -> Vec<Message> {
+    let compact = |message: &Message| {
+        let mut fields = MessageFields::clone(message);
+        if let Content::Blocks(blocks) = &mut fields.content {
             *blocks = raw(&json::compact(blocks.get()));
         }
-        for call in &mut message.tool_calls {
+        for call in &mut fields.tool_calls {
             call.args = raw(&json::compact(call.args.get()));
         }
-    }
-    messages
+        Message::from(fields)
+    };
+    messages.iter().map(compact).collect()
 }
 
 /// JavaScript writes numbers in its own spelling (`1e-09` as `1e-9`), this crate as they came: both to one spelling, the
@@ -55,7 +57,7 @@ fn every_vector_of_a_thread() {
         serde_json::from_str(include_str!("../../__tests__/fixtures/vectors/threads.json")).unwrap();
     assert_eq!(vectors.len(), 79);
     for vector in vectors {
-        let messages = compacted(vector.messages);
+        let messages = compacted(&vector.messages);
         let (xml, prompt) = (messages_to_xml(&messages), messages_to_prompt(&messages));
         if vector.name.starts_with("random") {
             assert_eq!(respelled(&xml), respelled(&vector.xml), "{}", vector.name);
@@ -117,17 +119,7 @@ fn escapes_what_xml_needs_and_replaces_what_it_forbids() {
 
 #[test]
 fn only_a_single_text_passes_through_as_a_thread() {
-    let one = |text: &str| {
-        let content = Content::Text(text.to_owned());
-        messages_to_xml(&[Message {
-            role: Role::Human,
-            content,
-            tool_calls: vec![],
-            tool_call_id: String::new(),
-            is_error: false,
-            reasoning: None,
-        }])
-    };
+    let one = |text: &str| messages_to_xml(&[Message::new(Role::Human, text)]);
     for text in ["<thread>\u{1}&", "\u{FEFF} \u{2028}\n<thread></thread>"] {
         assert_eq!(one(text), text);
     }
@@ -316,7 +308,7 @@ proptest! {
                 let (name, id) = (Some(allowed(&call.name)), Some(allowed(&call.id)));
                 expected.push(("tool_input".into(), name, id, None, allowed(call.args.get())));
             }
-            messages.push(Message { role, content: Content::Text(text), tool_calls, tool_call_id: id, is_error: false, reasoning: None });
+            messages.push(Message::from(MessageFields { tool_calls, tool_call_id: id, ..MessageFields::new(role, text) }));
         }
         let xml = messages_to_xml(&messages);
         prop_assume!(!matches!(&messages[..], [one] if one.content.as_text().trim_start().starts_with("<thread>")));

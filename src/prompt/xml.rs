@@ -23,12 +23,8 @@ pub(super) enum Blocks {
 
 /// The thread as XML. A single message whose text starts with `<thread>` is one already and is returned as it is.
 pub fn messages_to_xml(messages: &[Message]) -> String {
-    if let [
-        Message {
-            content: Content::Text(text),
-            ..
-        },
-    ] = messages
+    if let [message] = messages
+        && let Content::Text(text) = &message.content
         && text.trim_start_matches(super::is_js_space).starts_with("<thread>")
     {
         return text.clone();

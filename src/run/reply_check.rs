@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::error::{Partial, ProviderError};
 use crate::event::Reply;
 use crate::executor::Spent;
-use crate::message::{Message, Role};
+use crate::message::{Message, MessageFields, Role};
 
 /// What a check finds.
 #[derive(Debug)]
@@ -39,10 +39,10 @@ pub(super) trait ReplyCheck: fmt::Debug + Send + Sync {
 
 /// The reply and the user's answer to it, which says what is wrong with it: what is behind the thread when it is asked for again.
 pub(super) fn correction(reply: &Reply, reasons: impl Into<String>) -> Vec<Message> {
-    let answer = Message {
+    let answer = Message::from(MessageFields {
         tool_calls: reply.tool_calls.clone(),
-        ..Message::new(Role::Ai, &reply.content)
-    };
+        ..MessageFields::new(Role::Ai, &reply.content)
+    });
     vec![answer, Message::new(Role::Human, reasons)]
 }
 

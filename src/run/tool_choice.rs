@@ -11,7 +11,7 @@ use super::reply_check::{self, Checks, Finding, ReplyCheck};
 use crate::classify;
 use crate::error::{Code, ProviderError};
 use crate::event::Reply;
-use crate::message::{Message, Role};
+use crate::message::{Message, MessageFields, Role};
 use crate::provider::choices::ToolChoice;
 
 /// What a call that is not the one asked for is answered with when the model is asked again: it is not run.
@@ -76,10 +76,12 @@ impl ReplyCheck for CallIsMade {
 
 /// The reply, an answer to each of its calls (an API takes no call without one), and what is wrong with it.
 fn correction(reply: &Reply, wanted: &str) -> Vec<Message> {
-    let not_run = reply.tool_calls.iter().map(|call| Message {
-        tool_call_id: call.id.clone(),
-        is_error: true,
-        ..Message::new(Role::Tool, NOT_RUN)
+    let not_run = reply.tool_calls.iter().map(|call| {
+        Message::from(MessageFields {
+            tool_call_id: call.id.clone(),
+            is_error: true,
+            ..MessageFields::new(Role::Tool, NOT_RUN)
+        })
     });
     let reason = format!("That was not {wanted}. Reply again, with that call.");
     let mut messages = reply_check::correction(reply, reason);
@@ -113,9 +115,14 @@ mod tests {
             Finding::Fits => None,
             Finding::AskAgain { messages, error } => {
                 assert_eq!((error.code, error.provider.as_str()), (Code::ToolChoiceUnmet, "claude"));
-                let told =
-                    |message: Message| (message.role, message.content.as_text().to_owned(), message.tool_call_id);
-                Some((error.message, messages.into_iter().map(told).collect()))
+                let told = |message: &Message| {
+                    (
+                        message.role.clone(),
+                        message.content.as_text().to_owned(),
+                        message.tool_call_id.clone(),
+                    )
+                };
+                Some((error.message, messages.iter().map(told).collect()))
             }
         }
     }

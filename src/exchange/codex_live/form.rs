@@ -27,7 +27,7 @@ use crate::exchange::live::setup::{SYSTEM_PROMPT, SetupParts};
 use crate::exchange::live::thread::{Known, SystemMessages, Thread};
 use crate::exchange::print::Surroundings;
 use crate::message::reasoning::Origin;
-use crate::message::{Content, Message, Role};
+use crate::message::{Message, MessageFields, Role};
 use crate::process::Limits;
 use crate::provider::choices::Choices;
 use crate::provider::options::{Options, SystemPrompt};
@@ -260,14 +260,10 @@ impl ServerForm for Codex {
         service: &Service,
         caller: &Caller<'_, Setup>,
     ) {
-        let answer = Message {
-            role: Role::Ai,
-            content: Content::Text(reply.content.clone()),
+        let answer = Message::from(MessageFields {
             tool_calls: reply.tool_calls.clone(),
-            tool_call_id: String::new(),
-            is_error: false,
-            reasoning: None,
-        };
+            ..MessageFields::new(Role::Ai, &reply.content)
+        });
         let whole: Vec<&Message> = thread.messages().iter().chain([&answer]).collect();
         let scope = Scope {
             key: caller.key,

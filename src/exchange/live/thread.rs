@@ -10,7 +10,7 @@
 use super::fingerprint::Fingerprint;
 use super::history::{History, print_of};
 use crate::event::Reply;
-use crate::message::{Content, Message, Role};
+use crate::message::{Message, MessageFields, Role};
 
 /// Which system messages are the session's system prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,13 +139,11 @@ impl Thread {
 
     /// What a session knows that got all of this thread and answered with `reply`, whose calls are `pending`.
     pub fn known_with(&self, reply: &Reply, pending: Vec<Pending>) -> Known {
-        let said = |content: &str, tool_calls| Message {
-            role: Role::Ai,
-            content: Content::Text(content.to_owned()),
-            tool_calls,
-            tool_call_id: String::new(),
-            is_error: false,
-            reasoning: None,
+        let said = |content: &str, tool_calls| {
+            Message::from(MessageFields {
+                tool_calls,
+                ..MessageFields::new(Role::Ai, content)
+            })
         };
         // A reply of several messages comes back as its last one, or as all of them, which updates tell.
         let messages = reply.messages.iter().map(|message| message.content.as_str());

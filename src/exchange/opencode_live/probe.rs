@@ -12,7 +12,7 @@ use super::setup::Model;
 use super::tools::ToolSet;
 use super::wire::{self, Id};
 use crate::declare::mcp::Declarations;
-use crate::message::{Message, Role, ToolCall, ToolSpec};
+use crate::message::{Message, MessageFields, Role, ToolCall, ToolSpec};
 
 /// The tool that is called in the history.
 const TOOL: &str = "probe";
@@ -45,13 +45,13 @@ pub(super) async fn run(http: &Http, set: &ToolSet, version: &str, ids: &Ids) ->
         tools: &set.tools,
         ids,
     };
-    let mut answer = Message::new(Role::Ai, "one");
+    let mut answer = MessageFields::new(Role::Ai, "one");
     answer.tool_calls.push(ToolCall {
         id: "call_probe".to_owned(),
         name: TOOL.to_owned(),
         args: serde_json::value::to_raw_value(&json!({"a": 1})).map_err(|error| error.to_string())?,
     });
-    let (body, session) = history::replay(&[Message::new(Role::Human, "zero"), answer], &place);
+    let (body, session) = history::replay(&[Message::new(Role::Human, "zero"), answer.into()], &place);
     let at = |path: &str| wire::of_directory(path, &set.directory);
     let replayed = http.send(Method::POST, &at("/sync/replay"), &body).await;
     replayed.map_err(|failure| lacks("it takes no history: POST /sync/replay", &failure))?;

@@ -184,7 +184,7 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
-    use crate::message::ToolCall;
+    use crate::message::{MessageFields, ToolCall};
 
     fn calling(id: &str) -> Message {
         let call = ToolCall {
@@ -192,17 +192,17 @@ mod tests {
             name: "add.it".to_owned(),
             args: RawValue::from_string(r#"{"a":1}"#.to_owned()).unwrap(),
         };
-        Message {
+        Message::from(MessageFields {
             tool_calls: vec![call],
-            ..Message::new(Role::Ai, "")
-        }
+            ..MessageFields::new(Role::Ai, "")
+        })
     }
 
     fn result(id: &str, text: &str) -> Message {
-        Message {
+        Message::from(MessageFields {
             tool_call_id: id.to_owned(),
-            ..Message::new(Role::Tool, text)
-        }
+            ..MessageFields::new(Role::Tool, text)
+        })
     }
 
     /// The parts of a thread of calls and results.
@@ -258,10 +258,10 @@ mod tests {
         let tools = serde_json::from_str::<Vec<_>>(r#"[{"name":"add.it","schema":{"type":"object"}}]"#).unwrap();
         let declarations = Declarations::new(&tools);
         let wire_name = format!("mcp__df__{}", declarations.tools()[0].name);
-        let failed = Message {
+        let failed = Message::from(MessageFields {
             is_error: true,
-            ..result("c1", "no")
-        };
+            ..MessageFields::clone(&result("c1", "no"))
+        });
         let messages = vec![
             Message::new(Role::Human, "hi"),
             calling("c1"),

@@ -133,20 +133,12 @@ fn of_user(message: &Message, guard: Option<Guard>, note: Option<&str>) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Content;
     use crate::provider::qwen::QWEN;
 
     /// 0.24.4 carries `/clear` out, and writes a file for `/export html`; behind a line's end it sends both.
     #[test]
     fn what_the_user_says_is_no_command() {
-        let said = |text: &str| Message {
-            role: Role::Human,
-            content: Content::Text(text.to_owned()),
-            tool_calls: Vec::new(),
-            tool_call_id: String::new(),
-            is_error: false,
-            reasoning: None,
-        };
+        let said = |text: &str| Message::new(Role::Human, text);
         let of = |text: &str, note| of_user(&said(text), QWEN.guard, note);
         assert_eq!(of("/clear", None), "\n/clear");
         assert_eq!(of("/export html", Some("in JSON")), "\n/export html\n\nin JSON");

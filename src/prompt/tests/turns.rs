@@ -6,14 +6,7 @@ use super::*;
 
 /// What a lone user message becomes where the adapter's caller may send a thread document.
 fn lone(text: &str) -> String {
-    let messages = [Message {
-        role: Role::Human,
-        content: Content::Text(text.to_owned()),
-        tool_calls: vec![],
-        tool_call_id: String::new(),
-        is_error: false,
-        reasoning: None,
-    }];
+    let messages = [Message::new(Role::Human, text)];
     let style = Style {
         documents: true,
         ..Style::default()
@@ -243,10 +236,10 @@ proptest! {
                 format!(r#"{{"id":{},"name":{},"args":{{"a":{}}}}}"#, quoted(&call.id), quoted(&call.name), quoted(&content))
             });
             expected.push(Turn { label, content: content.clone(), calls: calls.collect() });
-            messages.push(Message { role, content: Content::Text(content), tool_calls, tool_call_id: id, is_error, reasoning: None });
+            messages.push(Message::from(MessageFields { tool_calls, tool_call_id: id, is_error, ..MessageFields::new(role, content) }));
         }
         // A label that no thread of this test has would not be escaped.
-        messages.push(Message { role: Role::Other("critic".to_owned()), content: Content::Text(String::new()), tool_calls: vec![], tool_call_id: String::new(), is_error: false, reasoning: None });
+        messages.push(Message::new(Role::Other("critic".to_owned()), ""));
         expected.push(Turn { label: "critic".to_owned(), content: String::new(), calls: vec![] });
         prop_assert_eq!(turns(&render(&messages, &[], style(Encoding::Text)).text), expected);
     }

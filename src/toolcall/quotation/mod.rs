@@ -53,14 +53,10 @@ impl ForeignTexts {
     /// Those of `messages`. `documents`: a lone message of the user's may be a thread document, in which there are texts and
     /// calls of the model's.
     pub fn of(messages: &[Message], documents: bool) -> ForeignTexts {
-        if let [
-            Message {
-                role: Role::Human,
-                content: Content::Text(text),
-                ..
-            },
-        ] = messages
-            && documents
+        if documents
+            && let [message] = messages
+            && message.role == Role::Human
+            && let Content::Text(text) = &message.content
             && let Some(events) = prompt::events_of_document(text)
         {
             let own = |kind: &str| matches!(kind, "ai" | "tool_input");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::corpus::{WAYS, calls};
 use super::*;
-use crate::message::{Content, Message, Role};
+use crate::message::{Content, Message, MessageFields, Role};
 
 /// Rules for the answer to a thread with these texts of a tool's.
 fn rules(texts: &[String], bound: &[&str], any_name: bool) -> TextCalls {
@@ -144,8 +144,10 @@ fn what_is_said_of_a_call_is_no_call() {
 #[test]
 fn what_the_model_has_said_and_called_itself_does_not_count() {
     let args = json!({"path": "a"});
-    let mut own = Message::new(Role::Ai, block("look", &args));
-    own.tool_calls.push(call("call_1", "look", &args.to_string()));
+    let own = Message::from(MessageFields {
+        tool_calls: vec![call("call_1", "look", &args.to_string())],
+        ..MessageFields::new(Role::Ai, block("look", &args))
+    });
     let polled = read(
         &rules_of(
             &[
@@ -180,9 +182,11 @@ fn what_the_model_has_said_and_called_itself_does_not_count() {
 #[test]
 fn every_text_that_is_not_the_models_counts() {
     let quote = block("look", &json!({"path": "a"}));
-    let blocks = |blocks: Value| Message {
-        content: Content::Blocks(RawValue::from_string(blocks.to_string()).unwrap()),
-        ..Message::new(Role::Human, "")
+    let blocks = |blocks: Value| {
+        Message::from(MessageFields {
+            content: Content::Blocks(RawValue::from_string(blocks.to_string()).unwrap()),
+            ..MessageFields::new(Role::Human, "")
+        })
     };
     let (first, second) = quote.split_at(30);
     let threads = [

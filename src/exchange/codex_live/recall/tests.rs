@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::exchange::codex_live::tools::Form;
-use crate::message::ToolSpec;
+use crate::message::{Content, MessageFields, ToolSpec};
 use crate::process::Vars;
 
 fn messages(messages: &Value) -> Vec<Message> {
@@ -87,7 +87,10 @@ fn a_reply_is_recalled_behind_the_same_beginning_alone() {
     assert!(found[&1].is_callers("a") && !found[&1].is_callers("b"));
     assert_eq!(places(&recall, &own, &thread("go, please")), NOWHERE);
     let mut reworded = thread("go");
-    reworded[1].content = crate::message::Content::Text("Go on.".to_owned());
+    reworded[1] = Message::from(MessageFields {
+        content: Content::Text("Go on.".to_owned()),
+        ..MessageFields::clone(&reworded[1])
+    });
     assert_eq!(places(&recall, &own, &reworded), NOWHERE);
     // As agents write it down anew: without its prose, the arguments' keys in another order.
     let mut rewritten = thread("go");
@@ -172,7 +175,7 @@ fn keep_many(recall: &mut Recall, count: usize, text: &str) {
     let scope = scope(&key);
     let mut thread = messages(&json!([{"type": "human", "content": ""}, {"type": "ai", "content": "a"}]));
     for n in 0..count {
-        thread[0].content = crate::message::Content::Text(n.to_string());
+        thread[0] = Message::new(Role::Human, n.to_string());
         let whole: Vec<&Message> = thread.iter().collect();
         recall.keep(&scope, &whole, &Recalled::new(vec![json!(text)], Vec::new()));
     }
