@@ -263,12 +263,20 @@ impl NativeHealth {
     }
 }
 
-/// Every built-in provider as JSON: `[{id, name, command, versions}]`.
+/// Every built-in provider as JSON: `[{id, name, command, versions, models, hands}]`; `hands` has what it hands over beside text in one of
+/// its engines at least.
 #[napi(catch_unwind)]
 pub fn providers() -> String {
     let all = provider::ALL.iter().map(|provider| {
         let about = provider.about;
-        serde_json::json!({"id": provider.id, "name": about.name, "command": provider.command, "versions": about.versions})
+        serde_json::json!({
+            "id": provider.id,
+            "name": about.name,
+            "command": provider.command,
+            "versions": about.versions,
+            "models": provider.models,
+            "hands": provider.capabilities.handed_over(),
+        })
     });
     serde_json::Value::Array(all.collect()).to_string()
 }

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::message::content::{self, Kind, Part, Source};
 use crate::message::{Content, Role};
+use crate::provider;
 
 /// What a client makes of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,17 +18,18 @@ pub(super) enum Reader {
     #[default]
     Plain,
     /// It takes a first text that can be read as JSON for `structuredContent`, and then refuses what is no object there, such
-    /// as a plain number (gemini 0.61.0, `McpComplianceTransport`).
+    /// as a plain number ([`provider::callbacks::McpClient::parsing`]).
     Parsing,
 }
 
 impl Reader {
     /// By the name a client gives itself.
     pub fn of(client: Option<&str>) -> Reader {
-        match client {
-            Some(name) if name.starts_with("gemini-cli") => Reader::Parsing,
-            _ => Reader::Plain,
-        }
+        let parsing = |name: &&str| {
+            let mut prefixes = provider::every().filter_map(|provider| provider.mcp.parsing);
+            prefixes.any(|prefix| name.starts_with(prefix))
+        };
+        client.filter(parsing).map_or(Reader::Plain, |_| Reader::Parsing)
     }
 }
 

@@ -24,9 +24,7 @@ use super::calls::{CallAnswer, CallRejection, Calls, Waiting};
 use super::content::{Reader, blocks};
 use crate::declare::mcp::{Declarations, MAX_RESULT_CHARS, MAX_RESULT_KEY};
 use crate::message::{ToolCall, ToolResult};
-
-/// Where clients put the model's own id of a call: claude (CLI-FACTS 1.7), codex.
-const CALL_IDS: [&str; 2] = ["claudecode/toolUseId", "callId"];
+use crate::provider;
 
 /// How far the CLI has come with the bridge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -166,9 +164,9 @@ impl ServerHandler for Handler {
 
 fn call_id(meta: &RequestMetaObject) -> Option<String> {
     let meta = serde_json::to_value(meta).ok()?;
-    CALL_IDS
-        .iter()
-        .find_map(|key| meta.get(*key)?.as_str().map(str::to_owned))
+    provider::every()
+        .filter_map(|provider| provider.mcp.call_id)
+        .find_map(|key| meta.get(key)?.as_str().map(str::to_owned))
 }
 
 fn rejected(why: CallRejection) -> ErrorData {

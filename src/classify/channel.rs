@@ -6,29 +6,29 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Regex, RegexSet};
 use serde_json::Value;
 
 use super::table::snake;
+use crate::provider;
+use crate::provider::errors::Channel;
 use crate::redact::{one_line, plain};
 
-/// Lines that are no error, whichever CLI prints them.
-const NOISE: &str = r"(?ix) ^\s+at\s+\S.*$      # stack frames
-    | ^\s*(?:
-      \(node:\d+\).* | \(use\s+`?node\s+--.*
-    | (?:npm\s+)?(?:warn(?:ing)?|notice|debug|info|deprecat\w*)\b.*
-    | \[(?:warn(?:ing)?|debug|info|startup)\].*
-    | ripgrep\ (?:is\ )?not\ available.*
-    | attempt\ \d+\ failed.*
-    | an\ unexpected\ critical\ error\ occurred:\[object\ object\]
-    | reading\ additional\ input\ from\ stdin.*
-    | [\d\-]{10}T[\d:.]+Z?\s+(?:error|warn|info|debug|trace)\s+\w+::.*     # a Rust program's log
-    | >\s\S+\s·\s.*                                                        # opencode's banner
-    | \[claude-code:\w+\].*
-    | claude\ code\ doesn.t\ recognize\ the\ model.*
-    | tip:.* | for\ more\ information,\ try.*
-    | -{4,}
-    )$";
+/// Stack frames.
+const FRAMES: &str = r"(?ix) ^\s+at\s+\S.*$";
+
+/// Whole lines that are no error, whichever CLI prints them; each has its own beside these ([`Channel::noise`]).
+const NOISE: &[&str] = &[
+    r"\(node:\d+\).*",
+    r"\(use\s+`?node\s+--.*",
+    r"(?:npm\s+)?(?:warn(?:ing)?|notice|debug|info|deprecat\w*)\b.*",
+    r"\[(?:warn(?:ing)?|debug|info)\].*",
+    // A Rust program's log.
+    r"[\d\-]{10}T[\d:.]+Z?\s+(?:error|warn|info|debug|trace)\s+\w+::.*",
+    r"tip:.*",
+    r"for\ more\ information,\ try.*",
+    r"-{4,}",
+];
 
 /// What begins a usage text, or a quotation of a configuration (opencode 1.18.34), keys and all: nothing after it is
 /// about the failure.
@@ -36,9 +36,6 @@ const USAGE: &str = r"(?i)^\s*(?:usage:|options:|commands:|--- jsonc input ---)"
 
 /// The CLI's own mark of an error, at the start of a line.
 const MARK: &str = r"(?i)^\s*(?:fatal\s+)?error:\s*";
-
-/// Prefixes before the reason that are about the CLI, not about the failure (gemini 0.61.0).
-const PREAMBLE: &str = r"(?s)^Error when talking to Gemini API\b.*?\.json\s+";
 
 /// Brackets that some CLIs put around the API's text (qwen 0.15.10, gemini 0.61.0).
 const BRACKETS: &str = r"(?s)^\[(API Error: .*?)\](?:\s+(.*))?$";
@@ -59,10 +56,11 @@ const TITLE: &str = r"(?is)<title[^>]*>\s*(.*?)\s*</title";
 const DUMP: &str = r"^(?:\s{2,}\S|\s*[\[\]{}]+[,;]?\s*$)";
 
 struct Patterns {
-    noise: Regex,
+    noise: RegexSet,
+    transcripts: Vec<&'static str>,
     usage: Regex,
     mark: Regex,
-    preamble: Regex,
+    preambles: Vec<Regex>,
     brackets: Regex,
     page: Regex,
     title: Regex,
@@ -71,10 +69,15 @@ struct Patterns {
 
 static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
     Some(Patterns {
-        noise: Regex::new(NOISE).ok()?,
+        noise: noise().ok()?,
+        transcripts: channels().filter_map(|channel| channel.transcript).collect(),
         usage: Regex::new(USAGE).ok()?,
         mark: Regex::new(MARK).ok()?,
-        preamble: Regex::new(PREAMBLE).ok()?,
+        preambles: channels()
+            .filter_map(|channel| channel.preamble)
+            .map(|preamble| Regex::new(&format!("(?s){preamble}")))
+            .collect::<Result<_, _>>()
+            .ok()?,
         brackets: Regex::new(BRACKETS).ok()?,
         page: Regex::new(PAGE).ok()?,
         title: Regex::new(TITLE).ok()?,
@@ -82,9 +85,15 @@ static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
     })
 });
 
-/// A CLI whose standard error carries a transcript (codex 0.169.0: banner, echo of the prompt) marks its errors; where
-/// these lines begin the transcript, only marked lines count.
-const TRANSCRIPT: [&str; 1] = ["OpenAI Codex v"];
+fn channels() -> impl Iterator<Item = Channel> {
+    provider::every().map(|provider| provider.errors.channel)
+}
+
+fn noise() -> Result<RegexSet, regex::Error> {
+    let own = channels().flat_map(|channel| channel.noise);
+    let lines = NOISE.iter().chain(own).map(|line| format!(r"(?ix) ^\s*(?:{line})$"));
+    RegexSet::new(lines.chain([FRAMES.to_owned()]))
+}
 
 /// Text beyond this many bytes is not looked at: head and tail are kept.
 const LIMIT: usize = 64 * 1024;
@@ -118,7 +127,9 @@ pub fn stderr(text: &str) -> ErrorText {
     let Some(patterns) = PATTERNS.as_ref() else {
         return error_text(text);
     };
-    let is_transcript = text.lines().any(|l| TRANSCRIPT.iter().any(|t| l.starts_with(t)));
+    let is_transcript = text
+        .lines()
+        .any(|line| patterns.transcripts.iter().any(|first| line.starts_with(first)));
     let lines: Vec<&str> = text
         .lines()
         .take_while(|line| !patterns.usage.is_match(line))
@@ -179,11 +190,13 @@ fn shown(text: &str) -> String {
     let Some(patterns) = PATTERNS.as_ref() else {
         return text.to_owned();
     };
-    let text = patterns.preamble.replace(text, "");
-    let text = match patterns.brackets.captures(text.trim()) {
-        Some(c) => format!("{} {}", &c[1], c.get(2).map_or("", |m| m.as_str())),
-        None => text.into_owned(),
-    };
+    let mut text = text.to_owned();
+    for preamble in &patterns.preambles {
+        text = preamble.replace(&text, "").into_owned();
+    }
+    if let Some(c) = patterns.brackets.captures(text.trim()) {
+        text = format!("{} {}", &c[1], c.get(2).map_or("", |m| m.as_str()));
+    }
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines().filter(|l| !patterns.dump.is_match(l)) {
         let line = patterns.mark.replace(line, "").trim().to_owned();

@@ -32,6 +32,16 @@ impl Wire {
     pub fn tells_its_end(self) -> bool {
         !matches!(self, Wire::Text | Wire::GenericStream)
     }
+
+    /// Whether the last thing of a run is an object that holds the answer once more: its text, or a value in the text's place.
+    pub fn repeats_the_answer(self) -> bool {
+        matches!(self, Wire::ClaudeStream | Wire::ClaudeJson)
+    }
+
+    /// Whether an answer by a schema is the answer's text: there is no other place for it.
+    pub fn structures_in_text(self) -> bool {
+        matches!(self, Wire::Text | Wire::CodexJson)
+    }
 }
 
 /// What a format makes of one piece of output.

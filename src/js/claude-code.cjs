@@ -73,7 +73,8 @@ function createClaudeCode(native, owner, splitTelemetry) {
       if (telemetry === undefined) return this.#execute(context);
       const { observeExecution } = require("./telemetry/whole.cjs");
       const { model, prompt } = /** @type {{ model?: string, prompt?: string }} */ (context?.config ?? {});
-      return observeExecution(telemetry, { name: this.name, model, prompt, context }, () => this.#execute(context));
+      const asked = { name: this.name, provider: "claude", model, prompt, context };
+      return observeExecution(telemetry, asked, () => this.#execute(context));
     }
 
     /** @param {AgentExecutionContext} context */

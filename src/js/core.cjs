@@ -30,6 +30,7 @@ const {
 const { createProvider } = require("./provider.cjs");
 const { quotaOf } = require("./quota.cjs");
 const { registerTranslator } = require("./reasoning.cjs");
+const { readRegistry } = require("./registry.cjs");
 
 /** @type {WeakMap<Native, number>} */
 const owners = new WeakMap();
@@ -136,8 +137,7 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
       });
     };
 
-  /** @type {{ id: string, name: string }[]} */
-  const registry = JSON.parse(native.providers());
+  const registry = readRegistry(native);
   const factories = /** @type {Record<BuiltInFactory, ReturnType<typeof factory>>} */ (
     Object.fromEntries(registry.map(({ id, name }) => [`create${name}CliProvider`, factory(id)]))
   );

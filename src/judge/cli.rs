@@ -10,10 +10,7 @@ use crate::decode::{Plain, Wire, plain};
 use crate::error::{Code, ProviderError, clip};
 use crate::event::{Outcome, Reply};
 use crate::fold::Folded;
-use crate::provider::same_flag;
-
-/// The flags of claude and qwen, and of codex, that ask for an answer by a schema.
-const SCHEMA_FLAGS: [&str; 2] = ["--json-schema", "--output-schema"];
+use crate::provider::{same_flag, schema_flags};
 
 /// All that is known of a run that has ended.
 #[derive(Clone, Copy)]
@@ -91,8 +88,7 @@ fn holds_nothing(wire: Wire, outcome: &Outcome, folded: &Folded) -> bool {
         ..
     } = &folded.reply;
     let is_silent = content.is_empty() && tool_calls.is_empty() && invalid_tool_calls.is_empty();
-    let is_claudes = matches!(wire, Wire::ClaudeStream | Wire::ClaudeJson);
-    is_claudes && is_silent && outcome.text.is_none() && outcome.structured.is_none()
+    wire.repeats_the_answer() && is_silent && outcome.text.is_none() && outcome.structured.is_none()
 }
 
 /// The answer in `text`, all that was printed where `wire` was to be; `None` where it is none ([`super::judge`] says why).
@@ -127,16 +123,14 @@ fn failure_of_plain(facts: &Facts, folded: &Folded, text: &str) -> Option<Provid
 
 /// The flag by which a run was to answer by a schema.
 fn schema_flag(process: &ProcessEvidence) -> Option<&'static str> {
-    let is_set = |flag: &&&str| process.flags.iter().any(|set| set == **flag);
-    SCHEMA_FLAGS.iter().find(is_set).copied()
+    schema_flags().find(|flag| process.flags.iter().any(|set| set == flag))
 }
 
 /// The answer of a run that was to answer by a schema: beside the text, or the text itself where the format has no such place.
 pub(super) fn structured(process: &ProcessEvidence, folded: &Folded) -> Option<Value> {
     let structured = folded.outcome.as_ref().and_then(|outcome| outcome.structured.clone());
     structured.or_else(|| {
-        let is_text = matches!(process.wire, Wire::Text | Wire::CodexJson);
-        schema_flag(process).filter(|_| is_text)?;
+        schema_flag(process).filter(|_| process.wire.structures_in_text())?;
         serde_json::from_str(&folded.reply.content).ok()
     })
 }
@@ -145,10 +139,8 @@ pub(super) fn structured(process: &ProcessEvidence, folded: &Folded) -> Option<V
 /// recordings jsonschema-plain). Where it calls tools, its answer is still to come.
 fn unstructured(facts: &Facts, folded: &Folded) -> Option<ProviderError> {
     let flag = schema_flag(facts.process)?;
-    let known = matches!(
-        facts.process.wire,
-        Wire::ClaudeStream | Wire::ClaudeJson | Wire::CodexJson | Wire::Text
-    );
+    let wire = facts.process.wire;
+    let known = wire.repeats_the_answer() || wire.structures_in_text();
     let is_checked = facts.context.rules.output_is_checked;
     if !known || is_checked || !folded.reply.tool_calls.is_empty() || structured(facts.process, folded).is_some() {
         return None;

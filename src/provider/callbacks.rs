@@ -27,6 +27,24 @@ pub struct Callbacks {
     pub token: String,
 }
 
+/// What the MCP client of a CLI does that others don't.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct McpClient {
+    /// Where it puts the model's own id of a call, in the `_meta` of a request.
+    pub call_id: Option<&'static str>,
+    /// How the name begins that it gives itself, where it takes a first text of a result that can be read as JSON for `structuredContent`,
+    /// and then refuses what is no object.
+    pub parsing: Option<&'static str>,
+}
+
+impl McpClient {
+    /// Nothing.
+    pub const PLAIN: McpClient = McpClient {
+        call_id: None,
+        parsing: None,
+    };
+}
+
 impl fmt::Debug for Callbacks {
     /// Without the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -237,6 +237,25 @@ pub struct ByEngine {
 }
 
 impl ByEngine {
+    /// The kinds of content that go to the model, or come from it, beside text, in one engine at least.
+    pub fn handed_over(&self) -> Vec<&'static str> {
+        let engines = [Some(self.print), self.live];
+        let can = |feature: &Feature| {
+            engines
+                .iter()
+                .flatten()
+                .any(|engine| engine.of(*feature).is_supported())
+        };
+        let named = |feature: Feature| match feature {
+            Feature::Images => Some("images"),
+            Feature::Documents => Some("documents"),
+            Feature::ResultImages => Some("resultImages"),
+            Feature::ReasoningOut => Some("reasoning"),
+            _ => None,
+        };
+        Feature::ALL.into_iter().filter(can).filter_map(named).collect()
+    }
+
     /// Of a provider without a live engine.
     pub const fn print_only(print: Capabilities) -> ByEngine {
         ByEngine { print, live: None }

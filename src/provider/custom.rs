@@ -18,7 +18,9 @@ use super::user_rule::{UserRule, UserRuleError};
 use super::{About, Checks, Defaults, Provider, SchemaForm, When, Word, flag};
 use crate::decode::Wire;
 use crate::error::{Category, Code, ProviderError, clip};
+use crate::provider::callbacks::McpClient;
 use crate::provider::media::MediaSupport;
+use crate::provider::models::Models;
 
 const fn field(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }
@@ -299,6 +301,8 @@ static FORM: Provider = Provider {
     capabilities: CAPABILITIES,
     efforts: &[],
     media: MediaSupport::NONE,
+    mcp: McpClient::PLAIN,
+    models: Models::ANY,
     schema: SchemaForm::Asked,
     prompt_limit: None,
     stop_on: &[],

@@ -21,6 +21,30 @@ pub struct Errors {
     /// How many bytes of an answer in text form are sure to have come whole: of more, the CLI loses the end as it exits, with exit
     /// code 0. `None` where it loses nothing.
     pub whole_text: Option<u64>,
+    /// What its error channel says besides.
+    pub channel: Channel,
+}
+
+/// What a CLI's error channel says besides what its failure is. Read in every text, whoever's it is: who asks what a text means does
+/// not always say whose it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Channel {
+    /// Whole lines that are no error: regular expressions, case ignored, in which white space does not count.
+    pub noise: &'static [&'static str],
+    /// How a line begins that stands at the top of a transcript, echo of the prompt included, in which only marked lines
+    /// (`ERROR: …`) are errors.
+    pub transcript: Option<&'static str>,
+    /// What stands before the reason and is about the CLI: a regular expression, in which `.` is also a line's end.
+    pub preamble: Option<&'static str>,
+}
+
+impl Channel {
+    /// Nothing.
+    pub const PLAIN: Channel = Channel {
+        noise: &[],
+        transcript: None,
+        preamble: None,
+    };
 }
 
 impl Errors {
@@ -32,6 +56,7 @@ impl Errors {
         refused_flags: &[],
         long_pauses: &[],
         whole_text: None,
+        channel: Channel::PLAIN,
     };
 
     /// What to do about `code`.

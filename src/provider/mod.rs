@@ -17,6 +17,7 @@ pub mod gemini;
 pub mod glm;
 pub mod grok;
 pub mod media;
+pub mod models;
 pub mod openai;
 pub mod opencode;
 pub mod options;
@@ -56,6 +57,16 @@ pub fn every() -> impl Iterator<Item = &'static Provider> {
     #[cfg(not(test))]
     static MORE: &[&Provider] = &[];
     ALL.iter().chain(MORE).copied()
+}
+
+/// The flags by which a CLI is asked for an answer by a schema.
+pub fn schema_flags() -> impl Iterator<Item = &'static str> {
+    let flags = every().flat_map(|provider| provider.flags);
+    let asking = flags.filter(|flag| flag.when.contains(&When::OutputSchema));
+    asking.filter_map(|flag| match flag.args {
+        [Word::Lit(name), ..] => Some(*name),
+        _ => None,
+    })
 }
 
 /// The provider called `id`.

@@ -5,12 +5,13 @@
 
 use std::borrow::Cow;
 
-use super::callbacks;
+use super::callbacks::{self, McpClient};
 use super::capability::ByEngine;
 use super::custom::CustomCli;
 use super::errors::Errors;
 use super::flags::{Flag, When};
 use super::media::MediaSupport;
+use super::models::Models;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, PromptStyle};
 use crate::decode::Wire;
 use crate::event::EngineUsed;
@@ -51,8 +52,12 @@ pub struct Provider {
     pub warm: Option<WarmForm>,
     /// What it takes beside text, and how.
     pub media: MediaSupport,
+    /// Whose its models are.
+    pub models: Models,
     /// How it gets the schema that an answer has to fit.
     pub schema: SchemaForm,
+    /// What its MCP client does that others don't.
+    pub mcp: McpClient,
     /// What it can do.
     pub capabilities: ByEngine,
     /// What `reasoning.effort` may be; none means any word, which is the model's to know.

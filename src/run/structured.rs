@@ -13,10 +13,8 @@ use crate::classify;
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, Reply};
 use crate::message::Message;
+use crate::provider;
 use crate::schema::{Schema, reply};
-
-/// Flags by which users of a CLI ask for an answer by a schema themselves.
-const OWN_FLAGS: [&str; 2] = ["--json-schema", "--output-schema"];
 
 /// The schema of a call's option.
 ///
@@ -38,9 +36,9 @@ pub(crate) fn read(given: &RawValue) -> Result<Arc<Schema>, (Code, String)> {
     }
 }
 
-/// The flag in `args` that asks for an answer by a schema.
+/// The flag in `args` by which a user asks for an answer by a schema.
 pub(super) fn own_flag(args: &[String]) -> Option<&str> {
-    let name = |arg: &'_ String| OWN_FLAGS.into_iter().find(|flag| arg.split('=').next() == Some(flag));
+    let name = |arg: &'_ String| provider::schema_flags().find(|flag| arg.split('=').next() == Some(flag));
     args.iter().find_map(name)
 }
 

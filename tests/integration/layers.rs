@@ -57,7 +57,7 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// Every source file by its top-level module, without tests and comments.
-fn modules() -> BTreeMap<String, Vec<(PathBuf, String)>> {
+pub(crate) fn modules() -> BTreeMap<String, Vec<(PathBuf, String)>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     rust_files(&root, &mut files);

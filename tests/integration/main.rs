@@ -12,6 +12,7 @@ mod alone;
 mod bridge;
 mod fuzz;
 mod layers;
+mod names;
 mod panics;
 #[cfg(unix)]
 mod process;

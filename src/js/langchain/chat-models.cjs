@@ -18,6 +18,7 @@ const { asBlocks, chunkOf, fieldsOf, resultOf, textOf } = require("./generations
 const { SERIALIZED, compact, readCall, readCliFields, readProviderFields } = require("./fields.cjs");
 const { fingerprintOf, identityOf } = require("./identity.cjs");
 const { profileOf, vendorOf } = require("./profiles.cjs");
+const { everyProvider } = require("../registry.cjs");
 const { priceName } = require("./sizes.cjs");
 const { checkArguments } = require("./strict.cjs");
 const { structured } = require("./structured.cjs");
@@ -39,8 +40,7 @@ const INIT = Symbol("init");
 
 /**
  * @param {Parts & StructuredParts} parts
- * @param {Record<"createClaudeCliProvider" | "createCodexCliProvider" | "createGeminiCliProvider" | "createQwenCliProvider" |
- *   "createOpenCodeCliProvider", Factory>} factories
+ * @param {Readonly<Record<string, unknown>>} factories by the names that the package exports them under
  */
 function createChatModels(parts, factories) {
   const { AIMessage, AIMessageChunk, BaseChatModel, ChatGenerationChunk } = parts;
@@ -336,14 +336,14 @@ function createChatModels(parts, factories) {
     }
   }
 
-  const classes = {
-    ChatCli,
-    ChatClaudeCli: define("ChatClaudeCli", "claude-cli", factories.createClaudeCliProvider),
-    ChatCodexCli: define("ChatCodexCli", "codex-cli", factories.createCodexCliProvider),
-    ChatGeminiCli: define("ChatGeminiCli", "gemini-cli", factories.createGeminiCliProvider),
-    ChatQwenCli: define("ChatQwenCli", "qwen-cli", factories.createQwenCliProvider),
-    ChatOpenCodeCli: define("ChatOpenCodeCli", "opencode-cli", factories.createOpenCodeCliProvider),
-  };
+  // A class for each CLI that was measured: of others it is not known what a framework would ask of them.
+  const measured = [...everyProvider()].filter(({ versions }) => versions.length > 0);
+  const own = measured.map(({ id, name }) => {
+    const create = /** @type {Factory} */ (factories[`create${name}CliProvider`]);
+    return [`Chat${name}Cli`, define(`Chat${name}Cli`, `${id}-cli`, create)];
+  });
+  /** @type {Record<string, any>} */
+  const classes = { ChatCli, ...Object.fromEntries(own) };
   for (const model of Object.values(classes)) recognise(model);
   return classes;
 

@@ -2,52 +2,35 @@
 
 /**
  * In: a provider's id and a model's name. Out: what LangChain asks of a model that is not in its answers: its vendor, by the name
- * price tables have, and its profile.
+ * price tables have, and its profile. What is known of a provider stands in the registry.
  *
  * @import { ChatCliProfile } from "./index.mjs"
- *
- * @typedef {object} Facts
- * @property {string} vendor LangChain's and LangSmith's name for who makes the models
- * @property {RegExp} models what they are called
+ * @import { Registered } from "../registry.cjs"
  */
 
+const { everyProvider, registered } = require("../registry.cjs");
 const { sizesOf } = require("./sizes.cjs");
 
 /** What any provider of this package does: tools are called, natively or in words, and an answer fits its schema. */
 const COMMON = Object.freeze({ toolCalling: true, toolChoice: true, structuredOutput: true });
 
 /**
- * By the provider's id.
+ * What a provider hands over beside text; docs/providers.md has it for each engine. Of an API of one's own it is the model's to know.
  *
- * @type {Readonly<Record<string, Facts>>}
+ * @param {Registered | undefined} provider
+ * @returns {ChatCliProfile}
  */
-const FACTS = Object.freeze({
-  claude: { vendor: "anthropic", models: /^claude-/ },
-  codex: { vendor: "openai", models: /^(gpt-|o\d)/ },
-  gemini: { vendor: "google_genai", models: /^gemini-/ },
-  qwen: { vendor: "qwen", models: /^qwen/ },
-});
-
-/**
- * What a provider hands over beside text, in one of its engines at least; docs/providers.md has it for each. Of an API of one's own it
- * is the model's to know.
- *
- * @type {Readonly<Record<string, ChatCliProfile>>}
- */
-const CAN = Object.freeze({
-  claude: {
-    imageInputs: true,
-    imageUrlInputs: true,
-    pdfInputs: true,
-    imageToolMessage: true,
-    pdfToolMessage: true,
-    reasoningOutput: true,
-  },
-  codex: { imageInputs: true, imageToolMessage: true, reasoningOutput: true },
-  gemini: { imageInputs: true, pdfInputs: true, imageToolMessage: true, pdfToolMessage: true },
-  qwen: { reasoningOutput: true },
-  opencode: { imageInputs: true, imageToolMessage: true, reasoningOutput: true },
-});
+function abilitiesOf(provider) {
+  const has = (/** @type {Registered["hands"][number]} */ kind) => provider?.hands.includes(kind) === true;
+  return {
+    ...(has("images") && { imageInputs: true }),
+    ...(provider?.models.takesImageUrls && { imageUrlInputs: true }),
+    ...(has("documents") && { pdfInputs: true }),
+    ...(has("resultImages") && { imageToolMessage: true }),
+    ...(has("resultImages") && has("documents") && { pdfToolMessage: true }),
+    ...(has("reasoning") && { reasoningOutput: true }),
+  };
+}
 
 /**
  * @param {string} provider
@@ -55,11 +38,13 @@ const CAN = Object.freeze({
  * @returns {string} of the model where its name says it, otherwise of the provider
  */
 function vendorOf(provider, model = "") {
-  // opencode names a model behind its vendor.
+  // A CLI for anybody's models names one behind its vendor.
   const [vendor, rest] = model.split("/", 2);
   if (rest !== undefined && vendor) return vendor;
-  const named = Object.values(FACTS).find(({ models }) => models.test(model));
-  return (named ?? FACTS[provider])?.vendor ?? provider;
+  const isNamed = (/** @type {Registered} */ { models }) =>
+    models.names !== null && new RegExp(models.names).test(model);
+  const named = [...everyProvider()].find(isNamed);
+  return (named ?? registered(provider))?.models.vendor ?? provider;
 }
 
 /**
@@ -69,7 +54,7 @@ function vendorOf(provider, model = "") {
  * @returns {ChatCliProfile}
  */
 function profileOf(provider, model, given) {
-  return { ...COMMON, ...sizesOf(provider, model), ...CAN[provider], ...given };
+  return { ...COMMON, ...sizesOf(provider, model), ...abilitiesOf(registered(provider)), ...given };
 }
 
 module.exports = { profileOf, vendorOf };

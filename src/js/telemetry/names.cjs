@@ -5,6 +5,8 @@
  * against `@opentelemetry/semantic-conventions`, and our own (`deep_factor.*`) for what the conventions have no name for.
  */
 
+const { registered } = require("../registry.cjs");
+
 /** Attributes of the conventions. */
 const ATTR = /** @type {const} */ ({
   operation: "gen_ai.operation.name",
@@ -73,16 +75,11 @@ const METRIC = /** @type {const} */ ({
   evictions: "deep_factor.client.session.evictions",
 });
 
-/** What the conventions call the company behind a provider of ours. Any other goes by its own id. */
-const COMPANIES = new Map([
-  ["claude", "anthropic"],
-  ["claude-code", "anthropic"],
-  ["codex", "openai"],
-  ["gemini", "gcp.gemini"],
-  ["grok", "x_ai"],
-]);
-
-/** @param {string} id of a provider */
-const companyOf = (id) => COMPANIES.get(id) ?? id;
+/**
+ * What the conventions call the company behind a provider of ours. Any other goes by its own id.
+ *
+ * @param {string} id of a provider
+ */
+const companyOf = (id) => registered(id)?.models.company ?? id;
 
 module.exports = { ATTR, METRIC, OWN, companyOf };

@@ -194,14 +194,18 @@ const isAborted = (options) => quietly(() => /** @type {any} */ (options)?.signa
  * One run of the Claude Code adapter.
  *
  * @param {Telemetry} telemetry
- * @param {{ name: string, model: string | undefined, prompt: unknown, context: unknown }} asked
+ * @param {{ name: string, provider: string, model: string | undefined, prompt: unknown, context: unknown }} asked
  * @param {() => Promise<AgentExecutionResult>} work
  * @returns {Promise<AgentExecutionResult>}
  */
-async function observeExecution({ tracer, metrics, content, agentName }, { name, model, prompt, context }, work) {
+async function observeExecution(
+  { tracer, metrics, content, agentName },
+  { name, provider, model, prompt, context },
+  work,
+) {
   const labels = {
     [ATTR.operation]: "invoke_agent",
-    [ATTR.provider]: companyOf(name),
+    [ATTR.provider]: companyOf(provider),
     ...(model && { [ATTR.requestModel]: model }),
   };
   const operation = begin(tracer, `invoke_agent ${agentName ?? name}`, {

@@ -1,7 +1,7 @@
 //! Claude Code (2.1.197 and 2.1.330; CLI-FACTS 1.3, 1.9, 1b §3). Codes and fields decide; its wordings change with every
 //! release and serve only where no field came: text and json form, which have no `assistant.error`.
 
-use super::super::errors::{COMMANDER, Condition::*, Errors, Rule};
+use super::super::errors::{COMMANDER, Channel, Condition::*, Errors, Rule};
 use crate::error::Code;
 
 /// What is known of its failures.
@@ -9,6 +9,13 @@ pub(super) const ERRORS: Errors = Errors {
     rules: RULES,
     hints: HINTS,
     refused_flags: &[COMMANDER],
+    channel: Channel {
+        noise: &[
+            r"\[claude-code:\w+\].*",
+            r"claude\ code\ doesn.t\ recognize\ the\ model.*",
+        ],
+        ..Channel::PLAIN
+    },
     ..Errors::NONE
 };
 

@@ -19,7 +19,9 @@ use super::{
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Dialect, Kind, Limits, Takes};
+use crate::provider::callbacks::McpClient;
 use crate::provider::media::{MediaForm, MediaSupport};
+use crate::provider::models::{Models, size};
 use Word::Lit;
 
 const MCP_FILE: &str = "mcp.json";
@@ -47,6 +49,27 @@ fn mcp_config(_: &Provider, options: &Options) -> String {
     );
     json!({"mcpServers": servers}).to_string()
 }
+
+/// What `modelUsage.*.contextWindow` and `.maxOutputTokens` of a result of claude 2.1.330 say (`__tests__/langchain/sizes.test.ts`).
+const MODELS: Models = Models {
+    vendor: Some("anthropic"),
+    company: Some("anthropic"),
+    names: Some("^claude-"),
+    sizes: &[
+        size("claude-haiku-4-5", 200_000, Some(32_000)),
+        size("claude-opus-4-5", 200_000, Some(32_000)),
+        size("claude-sonnet-4-5", 200_000, Some(32_000)),
+        size("claude-sonnet-4-6", 200_000, Some(32_000)),
+        size("claude-opus-4-8", 1_000_000, Some(64_000)),
+        size("claude-fable-5", 1_000_000, Some(64_000)),
+        size("claude-opus-5", 1_000_000, Some(64_000)),
+        size("claude-sonnet-5", 1_000_000, Some(64_000)),
+        size("claude-haiku-5-5", 1_000_000, Some(128_000)),
+        size("claude-opus-5-5", 1_000_000, Some(128_000)),
+        size("claude-sonnet-5-5", 1_000_000, Some(128_000)),
+    ],
+    takes_image_urls: true,
+};
 
 /// The claude CLI.
 pub static CLAUDE: Provider = Provider {
@@ -244,6 +267,12 @@ pub static CLAUDE: Provider = Provider {
         live: Some(CAPABILITIES),
     },
     efforts: &["low", "medium", "high", "xhigh", "max"],
+    models: MODELS,
+    mcp: McpClient {
+        // CLI-FACTS 1.7.
+        call_id: Some("claudecode/toolUseId"),
+        ..McpClient::PLAIN
+    },
     schema: SchemaForm::Tool {
         name: "StructuredOutput",
         asks_again: true,

@@ -1,7 +1,7 @@
 //! Codex (codex-cli 0.169.0; CLI-FACTS 2). Its failures are prose without a field; `unexpected status 401 …` is read as a
 //! status by the common rules.
 
-use super::super::errors::{CLAP, Condition::*, Errors, RefusedFlag, Rule};
+use super::super::errors::{CLAP, Channel, Condition::*, Errors, RefusedFlag, Rule};
 use crate::error::Code;
 
 /// What is known of its failures.
@@ -9,6 +9,12 @@ pub(super) const ERRORS: Errors = Errors {
     rules: RULES,
     hints: HINTS,
     refused_flags: &[CLAP, FEATURE],
+    channel: Channel {
+        noise: &[r"reading\ additional\ input\ from\ stdin.*"],
+        // Banner and echo of the prompt (0.169.0).
+        transcript: Some("OpenAI Codex v"),
+        ..Channel::PLAIN
+    },
     ..Errors::NONE
 };
 

@@ -22,8 +22,23 @@ use super::{
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Kind, Limits, Takes};
+use crate::provider::callbacks::McpClient;
 use crate::provider::media::{MediaForm, MediaSupport};
+use crate::provider::models::{Models, size};
 use Word::Lit;
+
+/// What `modelContextWindow` of a turn of codex 0.169.0 says (`__tests__/langchain/sizes.test.ts`); it names no limit of an answer.
+const MODELS: Models = Models {
+    vendor: Some("openai"),
+    company: Some("openai"),
+    names: Some("^(gpt-|o[0-9])"),
+    sizes: &[
+        size("gpt-5.5", 258_400, None),
+        size("gpt-6-luna", 258_400, None),
+        size("gpt-6.1-sol", 258_400, None),
+    ],
+    takes_image_urls: false,
+};
 
 /// The codex CLI.
 pub static CODEX: Provider = Provider {
@@ -175,6 +190,11 @@ pub static CODEX: Provider = Provider {
         }),
     },
     efforts: &[],
+    models: MODELS,
+    mcp: McpClient {
+        call_id: Some("callId"),
+        ..McpClient::PLAIN
+    },
     schema: SchemaForm::Strict,
     prompt_limit: Some(PromptLimit::Chars(1_048_576)),
     stop_on: &[],

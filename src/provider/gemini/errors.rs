@@ -1,7 +1,7 @@
 //! Gemini (0.61.0; CLI-FACTS 3). Its fatal exit codes have names; the others are HTTP statuses modulo 256
 //! ([`ExitCodes::HttpStatus`]). Error bodies are JSON, on standard error or in the result.
 
-use super::super::errors::{Condition::*, Errors, ExitCodes, Rule, YARGS};
+use super::super::errors::{Channel, Condition::*, Errors, ExitCodes, Rule, YARGS};
 use crate::error::Code;
 
 /// What is known of its failures.
@@ -10,6 +10,17 @@ pub(super) const ERRORS: Errors = Errors {
     hints: HINTS,
     exit_codes: ExitCodes::HttpStatus,
     refused_flags: &[YARGS],
+    channel: Channel {
+        noise: &[
+            r"ripgrep\ (?:is\ )?not\ available.*",
+            r"attempt\ \d+\ failed.*",
+            r"\[startup\].*",
+            r"an\ unexpected\ critical\ error\ occurred:\[object\ object\]",
+        ],
+        // 0.61.0: the name of a file with the details.
+        preamble: Some(r"^Error when talking to Gemini API\b.*?\.json\s+"),
+        ..Channel::PLAIN
+    },
     ..Errors::NONE
 };
 

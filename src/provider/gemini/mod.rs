@@ -27,12 +27,28 @@ use super::{
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Kind, Limits, Takes};
+use crate::provider::callbacks::McpClient;
 use crate::provider::media::{MediaForm, MediaSupport};
+use crate::provider::models::{Models, size};
 use Word::Lit;
 
 /// In the folder it runs in: the settings of its "workspace".
 const SETTINGS_FILE: &str = "empty/.gemini/settings.json";
 const POLICY_FILE: &str = "policy.toml";
+
+/// The table of gemini-cli 0.61.0 (`tokenLimit`), with which the profiles of `@langchain/google-genai` 2.3.2 agree.
+const MODELS: Models = Models {
+    vendor: Some("google_genai"),
+    company: Some("gcp.gemini"),
+    names: Some("^gemini-"),
+    sizes: &[
+        size("gemini-2.5-flash", 1_048_576, Some(65_536)),
+        size("gemini-2.5-flash-lite", 1_048_576, Some(65_536)),
+        size("gemini-2.5-pro", 1_048_576, Some(65_536)),
+        size("gemini-3-flash-preview", 1_048_576, Some(65_536)),
+    ],
+    takes_image_urls: false,
+};
 
 /// The gemini CLI.
 pub static GEMINI: Provider = Provider {
@@ -142,6 +158,12 @@ pub static GEMINI: Provider = Provider {
         },
         form: Some(MediaForm::NamedFiles),
         live: Accepts::TEXT,
+    },
+    models: MODELS,
+    mcp: McpClient {
+        // 0.61.0, `McpComplianceTransport`.
+        parsing: Some("gemini-cli"),
+        ..McpClient::PLAIN
     },
     schema: SchemaForm::Asked,
     prompt_limit: None,

@@ -10,7 +10,9 @@ use super::options::{self, OptionSpec, OutputFormat, PromptStyle};
 use super::{About, Checks, Defaults, Flag, Provider, SchemaForm, When, Word, flag};
 use crate::decode::Wire;
 use crate::error::Code;
+use crate::provider::callbacks::McpClient;
 use crate::provider::media::MediaSupport;
+use crate::provider::models::Models;
 use Word::Lit;
 use std::borrow::Cow;
 
@@ -40,6 +42,8 @@ pub static GLM: Provider = Provider {
     capabilities: ByEngine::print_only(Capabilities::LEAST),
     efforts: &[],
     media: MediaSupport::NONE,
+    models: Models::ANY,
+    mcp: McpClient::PLAIN,
     schema: SchemaForm::Asked,
     prompt_limit: None,
     stop_on: &[],

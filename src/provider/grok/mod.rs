@@ -8,7 +8,9 @@ use super::options::OutputFormat;
 use super::{About, Checks, Provider, SchemaForm, glm};
 use crate::decode::Wire;
 use crate::error::Code;
+use crate::provider::callbacks::McpClient;
 use crate::provider::media::MediaSupport;
+use crate::provider::models::Models;
 
 /// The ax-grok CLI.
 pub static GROK: Provider = Provider {
@@ -36,6 +38,11 @@ pub static GROK: Provider = Provider {
     capabilities: ByEngine::print_only(Capabilities::LEAST),
     efforts: &[],
     media: MediaSupport::NONE,
+    models: Models {
+        company: Some("x_ai"),
+        ..Models::ANY
+    },
+    mcp: McpClient::PLAIN,
     schema: SchemaForm::Asked,
     prompt_limit: None,
     stop_on: &[],

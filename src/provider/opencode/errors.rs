@@ -1,13 +1,18 @@
 //! OpenCode (1.18.34; CLI-FACTS 5). One `error` line with a name and, for API errors, a status; set-up errors are text on
 //! standard error.
 
-use super::super::errors::{Condition::*, Errors, Rule};
+use super::super::errors::{Channel, Condition::*, Errors, Rule};
 use crate::error::Code;
 
 /// What is known of its failures.
 pub(super) const ERRORS: Errors = Errors {
     rules: RULES,
     hints: HINTS,
+    channel: Channel {
+        // Its banner.
+        noise: &[r">\s\S+\s·\s.*"],
+        ..Channel::PLAIN
+    },
     ..Errors::NONE
 };
 

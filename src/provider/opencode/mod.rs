@@ -23,7 +23,9 @@ use super::{
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Kind, Limits, Takes};
+use crate::provider::callbacks::McpClient;
 use crate::provider::media::MediaSupport;
+use crate::provider::models::Models;
 use Word::Lit;
 
 /// The agent that is ours.
@@ -131,6 +133,8 @@ pub static OPENCODE: Provider = Provider {
         live: IMAGES,
         ..MediaSupport::NONE
     },
+    models: Models::ANY,
+    mcp: McpClient::PLAIN,
     schema: SchemaForm::Asked,
     prompt_limit: None,
     stop_on: &["unknown"],

@@ -22,7 +22,9 @@ use super::{
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
+use crate::provider::callbacks::McpClient;
 use crate::provider::media::MediaSupport;
+use crate::provider::models::{Models, size};
 use Word::Lit;
 
 const MCP_FILE: &str = "mcp.json";
@@ -113,6 +115,19 @@ const PRINT_FLAGS: &[&str] = &[
     "--session-id",
     "--acp",
 ];
+
+/// The tables of qwen-code 0.15.10 and 0.24.4 (`tokenLimits`), for the names that stand in both.
+const MODELS: Models = Models {
+    vendor: Some("qwen"),
+    company: None,
+    names: Some("^qwen"),
+    sizes: &[
+        size("qwen3-coder-flash", 1_000_000, Some(32_768)),
+        size("qwen3-coder-next", 262_144, Some(32_768)),
+        size("qwen3-coder-plus", 1_000_000, Some(32_768)),
+    ],
+    takes_image_urls: false,
+};
 
 /// The qwen CLI.
 pub static QWEN: Provider = Provider {
@@ -281,6 +296,8 @@ pub static QWEN: Provider = Provider {
     },
     efforts: &[],
     media: MediaSupport::NONE,
+    models: MODELS,
+    mcp: McpClient::PLAIN,
     schema: SchemaForm::Tool {
         name: "structured_output",
         asks_again: false,

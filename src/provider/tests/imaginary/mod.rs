@@ -7,8 +7,10 @@ mod errors;
 use std::borrow::Cow;
 
 use crate::decode::Wire;
+use crate::provider::callbacks::McpClient;
 use crate::provider::capability::{ByEngine, Capabilities};
 use crate::provider::media::MediaSupport;
+use crate::provider::models::Models;
 use crate::provider::options::{self, OutputFormat};
 use crate::provider::{
     About, Checks, Defaults, EnvValue, LoginAnswer, LoginCheck, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm, When,
@@ -46,6 +48,8 @@ pub static IMAGINARY: Provider = Provider {
     capabilities: ByEngine::print_only(Capabilities::LEAST),
     efforts: &[],
     media: MediaSupport::NONE,
+    mcp: McpClient::PLAIN,
+    models: Models::ANY,
     schema: SchemaForm::Asked,
     prompt_limit: None,
     stop_on: &[],
