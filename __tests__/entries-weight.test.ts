@@ -38,7 +38,19 @@ const CORE = [
     "messages",
     "native",
   ],
-  ...["options", "output-schema", "prewarm", "provider", "quota", "reasoning", "run", "signals", "tools", "updates"],
+  ...[
+    "options",
+    "output-schema",
+    "prewarm",
+    "provider",
+    "quota",
+    "reasoning",
+    "registry",
+    "run",
+    "signals",
+    "tools",
+    "updates",
+  ],
 ];
 const FACES = {
   langchain: [
