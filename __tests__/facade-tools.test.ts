@@ -284,6 +284,38 @@ describe("tools that can't be bound", () => {
       'tools[0] ("a") has its arguments in "takes", where they are not looked for: name it schema, parameters, inputSchema, ' +
         "input_schema",
     ],
+    ...(
+      [
+        ["fields of zod", { city: four.shape.city }],
+        ["fields of JSON Schema", { city: { type: "string" }, days: { enum: [1, 2] } }],
+        ["alternatives", { oneOf: [{ type: "object" }] }],
+        ["a reference", { $ref: "#/definitions/a" }],
+      ] as const
+    ).map(([what, takes]): [string, unknown, string] => [
+      `${what} under a name that nobody knows`,
+      [{ name: "a", takes }],
+      'tools[0] ("a") has its arguments in "takes", where they are not looked for: name it schema, parameters, inputSchema, ' +
+        "input_schema",
+    ]),
+    [
+      "a definition around its parameters",
+      [{ name: "a", definition: { parameters: { type: "object", properties: { city: { type: "string" } } } } }],
+      'tools[0] ("a") has its arguments in "definition", where they are not looked for: name it schema, parameters, inputSchema, ' +
+        "input_schema",
+    ],
+    [
+      "a schema that its class gives it",
+      [
+        new (class {
+          name = "a";
+          get takes() {
+            return { type: "object", properties: { city: { type: "string" } } };
+          }
+        })(),
+      ],
+      'tools[0] ("a") has its arguments in "takes", where they are not looked for: name it schema, parameters, inputSchema, ' +
+        "input_schema",
+    ],
     [
       "a server tool of a vendor",
       [about, { type: "web_search_20250305", name: "web_search", max_uses: 3 }],
@@ -319,6 +351,33 @@ describe("tools that can't be bound", () => {
     expect(() => tools.encodeTools(list, langchain)).toThrow(
       expect.objectContaining({ name: "ProviderError", code: "INVALID_TOOL", message }),
     );
+  });
+
+  it("a tool without arguments is none of them, whatever it keeps beside", () => {
+    const plain = {
+      annotations: { title: "Now", readOnlyHint: true },
+      metadata: { owner: { type: "string" } },
+      outputSchema: { type: "object", properties: { at: { type: "string" } } },
+      limits: { daily: 3, hours: { from: 8 } },
+      tags: ["time"],
+      execute: () => "12:00",
+    };
+    class Clock {
+      name = "b";
+      description = "The time";
+      zone = new Map([["city", { type: "string" }]]);
+      get client() {
+        return { url: new URL("http://127.0.0.1:9"), headers: {} };
+      }
+      get later(): never {
+        throw new Error("not yet");
+      }
+    }
+    const none = { type: "object", properties: {} };
+    expect(encode([{ name: "a", description: "The time", ...plain }, new Clock()], null)).toEqual([
+      { name: "a", description: "The time", schema: none },
+      { name: "b", description: "The time", schema: none },
+    ]);
   });
 
   it("zod 3 without LangChain is refused, not bound without its arguments", () => {

@@ -146,14 +146,94 @@ const SUSPECTS =
 /** The schema of what a tool gives back (MCP, the AI SDK): no arguments. */
 const OF_RESULTS = /^(output|result|returns?)(_?schema)?$/i;
 
+/** What a tool has beside its arguments, and may look like some: what is said of it, and what a library keeps. */
+const METADATA =
+  /^(_?meta(_?data)?|annotations|extras?|examples?|(provider_?)?options|cache_?control|callbacks|config)$/i;
+
+/** Words by which a schema is put together of others. */
+const COMBINERS = ["oneOf", "anyOf", "allOf"];
+/** What `type` may say in JSON Schema. */
+const TYPES = new Set(["string", "number", "integer", "boolean", "array", "object", "null"]);
+
+/**
+ * @param {unknown} value
+ * @returns {value is Record<string, unknown>}
+ */
+const isObject = (value) => typeof value === "object" && value !== null;
+
 /**
  * JSON Schema of an object, or what some library puts around one, by what only such a schema has.
  *
  * @param {object} value
  */
 function isObjectSchema(value) {
-  const { type, properties, $schema } = /** @type {Record<string, unknown>} */ (unwrapSchema(value));
-  return type === "object" || (typeof properties === "object" && properties !== null) || typeof $schema === "string";
+  const schema = /** @type {Record<string, unknown>} */ (unwrapSchema(value));
+  const { type, properties, $schema, $ref } = schema;
+  const isNamed = typeof $schema === "string" || typeof $ref === "string";
+  return type === "object" || isObject(properties) || isNamed || COMBINERS.some((word) => Array.isArray(schema[word]));
+}
+
+/**
+ * Whether `value` is fields, each with its schema: what a `z.object` or `properties` is made of.
+ *
+ * @param {object} value
+ */
+function isFields(value) {
+  const fields = Object.values(value);
+  const isSchema = (/** @type {unknown} */ field) => {
+    if (!isObject(field)) return false;
+    const { type } = field;
+    const isTyped = (Array.isArray(type) ? type : [type]).every((name) => TYPES.has(name));
+    return isValidator(field) || isTyped || isObjectSchema(field) || Array.isArray(field.enum);
+  };
+  return !Array.isArray(value) && fields.length > 0 && fields.every(isSchema);
+}
+
+/**
+ * Whether what a tool has as `key` is its arguments' schema, or holds it.
+ *
+ * @param {string} key
+ * @param {unknown} value
+ */
+function holdsArguments(key, value) {
+  if (!isObject(value)) return false;
+  if (SUSPECTS.test(key) || isValidator(value)) return true;
+  if (OF_RESULTS.test(key)) return false;
+  if (isObjectSchema(value)) return true;
+  if (METADATA.test(key)) return false;
+  const isWithin = ([/** @type {string} */ name, /** @type {unknown} */ inner]) =>
+    (SCHEMAS.includes(name) || SUSPECTS.test(name)) &&
+    isObject(inner) &&
+    (isValidator(inner) || isObjectSchema(inner) || isFields(inner));
+  return isFields(value) || Object.entries(value).some(isWithin);
+}
+
+/**
+ * What `tool` has, and what its class gives it by getters.
+ *
+ * @param {object} tool
+ * @returns {string[]}
+ */
+function keysOf(tool) {
+  const keys = Object.keys(tool);
+  for (let of = Object.getPrototypeOf(tool); of && Object.getPrototypeOf(of); of = Object.getPrototypeOf(of)) {
+    const properties = Object.entries(Object.getOwnPropertyDescriptors(of));
+    if (of !== Function.prototype) keys.push(...properties.flatMap(([key, { get }]) => (get ? [key] : [])));
+  }
+  return keys;
+}
+
+/**
+ * @param {Record<string, unknown>} tool
+ * @param {string} key
+ */
+function valueAt(tool, key) {
+  try {
+    return tool[key];
+  } catch {
+    // A getter that is not for us holds no schema.
+    return undefined;
+  }
 }
 
 /**
@@ -165,11 +245,7 @@ function schemaOf(tool, where) {
   const name = SCHEMAS.find((key) => tool[key] !== undefined && tool[key] !== null);
   if (name !== undefined) return unwrapSchema(tool[name]);
   // Without a schema a tool is described as one without arguments, which shall not happen to one that has them elsewhere.
-  const elsewhere = Object.keys(tool).find((key) => {
-    const value = tool[key];
-    if (typeof value !== "object" || value === null) return false;
-    return SUSPECTS.test(key) || isValidator(value) || (!OF_RESULTS.test(key) && isObjectSchema(value));
-  });
+  const elsewhere = keysOf(tool).find((key) => holdsArguments(key, valueAt(tool, key)));
   if (elsewhere === undefined && typeof tool === "function") {
     throw fault("INVALID_TOOL", `${where} is a function without a schema: give a tool with its name and ${SCHEMAS[0]}`);
   }
