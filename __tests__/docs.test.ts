@@ -4,7 +4,16 @@
  * API, commands exist, JSON is JSON. `support/docs.mjs` says which blocks are taken and how one is left out.
  */
 import { execFile } from "node:child_process";
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
@@ -90,6 +99,25 @@ describe("documents", () => {
 
   it("TypeScript compiles in a strict project", () => {
     expect(complaints).toEqual([]);
+  });
+
+  it("offer no second login behind a used-up plan", () => {
+    const offers =
+      /fallback[^.\n]{0,40}\b(two|several|second|other)\b[^.\n]{0,20}\b(logins?|subscriptions?|accounts?|plans?)\b/i;
+    const examples = readdirSync(join(ROOT, "examples"), { recursive: true, encoding: "utf8" });
+    const scripts = examples.filter((name) => /\.[cm]?[jt]s$|\.md$/.test(name) && !name.includes("node_modules"));
+    const texts = [...documents(), "index.d.ts", ...scripts.map((name) => join("examples", name))];
+    const found = texts.flatMap((file) => {
+      const text = readFileSync(join(ROOT, file), "utf8");
+      const members = text.split("createFallbackProvider(").slice(1);
+      const logins = members.map((rest) => rest.split("]", 1)[0]?.match(/\blogin\b/g)?.length ?? 0);
+      return [
+        ...(offers.test(text) ? [`${file}: ${offers.exec(text)?.[0]}`] : []),
+        ...(logins.some((count) => count > 1) ? [`${file}: a fallback of logins`] : []),
+      ];
+    });
+    expect(found).toEqual([]);
+    expect("Yes: a fallback over two logins").toMatch(offers);
   });
 
   it("commands exist, JSON is JSON, every block names its language", () => {

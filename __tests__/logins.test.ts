@@ -84,33 +84,54 @@ const usedUp = (seconds: number) => ({
 });
 
 describe.each(RUNS)("claude %s, %s", (which, engine) => {
-  it("answers with the second login where the first one's plan is used up", async () => {
+  it("answers by an API key where the plan is used up", async () => {
     const inAnHour = Math.floor(Date.now() / 1000) + 3600;
-    const whose = (headers: Record<string, unknown>) => /oat01-(\w+)/.exec(String(headers.authorization))?.[1];
     const { options } = await withClaude({
       which,
       engine,
       env: { ANTHROPIC_API_KEY: undefined },
-      script: ({ headers }) => (whose(headers) === "first" ? usedUp(inAnHour) : { text: `I am ${whose(headers)}.` }),
+      script: ({ headers }) =>
+        headers["x-api-key"] === undefined ? usedUp(inAnHour) : { text: `I am ${headers["x-api-key"]}.` },
     });
-    const [a, b] = [claudeLogin("first"), claudeLogin("second")];
-    const of = (configDir: string) => closing(createClaudeCliProvider({ ...options, login: { configDir } }));
-    const both = createFallbackProvider([of(a), of(b)]);
+    const configDir = claudeLogin("mine");
+    const plan = closing(createClaudeCliProvider({ ...options, login: { configDir } }));
+    const env = { ...options.env, ANTHROPIC_API_KEY: "not-a-key" };
+    const key = closing(createClaudeCliProvider({ ...options, env }));
+    const both = createFallbackProvider([plan, key]);
     const message = await both.invoke(["who are you?"]);
-    expect(message.content).toBe("I am second.");
+    expect(message.content).toBe("I am not-a-key.");
     expect(message.response_metadata).toMatchObject({
-      run: { login: b },
       fallback: { index: 1, skipped: [{ provider: "claude", code: "USAGE_LIMIT" }] },
     });
-    // The first one is left alone until its plan is there again.
+    // The plan is left alone until it is there again.
     const again = await both.invoke(["and now?"]);
     expect(again.response_metadata).toMatchObject({
       fallback: { skipped: [{ message: expect.stringMatching(/^not asked before /) }] },
     });
     // A failure says whose it was, too.
-    await expect(of(a).invoke(["hi"])).rejects.toMatchObject({ code: "USAGE_LIMIT", run: { login: a } });
-    // Nobody has copied anything.
-    expect(JSON.parse(readFileSync(join(b, ".credentials.json"), "utf8")).claudeAiOauth.accessToken).toMatch(/second$/);
+    await expect(plan.invoke(["hi"])).rejects.toMatchObject({ code: "USAGE_LIMIT", run: { login: configDir } });
+  });
+
+  it("keeps work and private apart", async () => {
+    const whose = (headers: Record<string, unknown>) => /oat01-(\w+)/.exec(String(headers.authorization))?.[1];
+    const { options } = await withClaude({
+      which,
+      engine,
+      env: { ANTHROPIC_API_KEY: undefined },
+      script: ({ headers }) => ({ text: `I am ${whose(headers)}.` }),
+    });
+    for (const name of ["work", "private"]) {
+      const configDir = claudeLogin(name);
+      const provider = closing(createClaudeCliProvider({ ...options, login: { configDir } }));
+      const message = await provider.invoke(["who are you?"]);
+      expect([message.content, message.response_metadata.run]).toEqual([
+        `I am ${name}.`,
+        expect.objectContaining({ login: configDir }),
+      ]);
+      // Nobody has copied anything.
+      const credentials = JSON.parse(readFileSync(join(configDir, ".credentials.json"), "utf8"));
+      expect(credentials.claudeAiOauth.accessToken).toBe(`sk-ant-oat01-${name}`);
+    }
   });
 });
 
