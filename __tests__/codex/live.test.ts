@@ -329,6 +329,14 @@ describe.skipIf(!HERE)("by default", { timeout: 300_000 }, () => {
     });
   });
 
+  it.each(["text", "jsonl"] as const)("answers live whatever outputFormat is called (%s)", async (outputFormat) => {
+    const { options } = await withCli("codex", { script: [{ text: "ok" }] });
+    const provider = createCodexCliProvider({ ...options, engine: undefined, outputFormat });
+    onTestFinished(() => provider.close());
+    const { reply } = await ask(provider, ["hi"]);
+    expect([reply.content, reply.run?.engine]).toEqual(["ok", "live"]);
+  });
+
   it.each([undefined, "live"])("a refusal by the API is an answer to any engine (%s)", async (engine) => {
     const error = { status: 400, message: "Unsupported tool type: function" };
     const tools = [{ name: "step", schema: { type: "object" } }];

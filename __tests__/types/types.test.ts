@@ -151,9 +151,12 @@ describe("deep-factor-agent takes our providers, and we take its adapters", () =
   it.each<[string, string, Omit<Project, "installed" | "files">]>([
     ["node16, ESM", "", ESM],
     ["node16, CommonJS", "", CJS],
+    ["node16, ESM", older, { ...ESM, ...mine }],
     ["node16, CommonJS", older, { ...CJS, ...mine }],
     ["nodenext, ESM", "", { ...ESM, ...nodenext }],
+    ["nodenext, CommonJS", "", { ...CJS, ...nodenext, ...mine }],
     ["nodenext, ESM", older, { ...ESM, ...nodenext, ...mine }],
+    ["nodenext, CommonJS", older, { ...CJS, ...nodenext, ...mine }],
     ["bundler", "", { ...BUNDLER, compilerOptions: { noPropertyAccessFromIndexSignature: true } }],
     ["bundler", older, BUNDLER],
     ["bundler, no more than strict", "", { ...BUNDLER, ...loose }],
