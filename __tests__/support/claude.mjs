@@ -12,8 +12,9 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { removeFolder } from "./folders.mjs";
+import { folderOf, OLDEST_CLAUDE } from "./installed.mjs";
 
-/** @typedef {"newest" | "oldest"} Which the aliases `claude-code-newest` and `claude-code-oldest` of package.json */
+/** @typedef {"newest" | "oldest"} Which the development dependency `claude-code-newest`, and what `.ci/install.mjs` installs beside it */
 /**
  * @typedef {object} Claude
  * @property {string} cliPath the native binary
@@ -45,18 +46,24 @@ export const PURE_PIPE_ENV = Object.freeze({
   CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK: "1",
 });
 
+const ALIAS = "claude-code-newest";
+
 /**
- * Find the native binary of a claude dev dependency. npm puts the platform package beside the alias or inside of it, so it is
- * looked for from the alias' own folder, and its version says whether it is the alias' own.
+ * Find the native binary of a claude. npm puts the platform package beside the package or inside of it, so it is looked for from the
+ * package's own folder, and its version says whether it is the package's own.
  * @param {Which} which
  * @returns {Claude}
  */
 export function findClaude(which) {
-  const alias = `claude-code-${which}`;
-  const manifest = resolveFrom(import.meta.url, `${alias}/package.json`);
-  if (!manifest) throw new Error(`${alias} is not installed: run \`npm ci\``);
+  const isNewest = which === "newest";
+  const kept = join(folderOf(OLDEST_CLAUDE), "package.json");
+  const manifest = isNewest ? resolveFrom(import.meta.url, `${ALIAS}/package.json`) : existsSync(kept) && kept;
+  if (!manifest) {
+    const todo = isNewest ? "npm ci" : "node .ci/install.mjs";
+    throw new Error(`the ${which} claude is not installed: run \`${todo}\``);
+  }
   const { version } = JSON.parse(readFileSync(manifest, "utf8"));
-  return { cliPath: claudeBinary(manifest, version, alias), version };
+  return { cliPath: claudeBinary(manifest, version, isNewest ? ALIAS : OLDEST_CLAUDE), version };
 }
 
 /**

@@ -10,6 +10,7 @@ import { onTestFinished } from "vitest";
 import { startAnthropic } from "./anthropic.mjs";
 import { isolateClaude } from "./claude.mjs";
 import { CLIS, findCli, isolateCli } from "./clis.mjs";
+import { installed, OLDEST_CLAUDE } from "./installed.mjs";
 import { createTag } from "./processes.mjs";
 
 /** Whether everything is run (`npm test -- --all`, TEST_ALL); otherwise what a change is likely to break, in a few minutes. */
@@ -66,6 +67,7 @@ export function createProvider(options) {
 
 /** @param {Setup} setup */
 export async function withClaude({ which = "newest", engine, script, env = {}, mayRunOut = false }) {
+  if (which === "oldest") await installed(OLDEST_CLAUDE);
   const api = await startAnthropic(script);
   const claude = isolateClaude({ which, baseUrl: api.url, env });
   onTestFinished(async () => {

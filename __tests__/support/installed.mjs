@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * npm packages too heavy for `npm ci`: the real CLIs beside claude, other runtimes and compilers, test suites of others.
+ * npm packages too heavy for `npm ci`: the real CLIs beside the newest claude, other runtimes and compilers, test suites of others.
  *
  * In flow a package's name and its exact version; out flows the folder it was installed into, under `.cache/npm` of the
  * repository, by whoever asked first. It is installed once and stays: later runs need no network.
@@ -12,9 +12,13 @@ import { fileURLToPath } from "node:url";
 
 const NODE = `node-${process.platform}-${process.arch}`;
 
+/** The package of the oldest claude that is supported; the newest is a development dependency. */
+export const OLDEST_CLAUDE = "@anthropic-ai/claude-code";
+
 /** What the tests want, by name with exact version; `.ci/install.mjs` installs all of it at once. */
 /** @type {Readonly<Record<string, string>>} */
 export const PACKAGES = Object.freeze({
+  [OLDEST_CLAUDE]: "2.1.197",
   // Of ai 6; brings react beside it, as react-dom does.
   "@ai-sdk/react": "3.0.327",
   "@google/gemini-cli": "0.61.0",
@@ -48,6 +52,16 @@ const BESIDE = Object.freeze({ bullmq: { ioredis: "6.0.0" } });
 
 const CACHE = join(dirname(fileURLToPath(import.meta.url)), "..", "..", ".cache", "npm");
 
+/**
+ * Where a package is, or is going to be.
+ *
+ * @param {string} name
+ * @param {string | undefined} [version] exact; default: that of {@link PACKAGES}
+ */
+export function folderOf(name, version = PACKAGES[name]) {
+  return join(CACHE, `${name.replace("/", "+")}@${version}`, "node_modules", name);
+}
+
 /** @type {Map<string, Promise<string>>} */
 const asked = new Map();
 
@@ -72,7 +86,7 @@ export function installed(name, version = PACKAGES[name]) {
  */
 async function install(name, version) {
   const home = join(CACHE, `${name.replace("/", "+")}@${version}`);
-  const folder = join(home, "node_modules", name);
+  const folder = folderOf(name, version);
   if (existsSync(folder)) return folder;
   mkdirSync(CACHE, { recursive: true });
   // Made elsewhere and moved at the end, so that a folder of this name is always whole, whoever else is at it.
