@@ -90,6 +90,9 @@ export function nativeSide(...scripts: Script[]) {
       constructor(...given: unknown[]) {
         this.#given = given;
       }
+      get id() {
+        return this.#given[0];
+      }
       check() {
         const isBad = String(this.#given[1]).includes("bad");
         if (isBad) return JSON.stringify({ err: { ...FAILURE, code: "INVALID_OPTION" } });

@@ -30,7 +30,7 @@ impl NativeClaudeCode {
     #[napi(constructor, catch_unwind)]
     pub fn new(options_json: String, owner: u32, node: String) -> Self {
         NativeClaudeCode {
-            adapter: Made::new(Adapter::new(&options_json, u64::from(owner), node)),
+            adapter: Made(Adapter::new(&options_json, u64::from(owner), node).map(Arc::new)),
         }
     }
 

@@ -3,7 +3,6 @@
 //! Async functions cannot carry an error code across napi, so failures are values here (`{"err": …}`) and JavaScript throws.
 
 pub mod agent;
-pub mod api;
 pub mod checkpoint;
 pub mod claude_code;
 pub mod environment;
@@ -43,13 +42,9 @@ fn text(string: String) -> Text {
 
 /// What a constructor has made of its options. It can't throw an error with a code itself: `check` says it, and whoever goes on
 /// without asking that gets none.
-struct Made<T>(Result<Arc<T>, Box<ProviderError>>);
+struct Made<T: ?Sized>(Result<Arc<T>, Box<ProviderError>>);
 
-impl<T> Made<T> {
-    fn new(made: Result<T, Box<ProviderError>>) -> Made<T> {
-        Made(made.map(Arc::new))
-    }
-
+impl<T: ?Sized> Made<T> {
     /// `{"ok": null}`, or `{"err": …}` that names the option.
     fn check(&self) -> String {
         outcome(self.0.as_ref().map(|_| ()).map_err(Clone::clone))

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use napi::Env;
-use napi::bindgen_prelude::{PromiseRaw, Utf16String};
+use napi::bindgen_prelude::{PromiseRaw, Utf16String, within_runtime_if_available};
 use napi_derive::napi;
 use tokio_util::sync::CancellationToken;
 
@@ -11,18 +11,28 @@ use super::agent::NativeModel;
 use super::environment::{promise, variables};
 use super::{Made, Text, from_json, outcome, text};
 use crate::error::ProviderError;
-use crate::health;
+use crate::health::{Check, Checkable};
 use crate::provider;
+use crate::run::api::ApiEngine;
 use crate::run::exec::execute_file;
 use crate::run::model::Model;
 use crate::run::request::EncodedRequest;
 use crate::run::{Ended, Engine, LogBatch, Run};
 use crate::thread::Thread;
 
-/// One provider object.
+/// One provider object: of a CLI, or of an API.
 #[napi]
 pub struct NativeProvider {
-    engine: Made<Engine>,
+    provider: Made<dyn Checkable>,
+}
+
+impl NativeProvider {
+    fn of<P: Checkable + 'static>(made: Result<P, Box<ProviderError>>) -> Self {
+        let provider = made.map(|provider| Arc::new(provider) as Arc<dyn Checkable>);
+        NativeProvider {
+            provider: Made(provider),
+        }
+    }
 }
 
 #[napi]
@@ -30,23 +40,31 @@ impl NativeProvider {
     /// What the options are worth, [`NativeProvider::check`] says.
     #[napi(constructor, catch_unwind)]
     pub fn new(kind: String, options_json: String, owner: u32) -> Self {
-        NativeProvider {
-            engine: Made::new(Engine::new(&kind, &options_json, u64::from(owner))),
-        }
+        NativeProvider::of(Engine::new(&kind, &options_json, u64::from(owner)))
     }
 
     /// The provider that `config_json` describes; [`NativeProvider::check`] also names its fields.
     #[napi(factory, catch_unwind)]
     pub fn custom(config_json: String, options_json: String, owner: u32) -> Self {
-        NativeProvider {
-            engine: Made::new(Engine::custom(&config_json, &options_json, u64::from(owner))),
-        }
+        NativeProvider::of(Engine::custom(&config_json, &options_json, u64::from(owner)))
+    }
+
+    /// That of an OpenAI-compatible API.
+    #[napi(factory, catch_unwind)]
+    pub fn api(options_json: String) -> Self {
+        NativeProvider::of(ApiEngine::new(&options_json))
+    }
+
+    /// The provider's id.
+    #[napi(getter, catch_unwind)]
+    pub fn id(&self) -> napi::Result<String> {
+        Ok(self.provider.get()?.id().to_owned())
     }
 
     /// `{"ok": null}`, or `{"err": …}` that names the option.
     #[napi(catch_unwind)]
     pub fn check(&self) -> String {
-        self.engine.check()
+        self.provider.check()
     }
 
     /// Begins a run of the thread that [`Thread::new`] makes and returns at once; everything slow happens on the runtime's threads.
@@ -60,22 +78,22 @@ impl NativeProvider {
         call_json: String,
         env_json: Option<String>,
     ) -> napi::Result<NativeRun> {
-        let engine = Arc::clone(self.engine.get()?);
+        let provider = Arc::clone(self.provider.get()?);
         let env = variables(env_json)?;
         let request = EncodedRequest {
             messages: Thread::new(messages_json, texts),
             tools: tools_json,
             options: call_json,
         };
-        Ok(NativeRun::new(napi::bindgen_prelude::within_runtime_if_available(
-            || Engine::start(&engine, request, env),
-        )))
+        Ok(NativeRun::new(within_runtime_if_available(|| {
+            provider.start(request, env)
+        })))
     }
 
     /// The provider as an agent talks to it.
     #[napi(catch_unwind)]
     pub fn model(&self) -> napi::Result<NativeModel> {
-        let model = Arc::clone(self.engine.get()?) as Arc<dyn Model>;
+        let model: Arc<dyn Model> = Arc::<dyn Checkable>::clone(self.provider.get()?);
         Ok(NativeModel { model })
     }
 
@@ -88,11 +106,9 @@ impl NativeProvider {
         known_json: String,
         env_json: Option<String>,
     ) -> napi::Result<PromiseRaw<'env, String>> {
-        let engine = Arc::clone(self.engine.get()?);
-        let vars = variables(env_json)?.unwrap_or_else(|| std::env::vars_os().collect());
-        promise(env, async move {
-            outcome(Engine::prewarm(&engine, &known_json, vars).await)
-        })
+        let vars = variables(env_json)?;
+        let ready = Arc::clone(self.provider.get()?).prewarm(known_json, vars);
+        promise(env, async move { outcome(ready.await) })
     }
 
     /// Begins to look how the provider is and returns at once. `level_json`: `"command"`, `"version"`, `"auth"` or
@@ -101,32 +117,30 @@ impl NativeProvider {
     pub fn health(&self, level_json: String, env_json: Option<String>) -> napi::Result<NativeHealth> {
         let level = from_json(&level_json)?;
         let env = variables(env_json)?;
-        let engine = Arc::clone(self.engine.get()?);
-        let start = || health::Check::start(&engine, level, env);
-        Ok(NativeHealth::new(napi::bindgen_prelude::within_runtime_if_available(
-            start,
-        )))
+        let provider = Arc::clone(self.provider.get()?);
+        Ok(NativeHealth::new(within_runtime_if_available(|| {
+            provider.check(level, env)
+        })))
     }
 
     /// Refuses further calls from now on; those that run or wait go on.
     #[napi(catch_unwind)]
     pub fn refuse_further(&self) -> napi::Result<()> {
-        self.engine.get()?.refuse_further();
+        self.provider.get()?.lifecycle().refuse_further();
         Ok(())
     }
 
     /// Refuses further calls, and waits until those that run or wait have ended by themselves.
     #[napi(catch_unwind)]
     pub fn drain<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, ()>> {
-        let engine = Arc::clone(self.engine.get()?);
-        promise(env, async move { engine.drain().await })
+        let provider = Arc::clone(self.provider.get()?);
+        promise(env, async move { provider.lifecycle().drain().await })
     }
 
     /// Ends all runs and waits for the last of their processes.
     #[napi(catch_unwind)]
     pub fn close<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, ()>> {
-        let engine = Arc::clone(self.engine.get()?);
-        promise(env, async move { engine.close().await })
+        promise(env, Arc::clone(self.provider.get()?).close())
     }
 }
 
@@ -140,7 +154,7 @@ pub struct NativeRun {
 }
 
 impl NativeRun {
-    pub(super) fn new(run: Run) -> Self {
+    fn new(run: Run) -> Self {
         NativeRun {
             run: Arc::new(run),
             text: Arc::default(),
@@ -227,11 +241,11 @@ impl NativeRun {
 /// A look at how a provider is.
 #[napi]
 pub struct NativeHealth {
-    check: Arc<Result<health::Check, Box<ProviderError>>>,
+    check: Arc<Result<Check, Box<ProviderError>>>,
 }
 
 impl NativeHealth {
-    pub(super) fn new(check: Result<health::Check, Box<ProviderError>>) -> Self {
+    fn new(check: Result<Check, Box<ProviderError>>) -> Self {
         NativeHealth { check: Arc::new(check) }
     }
 }

@@ -29,7 +29,7 @@ pub use execute::Execution;
 pub use log::{ADAPTER_VERSION, NAME, RunLog};
 
 use crate::error::{Code, ProviderError};
-use crate::health::{Check, Level};
+use crate::health::{Check, Checkable, Level};
 use crate::process::Vars;
 use crate::provider::claude::CLAUDE;
 use crate::provider::options::{self, EngineKind, Kind, OptionSpec, Options};
@@ -104,7 +104,7 @@ impl Adapter {
     /// # Errors
     /// None but a bug's: the adapter's engine is never closed.
     pub fn look(&self, env: Option<Vars>) -> Result<Check, Box<ProviderError>> {
-        Check::start(&self.engine, Level::Version, env)
+        Arc::clone(&self.engine).check(Level::Version, env)
     }
 }
 

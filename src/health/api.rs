@@ -7,45 +7,34 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::report::Finding;
-use super::{Check, Level, Login, Problem, Report, Timings, answered, millis, tiny_request};
+use super::{Check, Checkable, Level, Login, Problem, Report, Timings, answered, millis, tiny_request};
 use crate::error::{Category, ProviderError};
 use crate::process::Vars;
 use crate::run::api::ApiEngine;
 use crate::run::api::probe::{Prepared, Probe};
 
-impl Check {
-    /// Begins to look. Must be called inside the runtime; returns at once. `env` as for [`ApiEngine::start`].
-    ///
-    /// # Errors
-    /// `CLOSED`.
-    pub fn of_api(engine: &Arc<ApiEngine>, level: Level, env: Option<&Vars>) -> Result<Check, Box<ProviderError>> {
-        if let Some(error) = engine.refusal() {
-            return Err(error);
-        }
-        let prepared = Prepared::new(engine, env);
-        let (engine, cancel) = (Arc::clone(engine), engine.token());
-        let stop = cancel.clone();
-        Ok(Check::begin(cancel, async move {
+impl Checkable for ApiEngine {
+    fn check(self: Arc<Self>, level: Level, env: Option<Vars>) -> Result<Check, Box<ProviderError>> {
+        // The environment is read here, on the caller's thread.
+        let prepared = Prepared::new(&self, env.as_ref());
+        Check::begin(&self, |engine, cancel| async move {
             let mut report = empty(&engine, level);
             let look = async {
                 reach(&prepared, level, &mut report).await;
                 if level >= Level::Request && report.installed {
                     let began = Instant::now();
                     let run = prepared.call(tiny_request());
-                    answered(engine.id(), &run, &stop, &mut report).await;
+                    answered(engine.id(), &run, &cancel, &mut report).await;
                     report.timings_ms.request = Some(millis(began));
                 }
             };
             tokio::select! {
                 biased;
-                () = stop.cancelled() => {}
+                () = cancel.cancelled() => {}
                 () = look => {}
             }
-            match engine.refusal() {
-                Some(error) => Err(error),
-                None => Ok((!stop.is_cancelled()).then_some(report)),
-            }
-        }))
+            report
+        })
     }
 }
 

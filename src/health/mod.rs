@@ -22,7 +22,7 @@ use crate::error::{Category, Code, ProviderError};
 use crate::message::{Message, Role, ToolSpec};
 use crate::process::{Output, Vars};
 use crate::provider::LoginCheck;
-use crate::run::model::Model as _;
+use crate::run::model::{Model as _, ProviderObject};
 use crate::run::request::{CallOptions, Request};
 use crate::run::{Ended, Engine, FUNCTIONS, NAMESPACE, Run};
 use answers::{COMMAND_LIMIT, answer, description, text, version};
@@ -48,36 +48,54 @@ pub struct Check {
     task: AsyncMutex<Option<JoinHandle<Looked>>>,
 }
 
-impl Check {
-    /// Begins to look. Must be called inside the runtime; returns at once. `env` as for [`Engine::start`].
+/// A provider object whose health can be looked at.
+pub trait Checkable: ProviderObject {
+    /// Begins to look. Must be called inside the runtime; returns at once. `env` as for [`ProviderObject::start`].
     ///
     /// # Errors
     /// `CLOSED`.
-    pub fn start(engine: &Arc<Engine>, level: Level, env: Option<Vars>) -> Result<Check, Box<ProviderError>> {
-        if let Some(error) = engine.refusal() {
+    fn check(self: Arc<Self>, level: Level, env: Option<Vars>) -> Result<Check, Box<ProviderError>>;
+}
+
+impl Checkable for Engine {
+    fn check(self: Arc<Self>, level: Level, env: Option<Vars>) -> Result<Check, Box<ProviderError>> {
+        let base = env.unwrap_or_else(|| std::env::vars_os().collect());
+        Check::begin(&self, |engine, cancel| {
+            let look = Look {
+                engine,
+                base: Arc::new(base),
+                cancel,
+            };
+            async move { look.report(level).await }
+        })
+    }
+}
+
+impl Check {
+    /// Begins the look that `report` takes at `provider`, which ends early where it is cancelled.
+    fn begin<P: ProviderObject + 'static, F>(
+        provider: &Arc<P>,
+        report: impl FnOnce(Arc<P>, CancellationToken) -> F,
+    ) -> Result<Check, Box<ProviderError>>
+    where
+        F: Future<Output = Report> + Send + 'static,
+    {
+        if let Some(error) = provider.lifecycle().refusal() {
             return Err(error);
         }
-        let base = env.unwrap_or_else(|| std::env::vars_os().collect());
-        let cancel = engine.token();
-        let look = Look {
-            engine: Arc::clone(engine),
-            base: Arc::new(base),
-            cancel: cancel.clone(),
-        };
-        Ok(Check::begin(cancel, async move {
-            let report = look.report(level).await;
-            match look.engine.refusal() {
+        let (of_task, cancel) = (Arc::clone(provider), provider.lifecycle().token());
+        let (report, cancelled) = (report(Arc::clone(provider), cancel.clone()), cancel.clone());
+        let look = async move {
+            let report = report.await;
+            match of_task.lifecycle().refusal() {
                 Some(error) => Err(error),
-                None => Ok((!look.cancel.is_cancelled()).then_some(report)),
+                None => Ok((!cancelled.is_cancelled()).then_some(report)),
             }
-        }))
-    }
-
-    fn begin(cancel: CancellationToken, look: impl Future<Output = Looked> + Send + 'static) -> Check {
-        Check {
+        };
+        Ok(Check {
             cancel,
             task: AsyncMutex::new(Some(tokio::spawn(look))),
-        }
+        })
     }
 
     /// The report, once; `None` if the check was cancelled.

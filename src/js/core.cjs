@@ -115,27 +115,26 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
       ? undefined
       : require("./telemetry/index.cjs").readTelemetry(option, native, options);
 
+  /**
+   * The provider that `make` makes of the options that are the native side's.
+   *
+   * @param {unknown} options
+   * @param {(rest: unknown) => import("./native.cjs").NativeProvider} make
+   */
+  const provider = (options, make) => {
+    const { log, rest, telemetry } = split(options);
+    const engine = make(rest);
+    unwrap(engine.check());
+    const { id } = engine;
+    const [asked, quota] = [askedOf(id, rest), quotaOf(rest)];
+    return createProvider({ id, engine, toMessage, toJsonSchema, log, telemetry, asked, options: rest, quota });
+  };
+
   /** @param {string} id */
   const factory =
     (id) =>
-    (/** @type {unknown} */ options = undefined) => {
-      const { log, rest, telemetry } = split(options);
-      const json = encodeOptions(rest);
-      const engine = new native.NativeProvider(id, json, owner);
-      unwrap(engine.check());
-      const asked = askedOf(id, rest);
-      return createProvider({
-        id,
-        engine,
-        toMessage,
-        toJsonSchema,
-        log,
-        telemetry,
-        asked,
-        options: rest,
-        quota: quotaOf(rest),
-      });
-    };
+    (/** @type {unknown} */ options = undefined) =>
+      provider(options, (rest) => new native.NativeProvider(id, encodeOptions(rest), owner));
 
   const registry = readRegistry(native);
   const factories = /** @type {Record<BuiltInFactory, ReturnType<typeof factory>>} */ (
@@ -168,45 +167,12 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
      * @param {unknown} config
      * @param {unknown} [options]
      */
-    createCliProvider(config, options) {
-      const { log, rest, telemetry } = split(options);
-      const [configJson, json] = [encodeConfig(config), encodeOptions(rest)];
-      const engine = native.NativeProvider.custom(configJson, json, owner);
-      unwrap(engine.check());
-      const id = JSON.parse(configJson).providerId;
-      return createProvider({
-        id,
-        engine,
-        toMessage,
-        toJsonSchema,
-        log,
-        telemetry,
-        asked: askedOf(id, rest),
-        options: rest,
-        quota: quotaOf(rest),
-      });
-    },
+    createCliProvider: (config, options) =>
+      provider(options, (rest) => native.NativeProvider.custom(encodeConfig(config), encodeOptions(rest), owner)),
 
     /** @param {unknown} options */
-    createOpenAiCompatibleProvider(options) {
-      const { log, rest, telemetry } = split(options);
-      const json = encodeOptions(rest);
-      const engine = new native.NativeApiProvider(json);
-      unwrap(engine.check());
-      const { id } = engine;
-      const asked = askedOf(id, rest);
-      return createProvider({
-        id,
-        engine,
-        toMessage,
-        toJsonSchema,
-        log,
-        telemetry,
-        asked,
-        options: rest,
-        quota: quotaOf(rest),
-      });
-    },
+    createOpenAiCompatibleProvider: (options) =>
+      provider(options, (rest) => native.NativeProvider.api(encodeOptions(rest))),
 
     runAgent: lazily(() => {
       const { createRunAgent } = require("./agent.cjs");

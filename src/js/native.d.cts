@@ -60,17 +60,22 @@ export function killAll(owner: number): void;
 /** `Limits` of index.d.ts as JSON. */
 export function limits(): string;
 
-/** One provider with its limits and what is known about its CLI. */
+/** One provider, of a CLI or of an API, with its limits and what is known about its CLI. */
 export class NativeProvider {
   constructor(kind: string, optionsJson: string, owner: number);
   /** The provider of a CLI that `configJson` describes. */
   static custom(configJson: string, optionsJson: string, owner: number): NativeProvider;
+  /** That of an OpenAI-compatible API. */
+  static api(optionsJson: string): NativeProvider;
+  /** What the provider calls itself. */
+  readonly id: string;
   /** `{"ok": null}`, or `{"err": …}` that names the option. Without the former, everything else throws. */
   check(): string;
   /**
    * @param callJson `{"events": boolean, "partial": boolean, "timeout"?: ms, "log"?: boolean,
    *   "record"?: {"path": absolute, "prompts": boolean}, "outputSchema"?: JSON Schema}`
-   * @param envJson what the child inherits, where that is not the process's environment (worker threads)
+   * @param envJson what the child inherits, and where an API's key and proxy are looked up, where that is not the process's
+   *   environment (worker threads)
    */
   start(messagesJson: string, texts: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;
   /** The provider as an agent talks to it. */
@@ -88,29 +93,6 @@ export class NativeProvider {
    */
   health(levelJson: string, envJson?: string): NativeHealth;
   /** Ends what is running and refuses what comes. Resolves when no process is left. */
-  close(): Promise<void>;
-  /** Refuses further calls from now on; those that run or wait go on. */
-  refuseFurther(): void;
-  /** Refuses further calls, and waits until those that run or wait have ended by themselves. */
-  drain(): Promise<void>;
-}
-
-/** One OpenAI-compatible API: the methods of a {@link NativeProvider}. */
-export class NativeApiProvider {
-  constructor(optionsJson: string);
-  /** `{"ok": null}`, or `{"err": …}` that names the option. Without the former, everything else throws. */
-  check(): string;
-  /** What the provider calls itself. */
-  readonly id: string;
-  /** As `NativeProvider.start`; `envJson` is where the key and the proxy are looked up. */
-  start(messagesJson: string, texts: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;
-  /** The provider as an agent talks to it. */
-  model(): NativeModel;
-  /** Starts nothing: `{"ok": null}`, or `{"err": …}` of a closed provider. */
-  prewarm(knownJson: string, envJson?: string): Promise<string>;
-  /** As `NativeProvider.health`. */
-  health(levelJson: string, envJson?: string): NativeHealth;
-  /** Ends what is running and refuses what comes. */
   close(): Promise<void>;
   /** Refuses further calls from now on; those that run or wait go on. */
   refuseFurther(): void;

@@ -2,13 +2,12 @@
 //! program. The processes that it keeps build on this ([`super::session`]); [`super::Engine`] is both together.
 
 use std::borrow::Cow;
+use std::ops::Deref;
 use std::path::{Component, PathBuf};
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
-
 use super::capabilities;
-use super::lifecycle::{CLOSED, Lifecycle};
+use super::lifecycle::Lifecycle;
 use super::quota::UsedUp;
 use crate::classify;
 use crate::command::{self, CommandLine, Installed, Mode};
@@ -36,6 +35,14 @@ pub struct Base {
     pub(super) used_up: UsedUp,
 }
 
+impl Deref for Base {
+    type Target = Lifecycle;
+
+    fn deref(&self) -> &Lifecycle {
+        &self.lifecycle
+    }
+}
+
 impl Base {
     /// That of provider `kind` with the options of `options_json`; its processes belong to `owner`.
     ///
@@ -61,11 +68,6 @@ impl Base {
         &self.provider
     }
 
-    /// The provider's id.
-    pub fn id(&self) -> &str {
-        &self.provider.id
-    }
-
     fn with(provider: Cow<'static, Provider>, options_json: &str, owner: u64) -> Result<Base, Box<ProviderError>> {
         let mut options = Options::parse(&provider, options_json)?;
         if let Some(folder) = &mut options.login {
@@ -84,48 +86,13 @@ impl Base {
     pub fn of(provider: Cow<'static, Provider>, options: Options, owner: u64) -> Base {
         // Who asks for more at a time than all providers together may have by default, gets it.
         limit::global().raise_limit(options.max_concurrency);
-        let lifecycle = Lifecycle::default();
         Base {
+            lifecycle: Lifecycle::new(provider.id.clone(), None),
             provider,
             options,
             owner,
-            lifecycle,
             used_up: UsedUp::default(),
         }
-    }
-
-    /// Refuses further calls with `CLOSED` from now on; those that run or wait go on.
-    pub fn refuse_further(&self) {
-        self.lifecycle.refuse_further();
-    }
-
-    /// Lets the calls that run or wait come to their ends, and refuses further ones. `close` ends it.
-    pub async fn drain(&self) {
-        self.lifecycle.drain().await;
-    }
-
-    /// The error of a call whose provider was closed meanwhile.
-    pub(super) fn closed(&self) -> Option<Box<ProviderError>> {
-        self.lifecycle.is_closed().then(|| self.closed_error())
-    }
-
-    pub(super) fn closed_error(&self) -> Box<ProviderError> {
-        self.refuse(Code::Closed, CLOSED)
-    }
-
-    pub(super) fn refuse(&self, code: Code, reason: impl Into<String>) -> Box<ProviderError> {
-        let id = self.id();
-        Box::new(ProviderError::new(id, code, reason).with_hint(classify::hint(id, code)))
-    }
-
-    /// Cancelled when the provider is closed.
-    pub fn token(&self) -> CancellationToken {
-        self.lifecycle.closing.child_token()
-    }
-
-    /// The error of whoever asks a provider that was closed, or is about to be; `None` for an open one.
-    pub fn refusal(&self) -> Option<Box<ProviderError>> {
-        self.lifecycle.refuses().then(|| self.closed_error())
     }
 
     /// In which form its model is offered tools, where there are several.

@@ -61,7 +61,7 @@ impl Engine {
 
     /// Ends all runs and waits until their processes are no more. Later calls fail with `CLOSED`.
     pub async fn close(&self) {
-        self.lifecycle.close().await;
+        self.lifecycle.end().await;
         if let Some(live) = &self.live {
             live.forget();
         }

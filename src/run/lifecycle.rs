@@ -11,23 +11,40 @@ use tokio_util::task::TaskTracker;
 
 use super::handle::{Ended, Run};
 use super::log::Log;
-use crate::error::ProviderError;
+use crate::classify;
+use crate::error::{Code, ProviderError};
 use crate::event::Event;
 
 /// Why a closed provider takes no call.
-pub(super) const CLOSED: &str = "the provider was closed";
+const CLOSED: &str = "the provider was closed";
 
-/// What a provider's calls share of beginning and end.
-#[derive(Debug, Default)]
-pub(super) struct Lifecycle {
+/// What the calls of one provider object share of beginning and end.
+#[derive(Debug)]
+pub struct Lifecycle {
+    identity: Identity,
     /// Cancelled when the provider is closed.
-    pub closing: CancellationToken,
+    pub(super) closing: CancellationToken,
     /// No further call begins; those that have go on.
     draining: CancellationToken,
     /// Those that go on or wait.
     calls: TaskTracker,
     /// Everything that has to be over when the provider is closed.
-    pub runs: TaskTracker,
+    pub(super) runs: TaskTracker,
+}
+
+/// By what names a provider speaks of itself.
+#[derive(Debug, Clone)]
+struct Identity {
+    id: Cow<'static, str>,
+    /// Whose hints its errors give; `None`: those of its own id.
+    hints: Option<&'static str>,
+}
+
+impl Identity {
+    fn refuse(&self, code: Code, reason: impl Into<String>) -> Box<ProviderError> {
+        let hint = classify::hint(self.hints.unwrap_or(&self.id), code);
+        Box::new(ProviderError::new(&self.id, code, reason).with_hint(hint))
+    }
 }
 
 /// What a call works with: its records, where its events go, and what ends it.
@@ -38,40 +55,72 @@ pub(super) struct CallHandles {
 }
 
 impl Lifecycle {
-    /// Begins `work` as a call of `provider`. `closed` makes the error of one that comes too late.
-    pub fn begin<F>(
-        &self,
-        provider: Cow<'static, str>,
-        closed: impl FnOnce() -> Box<ProviderError> + Send + 'static,
-        work: impl FnOnce(CallHandles) -> F + Send + 'static,
-    ) -> Run
+    /// That of a provider with the id `id`, whose errors give the hints of `hints`; `None`: of that id.
+    pub(super) fn new(id: Cow<'static, str>, hints: Option<&'static str>) -> Lifecycle {
+        Lifecycle {
+            identity: Identity { id, hints },
+            closing: CancellationToken::new(),
+            draining: CancellationToken::new(),
+            calls: TaskTracker::new(),
+            runs: TaskTracker::new(),
+        }
+    }
+
+    /// The provider's id.
+    pub fn id(&self) -> &str {
+        &self.identity.id
+    }
+
+    /// Begins `work` as a call of the provider.
+    pub(super) fn begin<F>(&self, work: impl FnOnce(CallHandles) -> F + Send + 'static) -> Run
     where
         F: Future<Output = Result<Ended, Box<ProviderError>>> + Send + 'static,
     {
-        let (closing, cancel) = (self.closing.clone(), self.closing.child_token());
+        let (identity, closing, cancel) = (self.identity.clone(), self.closing.clone(), self.closing.child_token());
         // Decided now: what was begun before `drain` is not refused by it.
         let (refused, call) = (self.refuses(), self.calls.token());
-        Run::begin(provider, cancel.clone(), &self.runs, move |log, consumer| async move {
-            let _call = call;
-            if refused || closing.is_cancelled() {
-                return Ended::Failed(closed());
-            }
-            if cancel.is_cancelled() {
-                return Ended::Cancelled;
-            }
-            let handles = CallHandles { log, consumer, cancel };
-            work(handles).await.unwrap_or_else(Ended::Failed)
-        })
+        Run::begin(
+            identity.id.clone(),
+            cancel.clone(),
+            &self.runs,
+            move |log, consumer| async move {
+                let _call = call;
+                if refused || closing.is_cancelled() {
+                    return Ended::Failed(identity.refuse(Code::Closed, CLOSED));
+                }
+                if cancel.is_cancelled() {
+                    return Ended::Cancelled;
+                }
+                let handles = CallHandles { log, consumer, cancel };
+                work(handles).await.unwrap_or_else(Ended::Failed)
+            },
+        )
+    }
+
+    /// The error of a call that can't be made for this reason.
+    pub(super) fn refuse(&self, code: Code, reason: impl Into<String>) -> Box<ProviderError> {
+        self.identity.refuse(code, reason)
+    }
+
+    /// The error of whoever asks a provider that was closed, or is about to be; `None` for an open one.
+    pub fn refusal(&self) -> Option<Box<ProviderError>> {
+        self.refuses().then(|| self.refuse(Code::Closed, CLOSED))
+    }
+
+    /// The error of a call whose provider was closed meanwhile.
+    pub(super) fn closed(&self) -> Option<Box<ProviderError>> {
+        let is_closed = self.closing.is_cancelled();
+        is_closed.then(|| self.refuse(Code::Closed, CLOSED))
     }
 
     /// Whether it takes no further call.
-    pub fn refuses(&self) -> bool {
-        self.is_closed() || self.draining.is_cancelled()
+    fn refuses(&self) -> bool {
+        self.closing.is_cancelled() || self.draining.is_cancelled()
     }
 
-    /// Whether those that go on are ended.
-    pub fn is_closed(&self) -> bool {
-        self.closing.is_cancelled()
+    /// Cancelled when the provider is closed.
+    pub fn token(&self) -> CancellationToken {
+        self.closing.child_token()
     }
 
     /// Takes no further calls from now on; those that run or wait go on.
@@ -79,15 +128,15 @@ impl Lifecycle {
         self.draining.cancel();
     }
 
-    /// Lets the calls that run or wait come to their ends, and takes no further ones. [`Lifecycle::close`] ends it.
+    /// Lets the calls that run or wait come to their ends, and takes no further ones. [`Lifecycle::end`] ends it.
     pub async fn drain(&self) {
         self.refuse_further();
         self.calls.close();
         self.calls.wait().await;
     }
 
-    /// Ends all runs and waits until nothing of them is left.
-    pub async fn close(&self) {
+    /// Ends all runs and waits until nothing of them is left. Later calls fail with `CLOSED`.
+    pub(super) async fn end(&self) {
         self.closing.cancel();
         self.runs.close();
         self.runs.wait().await;

@@ -1,12 +1,14 @@
-//! The one thing an agent, the façade and the binding need of whatever answers a thread: a CLI's engine or an API's.
+//! The one thing an agent ([`Model`]) and the binding ([`ProviderObject`]) need of whatever answers a thread: a CLI's engine or an API's.
 
 use std::fmt::Debug;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
 use super::handle::Run;
-use super::request::Request;
+use super::lifecycle::Lifecycle;
+use super::request::{EncodedRequest, Request};
 use crate::bridge::ToolCallRequest;
 use crate::error::ProviderError;
 use crate::process::Vars;
@@ -58,4 +60,33 @@ pub trait Model: Debug + Send + Sync {
     fn begin_with_callbacks(self: Arc<Self>, request: Request) -> (Run, Option<mpsc::Receiver<ToolCallRequest>>) {
         (self.begin(request), None)
     }
+}
+
+/// What takes its time, and is awaited.
+pub type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A provider object, as whoever made it holds it.
+pub trait ProviderObject: Model {
+    /// Its calls' beginning and end: whether it takes further ones, and their draining.
+    fn lifecycle(&self) -> &Lifecycle;
+
+    /// Begins a run of what JavaScript asks for. Must be called inside the runtime; returns at once, and reads it later.
+    ///
+    /// `env` is what a process inherits, and where an API's key and proxy are looked up; `None` is this process's own, which is read
+    /// here, on the caller's thread: that of JavaScript, which alone may change it.
+    fn start(self: Arc<Self>, request: EncodedRequest, env: Option<Vars>) -> Run;
+
+    /// Starts processes for the next calls, of which `known` tells, and waits until they have answered; `env` as for
+    /// [`ProviderObject::start`]. Where no processes are kept, there is nothing to start.
+    ///
+    /// # Errors
+    /// `CLOSED`; what the processes can't be started for.
+    fn prewarm(self: Arc<Self>, known: String, env: Option<Vars>) -> Work<Result<(), Box<ProviderError>>> {
+        let _ = (known, env);
+        let ready = self.lifecycle().refusal().map_or(Ok(()), Err);
+        Box::pin(std::future::ready(ready))
+    }
+
+    /// Ends all runs and waits for the last of them. Later calls fail with `CLOSED`.
+    fn close(self: Arc<Self>) -> Work<()>;
 }

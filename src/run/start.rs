@@ -9,8 +9,8 @@ use super::cli_ask::{CliAsking, Ready};
 use super::cli_request::CliRequest;
 use super::engine::Engine;
 use super::handle::{Ended, Run};
-use super::lifecycle::CallHandles;
-use super::model::{Calls, Model};
+use super::lifecycle::{CallHandles, Lifecycle};
+use super::model::{Calls, Model, ProviderObject, Work};
 use super::request::{EncodedRequest, Request};
 use super::sink::Sink;
 use super::{log, reask, record};
@@ -23,20 +23,8 @@ use crate::provider::options::EngineKind;
 use crate::redact::Redactor;
 
 impl Engine {
-    /// Begins a run of what JavaScript asks for. Must be called inside the runtime; returns at once, and reads it later.
-    ///
-    /// `env` is what the process inherits; `None` is this process's own, which is read here, on the caller's thread: that
-    /// of JavaScript, which alone may change it.
-    pub fn start(engine: &Arc<Engine>, request: EncodedRequest, env: Option<Vars>) -> Run {
-        let read = |engine: &Engine| {
-            let read = request.read().map_err(|(code, reason)| engine.refuse(code, reason))?;
-            CliRequest::new(engine, read, None)
-        };
-        Engine::begin(engine, read, env.map(Arc::new))
-    }
-
     /// Begins a run of a CLI that is to work for itself: `prompt` goes to it as it is, its events are passed on as they are, and
-    /// `tees` get all it prints, `observer` sees every line of it as it is decoded. Otherwise as [`Engine::start`].
+    /// `tees` get all it prints, `observer` sees every line of it as it is decoded. Otherwise as [`ProviderObject::start`].
     pub fn watch(
         engine: &Arc<Engine>,
         prompt: String,
@@ -54,9 +42,8 @@ impl Engine {
         env: Option<Arc<Vars>>,
     ) -> Run {
         let base_env = env.unwrap_or_else(|| Arc::new(std::env::vars_os().collect()));
-        let (of_close, of_task) = (Arc::clone(engine), Arc::clone(engine));
-        let work = move |handles| of_task.call(prepare, base_env, handles);
-        (engine.lifecycle).begin(engine.provider.id.clone(), move || of_close.closed_error(), work)
+        let of_task = Arc::clone(engine);
+        (engine.lifecycle).begin(move |handles| of_task.call(prepare, base_env, handles))
     }
 
     /// One call, to its end.
@@ -169,5 +156,28 @@ impl Model for Engine {
     fn begin_with_callbacks(self: Arc<Self>, request: Request) -> (Run, Option<mpsc::Receiver<ToolCallRequest>>) {
         let (run, calls) = Engine::start_with_callbacks(&self, request, BridgeOptions::default());
         (run, Some(calls))
+    }
+}
+
+impl ProviderObject for Engine {
+    fn lifecycle(&self) -> &Lifecycle {
+        &self.lifecycle
+    }
+
+    fn start(self: Arc<Self>, request: EncodedRequest, env: Option<Vars>) -> Run {
+        let read = |engine: &Engine| {
+            let read = request.read().map_err(|(code, reason)| engine.refuse(code, reason))?;
+            CliRequest::new(engine, read, None)
+        };
+        Engine::begin(&self, read, env.map(Arc::new))
+    }
+
+    fn prewarm(self: Arc<Self>, known: String, env: Option<Vars>) -> Work<Result<(), Box<ProviderError>>> {
+        let env = env.unwrap_or_else(|| std::env::vars_os().collect());
+        Box::pin(async move { Engine::prewarm(&self, &known, env).await })
+    }
+
+    fn close(self: Arc<Self>) -> Work<()> {
+        Box::pin(async move { Engine::close(&self).await })
     }
 }

@@ -1,19 +1,18 @@
 //! One provider object of an API: its options, its connections, and what it takes from the environment.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio_util::sync::CancellationToken;
-
 use crate::api::PROVIDER;
 use crate::api::settings::{Key, Settings};
-use crate::classify;
 use crate::error::{Code, ProviderError};
 use crate::exchange::http::client::{Client, Route};
 use crate::process::{Vars, limit};
 use crate::redact::{self, Redactor, Secret};
-use crate::run::lifecycle::{CLOSED, Lifecycle};
+use crate::run::lifecycle::Lifecycle;
 use crate::run::quota::UsedUp;
 
 /// One provider object: its options, its connections, and the runs it has.
@@ -27,6 +26,14 @@ pub struct ApiEngine {
     client: Mutex<Option<Client>>,
     /// The plans that are used up.
     pub(super) used_up: UsedUp,
+}
+
+impl Deref for ApiEngine {
+    type Target = Lifecycle;
+
+    fn deref(&self) -> &Lifecycle {
+        &self.lifecycle
+    }
 }
 
 /// What a call takes from the environment, on the thread that alone may change it.
@@ -75,17 +82,12 @@ impl ApiEngine {
         let settings = Settings::parse(options_json)?;
         limit::global().raise_limit(settings.max_concurrency);
         Ok(ApiEngine {
+            lifecycle: Lifecycle::new(Cow::Owned(settings.id.clone()), Some(PROVIDER)),
             settings,
-            lifecycle: Lifecycle::default(),
             refuses_schemas: AtomicBool::new(false),
             client: Mutex::new(None),
             used_up: UsedUp::default(),
         })
-    }
-
-    /// The provider's id.
-    pub fn id(&self) -> &str {
-        &self.settings.id
     }
 
     /// Whether the server is known to refuse the schema of an answer.
@@ -98,45 +100,18 @@ impl ApiEngine {
         self.refuses_schemas.store(true, Ordering::Relaxed);
     }
 
-    /// Refuses further calls with `CLOSED` from now on; those that run or wait go on.
-    pub fn refuse_further(&self) {
-        self.lifecycle.refuse_further();
-    }
-
-    /// Lets the calls that run or wait come to their ends, and refuses further ones. [`ApiEngine::close`] ends it.
-    pub async fn drain(&self) {
-        self.lifecycle.drain().await;
-    }
-
     /// Ends all runs and waits for them; unused connections are closed. Later calls fail with `CLOSED`.
     pub async fn close(&self) {
-        self.lifecycle.close().await;
+        self.lifecycle.end().await;
         *self.client.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Cancelled when the provider is closed.
-    pub fn token(&self) -> CancellationToken {
-        self.lifecycle.closing.child_token()
+    /// Scheme, host, port and path of the API, for people.
+    pub fn place(&self) -> String {
+        self.settings.place()
     }
 
-    /// The error of whoever asks a provider that was closed, or is about to be; `None` for an open one.
-    pub fn refusal(&self) -> Option<Box<ProviderError>> {
-        self.lifecycle.refuses().then(|| self.closed_error())
-    }
-
-    /// The error of a call whose provider was closed meanwhile.
-    pub(super) fn closed(&self) -> Option<Box<ProviderError>> {
-        self.lifecycle.is_closed().then(|| self.closed_error())
-    }
-
-    pub(super) fn closed_error(&self) -> Box<ProviderError> {
-        self.refuse(Code::Closed, CLOSED)
-    }
-
-    pub(super) fn refuse(&self, code: Code, reason: impl Into<String>) -> Box<ProviderError> {
-        Box::new(ProviderError::new(self.id(), code, reason).with_hint(classify::hint(PROVIDER, code)))
-    }
-
+    /// What a call takes from `env` (from this process's environment).
     pub(super) fn surroundings(&self, env: Option<&Vars>) -> Surroundings {
         // Not waited for: while it is being made, this is JavaScript's thread, and looking for the route costs next to nothing.
         let known = self.client.try_lock().is_ok_and(|client| client.is_some());

@@ -38,7 +38,7 @@ pub enum Probe {
 }
 
 impl Prepared {
-    /// Reads the environment; `env` as for [`ApiEngine::start`].
+    /// Reads the environment; `env` as for [`crate::run::model::ProviderObject::start`].
     pub fn new(engine: &Arc<ApiEngine>, env: Option<&Vars>) -> Prepared {
         Prepared {
             engine: Arc::clone(engine),
@@ -94,13 +94,5 @@ impl Prepared {
             true => Probe::Answered(error),
             false => Probe::Nothing(error),
         }
-    }
-}
-
-/// Where requests go, for people.
-impl ApiEngine {
-    /// Scheme, host, port and path of the API.
-    pub fn place(&self) -> String {
-        self.settings.place()
     }
 }

@@ -1,6 +1,5 @@
 //! How a call of an API begins: read, checked, connected, recorded, then tried until it ends.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::attempt::{ApiAsking, ApiQuestion};
@@ -11,8 +10,8 @@ use crate::error::{Code, ProviderError};
 use crate::process::Vars;
 use crate::redact::Redactor;
 use crate::run::handle::{Ended, Run};
-use crate::run::lifecycle::CallHandles;
-use crate::run::model::Model;
+use crate::run::lifecycle::{CallHandles, Lifecycle};
+use crate::run::model::{Model, ProviderObject, Work};
 use crate::run::request::{Checked, EncodedRequest, Request};
 use crate::run::sink::Sink;
 use crate::run::structured::FitsSchema;
@@ -20,27 +19,13 @@ use crate::run::{log, reask, record, tool_choice};
 use crate::schema::strict;
 
 impl ApiEngine {
-    /// Begins a run of what JavaScript asks for. Must be called inside the runtime; returns at once, and reads it later. `env` is
-    /// where the key and the proxy are looked up; `None` is this process's environment, read here, on the caller's thread.
-    pub fn start(engine: &Arc<ApiEngine>, request: EncodedRequest, env: Option<Vars>) -> Run {
-        let surroundings = engine.surroundings(env.as_ref());
-        ApiEngine::run(engine, surroundings, |engine| {
-            request.read().map_err(|(code, reason)| engine.refuse(code, reason))
-        })
-    }
-
     pub(super) fn run(
         engine: &Arc<ApiEngine>,
         surroundings: Surroundings,
         read: impl FnOnce(&ApiEngine) -> Result<Request, Box<ProviderError>> + Send + 'static,
     ) -> Run {
-        let (of_close, of_task) = (Arc::clone(engine), Arc::clone(engine));
-        let work = move |handles| of_task.call(read, surroundings, handles);
-        (engine.lifecycle).begin(
-            Cow::Owned(engine.id().to_owned()),
-            move || of_close.closed_error(),
-            work,
-        )
+        let of_task = Arc::clone(engine);
+        (engine.lifecycle).begin(move |handles| of_task.call(read, surroundings, handles))
     }
 
     /// One call, to its end.
@@ -119,7 +104,7 @@ impl ApiEngine {
 
 impl Model for ApiEngine {
     fn id(&self) -> &str {
-        ApiEngine::id(self)
+        self.lifecycle.id()
     }
 
     fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
@@ -135,5 +120,22 @@ impl Model for ApiEngine {
     fn begin(self: Arc<Self>, request: Request) -> Run {
         let surroundings = self.surroundings(request.env.as_deref());
         ApiEngine::run(&self, surroundings, |_| Ok(request))
+    }
+}
+
+impl ProviderObject for ApiEngine {
+    fn lifecycle(&self) -> &Lifecycle {
+        &self.lifecycle
+    }
+
+    fn start(self: Arc<Self>, request: EncodedRequest, env: Option<Vars>) -> Run {
+        let surroundings = self.surroundings(env.as_ref());
+        ApiEngine::run(&self, surroundings, |engine| {
+            request.read().map_err(|(code, reason)| engine.refuse(code, reason))
+        })
+    }
+
+    fn close(self: Arc<Self>) -> Work<()> {
+        Box::pin(async move { ApiEngine::close(&self).await })
     }
 }

@@ -157,14 +157,14 @@ mod tests {
     async fn it_is_run() {
         use std::sync::Arc;
 
-        use crate::health::{Check, Level, Login, Problem, Severity};
+        use crate::health::{Checkable, Level, Login, Problem, Severity};
         use crate::run::Engine;
 
         let cli = concat!(env!("CARGO_MANIFEST_DIR"), "/src/provider/tests/imaginary/cli.sh");
         let look = async |fails: &str| {
             let options = serde_json::json!({"cliPath": cli, "env": {"IMAGINARY_FAILS": fails}, "retry": false});
             let engine = Arc::new(Engine::new("imaginary", &options.to_string(), 0).unwrap());
-            let check = Check::start(&engine, Level::Request, None).unwrap();
+            let check = Arc::clone(&engine).check(Level::Request, None).unwrap();
             check.result().await.unwrap().unwrap()
         };
         let well = look("").await;
