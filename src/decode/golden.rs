@@ -23,7 +23,7 @@ pub(crate) struct Recording {
     pub stdout: Vec<u8>,
 }
 
-fn fixtures() -> PathBuf {
+pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("__tests__/fixtures")
 }
 

@@ -12,6 +12,8 @@ use crate::fold::Fold;
 use crate::provider;
 use crate::toolcall::TextCalls;
 
+mod kept;
+
 /// How often a long recording is cut, about; a short one is cut after each byte.
 const CUTS: usize = 200;
 
@@ -19,19 +21,36 @@ const CUTS: usize = 200;
 fn verdict(provider: &str, wire: Wire, flags: &[String], stdout: &[u8]) -> (Result<Reply, Box<ProviderError>>, usize) {
     let (events, decoder) = decode(wire, [stdout]);
     let outcomes = events.iter().filter(|event| matches!(event, Event::Outcome(_))).count();
-    (
-        judged(provider, (wire, flags), Some(0), (events, &decoder), stdout),
-        outcomes,
-    )
+    let run = Run {
+        provider,
+        wire,
+        flags,
+        exit_code: Some(0),
+        stdout,
+        stderr: "",
+    };
+    (judged(&run, events, &decoder), outcomes)
 }
 
-fn judged(
-    id: &str,
-    (wire, flags): (Wire, &[String]),
+/// A run that has ended by itself.
+struct Run<'a> {
+    provider: &'a str,
+    wire: Wire,
+    flags: &'a [String],
     exit_code: Option<i32>,
-    (events, decoder): (Vec<Event>, &Decoder),
-    stdout: &[u8],
-) -> Result<Reply, Box<ProviderError>> {
+    stdout: &'a [u8],
+    stderr: &'a str,
+}
+
+fn judged(run: &Run, events: Vec<Event>, decoder: &Decoder) -> Result<Reply, Box<ProviderError>> {
+    let Run {
+        provider: id,
+        wire,
+        flags,
+        exit_code,
+        stdout,
+        stderr,
+    } = *run;
     let provider = provider::find(id).unwrap();
     let (mut fold, mut out) = (Fold::new(HashSet::new(), TextCalls::Lenient), Vec::new());
     for event in events {
@@ -52,7 +71,7 @@ fn judged(
         end: ProcessEnd::Exited,
         exit_code,
         signal: None,
-        stderr: String::new(),
+        stderr: stderr.to_owned(),
         plain: decoder.plain_text(),
         cut_short: decoder.cut_short(),
         diagnostics: decoder.diagnostics().to_vec(),
@@ -265,7 +284,15 @@ fn a_result_of_a_run_that_failed_is_quoted() {
         r#"{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":"HTTP 429 means: slow down."}"#;
     for wire in [Wire::ClaudeJson, Wire::ClaudeStream] {
         let (events, decoder) = decode(wire, [stdout.as_bytes()]);
-        let error = judged("claude", (wire, &[]), Some(1), (events, &decoder), stdout.as_bytes()).unwrap_err();
+        let run = Run {
+            provider: "claude",
+            wire,
+            flags: &[],
+            exit_code: Some(1),
+            stdout: stdout.as_bytes(),
+            stderr: "",
+        };
+        let error = judged(&run, events, &decoder).unwrap_err();
         assert_eq!(error.code, Code::Unknown);
         assert!(
             error
@@ -286,13 +313,15 @@ fn an_error_told_as_a_message_is_the_reason() {
     for id in ["glm", "grok"] {
         let run = |exit_code| {
             let (events, decoder) = decode(Wire::GenericStream, [stdout.as_bytes()]);
-            judged(
-                id,
-                (Wire::GenericStream, &[]),
+            let run = Run {
+                provider: id,
+                wire: Wire::GenericStream,
+                flags: &[],
                 exit_code,
-                (events, &decoder),
-                stdout.as_bytes(),
-            )
+                stdout: stdout.as_bytes(),
+                stderr: "",
+            };
+            judged(&run, events, &decoder)
         };
         let error = run(Some(1)).unwrap_err();
         assert_eq!(error.code, Code::InvalidApiKey, "{id}");

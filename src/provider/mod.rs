@@ -62,9 +62,8 @@ pub fn every() -> impl Iterator<Item = &'static Provider> {
 /// The flags by which a CLI is asked for an answer by a schema.
 pub fn schema_flags() -> impl Iterator<Item = &'static str> {
     let flags = every().flat_map(|provider| provider.flags);
-    let asking = flags.filter(|flag| flag.when.contains(&When::OutputSchema));
-    asking.filter_map(|flag| match flag.args {
-        [Word::Lit(name), ..] => Some(*name),
+    flags.filter_map(|flag| match flag.args {
+        [Word::Lit(name), Word::OutputSchema | Word::File(OUTPUT_SCHEMA_FILE)] => Some(*name),
         _ => None,
     })
 }

@@ -62,3 +62,11 @@ fn every_provider_is_sound() {
         }
     }
 }
+
+#[test]
+fn the_flags_that_ask_for_an_answer_by_a_schema() {
+    let mut flags: Vec<_> = super::schema_flags().collect();
+    flags.sort_unstable();
+    flags.dedup();
+    assert_eq!(flags, ["--json-schema", "--output-schema"]);
+}
