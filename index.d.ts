@@ -968,8 +968,20 @@ export interface TokenUsage extends UpdateUsage {
 
 /** What `stream` yields. New kinds may be added: ignore what you don't know. */
 export type ProviderEvent =
-  /** The process is on its way. First event of every attempt; `attempt` counts from 1, `queuedMs` is the wait for a place. */
-  | { type: "start"; runId: string; provider: string; pid?: number; attempt: number; queuedMs: number }
+  /**
+   * The process is on its way. First event of every attempt; `attempt` counts from 1, `queuedMs` is the wait for a place. Of a CLI: which
+   * `engine` makes it and, of a live one, whether its process knows the thread's beginning (`continued`), as in {@link RunInfo}.
+   */
+  | {
+      type: "start";
+      runId: string;
+      provider: string;
+      pid?: number;
+      attempt: number;
+      queuedMs: number;
+      engine?: "print" | "live" | "warm";
+      continued?: boolean;
+    }
   /** The CLI identified itself. */
   | { type: "session"; sessionId?: string; model?: string; permissionMode?: string; version?: string }
   /**

@@ -20,7 +20,7 @@ printf '%s\\n' "\${COMPREPLY[@]}"`;
   };
 
   it("completes commands, options, providers, actions and shells", () => {
-    const commands = ["doctor", "providers", "run", "chat", "suite", "status", "log", "completions"];
+    const commands = ["doctor", "providers", "run", "chat", "serve", "suite", "status", "log", "completions"];
     expect(offered("")).toEqual([...commands, "--help", "--version"]);
     expect(offered("ru")).toEqual(["run"]);
     expect(offered("run", "--e")).toEqual(["--effort", "--engine"]);

@@ -341,12 +341,15 @@ describe.skipIf(process.platform === "win32").each(VERSIONS)("run with the real 
 
 describe("a wrong command line", () => {
   it.each([
-    [[], "there is no command: doctor, providers, run, chat, suite, status, log, completions"],
+    [[], "there is no command: doctor, providers, run, chat, serve, suite, status, log, completions"],
     [
       ["docter"],
-      'unknown command "docter": did you mean doctor? there are doctor, providers, run, chat, suite, status, log, completions',
+      'unknown command "docter": did you mean doctor? there are doctor, providers, run, chat, serve, suite, status, log, completions',
     ],
-    [["--nope"], 'unknown option "--nope": there are doctor, providers, run, chat, suite, status, log, completions'],
+    [
+      ["--nope"],
+      'unknown option "--nope": there are doctor, providers, run, chat, serve, suite, status, log, completions',
+    ],
     [["doctor", "--nope"], "unknown option '--nope' (deep-factor-providers doctor --help)"],
     [
       ["doctor", "nobody"],

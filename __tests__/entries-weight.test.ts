@@ -68,6 +68,24 @@ const FACES = {
     ],
     "structured",
   ].map((file) => `langchain/${file}`),
+  gateway: [
+    ...["ai-sdk/parts", "ai-sdk/settings", "ai-sdk/words"],
+    ...[
+      "call",
+      "calls",
+      "chat",
+      "create",
+      "exchange",
+      "faces",
+      "fields",
+      "guard",
+      "keys",
+      "messages",
+      "models",
+      "options",
+    ].map((file) => `gateway/${file}`),
+    ...["refusal", "responses", "sealed", "server", "sse", "store", "thread", "token"].map((file) => `gateway/${file}`),
+  ],
   "ai-sdk": ["errors", "model", "parts", "prompt", "providers", "settings", "words"].map((file) => `ai-sdk/${file}`),
 };
 
@@ -91,6 +109,13 @@ describe.each([
   it("the AI SDK's face: itself, and no package", async () => {
     expect(await loaded(program(`${OURS}/ai-sdk`))).toEqual({
       ours: [...CORE, "plain", ...FACES["ai-sdk"], ...own("ai-sdk/index")].sort(),
+      packages: [],
+    });
+  });
+
+  it("the gateway: itself, what it has of the AI SDK's face, and no package", async () => {
+    expect(await loaded(program(`${OURS}/gateway`))).toEqual({
+      ours: [...CORE, "plain", ...FACES.gateway, ...own("gateway/index")].sort(),
       packages: [],
     });
   });

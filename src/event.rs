@@ -33,6 +33,12 @@ pub enum Event {
         attempt: u32,
         /// How long it waited for a free place, in ms.
         queued_ms: u64,
+        /// How the CLI is driven; none for an API.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        engine: Option<EngineUsed>,
+        /// Live engine only: whether the process knows the thread's beginning.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        continued: Option<bool>,
     },
     /// The provider identified itself (claude: `system/init`).
     Session {

@@ -67,6 +67,7 @@ describe("a call that failed for a passing reason", () => {
       provider: "claude",
       pid: expect.any(Number),
       queuedMs: 0,
+      engine: "print",
     };
     expect(told).toEqual([
       { ...start, attempt: 1, queuedMs: expect.any(Number) },

@@ -225,7 +225,7 @@ const REFUSALS: [string[], string][] = [
   [["run", "--sys", "x"], "unknown option '--sys': did you mean --system-prompt? (deep-factor-providers run --help)"],
   [
     ["rnu"],
-    'unknown command "rnu": did you mean run? there are doctor, providers, run, chat, suite, status, log, completions',
+    'unknown command "rnu": did you mean run? there are doctor, providers, run, chat, serve, suite, status, log, completions',
   ],
   [
     ["run", "Hi", "--provider", "calude"],
@@ -282,7 +282,7 @@ const REFUSALS: [string[], string][] = [
   ],
   [
     ["help", "chta"],
-    'unknown command "chta": did you mean chat? there are doctor, providers, run, chat, suite, status, log, completions',
+    'unknown command "chta": did you mean chat? there are doctor, providers, run, chat, serve, suite, status, log, completions',
   ],
   [
     ["doctor", "codx"],

@@ -19,6 +19,15 @@ export const OLDEST_CLAUDE = "@anthropic-ai/claude-code";
 /** @type {Readonly<Record<string, string>>} */
 export const PACKAGES = Object.freeze({
   [OLDEST_CLAUDE]: "2.1.197",
+  // The clients that the gateway serves.
+  "@ai-sdk/anthropic": "3.0.140",
+  "@ai-sdk/openai": "3.0.141",
+  "@ai-sdk/openai-compatible": "2.0.92",
+  "@anthropic-ai/sdk": "1.12.0",
+  "@langchain/anthropic": "1.5.11",
+  "@langchain/openai": "1.6.0",
+  compatcanary: "0.2.2",
+  openai: "7.57.0",
   // Of ai 6; brings react beside it, as react-dom does.
   "@ai-sdk/react": "3.0.327",
   "@google/gemini-cli": "0.61.0",
@@ -48,7 +57,14 @@ export const PACKAGES = Object.freeze({
 
 /** What is to be installed beside a package, because it only says that it wants it. */
 /** @type {Readonly<Record<string, Readonly<Record<string, string>>>>} */
-const BESIDE = Object.freeze({ bullmq: { ioredis: "6.0.0" } });
+const BESIDE = Object.freeze({
+  bullmq: { ioredis: "6.0.0" },
+  "@langchain/anthropic": { "@langchain/core": "1.4.0" },
+  "@langchain/openai": { "@langchain/core": "1.4.0" },
+  "@ai-sdk/openai": { ai: "6.0.326" },
+  "@ai-sdk/anthropic": { ai: "6.0.326" },
+  "@ai-sdk/openai-compatible": { ai: "6.0.326" },
+});
 
 const CACHE = join(dirname(fileURLToPath(import.meta.url)), "..", "..", ".cache", "npm");
 

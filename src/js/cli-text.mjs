@@ -57,6 +57,7 @@ Commands:
   providers        which providers there are
   run "<prompt>"   asks one of them and prints the answer
   chat             talks with one of them
+  serve            lets clients of OpenAI's and Anthropic's APIs ask them, on this machine, for you alone
   suite            runs the tasks of a file, each in a folder of its own, and says which passed
   status           what runs, waits, rests and was left over on this machine; tokens, cost and limits of plans
   log              shows the log of a run, as text or as a page
@@ -152,6 +153,49 @@ ${PROVIDER_HELP}
 The engine is the provider's live one where the installed CLI is known to serve that, unless --engine says otherwise.
 
 Exit codes: 0 ended, 2 wrong command line, 130 interrupted; of a pipe, also those of run.
+`,
+  serve: `Lets clients of OpenAI's and Anthropic's APIs ask your CLIs: over HTTP on this machine, for you alone, until a signal ends it.
+
+Usage: ${NAME} serve [options]
+
+It serves /v1/chat/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/models and /health. A model is
+called <provider>/<its model>, such as claude/sonnet, or <provider> for its default; a name without a slash is a model of the
+first provider. Everything that your logins' terms say holds for it: docs/terms.md. docs/gateway.md is the guide.
+
+Options:
+  --provider <id>         whom clients may ask, the first for bare names; as often as there are; default: claude. openai
+                          takes --base-url and --api-key-env
+  --port <n>              0 for any that is free; default: 7421
+  --host <address>        127.0.0.1, ::1 or localhost; default: 127.0.0.1
+  --i-am-the-only-user    allows another --host: nobody but you can reach it
+  --socket <path>         a Unix socket of yours alone, in place of a port
+  --token-file <path>     where the random token is written, for you alone; default: in a private folder
+  --token-env <name>      the token is in this environment variable; default: DEEP_FACTOR_GATEWAY_TOKEN, if that is set
+  --no-token              with --socket: the file's mode is the key
+  --keys <file>           further keys, with limits: JSON { "keys": [{ "name", "token", "limits" }] } that only you can read
+  --alias <name=target[,target...]>
+                          another name of a model; of several targets, the next is asked where one can't answer
+  --model <name>          one more name in /v1/models; as often as there are. The first of openai's is its default
+  --engine <name>         print, live, warm or auto, of the CLIs; default: each one's own
+  --timeout <ms>          how long an answer may take, 0 for no limit; default: 120000
+  --keep-alive <ms>       how long a process waits for the next request of its conversation; default: 300000
+  --base-url <url>        openai: where the API is; default: OpenAI's own
+  --api-key-env <name>    openai: the environment variable that holds the key; default: OPENAI_API_KEY without
+                          --base-url, no key with one
+  --concurrency <n>       calls at a time, of every key that has no limit of its own
+  --requests-per-minute <n>
+                          requests of 60 s, the same
+  --tokens-per-day <n>    tokens since midnight, the same; counted anew when the gateway starts
+  --usd-per-day <amount>  US dollars since midnight, as the CLIs estimate them, the same
+  --max-body <bytes>      the largest request; default: 33554432
+  --lenient               leaves out what can't be had, and names it in the header x-dfp-ignored; default: refuses it
+  --record <file>         adds each call to a log without prompts, to be read with \`${NAME} log\`
+  --drain <ms>            how long a signal waits for answers under way; default: 10000
+  --json                  where it is, as one line of JSON
+  --color <when>          auto, always or never; default: auto
+  -h, --help              this text
+
+Exit codes: 0 ended, 143 answers were cut short, 2 wrong command line.
 `,
   suite: `Runs tasks, each in a workspace of its own, and says which passed, how long they took and what they cost.
 

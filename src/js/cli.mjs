@@ -16,6 +16,7 @@ const COMMANDS = {
   providers: async () => (await import("./cli-doctor.mjs")).providers,
   run: async () => (await import("./cli-run.mjs")).run,
   chat: async () => (await import("./cli/chat.mjs")).chat,
+  serve: async () => (await import("./cli/serve.mjs")).serve,
   suite: async () => (await import("./cli-suite.mjs")).suite,
   status: async () => (await import("./cli/status.mjs")).status,
   log: async () => (await import("./cli-log.mjs")).log,
@@ -24,12 +25,16 @@ const COMMANDS = {
 /** @param {string} name @returns {name is keyof typeof COMMANDS} */
 const isCommand = (name) => Object.hasOwn(COMMANDS, name);
 
+/** Commands that end by a signal as they are meant to: they say themselves with which code, and hear of a second one. */
+const ENDED_BY_SIGNAL = new Set(["serve"]);
+
 /**
  * @param {string[]} args
  * @param {AbortSignal} signal
+ * @param {AbortSignal} second aborts with the second signal
  * @returns {Promise<number>} the exit code
  */
-async function main([name = "", ...args], signal) {
+async function main([name = "", ...args], signal, second) {
   if (name === "-h" || name === "--help" || name === "help") {
     const [about = ""] = args.filter((arg) => arg !== "-h" && arg !== "--help");
     if (about !== "" && !isCommand(about)) throw unknown(about);
@@ -45,7 +50,7 @@ async function main([name = "", ...args], signal) {
   if (own.includes("--help") || own.includes("-h")) return say(HELP[name]);
   try {
     const command = await COMMANDS[name]();
-    return await command(args, signal);
+    return await command(args, signal, second);
   } catch (error) {
     if (error instanceof UsageError) error.message += ` (${NAME} ${name} --help)`;
     throw error;
@@ -69,12 +74,18 @@ function say(text) {
 /** How an error begins. */
 const HEAD = /** @type {const} */ ({ head: `${NAME}:`, colour: "red" });
 const interrupt = new AbortController();
+const again = new AbortController();
+const endsItself = ENDED_BY_SIGNAL.has(process.argv[2] ?? "");
 /** @type {number | undefined} */
 let interrupted;
 /** @param {number} code */
 function stop(code) {
-  // At once the second time: the exit hook of the addon ends what is left.
-  if (interrupted !== undefined) process.exit(interrupted);
+  if (interrupted !== undefined) {
+    // At once the second time: the exit hook of the addon ends what is left.
+    if (!endsItself || again.signal.aborted) process.exit(interrupted);
+    again.abort();
+    return;
+  }
   interrupted = code;
   interrupt.abort();
 }
@@ -87,7 +98,7 @@ for (const stream of [process.stdout, process.stderr]) {
 }
 
 try {
-  process.exitCode = await main(process.argv.slice(2), interrupt.signal);
+  process.exitCode = await main(process.argv.slice(2), interrupt.signal, again.signal);
 } catch (error) {
   if (error instanceof UsageError) {
     tell(`${NAME}: ${error.message}`, HEAD);
@@ -97,4 +108,4 @@ try {
     process.exitCode = EXIT_CODES.unknown;
   }
 }
-if (interrupted !== undefined) process.exitCode = interrupted;
+if (interrupted !== undefined && !endsItself) process.exitCode = interrupted;

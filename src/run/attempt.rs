@@ -236,6 +236,8 @@ impl Driven<'_> {
             pid: self.info.pid,
             attempt: self.attempt.number,
             queued_ms,
+            engine: self.info.engine,
+            continued: self.info.continued,
         });
         self.events.extend(opening.notes);
     }

@@ -18,7 +18,19 @@ const SHELLS = { bash, zsh, fish };
  *   what else stands behind it; `values`: what stands behind an option, where that is one of few
  */
 /** Behind these, the shell completes files. */
-const FILES = ["--file", "--history", "--image", "--logs", "--out", "--output", "--record", "--schema"];
+const FILES = [
+  "--file",
+  "--history",
+  "--image",
+  "--keys",
+  "--logs",
+  "--out",
+  "--output",
+  "--record",
+  "--schema",
+  "--socket",
+  "--token-file",
+];
 
 /** @param {string[]} args */
 export async function completions(args) {

@@ -87,6 +87,29 @@ function createApi(values, { model, ...common }) {
 }
 
 /**
+ * The provider of a gateway. Its clients make further attempts, so it makes none.
+ *
+ * @param {string} id
+ * @param {Pick<Values, "engine" | "timeout" | "base-url" | "api-key-env" | "model">} values
+ * @param {number} keepAlive ms
+ * @returns {CliProvider}
+ */
+export function createServed(id, values, keepAlive) {
+  const common = { timeout: milliseconds(values.timeout), retry: false };
+  if (id === API) {
+    // The model of a name without one: an API has no default of its own.
+    return made(() => createApi({ ...values, engine: undefined }, { ...common, model: values.model }));
+  }
+  const ids = [...providerIds(), API];
+  if (!ids.includes(id)) {
+    throw new UsageError(`unknown provider "${id}"${suggestion(id, ids) || ":"} there are ${ids.join(", ")}`);
+  }
+  const options = { ...common, engine: values.engine };
+  // A CLI without kept processes has no such option.
+  return made(() => firstOf([{ keepAlive }, {}], (wish) => factoryOf(id)(/** @type {{}} */ ({ ...options, ...wish }))));
+}
+
+/**
  * @template T
  * @template R
  * @param {T[]} all
@@ -116,7 +139,7 @@ function made(make) {
 }
 
 /** @param {string | undefined} timeout */
-function milliseconds(timeout) {
+export function milliseconds(timeout) {
   if (timeout === undefined) return undefined;
   if (!/^\d+$/.test(timeout)) throw new UsageError(`--timeout must be a number of milliseconds, not "${timeout}"`);
   return Number(timeout);

@@ -1,0 +1,57 @@
+// @ts-check
+/**
+ * Python packages that the tests want, as `installed.mjs` has npm's: in flows a set's name, out flows an environment in which Python finds it,
+ * or nothing where there is no Python or no registry. Installed once, under `.cache/python`, by whoever asks first.
+ */
+import { execFile } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+
+/** The sets, by name, with exact versions. */
+const SETS = Object.freeze({
+  "llm-comply": ["llm-comply==0.5.0"],
+});
+
+const CACHE = join(dirname(fileURLToPath(import.meta.url)), "..", "..", ".cache", "python");
+
+/**
+ * @param {keyof typeof SETS} name
+ * @returns {Promise<{ PYTHONPATH: string } | undefined>}
+ */
+export async function pythonWith(name) {
+  const packages = SETS[name];
+  const home = join(CACHE, packages.join("+"));
+  if (existsSync(home)) return { PYTHONPATH: home };
+  mkdirSync(CACHE, { recursive: true });
+  // Made elsewhere and moved at the end, so that a folder of this name is always whole.
+  const making = mkdtempSync(join(CACHE, ".making-"));
+  try {
+    await run("python3", ["-m", "pip", "install", "--quiet", "--target", making, ...packages]);
+    renameSync(making, home);
+  } catch {
+    // No Python, no registry; or somebody else was faster.
+    if (!existsSync(home)) return undefined;
+  } finally {
+    rmSync(making, { recursive: true, force: true });
+  }
+  return { PYTHONPATH: home };
+}
+
+/**
+ * @param {{ PYTHONPATH: string }} env
+ * @param {string[]} args of `python3`
+ * @param {Record<string, string>} [more] variables
+ */
+export async function runPython(env, args, more = {}) {
+  const options = { env: { ...process.env, ...env, ...more }, maxBuffer: 64 * 1024 * 1024 };
+  const { stdout } = await run("python3", args, options).catch((error) => {
+    // A suite that finds something says what on its standard output.
+    if (typeof error.stdout === "string" && error.stdout !== "") return { stdout: error.stdout };
+    throw error;
+  });
+  return stdout;
+}

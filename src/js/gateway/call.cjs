@@ -1,0 +1,186 @@
+"use strict";
+
+/**
+ * One call. In: what a client asked, as a provider takes it. Out: the parts of the answer as they come, and what is known of the call for
+ * the headers.
+ *
+ * @import { MessageInput, ProviderEvent, ToolInput } from "../../../index.js"
+ * @import { CliStreamPart } from "../ai-sdk/index.d.cts"
+ * @import { Target } from "./models.cjs"
+ *
+ * @typedef {object} Asked a request, read
+ * @property {string} model as the client wrote it
+ * @property {boolean} stream
+ * @property {MessageInput[]} messages
+ * @property {ToolInput[]} tools
+ * @property {Record<string, unknown>} options of the provider's call
+ * @property {boolean} json the answer is a value
+ * @property {boolean} oneCall at most one call of a tool is wanted
+ * @property {boolean} shows whether reasoning is shown
+ * @property {string[]} ignored what was left out
+ * @property {import("./refusal.cjs").Places} places
+ * @property {ReadonlySet<string>} droppable options that are left out where a provider has nothing for them
+ */
+
+const { createParts } = require("../ai-sdk/parts.cjs");
+const { WHOLE } = require("../face.cjs");
+const { AS_TEXT } = require("../provider.cjs");
+const { isProviderError, providerError } = require("../errors.cjs");
+const { DROPPABLE } = require("./models.cjs");
+
+/**
+ * @typedef {object} Facts what is known of a call so far
+ * @property {string | undefined} runId
+ * @property {string} model who answers, `provider/model`
+ * @property {string | undefined} engine
+ * @property {"new" | "continued" | "replayed" | undefined} session
+ * @property {string[]} warnings
+ * @property {import("../../../index.js").TokenUsage | undefined} usage
+ * @property {Extract<ProviderEvent, { type: "rate_limit" }> | undefined} limit
+ * @property {number | undefined} costUsd
+ */
+
+/**
+ * @param {Asked} call
+ * @param {Target} target
+ * @param {{ signal: AbortSignal, record: string | undefined }} around
+ */
+function begin(call, target, { signal, record }) {
+  const toolChoice = /** @type {unknown} */ (call.options.toolChoice);
+  // A reply that does not fit is asked for again: what was said first is no part of the answer then.
+  const whole = call.json || toolChoice === "any" || typeof toolChoice === "object";
+  const parts = createParts({
+    provider: target.ids[0] ?? "",
+    settings: {
+      options: {},
+      tools: call.tools,
+      warnings: [],
+      json: call.json,
+      instruction: undefined,
+      whole,
+    },
+  });
+  /** @type {import("./models.cjs").Droppable} */
+  const droppable = {
+    may: (option) => call.droppable.has(option),
+    dropped(option) {
+      call.ignored.push(call.places.option(option) ?? option);
+    },
+  };
+  const events = target.asked.bindTools(call.tools).stream(call.messages, {
+    ...call.options,
+    signal,
+    record,
+    onUnsupported: "error",
+    [DROPPABLE]: droppable,
+    [AS_TEXT]: true,
+    ...(call.stream ? {} : { [WHOLE]: true }),
+  });
+  const answered = call.messages.some((message) => /** @type {{ role?: string }} */ (message).role === "assistant");
+  /** @type {Facts} */
+  const facts = {
+    runId: undefined,
+    model: target.names[0] ?? "",
+    engine: undefined,
+    session: answered ? undefined : "new",
+    warnings: [],
+    usage: undefined,
+    limit: undefined,
+    costUsd: undefined,
+  };
+  /** Whether pieces of a message that is not whole went out. */
+  let open = false;
+
+  return {
+    facts,
+
+    /** @returns {Promise<CliStreamPart[] | undefined>} the parts of the next event; `undefined` behind the last */
+    async next() {
+      let next;
+      try {
+        next = await events.next();
+      } catch (error) {
+        if (signal.aborted) throw error;
+        note(error);
+        return parts.fail(error);
+      }
+      if (next.done) return undefined;
+      read(next.value);
+      return parts.push(own(next.value));
+    },
+
+    /** Ends what runs. */
+    async leave() {
+      await events.return(undefined);
+    },
+  };
+
+  /** Who answered, by the provider's own id: a list knows its members by their models' names. @param {ProviderEvent} event @returns {ProviderEvent} */
+  function own(event) {
+    if (event.type !== "done" || event.reply.fallback === undefined) return event;
+    const { fallback } = event.reply;
+    const provider = target.ids[target.names.indexOf(fallback.provider)] ?? fallback.provider;
+    return { ...event, reply: { ...event.reply, fallback: { ...fallback, provider } } };
+  }
+
+  /** What a failed call was, and used. @param {unknown} error */
+  function note(error) {
+    if (!isProviderError(error)) return;
+    facts.runId ??= error.runId;
+    facts.usage = error.usage ?? error.partial?.usage ?? facts.usage;
+  }
+
+  /** @param {ProviderEvent} event */
+  function read(event) {
+    switch (event.type) {
+      case "start":
+        facts.runId = event.runId;
+        facts.engine = event.engine ?? (event.pid === undefined ? "api" : undefined);
+        if (answered) facts.session = event.continued ? "continued" : "replayed";
+        break;
+      case "fallback":
+        facts.model = target.names[event.index + 1] ?? facts.model;
+        break;
+      case "warning":
+        facts.warnings.push(event.code);
+        break;
+      case "rate_limit":
+        facts.limit = event;
+        break;
+      case "usage":
+        facts.usage = event.usage;
+        break;
+      case "text_delta":
+      case "thinking_delta":
+        open ||= !whole && event.text !== "";
+        break;
+      case "message":
+        open = false;
+        break;
+      case "retry":
+        // The pieces that went out belong to no message, and a client can't be told to forget them.
+        if (open && call.stream) throw brokenOff(event.reason);
+        break;
+      case "done":
+        facts.usage = event.reply.usage;
+        facts.costUsd = event.reply.costUsd;
+        break;
+      default:
+    }
+  }
+}
+
+/** @param {string} reason */
+function brokenOff(reason) {
+  return providerError({
+    category: "network",
+    code: "CONNECTION_LOST",
+    message: `the answer broke off behind its beginning, and is asked for again: ${reason}. Send the request again`,
+    provider: "",
+    shouldRetry: true,
+    shouldFallback: false,
+    attempts: 1,
+  });
+}
+
+module.exports = { begin };

@@ -1,0 +1,129 @@
+"use strict";
+
+/**
+ * In: providers, and how they are to be served. Out: a gateway that listens.
+ *
+ * It is a face, as LangChain's and the AI SDK's: thin over the providers' `stream`. Providers are the caller's own and stay open.
+ */
+
+const { fault } = require("../errors.cjs");
+const { takeLogger } = require("../logger.cjs");
+const { describe } = require("../options.cjs");
+const { createKeys } = require("./keys.cjs");
+const { createModels } = require("./models.cjs");
+const { CONSENT, LEAST_TOKEN, readOptions } = require("./options.cjs");
+const { Refusal } = require("./refusal.cjs");
+const { createServer } = require("./server.cjs");
+const { createToken, writeToken } = require("./token.cjs");
+
+/** Gateways whose end cut answers short. @type {WeakSet<object>} */
+const cutShort = new WeakSet();
+
+/** Whether the end of a gateway cut answers short: known when it has been closed. @param {object} gateway */
+const wasCut = (gateway) => cutShort.has(gateway);
+
+/** @param {{ createFallbackProvider(adapters: any[]): any }} core */
+function gatewayOf(core) {
+  return { createGateway };
+
+  /** @param {unknown} given */
+  async function createGateway(given) {
+    const { log, rest } = takeLogger(given, describe);
+    const options = readOptions(rest);
+    const token = options.token === false ? undefined : (options.token ?? createToken());
+    const keys = createKeys({ token, keys: options.keys, limits: options.limits });
+    const models = modelsOf(options, core);
+    const server = createServer(options, { keys, models, log });
+    const url = await listening(server, options);
+    const file =
+      token === undefined || options.tokenFile === false ? undefined : await written(server, token, options.tokenFile);
+    /** @type {Promise<boolean> | undefined} */
+    let closing;
+    let cutNow = () => {};
+    const cut = /** @type {Promise<void>} */ (
+      new Promise((resolve) => {
+        cutNow = () => resolve(undefined);
+      })
+    );
+
+    const gateway = {
+      url,
+      token,
+      tokenFile: file?.path,
+      socketPath: options.socketPath,
+      close,
+      [Symbol.asyncDispose]: () => close(),
+    };
+    return gateway;
+
+    /**
+     * @param {{ drain?: boolean | undefined }} [how]
+     * @returns {Promise<void>}
+     */
+    async function close({ drain = false } = {}) {
+      if (!drain) cutNow();
+      closing ??= server.close({ drain, cut }).finally(() => file?.remove());
+      if (await closing) cutShort.add(gateway);
+    }
+  }
+}
+
+/**
+ * @param {import("./options.cjs").Options} options
+ * @param {{ createFallbackProvider(adapters: any[]): any }} core
+ */
+function modelsOf({ providers, aliases, models }, core) {
+  try {
+    return createModels({ providers, aliases, models, fallback: (adapters) => core.createFallbackProvider(adapters) });
+  } catch (error) {
+    if (error instanceof Refusal) throw fault("INVALID_OPTION", `the option "aliases" is wrong: ${error.message}`);
+    throw error;
+  }
+}
+
+/**
+ * @param {ReturnType<typeof createServer>} server
+ * @param {import("./options.cjs").Options} options
+ */
+async function listening(server, { host, port, socketPath }) {
+  try {
+    return await server.listen();
+  } catch (error) {
+    const { code, message } = /** @type {NodeJS.ErrnoException} */ (error);
+    if (socketPath !== undefined) {
+      const reason = code === "EADDRINUSE" ? "there is a file already, or another gateway" : message;
+      throw fault(
+        "INVALID_OPTION",
+        `the option "socketPath" must be a path where a socket can be made: ${reason}`,
+        error,
+      );
+    }
+    if (code === "EADDRINUSE")
+      throw fault(
+        "INVALID_OPTION",
+        `the option "port" must be free: ${port} is in use. Name another, or 0 for any`,
+        error,
+      );
+    throw fault(
+      "INVALID_OPTION",
+      `the options "host" and "port" must be an address of this machine, and ${host}:${port} is none: ${message}`,
+      error,
+    );
+  }
+}
+
+/**
+ * @param {ReturnType<typeof createServer>} server
+ * @param {string} token
+ * @param {string | undefined} path
+ */
+async function written(server, token, path) {
+  try {
+    return writeToken(token, path);
+  } catch (error) {
+    await server.close({ drain: false });
+    throw error;
+  }
+}
+
+module.exports = { CONSENT, LEAST_TOKEN, gatewayOf, wasCut };

@@ -1,0 +1,259 @@
+"use strict";
+
+/**
+ * One request for an answer, from its body to the last byte. In: a face, a key, the body's JSON. Out: the answer, whole or as a stream.
+ *
+ * @import { ServerResponse } from "node:http"
+ * @import { CliStreamPart } from "../ai-sdk/index.d.cts"
+ * @import { Face } from "./faces.cjs"
+ * @import { Fields } from "./fields.cjs"
+ * @import { Key } from "./keys.cjs"
+ * @import { Facts } from "./call.cjs"
+ */
+
+const { contentOf } = require("../ai-sdk/parts.cjs");
+const { begin } = require("./call.cjs");
+const { createFilter, inOrder } = require("./calls.cjs");
+const { refusalOf } = require("./refusal.cjs");
+
+/** How long the head of a stream waits for the first piece: so long an error has a status of its own. */
+const HOLD = 10_000;
+/** How often a stream says that it is alive. */
+const PING = 5_000;
+
+/**
+ * @typedef {object} House what all requests of a gateway share
+ * @property {ReturnType<typeof import("./models.cjs").createModels>} models
+ * @property {ReturnType<typeof import("./sealed.cjs").createSeals>} seals
+ * @property {ReturnType<typeof import("./store.cjs").createStore>} store
+ * @property {ReturnType<typeof import("./calls.cjs").createWithheld>} withheld
+ * @property {boolean} lenient
+ * @property {string | undefined} record
+ */
+
+/**
+ * @param {House} house
+ * @param {object} request
+ * @param {Face} request.face
+ * @param {Key} request.key
+ * @param {Fields} request.body
+ * @param {boolean} request.lenient
+ * @param {string} request.requestId
+ * @param {ServerResponse} response
+ * @param {AbortSignal} signal aborts when nobody waits for the answer any more
+ * @returns {Promise<Record<string, unknown>>} figures for the log
+ */
+async function answer(house, { face, key, body, lenient, requestId }, response, signal) {
+  const around = {
+    lenient: lenient || house.lenient,
+    seals: house.seals,
+    stored: (/** @type {string} */ id) => house.store.get(key.name, id),
+    item: (/** @type {string} */ id) => house.store.item(key.name, id),
+  };
+  const read = face.read(body, around);
+  read.messages = house.withheld.restore(key.name, read.messages);
+  const target = house.models.find(read.model);
+  const release = key.admit();
+  const call = begin(read, target, { signal, record: house.record });
+  const filter = createFilter(read.oneCall, (id, others) => house.withheld.keep(key.name, id, others));
+  const keep = (/** @type {Fields | undefined} */ made) => {
+    if (made === undefined || read.own.store !== true) return;
+    const output = /** @type {Fields[]} */ (made.output);
+    house.store.keep(key.name, made, [.../** @type {Fields[]} */ (read.own.items), ...output]);
+  };
+  const { facts } = call;
+  const headers = () => headersOf(facts, read.ignored);
+  try {
+    if (read.stream) {
+      const failed = await streamed(response, signal, { call, face, read, around, filter, keep, headers, requestId });
+      return { ...figuresOf(facts, true), ...(failed === undefined ? {} : { code: failed }) };
+    }
+    /** @type {CliStreamPart[]} */
+    const parts = [];
+    for (let more = await call.next(); more !== undefined; more = await call.next())
+      parts.push(...more.flatMap(filter));
+    const finish = parts.at(-1);
+    if (finish?.type !== "finish") throw new Error(NO_REPLY);
+    const made = face.whole(read, inOrder(contentOf(parts)), finish, around);
+    keep(/** @type {Fields} */ (made));
+    const json = JSON.stringify(made);
+    const length = Buffer.byteLength(json);
+    response.writeHead(200, { "content-type": "application/json", "content-length": length, ...headers() });
+    response.end(json);
+    return figuresOf(facts, false);
+  } catch (error) {
+    if (signal.aborted) throw error;
+    const refusal = refusalOf(error, read.places);
+    throw Object.assign(refusal, { facts: headers(), figures: figuresOf(facts, read.stream), cause: error });
+  } finally {
+    // Also where the client left: nothing of its call stays behind, and what it used counts.
+    await call.leave().catch(() => {});
+    release({ tokens: facts.usage?.totalTokens, usd: facts.costUsd });
+  }
+}
+
+const NO_REPLY = "the provider ended its stream without a reply";
+
+/**
+ * The answer as it comes.
+ *
+ * @param {ServerResponse} response
+ * @param {AbortSignal} signal
+ * @param {object} its
+ * @param {ReturnType<typeof begin>} its.call
+ * @param {Face} its.face
+ * @param {import("./faces.cjs").Read} its.read
+ * @param {import("./faces.cjs").Around} its.around
+ * @param {(part: CliStreamPart) => CliStreamPart[]} its.filter
+ * @param {(made: Fields | undefined) => void} its.keep
+ * @param {() => Record<string, string>} its.headers
+ * @param {string} its.requestId
+ * @returns {Promise<string | undefined>} the code of what it failed with behind its head
+ */
+async function streamed(response, signal, { call, face, read, around, filter, keep, headers, requestId }) {
+  const writer = face.stream(read, around);
+  const out = createOut(response, signal, writer.ping);
+  const send = () => {
+    if (response.headersSent) return;
+    response.writeHead(200, { "content-type": "text/event-stream; charset=utf-8", ...headers() });
+    out.start(writer.begin(call.facts.usage && usagePart(call.facts.usage)));
+  };
+  let finished = false;
+  try {
+    for (let more = await out.first(call.next(), send); more !== undefined; more = await call.next()) {
+      for (const part of more.flatMap(filter)) {
+        send();
+        await out.write(writer.push(part));
+        if (part.type !== "finish") continue;
+        finished = true;
+        keep(writer.answer?.());
+        out.stop();
+        response.end();
+      }
+    }
+    if (!finished) throw new Error(NO_REPLY);
+    return undefined;
+  } catch (error) {
+    // All has gone out: what is behind it (a run log that fails) is nobody's error here.
+    if (finished) return undefined;
+    if (signal.aborted || !response.headersSent) throw error;
+    // The head is out: the vendor's own event, and no finish, which would make a success of it.
+    const refusal = refusalOf(error, read.places);
+    await out.write(writer.fail(refusal, requestId));
+    response.end();
+    return refusal.code;
+  } finally {
+    out.stop();
+  }
+}
+
+/** @param {import("../../../index.js").TokenUsage} usage @returns {import("../ai-sdk/index.d.cts").CliUsage} */
+function usagePart({ inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens, reasoningTokens }) {
+  const input = { total: inputTokens, noCache: undefined, cacheRead: cacheReadTokens, cacheWrite: cacheWriteTokens };
+  return { inputTokens: input, outputTokens: { total: outputTokens, text: undefined, reasoning: reasoningTokens } };
+}
+
+/** @param {Facts} facts @param {boolean} stream */
+function figuresOf({ runId, model, engine, session, usage }, stream) {
+  return { runId, model, engine, session, stream, inputTokens: usage?.inputTokens, outputTokens: usage?.outputTokens };
+}
+
+/**
+ * What is known of a call, as headers: nothing in them is a text of a caller's or a model's.
+ *
+ * @param {Facts} facts
+ * @param {readonly string[]} ignored
+ * @returns {Record<string, string>}
+ */
+function headersOf({ runId, model, engine, session, warnings, usage, limit }, ignored) {
+  /** @type {Record<string, string | undefined>} */
+  const headers = {
+    "x-dfp-run-id": runId,
+    "x-dfp-model": encodeURI(model),
+    "x-dfp-engine": engine,
+    "x-dfp-session": session,
+    "x-dfp-ignored": ignored.length === 0 ? undefined : [...new Set(ignored)].map(word).slice(0, 32).join(","),
+    "x-dfp-warning": warnings.length === 0 ? undefined : [...new Set(warnings)].map(word).slice(0, 32).join(","),
+    "x-dfp-estimated": usage?.estimated ? "true" : undefined,
+    "x-dfp-limit-status": limit && word(limit.status),
+    "x-dfp-limit-resets-at": limit?.resetsAt === undefined ? undefined : isoOf(limit.resetsAt),
+    "x-dfp-limit-utilization": limit?.utilization === undefined ? undefined : String(Number(limit.utilization)),
+  };
+  const known = Object.entries(headers).filter(([, value]) => value !== undefined && value !== "");
+  return /** @type {Record<string, string>} */ (Object.fromEntries(known));
+}
+
+/** A name in a header: the path of a field, or a code. @param {string} text */
+const word = (text) => text.replaceAll(/[^\w.[\]-]/g, "?").slice(0, 80);
+
+/** @param {number} at ms since the epoch */
+const isoOf = (at) => (Number.isFinite(at) && Math.abs(at) < 8.64e15 ? new Date(at).toISOString() : undefined);
+
+/**
+ * A stream on its way to a client.
+ *
+ * @param {ServerResponse} response
+ * @param {AbortSignal} signal
+ * @param {() => string} ping
+ */
+function createOut(response, signal, ping) {
+  /** @type {NodeJS.Timeout | undefined} */
+  let held;
+  /** @type {NodeJS.Timeout | undefined} */
+  let pings;
+  let last = 0;
+
+  /** @param {string} text */
+  const put = (text) => {
+    last = Date.now();
+    return response.write(text);
+  };
+  const beat = () => {
+    // A client that does not read gets none: they would pile up.
+    if (Date.now() - last >= PING / 2 && !response.writableNeedDrain) put(ping());
+  };
+
+  return {
+    /**
+     * Waits for the first parts, and no longer than {@link HOLD} with the head.
+     *
+     * @template T
+     * @param {Promise<T>} parts
+     * @param {() => void} send
+     */
+    async first(parts, send) {
+      held = setTimeout(send, HOLD);
+      return await parts;
+    },
+
+    /** @param {string} text behind the head */
+    start(text) {
+      clearTimeout(held);
+      put(text);
+      pings = setInterval(beat, PING / 2);
+    },
+
+    /** @param {string} text */
+    async write(text) {
+      if (text === "" || put(text)) return;
+      // Taken no faster than it is read.
+      await new Promise((resolve) => {
+        const on = () => {
+          response.off("drain", on);
+          signal.removeEventListener("abort", on);
+          resolve(undefined);
+        };
+        response.once("drain", on);
+        signal.addEventListener("abort", on);
+        if (signal.aborted) on();
+      });
+    },
+
+    stop() {
+      clearTimeout(held);
+      clearInterval(pings);
+    },
+  };
+}
+
+module.exports = { answer };

@@ -1,0 +1,209 @@
+"use strict";
+
+/**
+ * In: the fields of a request's JSON. Out: what they hold, or a refusal that names the field.
+ *
+ * What can't be had is never left out in silence: it is refused with its name as `param`; a lenient call goes on without it, and its
+ * name is among `ignored` (header `x-dfp-ignored`).
+ */
+
+const { bad } = require("./refusal.cjs");
+
+/** @typedef {Record<string, unknown>} Fields */
+/** @typedef {Readonly<Record<string, true | ((value: unknown) => boolean)>>} Known */
+
+/**
+ * @param {unknown} value
+ * @returns {value is Fields}
+ */
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** How deep a request may be nested; the deepest schema that a provider takes has 64 levels. */
+const MOST_LEVELS = 200;
+
+/**
+ * Refuses what nests so deep that reading it again would use up the stack.
+ *
+ * @param {unknown} value
+ */
+function checkDepth(value) {
+  /** @type {[unknown, number][]} */
+  const open = [[value, 0]];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const [node, level] = next;
+    if (typeof node !== "object" || node === null) continue;
+    if (level >= MOST_LEVELS) throw bad("invalid_json", undefined, `the body nests deeper than ${MOST_LEVELS} levels`);
+    for (const inner of Object.values(node)) if (typeof inner === "object") open.push([inner, level + 1]);
+  }
+}
+
+/**
+ * The fields of one request, read one by one.
+ *
+ * @param {Fields} body
+ * @param {boolean} lenient
+ */
+function createReader(body, lenient) {
+  /** @type {string[]} */
+  const ignored = [];
+
+  const reader = {
+    ignored,
+
+    /**
+     * A field of the request itself; `null` is as good as none.
+     *
+     * @param {string} name
+     */
+    get(name) {
+      const value = Object.hasOwn(body, name) ? body[name] : undefined;
+      return value === null ? undefined : value;
+    },
+
+    /** @param {string} name @param {string} message */
+    unsupported(name, message) {
+      if (!lenient) throw bad("unsupported_parameter", name, message);
+      ignored.push(name);
+    },
+
+    /**
+     * Refuses what nobody knows, and what can't be had.
+     *
+     * @param {Known} known which fields there are; a function says which values
+     *   change nothing of the answer
+     */
+    check(known) {
+      for (const [name, value] of Object.entries(body)) {
+        const rule = Object.hasOwn(known, name) ? known[name] : undefined;
+        if (value === null || rule === true) continue;
+        if (rule === undefined) {
+          if (!lenient) throw bad("unknown_parameter", name, `unknown parameter "${shown(name)}": leave it out`);
+          ignored.push(name);
+        } else if (!rule(value)) {
+          reader.unsupported(name, `${name} can't be had here with this value: leave it out`);
+        }
+      }
+    },
+
+    /**
+     * @param {string} name
+     * @returns {string | undefined}
+     */
+    text(name) {
+      const value = reader.get(name);
+      if (value === undefined || typeof value === "string") return value;
+      throw bad("invalid_type", name, `${name} must be a string`);
+    },
+
+    /** @param {string} name @returns {boolean | undefined} */
+    flag(name) {
+      const value = reader.get(name);
+      if (value === undefined || typeof value === "boolean") return value;
+      throw bad("invalid_type", name, `${name} must be true or false`);
+    },
+
+    /** @param {string} name @returns {number | undefined} a whole number from 1 */
+    count(name) {
+      const value = reader.get(name);
+      if (value === undefined) return undefined;
+      if (typeof value !== "number") throw bad("invalid_type", name, `${name} must be a number`);
+      if (!Number.isSafeInteger(value) || value < 1)
+        throw bad("invalid_value", name, `${name} must be a whole number from 1`);
+      return value;
+    },
+
+    /** @param {string} name @returns {Fields | undefined} */
+    object(name) {
+      const value = reader.get(name);
+      if (value === undefined || isObject(value)) return value;
+      throw bad("invalid_type", name, `${name} must be an object`);
+    },
+
+    /** @param {string} name @returns {unknown[] | undefined} */
+    list(name) {
+      const value = reader.get(name);
+      if (value === undefined || Array.isArray(value)) return value;
+      throw bad("invalid_type", name, `${name} must be an array`);
+    },
+
+    /** The temperature; 1 is what there is anyway. @returns {number | undefined} */
+    temperature() {
+      const value = reader.get("temperature");
+      if (value === undefined || value === 1) return undefined;
+      if (typeof value === "number" && value >= 0 && value <= 2) return value;
+      throw bad("invalid_value", "temperature", "temperature must be a number from 0 to 2");
+    },
+
+    /** Texts before which the answer ends. @param {string} name @returns {string[] | undefined} */
+    stops(name) {
+      const value = reader.get(name);
+      if (value === undefined) return undefined;
+      const list = typeof value === "string" ? [value] : value;
+      if (!Array.isArray(list) || !list.every((text) => typeof text === "string" && text !== "")) {
+        throw bad("invalid_type", name, `${name} must be a text or an array of texts, none of them empty`);
+      }
+      return list.length === 0 ? undefined : list;
+    },
+  };
+  return reader;
+}
+
+/** @typedef {ReturnType<typeof createReader>} Reader */
+
+/**
+ * @param {unknown} value
+ * @param {string} at
+ * @returns {Fields}
+ */
+function objectAt(value, at) {
+  if (isObject(value)) return value;
+  throw bad("invalid_type", at, `${at} must be an object`);
+}
+
+/**
+ * @param {unknown} value
+ * @param {string} at
+ */
+function textAt(value, at) {
+  if (typeof value === "string" && value !== "") return value;
+  throw bad(
+    value === undefined || value === null ? "missing_required_parameter" : "invalid_type",
+    at,
+    `${at} must be a text`,
+  );
+}
+
+/**
+ * The schema that an answer is to fit, of a `json_schema` format.
+ *
+ * @param {Fields} format
+ * @param {string} at where `schema` stands
+ */
+function schemaAt({ schema, name, description }, at) {
+  const it = objectAt(schema, at);
+  if (it.type !== "object")
+    throw bad("invalid_value", at, `${at} must describe an object: \`type: "object"\` at its top`);
+  return {
+    ...(typeof name === "string" ? { title: name } : {}),
+    ...(typeof description === "string" ? { description } : {}),
+    ...it,
+  };
+}
+
+/** A caller's text in a message of ours. @param {string} text */
+function shown(text) {
+  return [...text.slice(0, 80)].map((letter) => (/[\x20-\x7e]/.test(letter) ? letter : "?")).join("");
+}
+
+/** Values that change nothing of an answer. */
+const SAME = {
+  one: (/** @type {unknown} */ value) => value === 1,
+  zero: (/** @type {unknown} */ value) => value === 0,
+  no: (/** @type {unknown} */ value) => value === false,
+  none: (/** @type {unknown} */ value) => isObject(value) && Object.keys(value).length === 0,
+  tier: (/** @type {unknown} */ value) => value === "auto" || value === "default" || value === "standard_only",
+  medium: (/** @type {unknown} */ value) => value === "medium",
+  never: () => false,
+};
+
+module.exports = { SAME, checkDepth, createReader, isObject, objectAt, schemaAt, shown, textAt };

@@ -1,0 +1,72 @@
+"use strict";
+
+/**
+ * Who knocks. In: the head of a request. Out: its path and its keys, or a refusal before anything else is read.
+ *
+ * A page in the person's browser can reach 127.0.0.1 too. It says where it comes from (`Origin`, `Sec-Fetch-Site`), and a name that was
+ * bent to 127.0.0.1 stands in `Host`. There are no cookies, and no answer ever allows a page to read it.
+ *
+ * @import { IncomingMessage } from "node:http"
+ */
+
+const { Refusal } = require("./refusal.cjs");
+
+/** What loopback is called. */
+const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
+/** The host in a `Host` header: a name, IPv4, or IPv6 in brackets, and perhaps a port. */
+const HOST = /^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?$/;
+
+/** @param {string} host */
+const isLoopback = (host) =>
+  LOOPBACK.test(host.includes(":") && !host.startsWith("[") ? `[${host}]` : host.toLowerCase());
+
+/**
+ * @param {object} rules
+ * @param {string | undefined} rules.host a further name, for a gateway that is not only on loopback
+ * @param {readonly string[]} rules.origins which pages may ask
+ */
+function createGuard({ host: own, origins }) {
+  /** @param {string} given */
+  const isKnown = (given) => {
+    const name = HOST.exec(given)?.[1];
+    return name !== undefined && (isLoopback(name) || (own !== undefined && name.toLowerCase() === own.toLowerCase()));
+  };
+
+  return {
+    /**
+     * @param {IncomingMessage} request
+     * @returns {{ path: string, query: string }} throws a {@link Refusal}
+     */
+    check(request) {
+      const hosts = request.rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === "host");
+      const { url = "/", headers, method } = request;
+      const absolute = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]*)(.*)$/i.exec(url);
+      const named = absolute === null ? true : isKnown(absolute[1] ?? "");
+      if (hosts.length !== 1 || !named || !isKnown(headers.host ?? "")) {
+        throw new Refusal(421, "host_not_allowed", "this gateway answers to 127.0.0.1, localhost and [::1] only", {
+          close: true,
+        });
+      }
+      const { origin } = headers;
+      const site = headers["sec-fetch-site"];
+      const foreign = site !== undefined && site !== "same-origin" && site !== "none";
+      if (origin === undefined ? foreign : !origins.includes(origin)) {
+        throw new Refusal(403, "origin_not_allowed", "a web page may not ask this gateway", { close: true });
+      }
+      if (method === "OPTIONS")
+        throw new Refusal(403, "origin_not_allowed", "a web page may not ask this gateway", { close: true });
+      const target = absolute === null ? url : absolute[2] || "/";
+      const [path = "/", query = ""] = target.split("?", 2);
+      return { path, query };
+    },
+
+    /** The secrets that a request brings, the likeliest first. @param {IncomingMessage} request @returns {string[]} */
+    secrets({ headers }) {
+      const bearer = /^Bearer +([^\s]+) *$/i.exec(headers.authorization ?? "")?.[1];
+      const key = headers["x-api-key"];
+      return [bearer, key].flatMap((secret) => (typeof secret === "string" && secret !== "" ? [secret] : []));
+    },
+  };
+}
+
+module.exports = { createGuard, isLoopback };

@@ -1,0 +1,2 @@
+/** `deep-factor-providers/gateway` for `import`. */
+export * from "./index.cjs";

@@ -1,0 +1,166 @@
+"use strict";
+
+/**
+ * In: the name of a model, as a client writes it. Out: who answers to it.
+ *
+ * `claude/sonnet` is a provider and its model (everything behind the first slash), a bare provider is its own default, an alias is what it
+ * stands for, and any other name without a slash is a model of the first provider.
+ *
+ * @import { CliProvider, FallbackProvider, MessageInput, ProviderEvent, ToolInput } from "../../../index.js"
+ *
+ * @typedef {CliProvider<unknown> | FallbackProvider<unknown>} Provider
+ * @typedef {(messages: readonly MessageInput[], options?: object) => AsyncGenerator<ProviderEvent, void, undefined>} Stream
+ * @typedef {{ stream: Stream, bindTools(tools: readonly ToolInput[]): { stream: Stream } }} Asked
+ * @typedef {{ names: string[], ids: string[], asked: Asked }} Target `names`: who may answer, `provider/model`, in their order; `ids`: the
+ *   ids of their providers
+ */
+
+const { isProviderError } = require("../errors.cjs");
+const { shown } = require("./fields.cjs");
+const { Refusal, bad, optionIn } = require("./refusal.cjs");
+
+/**
+ * In a call's options: those that are left out where a provider has nothing for them, and who hears of it. A symbol passes through a
+ * fallback provider.
+ */
+const DROPPABLE = Symbol("droppable");
+
+/** @typedef {{ may(option: string): boolean, dropped(option: string): void }} Droppable */
+
+/**
+ * @param {object} parts
+ * @param {Readonly<Record<string, Provider>>} parts.providers
+ * @param {Readonly<Record<string, readonly string[]>>} parts.aliases
+ * @param {readonly string[]} parts.models further names of the list
+ * @param {(adapters: any[]) => Asked} parts.fallback makes one of several
+ */
+function createModels({ providers, aliases, models, fallback }) {
+  const ids = Object.keys(providers);
+  const first = /** @type {string} */ (ids[0]);
+  const created = Math.floor(Date.now() / 1000);
+  /** @type {Map<string, Target>} made once, for their breakers */
+  const lists = new Map();
+  for (const [alias, targets] of Object.entries(aliases)) {
+    const members = targets.map((name) => memberOf(name));
+    lists.set(alias, {
+      names: members.map(({ name }) => name),
+      ids: members.map(({ id }) => id),
+      asked:
+        members.length === 1
+          ? /** @type {Asked} */ (members[0]?.adapter)
+          : fallback(members.map(({ adapter }) => adapter)),
+    });
+  }
+
+  /**
+   * @param {string} name no alias
+   * @returns {{ name: string, id: string, adapter: ReturnType<typeof adapterOf> }}
+   */
+  function memberOf(name) {
+    const slash = name.indexOf("/");
+    const id = slash < 0 ? name : name.slice(0, slash);
+    if (Object.hasOwn(providers, id)) {
+      const model = slash < 0 ? undefined : name.slice(slash + 1);
+      return member(id, name, model || undefined);
+    }
+    if (slash >= 0) {
+      const message = `there is no provider "${shown(id)}": a model is called <provider>/<model>, and there are ${ids.join(", ")}`;
+      throw new Refusal(404, "model_not_found", message, { param: "model" });
+    }
+    const whole = `${first}/${name}`;
+    return member(first, whole, name);
+  }
+
+  /** @param {string} id @param {string} name @param {string | undefined} model */
+  function member(id, name, model) {
+    const provider = /** @type {Provider} */ (providers[id]);
+    return { name, id: provider.id, adapter: adapterOf(provider, name, model) };
+  }
+
+  /** @param {string} id */
+  const entry = (id) => ({
+    id,
+    object: "model",
+    type: "model",
+    created,
+    created_at: new Date(created * 1000).toISOString(),
+    display_name: id,
+    owned_by: "deep-factor-providers",
+  });
+
+  return {
+    /** @param {unknown} name @returns {Target} */
+    find(name) {
+      if (name === undefined || name === null)
+        throw bad("missing_required_parameter", "model", "model is missing: name one");
+      if (typeof name !== "string") throw bad("invalid_type", "model", "model must be a string");
+      if (!/^[\x21-\x7e]{1,200}$/.test(name)) {
+        throw bad("invalid_value", "model", "model must be 1 to 200 printable ASCII characters without spaces");
+      }
+      const list = lists.get(name);
+      if (list !== undefined) return list;
+      const { name: whole, id, adapter } = memberOf(name);
+      return { names: [whole], ids: [id], asked: adapter };
+    },
+
+    list() {
+      const data = [...new Set([...lists.keys(), ...models, ...ids])].map(entry);
+      return { object: "list", data, has_more: false, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null };
+    },
+
+    /** @param {string} name */
+    one(name) {
+      this.find(name);
+      return entry(name);
+    },
+  };
+}
+
+/**
+ * A provider with one of its models, as an adapter of the faces and of a fallback list.
+ *
+ * @param {Pick<Provider, "stream" | "bindTools">} provider
+ * @param {string} id
+ * @param {string | undefined} model
+ */
+function adapterOf(provider, id, model) {
+  return {
+    id,
+    /** @type {Stream} */
+    stream: (messages, options) => without(provider, messages, model === undefined ? options : { ...options, model }),
+    /** Always bound, also to nothing: what a provider remembers is somebody else's. @param {readonly ToolInput[]} tools */
+    bindTools: (tools) => adapterOf(/** @type {Provider} */ (provider.bindTools(tools)), id, model),
+    // A fallback list asks for those of whoever is a model adapter; the gateway calls none of them.
+    invoke: () => Promise.reject(new Error("only streams are asked for")),
+    invokeWithUpdates: () => Promise.reject(new Error("only streams are asked for")),
+  };
+}
+
+/**
+ * A call, made again without an option that its provider has nothing for, where that may be left out. It is refused before anything starts.
+ *
+ * @param {{ stream: any }} provider
+ * @param {readonly MessageInput[]} messages
+ * @param {any} options
+ * @returns {AsyncGenerator<ProviderEvent, void, undefined>}
+ */
+async function* without(provider, messages, options) {
+  /** @type {Droppable | undefined} */
+  const droppable = options?.[DROPPABLE];
+  for (let left = options; ; ) {
+    try {
+      yield* provider.stream(messages, left);
+      return;
+    } catch (error) {
+      if (!isProviderError(error) || error.code !== "UNSUPPORTED_OPTION") throw error;
+      const option = optionIn(error.message);
+      const name = option?.split(".", 1)[0];
+      if (option === undefined || name === undefined || !(name in left) || !droppable?.may(option)) throw error;
+      droppable.dropped(option);
+      const { [name]: _, ...rest } = left;
+      left = rest;
+    }
+  }
+}
+
+module.exports = { DROPPABLE, createModels };

@@ -1,0 +1,69 @@
+"use strict";
+
+/**
+ * A model's reasoning that only its own API can read, on its way through a client: one opaque text goes out (a `signature`, an
+ * `encrypted_content`) and comes back in the thread. It holds whose it is, so that it goes to nobody else (`src/message/reasoning.rs`).
+ * A login's folder is not in it: its hash is, and the gateway knows the folders of its own providers' answers.
+ */
+
+const { createHash } = require("node:crypto");
+
+const MARK = "dfp1.";
+
+/** Most logins that are remembered: there are as many as providers. */
+const MOST_LOGINS = 64;
+
+function createSeals() {
+  /** @type {Map<string, string>} */
+  const logins = new Map();
+
+  return {
+    /**
+     * @param {{ reasoningDetails?: unknown, provider?: unknown, model?: unknown, run?: { login?: string } } | undefined} metadata
+     * @returns {string | undefined}
+     */
+    seal(metadata) {
+      if (!Array.isArray(metadata?.reasoningDetails)) return undefined;
+      const { reasoningDetails, provider, model, run } = metadata;
+      const login = run?.login;
+      const hash = login === undefined ? undefined : createHash("sha256").update(login).digest("base64url");
+      if (login !== undefined && hash !== undefined && logins.size < MOST_LOGINS) logins.set(hash, login);
+      const json = JSON.stringify({ provider, model, login: hash, details: reasoningDetails });
+      return MARK + Buffer.from(json).toString("base64url");
+    },
+
+    /**
+     * What an assistant's message of the thread gets of it; nothing of what is none of ours.
+     *
+     * @param {readonly unknown[]} seals
+     * @returns {{ additional_kwargs?: object, response_metadata?: object }}
+     */
+    open(seals) {
+      for (const seal of seals) {
+        if (typeof seal !== "string" || !seal.startsWith(MARK)) continue;
+        const it = parsed(Buffer.from(seal.slice(MARK.length), "base64url").toString("utf8"));
+        if (!Array.isArray(it?.details)) continue;
+        const { details, provider, model, login: hash } = it;
+        const login = typeof hash === "string" ? logins.get(hash) : undefined;
+        if (hash !== undefined && login === undefined) continue;
+        return {
+          additional_kwargs: { reasoning_details: details },
+          response_metadata: { provider, model, ...(login === undefined ? {} : { run: { login } }) },
+        };
+      }
+      return {};
+    },
+  };
+}
+
+/** @param {string} json @returns {any} */
+function parsed(json) {
+  try {
+    return JSON.parse(json);
+  } catch {
+    // Cut or changed on its way: nobody's.
+    return undefined;
+  }
+}
+
+module.exports = { createSeals };

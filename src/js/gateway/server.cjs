@@ -1,0 +1,421 @@
+"use strict";
+
+/**
+ * The HTTP server. In: requests, of which nothing is believed. Out: answers, and one record for each in the log.
+ *
+ * Node's own server and parser, which is strict and kept by many: there are eight paths, and what a framework would add (plugins, a router,
+ * hooks) would stand between a byte and its check.
+ *
+ * @import { IncomingMessage, ServerResponse } from "node:http"
+ * @import { Options } from "./options.cjs"
+ */
+
+const { chmodSync } = require("node:fs");
+const http = require("node:http");
+
+const { createWithheld } = require("./calls.cjs");
+const { answer } = require("./exchange.cjs");
+const { FACES } = require("./faces.cjs");
+const { checkDepth, isObject } = require("./fields.cjs");
+const { createGuard, isLoopback } = require("./guard.cjs");
+const { countTokens, messages } = require("./messages.cjs");
+const { Refusal, bad, refusalOf } = require("./refusal.cjs");
+const { createSeals } = require("./sealed.cjs");
+const { id } = require("./sse.cjs");
+const { createStore } = require("./store.cjs");
+
+/** A body has so long to come, ms. */
+const BODY_TIMEOUT = 60_000;
+const MOST_CONNECTIONS = 256;
+const HEADER_BYTES = 16 * 1024;
+
+const MODELS = "/v1/models";
+const RESPONSES = "/v1/responses";
+const COUNT = "/v1/messages/count_tokens";
+
+/**
+ * @param {Options} options
+ * @param {object} parts
+ * @param {ReturnType<typeof import("./keys.cjs").createKeys>} parts.keys
+ * @param {ReturnType<typeof import("./models.cjs").createModels>} parts.models
+ * @param {import("../logger.cjs").Log | undefined} parts.log
+ */
+function createServer(options, { keys, models, log }) {
+  const { host, socketPath, limits, lenient, record, allowedOrigins: origins } = options;
+  const guard = createGuard({ host: socketPath === undefined && !isLoopback(host) ? host : undefined, origins });
+  const house = {
+    models,
+    seals: createSeals(),
+    store: createStore(options.store),
+    withheld: createWithheld(),
+    lenient,
+    record,
+  };
+  let draining = false;
+  /** Answers under way, and what ends each. @type {Map<AbortController, Promise<void>>} */
+  const running = new Map();
+
+  const server = http.createServer(
+    {
+      insecureHTTPParser: false,
+      maxHeaderSize: HEADER_BYTES,
+      headersTimeout: limits.headersTimeoutMs,
+      requestTimeout: Math.max(BODY_TIMEOUT, limits.headersTimeoutMs),
+      // Node looks every 30 s, unless it is told to look more often.
+      connectionsCheckingInterval: Math.min(1000, limits.headersTimeoutMs),
+      requireHostHeader: false,
+    },
+    (request, response) => void serve(request, response, false),
+  );
+  server.maxConnections = MOST_CONNECTIONS;
+  // The body is asked for when everything else was found to be right.
+  server.on("checkContinue", (request, response) => void serve(request, response, true));
+  server.on("clientError", (/** @type {NodeJS.ErrnoException} */ error, socket) => {
+    if (error.code === "ECONNRESET" || !socket.writable) return void socket.destroy();
+    const status = STATUS_OF.get(error.code ?? "") ?? "400 Bad Request";
+    const code = status.startsWith("408") ? "request_timeout" : "invalid_value";
+    const body = JSON.stringify(
+      new Refusal(Number.parseInt(status, 10), code, "this is no HTTP request that is read here").body("openai", ""),
+    );
+    const head = [`HTTP/1.1 ${status}`, "content-type: application/json", `content-length: ${Buffer.byteLength(body)}`];
+    socket.end(
+      `${[...head, "cache-control: no-store", "x-content-type-options: nosniff", "connection: close"].join("\r\n")}\r\n\r\n${body}`,
+    );
+  });
+
+  /**
+   * @param {IncomingMessage} request
+   * @param {ServerResponse} response
+   * @param {boolean} asks whether the client waits to be asked for the body
+   */
+  async function serve(request, response, asks) {
+    const began = Date.now();
+    const requestId = id("req_");
+    response.setHeader("x-request-id", requestId);
+    response.setHeader("request-id", requestId);
+    response.setHeader("cache-control", "no-store");
+    response.setHeader("x-content-type-options", "nosniff");
+    const leaving = new AbortController();
+    let path = "";
+    /** @type {Record<string, unknown>} */
+    let figures = {};
+    /** @type {unknown} */
+    let failure;
+    const work = (async () => {
+      try {
+        path = guard.check(request).path;
+        figures = (await route(path, { request, response, asks, requestId, signal: leaving.signal })) ?? {};
+      } catch (error) {
+        failure = error;
+        if (!leaving.signal.aborted) refuse(error, request, response, path, requestId);
+      }
+    })();
+    // Whether the client left, the gateway closes, or all went out.
+    response.once("close", () => {
+      if (!response.writableFinished) leaving.abort(new Error("the client has left"));
+    });
+    running.set(leaving, work);
+    await work;
+    running.delete(leaving);
+    note({ request, response, path, requestId, began, figures, failure, left: leaving.signal.aborted });
+  }
+
+  /**
+   * @param {string} path
+   * @param {{ request: IncomingMessage, response: ServerResponse, asks: boolean, requestId: string, signal: AbortSignal }} call
+   * @returns {Promise<Record<string, unknown> | undefined>}
+   */
+  async function route(path, { request, response, asks, requestId, signal }) {
+    const { method = "" } = request;
+    if (path === "/health") {
+      allow(method, "GET");
+      return void send(response, 200, { status: draining ? "draining" : "ok" });
+    }
+    const key = keys.find(guard.secrets(request));
+    if (draining)
+      throw new Refusal(503, "draining", "the gateway is ending: try again when it is back", {
+        retryAfterMs: 1000,
+        close: true,
+      });
+    if (path === MODELS || path.startsWith(`${MODELS}/`)) {
+      allow(method, "GET");
+      return void send(
+        response,
+        200,
+        path === MODELS ? models.list() : models.one(decoded(path.slice(MODELS.length + 1))),
+      );
+    }
+    if (path.startsWith(`${RESPONSES}/`))
+      return void stored(path.slice(RESPONSES.length + 1), key.name, method, response);
+    const face = Object.hasOwn(FACES, path) ? FACES[path] : undefined;
+    if (face === undefined && path !== COUNT) throw unknownUrl();
+    allow(method, "POST");
+    const body = await bodyOf(request, response, asks, limits.bodyBytes);
+    const wantsLess = request.headers["x-dfp-lenient"] === "true";
+    if (face === undefined) {
+      const around = { lenient: true, seals: house.seals, stored: () => undefined, item: () => undefined };
+      const read = messages.read(body, around, { counts: true });
+      models.find(read.model);
+      return void send(response, 200, countTokens(read), { "x-dfp-estimated": "true" });
+    }
+    return await answer(house, { face, key, body, lenient: wantsLess, requestId }, response, signal);
+  }
+
+  /** @param {string} rest @param {string} key @param {string} method @param {ServerResponse} response */
+  function stored(rest, key, method, response) {
+    const name = decoded(rest);
+    if (!/^resp_[\w-]+$/.test(name)) throw unknownUrl();
+    if (method !== "GET" && method !== "DELETE") allow(method, "GET or DELETE");
+    const found = house.store.get(key, name);
+    if (found === undefined) {
+      throw new Refusal(
+        404,
+        "item_not_found",
+        "there is no such response: it is kept for a while, for the key that asked",
+        { param: "response_id" },
+      );
+    }
+    if (method === "GET") return send(response, 200, found.response);
+    house.store.remove(key, name);
+    send(response, 200, { id: name, object: "response", deleted: true });
+  }
+
+  /** @param {{ request: IncomingMessage, response: ServerResponse, path: string, requestId: string, began: number, figures: object, failure: unknown, left: boolean }} it */
+  function note({ response, path, requestId, began, figures, failure, left }) {
+    if (log === undefined) return;
+    const refusal = failure instanceof Refusal ? failure : undefined;
+    const { runId = "", ...rest } = /** @type {Record<string, unknown>} */ ({
+      ...figures,
+      .../** @type {any} */ (failure)?.figures,
+    });
+    const internal = failure !== undefined && refusal === undefined && !left;
+    log({
+      level: internal ? "error" : refusal !== undefined && refusal.status >= 500 ? "warn" : "info",
+      time: Date.now(),
+      message: left ? "left" : refusal !== undefined ? "refused" : internal ? "failed" : "answered",
+      provider: "gateway",
+      runId: String(runId),
+      fields: {
+        requestId,
+        path: PATHS.has(path) ? path : "other",
+        status: left ? 0 : response.statusCode,
+        ms: Date.now() - began,
+        ...(refusal === undefined ? {} : { code: refusal.code }),
+        ...(internal
+          ? { reason: failure instanceof Error ? failure.message.slice(0, 500) : String(failure).slice(0, 500) }
+          : {}),
+        ...rest,
+      },
+    });
+  }
+
+  return {
+    /** @returns {Promise<string>} its address */
+    listen() {
+      return new Promise((resolve, reject) => {
+        const refused = (/** @type {NodeJS.ErrnoException} */ error) => reject(error);
+        server.once("error", refused);
+        const listening = () => {
+          server.off("error", refused);
+          if (socketPath !== undefined) return resolve(`unix:${socketPath}`);
+          const { address, port, family } = /** @type {import("node:net").AddressInfo} */ (server.address());
+          resolve(`http://${family === "IPv6" ? `[${address}]` : address}:${port}`);
+        };
+        if (socketPath === undefined) return void server.listen({ host, port: options.port }, listening);
+        listenPrivately(socketPath, () => server.listen(socketPath, listening));
+      });
+    },
+
+    /**
+     * @param {{ drain: boolean, cut?: Promise<void> | undefined }} how `cut`: what ends the waiting for answers
+     * @returns {Promise<boolean>} whether an answer was cut short
+     */
+    async close({ drain, cut }) {
+      draining = true;
+      const all = () => Promise.all(running.values());
+      /** @type {NodeJS.Timeout | undefined} */
+      let timer;
+      if (drain && running.size > 0) {
+        const late = new Promise((resolve) => {
+          timer = setTimeout(resolve, options.drainMs);
+        });
+        await Promise.race([all(), late, ...(cut ? [cut] : [])]);
+        clearTimeout(timer);
+      }
+      const cutShort = running.size > 0;
+      // No further connections; those that are idle end here.
+      const closed = new Promise((resolve) => server.close(resolve));
+      for (const leaving of running.keys()) leaving.abort(new Error("the gateway was closed"));
+      await all();
+      server.closeAllConnections();
+      await closed;
+      return cutShort;
+    },
+  };
+}
+
+/** Paths that are named in the log: others are a client's text. */
+const PATHS = new Set([...Object.keys(FACES), COUNT, MODELS, "/health"]);
+
+const STATUS_OF = new Map([
+  ["HPE_HEADER_OVERFLOW", "431 Request Header Fields Too Large"],
+  ["ERR_HTTP_REQUEST_TIMEOUT", "408 Request Timeout"],
+]);
+
+/**
+ * A socket that nobody else may open, from its first moment on.
+ *
+ * @param {string} path
+ * @param {() => void} listen which makes it at once
+ */
+function listenPrivately(path, listen) {
+  /** @type {number | undefined} */
+  let before;
+  try {
+    before = process.umask(0o177);
+  } catch {
+    // A worker has no umask of its own: then it is made as the process has it, and closed to others at once.
+  }
+  try {
+    listen();
+    chmodSync(path, 0o600);
+  } catch (error) {
+    // Not made: the server says why.
+    if (/** @type {NodeJS.ErrnoException} */ (error).code !== "ENOENT") throw error;
+  } finally {
+    if (before !== undefined) process.umask(before);
+  }
+}
+
+const unknownUrl = () =>
+  new Refusal(
+    404,
+    "unknown_url",
+    "there is nothing at this path. The base URL ends in /v1 for OpenAI's clients, and without it for Anthropic's",
+  );
+
+/** @param {string} method @param {string} allowed */
+function allow(method, allowed) {
+  if (method === allowed || (allowed === "GET" && method === "HEAD")) return;
+  throw new Refusal(405, "method_not_allowed", `this path takes ${allowed}`);
+}
+
+/** @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw bad("invalid_value", undefined, "the path is not encoded as it has to be");
+  }
+}
+
+/**
+ * The body as JSON. What is too large is not kept, and its connection ends.
+ *
+ * @param {IncomingMessage} request
+ * @param {ServerResponse} response
+ * @param {boolean} asks
+ * @param {number} most bytes
+ */
+async function bodyOf(request, response, asks, most) {
+  const { headers } = request;
+  const [type = ""] = (headers["content-type"] ?? "").split(";", 1);
+  if (type.trim().toLowerCase() !== "application/json") {
+    throw new Refusal(415, "unsupported_media_type", "the body must be sent as content-type: application/json", {
+      close: true,
+    });
+  }
+  if (!["", "identity"].includes((headers["content-encoding"] ?? "").toLowerCase())) {
+    throw new Refusal(
+      415,
+      "unsupported_media_type",
+      "the body must not be compressed: send it without content-encoding",
+      { close: true },
+    );
+  }
+  const tooLarge = () =>
+    new Refusal(
+      413,
+      "request_too_large",
+      `the body is larger than ${most} bytes: send less, or start the gateway with a larger --max-body`,
+      {
+        close: true,
+      },
+    );
+  if (Number(headers["content-length"] ?? 0) > most) throw tooLarge();
+  if (asks) response.writeContinue();
+  /** @type {Buffer[]} */
+  const pieces = [];
+  let size = 0;
+  try {
+    for await (const piece of request) {
+      size += piece.length;
+      if (size > most) throw tooLarge();
+      pieces.push(piece);
+    }
+  } catch (error) {
+    if (error instanceof Refusal) throw error;
+    throw bad("invalid_json", undefined, "the body broke off");
+  }
+  /** @type {unknown} */
+  let body;
+  try {
+    body = JSON.parse(Buffer.concat(pieces).toString("utf8"));
+  } catch {
+    throw bad("invalid_json", undefined, "the body is no JSON");
+  }
+  if (!isObject(body)) throw bad("invalid_type", undefined, "the body must be a JSON object");
+  checkDepth(body);
+  return body;
+}
+
+/**
+ * @param {unknown} error
+ * @param {IncomingMessage} request
+ * @param {ServerResponse} response
+ * @param {string} path
+ * @param {string} requestId
+ */
+function refuse(error, request, response, path, requestId) {
+  if (response.headersSent) return void response.destroy();
+  const refusal = refusalOf(error);
+  const vendor =
+    path.startsWith("/v1/messages") || (path.startsWith(MODELS) && "anthropic-version" in request.headers)
+      ? "anthropic"
+      : "openai";
+  const headers = { .../** @type {{ facts?: object }} */ (refusal).facts, ...refusal.headers() };
+  // A body that was not read would be taken for the next request.
+  const unread = !request.complete ? { connection: "close" } : {};
+  send(response, refusal.statusFor(vendor), refusal.body(vendor, requestId), { ...headers, ...unread });
+  if (!request.complete) endUnread(request, response);
+}
+
+/** What still comes is thrown away for a moment, so that the client reads the answer rather than a broken connection. */
+const LINGER = 1000;
+
+/** @param {IncomingMessage} request @param {ServerResponse} response */
+function endUnread(request, response) {
+  // None, where the connection has ended meanwhile.
+  const { socket } = /** @type {{ socket: import("node:net").Socket | null }} */ (request);
+  request.on("error", () => {});
+  request.resume();
+  response.once("finish", () => setTimeout(() => socket?.destroy(), LINGER).unref());
+}
+
+/**
+ * @param {ServerResponse} response
+ * @param {number} status
+ * @param {unknown} body
+ * @param {Record<string, string>} [headers]
+ */
+function send(response, status, body, headers = {}) {
+  const json = JSON.stringify(body);
+  response.writeHead(status, {
+    "content-type": "application/json",
+    "content-length": Buffer.byteLength(json),
+    ...headers,
+  });
+  response.end(json);
+}
+
+module.exports = { createServer };
