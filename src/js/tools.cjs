@@ -201,7 +201,8 @@ function holdsArguments(key, value) {
   if (OF_RESULTS.test(key)) return false;
   if (isObjectSchema(value)) return true;
   if (METADATA.test(key)) return false;
-  const isWithin = ([/** @type {string} */ name, /** @type {unknown} */ inner]) =>
+  /** @param {[string, unknown]} member */
+  const isWithin = ([name, inner]) =>
     (SCHEMAS.includes(name) || SUSPECTS.test(name)) &&
     isObject(inner) &&
     (isValidator(inner) || isObjectSchema(inner) || isFields(inner));
