@@ -171,17 +171,23 @@ it("does not keep Node alive, and leaves no process when Node ends", async () =>
 describe.skipIf(process.platform === "win32")("a CLI that answers what nobody has asked", () => {
   const result = { type: "result", subtype: "success", is_error: false, num_turns: 1, result: "to nobody" };
   const RESULT = `${JSON.stringify(result)}\n`;
-  const WHOLE = `${JSON.stringify({ type: "system", subtype: "init", session_id: "s", model: "claude-fake" })}\n${RESULT}`;
+  const INIT = `${JSON.stringify({ type: "system", subtype: "init", session_id: "s", model: "claude-fake" })}\n`;
+  const WHOLE = `${INIT}${RESULT}`;
+  const message = { role: "assistant", id: "m", content: [{ type: "text", text: "to nobody" }] };
+  const PIECE = `${JSON.stringify({ type: "assistant", message })}\n`;
 
   it.each([
-    ["a lone result", RESULT],
-    ["a turn of its own", WHOLE],
-  ])("fails the call that gets %s in front of its answer, and begins anew", async (_, text) => {
+    ["a lone result", "before", RESULT],
+    ["a turn of its own", "before", WHOLE],
+    ["a turn of its own that ends before its line is queued", "ahead", WHOLE],
+    ["a turn of its own that begins before its line is queued", "ahead", INIT],
+  ] as const)("fails the call that gets %s in front of its answer, and begins anew", async (_, where, text) => {
     const cli = fakeLive();
     const provider = createProvider({ cliPath: cli.path, engine: "live", retry: false });
     const first = await ask(provider, ["one"]);
     const thread = [new HumanMessage("one"), first.message, new HumanMessage("two")];
-    cli.says("before", text);
+    cli.says(where, text);
+    if (text === INIT) cli.says("before", RESULT);
     await expect(provider.invoke(thread)).rejects.toMatchObject({
       code: "MALFORMED_RESPONSE",
       message: expect.stringContaining("the CLI has answered something else than this call"),
@@ -191,6 +197,21 @@ describe.skipIf(process.platform === "win32")("a CLI that answers what nobody ha
     const again = await ask(provider, thread);
     expect([again.reply.content, again.run?.continued]).toEqual(["ok", false]);
   });
+
+  it.each([
+    ["begins", [INIT, RESULT]],
+    ["says something", [INIT + PIECE, ""]],
+  ])(
+    "fails a first call as well where a turn of its own %s before it has told of any line",
+    async (_, [ahead, before]) => {
+      const cli = fakeLive();
+      const provider = createProvider({ cliPath: cli.path, engine: "live", retry: false });
+      cli.says("ahead", ahead);
+      cli.says("before", before);
+      await expect(provider.invoke(["one"])).rejects.toMatchObject({ code: "MALFORMED_RESPONSE" });
+      expect((await ask(provider, ["one"])).reply.content).toBe("ok");
+    },
+  );
 
   it("ends the session that says something between two calls: the next one begins anew", async () => {
     const cli = fakeLive();

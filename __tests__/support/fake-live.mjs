@@ -10,6 +10,7 @@
  *   refuses    where that file is there, the handshake is refused with its text
  *   killed     where that file is there, it is removed and its process killed at the first line it is told
  *   before     where that file is there, its text is printed in front of the next answer, and the file removed
+ *   ahead      the same before it has told that it has the user's line
  *   behind     the same behind the next answer
  */
 import { appendFileSync, existsSync, readFileSync, rmSync } from "node:fs";
@@ -70,6 +71,7 @@ for await (const text of createInterface({ input: process.stdin })) {
   if (line.type === "user") {
     /** @param {string} state */
     const lifecycle = (state) => print({ type: "command_lifecycle", command_uuid: line.uuid, state });
+    process.stdout.write(saidOnce("ahead") ?? "");
     lifecycle("queued");
     process.stdout.write(saidOnce("before") ?? "");
     lifecycle("started");

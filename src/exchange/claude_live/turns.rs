@@ -11,6 +11,9 @@
 //! | `system/init`: a turn begins, of whomever | yes | yes |
 //! | `result` | yes | yes |
 //!
+//! So of a CLI that has told of any line, only `started` counts. One that tells of none may take a turn of its own in front of ours, and
+//! both have their `init`: which is which can't be known then.
+//!
 //! The echo of `--replay-user-messages` would tell no more: there is none of a line of tool results, in either version, and 2.1.197 gives
 //! it behind the answer's beginning.
 
@@ -27,15 +30,28 @@ const MALFORMED: &str = "malformed_response";
 #[derive(Debug, Default)]
 pub struct Turns {
     current: Option<Turn>,
+    /// The CLI tells of user lines: it will say when it begins with one.
+    tells_of_lines: bool,
 }
 
 #[derive(Debug)]
 struct Turn {
     /// The id of its user line.
     id: String,
-    /// The CLI has said that it has that line: it will say when it begins with it.
-    is_queued: bool,
-    has_begun: bool,
+    beginning: Beginning,
+    /// Something of an answer was taken for its own.
+    is_answered: bool,
+}
+
+/// What is known of a turn's beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beginning {
+    /// Nothing yet.
+    Unseen,
+    /// A turn has begun, of whomever.
+    Init,
+    /// The CLI has said that it begins with this one's line.
+    Started,
 }
 
 impl Turns {
@@ -48,8 +64,8 @@ impl Turns {
         };
         self.current = Some(Turn {
             id,
-            is_queued: false,
-            has_begun: false,
+            beginning: Beginning::Unseen,
+            is_answered: false,
         });
         line
     }
@@ -61,24 +77,28 @@ impl Turns {
 
     /// Whether what `line` of the CLI means, `events`, is nobody's: an answer, and none to what was asked.
     pub fn is_unasked(&mut self, line: &str, events: &[Event]) -> bool {
-        if let Some(turn) = &mut self.current {
-            turn.hear(line, events);
-        }
-        let has_begun = self.current.as_ref().is_some_and(|turn| turn.has_begun);
-        !has_begun && events.iter().any(is_answer)
-    }
-}
-
-impl Turn {
-    fn hear(&mut self, line: &str, events: &[Event]) {
-        match lifecycle(line).filter(|told| told.command_uuid == self.id) {
-            Some(told) if told.state == "started" => self.has_begun = true,
-            Some(_) => self.is_queued = true,
-            None => {
-                let is_init = events.iter().any(|event| matches!(event, Event::Session { .. }));
-                self.has_begun |= is_init && !self.is_queued;
+        let told = lifecycle(line);
+        self.tells_of_lines |= told.is_some();
+        let is_answer = events.iter().any(is_answer);
+        let Some(turn) = &mut self.current else {
+            return is_answer;
+        };
+        if self.tells_of_lines && turn.beginning == Beginning::Init {
+            // It was another's, and so was what has come of it.
+            turn.beginning = Beginning::Unseen;
+            if turn.is_answered {
+                return true;
             }
         }
+        if told.is_some_and(|told| told.command_uuid == turn.id && told.state == "started") {
+            turn.beginning = Beginning::Started;
+        }
+        let is_init = events.iter().any(|event| matches!(event, Event::Session { .. }));
+        if is_init && !self.tells_of_lines && turn.beginning == Beginning::Unseen {
+            turn.beginning = Beginning::Init;
+        }
+        turn.is_answered |= is_answer;
+        turn.beginning == Beginning::Unseen && is_answer
     }
 }
 
@@ -218,6 +238,41 @@ mod tests {
             result(),
         ];
         assert_eq!(unasked(&mut turns, &lines), [2, 3, 5]);
+    }
+
+    /// A turn of the CLI's own that ends, or begins, before it has told of the line that it was sent.
+    #[test]
+    fn a_turn_before_the_line_is_queued_is_nobodys() {
+        let mut turns = Turns::default();
+        let id = begin(&mut turns);
+        let queued = lifecycle(&id, "queued");
+        let lines = [
+            init(),
+            queued.clone(),
+            delta(),
+            result(),
+            lifecycle(&id, "started"),
+            init(),
+            result(),
+        ];
+        assert_eq!(unasked(&mut turns, &lines), [2, 3]);
+        // What came of it was taken for the answer: that is seen when the line is.
+        let mut turns = Turns::default();
+        begin(&mut turns);
+        assert_eq!(unasked(&mut turns, &[init(), delta(), queued]), [2]);
+        // From then on the CLI is known to tell of its lines.
+        turns.end();
+        let id = begin(&mut turns);
+        let lines = [
+            init(),
+            delta(),
+            result(),
+            lifecycle(&id, "started"),
+            init(),
+            delta(),
+            result(),
+        ];
+        assert_eq!(unasked(&mut turns, &lines), [1, 2]);
     }
 
     #[test]
