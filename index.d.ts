@@ -492,7 +492,10 @@ export interface CliProviderOptions {
    * The CLI: a command found in `PATH`, whose empty and relative folders are skipped, or a path. Default: the provider's command.
    */
   cliPath?: string | undefined;
-  /** How long one run may take, in ms from the start of the process, waiting for a free place not counted. Default: 120000. */
+  /**
+   * How long one attempt may take, in ms from its place among `maxConcurrency` on: what has to be started for it counts, waiting for a place
+   * does not. What it has used where another engine turns out not to serve it is gone from it. Default: 120000.
+   */
   timeout?: number | undefined;
   /** How many bytes the CLI may print in one run; beyond, it fails with `OUTPUT_LIMIT`. Default: 10485760 (10 MiB). */
   maxBuffer?: number | undefined;
@@ -1097,7 +1100,7 @@ export interface RunInfo {
   id: string;
   /** The process's id; it may be another process's by now. */
   pid?: number;
-  /** Which engine of a CLI made the call. */
+  /** Which engine of a CLI made the call; in an error, that of the last attempt. Missing where none was made. */
   engine?: "print" | "live" | "warm";
   /** The folder of the login that served it, where the option `login` names one. */
   login?: string;

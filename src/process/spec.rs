@@ -100,6 +100,8 @@ pub enum Stdin {
 pub struct Limits {
     /// Wall-clock time from the start of the process, not of the queueing. Default: none.
     pub timeout: Option<Duration>,
+    /// How much of that was used before the process was started. Default: nothing.
+    pub spent: Duration,
     /// Time without a byte of stdout or stderr. Default: none.
     pub idle_timeout: Option<Duration>,
     /// From SIGTERM to SIGKILL. Default: 2 s.
@@ -110,10 +112,18 @@ pub struct Limits {
     pub max_stdout: usize,
 }
 
+impl Limits {
+    /// How much of `timeout` there is for the process.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.timeout.map(|timeout| timeout.saturating_sub(self.spent))
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {
             timeout: None,
+            spent: Duration::ZERO,
             idle_timeout: None,
             kill_grace: Duration::from_secs(2),
             drain: Duration::from_millis(250),

@@ -124,7 +124,7 @@ impl Supervisor {
                 () = closed.cancelled() => Err(End::Closed),
                 () = flow.over_limit.cancelled() => Err(End::OutputLimit),
                 () = lingering(completed.clone(), grace) => Err(End::Lingered),
-                () = while_incomplete(completed.clone(), || after(started, limits.timeout)) => Err(End::Timeout),
+                () = while_incomplete(completed.clone(), || after(started, limits.time_left())) => Err(End::Timeout),
                 () = while_incomplete(completed.clone(), || idle(&flow, limits.idle_timeout)) => Err(End::IdleTimeout),
             };
             no_input.cancel();

@@ -41,9 +41,25 @@ pub(super) struct CliAttempt<'a> {
 }
 
 impl CliAttempt<'_> {
-    /// What an exchange is driven with.
+    /// What a turn in a kept process is driven with: its time runs since that was looked for.
     pub fn attempt<'a>(&'a self, engine: EngineUsed, prompt: &'a str, fold: Fold, opening: Opening) -> Attempt<'a> {
-        let limits = self.limits(engine);
+        self.attempt_since(self.clock.get().copied(), &self.limits(engine), prompt, fold, opening)
+    }
+
+    /// The same for a process of its own, which keeps `limits` from now on.
+    pub fn print_attempt<'a>(&'a self, limits: &Limits, prompt: &'a str, fold: Fold, opening: Opening) -> Attempt<'a> {
+        let since = tokio::time::Instant::now().checked_sub(limits.spent);
+        self.attempt_since(since, limits, prompt, fold, opening)
+    }
+
+    fn attempt_since<'a>(
+        &'a self,
+        since: Option<tokio::time::Instant>,
+        limits: &Limits,
+        prompt: &'a str,
+        fold: Fold,
+        opening: Opening,
+    ) -> Attempt<'a> {
         Attempt {
             provider: self.call.engine.id(),
             rules: CliRules {
@@ -52,7 +68,7 @@ impl CliAttempt<'_> {
             },
             limits: CallLimits {
                 timeout: limits.timeout,
-                since: self.clock.get().copied(),
+                since,
                 idle_timeout: limits.idle_timeout,
                 max_output: limits.max_stdout,
             },
@@ -105,6 +121,11 @@ impl CliAttempt<'_> {
     /// Its time runs from now on, whatever has to be started for it.
     pub fn start_clock(&self) -> tokio::time::Instant {
         *self.clock.get_or_init(tokio::time::Instant::now)
+    }
+
+    /// How much of its time an attempt has used that was to be made by another engine; nothing where it was not.
+    pub fn spent(&self) -> Duration {
+        self.clock.get().map_or(Duration::ZERO, tokio::time::Instant::elapsed)
     }
 
     pub fn limits(&self, engine: EngineUsed) -> Limits {

@@ -9,13 +9,14 @@ use super::base::not_started;
 use super::callbacks::BridgedPrint;
 use super::capabilities;
 use super::cli_attempt::{CliAttempt, CliCall};
+use super::clock::millis;
 use super::retry_loop::AttemptOutcome;
 use crate::command::Mode;
 use crate::error::ProviderError;
 use crate::event::{EngineUsed, Event, RunInfo};
 use crate::exchange::print::{NotStarted, Print, Surroundings};
 use crate::fold::Fold;
-use crate::process::StartError;
+use crate::process::{Limits, StartError};
 use crate::prompt::Rendered;
 use crate::provider::options::Options;
 
@@ -68,12 +69,24 @@ impl CliAttempt<'_> {
             prompt = asking;
             (line, _) = line_of(prompt, options)?;
         }
+        // Waiting for a place is not part of it.
+        let spent = self.spent();
         let Some(permit) = self.permit(binary.file(), info).await else {
             return Ok(AttemptOutcome::Cancelled);
         };
+        let limits = Limits {
+            spent,
+            ..self.limits(EngineUsed::Print)
+        };
+        let mut fields = json!({"attempt": self.number, "file": binary.file().to_string_lossy(), "flags": line.flags});
+        if !spent.is_zero()
+            && let Some(left) = limits.time_left()
+        {
+            fields["leftMs"] = millis(left).into();
+        }
         let opening = Opening {
             message: "started",
-            fields: json!({"attempt": self.number, "file": binary.file().to_string_lossy(), "flags": line.flags}),
+            fields,
             notes: {
                 let uncallable = request.uncallable.then(not_callable);
                 let emulated = emulated_because.and_then(|why| engine.emulated(why));
@@ -84,7 +97,7 @@ impl CliAttempt<'_> {
         let surroundings = Surroundings {
             file: Some(binary.resolved().clone()),
             base_env: Arc::clone(base_env),
-            limits: self.limits(EngineUsed::Print),
+            limits,
             owner: engine.owner,
             permit: Some(permit),
             tracker: engine.lifecycle.runs.clone(),
@@ -102,7 +115,7 @@ impl CliAttempt<'_> {
             true => Fold::watching(),
             false => Fold::new(request.call_ids.clone(), request.text_calls.clone()).with_listener(sink.has_listener()),
         };
-        let attempt = self.attempt(EngineUsed::Print, &prompt.text, fold, opening);
+        let attempt = self.print_attempt(&limits, &prompt.text, fold, opening);
         let outcome = match bridge {
             None => run_attempt(attempt, print, info).await?,
             Some(bridge) => run_attempt(attempt, BridgedPrint { print, bridge }, info).await?,

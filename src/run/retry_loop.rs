@@ -88,33 +88,36 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
         ms: before.waited_ms,
         times: 0,
     };
+    let of_run = || RunInfo {
+        id: run_id.clone(),
+        login: call.login().map(str::to_owned),
+        ..RunInfo::default()
+    };
+    // Of the last attempt, if there was one.
+    let mut info = of_run();
     loop {
         if cancel.is_cancelled() {
-            return Driven::Ended(cancelled(call));
+            return Driven::Ended(cancelled(call, number - 1, reasons, info));
         }
         // What another call has found out need not be found out again.
         if let Some(reset) = known_reset(call)
             && let Some(wait) = call.quota()
         {
             let Some(until) = wait.until_reset(reset.at, call.now_ms(), parked.ms, random()) else {
-                return Driven::Ended(Ended::Failed(last(reset.error, number - 1, reasons, run_id)));
+                return Driven::Ended(Ended::Failed(last(reset.error, number - 1, reasons, info)));
             };
             if parked
                 .wait(call, cancel, sink, (until, reset.error.message))
                 .await
                 .is_err()
             {
-                return Driven::Ended(cancelled(call));
+                return Driven::Ended(cancelled(call, number - 1, reasons, info));
             }
             continue;
         }
         sink.log.ends_at(None);
         sink.log.about(None);
-        let mut info = RunInfo {
-            id: run_id.clone(),
-            login: call.login().map(str::to_owned),
-            ..RunInfo::default()
-        };
+        info = of_run();
         match call.attempt(number, &began, &mut info).await {
             Ok(AttemptOutcome::Replied(mut reply)) => {
                 let (used_up, model) = call.plan();
@@ -133,9 +136,13 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
                 };
                 return Driven::AskAgain { misfit, spent };
             }
-            Ok(AttemptOutcome::Cancelled) => return Driven::Ended(cancelled(call)),
+            Ok(AttemptOutcome::Cancelled) => {
+                // One that waits in the queue was not made.
+                let made = number - u32::from(info.queued_ms.is_none());
+                return Driven::Ended(cancelled(call, made, reasons, info));
+            }
             Err(mut error) => {
-                complete(&mut error, number, info, sink);
+                complete(&mut error, number, info.clone(), sink);
                 reasons.push(AttemptFailure {
                     attempt: number,
                     code: error.code,
@@ -147,7 +154,7 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
                 let until = waits.and_then(|wait| wait.until(&error, call.now_ms(), parked.ms, random()));
                 if let Some(until) = until {
                     if parked.wait(call, cancel, sink, (until, error.message)).await.is_err() {
-                        return Driven::Ended(cancelled(call));
+                        return Driven::Ended(cancelled(call, number, reasons, info));
                     }
                     parked.times += 1;
                     number += 1;
@@ -161,7 +168,7 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
                     .delay_after(number - before.attempts - parked.times, &error, elapsed_ms, random())
                     .filter(|_| !sink.is_committed());
                 let Some(delay_ms) = delay else {
-                    return Driven::Ended(Ended::Failed(last(error, number, reasons, run_id)));
+                    return Driven::Ended(Ended::Failed(last(error, number, reasons, info)));
                 };
                 let news = Event::Retry {
                     by: "provider",
@@ -173,7 +180,7 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
                 };
                 sink.send(&mut vec![news]).await;
                 tokio::select! {
-                    () = cancel.cancelled() => return Driven::Ended(cancelled(call)),
+                    () = cancel.cancelled() => return Driven::Ended(cancelled(call, number, reasons, info)),
                     () = tokio::time::sleep(Duration::from_millis(delay_ms)) => number += 1,
                 }
             }
@@ -236,8 +243,12 @@ fn complete(error: &mut ProviderError, number: u32, info: RunInfo, sink: &Sink) 
     sink.redactor().clean_error(error);
 }
 
-fn cancelled(call: &impl RetryableCall) -> Ended {
-    call.closed().map_or(Ended::Cancelled, Ended::Failed)
+/// What becomes of a call that is given up after so many attempts: `info` is of the last one.
+fn cancelled(call: &impl RetryableCall, attempts: u32, reasons: Vec<AttemptFailure>, info: RunInfo) -> Ended {
+    match call.closed() {
+        Some(closed) => Ended::Failed(last(closed, attempts, reasons, info)),
+        None => Ended::Cancelled,
+    }
 }
 
 /// The error the caller gets: the last attempt's, with what became of the others.
@@ -245,11 +256,12 @@ fn last(
     mut error: Box<ProviderError>,
     attempts: u32,
     reasons: Vec<AttemptFailure>,
-    run_id: String,
+    info: RunInfo,
 ) -> Box<ProviderError> {
     error.attempts = attempts;
     error.reasons = reasons;
-    error.run_id = Some(run_id);
+    error.run_id = Some(info.id.clone());
+    error.run = Some(Box::new(info));
     error
 }
 

@@ -331,6 +331,25 @@ async fn a_reply_is_kept_before_it_goes_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_calls_time_runs_since_its_clock_was_started() {
+    let limits = CallLimits {
+        since: Some(Instant::now()),
+        idle_timeout: None,
+        ..LIMITS
+    };
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    let began = Instant::now();
+    let step = Step::Receive(1, vec![message("x")]);
+    let seen = drive(scripted(vec![step]), limits, &CancellationToken::new()).await;
+    assert!(
+        seen.outcome().starts_with("Timeout: no whole answer within 60000 ms"),
+        "{}",
+        seen.outcome()
+    );
+    assert_eq!(began.elapsed(), Duration::from_secs(20));
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_limit_ends_it() {
     let piece = || Step::Receive(1, vec![message("x")]);
     let slowly = |count: usize| -> Vec<Step> { (0..count).map(|_| piece()).collect() };

@@ -8,6 +8,7 @@ use tokio::time::Instant as Moment;
 
 use super::*;
 use crate::error::Code;
+use crate::event::EngineUsed;
 use crate::run::log::Log;
 
 /// When a test begins, ms since the epoch.
@@ -22,6 +23,8 @@ struct Scripted<'a> {
     began: Moment,
     made: Mutex<Vec<u64>>,
     policy: Policy,
+    /// The provider is closed in the middle of the attempt that none of `ends` is of.
+    closes: bool,
 }
 
 impl<'a> Scripted<'a> {
@@ -37,6 +40,7 @@ impl<'a> Scripted<'a> {
                 jitter: 0.0,
                 ..Policy::default()
             },
+            closes: false,
         }
     }
 
@@ -68,7 +72,8 @@ impl RetryableCall for Scripted<'_> {
     }
 
     fn closed(&self) -> Option<Box<ProviderError>> {
-        None
+        self.closes
+            .then(|| Box::new(ProviderError::new("claude", Code::Closed, "closed")))
     }
 
     async fn attempt(
@@ -79,8 +84,16 @@ impl RetryableCall for Scripted<'_> {
     ) -> Result<AttemptOutcome, Box<ProviderError>> {
         began.get_or_init(Instant::now);
         self.made.lock().unwrap().push(self.now_ms());
+        info.queued_ms = Some(0);
         match self.ends.lock().unwrap().pop_front().flatten() {
-            Some(error) => Err(Box::new(error)),
+            Some(error) => {
+                info.engine = Some(EngineUsed::Live);
+                Err(Box::new(error))
+            }
+            None if self.closes => {
+                info.engine = Some(EngineUsed::Print);
+                Ok(AttemptOutcome::Cancelled)
+            }
             None => Ok(AttemptOutcome::Replied(Box::new(Reply {
                 run: Some(info.clone()),
                 ..Reply::default()
@@ -133,8 +146,54 @@ fn of_login() -> RunInfo {
     RunInfo {
         id: "r".to_owned(),
         login: Some("/logins/a".to_owned()),
+        queued_ms: Some(0),
         ..RunInfo::default()
     }
+}
+
+/// The engine of the run that `call` names in its error, and the code and the number of attempts of that.
+async fn failure_of(call: &Scripted<'_>, cancel: &CancellationToken) -> (Code, u32, Option<EngineUsed>) {
+    let (sink, _events) = sink();
+    let Driven::Ended(Ended::Failed(error)) = drive(call, Spent::default(), cancel, &sink).await else {
+        panic!("no failure")
+    };
+    let run = error.run.unwrap();
+    assert_eq!((error.run_id.as_deref(), run.id.as_str()), (Some("r"), "r"));
+    (error.code, error.attempts, run.engine)
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_ends_a_call_between_attempts_names_the_last_ones_run() {
+    let known = UsedUp::default();
+    let cancel = CancellationToken::new();
+    // Closed in the second attempt.
+    let call = Scripted {
+        closes: true,
+        ..Scripted::new(&known, Moment::now(), [Some(overloaded())])
+    };
+    assert_eq!(
+        failure_of(&call, &cancel).await,
+        (Code::Closed, 2, Some(EngineUsed::Print))
+    );
+    // Closed before any.
+    let closed = CancellationToken::new();
+    closed.cancel();
+    let call = Scripted {
+        closes: true,
+        ..Scripted::new(&known, Moment::now(), [])
+    };
+    assert_eq!(failure_of(&call, &closed).await, (Code::Closed, 0, None));
+    // Another call learns between two attempts that the plan is used up.
+    let call = Scripted {
+        quota: Some(QuotaWait { max_wait_ms: 0 }),
+        ..Scripted::new(&known, Moment::now(), [Some(overloaded()), None])
+    };
+    let another = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        known.note("m", &used_up(HOUR), NOW);
+    };
+    let (failure, ()) = tokio::join!(failure_of(&call, &cancel), another);
+    assert_eq!(failure, (Code::UsageLimit, 1, Some(EngineUsed::Live)));
 }
 
 #[tokio::test(start_paused = true)]

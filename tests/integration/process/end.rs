@@ -46,6 +46,22 @@ async fn statuses_are_kept() {
 }
 
 #[tokio::test]
+async fn what_was_spent_before_its_start_is_gone_from_its_time() {
+    let hour = Duration::from_secs(3600);
+    let spec = Spec {
+        limits: Limits {
+            timeout: Some(hour),
+            spent: hour - Duration::from_millis(300),
+            ..limits(None, 300)
+        },
+        ..fake(json!([{"out": "a"}, "forever"]))
+    };
+    let done = output(spec).await;
+    assert_eq!(how(&done.exit), (End::Timeout, None, Some("SIGTERM")));
+    assert!(done.exit.timings.exit < hour / 2, "{:?}", done.exit.timings);
+}
+
+#[tokio::test]
 async fn a_timeout_is_a_timeout_whatever_the_child_makes_of_it() {
     let cases = [
         (
