@@ -110,6 +110,22 @@ describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}, live`, { timeout: 600_000 
     ]);
   });
 
+  it("reads a result of 300 KB in the middle of a foreign thread, whole", async () => {
+    const { provider, asked } = await live([says("Sure.")]);
+    const model = provider.bindTools([ADD]);
+    const call = { name: "add.it", args: { a: 42 }, id: "x1", type: "tool_call" as const };
+    const long = "0123456789".repeat(30_000);
+    const called = new AIMessage({ content: "Adding.", tool_calls: [call] });
+    const thread = [question, called, result("x1", long), new AIMessage("42."), new HumanMessage("Sure?")];
+    expect((await model.invoke(thread)).content).toBe("Sure.");
+    expect(asked(0).slice(2)).toEqual([
+      'assistant | Adding. | x1({"a":42})',
+      `tool | x1 | ${long}`,
+      "assistant | 42.",
+      "user | Sure?",
+    ]);
+  });
+
   it("gives an answer that met the output limit as one, each of its parts once", async () => {
     const part = (text: string, stopReason: string) => ({ text, stopReason, usage: { input: 20, output: 7 } });
     const { provider, api } = await live([
@@ -171,16 +187,20 @@ describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}, live`, { timeout: 600_000 
     const PATH = [fakes.dir, "/usr/bin", "/bin"].join(delimiter);
     const provider = createQwenCliProvider({ cliPath, engine, env: { ...env, PATH } } as QwenCliProviderOptions);
     onTestFinished(() => provider.close());
-    await expect(provider.invoke(["hi"])).rejects.toMatchObject({
+    const error = {
       code: "CLI_NOT_EXECUTABLE",
       category: "configuration",
-      attempts: 1,
       message: expect.stringMatching(
         new RegExp(
           `^the CLI needs a newer Node than the one that runs it, Node 18\\.20\\.8 \\(${node}\\)\\. Update Node`,
         ),
       ),
-    });
+    };
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject({ ...error, attempts: 1 });
+    // In print form nothing is started ahead.
+    if (engine === "live") {
+      await expect(provider.prewarm({ system: "Be brief.", tools: [] })).rejects.toMatchObject(error);
+    }
   });
 
   it.runIf(ALL)("tells of a refusal, answers the next call, and is cancelled in the middle of one", async () => {

@@ -49,6 +49,9 @@ pub struct Timings {
     pub settled: Duration,
 }
 
+/// Exit codes above this are those of a shell whose program was killed by a signal.
+const SIGNALLED: i32 = 128;
+
 /// The report of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exit {
@@ -78,6 +81,11 @@ impl Exit {
     /// Ended by itself with code 0.
     pub fn success(&self) -> bool {
         self.end == End::Exited && self.code == Some(0)
+    }
+
+    /// Killed by a signal that nobody here sent, also where a shell tells of it.
+    pub fn was_killed(&self) -> bool {
+        self.end == End::Exited && (self.signal.is_some() || self.code.is_some_and(|code| code > SIGNALLED))
     }
 }
 

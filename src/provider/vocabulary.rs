@@ -302,9 +302,7 @@ pub struct EngineCheck {
 /// Of what a caller is told that is asked in another form than the installed CLI should have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// That one has turned out not to serve it.
-    TriedOnes,
-    /// And that the version does not. Not that the file is no such program: test doubles are usual (SPEC-01's of claude), which print
+    /// That it has turned out not to serve it, or that its version does not. Not that the file is no such program: test doubles are usual (SPEC-01's of claude), which print
     /// and do nothing else.
     Versions,
     /// And that nothing says that the file is the program.

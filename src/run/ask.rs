@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::base::{Base, not_started, start_hint};
+use crate::classify::OLD_NODE;
 use crate::command::{self, Arg, CommandLine, Installed, Mode};
 use crate::error::ProviderError;
 use crate::exchange::print::{self, Surroundings};
@@ -65,12 +66,7 @@ impl Base {
     }
 
     /// What `file`, the interpreter of the CLI, says its version is; `None` if it says nothing.
-    pub(super) async fn interpreter_version(
-        &self,
-        file: &Path,
-        base: &Arc<Vars>,
-        cancel: &CancellationToken,
-    ) -> Option<String> {
+    async fn interpreter_version(&self, file: &Path, base: &Arc<Vars>, cancel: &CancellationToken) -> Option<String> {
         let mut line = self.probe(&["--version"], &[]).ok()?;
         line.program = file.to_str()?.to_owned();
         let output = self.output(line, base, INTERPRETER, cancel).await.ok()?;
@@ -79,6 +75,26 @@ impl Base {
         version
             .starts_with(|first: char| first.is_ascii_digit())
             .then(|| version.to_owned())
+    }
+
+    /// `error`; where an old Node is the cause of it, with its version and where it is: the CLI tells neither.
+    pub(super) async fn with_node(
+        &self,
+        mut error: Box<ProviderError>,
+        base: &Arc<Vars>,
+        cancel: &CancellationToken,
+    ) -> Box<ProviderError> {
+        if !error.message.starts_with(OLD_NODE) {
+            return error;
+        }
+        let Ok(Some(node)) = self.resolved(base).map(|found| found.interpreter) else {
+            return error;
+        };
+        if let Some(version) = self.interpreter_version(&node, base, cancel).await {
+            let named = format!("{OLD_NODE}, Node {version} ({})", node.display());
+            error.message = error.message.replacen(OLD_NODE, &named, 1);
+        }
+        error
     }
 
     async fn output(

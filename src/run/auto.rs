@@ -21,9 +21,6 @@ use crate::process::{Exit, Vars};
 use crate::provider::Told;
 use crate::provider::options::EngineKind;
 
-/// Exit codes above this are those of a shell whose program was killed by a signal.
-const SIGNALLED: i32 = 128;
-
 /// The engine of the next call, as far as that is known without starting anything: index.d.ts's `HealthReport.engine`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EngineChoice {
@@ -65,13 +62,17 @@ impl Base {
     }
 
     /// Whether a caller who has said nothing of engines is told that `engine` is not what the installed CLI should have.
-    pub(super) fn tells(&self, engine: EngineUsed, unserved: &Unserved) -> bool {
-        let told = self.provider.check_of(engine).map(|check| check.told);
+    pub(super) fn tells(&self, engine: EngineUsed, unserved: &Unserved, binary: &Binary, base: &Arc<Vars>) -> bool {
         match unserved.basis {
             Basis::Setting => false,
             Basis::Trial => true,
-            Basis::Version => told.is_some_and(|told| told != Told::TriedOnes),
-            Basis::Program => told == Some(Told::All),
+            // Once, where it would have either, and not where it has the other.
+            Basis::Version if engine == EngineUsed::Warm => self.provider.live.is_none(),
+            Basis::Version => !matches!(self.support_of(EngineUsed::Warm, binary, base), LiveSupport::Served(_)),
+            Basis::Program => {
+                let told = self.provider.check_of(engine).map(|check| check.told);
+                told == Some(Told::All)
+            }
         }
     }
 
@@ -91,8 +92,7 @@ impl Base {
             now_ms: now_ms(),
             ..classify::Evidence::default()
         });
-        let is_killed = exit.signal.is_some() || exit.code.is_some_and(|code| code > SIGNALLED);
-        (is_killed && found.code == Code::Crashed).then(|| {
+        (exit.was_killed() && found.code == Code::Crashed).then(|| {
             let mut error = found.into_error(self.id());
             error.stderr_tail = Some(exit.stderr.clone()).filter(|text| !text.trim().is_empty());
             Box::new(error)
@@ -189,4 +189,55 @@ pub(super) fn refused(
         judge::with_process(&mut error, process);
     }
     error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Resolved;
+
+    /// For which engines a caller is told that `package` in this version is asked in print form.
+    fn told(provider: &str, package: &str, version: &str) -> Vec<EngineUsed> {
+        let root = tempfile::TempDir::new().unwrap();
+        let manifest = format!(r#"{{"name":"{package}","version":"{version}"}}"#);
+        std::fs::write(root.path().join("package.json"), manifest).unwrap();
+        let file = root.path().join("cli.js");
+        std::fs::write(&file, "").unwrap();
+        let resolved = Resolved {
+            file,
+            prefix: Vec::new(),
+            interpreter: None,
+            called_with: None,
+        };
+        let (base, binary) = (
+            Base::new(provider, "{}", u64::MAX).unwrap(),
+            Binary::new(resolved, None),
+        );
+        let env = Arc::new(Vars::default());
+        let is_told = |engine: &EngineUsed| match base.support_of(*engine, &binary, &env) {
+            LiveSupport::Unserved(unserved) => base.tells(*engine, &unserved, &binary, &env),
+            LiveSupport::Served(_) | LiveSupport::Unknown(_) => false,
+        };
+        [EngineUsed::Live, EngineUsed::Warm]
+            .into_iter()
+            .filter(is_told)
+            .collect()
+    }
+
+    #[test]
+    fn a_version_that_is_asked_in_print_form_is_told_of_once() {
+        let (live, warm) = (vec![EngineUsed::Live], vec![EngineUsed::Warm]);
+        for (provider, package, version, expected) in [
+            ("claude", "@anthropic-ai/claude-code", "2.1.196", &live),
+            ("codex", "@openai/codex", "0.140.0", &live),
+            ("gemini", "@google/gemini-cli", "0.62.0", &warm),
+            ("qwen", "@qwen-code/qwen-code", "0.24.5", &live),
+            // The one engine in the place of the other is no news, nor is the right version.
+            ("qwen", "@qwen-code/qwen-code", "0.15.10", &vec![]),
+            ("qwen", "@qwen-code/qwen-code", "0.24.4", &vec![]),
+            ("gemini", "@google/gemini-cli", "0.61.0", &vec![]),
+        ] {
+            assert_eq!(&told(provider, package, version), expected, "{package} {version}");
+        }
+    }
 }

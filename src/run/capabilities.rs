@@ -21,14 +21,20 @@ struct Remembered(LiveSupport, Instant);
 impl Remembered {
     /// What it is, unless that is too long ago at `now`.
     fn at(&self, now: Instant) -> Option<&LiveSupport> {
-        (now.saturating_duration_since(self.1) < MEMORY).then_some(&self.0)
+        is_known(self.1, now).then_some(&self.0)
     }
+}
+
+/// Whether what was found out `since` is still known at `now`.
+fn is_known(since: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(since) < MEMORY
 }
 
 /// What is known of one binary.
 #[derive(Debug, Default)]
 struct Facts {
-    refused_flags: BTreeSet<String>,
+    /// Which flags it has refused, and when.
+    refused_flags: HashMap<String, Instant>,
     /// Whether it serves an engine.
     engines: HashMap<EngineUsed, Remembered>,
     /// Its version; looked for once.
@@ -45,11 +51,14 @@ fn facts() -> MutexGuard<'static, HashMap<Binary, Facts>> {
 
 /// The flags `binary` has refused so far.
 pub fn refused_by(binary: &Binary) -> BTreeSet<String> {
+    refused_at(binary, Instant::now())
+}
+
+fn refused_at(binary: &Binary, now: Instant) -> BTreeSet<String> {
     let facts = facts();
-    facts
-        .get(binary)
-        .map(|facts| facts.refused_flags.clone())
-        .unwrap_or_default()
+    let flags = facts.get(binary).into_iter().flat_map(|facts| &facts.refused_flags);
+    let known = flags.filter(|(_, since)| is_known(**since, now));
+    known.map(|(flag, _)| flag.clone()).collect()
 }
 
 /// `binary` has refused `flag`.
@@ -58,7 +67,7 @@ pub fn remember_refused(binary: &Binary, flag: &str) {
         .entry(binary.clone())
         .or_default()
         .refused_flags
-        .insert(flag.to_owned());
+        .insert(flag.to_owned(), Instant::now());
 }
 
 /// The version of `binary`, as the npm package that it stands in has it; `None` where it stands in none.
@@ -119,6 +128,7 @@ pub fn trial_of(binary: &Binary) -> Arc<tokio::sync::Mutex<()>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::Resolved;
 
     #[test]
     fn what_was_tried_is_known_for_ten_minutes() {
@@ -128,5 +138,22 @@ mod tests {
         let after = |seconds: u64| known.at(since + Duration::from_secs(seconds)).cloned();
         assert_eq!([after(0), after(599)], [Some(support.clone()), Some(support)]);
         assert_eq!(after(600), None);
+    }
+
+    #[test]
+    fn so_is_a_refused_flag() {
+        let file = std::env::temp_dir().join("deep-factor-capabilities-no-such-file");
+        let resolved = Resolved {
+            file,
+            prefix: Vec::new(),
+            interpreter: None,
+            called_with: None,
+        };
+        let binary = Binary::new(resolved, None);
+        let since = Instant::now();
+        remember_refused(&binary, "--some");
+        let after = |seconds: u64| refused_at(&binary, since + Duration::from_secs(seconds)).len();
+        // It was refused a moment after `since`.
+        assert_eq!([after(0), after(599), after(601)], [1, 1, 0]);
     }
 }

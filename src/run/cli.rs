@@ -10,7 +10,6 @@ use super::retry_loop::{AttemptOutcome, RetryableCall};
 use super::session::drive::{Reading, Way};
 use super::session::kept::KeptCall;
 use super::session::warm::{self, WarmServers};
-use crate::classify::OLD_NODE;
 use crate::error::ProviderError;
 use crate::event::RunInfo;
 use crate::retry::Policy;
@@ -70,8 +69,12 @@ impl RetryableCall for KeptOrPrinted<'_> {
         };
         let outcome = self.made(&attempt, info).await;
         match outcome {
-            Err(error) if error.message.starts_with(OLD_NODE) => Err(self.call.with_node(error).await),
-            outcome => outcome,
+            Err(error) => Err(self
+                .call
+                .engine
+                .with_node(error, self.call.base_env, self.call.cancel)
+                .await),
+            Ok(outcome) => Ok(outcome),
         }
     }
 }
@@ -97,20 +100,5 @@ impl KeptOrPrinted<'_> {
             }
         }
         attempt.print(info).await
-    }
-}
-
-impl CliCall<'_> {
-    /// `error`, which an old Node is the cause of, with its version and where it is: the CLI tells neither.
-    async fn with_node(&self, mut error: Box<ProviderError>) -> Box<ProviderError> {
-        let Ok(Some(node)) = self.engine.resolved(self.base_env).map(|found| found.interpreter) else {
-            return error;
-        };
-        let asked = self.engine.interpreter_version(&node, self.base_env, self.cancel);
-        if let Some(version) = asked.await {
-            let named = format!("{OLD_NODE}, Node {version} ({})", node.display());
-            error.message = error.message.replacen(OLD_NODE, &named, 1);
-        }
-        error
     }
 }

@@ -76,3 +76,45 @@ impl Engine {
         Engine::of(self.provider.clone(), options, self.owner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::exchange::form::CallParts;
+    use crate::process::Vars;
+    use crate::run::session::ahead::NextCall;
+    use crate::run::session::kept::{Coming, Kept, KeptCall};
+
+    /// Kept processes that count how often they were told to forget.
+    #[derive(Debug)]
+    struct Counting(Arc<AtomicUsize>);
+
+    impl Kept for Counting {
+        fn call(&self, _: CallParts<'_>) -> Box<dyn KeptCall> {
+            unreachable!("nothing is called")
+        }
+
+        fn prewarm<'a>(&'a self, _: &'a Arc<Base>, _: NextCall, _: &'a Arc<Vars>) -> Coming<'a, ()> {
+            unreachable!("nothing is started")
+        }
+
+        fn forget(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_provider_that_is_closed_gives_back_what_it_keeps() {
+        let forgotten = Arc::new(AtomicUsize::new(0));
+        let base = Base::new("codex", "{}", u64::MAX).unwrap();
+        let engine = Engine {
+            live: Some(Box::new(Counting(Arc::clone(&forgotten)))),
+            ..Engine::with(base)
+        };
+        assert_eq!(forgotten.load(Ordering::Relaxed), 0);
+        engine.close().await;
+        assert_eq!(forgotten.load(Ordering::Relaxed), 1);
+    }
+}

@@ -37,6 +37,10 @@ impl Engine {
             (None, Some(servers)) => kept::prewarm_warm(servers, &engine.base, &env).await,
             (None, None) => Ok(()),
         };
+        let ready = match ready {
+            Ok(()) => Ok(()),
+            Err(error) => Err(engine.base.with_node(error, &env, &engine.lifecycle.closing).await),
+        };
         engine.closed().map_or(ready, Err)
     }
 }

@@ -281,7 +281,7 @@ const WARM: EngineCheck = EngineCheck {
         "--experimental-acp",
     ],
     print_env: &[],
-    told: Told::TriedOnes,
+    told: Told::Versions,
     measured_only: false,
 };
 

@@ -88,7 +88,7 @@ const LIVE_CHECK: EngineCheck = EngineCheck {
     versions: Versions::Measured(&[[0, 24, 4]]),
     print_flags: PRINT_FLAGS,
     print_env: &[],
-    told: Told::TriedOnes,
+    told: Told::Versions,
     measured_only: true,
 };
 

@@ -57,7 +57,7 @@ pub(in crate::run) async fn drive<S: Source>(
     let installed = source.installed(engine, call, base_env)?;
     if let LiveSupport::Unserved(unserved) = engine.support_of(S::ENGINE, &installed.binary, base_env) {
         if is_auto {
-            let told = engine.tells(S::ENGINE, &unserved);
+            let told = engine.tells(S::ENGINE, &unserved, &installed.binary, base_env);
             return Ok(Way::Next(told.then(|| fallen_back(S::ENGINE, &unserved.why))));
         }
         if engine.is_refused(S::ENGINE, &unserved) {
