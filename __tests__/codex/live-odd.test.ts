@@ -1,13 +1,14 @@
 /** codex live over a server that does what the real one can't be made to do. */
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { HumanMessage, ToolMessage } from "@langchain/core/messages";
-import { createCodexCliProvider } from "deep-factor-providers";
+import { createCodexCliProvider, type LogRecord } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
 import { ask, gone } from "../support/live.mjs";
+import { until } from "../support/processes.mjs";
 
 const SERVER = fileURLToPath(new URL("../support/odd-app-server.mjs", import.meta.url));
 
@@ -16,7 +17,8 @@ function withServer(mood: string, more: object = {}) {
   const fakes = createFakes();
   onTestFinished(() => fakes.cleanup());
   const log = join(fakes.dir, "lines");
-  const start = `exec '${process.execPath}' '${SERVER}' ${mood} '${log}'`;
+  // In another environment it may be in another mood.
+  const start = `exec '${process.execPath}' '${SERVER}' "\${ODD_MOOD:-${mood}}" '${log}'`;
   const cliPath = fakes.shell("codex", `case "$1" in app-server) ${start};; *) exit 1;; esac`);
   const provider = createCodexCliProvider({ cliPath, engine: "live", retry: false, ...more });
   onTestFinished(() => provider.close());
@@ -150,9 +152,70 @@ describe.skipIf(process.platform === "win32")("a server that", () => {
     await expect(withServer(mood).provider.invoke(["hi"])).rejects.toMatchObject(error);
   });
 
+  it("does not become ready keeps no call of another waiting", async () => {
+    const { provider } = withServer("well");
+    const first = await ask(provider, ["one"]);
+    onTestFinished(() => void delete process.env.ODD_MOOD);
+    process.env.ODD_MOOD = "silent";
+    let failed: unknown;
+    const silent = provider.invoke(["two"], { timeout: 10_000 }).catch((error) => {
+      failed = error;
+    });
+    await delay(50);
+    delete process.env.ODD_MOOD;
+    const third = await ask(provider, ["three"]);
+    expect([third.reply.content, third.pid, failed]).toEqual(["ok", first.pid, undefined]);
+    await Promise.all([provider.close(), silent]);
+    expect(failed).toMatchObject({ code: "CLOSED" });
+  });
+
   it("never answers keeps no call longer than its time limit", async () => {
     const { provider } = withServer("silent", { timeout: 1500 });
     await expect(provider.invoke(["hi"])).rejects.toMatchObject({ code: "TIMEOUT" });
+  });
+
+  it("refuses late leaves print what is left of the call's time", async () => {
+    const records: LogRecord[] = [];
+    const fakes = createFakes();
+    onTestFinished(() => fakes.cleanup());
+    // Of a version that serves, as npm installs it.
+    mkdirSync(join(fakes.dir, "bin"));
+    writeFileSync(join(fakes.dir, "package.json"), JSON.stringify({ name: "@openai/codex", version: "0.169.0" }));
+    const server = `exec '${process.execPath}' '${SERVER}' refuses-late '${fakes.dir}/lines'`;
+    const cliPath = fakes.shell("bin/codex", `case "$1" in app-server) ${server};; *) exit 7;; esac`);
+    const provider = createCodexCliProvider({
+      cliPath,
+      retry: false,
+      timeout: 60_000,
+      logger: (record) => void records.push(record),
+    });
+    onTestFinished(() => provider.close());
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject({ exitCode: 7, run: { engine: "print" } });
+    const left = records.find(({ message }) => message === "started")?.fields?.leftMs;
+    // A timer may be a millisecond early.
+    expect(left).toSatisfy((ms: number) => ms > 0 && ms <= 59_701);
+  });
+
+  it("tells of a call in lines of more than 64 MiB fails that call, and no other", async () => {
+    const { provider, sent } = withServer("huge");
+    const neighbour = ask(provider, ["one"]);
+    await until(() => sent().some(({ method }) => method === "turn/start"));
+    await expect(provider.invoke(["two"])).rejects.toMatchObject({
+      message: expect.stringContaining("more came for this thread than could be taken"),
+    });
+    expect((await neighbour).reply.content).toBe("ok");
+  });
+
+  it("is left by close() in the middle of a call tells of that call's run", async () => {
+    const { provider } = withServer("deaf");
+    const run = async () => {
+      for await (const event of provider.stream(["hi"])) if (event.type === "text_delta") void provider.close();
+    };
+    await expect(run()).rejects.toMatchObject({
+      code: "CLOSED",
+      attempts: 1,
+      run: { engine: "live", pid: expect.any(Number) },
+    });
   });
 
   it("is warmed says what is wrong with it", async () => {

@@ -1,5 +1,6 @@
 /** What every process does alike that serves many calls at a time: it hangs, it is late, and no call fails for another. */
-import { HumanMessage } from "@langchain/core/messages";
+import { HumanMessage, ToolMessage } from "@langchain/core/messages";
+import { limits } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { HERE } from "../clis/real.js";
 import { ask, gone } from "../support/live.mjs";
@@ -20,6 +21,45 @@ describe.skipIf(!HERE || process.platform === "win32").each(HOST_FORMS)("$name",
     expect(new Set([...met, later].map(({ run }) => run?.pid)).size).toBe(1);
     expect(later.pid).not.toBe(first.pid);
     await gone(first.pid);
+  });
+
+  it("that was made ready ahead is replaced where it hangs before its first call", async () => {
+    const { create } = await form.start(() => ({ text: "ok" }));
+    const model = create();
+    await model.prewarm();
+    const [prewarmed = 0] = limits().processes.map(({ pid }) => pid);
+    process.kill(prewarmed, "SIGSTOP");
+    const { reply, run } = await ask(model, ["1"]);
+    expect([reply.content, prewarmed > 0, run?.pid === prewarmed]).toEqual(["ok", true, false]);
+    await gone(prewarmed);
+  });
+
+  it.runIf(form.takesResults)("that hangs while calls wait in it is replaced by their results alone", async () => {
+    const { create } = await form.start((index) =>
+      index === 0 ? { calls: [{ id: "call_1", name: "step", args: {} }] } : { text: "ok" },
+    );
+    const model = create().bindTools([{ name: "step", schema: { type: "object" } }]);
+    const first = await ask(model, ["1"]);
+    process.kill(first.pid, "SIGSTOP");
+    const [call] = first.reply.toolCalls;
+    const result = new ToolMessage({ tool_call_id: call?.id ?? "", content: "done" });
+    const { reply, run } = await ask(model, [new HumanMessage("1"), first.message, result]);
+    expect([reply.content, run?.continued, run?.pid === first.pid]).toEqual(["ok", false, false]);
+    await gone(first.pid);
+  });
+
+  it("that is killed under its calls fails each of them, and `retry` makes each in another", async () => {
+    const { api, create } = await form.start((index) => (index === 1 || index === 2 ? { hang: true } : { text: "ok" }));
+    const model = create({ retry: { maxAttempts: 2, baseDelayMs: 1 } });
+    const { pid } = await ask(model, ["0"]);
+    const calls = [ask(model, ["1"]), ask(model, ["2"])];
+    await api.waitForRequest(3);
+    process.kill(pid, "SIGKILL");
+    const answers = await Promise.all(calls);
+    expect(answers.map(({ reply, starts }) => [reply.content, starts[0], starts.length])).toEqual([
+      ["ok", pid, 2],
+      ["ok", pid, 2],
+    ]);
   });
 
   it("that is late to stop a call loses no other, and gets no new ones", async () => {

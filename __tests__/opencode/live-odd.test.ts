@@ -122,6 +122,27 @@ describe.skipIf(process.platform === "win32")("another version that", () => {
   });
 });
 
+describe.skipIf(process.platform === "win32").each([
+  ["/global/event", "at its first question", "killed-at-/global/event"],
+  ["/global/health", "when it is asked for its version", "killed-at-/global/health"],
+  ["/sync/replay", "in the middle of the probe", "other-killed-at-/sync/replay"],
+])("a server that is killed at %s, %s,", (_, __, mood) => {
+  it("fails that call, and says nothing of what the program can", async () => {
+    const { provider, starts } = withServer(mood, { engine: "live" });
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject({ code: "CRASHED", signal: "SIGKILL" });
+    expect((await provider.health({ level: "command" })).engine?.uses).not.toBe("print");
+    expect((await ask(provider, ["hi"])).reply.content).toBe("ok");
+    expect(starts()).toEqual(["serve", "serve"]);
+  });
+
+  it("is started once more where `retry` is on, by default as well", async () => {
+    const { provider, starts } = withServer(mood, { retry: { maxAttempts: 2, baseDelayMs: 1 } });
+    const { reply, run, warnings } = await ask(provider, ["hi"]);
+    expect([reply.content, run?.engine, warnings]).toEqual(["ok", "live", []]);
+    expect(starts()).toEqual(["serve", "serve"]);
+  });
+});
+
 describe.skipIf(process.platform === "win32")("a server that", () => {
   const live = { engine: "live" };
 
@@ -180,8 +201,18 @@ describe.skipIf(process.platform === "win32")("a server that", () => {
     const { provider } = withServer("endless-event", live);
     await expect(provider.invoke(["hi"])).rejects.toMatchObject({
       code: "CRASHED",
-      message: expect.stringMatching(/^opencode's stream of events told one of more than 64 MiB/),
+      message: expect.stringMatching(/^opencode's stream of events told one of more than 256 MiB/),
     });
+  });
+
+  it("tells an event of more than 64 MiB fails the call that it is of, and no other", async () => {
+    const { provider, asked, starts } = withServer("huge-event", live);
+    const neighbour = ask(provider, ["one"]);
+    await until(() => asked().some((line) => line.endsWith("/message")));
+    await expect(provider.invoke(["two"])).rejects.toMatchObject({
+      message: expect.stringContaining("more came for this session than could be taken"),
+    });
+    expect([(await neighbour).reply.content, starts()]).toEqual(["ok", ["serve"]]);
   });
 
   it("whose model takes no images is not sent one", async () => {

@@ -40,6 +40,7 @@ import { told } from "./live.mjs";
  * A form whose process serves many calls at a time, live or warm.
  * @typedef {object} HostForm
  * @property {string} name
+ * @property {boolean} takesResults a session of it is told the results of its calls
  * @property {(script: (index: number) => Says | Promise<Says>) => Promise<Pick<Running, "api" | "create">>} start
  */
 /**
@@ -144,6 +145,7 @@ export const LIVE_FORMS = [
 /** @param {"gemini" | "qwen"} id @param {string} [version] @returns {HostForm} */
 const warm = (id, version) => ({
   name: `${id} --acp`,
+  takesResults: false,
   start: async (script) => {
     const cli = await withCli(id, { ...(version && { version }), script: scripted(script, (says) => says) });
     const make = id === "gemini" ? createGeminiCliProvider : createQwenCliProvider;
@@ -157,7 +159,7 @@ const warm = (id, version) => ({
 });
 
 /** @param {LiveForm} form @returns {HostForm} */
-const host = ({ name, start }) => ({ name, start });
+const host = ({ name, start }) => ({ name, takesResults: true, start });
 
 /**
  * What a test of all processes runs with that serve many calls: the newest codex, and all with `npm test -- --all`.

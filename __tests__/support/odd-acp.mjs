@@ -1,12 +1,12 @@
 // @ts-check
 /**
  * A `gemini --acp` that does what the real one can't be made to do: it takes its time to open a session, and writes down how many it
- * opens at once: `node odd-acp.mjs <log>`. Everything it says is as gemini 0.61.0 says it (OTHER-LIVE 3).
+ * opens at once: `node odd-acp.mjs <log> [mood]`. In the mood "killed" it is killed once, at its first session; "silent", it answers nothing. Everything it says is as gemini 0.61.0 says it (OTHER-LIVE 3).
  */
-import { appendFileSync } from "node:fs";
+import { appendFileSync, existsSync } from "node:fs";
 import { createInterface } from "node:readline";
 
-const [, , log = ""] = process.argv;
+const [, , log = "", mood = ""] = process.argv;
 const OPENING_MS = 20;
 const say = (/** @type {object} */ message) =>
   process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
@@ -21,6 +21,10 @@ const METHODS = {
       result: { protocolVersion: 1, agentInfo: { name: "gemini-cli", version: "0.61.0" }, agentCapabilities: {} },
     }),
   "session/new": (id) => {
+    if (mood === "killed" && !existsSync(`${log}.killed`)) {
+      appendFileSync(`${log}.killed`, "");
+      process.kill(process.pid, "SIGKILL");
+    }
     appendFileSync(log, `${++opening}\n`);
     setTimeout(() => {
       opening--;
@@ -35,6 +39,7 @@ const METHODS = {
 };
 
 for await (const line of createInterface({ input: process.stdin })) {
+  if (mood === "silent") continue;
   const { id, method, params } = JSON.parse(line);
   const answer = METHODS[method];
   if (answer) answer(id, params);

@@ -70,6 +70,16 @@ const MOODS = {
     });
   },
   closes: () => tell("thread/closed", {}),
+  // The first thread waits; of the second, a call is told in lines of more than 64 MiB, and then the first is answered.
+  huge: () => {
+    if (threads === 1) return;
+    const args = JSON.stringify({ text: "x".repeat(65 * 2 ** 20) });
+    tell("rawResponseItem/completed", { item: { type: "function_call", call_id: "c", name: "step", arguments: args } });
+    const item = { type: "dynamicToolCall", id: "c", tool: "step", arguments: JSON.parse(args), status: "inProgress" };
+    say({ method: "item/started", params: { item, threadId, turnId: turn.id, startedAtMs: 1 }, emittedAtMs: 1 });
+    threadId = "01a2-1";
+    reply();
+  },
 };
 
 createInterface({ input: process.stdin }).on("line", (line) => {
@@ -79,6 +89,8 @@ createInterface({ input: process.stdin }).on("line", (line) => {
   switch (method) {
     case "initialize":
       if (mood === "silent") return;
+      if (mood === "refuses-late")
+        return setTimeout(() => say({ id, error: { code: -32600, message: "not today" } }), 300);
       if (mood === "misconfigured") {
         process.stderr.write("Error loading configuration: config.toml:1:1: invalid TOML\n");
         process.exit(1);

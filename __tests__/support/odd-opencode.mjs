@@ -3,9 +3,10 @@
  * An `opencode serve` that does what the real one can't be made to do: `node odd-opencode.mjs <mood> <log>`.
  *
  * In flow the requests of a client, which are kept in the log, one line of JSON each; out flow the answers of a server in that mood. What
- * it says is as opencode 1.18.34 says it; of the moods that begin with `other-`, another version.
+ * it says is as opencode 1.18.34 says it; of the moods that begin with `other-`, another version. With `killed-at-` and a path, it is
+ * killed once, by the first request there.
  */
-import { appendFileSync } from "node:fs";
+import { appendFileSync, existsSync } from "node:fs";
 import { createServer } from "node:http";
 
 const [, , mood = "", log = ""] = process.argv;
@@ -17,6 +18,8 @@ const sessions = new Map();
 let stream;
 /** Ends the turn that goes on. @type {(() => void) | undefined} */
 let stop;
+/** @type {Turn | undefined} */
+let first;
 let ids = 0;
 const id = (/** @type {string} */ kind) => `${kind}_20391ac0c002Mk${String(++ids).padStart(6, "0")}`;
 
@@ -87,6 +90,17 @@ const TURNS = {
     response.on("drain", more).on("error", () => undefined);
     response.write('{"info":{"id":"');
     more();
+  },
+  // The first turn waits; the second one is told in one event of more than 64 MiB, and then the first is answered.
+  "huge-event": (turn) => {
+    if (!first) {
+      first = turn;
+      return;
+    }
+    const { session, info } = turn;
+    const part = { id: id("prt"), messageID: info.id, type: "text", text: "x".repeat(65 * 2 ** 20) };
+    tell("message.part.updated", { part, sessionID: session });
+    say(first);
   },
   // One event that never ends.
   "endless-event": () => {
@@ -185,6 +199,10 @@ const server = createServer((request, response) => {
   request.on("end", () => {
     const path = (request.url ?? "").split("?")[0] ?? "";
     appendFileSync(log, `${JSON.stringify({ method: request.method, path })}\n`);
+    if (mood.endsWith(`killed-at-${path}`) && !existsSync(`${log}.killed`)) {
+      appendFileSync(`${log}.killed`, "");
+      process.kill(process.pid, "SIGKILL");
+    }
     serve(
       request.method ?? "",
       path,

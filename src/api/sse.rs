@@ -5,8 +5,10 @@
 //! API's client needs; a byte order mark at the very start is dropped. Unlike a browser, [`Events::finish`] also takes an event
 //! whose blank line is missing: some servers leave it out behind the last.
 
+use crate::decode::cut::Cut;
+
 /// The splitter.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Events {
     /// The line that is being received.
     line: Vec<u8>,
@@ -16,9 +18,33 @@ pub struct Events {
     after_cr: bool,
     /// The first line has ended.
     begun: bool,
+    limit: usize,
+    /// What is kept of the event that is being received, where that is too long.
+    cut: Option<Cut>,
+    /// Such an event, when it is complete.
+    lost: Option<Cut>,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Events::with_limit(usize::MAX)
+    }
 }
 
 impl Events {
+    /// A splitter that drops events longer than `limit` bytes.
+    pub fn with_limit(limit: usize) -> Events {
+        Events {
+            line: Vec::new(),
+            data: Vec::new(),
+            after_cr: false,
+            begun: false,
+            limit,
+            cut: None,
+            lost: None,
+        }
+    }
+
     /// Takes the next piece and hands the data of every event that is now complete to `each`.
     pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(&str)) {
         while let Some(first) = bytes.first() {
@@ -27,19 +53,40 @@ impl Events {
                 continue;
             }
             let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) else {
-                self.line.extend_from_slice(bytes);
+                self.gather(bytes);
                 return;
             };
             self.after_cr = bytes[end] == b'\r';
-            self.line.extend_from_slice(&bytes[..end]);
+            self.gather(&bytes[..end]);
             self.end_line(&mut each);
             bytes = &bytes[end + 1..];
         }
     }
 
     /// How much has come of an event that is not complete, bytes.
-    pub fn waiting(&self) -> usize {
-        self.line.len() + self.data.len()
+    pub fn waiting(&self) -> u64 {
+        let dropped = self.cut.as_ref().map_or(0, Cut::bytes);
+        dropped + (self.line.len() + self.data.len()) as u64
+    }
+
+    /// An event that was too long: what there is left of its data. To be asked for behind each piece.
+    pub fn lost(&mut self) -> Option<Cut> {
+        self.lost.take()
+    }
+
+    fn gather(&mut self, bytes: &[u8]) {
+        self.line.extend_from_slice(bytes);
+        if self.cut.is_none() && self.line.len() + self.data.len() > self.limit {
+            let cut = self.cut.get_or_insert_default();
+            cut.push(&std::mem::take(&mut self.data));
+            let line = std::mem::take(&mut self.line);
+            cut.push(value_of(&line).unwrap_or_default());
+            // That the line is not blank is all that matters of it from now on.
+            self.line.push(b' ');
+        } else if let Some(cut) = &mut self.cut {
+            cut.push(bytes);
+            self.line.truncate(1);
+        }
     }
 
     /// The body is over.
@@ -58,27 +105,32 @@ impl Events {
         };
         if text.is_empty() {
             self.dispatch(each);
-        } else if let Some(value) = text.strip_prefix(b"data") {
-            // `data` alone is a field, too; `database: x` is another one.
-            let value = match value {
-                [b':', b' ', value @ ..] | [b':', value @ ..] => Some(value),
-                [] => Some(value),
-                _ => None,
-            };
-            if let Some(value) = value {
-                self.data.extend_from_slice(value);
-                self.data.push(b'\n');
-            }
+        } else if self.cut.is_none()
+            && let Some(value) = value_of(text)
+        {
+            self.data.extend_from_slice(value);
+            self.data.push(b'\n');
         }
         line.clear();
         self.line = line;
     }
 
     fn dispatch(&mut self, each: &mut impl FnMut(&str)) {
-        if let [data @ .., b'\n'] = &self.data[..] {
+        if let Some(cut) = self.cut.take() {
+            self.lost = Some(cut);
+        } else if let [data @ .., b'\n'] = &self.data[..] {
             each(&String::from_utf8_lossy(data));
             self.data.clear();
         }
+    }
+}
+
+/// What a line of data says. `data` alone is a field, too; `database: x` is another one.
+fn value_of(line: &[u8]) -> Option<&[u8]> {
+    match line.strip_prefix(b"data")? {
+        [b':', b' ', value @ ..] | [b':', value @ ..] => Some(value),
+        [] => Some(&[]),
+        _ => None,
     }
 }
 
@@ -117,6 +169,23 @@ mod tests {
             ("", &[]),
         ] {
             assert_eq!(read(&[body.as_bytes()]), expected, "{body:?}");
+        }
+    }
+
+    #[test]
+    fn an_event_over_the_limit_is_lost_and_those_around_it_are_not() {
+        let body = b"data: 1\n\ndata: {\"a\":\"123456789\"}\n\ndata: 2\n\n";
+        for size in [1, 2, 7, 100] {
+            let mut events = Events::with_limit(16);
+            let (mut seen, mut lost) = (Vec::new(), Vec::new());
+            for piece in body.chunks(size) {
+                events.push(piece, |data| seen.push(data.to_owned()));
+                lost.extend(events.lost());
+            }
+            assert_eq!(seen, ["1", "2"], "{size}");
+            let lost: Vec<_> = lost.iter().map(|cut| (cut.bytes(), cut.text(&[], "a"))).collect();
+            assert_eq!(lost, [(17, Some("123456789".to_owned()))], "{size}");
+            assert_eq!(events.waiting(), 0);
         }
     }
 

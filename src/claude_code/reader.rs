@@ -155,7 +155,7 @@ impl State {
         };
         self.end += match line {
             Line::Text { .. } => text.len() as u64 + 1,
-            Line::TooLong { bytes, .. } => *bytes + 1,
+            Line::TooLong { cut, .. } => cut.bytes() + 1,
         };
         let stamp = Stamp::of(text);
         if stamp.parent_tool_use_id.is_null() {

@@ -11,11 +11,10 @@ use std::borrow::Cow;
 
 use memchr::memchr2;
 
+use super::cut::Cut;
+
 /// Longest line that is kept, bytes: 64 MiB, four times the longest answer a model can give, base64 images included.
 pub const MAX_LINE: usize = 64 << 20;
-
-/// How much of the beginning of a longer one is kept, bytes.
-const HEAD: usize = 4 << 10;
 
 /// A gathering buffer larger than this is freed once its line was delivered, bytes.
 const KEPT_CAPACITY: usize = 1 << 20;
@@ -36,10 +35,8 @@ pub enum Line<'a> {
     TooLong {
         /// Its number, from 1.
         number: u64,
-        /// How long it was, bytes.
-        bytes: u64,
-        /// How it began.
-        head: Vec<u8>,
+        /// How it began and ended.
+        cut: Cut,
     },
 }
 
@@ -48,10 +45,8 @@ pub enum Line<'a> {
 pub struct Lines {
     /// The start of a line whose end has not come.
     pending: Vec<u8>,
-    /// Bytes dropped of the line that is being received; 0 while it fits.
-    dropped: u64,
-    /// How that line began.
-    head: Vec<u8>,
+    /// What is kept of the line that is being received, where that is too long.
+    cut: Option<Cut>,
     limit: usize,
     /// Lines ended so far.
     ended: u64,
@@ -70,8 +65,7 @@ impl Lines {
     pub fn with_limit(limit: usize) -> Self {
         Lines {
             pending: Vec::new(),
-            dropped: 0,
-            head: Vec::new(),
+            cut: None,
             limit,
             ended: 0,
             after_cr: false,
@@ -97,33 +91,30 @@ impl Lines {
 
     /// Delivers what stood after the last line end, marked as not terminated.
     pub fn finish(&mut self, mut each: impl FnMut(Line<'_>)) {
-        if !self.pending.is_empty() || self.dropped > 0 {
+        if !self.pending.is_empty() || self.cut.is_some() {
             self.end_line(&[], false, &mut each);
         }
     }
 
     fn gather(&mut self, bytes: &[u8]) {
-        if self.dropped == 0 && self.pending.len() + bytes.len() <= self.limit {
+        if self.cut.is_none() && self.pending.len() + bytes.len() <= self.limit {
             self.pending.extend_from_slice(bytes);
         } else {
-            for part in [&std::mem::take(&mut self.pending)[..], bytes] {
-                self.dropped += part.len() as u64;
-                let missing = HEAD.saturating_sub(self.head.len());
-                self.head.extend_from_slice(&part[..part.len().min(missing)]);
-            }
+            let cut = self.cut.get_or_insert_default();
+            cut.push(&std::mem::take(&mut self.pending));
+            cut.push(bytes);
         }
     }
 
     fn end_line(&mut self, rest: &[u8], terminated: bool, each: &mut impl FnMut(Line<'_>)) {
         self.ended += 1;
         let number = self.ended;
-        let whole = self.pending.is_empty() && self.dropped == 0 && rest.len() <= self.limit;
+        let whole = self.pending.is_empty() && self.cut.is_none() && rest.len() <= self.limit;
         if !whole {
             self.gather(rest);
         }
-        if self.dropped > 0 {
-            let (bytes, head) = (std::mem::take(&mut self.dropped), std::mem::take(&mut self.head));
-            return each(Line::TooLong { number, bytes, head });
+        if let Some(cut) = self.cut.take() {
+            return each(Line::TooLong { number, cut });
         }
         let gathered = std::mem::take(&mut self.pending);
         deliver(if whole { rest } else { &gathered }, number, terminated, each);
@@ -168,7 +159,7 @@ mod tests {
                     text,
                     terminated,
                 } => text_line(number, &text, terminated),
-                Line::TooLong { number, bytes, head } => Line::TooLong { number, bytes, head },
+                Line::TooLong { number, cut } => Line::TooLong { number, cut },
             })
         };
         for piece in pieces {
@@ -187,11 +178,9 @@ mod tests {
     }
 
     fn too_long(number: u64, whole: &[u8]) -> Line<'static> {
-        Line::TooLong {
-            number,
-            bytes: whole.len() as u64,
-            head: whole.to_owned(),
-        }
+        let mut cut = Cut::default();
+        cut.push(whole);
+        Line::TooLong { number, cut }
     }
 
     #[test]

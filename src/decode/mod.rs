@@ -11,6 +11,7 @@ mod chunk_joiner;
 mod claude;
 mod codex;
 mod completion;
+pub mod cut;
 mod failure;
 mod format;
 mod gemini;
@@ -282,7 +283,8 @@ impl Reader {
 
     fn line(&mut self, line: &Line<'_>, events: &mut Vec<Event>) {
         match *line {
-            Line::TooLong { number, bytes, .. } => {
+            Line::TooLong { number, ref cut } => {
+                let bytes = cut.bytes();
                 let what = format!("{bytes} bytes are more than a line may have; dropped");
                 self.notes.add(Some(number), &what, "");
             }

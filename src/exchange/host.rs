@@ -7,8 +7,8 @@ use std::fmt;
 use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -21,7 +21,7 @@ use crate::process::{Closer, End, Exit, Running};
 /// How long a host may leave a request unanswered that needs nothing but the host itself: neither a network nor a model.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Before it has opened its first session: it may still be loading.
+    /// Before it has served anything: it may still be loading.
     pub first: Duration,
     /// From then on.
     pub later: Duration,
@@ -65,7 +65,11 @@ pub struct Host {
     closer: Closer,
     /// How many sessions it has opened.
     sessions: AtomicU32,
+    /// It was made ready ahead of its first session.
+    prewarmed: AtomicBool,
     patience: Patience,
+    /// What it has left unanswered.
+    hung: OnceLock<Unanswered>,
 }
 
 /// Tells the end of a host to its handle.
@@ -100,7 +104,9 @@ impl Host {
             retired: CancellationToken::new(),
             closer: running.closer(),
             sessions: AtomicU32::new(0),
+            prewarmed: AtomicBool::new(false),
             patience,
+            hung: OnceLock::new(),
         };
         (host, Ending { over, exit: sender })
     }
@@ -115,9 +121,19 @@ impl Host {
         &self.folder
     }
 
-    /// How many sessions it has opened. One that has opened none and fails is not tried again: another would fail as well.
+    /// How many sessions it has opened.
     pub fn sessions(&self) -> u32 {
         self.sessions.load(Ordering::Relaxed)
+    }
+
+    /// It has done all that can be done ahead of a session.
+    pub fn prewarmed(&self) {
+        self.prewarmed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has been of use: where it fails before a session, another one is tried. One that never was would fail again.
+    pub fn has_served(&self) -> bool {
+        self.sessions() > 0 || self.prewarmed.load(Ordering::Relaxed)
     }
 
     /// It has opened a session.
@@ -152,18 +168,21 @@ impl Host {
 
     /// How long it may leave a request unanswered just now.
     pub fn patience(&self) -> Duration {
-        match self.sessions() {
-            0 => self.patience.first,
-            _ => self.patience.later,
+        match self.has_served() {
+            false => self.patience.first,
+            true => self.patience.later,
         }
     }
 
     /// What `answer` comes to, the answer to a request that needs nothing but the host. One that does not give it in time hangs:
-    /// it is retired.
+    /// it is retired, and not waited for again.
     ///
     /// # Errors
     /// [`Unanswered`].
     pub async fn answer<T>(&self, answer: impl Future<Output = T>) -> Result<T, Unanswered> {
+        if let Some(hung) = self.hung.get() {
+            return Err(*hung);
+        }
         let patience = self.patience();
         let answer = tokio::time::timeout(patience, answer).await;
         answer.map_err(|_| self.hangs(patience))
@@ -184,7 +203,7 @@ impl Host {
     /// It has left a request unanswered for so long.
     pub fn hangs(&self, patience: Duration) -> Unanswered {
         self.retire();
-        Unanswered(patience)
+        *self.hung.get_or_init(|| Unanswered(patience))
     }
 
     /// Begins to end the process, whoever is in it.

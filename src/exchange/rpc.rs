@@ -4,7 +4,6 @@
 //! its answers, and to each session what the process tells of it ([`Inbox`]). What its methods mean is its [`Protocol`]'s to say. A task
 //! of its own reads and writes; it ends with the process, and the process ends with the last handle.
 
-mod head;
 pub mod message;
 
 use std::collections::{HashMap, VecDeque};
@@ -25,6 +24,7 @@ use super::live::inbox::{Inbox, Inboxes};
 use super::print::{self, NotStarted, Surroundings};
 use super::scratch::Scratch;
 use crate::command::{CommandLine, Cwd};
+use crate::decode::cut::Cut;
 use crate::decode::lines::{Line, Lines};
 use crate::process::{Running, StartError, Stdin, StdinWriter};
 
@@ -255,10 +255,10 @@ impl<P: Protocol> Shared<P> {
         }
     }
 
-    /// A line that is too long to be kept begins with `head`: whom it is for must not wait for what was in it.
-    fn lost(&self, head: &[u8]) {
-        let head = head::read(head, P::SESSION);
-        match (head.method, head.id, head.session) {
+    /// A line was too long to be kept: whom it is for must not wait for what was in it.
+    fn lost(&self, line: &Cut) {
+        let id = line.member(&[], "id").and_then(|id| id.parse().ok());
+        match (line.text(&[], "method"), id, line.text(&["params"], P::SESSION)) {
             (None, Some(id), _) => self.answered(id, Err(RequestError::TooLong)),
             (Some(method), None, _) if !P::matters(&method) => {}
             (Some(_), _, Some(session)) => self.inboxes.end(&session),
@@ -302,7 +302,7 @@ async fn serve<P: Protocol>(
         let Some(chunk) = chunk else { break };
         splitter.push(&chunk, |line| match line {
             Line::Text { text, .. } => shared.read(&text),
-            Line::TooLong { head, .. } => shared.lost(&head),
+            Line::TooLong { cut, .. } => shared.lost(&cut),
         });
     }
     ending.over();
@@ -316,4 +316,82 @@ async fn serve<P: Protocol>(
     let exit = running.exit().await;
     drop(scratch);
     ending.exited(exit);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Plain;
+
+    impl Protocol for Plain {
+        type Event = ();
+
+        const VERSION: Version = None;
+        const SESSION: &'static str = "threadId";
+
+        fn matters(method: &str) -> bool {
+            method != "noise"
+        }
+
+        fn notification(&self, _: &str, _: &str) -> Option<(String, ())> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_lost_ends_what_it_is_of_alone() {
+        let shared: Shared<Plain> = Shared {
+            protocol: Plain,
+            outbox: mpsc::unbounded_channel().0,
+            next_id: AtomicU64::new(1),
+            inboxes: Inboxes::default(),
+            requests: Mutex::default(),
+        };
+        let long = "x".repeat(20_000);
+        let lose = |line: String| {
+            let mut cut = Cut::default();
+            cut.push(line.as_bytes());
+            shared.lost(&cut);
+        };
+        let inboxes = ["a", "b", "c", "d"].map(|session| shared.inboxes.open(session));
+        let open = || ["a", "b", "c", "d"].map(|session| shared.inboxes.has(session));
+        let mut answers = [7, 8].map(|id| {
+            let (sender, answer) = oneshot::channel();
+            shared.requests().askers.insert(id, sender);
+            answer
+        });
+        lose(format!(r#"{{"method":"noise","params":{{"text":"{long}"}}}}"#));
+        assert_eq!(open(), [true; 4]);
+        lose(format!(
+            r#"{{"method":"x","params":{{"threadId":"a","text":"{long}"}}}}"#
+        ));
+        assert_eq!(open(), [false, true, true, true]);
+        // Whose it is stands behind what is long.
+        lose(format!(
+            r#"{{"method":"x","params":{{"item":{{"text":"{long}"}},"threadId":"b"}},"at":1}}"#
+        ));
+        assert_eq!(open(), [false, false, true, true]);
+        lose(format!(r#"{{"id":7,"result":{{"text":"{long}"}}}}"#));
+        assert_eq!(
+            answers[0].try_recv().map(|answer| answer.unwrap_err()),
+            Ok(RequestError::TooLong)
+        );
+        assert!(
+            answers[1]
+                .try_recv()
+                .is_err_and(|error| error == oneshot::error::TryRecvError::Empty)
+        );
+        assert_eq!(open(), [false, false, true, true]);
+        // Whose it is can't be told.
+        lose(format!(r#"{{"method":"x","params":{{"text":"{long}"}}}}"#));
+        assert_eq!(open(), [false; 4]);
+        assert!(
+            answers[1]
+                .try_recv()
+                .is_err_and(|error| error == oneshot::error::TryRecvError::Closed)
+        );
+        drop(inboxes);
+    }
 }

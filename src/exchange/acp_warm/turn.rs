@@ -130,10 +130,14 @@ impl WarmTurn {
             Err(RequestError::Refused(error)) => return self.failed(&error, events),
             Err(RequestError::Unanswered(unanswered)) => return self.hangs(unanswered, events),
             Err(RequestError::Gone) => {
-                return match self.server.host().sessions() {
+                if self.server.host().has_served() {
+                    return Phase::Unusable(Unusable::Vanished);
+                }
+                return match self.exit().await {
+                    // That says nothing of the program.
+                    Some(exit) if exit.was_killed() => self.gone(events).await,
                     // One that was never of use would not be the next time.
-                    0 => unsupported("it ended instead of opening a session"),
-                    _ => Phase::Unusable(Unusable::Vanished),
+                    _ => unsupported("it ended instead of opening a session"),
                 };
             }
             Err(RequestError::TooLong) => return self.gone(events).await,
@@ -240,13 +244,13 @@ impl WarmTurn {
 
     /// The process does not open the session: another may.
     fn hangs(&mut self, unanswered: Unanswered, events: &mut Vec<Event>) -> Phase {
-        match self.server.host().sessions() {
+        match self.server.host().has_served() {
             // One that was never of use would hang again.
-            0 => self.fails(
+            false => self.fails(
                 Failure::named(GONE, format!("the CLI's process hangs: {unanswered}")),
                 events,
             ),
-            _ => Phase::Unusable(Unusable::Vanished),
+            true => Phase::Unusable(Unusable::Vanished),
         }
     }
 

@@ -211,7 +211,7 @@ impl Work {
                     None => return Ok(Err(self.not_started(RequestError::Refused(refused)).await?)),
                 },
                 // It has died since its last turn, or hangs, and got nothing of this one. One that was never of use would do it again.
-                Err(RequestError::Gone | RequestError::Unanswered(_)) if service.host().sessions() > 0 => {
+                Err(RequestError::Gone | RequestError::Unanswered(_)) if service.host().has_served() => {
                     return Ok(Err(TurnEnd::Vanished));
                 }
                 Err(error) => return Ok(Err(self.not_started(error).await?)),

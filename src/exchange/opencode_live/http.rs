@@ -24,6 +24,8 @@ pub enum HttpFailure {
     Refused(u16, String),
     /// The connection broke, or the server is gone.
     Lost(String),
+    /// It answered, and not with what was asked for.
+    Unfit(String),
     /// It answered with more than so many bytes.
     TooLong(usize),
     /// It did not answer in time.
@@ -42,7 +44,7 @@ impl fmt::Display for HttpFailure {
                 };
                 write!(f, "status {status}{colon}{start}")
             }
-            HttpFailure::Lost(reason) => f.write_str(reason),
+            HttpFailure::Lost(reason) | HttpFailure::Unfit(reason) => f.write_str(reason),
             HttpFailure::Unanswered(unanswered) => unanswered.fmt(f),
             HttpFailure::TooLong(most) => write!(f, "an answer of more than {most} bytes"),
         }

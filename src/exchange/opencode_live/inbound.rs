@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::parts::{Info, Part, text};
 use super::wire::Id;
+use crate::decode::cut::Cut;
 
 /// What is told of a session.
 #[derive(Debug)]
@@ -56,6 +57,16 @@ struct Payload<'a> {
 struct OfSession {
     #[serde(rename = "sessionID", deserialize_with = "text")]
     session: String,
+}
+
+/// The session of an event that is too long to be read.
+pub fn session_of(event: &Cut) -> Option<String> {
+    event.text(&["payload", "properties"], "sessionID")
+}
+
+/// Whether such an event is of the second telling, which nobody here listens to.
+pub fn is_told_twice(event: &Cut) -> bool {
+    event.text(&["payload"], "type").as_deref() == Some("sync")
 }
 
 /// Reads the data of one event.

@@ -7,7 +7,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::history::{self, Ids, Place};
-use super::http::{Http, HttpFailure};
+use super::http::Http;
+use super::server::Lack;
 use super::setup::Model;
 use super::tools::ToolSet;
 use super::wire::{self, Id};
@@ -32,8 +33,7 @@ pub(super) fn tools() -> Declarations {
 ///
 /// # Errors
 /// What the server does not do.
-pub(super) async fn run(http: &Http, set: &ToolSet, version: &str, ids: &Ids) -> Result<(), String> {
-    let lacks = |what: &str, failure: &HttpFailure| format!("{what} ({failure})");
+pub(super) async fn run(http: &Http, set: &ToolSet, version: &str, ids: &Ids) -> Result<(), Lack> {
     let model = Model {
         provider: "probe".to_owned(),
         id: "probe".to_owned(),
@@ -49,18 +49,19 @@ pub(super) async fn run(http: &Http, set: &ToolSet, version: &str, ids: &Ids) ->
     answer.tool_calls.push(ToolCall {
         id: "call_probe".to_owned(),
         name: TOOL.to_owned(),
-        args: serde_json::value::to_raw_value(&json!({"a": 1})).map_err(|error| error.to_string())?,
+        args: serde_json::value::to_raw_value(&json!({"a": 1})).map_err(|error| Lack::of(error.to_string()))?,
     });
     let (body, session) = history::replay(&[Message::new(Role::Human, "zero"), answer.into()], &place);
     let at = |path: &str| wire::of_directory(path, &set.directory);
     let replayed = http.send(Method::POST, &at("/sync/replay"), &body).await;
-    replayed.map_err(|failure| lacks("it takes no history: POST /sync/replay", &failure))?;
-    let session = Id::new(&session).ok_or("no id")?;
+    replayed.map_err(|failure| Lack::answered("it takes no history: POST /sync/replay", &failure))?;
+    let session = Id::new(&session).ok_or_else(|| Lack::of("no id"))?;
     let read = async || {
         let kept = http.ask(Method::GET, &at(&wire::messages(&session)), None).await;
-        let kept = kept.map_err(|failure| lacks("it does not tell a history: GET /session/…/message", &failure))?;
+        let kept =
+            kept.map_err(|failure| Lack::answered("it does not tell a history: GET /session/…/message", &failure))?;
         let kept = serde_json::from_slice::<Value>(&kept);
-        kept.map_err(|_| "it does not tell a history: the answer to GET /session/…/message is no JSON".to_owned())
+        kept.map_err(|_| Lack::of("it does not tell a history: the answer to GET /session/…/message is no JSON"))
     };
     let kept = read().await?;
     let part = &kept[1]["parts"][1];
@@ -70,11 +71,15 @@ pub(super) async fn run(http: &Http, set: &ToolSet, version: &str, ids: &Ids) ->
         &part["callID"],
     );
     if told != (&json!("zero"), &json!("one"), &json!("call_probe")) {
-        return Err("it does not keep a history: after POST /sync/replay it tells another one".to_owned());
+        return Err(Lack::of(
+            "it does not keep a history: after POST /sync/replay it tells another one",
+        ));
     }
     let id = |name: &str| part[name].as_str().and_then(Id::new);
     let (Some(message), Some(own)) = (id("messageID"), id("id")) else {
-        return Err("it does not name the parts of a history: GET /session/…/message has no ids".to_owned());
+        return Err(Lack::of(
+            "it does not name the parts of a history: GET /session/…/message has no ids",
+        ));
     };
     let mut result = part.clone();
     result["state"] = json!({
@@ -82,14 +87,14 @@ pub(super) async fn run(http: &Http, set: &ToolSet, version: &str, ids: &Ids) ->
     });
     let path = at(&wire::part(&session, &message, &own));
     let written = http.send(Method::PATCH, &path, &result).await;
-    written.map_err(|failure| lacks("it takes no result of a call: PATCH /session/…/part", &failure))?;
+    written.map_err(|failure| Lack::answered("it takes no result of a call: PATCH /session/…/part", &failure))?;
     let kept = read().await?;
     // Only memory is lost with it.
     let _ = http.ask(Method::DELETE, &at(&wire::session(&session)), None).await;
     match kept[1]["parts"][1]["state"]["output"] == json!("two") {
         true => Ok(()),
-        false => {
-            Err("it does not keep a result of a call: after PATCH /session/…/part it tells another one".to_owned())
-        }
+        false => Err(Lack::of(
+            "it does not keep a result of a call: after PATCH /session/…/part it tells another one",
+        )),
     }
 }

@@ -18,6 +18,7 @@ use super::http::{Http, HttpFailure};
 use super::inbound::{self, ServerEvent};
 use crate::api::sse::Events;
 use crate::command::{CommandLine, EnvText};
+use crate::decode::cut::Cut;
 use crate::decode::lines::{Line, Lines};
 use crate::exchange::host::{Ending, Host, NoHost, Patience};
 use crate::exchange::http::client::Response;
@@ -32,15 +33,21 @@ const LISTENING: &str = "listening on ";
 const PASSWORD: &str = "OPENCODE_SERVER_PASSWORD";
 const USERNAME: &str = "OPENCODE_SERVER_USERNAME";
 
-/// How long an event may be, bytes: one tells a whole part, of which the longest that was measured had 4 MiB.
-const MOST_WAITING: usize = 64 * 1024 * 1024;
+/// How long an event may be, bytes: one tells a whole part, of which the longest that was measured had 4 MiB. A longer one is dropped, and
+/// fails the call that it is of.
+const MOST_KEPT: usize = 64 * 1024 * 1024;
+/// What has more bytes than this has no end.
+const ENDLESS: u64 = 256 * 1024 * 1024;
+
+/// How long the exit of a process is waited for that has closed its output.
+const EXIT: Duration = Duration::from_secs(10);
 
 /// How long the end of a process may be unknown whose connection broke.
 const NEWS: Duration = Duration::from_secs(2);
 
 /// Why a server was ended whose stream of events is no more, or of no use.
 const STREAM_ENDED: &str = "opencode's stream of events ended in the middle of a turn";
-const EVENT_TOO_LONG: &str = "opencode's stream of events told one of more than 64 MiB";
+const EVENT_TOO_LONG: &str = "opencode's stream of events told one of more than 256 MiB";
 
 /// A running server.
 #[derive(Debug)]
@@ -86,15 +93,15 @@ impl OpencodeServer {
             return Err(NoHost::Unsupported(reason));
         };
         let Ok(address) = address else {
-            return Err(NoHost::Ended(host.ended(patience).await));
+            return Err(NoHost::Ended(host.ended(EXIT).await));
         };
         let http = Http::new(&address, &password).map_err(NoHost::Unsupported)?;
         let stream = http.open(Method::GET, "/global/event", None);
         let stream = match tokio::time::timeout(patience, stream).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => {
-                let reason = format!("it gives no stream of events: GET /global/event ({error})");
-                return Err(NoHost::Unsupported(reason));
+            Ok(Err(failure)) => {
+                let lack = Lack::answered("it gives no stream of events: GET /global/event", &failure);
+                return Err(no_host(&host, lack).await);
             }
             Err(_) => return Err(NoHost::Unsupported("it gives no stream of events".to_owned())),
         };
@@ -144,12 +151,59 @@ impl OpencodeServer {
 
     /// Whether a connection that broke was the end of the process: the news of that comes a moment later.
     pub async fn has_ended(&self) -> bool {
-        tokio::time::timeout(NEWS, self.host.over().cancelled()).await.is_ok()
+        has_ended(&self.host).await
+    }
+
+    /// Why it is of no use that lacks this: it has ended, which says nothing of what it can, or it does not do what is needed.
+    pub async fn no_host(&self, lack: Lack) -> NoHost {
+        let no_host = no_host(&self.host, lack).await;
+        match (no_host, self.fault()) {
+            (NoHost::Ended(_), Some(fault)) => NoHost::Unsupported(fault.to_owned()),
+            (no_host, _) => no_host,
+        }
     }
 
     /// Why it was ended, where that was its stream of events.
     pub fn fault(&self) -> Option<&'static str> {
         self.fault.get().copied()
+    }
+}
+
+/// What a server does not do that is needed.
+#[derive(Debug)]
+pub struct Lack {
+    /// In words, with the request that shows it.
+    pub what: String,
+    /// It has not refused it: the connection broke.
+    is_lost: bool,
+}
+
+impl Lack {
+    /// What is known without an answer, or by one.
+    pub fn of(what: impl Into<String>) -> Lack {
+        Lack {
+            what: what.into(),
+            is_lost: false,
+        }
+    }
+
+    /// What `failure` shows, the answer to a request.
+    pub fn answered(what: &str, failure: &HttpFailure) -> Lack {
+        Lack {
+            what: format!("{what} ({failure})"),
+            is_lost: matches!(failure, HttpFailure::Lost(_)),
+        }
+    }
+}
+
+async fn has_ended(host: &Host) -> bool {
+    tokio::time::timeout(NEWS, host.over().cancelled()).await.is_ok()
+}
+
+async fn no_host(host: &Host, lack: Lack) -> NoHost {
+    match lack.is_lost && has_ended(host).await {
+        true => NoHost::Ended(host.ended(EXIT).await),
+        false => NoHost::Unsupported(lack.what),
     }
 }
 
@@ -234,9 +288,19 @@ impl Stream {
         }
     }
 
+    /// An event was too long to be kept: whom it is for must not wait for what was in it.
+    fn lose(&self, event: &Cut) {
+        match inbound::session_of(event) {
+            Some(session) => self.inboxes.end(&session),
+            None if inbound::is_told_twice(event) => {}
+            // Whose it was can't be told.
+            None => self.inboxes.clear(),
+        }
+    }
+
     /// Why there is no more.
     async fn deliver(&mut self) -> &'static str {
-        let mut events = Events::default();
+        let mut events = Events::with_limit(MOST_KEPT);
         loop {
             let piece = tokio::select! {
                 biased;
@@ -249,7 +313,10 @@ impl Stream {
                     self.inboxes.deliver(&session, event, data.len());
                 }
             });
-            if events.waiting() > MOST_WAITING {
+            if let Some(lost) = events.lost() {
+                self.lose(&lost);
+            }
+            if events.waiting() > ENDLESS {
                 return EVENT_TOO_LONG;
             }
         }

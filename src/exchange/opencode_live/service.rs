@@ -18,7 +18,7 @@ use super::history::Ids;
 use super::http::HttpFailure;
 use super::parts;
 use super::probe;
-use super::server::OpencodeServer;
+use super::server::{Lack, OpencodeServer};
 use super::setup::Model;
 use super::tools::ToolSet;
 use super::wire::{self, AGENT, Id, InputPart, Prompt};
@@ -75,11 +75,14 @@ impl Service {
     ) -> Result<Service, NoHost> {
         let server = OpencodeServer::start(line.clone(), surroundings, PATIENCE, cancel).await?;
         let version = tokio::time::timeout(HANDSHAKE, version(&server)).await;
-        let version = version.unwrap_or_else(|_| Err("it does not tell its version".to_owned()));
+        let version = match version.unwrap_or_else(|_| Err(Lack::of("it does not tell its version"))) {
+            Ok(version) => version,
+            Err(lack) => return Err(server.no_host(lack).await),
+        };
         let service = Service {
             server,
             line,
-            version: version.map_err(NoHost::Unsupported)?,
+            version,
             ids: Ids::default(),
             sets: AsyncMutex::default(),
             made: AtomicUsize::new(0),
@@ -88,19 +91,19 @@ impl Service {
         };
         if !MEASURED.contains(&service.version.as_str()) {
             let probe = tokio::time::timeout(HANDSHAKE, service.probe()).await;
-            let probe = probe.unwrap_or_else(|_| Err("it does not answer".to_owned()));
-            probe.map_err(|why| {
-                let reason = format!("opencode {} does not do what they need: {why}", service.version);
-                NoHost::Unsupported(reason)
-            })?;
+            if let Err(mut lack) = probe.unwrap_or_else(|_| Err(Lack::of("it does not answer"))) {
+                let (version, why) = (&service.version, lack.what);
+                lack.what = format!("opencode {version} does not do what they need: {why}");
+                return Err(service.server.no_host(lack).await);
+            }
         }
         Ok(service)
     }
 
     /// Whether it does what sessions need.
-    async fn probe(&self) -> Result<(), String> {
+    async fn probe(&self) -> Result<(), Lack> {
         let set = self.tool_set(&probe::tools()).await;
-        let set = set.map_err(|failure| format!("it takes no tools: POST /mcp ({failure})"))?;
+        let set = set.map_err(|failure| Lack::answered("it takes no tools: POST /mcp", &failure))?;
         probe::run(&self.server.http, &set, &self.version, &self.ids).await
     }
 
@@ -137,17 +140,17 @@ impl Service {
             // What it keeps instead is memory only.
             let _ = self.server.ask(Method::POST, &path).await;
         }
-        let lost = |why: String| HttpFailure::Lost(why);
+        let unfit = |why: String| HttpFailure::Unfit(why);
         let directory = self
             .make_folder()
-            .map_err(|error| lost(format!("no folder can be made for the tools: {error}")))?;
+            .map_err(|error| unfit(format!("no folder can be made for the tools: {error}")))?;
         let bridge = match tools.tools() {
             [] => None,
             _ => {
                 // Nobody listens: what got past the permission is answered with an error.
                 let (nobody, _) = mpsc::channel(1);
                 let bridge = Bridge::start_for(tools.clone(), BridgeOptions::default(), nobody);
-                let bridge = bridge.map_err(|error| lost(format!("the tools can't be declared: {error}")))?;
+                let bridge = bridge.map_err(|error| unfit(format!("the tools can't be declared: {error}")))?;
                 self.connect(&bridge, &directory).await?;
                 Some(bridge)
             }
@@ -180,7 +183,7 @@ impl Service {
             }
             told = String::from_utf8_lossy(&answer).chars().take(200).collect();
         }
-        Err(HttpFailure::Lost(format!("opencode did not take the tools: {told}")))
+        Err(HttpFailure::Unfit(format!("opencode did not take the tools: {told}")))
     }
 
     fn make_folder(&self) -> std::io::Result<String> {
@@ -250,7 +253,7 @@ impl Service {
         let at = |path: &str| wire::of_directory(path, directory);
         let opened = server.send(Method::POST, &at("/session"), &wire::new_session()).await?;
         let Ok(Opened { id }) = serde_json::from_slice(&opened) else {
-            return Err(HttpFailure::Lost("opencode opened a session without an id".to_owned()));
+            return Err(HttpFailure::Unfit("opencode opened a session without an id".to_owned()));
         };
         let parts = [InputPart::Text { text: "x".to_owned() }];
         let prompt = Prompt {
@@ -272,14 +275,15 @@ impl Service {
     }
 }
 
-async fn version(server: &OpencodeServer) -> Result<String, String> {
+async fn version(server: &OpencodeServer) -> Result<String, Lack> {
     #[derive(Deserialize)]
     struct Health {
         version: String,
     }
     let answer = server.ask(Method::GET, HEALTH).await;
-    let answer = answer.map_err(|error| format!("it does not tell its version: GET /global/health ({error})"))?;
+    let answer =
+        answer.map_err(|failure| Lack::answered("it does not tell its version: GET /global/health", &failure))?;
     let health: Health = serde_json::from_slice(&answer)
-        .map_err(|_| "it does not tell its version: the answer to GET /global/health has none".to_owned())?;
+        .map_err(|_| Lack::of("it does not tell its version: the answer to GET /global/health has none"))?;
     Ok(health.version)
 }

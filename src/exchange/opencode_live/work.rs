@@ -206,7 +206,7 @@ impl Work {
                 Id::new(&session)
             }
         };
-        let id = id.ok_or_else(|| HttpFailure::Lost("opencode opened a session without an id".to_owned()))?;
+        let id = id.ok_or_else(|| HttpFailure::Unfit("opencode opened a session without an id".to_owned()))?;
         service.host().count_session();
         let session = Session::new(service, set, id, model, self.tracker.clone());
         self.session = Some(Box::new(session));
@@ -349,12 +349,13 @@ impl Work {
         match failure {
             HttpFailure::Lost(reason) => match self.service.server.has_ended().await {
                 // It has died since its last turn, and got nothing of this one. One that was never of use would die again.
-                true if self.session.is_none() && self.service.host().sessions() > 0 => Ok(TurnEnd::Vanished),
+                true if self.session.is_none() && self.service.host().has_served() => Ok(TurnEnd::Vanished),
                 true => self.gone().await,
                 false => self.fail(NO_SESSION, reason).await,
             },
+            HttpFailure::Unfit(reason) => self.fail(NO_SESSION, reason).await,
             // One that was never of use would hang again.
-            HttpFailure::Unanswered(_) if self.session.is_none() && self.service.host().sessions() > 0 => {
+            HttpFailure::Unanswered(_) if self.session.is_none() && self.service.host().has_served() => {
                 Ok(TurnEnd::Vanished)
             }
             HttpFailure::Unanswered(unanswered) => self.fail(GONE, format!("opencode serve hangs: {unanswered}")).await,

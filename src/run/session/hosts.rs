@@ -2,7 +2,7 @@
 //!
 //! In: which one a call needs. Out: one that runs, or the place for a new one; those that nobody uses end.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex as AsyncMutex;
@@ -68,8 +68,27 @@ pub(in crate::run) struct Known<S> {
 #[derive(Debug)]
 pub(in crate::run) struct Servers<S>(Vec<Known<S>>);
 
-/// Held while one is being started: who comes meanwhile waits for it.
+/// Never held while one is being started: those that run serve their calls meanwhile.
 pub(in crate::run) type Shared<S> = Arc<AsyncMutex<Servers<S>>>;
+
+/// The starts of servers that go on: of those for one key at a time.
+#[derive(Debug, Default)]
+pub(in crate::run) struct Starts(Mutex<Vec<(ServerKey, Weak<AsyncMutex<()>>)>>);
+
+impl Starts {
+    /// To be held while a server for `key` is started: who waits for it looks again afterwards whether there is one.
+    pub fn of(&self, key: &ServerKey) -> Arc<AsyncMutex<()>> {
+        let mut starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        starts.retain(|(_, start)| start.strong_count() > 0);
+        let known = starts.iter().find(|(of, _)| of == key);
+        if let Some(start) = known.and_then(|(_, start)| start.upgrade()) {
+            return start;
+        }
+        let start = Arc::default();
+        starts.push((key.clone(), Arc::downgrade(&start)));
+        start
+    }
+}
 
 impl<S> Default for Servers<S> {
     fn default() -> Self {

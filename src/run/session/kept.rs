@@ -17,7 +17,7 @@ use crate::error::ProviderError;
 use crate::event::{EngineUsed, RunInfo};
 use crate::exchange::claude_live::form::Claude;
 use crate::exchange::codex_live::form::Codex;
-use crate::exchange::form::{CallParts, ProcessForm, ServerForm, SessionCall};
+use crate::exchange::form::{CallParts, ProcessForm, Server, ServerForm, SessionCall};
 use crate::exchange::live::setup::{SessionOutput, SetupParts};
 use crate::exchange::opencode_live::form::Opencode;
 use crate::exchange::qwen_live::form::Qwen;
@@ -149,7 +149,9 @@ async fn prewarm_server<F: ServerForm>(
     let started = sessions.server(engine, &installed, env, Some(&setup)).await;
     if let Some(server) = ready(engine, EngineUsed::Live, &installed.binary, started)? {
         let prepared = F::prepare(&server, &setup);
-        engine.lifecycle.closing.run_until_cancelled(prepared).await;
+        if engine.lifecycle.closing.run_until_cancelled(prepared).await.is_some() {
+            server.host().prewarmed();
+        }
     }
     Ok(())
 }
@@ -170,7 +172,10 @@ pub(in crate::run) async fn prewarm_warm(
         }
     }
     let started = servers.server(engine, &installed, (env, &engine.options.choices)).await;
-    ready(engine, EngineUsed::Warm, &installed.binary, started).map(|_| ())
+    if let Some(server) = ready(engine, EngineUsed::Warm, &installed.binary, started)? {
+        server.host().prewarmed();
+    }
+    Ok(())
 }
 
 /// A server that was started ahead; `None` where a call will be asked in print form, or is not to be.

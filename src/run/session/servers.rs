@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use super::drive::{invocation, mode_of};
-use super::hosts::{ServerKey, Shared};
+use super::hosts::{ServerKey, Shared, Starts};
 use super::source::{Begun, NotBegun, Source, TurnAsked, Unsupported};
 use super::unready::not_begun;
 use crate::error::ProviderError;
@@ -31,6 +31,7 @@ pub(in crate::run) struct ServerSessions<F: ServerForm> {
     pub form: F,
     pool: Arc<Pool<F::Session>>,
     servers: Shared<F::Server>,
+    starts: Starts,
 }
 
 impl<F: ServerForm> ServerSessions<F> {
@@ -40,6 +41,7 @@ impl<F: ServerForm> ServerSessions<F> {
             form,
             pool: Arc::new(Pool::new(F::MOST_RESTING, options.keep_alive, 0, runs.clone())),
             servers: Shared::default(),
+            starts: Starts::default(),
         }
     }
 
@@ -52,13 +54,22 @@ impl<F: ServerForm> ServerSessions<F> {
         setup: Option<&F::Setup>,
     ) -> Result<Arc<F::Server>, NotBegun> {
         let key = ServerKey::new(env, &installed.binary);
-        let mut servers = self.servers.lock().await;
-        servers.retire_grown();
-        let found = servers.find(|known| known.key == key && F::serves(&known.service, installed, setup));
-        if let Some(known) = found {
-            return Ok(Arc::clone(&known.service));
+        let find = async || {
+            let mut servers = self.servers.lock().await;
+            servers.retire_grown();
+            let found = servers.find(|known| known.key == key && F::serves(&known.service, installed, setup));
+            found.map(|known| Arc::clone(&known.service))
+        };
+        if let Some(found) = find().await {
+            return Ok(found);
         }
-        let others: Vec<Arc<F::Server>> = servers.of(&key).map(Arc::clone).collect();
+        let start = self.starts.of(&key);
+        let _starting = start.lock().await;
+        // Another call may have started it meanwhile.
+        if let Some(found) = find().await {
+            return Ok(found);
+        }
+        let others: Vec<Arc<F::Server>> = self.servers.lock().await.of(&key).map(Arc::clone).collect();
         let start = ServerStart {
             installed,
             options: &engine.options,
@@ -82,7 +93,7 @@ impl<F: ServerForm> ServerSessions<F> {
         // Each takes 130 MB (codex) to 400 (opencode).
         let most = engine.options.max_concurrency;
         let kept = (&self.servers, engine.options.keep_alive, &engine.lifecycle);
-        Ok(servers.add((key, server), most, kept))
+        Ok(self.servers.lock().await.add((key, server), most, kept))
     }
 }
 

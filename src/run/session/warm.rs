@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::drive::{Reading, Way, drive, invocation, mode_of};
-use super::hosts::{ServerKey, Servers, Shared, has_grown};
+use super::hosts::{ServerKey, Servers, Shared, Starts, has_grown};
 use super::source::{Begun, NotBegun, Source, TurnAsked};
 use super::unready::not_begun;
 use crate::error::ProviderError;
@@ -34,6 +34,7 @@ const MOST: usize = 4;
 #[derive(Debug)]
 pub(in crate::run) struct WarmServers {
     all: Shared<AcpServer>,
+    starts: Starts,
     form: WarmForm,
 }
 
@@ -108,6 +109,7 @@ impl WarmServers {
         let form = provider.warm.filter(|_| options.engine.may_be_warm())?;
         Some(WarmServers {
             all: Shared::default(),
+            starts: Starts::default(),
             form,
         })
     }
@@ -124,19 +126,35 @@ impl WarmServers {
             binary: installed.binary.clone(),
             choices: Some(choices.clone()),
         };
-        let mut all = self.all.lock().await;
-        if let Some(found) = all.find(|known| known.key == key) {
-            let server = Arc::clone(&found.service);
-            // It serves until the next one is there.
-            let is_worn = server.host().sessions() >= self.form.max_sessions || has_grown(&*server);
-            if is_worn && !std::mem::replace(&mut found.is_being_replaced, true) {
-                self.replace(engine, key, installed.clone());
-            }
-            return Ok(server);
+        if let Some(found) = self.find(engine, installed, &key).await {
+            return Ok(found);
+        }
+        let starting = self.starts.of(&key);
+        let _starting = starting.lock().await;
+        // Another call may have started it meanwhile.
+        if let Some(found) = self.find(engine, installed, &key).await {
+            return Ok(found);
         }
         let started = start(engine, installed, env).await;
         let server = started.map_err(|error| not_begun(engine, installed, error))?;
-        Ok(self.add(engine, &mut all, key, server))
+        Ok(self.add(engine, &mut *self.all.lock().await, key, server))
+    }
+
+    /// The process for calls of `key` that runs. One that is worn serves until the next one is there.
+    async fn find(
+        self: &Arc<Self>,
+        engine: &Arc<Base>,
+        installed: &Installed,
+        key: &ServerKey,
+    ) -> Option<Arc<AcpServer>> {
+        let mut all = self.all.lock().await;
+        let found = all.find(|known| known.key == *key)?;
+        let server = Arc::clone(&found.service);
+        let is_worn = server.host().sessions() >= self.form.max_sessions || has_grown(&*server);
+        if is_worn && !std::mem::replace(&mut found.is_being_replaced, true) {
+            self.replace(engine, key.clone(), installed.clone());
+        }
+        Some(server)
     }
 
     fn add(&self, engine: &Base, all: &mut Servers<AcpServer>, key: ServerKey, server: AcpServer) -> Arc<AcpServer> {
