@@ -4,13 +4,14 @@
 //! In: the messages of a thread ([`ForeignTexts`]), then the calls of an answer ([`Written`]). Out: which of them are quotations.
 //! Both are reduced to plain text (`plain`), where layers of escapes, quotes and white space don't count; there each place with
 //! a call's name is compared with the call (`needle`). What is set off line by line or marked up is looked at without that,
-//! too, in each layer (`lines`).
+//! too, in each layer (`lines`); what is JSON is read as such, so that nothing in a string is taken for its end (`objects`).
 //!
 //! All of it is done when an answer ends with calls, and not before. The work is linear in the thread's length; where somebody
 //! has made a thread for which it is not, what could not be compared counts as a quotation.
 
 mod lines;
 mod needle;
+mod objects;
 mod plain;
 
 use std::borrow::Cow;
@@ -23,6 +24,7 @@ use crate::message::{Content, Message, Role};
 use crate::prompt;
 use lines::{Prefix, without_tags};
 use needle::{NAME, Needle, Site};
+use objects::each_object;
 use plain::{entities, one_level, plain};
 
 /// How many layers of escapes are looked at line by line.
@@ -84,11 +86,15 @@ impl ForeignTexts {
         search.look_at(&whole);
         drop(whole);
         if named {
+            search.look_in_json(&joined);
             search.look_at_lines(&entities(&self.0.join("\n")));
         }
         if spoken && let Cow::Owned(text) = without_tags(&joined) {
             let text = entities(&text);
             search.look_at(&plain(&text));
+            if named {
+                search.look_in_json(&text);
+            }
             search.look_at_lines(&text);
         }
         search.found
@@ -188,6 +194,25 @@ impl Search {
         }
     }
 
+    /// Looks for them among the objects of the JSON in `text`, and in its strings.
+    fn look_in_json(&mut self, text: &str) {
+        let Search {
+            needles,
+            by_name,
+            found,
+            ..
+        } = self;
+        let indices = |name: &str| by_name.get(beginning(name)).into_iter().flatten().copied();
+        let wanted = |name: &str| indices(name).any(|index| needles[index].name == name);
+        each_object(text, &wanted, &mut |object| {
+            for index in indices(&object.name) {
+                let needle = &needles[index];
+                found[index] = found[index] || (needle.name == object.name && needle.is_in(object));
+            }
+            found.iter().all(|found| *found)
+        });
+    }
+
     /// The same in `text` without what its lines begin with, in each layer of escapes.
     fn look_at_lines(&mut self, text: &str) {
         for prefix in Prefix::ALL {
@@ -202,6 +227,7 @@ impl Search {
                         break;
                     };
                     self.look_at(&plain(&stripped));
+                    self.look_in_json(&stripped);
                     layer = Cow::Owned(stripped);
                 }
                 let Some(next) = one_level(&layer) else { break };

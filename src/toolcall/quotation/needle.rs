@@ -6,6 +6,7 @@
 
 use serde_json::Value;
 
+use super::objects::{ARGS, Object};
 use super::plain::plain;
 use crate::prompt::scan::from_char;
 
@@ -149,6 +150,19 @@ impl Needle {
             }
     }
 
+    /// Whether this is the call, which has the same name.
+    pub(super) fn is_in(&self, object: &Object) -> bool {
+        if !self.has_no_args() {
+            return object
+                .args
+                .iter()
+                .any(|args| self.args.end(args, 0) == Some(args.len()));
+        }
+        let is_none = |args: &String| matches!(args.as_str(), "" | "{}" | "null" | "None");
+        // The definition of a tool is no call.
+        !object.is_described && object.args.first().map_or(object.in_calls, is_none)
+    }
+
     fn stands_as_written(&self, text: &str, site: &Site) -> bool {
         self.written.as_ref().is_some_and(|(written, name)| {
             let start = site.name.checked_sub(*name);
@@ -181,10 +195,7 @@ fn is_comparable(value: &Value, depth: usize) -> bool {
 /// How the member of a name begins.
 pub(super) const NAME: &str = "name:";
 /// How far from its name a call's arguments may begin or end, with the id and whatever else stands between, bytes.
-const REACH: usize = 512;
-/// The keys that arguments have.
-const ARGS: [&str; 4] = ["args:", "arguments:", "parameters:", "input:"];
-
+const REACH: usize = 2_048;
 /// A name in plain text, and what stands around it in the same object.
 #[derive(Debug)]
 pub(super) struct Site {
@@ -197,6 +208,16 @@ pub(super) struct Site {
     /// The object, as far as it reaches.
     from: usize,
     to: usize,
+}
+
+/// Whether the brace or bracket at `at` is a string's: nothing closes behind a colon, and behind nothing that opens stands a comma.
+/// JSON is looked at as such beside this (`objects`).
+fn is_of_string(bytes: &[u8], at: usize) -> bool {
+    match bytes[at] {
+        b'}' | b']' => at > 0 && bytes[at - 1] == b':',
+        b'{' | b'[' => bytes.get(at + 1) == Some(&b','),
+        _ => false,
+    }
 }
 
 impl Site {
@@ -230,6 +251,7 @@ impl Site {
         let (mut depth, mut at) = (0_usize, end);
         while at < bytes.len().min(end + REACH) {
             match bytes[at] {
+                _ if is_of_string(bytes, at) => {}
                 b'{' | b'[' => {
                     if depth == 0 && bytes[at] == b'{' && bytes[at - 1] == b':' {
                         self.objects_behind.push(at);
@@ -249,6 +271,7 @@ impl Site {
         let (mut depth, mut at) = (0_usize, self.name);
         while at > self.name.saturating_sub(REACH) {
             match bytes[at - 1] {
+                _ if is_of_string(bytes, at - 1) => {}
                 b'}' | b']' => {
                     if depth == 0 && bytes[at - 1] == b'}' && bytes[at] == b',' {
                         self.objects_before.push(at);

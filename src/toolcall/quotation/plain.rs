@@ -13,13 +13,9 @@ use crate::prompt::scan;
 /// The plain text: what is left of `text` if no layer of escapes counts. Linear.
 pub(super) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut input = Input { rest: text, back: None };
+    let mut input = Input::new(text);
     loop {
-        if input.back.is_none() {
-            let ordinary = scan::first(input.rest.as_bytes(), matters);
-            out.push_str(&input.rest[..ordinary]);
-            input.rest = &input.rest[ordinary..];
-        }
+        out.push_str(input.ordinary(matters));
         match input.next() {
             None => return out,
             Some('\\') => input.escape(),
@@ -35,12 +31,10 @@ pub(super) fn entities(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
-    let mut input = Input { rest: text, back: None };
+    let mut input = Input::new(text);
     while let Some(c) = input.next() {
         out.push(c);
-        let ordinary = scan::first(input.rest.as_bytes(), |byte| byte == b'&');
-        out.push_str(&input.rest[..ordinary]);
-        input.rest = &input.rest[ordinary..];
+        out.push_str(input.ordinary(|byte| byte == b'&'));
     }
     Cow::Owned(out)
 }
@@ -79,11 +73,16 @@ pub(super) fn one_level(text: &str) -> Option<String> {
 
 /// What is left to read. Entities are decoded as it is read; what an escape stands for can be put back, and is read again.
 struct Input<'a> {
-    rest: &'a str,
+    /// What was put back.
     back: Option<char>,
+    rest: &'a str,
 }
 
-impl Input<'_> {
+impl<'a> Input<'a> {
+    fn new(rest: &'a str) -> Input<'a> {
+        Input { back: None, rest }
+    }
+
     fn next(&mut self) -> Option<char> {
         let mut c = match self.back.take() {
             Some(c) => c,
@@ -97,6 +96,16 @@ impl Input<'_> {
             c = decoded;
         }
         Some(c)
+    }
+
+    /// What is ordinary text up to a byte that `matters`, and was read with that.
+    fn ordinary(&mut self, matters: impl Fn(u8) -> bool) -> &'a str {
+        if self.back.is_some() {
+            return "";
+        }
+        let (ordinary, rest) = self.rest.split_at(scan::first(self.rest.as_bytes(), matters));
+        self.rest = rest;
+        ordinary
     }
 
     fn take(&mut self) -> Option<char> {
@@ -147,54 +156,88 @@ fn hex(text: &str, digits: usize) -> Option<u32> {
     all.then(|| u32::from_str_radix(digits, 16).ok())?
 }
 
-/// The longest name of an entity that is known, or of a number.
-const MAX_ENTITY: usize = 10;
-
-/// The character of the entity that `text`, behind its ampersand, begins with, and the length of its name with the semicolon.
+/// The character of the entity that `text`, behind its ampersand, begins with, and how long that is. As in HTML, some need no
+/// semicolon.
 fn entity(text: &str) -> Option<(char, usize)> {
-    let end = text.bytes().take(MAX_ENTITY).position(|byte| byte == b';')?;
-    let name = &text[..end];
-    let number = match name.strip_prefix('#') {
-        None => None,
-        Some(number) => match number.strip_prefix(['x', 'X']) {
-            Some(digits) => u32::from_str_radix(digits, 16).ok(),
-            None => number.parse().ok(),
-        },
-    };
-    let c = match name {
-        "amp" | "AMP" => '&',
-        "quot" | "QUOT" => '"',
-        "apos" => '\'',
-        "lt" | "LT" => '<',
-        "gt" | "GT" => '>',
-        "nbsp" | "ensp" | "emsp" | "thinsp" | "Tab" => ' ',
-        "NewLine" => '\n',
-        "lcub" | "lbrace" => '{',
-        "rcub" | "rbrace" => '}',
-        "lsqb" | "lbrack" => '[',
-        "rsqb" | "rbrack" => ']',
-        "colon" => ':',
-        "comma" => ',',
-        "period" => '.',
-        "lowbar" => '_',
-        "commat" => '@',
-        "sol" => '/',
-        "bsol" => '\\',
-        "num" => '#',
-        _ => char::from_u32(number?)?,
-    };
-    Some((c, end + 1))
+    if let Some(number) = text.strip_prefix('#') {
+        let (c, length) = numbered(number)?;
+        return Some((c, 1 + length));
+    }
+    let bytes = text.as_bytes();
+    let is_of_name = |byte: &&u8| byte.is_ascii_alphanumeric();
+    let end = bytes.iter().take(MAX_NAME + 1).take_while(is_of_name).count();
+    let whole = (bytes.get(end) == Some(&b';')).then(|| named(&text[..end])).flatten();
+    if let Some(c) = whole {
+        return Some((c, end + 1));
+    }
+    (2..=end.min(MAX_OPEN_NAME)).rev().find_map(|end| {
+        let c = named(&text[..end]).filter(|c| is_open(*c))?;
+        Some((c, end))
+    })
 }
+
+/// The longest name of an entity: `CounterClockwiseContourIntegral`.
+const MAX_NAME: usize = 31;
+/// The longest one that needs no semicolon: `Ccedil` and others.
+const MAX_OPEN_NAME: usize = 6;
+
+/// What the entity called `name` stands for.
+fn named(name: &str) -> Option<char> {
+    quick_xml::escape::resolve_html5_entity(name)?.chars().next()
+}
+
+/// Whether names of it need no semicolon: those of HTML 2, which are of the first 256 characters. A few names more are taken for such
+/// ones; since both sides of a comparison are read so, it makes no difference.
+fn is_open(c: char) -> bool {
+    matches!(c, '&' | '"' | '<' | '>' | '\u{A0}'..='\u{FF}')
+}
+
+/// The character that `text`, behind `&#`, gives the number of, and how long that is: with any number of zeros before it.
+fn numbered(text: &str) -> Option<(char, usize)> {
+    let (digits, radix) = match text.strip_prefix(['x', 'X']) {
+        Some(digits) => (digits, 16),
+        None => (text, 10),
+    };
+    let prefix = text.len() - digits.len();
+    let length = digits.chars().take_while(|c| c.is_digit(radix)).count();
+    let significant = digits[..length].trim_start_matches('0');
+    // More digits than any character has, or none at all.
+    if length == 0 || significant.len() > MAX_DIGITS {
+        return None;
+    }
+    let number = u32::from_str_radix(significant, radix).unwrap_or(0);
+    let c = match number {
+        0x80..=0x9f => WINDOWS[(number - 0x80) as usize],
+        number => char::from_u32(number)?,
+    };
+    let semicolon = usize::from(digits[length..].starts_with(';'));
+    Some((c, prefix + length + semicolon))
+}
+
+/// As many digits as the last character's number has.
+const MAX_DIGITS: usize = 7;
+
+/// What numbers from 128 to 159 stand for in HTML: the characters of Windows-1252.
+const WINDOWS: [char; 32] = [
+    '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8D}', 'Ž', '\u{8F}', '\u{90}', '‘', '’',
+    '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9D}', 'ž', 'Ÿ',
+];
 
 /// What [`plain`] may do something about.
 fn matters(byte: u8) -> bool {
-    (byte <= b' ') | (byte == b'"') | (byte == b'\'') | (byte == b'\\') | (byte == b'&') | (byte >= 0x7f)
+    (byte <= b' ')
+        | (byte == b'"')
+        | (byte == b'\'')
+        | (byte == b'\\')
+        | (byte == b'&')
+        | (byte == b';')
+        | (byte >= 0x7f)
 }
 
-/// What a copy may have more or less of without being another text.
+/// What a copy may have more or less of without being another text. A semicolon may have been that of an entity which needs none.
 fn is_dropped(c: char) -> bool {
     match c {
-        '"' | '\'' | '“' | '”' | '„' | '‘' | '’' | '«' | '»' => true,
+        '"' | '\'' | ';' | '“' | '”' | '„' | '‘' | '’' | '«' | '»' => true,
         // The soft hyphen, and what has no width.
         '\u{AD}' | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{2064}' | '\u{FEFF}' => true,
         c => c.is_whitespace() || c.is_control(),
@@ -215,6 +258,7 @@ mod tests {
             r#"{\\\"a\\\":\n  \\\"x\\\"}"#,
             "{&quot;a&quot;:\u{a0}&#34;x&#x22;}",
             "&lcub;&amp;amp;quot;a&amp;quot;&colon;&QUOT;x&NewLine;”\u{200b}}",
+            "&lbrace;&#34a&quot:&#x0000000000000000022x&#0000000000000000000000034;&rcub;",
             r"{\u0022a\\u0022:\u0026quot;\u0078}",
             "{&#92;&#110;a:&bsol;u0078}",
             "{'a':\r\n'x'}\\",
@@ -227,8 +271,14 @@ mod tests {
         );
         assert_eq!(
             plain(r"\u12 \uzz12 & &x; &#; &#xffffffff; a\b\q"),
-            "u12uzz12&&x;&#;&#xffffffff;aq"
+            "u12uzz12&&x&#&#xffffffffaq"
         );
+        assert_eq!(
+            plain("&eacute;&rsquo;&mdash;&hellip;&CounterClockwiseContourIntegral;&notit;&#146;&#151;&eacute &nosuch;"),
+            "é—…∳¬it—é&nosuch"
+        );
+        // Whether a semicolon was the entity's, nobody knows any more.
+        assert_eq!(plain("&#38;amp&#59;"), plain("&amp;"));
     }
 
     #[test]

@@ -57,6 +57,10 @@ pub(super) fn calls() -> Vec<Quoted> {
             json!({"query": "日本語 🦀 “quoted” naïve", "limit": 10, "exact": false, "after": null}),
         ),
         call(
+            "note",
+            json!({"text": "Zoë’s café — “déjà vu” … 5 × 2 ≤ 10 €", "tags": ["a & b", "über"]}),
+        ),
+        call(
             "deep",
             json!({"a": {"b": [{"c": [1, [2, {"d": "e"}]]}, {}], "f": -1.5}, "g": [[], "", {"h": {}}]}),
         ),
@@ -82,6 +86,54 @@ fn numeric(text: &str) -> String {
         false => c.to_string(),
     };
     text.chars().map(entity).collect()
+}
+
+/// As editors of pages write what is not ASCII: by its name where it has one.
+const NAMES: [(char, &str); 16] = [
+    ('é', "eacute"),
+    ('è', "egrave"),
+    ('à', "agrave"),
+    ('ë', "euml"),
+    ('ï', "iuml"),
+    ('ü', "uuml"),
+    ('×', "times"),
+    ('&', "amp"),
+    ('<', "lt"),
+    ('>', "gt"),
+    ('"', "quot"),
+    ('’', "rsquo"),
+    ('—', "mdash"),
+    ('…', "hellip"),
+    ('≤', "le"),
+    ('€', "euro"),
+];
+
+/// With the first `known` of the names, each with `end` behind it.
+fn named(text: &str, known: usize, end: &str) -> String {
+    let name = |c: char| NAMES[..known].iter().find(|(named, _)| *named == c);
+    let entity = |c: char| name(c).map_or_else(|| c.to_string(), |(_, name)| format!("&{name}{end}"));
+    text.chars().map(entity).collect()
+}
+
+/// Every character but letters, digits and blanks as a number in so many digits, in the set of Windows where that has it.
+fn padded(text: &str, digits: usize) -> String {
+    let number = |c: char| match c {
+        '’' => 146,
+        '—' => 151,
+        '…' => 133,
+        '€' => 128,
+        c => u32::from(c),
+    };
+    let entity = |c: char| match c.is_ascii_alphanumeric() || c == ' ' {
+        true => c.to_string(),
+        false => format!("&#{:0digits$};", number(c)),
+    };
+    text.chars().map(entity).collect()
+}
+
+/// A call with `member` between its name and its arguments.
+fn with_member(q: &Quoted, key: &str, member: &str) -> Value {
+    json!({"tool_calls": [{"name": q.name, key: member, "args": q.args}]})
 }
 
 /// `text` as the result of a tool that answers in JSON.
@@ -214,6 +266,10 @@ pub(super) const WAYS: &[Way] = &[
     ("a row per line", |q| vec![lines(&html(&q.pretty()), |at| format!("<tr><td data-line=\"{at}\"></td><td>"))]),
     ("in CDATA", |q| vec![format!("<event type=\"ai\"><![CDATA[{}]]></event>", q.compact())]),
     ("in a list", |q| vec![format!("- do:\n\n  ```json\n{}  ```\n", each(&q.pretty(), "  "))]),
+    ("with named entities", |q| vec![format!("<p>{}</p>", named(&q.pretty(), NAMES.len(), ";"))]),
+    ("with named entities, in a result", |q| vec![result(&named(&q.pretty(), NAMES.len(), ";"))]),
+    ("with entities without a semicolon", |q| vec![format!("<pre>{}</pre>", named(&q.pretty(), 11, ""))]),
+    ("with padded numbers", |q| vec![format!("<pre>{}</pre>", padded(&q.compact(), 24))]),
     // Results.
     ("in a result", |q| vec![result(&q.compact())]),
     ("pretty in a result", |q| vec![result(&q.pretty())]),
@@ -229,6 +285,17 @@ pub(super) const WAYS: &[Way] = &[
     ("among other calls", |q| vec![json!({"tool_calls": [{"name": "other", "args": {"x": 1}, "id": "1"}, {"name": q.name, "args": q.args, "id": "2"}, {"name": "last", "args": {"y": 2}}]}).to_string()]),
     ("without its list", |q| vec![json!({"name": q.name, "arguments": q.args}).to_string()]),
     ("behind more members", |q| vec![json!({"tool_calls": [{"id": "a{b", "note": "do it, now", "name": q.name, "type": "function", "args": q.args}]}).to_string()]),
+    ("with a brace in its id", |q| vec![with_member(q, "id", "}").to_string()]),
+    ("with braces in its id, in a result", |q| vec![result(&pretty(&with_member(q, "id", "]}},{[")))]),
+    ("with a brace in its id before it", |q| vec![json!({"id": "{\"}", "args": q.args, "note": "]}", "name": q.name}).to_string()]),
+    ("with a call in its note", |q| vec![with_member(q, "note", "},{\"name\":\"other\",\"args\":{}},{").to_string()]),
+    ("with 600 characters between name and arguments", |q| vec![with_member(q, "note", &"do it ".repeat(100)).to_string()]),
+    ("with 6,000 characters between name and arguments", |q| vec![result(&pretty(&with_member(q, "note", &"do it ".repeat(1_000))))]),
+    ("with braces in its id, in a page", |q| vec![format!("<pre>{}</pre>", html(&pretty(&with_member(q, "id", "]}},{["))))]),
+    ("with braces in its id, in a diff in a result", |q| vec![result(&each(&pretty(&with_member(q, "id", "}}")), "+ "))]),
+    ("with braces in its id, as Python has it", |q| vec![python(&with_member(q, "id", "}"))]),
+    ("with 600 characters, as Python has it", |q| vec![python(&with_member(q, "note", &"do it ".repeat(100)))]),
+    ("with braces in its id, in a result that was cut off", |q| vec![json!({"mails": [{"body": with_member(q, "id", "}")}], "next": 2}).to_string().replace("2}", "")]),
     // Diffs.
     ("added", |q| vec![format!("@@ -0,0 +1,9 @@\n{}", each(&q.pretty(), "+"))]),
     ("added with a blank", |q| vec![each(&q.pretty(), "+ ")]),
