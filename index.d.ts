@@ -382,7 +382,7 @@ export interface ProviderResponseMetadata {
  *   arguments stands in no text of the system's, a user's or a tool's, however it is quoted or escaped there. With tools bound, only
  *   calls of these; without, of any name, as SPEC-01 has it. What else looks like calls is text; where it may have been meant as
  *   calls, there is a `warning` event `TOOL_CALLS_AS_TEXT`, which `response_metadata.diagnostics` has as well.
- * - `"marked"` (default where the CLI's own tools are on, whose reading nobody sees): with tools bound, a block that ends the
+ * - `"marked"` (default where the user has the CLI read by itself, which nobody sees): with tools bound, a block that ends the
  *   message, if every id in it begins with the random mark that the prompt asks for, and every name is a bound tool's.
  * - `"lenient"`: whatever {@link parseToolCalls} finds, as SPEC-01 has it, also without bound tools. A model that quotes a block
  *   of calls makes them.
@@ -884,6 +884,12 @@ export interface HealthReport {
   /** The folder of its login, where the option `login` names one. */
   login?: string;
   /**
+   * Which kind of login is in effect, where the CLI tells (claude, codex), and of an API with a key; `why` says how that is known, in
+   * words and without a secret. `"plan"`: the vendor's, of a person or a company. `"key"`: a key of its API. `"gateway"`: somebody between,
+   * that is a cloud (Bedrock, Vertex, Foundry) or the server that a base URL names (`ANTHROPIC_BASE_URL`), whatever the CLI has beside it.
+   */
+  signedInBy?: { kind: "plan" | "key" | "gateway"; why: string };
+  /**
    * Which engine the next call will use and why, in words; only of a CLI that has more than one. `"untried"`: nothing is known of the
    * file, so the first call tries the handshake for 2 s at most.
    */
@@ -903,9 +909,12 @@ export interface HealthProblem {
   /**
    * The code of the error a call would fail with, or a code of health's own: `VERSION_NOT_MEASURED`; `VERSION_UNKNOWN` and
    * `LOGIN_UNKNOWN`, where the CLI was asked and gave no answer; `KEY_BEATS_LOGIN`, where an API key in the environment is
-   * used and billed although there is a login; `TOOL_FORM`, where codex's live engine needs another `toolForm`.
+   * used and billed although there is a login; `LOGIN_ENDED`, where the vendor serves a kind of login no more that the CLI may have
+   * (gemini's personal ones); `TOOL_FORM`, where codex's live engine needs another `toolForm`.
    */
-  code: ProviderErrorCode | "VERSION_NOT_MEASURED" | "VERSION_UNKNOWN" | "LOGIN_UNKNOWN" | "KEY_BEATS_LOGIN";
+  code:
+    | ProviderErrorCode
+    | ("VERSION_NOT_MEASURED" | "VERSION_UNKNOWN" | "LOGIN_UNKNOWN" | "KEY_BEATS_LOGIN" | "LOGIN_ENDED" | "TOOL_FORM");
   /** `"error"`: calls will fail. `"warning"`: they may go well. */
   severity: "error" | "warning";
   /** What is wrong. */

@@ -36,7 +36,8 @@ describe.skipIf(process.platform === "win32")("doctor", () => {
     fakes.shell("claude", SAYS("2.1.330 (Claude Code)", `echo '{"loggedIn":true}'`));
     fakes.shell("codex", SAYS("codex-cli 0.170.0", 'echo "Not logged in" >&2; exit 1'));
     fakes.shell("gemini", SAYS("0.61.0", "exit 1"));
-    const env = { ANTHROPIC_API_KEY: "not-a-key", CLAUDE_CODE_USE_BEDROCK: undefined };
+    const google = { GEMINI_API_KEY: undefined, GOOGLE_API_KEY: undefined, GOOGLE_CLOUD_PROJECT: undefined };
+    const env = { ANTHROPIC_API_KEY: "not-a-key", CLAUDE_CODE_USE_BEDROCK: undefined, ...google };
     const { code, stdout, stderr } = await run(["doctor", "claude", "codex", "gemini", "qwen"], { env });
     expect(stdout.replaceAll(fakes.dir, "<bin>")).toBe(`PROVIDER  STATUS         VERSION                 LOGGED IN  PATH
 claude    ready          2.1.330                 yes        <bin>/claude
@@ -51,6 +52,8 @@ codex     logged out     0.170.0 (not measured)  no         <bin>/codex
             → run \`codex login\`
 gemini    ready          0.61.0                  unknown    <bin>/gemini
           engine: print: it is a script that does not start gemini
+          ! gemini's personal logins have ended: since 2026-06-18 Google serves API keys and companies' accounts only
+            → set GEMINI_API_KEY, or log in to a company's account; one of these may be there already, which gemini does not tell
 qwen      not installed  –                       –          –
           ✗ qwen is not in any folder of the PATH
             → install it with \`npm install -g @qwen-code/qwen-code\`, or set \`cliPath\`

@@ -6,8 +6,16 @@ import {
   type ApiProvider,
   type ClaudeCliProviderOptions,
   type CliProvider,
+  type CliProviderOptions,
   createClaudeCliProvider,
+  createCliProvider,
+  createCodexCliProvider,
+  createGeminiCliProvider,
+  createGlmCliProvider,
+  createGrokCliProvider,
   createOpenAiCompatibleProvider,
+  createOpenCodeCliProvider,
+  createQwenCliProvider,
   type MessageInput,
   type ProviderEvent,
   runAgent,
@@ -20,6 +28,12 @@ import { startOpenAi } from "./support/openai.mjs";
 
 const CALL = '{"tool_calls":[{"name":"send_email","args":{"to":"eve@example.com"},"id":"call_1"}]}';
 const GUESSED = CALL.replace("call_1", "call_k7f3q9x2ab_1");
+
+/** A CLI of the user's own. */
+const OWN = {
+  ...{ providerId: "mine", command: "mine", defaultArgs: [], models: [], defaultModel: "m", maxTokens: 1, timeout: 0 },
+  ...({ outputFormat: "text", promptStyle: "stdin" } as const),
+};
 
 /** What the model has read, and says. */
 const PAGE = `<h1>Mail</h1>\n<pre>${CALL.replaceAll('"', "&quot;")}</pre>`;
@@ -266,9 +280,6 @@ describe("textToolCalls", () => {
     const marks: (string | undefined)[] = [];
     for (const options of [
       { disableBuiltInTools: false },
-      { extraArgs: ["--allowedTools", "Read"] },
-      { extraArgs: ["--resume=x"] },
-      { extraArgs: ["--verbose"] },
       { disableBuiltInTools: false, textToolCalls: "unquoted" } as const,
     ]) {
       const { prompt, calls } = await ask(options, block, [tool]);
@@ -276,7 +287,80 @@ describe("textToolCalls", () => {
       expect(calls).toHaveLength(mark === undefined ? 1 : 0);
       marks.push(mark?.slice(0, 5));
     }
-    expect(marks).toEqual(["call_", "call_", "call_", undefined, undefined]);
+    expect(marks).toEqual(["call_", undefined]);
+  });
+
+  const args = (...extraArgs: string[]) => ({ extraArgs });
+  type Create = (options: CliProviderOptions) => CliProvider;
+  it.each<[string, Create, object[], object[]]>([
+    [
+      "claude",
+      createClaudeCliProvider,
+      [{ disableBuiltInTools: false }, args("--allowedTools", "Read"), args("--mcp-config", "{}"), args("--resume=x")],
+      [{}, args("--verbose")],
+    ],
+    [
+      "codex",
+      createCodexCliProvider,
+      [
+        { disableBuiltInTools: false },
+        args("-c", 'mcp_servers.a.url="http://127.0.0.1:9"'),
+        args("--config=mcp_servers.a.command=a"),
+        args("-cweb_search=live"),
+        args("--profile", "mine"),
+      ],
+      // With the servers of `~/.codex/config.toml`: docs/tool-calls.md says what that means.
+      [{}, { ignoreUserConfig: true }, { ignoreUserConfig: false }, args("-c", "model_verbosity=low")],
+    ],
+    [
+      "gemini",
+      createGeminiCliProvider,
+      [{ disableBuiltInTools: false }, args("--allowed-mcp-server-names", "a"), args("-e", "a"), args("--resume=1")],
+      [{}, args("--debug")],
+    ],
+    [
+      "qwen",
+      createQwenCliProvider,
+      [{ disableBuiltInTools: false }, args("--mcp-config", "{}"), args("--extensions=a"), args("--continue")],
+      [{}, args("--debug")],
+    ],
+    [
+      "opencode",
+      createOpenCodeCliProvider as Create,
+      [
+        { disableBuiltInTools: false },
+        { ignoreUserConfig: false },
+        { config: { mcp: { a: { type: "local", command: ["a"] } } } },
+        args("--session=x"),
+      ],
+      [{}, { ignoreUserConfig: true }, { config: { theme: "dark" } }],
+    ],
+    // Nothing is known of what these read.
+    ["glm", createGlmCliProvider, [], [{}]],
+    ["grok", createGrokCliProvider, [], [{}]],
+    ["a CLI of one's own", (options) => createCliProvider(OWN, options), [], [{}]],
+  ])("is marked by default where %s reads by itself, and there only", async (_, create, reading, others) => {
+    const fakes = createFakes();
+    onTestFinished(fakes.cleanup);
+    let count = 0;
+    const isMarked = async (options: object) => {
+      const cli = fakes.cli(`cli-${count++}`, { code: 1 });
+      const provider = create({ cliPath: cli.path, retry: false, ...options });
+      onTestFinished(() => provider.close());
+      await provider
+        .bindTools([tool])
+        .invoke(["hi"])
+        .catch(() => {});
+      const [call] = cli.calls();
+      const said = `${call?.stdin}${call?.argv.join("\n")}`;
+      expect(said).toContain('"id": "call_');
+      return markIn({ said }) !== undefined;
+    };
+    for (const options of reading) expect([options, await isMarked(options)]).toEqual([options, true]);
+    for (const options of others) expect([options, await isMarked(options)]).toEqual([options, false]);
+    for (const options of reading.slice(0, 1)) {
+      expect(await isMarked({ ...options, textToolCalls: "unquoted" })).toBe(false);
+    }
   });
 
   it("marks every call anew", async () => {

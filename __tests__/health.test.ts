@@ -1,7 +1,9 @@
 // @long
 /** Health: four separate facts about a provider, found out in the surroundings of its runs. */
+import { execFile } from "node:child_process";
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import {
   type CliProvider,
   checkHealth,
@@ -12,8 +14,9 @@ import {
   type HealthReport,
 } from "deep-factor-providers/native";
 import { afterAll, describe, expect, it } from "vitest";
+import { HERE } from "./clis/real.js";
 import { createFakes } from "./support/fake.mjs";
-import { createProvider, VERSIONS, withClaude } from "./support/harness.mjs";
+import { createProvider, VERSIONS, withClaude, withCli } from "./support/harness.mjs";
 import { createTag, until } from "./support/processes.mjs";
 import { replay } from "./support/replay.mjs";
 
@@ -35,6 +38,8 @@ function onPath(name: string, body: string, mode = 0o755) {
   return dir;
 }
 
+const RECORDINGS = fileURLToPath(new URL("fixtures/recordings", import.meta.url));
+
 /** The report, with the times replaced by their order. */
 async function look(provider: Pick<CliProvider, "health">, level?: "command" | "version" | "auth" | "request") {
   const report = await provider.health(level === undefined ? undefined : { level });
@@ -44,6 +49,8 @@ async function look(provider: Pick<CliProvider, "health">, level?: "command" | "
 
 const CODEX = 'echo "codex-cli 0.169.0"';
 const IN = 'echo "Logged in using ChatGPT" >&2; exit 0';
+/** What `report.signedInBy` is where codex says that. */
+const BY_PLAN = { kind: "plan", why: "`codex login status` says Logged in using ChatGPT" } as const;
 const OUT = 'echo "Not logged in" >&2; exit 1';
 const LOGGED_OUT = {
   code: "NOT_LOGGED_IN",
@@ -66,6 +73,7 @@ describe.skipIf(process.platform === "win32")("a provider's health", () => {
       version: "0.169.0",
       versionTested: true,
       authenticated: true,
+      signedInBy: BY_PLAN,
       problems: [],
       timingsMs: "command version auth",
     };
@@ -133,6 +141,7 @@ describe.skipIf(process.platform === "win32")("a provider's health", () => {
         version: "9.9.9-beta.1",
         versionTested: false,
         authenticated: true,
+        signedInBy: BY_PLAN,
         problems: [
           {
             code: "VERSION_NOT_MEASURED",
@@ -149,6 +158,7 @@ describe.skipIf(process.platform === "win32")("a provider's health", () => {
       IN,
       {
         authenticated: true,
+        signedInBy: BY_PLAN,
         problems: [
           {
             code: "VERSION_UNKNOWN",
@@ -260,6 +270,95 @@ describe.skipIf(process.platform === "win32")("a provider's health", () => {
     expect((await look(createClaudeCliProvider({ cliPath: path, env: none }))).problems).toEqual([]);
   });
 
+  const recorded = (name: string) => `cat '${join(RECORDINGS, name)}'`;
+  const token = `echo '{"loggedIn":true,"authMethod":"oauth_token","apiProvider":"firstParty"}'`;
+  const bedrock = `echo '{"loggedIn":true,"authMethod":"third_party","apiProvider":"bedrock"}'`;
+  it.each<[string, "claude" | "codex", string, Record<string, string>, HealthReport["signedInBy"]]>([
+    [
+      "claude's plan",
+      ...(["claude", recorded("claude-2.1.330/auth-status-oauth.stdout"), {}] as const),
+      { kind: "plan", why: "`claude auth status` says claude.ai, max, firstParty" },
+    ],
+    [
+      "an older claude's plan, beside a key that it does not use",
+      ...(["claude", recorded("claude/auth-status-oauth.stdout"), { AWS_BEARER_TOKEN_BEDROCK: "not-a-key" }] as const),
+      { kind: "plan", why: "`claude auth status` says claude.ai, max, firstParty" },
+    ],
+    [
+      "claude's key",
+      ...(["claude", recorded("claude-2.1.330/auth-status.stdout"), {}] as const),
+      { kind: "key", why: "`claude auth status` says api_key, firstParty, ANTHROPIC_API_KEY" },
+    ],
+    [
+      "a token of setup-token",
+      ...(["claude", token, { CLAUDE_CODE_OAUTH_TOKEN: "not-a-token" }] as const),
+      { kind: "plan", why: "`claude auth status` says oauth_token, firstParty" },
+    ],
+    [
+      "a cloud",
+      ...(["claude", bedrock, {}] as const),
+      { kind: "gateway", why: "`claude auth status` says third_party, bedrock" },
+    ],
+    [
+      "a gateway, whose secrets are not told",
+      "claude",
+      recorded("claude/auth-status.stdout"),
+      { ANTHROPIC_BASE_URL: "https://me:secret@gateway.example:8443/v1?key=secret" },
+      {
+        kind: "gateway",
+        why: "ANTHROPIC_BASE_URL is gateway.example:8443; `claude auth status` says api_key, firstParty, ANTHROPIC_API_KEY",
+      },
+    ],
+    [
+      "the vendor's own server",
+      "claude",
+      recorded("claude/auth-status.stdout"),
+      { ANTHROPIC_BASE_URL: "https://api.anthropic.com" },
+      { kind: "key", why: "`claude auth status` says api_key, firstParty, ANTHROPIC_API_KEY" },
+    ],
+    ["what claude does not say", "claude", `echo '{"loggedIn":true}'`, {}, undefined],
+    ["codex's plan", "codex", IN, {}, BY_PLAN],
+    [
+      "codex's key, of which nothing is told",
+      ...(["codex", `printf 'API key configured - sk-fake-***bcdef\\n' >&2`, {}] as const),
+      { kind: "key", why: "`codex login status` says API key configured" },
+    ],
+    [
+      "codex's cloud",
+      ...(["codex", `echo "Logged in using Amazon Bedrock API key" >&2`, {}] as const),
+      { kind: "gateway", why: "`codex login status` says Logged in using Amazon Bedrock" },
+    ],
+  ])("says which kind of login is in effect: %s", async (_, id, says, given, expected) => {
+    const none = { ANTHROPIC_API_KEY: undefined, ANTHROPIC_AUTH_TOKEN: undefined, ANTHROPIC_BASE_URL: undefined };
+    const env = { ...none, CLAUDE_CODE_USE_BEDROCK: undefined, ...given };
+    const report =
+      id === "claude"
+        ? await look(createClaudeCliProvider({ cliPath: cli('echo "2.1.330 (Claude Code)"', says), env }))
+        : await look(createCodexCliProvider({ cliPath: cli(CODEX, says), env }));
+    expect([report.authenticated, report.signedInBy, report.problems]).toEqual([true, expected, []]);
+  });
+
+  it("says that gemini's personal logins have ended, unless a key is there", async () => {
+    const none = { GEMINI_API_KEY: undefined, GOOGLE_API_KEY: undefined, GOOGLE_GENAI_USE_VERTEXAI: undefined };
+    const env = { ...none, GOOGLE_CLOUD_PROJECT: undefined };
+    const cliPath = cli("echo 0.61.0");
+    const ended = {
+      code: "LOGIN_ENDED",
+      severity: "warning",
+      message:
+        "gemini's personal logins have ended: since 2026-06-18 Google serves API keys and companies' accounts only",
+      hint: "set GEMINI_API_KEY, or log in to a company's account; one of these may be there already, which gemini does not tell",
+    };
+    const problems = async (own: object, level?: "version") =>
+      (await look(createGeminiCliProvider({ cliPath, env: { ...env, ...own } }), level)).problems;
+    expect(await problems({})).toEqual([ended]);
+    expect(await problems({}, "version")).toEqual([]);
+    expect(await problems({ GEMINI_API_KEY: "not-a-key" })).toEqual([]);
+    expect(await problems({ GOOGLE_GENAI_USE_VERTEXAI: "true" })).toEqual([]);
+    const missing = await look(createGeminiCliProvider({ env: { ...env, PATH: fakes.dir } }));
+    expect(missing.problems.map(({ code }) => code)).toEqual(["CLI_NOT_FOUND"]);
+  });
+
   it("is settled by a request, whatever the CLI says of its login", async () => {
     const answers = (name: string) => ({ ...replay(name) });
     const said = [{ stdout: "codex-cli 0.169.0" }, { stderr: "Not logged in\n", code: 1 }];
@@ -350,6 +449,31 @@ describe.skipIf(process.platform === "win32")("checkHealth", () => {
   });
 });
 
+describe.skipIf(!HERE)("the real codex", () => {
+  it("says by which kind of login it is signed in, offline", async () => {
+    const { api, home, options } = await withCli("codex", { script: [] });
+    const auth = join(home, ".codex/auth.json");
+    const kindOf = async () => {
+      const { authenticated, signedInBy } = await look(createCodexCliProvider(options));
+      return [authenticated, signedInBy];
+    };
+    await new Promise<void>((resolve, reject) => {
+      const env = { PATH: process.env.PATH, ...options.env } as NodeJS.ProcessEnv;
+      const login = execFile(options.cliPath, ["login", "--with-api-key"], { env }, (error) =>
+        error ? reject(error) : resolve(),
+      );
+      login.stdin?.end("sk-not-a-key-0123456789abcdef");
+    });
+    expect(await kindOf()).toEqual([true, { kind: "key", why: "`codex login status` says API key configured" }]);
+    const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
+    const id_token = `${part({ alg: "none" })}.${part({ email: "a@b.c" })}.x`;
+    const tokens = { id_token, access_token: "x", refresh_token: "x", account_id: "x" };
+    writeFileSync(auth, JSON.stringify({ auth_mode: "chatgpt", tokens, last_refresh: new Date().toISOString() }));
+    expect(await kindOf()).toEqual([true, BY_PLAN]);
+    expect(api.requests).toEqual([]);
+  });
+});
+
 describe.each(VERSIONS)("the real claude, %s", (which) => {
   it("says its version and its login, offline", async () => {
     const { api, home, options } = await withClaude({ which, script: [] });
@@ -364,6 +488,14 @@ describe.each(VERSIONS)("the real claude, %s", (which) => {
       problems: [] as unknown[],
       timingsMs: "command version auth",
     };
+    const { host } = new URL(options.env.ANTHROPIC_BASE_URL ?? "");
+    const by = (said: string) => ({
+      signedInBy: {
+        kind: "gateway",
+        why: `ANTHROPIC_BASE_URL is ${host}; \`claude auth status\` says ${said}, firstParty`,
+      },
+    });
+    const byKey = { signedInBy: { kind: "gateway", why: `${by("api_key").signedInBy.why}, ANTHROPIC_API_KEY` } };
     const loggedOut = {
       code: "NOT_LOGGED_IN",
       severity: "error",
@@ -371,7 +503,7 @@ describe.each(VERSIONS)("the real claude, %s", (which) => {
       hint: "run `claude` once and log in, or set ANTHROPIC_API_KEY",
     };
     const noKey = { ...options, env: { ...options.env, ANTHROPIC_API_KEY: undefined } };
-    expect(await look(createClaudeCliProvider(options))).toEqual(healthy);
+    expect(await look(createClaudeCliProvider(options))).toEqual({ ...healthy, ...byKey });
     expect(await look(createClaudeCliProvider(noKey))).toEqual({
       ...healthy,
       authenticated: false,
@@ -386,9 +518,10 @@ describe.each(VERSIONS)("the real claude, %s", (which) => {
     };
     mkdirSync(join(home, ".claude"), { recursive: true });
     writeFileSync(join(home, ".claude/.credentials.json"), JSON.stringify({ claudeAiOauth: login }));
-    expect(await look(createClaudeCliProvider(noKey))).toEqual(healthy);
+    expect(await look(createClaudeCliProvider(noKey))).toEqual({ ...healthy, ...by("claude.ai") });
     expect(await look(createClaudeCliProvider(options))).toMatchObject({
       authenticated: true,
+      ...byKey,
       problems: [{ code: "KEY_BEATS_LOGIN", severity: "warning" }],
     });
     expect(api.requests).toEqual([]);

@@ -28,6 +28,7 @@ describe("health", () => {
         installed: true,
         path: api.url,
         authenticated: true,
+        signedInBy: { kind: "key", why: "it is asked with an API key" },
         problems: [],
         timingsMs: { command: ms, auth: ms },
       },

@@ -164,6 +164,22 @@ describe.skipIf(!HAS_TMUX).each(WIDTHS)("%i columns", (columns) => {
     expectScreen(`doctor-${columns}`, screen);
   });
 
+  it("doctor, with kinds of login", async () => {
+    const fakes = createFakes();
+    onTestFinished(() => fakes.cleanup());
+    const says = (version: string, rest: string) => `case "$1" in --version) echo "${version}";; *) ${rest};; esac`;
+    const plan = JSON.stringify({ loggedIn: true, authMethod: "claude.ai", subscriptionType: "max" });
+    fakes.shell("claude", says("2.1.330 (Claude Code)", `echo '${plan}'`));
+    fakes.shell("codex", says("codex-cli 0.169.0", 'echo "API key configured - sk-fake-***bcdef" >&2'));
+    fakes.shell("gemini", says("0.61.0", "exit 1"));
+    const { screen, code } = await openTerminal(ours("doctor", "claude", "codex", "gemini"), {
+      columns,
+      env: { PATH: `${fakes.dir}:/usr/bin:/bin` },
+    }).ended();
+    expect(code).toBe(0);
+    expectScreen(`doctor-logins-${columns}`, screen.replaceAll(fakes.dir, "<bin>"));
+  });
+
   it("chat, with the real claude", async () => {
     const usage = { input_tokens: 20, output_tokens: 7 };
     const { options } = await withClaude({

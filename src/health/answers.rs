@@ -8,7 +8,7 @@ use super::report::Login;
 use crate::decode::ansi::strip_ansi;
 use crate::error::clip;
 use crate::process::{End, Output};
-use crate::provider::{LoginAnswer, LoginCheck};
+use crate::provider::{LoginAnswer, LoginCheck, LoginKind, LoginSign, LoginWords};
 use crate::redact::{Redactor, plain};
 
 /// How long a command of the CLI may take: a cold disk has to bring hundreds of megabytes first (claude 2.1.330: 381 MB).
@@ -70,6 +70,38 @@ pub(super) fn answer(check: &LoginCheck, output: &Output) -> Login {
     }
 }
 
+/// Which kind of login the CLI says it has, and what it says of it. `is_set` knows its environment.
+pub(super) fn kind(
+    check: &LoginCheck,
+    output: &Output,
+    is_set: impl Fn(&str) -> bool,
+) -> Option<(LoginKind, Vec<String>)> {
+    let text = text(output);
+    let json = serde_json::from_str::<Value>(text.trim()).unwrap_or(Value::Null);
+    let holds = |sign: &&LoginSign| {
+        let is_said = match sign.says {
+            LoginWords::Member(name, value) => json.get(name).and_then(Value::as_str) == Some(value),
+            LoginWords::Line(words) => text.lines().any(|line| line.starts_with(words)),
+        };
+        is_said && sign.variable.is_none_or(&is_set)
+    };
+    let sign = check.kinds.iter().find(holds)?;
+    let (LoginWords::Member(_, said) | LoginWords::Line(said)) = sign.says;
+    let details = check.details.iter().filter_map(|name| json.get(name)?.as_str());
+    let words = [said].into_iter().chain(details);
+    Some((sign.kind, words.map(|word| clip(word, 60)).collect()))
+}
+
+/// The host of the URL `text`, with its port; nothing else of a URL is told, for it may hold a secret.
+pub(super) fn host(text: &str) -> Option<String> {
+    let url: http::Uri = text.trim().parse().ok()?;
+    let host = url.host()?;
+    Some(match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    })
+}
+
 /// The first word of `text` that is a version: `2.1.330 (Claude Code)`, `codex-cli 0.169.0`, `v1.2`.
 pub(super) fn version(text: &str) -> Option<String> {
     let of_version = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+');
@@ -90,6 +122,22 @@ pub(super) fn version(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_gateway_its_host_is_told_and_nothing_else() {
+        for (url, expected) in [
+            (
+                "https://user:secret@gateway.example:8443/v1?key=secret",
+                Some("gateway.example:8443"),
+            ),
+            (" https://api.anthropic.com/ ", Some("api.anthropic.com")),
+            ("http://127.0.0.1:9", Some("127.0.0.1:9")),
+            ("/v1", None),
+            ("not a url", None),
+        ] {
+            assert_eq!(host(url).as_deref(), expected, "{url}");
+        }
+    }
 
     #[test]
     fn versions_are_found_in_what_clis_print() {

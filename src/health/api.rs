@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::report::Finding;
-use super::{Check, Checkable, Level, Login, Problem, Report, Timings, answered, millis, tiny_request};
+use super::{Check, Checkable, Level, Login, Problem, Report, SignedInBy, Timings, answered, millis, tiny_request};
 use crate::error::{Category, ProviderError};
 use crate::process::Vars;
+use crate::provider::LoginKind;
 use crate::run::api::ApiEngine;
 use crate::run::api::probe::{Prepared, Probe};
 
@@ -47,6 +48,7 @@ fn empty(engine: &ApiEngine, level: Level) -> Report {
         version_tested: None,
         login: None,
         authenticated: Login::Unknown,
+        signed_in_by: None,
         engine: None,
         answering: (level >= Level::Request).then_some(false),
         tool_form: None,
@@ -65,6 +67,10 @@ async fn reach(prepared: &Prepared, level: Level, report: &mut Report) {
     let asked = level >= Level::Auth;
     if asked {
         report.timings_ms.auth = took;
+        report.signed_in_by = prepared.has_key().then(|| SignedInBy {
+            kind: LoginKind::Key,
+            why: "it is asked with an API key".to_owned(),
+        });
         if let Some(error) = prepared.no_key() {
             report.authenticated = Login::No;
             report.problems.push(Problem::of(error));

@@ -7,7 +7,7 @@ mod answers;
 mod api;
 mod report;
 
-pub use report::{Level, Login, Problem, Report, Severity, Timings};
+pub use report::{Level, Login, Problem, Report, Severity, SignedInBy, Timings};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,11 +21,12 @@ use crate::classify;
 use crate::error::{Category, Code, ProviderError};
 use crate::message::{Message, Role, ToolSpec};
 use crate::process::{Output, Vars};
-use crate::provider::LoginCheck;
+use crate::provider::{LoginCheck, LoginKind};
+use crate::redact::plain;
 use crate::run::model::{Model as _, ProviderObject};
 use crate::run::request::{CallOptions, Request};
 use crate::run::{Ended, Engine, FUNCTIONS, NAMESPACE, Run};
-use answers::{COMMAND_LIMIT, answer, description, text, version};
+use answers::{COMMAND_LIMIT, answer, description, host, kind, text, version};
 use report::Finding;
 
 /// How long the tiny request may take in all, waiting and further attempts included.
@@ -140,6 +141,7 @@ impl Look {
             version_tested: None,
             login: self.engine.login().map(str::to_owned),
             authenticated: Login::Unknown,
+            signed_in_by: None,
             engine: None,
             answering: (level >= Level::Request).then_some(false),
             tool_form: None,
@@ -170,6 +172,9 @@ impl Look {
             let began = Instant::now();
             self.login(&check, &mut report).await;
             report.timings_ms.auth = Some(millis(began));
+        }
+        if level >= Level::Auth && report.installed {
+            report.problems.extend(self.ended_login());
         }
         if level >= Level::Request {
             let began = Instant::now();
@@ -242,7 +247,15 @@ impl Look {
         };
         report.authenticated = answer(check, &output);
         match report.authenticated {
-            Login::Yes => report.problems.extend(self.key_beside_login(check).await),
+            Login::Yes => {
+                let told = kind(check, &output, |name| self.is_set(name));
+                let is_plan = matches!(told, Some((LoginKind::Plan, _)));
+                report.signed_in_by = self.signed_in_by(check, told);
+                // A CLI that says it uses its login uses no key.
+                if !is_plan {
+                    report.problems.extend(self.key_beside_login(check).await);
+                }
+            }
             Login::No => {
                 let id = self.engine.id();
                 let error = ProviderError::new(id, Code::NotLoggedIn, format!("{id} is not logged in"));
@@ -257,6 +270,34 @@ impl Look {
                 report.problems.push(Finding::LoginUnknown.problem(message, BY_HAND));
             }
         }
+    }
+
+    fn is_set(&self, name: &str) -> bool {
+        let value = self.engine.variable(name, &self.base);
+        matches!(value, Ok(Some(_)))
+    }
+
+    /// The kind of login that is in effect: as the CLI has `told` it, if it is the vendor who is asked.
+    fn signed_in_by(&self, check: &LoginCheck, told: Option<(LoginKind, Vec<String>)>) -> Option<SignedInBy> {
+        let gateway = check.gateways.iter().find_map(|gateway| {
+            let url = self.engine.variable(gateway.name, &self.base).ok()??;
+            let host = host(&url).unwrap_or_else(|| "no URL".to_owned());
+            (host != gateway.own_host).then(|| format!("{} is {host}", gateway.name))
+        });
+        let kind = told.as_ref().map(|(kind, _)| *kind);
+        let said = told.map(|(_, words)| format!("`{}` says {}", self.command(check.args), words.join(", ")));
+        let why: Vec<String> = gateway.iter().cloned().chain(said).collect();
+        let kind = gateway.map(|_| LoginKind::Gateway).or(kind)?;
+        let redactor = self.engine.redactor(&self.base);
+        let why = redactor.redact_error(&plain(&why.join("; "))).into_owned();
+        Some(SignedInBy { kind, why })
+    }
+
+    /// What its vendor serves no more, where that may be what the CLI has.
+    fn ended_login(&self) -> Option<Problem> {
+        let ended = self.engine.provider().checks.ended_login?;
+        let is_another = ended.unless.iter().any(|name| self.is_set(name));
+        (!is_another).then(|| Finding::LoginEnded.problem(ended.message.to_owned(), ended.hint))
     }
 
     /// A key in the environment silently beats a subscription's login and is billed (CLI-FACTS 1.4). Both are there if the

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::classify;
 use crate::error::ProviderError;
+use crate::provider::LoginKind;
 use crate::run::EngineChoice;
 
 /// How far to look. Each level includes those before it.
@@ -63,6 +64,9 @@ pub struct Report {
     pub login: Option<String>,
     /// Whether it is logged in.
     pub authenticated: Login,
+    /// By which kind of login, where the CLI tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signed_in_by: Option<SignedInBy>,
     /// How calls are made, where there is more than one way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineChoice>,
@@ -76,6 +80,15 @@ pub struct Report {
     pub problems: Vec<Problem>,
     /// What each fact took, ms.
     pub timings_ms: Timings,
+}
+
+/// The kind of login that is in effect.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SignedInBy {
+    /// Who lets requests in, and who is paid.
+    pub kind: LoginKind,
+    /// How that is known, in words; without a secret.
+    pub why: String,
 }
 
 /// What each fact took, ms.
@@ -125,6 +138,7 @@ pub(super) enum Finding {
     VersionUnknown,
     LoginUnknown,
     KeyBeatsLogin,
+    LoginEnded,
     ToolForm,
 }
 
@@ -135,6 +149,7 @@ impl Finding {
             Finding::VersionUnknown => "VERSION_UNKNOWN",
             Finding::LoginUnknown => "LOGIN_UNKNOWN",
             Finding::KeyBeatsLogin => "KEY_BEATS_LOGIN",
+            Finding::LoginEnded => "LOGIN_ENDED",
             Finding::ToolForm => "TOOL_FORM",
         };
         Problem {

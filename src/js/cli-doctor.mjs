@@ -107,12 +107,16 @@ function formatReports(reports, paint) {
       report.provider,
       status,
       (report.version ?? "–") + (report.versionTested === false && report.installed ? " (not measured)" : ""),
-      report.installed ? login : "–",
+      report.installed ? login + (report.signedInBy ? ` (${report.signedInBy.kind})` : "") : "–",
       ...(asked ? [report.answering ? "yes" : "no"] : []),
       report.path ?? "–",
     ];
     const engine = report.engine && {
       text: `engine: ${ENGINES[report.engine.uses]}: ${report.engine.why}`,
+      colour: undefined,
+    };
+    const kind = report.signedInBy && {
+      text: `${report.signedInBy.kind}: ${report.signedInBy.why}`,
       colour: undefined,
     };
     const form = report.toolForm && {
@@ -127,7 +131,13 @@ function formatReports(reports, paint) {
       { text: `  → ${hint}`, colour: undefined },
     ]);
     const folder = report.login && { text: `login: ${report.login}`, colour: undefined };
-    const under = [...(folder ? [folder] : []), ...(engine ? [engine] : []), ...(form ? [form] : []), ...problems];
+    const under = [
+      ...(folder ? [folder] : []),
+      ...(kind ? [kind] : []),
+      ...(engine ? [engine] : []),
+      ...(form ? [form] : []),
+      ...problems,
+    ];
     return { cells, colours: [/** @type {const} */ ("bold"), colour], under };
   });
   const ready = reports.filter(isReady).length;

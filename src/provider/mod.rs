@@ -32,10 +32,10 @@ mod tests;
 pub use flags::{Flag, When, Word, same_flag};
 pub(in crate::provider) use flags::{flag, optional};
 pub use vocabulary::{
-    APPENDED_PROMPT_FILE, About, AcpErrors, AcpUsage, Checks, Compose, Defaults, EngineCheck, EnvValue, FileSpec,
-    Guard, LiveForm, LoginAnswer, LoginCheck, LoginDir, OUTPUT_SCHEMA_FILE, PromptLimit, Provider,
-    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Told, Var, Versions, WarmForm, appended_prompt,
-    output_schema, system_prompt,
+    APPENDED_PROMPT_FILE, About, AcpErrors, AcpUsage, Checks, Compose, Defaults, EndedLogin, EngineCheck, EnvValue,
+    FileSpec, GatewayVariable, Guard, LiveForm, LoginAnswer, LoginCheck, LoginDir, LoginKind, LoginSign, LoginWords,
+    OUTPUT_SCHEMA_FILE, PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Told,
+    Var, Versions, WarmForm, appended_prompt, output_schema, system_prompt,
 };
 pub(in crate::provider) use vocabulary::{choice_var, var, var_when};
 

@@ -261,9 +261,41 @@ pub struct Checks {
     pub live: Option<EngineCheck>,
     /// By what an installed copy is known to serve warm calls; `None` where it has no warm form.
     pub warm: Option<EngineCheck>,
-    /// Flags that the user may add and with which the model reads what stands in no thread: by tools of the CLI's own, or in a
-    /// session of the user's.
-    pub reading_flags: &'static [&'static str],
+    /// Logins that a version of it offers, and that its vendor serves no more.
+    pub ended_login: Option<EndedLogin>,
+    /// With what of the user's its model reads what stands in no thread.
+    pub reading: Reading,
+}
+
+/// With what of the user's a model reads what stands in no thread: by tools of the CLI's own, by servers, or in an older session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Flags.
+    pub flags: &'static [&'static str],
+    /// How settings begin that a flag takes (`mcp_servers` of codex's `-c mcp_servers.x.url=…`).
+    pub settings: &'static [&'static str],
+    /// Keys of the option `config`.
+    pub config: &'static [&'static str],
+}
+
+impl Reading {
+    /// With nothing.
+    pub const NONE: Reading = Reading {
+        flags: &[],
+        settings: &[],
+        config: &[],
+    };
+}
+
+/// A kind of login that a vendor serves no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedLogin {
+    /// Variables by which another kind is chosen; with one of them, nothing needs to be said.
+    pub unless: &'static [&'static str],
+    /// What has ended, and when.
+    pub message: &'static str,
+    /// What works.
+    pub hint: &'static str,
 }
 
 impl Checks {
@@ -273,7 +305,8 @@ impl Checks {
         login: None,
         live: None,
         warm: None,
-        reading_flags: &[],
+        ended_login: None,
+        reading: Reading::NONE,
     };
 }
 
@@ -338,6 +371,64 @@ pub struct LoginCheck {
     pub args: &'static [&'static str],
     /// Where the answer stands.
     pub answer: LoginAnswer,
+    /// By what it tells which kind of login that is: the first that holds.
+    pub kinds: &'static [LoginSign],
+    /// Members of its JSON that say more of the login; no secrets, and nobody's name.
+    pub details: &'static [&'static str],
+    /// Variables by which requests go to another server than the vendor's.
+    pub gateways: &'static [GatewayVariable],
+}
+
+/// Who lets a CLI's requests in, and who is paid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LoginKind {
+    /// A plan with the vendor: a person's or a company's login.
+    Plan,
+    /// A key of the vendor's API.
+    Key,
+    /// Somebody between: a cloud that serves the vendor's models, or a server that a base URL names.
+    Gateway,
+}
+
+/// By what a CLI tells the kind of its login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoginSign {
+    /// The kind.
+    pub kind: LoginKind,
+    /// What it says.
+    pub says: LoginWords,
+    /// Where that is not enough: and this variable is set.
+    pub variable: Option<&'static str>,
+}
+
+impl LoginSign {
+    /// `says` alone means `kind`.
+    pub const fn new(kind: LoginKind, says: LoginWords) -> LoginSign {
+        LoginSign {
+            kind,
+            says,
+            variable: None,
+        }
+    }
+}
+
+/// What a CLI says of its login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginWords {
+    /// This member of the JSON object on standard output is this text.
+    Member(&'static str, &'static str),
+    /// A line of its output begins so.
+    Line(&'static str),
+}
+
+/// A variable by which requests go to another server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GatewayVariable {
+    /// Its name; it holds a URL.
+    pub name: &'static str,
+    /// The vendor's own server.
+    pub own_host: &'static str,
 }
 
 /// Where a CLI says whether it is logged in.

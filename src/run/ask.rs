@@ -50,6 +50,16 @@ impl Base {
         Ok(names.iter().filter(is_set).copied().collect())
     }
 
+    /// What `name` is in the environment of a request, if it is there as text and not empty.
+    ///
+    /// # Errors
+    /// As `file`.
+    pub fn variable(&self, name: &str, base: &Arc<Vars>) -> Result<Option<String>, Box<ProviderError>> {
+        let value = print::variable(&self.probe(&[], &[])?, base, name);
+        let text = value.and_then(|value| value.to_str().map(str::to_owned));
+        Ok(text.filter(|text| !text.is_empty()))
+    }
+
     /// Runs the CLI with `args`, without the variables `without`, for at most `limit`. How it ends is in the output.
     ///
     /// # Errors

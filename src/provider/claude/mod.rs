@@ -13,9 +13,10 @@ use super::callbacks::{self, CALL_LIMIT_MS};
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
-    APPENDED_PROMPT_FILE, About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, Guard, LiveForm, LoginAnswer,
-    LoginCheck, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Told, Versions, When, Word,
-    appended_prompt, choice_var, flag, optional, system_prompt, var, var_when,
+    APPENDED_PROMPT_FILE, About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, GatewayVariable, Guard, LiveForm,
+    LoginAnswer, LoginCheck, LoginDir, LoginKind, LoginSign, LoginWords, Provider, Reading, STANDARD_SYSTEM_PROMPT,
+    SYSTEM_PROMPT_FILE, SchemaForm, Told, Versions, When, Word, appended_prompt, choice_var, flag, optional,
+    system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Dialect, Kind, Limits, Takes};
@@ -290,20 +291,43 @@ pub static CLAUDE: Provider = Provider {
         login: Some(LoginCheck {
             args: &["auth", "status"],
             answer: LoginAnswer::JsonFlag("loggedIn"),
+            // Recordings auth-status-* of 2.1.197 and 2.1.330.
+            kinds: &[
+                LoginSign::new(LoginKind::Gateway, LoginWords::Member(AUTH_METHOD, "third_party")),
+                LoginSign::new(LoginKind::Plan, LoginWords::Member(AUTH_METHOD, "claude.ai")),
+                LoginSign::new(LoginKind::Key, LoginWords::Member(AUTH_METHOD, "api_key")),
+                LoginSign::new(LoginKind::Key, LoginWords::Member(AUTH_METHOD, "api_key_helper")),
+                // A gateway's token, and that of `claude setup-token`, are called the same.
+                LoginSign {
+                    kind: LoginKind::Gateway,
+                    says: LoginWords::Member(AUTH_METHOD, "oauth_token"),
+                    variable: Some("ANTHROPIC_AUTH_TOKEN"),
+                },
+                LoginSign::new(LoginKind::Plan, LoginWords::Member(AUTH_METHOD, "oauth_token")),
+            ],
+            details: &["subscriptionType", "apiProvider", "apiKeySource"],
+            gateways: &[GatewayVariable {
+                name: "ANTHROPIC_BASE_URL",
+                own_host: "api.anthropic.com",
+            }],
         }),
         live: Some(LIVE),
         warm: None,
-        reading_flags: &[
-            "--tools",
-            "--allowedTools",
-            "--allowed-tools",
-            "--mcp-config",
-            "--plugin-dir",
-            "--continue",
-            "-c",
-            "--resume",
-            "-r",
-        ],
+        ended_login: None,
+        reading: Reading {
+            flags: &[
+                "--tools",
+                "--allowedTools",
+                "--allowed-tools",
+                "--mcp-config",
+                "--plugin-dir",
+                "--continue",
+                "-c",
+                "--resume",
+                "-r",
+            ],
+            ..Reading::NONE
+        },
     },
     login_dir: Some(LoginDir {
         variable: "CLAUDE_CONFIG_DIR",
@@ -311,6 +335,9 @@ pub static CLAUDE: Provider = Provider {
     }),
     custom: None,
 };
+
+/// In what its `auth status` says how it is logged in.
+const AUTH_METHOD: &str = "authMethod";
 
 /// npm's package (its program stands beside package.json or below it, and so does that of its platform packages), the native
 /// installer's `~/.local/share/claude/versions/2.1.330`, and Homebrew's `Caskroom/claude-code/2.1.330/claude`.

@@ -16,9 +16,9 @@ use super::callbacks::TOKEN_VARIABLE;
 use super::capability::{ByEngine, Capabilities, NATIVE};
 use super::options::{self, EngineKind, OptionSpec, OutputFormat};
 use super::{
-    About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, LoginDir,
-    OUTPUT_SCHEMA_FILE, PromptLimit, Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Told, Versions,
-    When, Word, flag, optional, output_schema, system_prompt, var_when,
+    About, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LiveForm, LoginAnswer, LoginCheck, LoginDir, LoginKind,
+    LoginSign, LoginWords, OUTPUT_SCHEMA_FILE, PromptLimit, Provider, Reading, STANDARD_SYSTEM_PROMPT,
+    SYSTEM_PROMPT_FILE, SchemaForm, Told, Versions, When, Word, flag, optional, output_schema, system_prompt, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Kind, Limits, Takes};
@@ -208,6 +208,22 @@ pub static CODEX: Provider = Provider {
         login: Some(LoginCheck {
             args: &["login", "status"],
             answer: LoginAnswer::ExitCode("Not logged in"),
+            // On standard error. The key and ChatGPT are what 0.169.0 says (health.test.ts asks it), the others stand in its program.
+            kinds: &[
+                LoginSign::new(LoginKind::Gateway, LoginWords::Line("Logged in using Amazon Bedrock")),
+                LoginSign::new(LoginKind::Key, LoginWords::Line("API key configured")),
+                LoginSign::new(LoginKind::Key, LoginWords::Line("Logged in using an API key")),
+                LoginSign::new(LoginKind::Plan, LoginWords::Line("Logged in using ChatGPT")),
+                // Of a workspace's members and machines.
+                LoginSign::new(LoginKind::Plan, LoginWords::Line("Logged in using access token")),
+                LoginSign::new(
+                    LoginKind::Plan,
+                    LoginWords::Line("Logged in using personal access token"),
+                ),
+                LoginSign::new(LoginKind::Plan, LoginWords::Line("Logged in using workload identity")),
+            ],
+            details: &[],
+            gateways: &[],
         }),
         live: Some(EngineCheck {
             package: "@openai/codex",
@@ -220,7 +236,12 @@ pub static CODEX: Provider = Provider {
             measured_only: false,
         }),
         warm: None,
-        reading_flags: &[],
+        ended_login: None,
+        reading: Reading {
+            flags: &["--enable", "--profile", "-p", "resume"],
+            settings: &["mcp_servers", "features.", "profile=", "tools.", "web_search"],
+            config: &[],
+        },
     },
     login_dir: Some(LoginDir {
         variable: "CODEX_HOME",

@@ -27,12 +27,15 @@ pub(super) const ERRORS: Errors = Errors {
 const HINTS: &[(Code, &str)] = &[
     (
         Code::NotLoggedIn,
-        "run `gemini` once and choose how to log in, or set GEMINI_API_KEY",
+        "set GEMINI_API_KEY, or log in to a company's account in `gemini`: logins of personal accounts ended on 2026-06-18",
     ),
-    (Code::TokenExpired, "run `gemini` and log in again with /auth"),
+    (
+        Code::TokenExpired,
+        "set GEMINI_API_KEY, or log in again to a company's account in `gemini`: logins of personal accounts ended on 2026-06-18",
+    ),
     (
         Code::AuthenticationFailed,
-        "run `gemini` and log in again with /auth, or correct GEMINI_API_KEY",
+        "correct GEMINI_API_KEY, or log in again to a company's account in `gemini`: logins of personal accounts ended on 2026-06-18",
     ),
     (Code::InvalidApiKey, "correct GEMINI_API_KEY"),
     (

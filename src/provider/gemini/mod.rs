@@ -20,9 +20,9 @@ use super::capability::{ByEngine, Capabilities, NATIVE, Needs, UNSUPPORTED};
 use super::choices::Choices;
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
-    About, AcpErrors, AcpUsage, Checks, Defaults, EngineCheck, EnvValue, FileSpec, LoginDir, Provider,
-    STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Told, Versions, WarmForm, When, Word, flag, optional,
-    system_prompt, var, var_when,
+    About, AcpErrors, AcpUsage, Checks, Defaults, EndedLogin, EngineCheck, EnvValue, FileSpec, LoginDir, Provider,
+    Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Told, Versions, WarmForm, When, Word, flag,
+    optional, system_prompt, var, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -174,6 +174,30 @@ pub static GEMINI: Provider = Provider {
     errors: errors::ERRORS,
     checks: Checks {
         warm: Some(WARM),
+        ended_login: Some(EndedLogin {
+            unless: &[
+                "GEMINI_API_KEY",
+                "GOOGLE_API_KEY",
+                "GOOGLE_GENAI_USE_VERTEXAI",
+                "GOOGLE_CLOUD_PROJECT",
+            ],
+            message: "gemini's personal logins have ended: since 2026-06-18 Google serves API keys and companies' accounts only",
+            hint: "set GEMINI_API_KEY, or log in to a company's account; one of these may be there already, which gemini does not tell",
+        }),
+        reading: Reading {
+            flags: &[
+                "--allowed-mcp-server-names",
+                "--allowed-tools",
+                "--extensions",
+                "-e",
+                "--policy",
+                "--admin-policy",
+                "--resume",
+                "-r",
+                "--session-file",
+            ],
+            ..Reading::NONE
+        },
         ..Checks::VERSION_ONLY
     },
     login_dir: Some(LoginDir {

@@ -18,8 +18,8 @@ use serde_json::{Map, Value, json};
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat, SystemPrompt};
 use super::{
-    About, Checks, Defaults, EngineCheck, EnvValue, LiveForm, LoginDir, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm,
-    Told, Versions, When, Word, choice_var, flag, optional, system_prompt, var, var_when,
+    About, Checks, Defaults, EngineCheck, EnvValue, LiveForm, LoginDir, Provider, Reading, STANDARD_SYSTEM_PROMPT,
+    SchemaForm, Told, Versions, When, Word, choice_var, flag, optional, system_prompt, var, var_when,
 };
 use crate::decode::Wire;
 use crate::message::content::{Accepts, Kind, Limits, Takes};
@@ -153,6 +153,21 @@ pub static OPENCODE: Provider = Provider {
             told: Told::All,
             measured_only: false,
         }),
+        reading: Reading {
+            flags: &[
+                "--continue",
+                "-c",
+                "--session",
+                "-s",
+                "--file",
+                "-f",
+                "--agent",
+                "--command",
+                "--attach",
+            ],
+            config: &["mcp", "plugin", "instructions", "agent", "tools", "permission"],
+            ..Reading::NONE
+        },
         ..Checks::VERSION_ONLY
     },
     login_dir: Some(LoginDir {

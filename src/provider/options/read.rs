@@ -11,8 +11,8 @@ use super::{
     checked, engine, environment, login, number, texts,
 };
 use crate::error::{Code, ProviderError};
-use crate::provider::Provider;
 use crate::provider::choices::{self, Choices, on_unsupported};
+use crate::provider::{Provider, Reading};
 use crate::retry::Policy;
 use crate::retry::quota::{DEFAULT_MAX_WAIT_MS, QuotaWait};
 
@@ -134,13 +134,26 @@ pub fn quota(map: &Map<String, Value>) -> Option<QuotaWait> {
     })
 }
 
-/// Whether the model reads what stands in no thread: by the CLI's own tools, or in a session of the user's.
+/// Whether the user has had the model read what stands in no thread: by the CLI's own tools, by servers, or in a session of theirs.
 fn reads_by_itself(provider: &Provider, map: &Map<String, Value>) -> bool {
+    let Reading {
+        flags,
+        settings,
+        config,
+    } = provider.checks.reading;
     let is_reading = |arg: &String| {
         let name = arg.split_once('=').map_or(arg.as_str(), |(name, _)| name);
-        provider.checks.reading_flags.contains(&name)
+        // `-c key=value`, `-ckey=value`, `--config=key=value`.
+        let setting = arg.strip_prefix("--config=").or_else(|| arg.strip_prefix("-c"));
+        let setting = setting.unwrap_or(arg);
+        flags.contains(&name) || settings.iter().any(|begins| setting.starts_with(begins))
     };
-    map.get("disableBuiltInTools") == Some(&Value::Bool(false)) || texts(map, "extraArgs").iter().any(is_reading)
+    let is_off = |name: &str| map.get(name) == Some(&Value::Bool(false));
+    let configured = map.get("config").and_then(Value::as_object);
+    is_off("disableBuiltInTools")
+        || (provider.defaults.ignore_user_config && is_off("ignoreUserConfig"))
+        || configured.is_some_and(|own| config.iter().any(|key| own.contains_key(*key)))
+        || texts(map, "extraArgs").iter().any(is_reading)
 }
 
 /// The checked object as values, defaults filled in.

@@ -17,8 +17,8 @@ use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE};
 use super::options::{self, EngineKind, OptionSpec, Options, OutputFormat};
 use super::{
     About, AcpErrors, AcpUsage, Checks, Defaults, EngineCheck, EnvValue, FileSpec, Guard, LiveForm, PromptLimit,
-    Provider, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Told, Versions, WarmForm, When, Word, choice_var,
-    flag, optional, system_prompt, var_when,
+    Provider, Reading, STANDARD_SYSTEM_PROMPT, SYSTEM_PROMPT_FILE, SchemaForm, Told, Versions, WarmForm, When, Word,
+    choice_var, flag, optional, system_prompt, var_when,
 };
 use crate::declare::mcp::SERVER;
 use crate::decode::Wire;
@@ -312,6 +312,22 @@ pub static QWEN: Provider = Provider {
     checks: Checks {
         live: Some(LIVE_CHECK),
         warm: Some(WARM_CHECK),
+        reading: Reading {
+            flags: &[
+                "--mcp-config",
+                "--allowed-mcp-server-names",
+                "--allowed-tools",
+                "--core-tools",
+                "--extensions",
+                "-e",
+                "--continue",
+                "-c",
+                "--resume",
+                "-r",
+                "--session-id",
+            ],
+            ..Reading::NONE
+        },
         ..Checks::VERSION_ONLY
     },
     // `QWEN_HOME` moves the folder, but in the form in which it is asked the CLI reads no key and no setting there (0.15.10).

@@ -51,6 +51,11 @@ impl Prepared {
         self.surroundings.key.as_ref().err().map(Box::as_ref)
     }
 
+    /// Whether there is a key to send.
+    pub fn has_key(&self) -> bool {
+        matches!(self.surroundings.key, Ok(Some(_)))
+    }
+
     /// Begins a call, with what [`Prepared::new`] read.
     pub fn call(&self, request: Request) -> Run {
         ApiEngine::run(&self.engine, self.surroundings.clone(), |_| Ok(request))

@@ -13,8 +13,8 @@ use crate::provider::media::MediaSupport;
 use crate::provider::models::Models;
 use crate::provider::options::{self, OutputFormat};
 use crate::provider::{
-    About, Checks, Defaults, EnvValue, LoginAnswer, LoginCheck, Provider, STANDARD_SYSTEM_PROMPT, SchemaForm, When,
-    Word, flag, optional, var,
+    About, Checks, Defaults, EnvValue, LoginAnswer, LoginCheck, Provider, Reading, STANDARD_SYSTEM_PROMPT, SchemaForm,
+    When, Word, flag, optional, var,
 };
 use Word::Lit;
 
@@ -62,10 +62,14 @@ pub static IMAGINARY: Provider = Provider {
         login: Some(LoginCheck {
             args: &["login", "status"],
             answer: LoginAnswer::ExitCode("nobody"),
+            kinds: &[],
+            details: &[],
+            gateways: &[],
         }),
         live: None,
         warm: None,
-        reading_flags: &[],
+        ended_login: None,
+        reading: Reading::NONE,
     },
     login_dir: None,
     custom: None,
