@@ -58,12 +58,15 @@ describe("a packed thread", () => {
     ]);
     expect(packed.texts).toBe('be briefboomhma "quoted" 🦀12.5\ud83e');
     const texts = ["be brief", null, "", "boom", "hm", 'a "quoted" 🦀', "12.5", "\ud83e"];
-    expect(JSON.parse(packed.json)).toEqual([
+    const expected = [
       ...ENCODED.map((message, n) => (texts[n] === null ? message : { ...message, content: texts[n]?.length })),
       { type: "human", content: 13 },
       { type: "human", content: 4 },
       { type: "human", content: 1 },
-    ]);
+    ].map((message) => JSON.stringify(message));
+    expect(packed.json).toBe(expected.join(""));
+    const plan = expected.flatMap((json, n) => [0, json.length, texts[n]?.length ?? 0]);
+    expect([...packed.plan]).toEqual(plan);
   });
 
   it("whatever it holds", () => {
@@ -71,8 +74,8 @@ describe("a packed thread", () => {
     const message = fc.record({ role: fc.constantFrom("user", "assistant", "system"), content });
     fc.assert(
       fc.property(fc.array(message), (thread) => {
-        const { json, texts } = messages.packMessages(thread);
-        expect(unpack(json, texts)).toEqual(encode(thread));
+        const { json, texts, plan } = messages.packMessages(thread);
+        expect(unpack(json, texts, plan)).toEqual(encode(thread));
       }),
     );
   });

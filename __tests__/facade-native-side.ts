@@ -13,16 +13,50 @@ export interface Script {
   hangs?: boolean;
 }
 
-/** The thread with its texts where their lengths are. */
-export function unpack(json: string, texts: string) {
-  let at = 0;
-  return JSON.parse(json).map((message: { content: unknown }) => {
-    if (typeof message.content !== "number") return message;
-    const from = at;
-    at += message.content;
-    return { ...message, content: texts.slice(from, at) };
-  });
+/** What `src/thread.rs` makes of threads: messages are known by their numbers as long as they are not released. */
+export class Shelf {
+  kept = new Map<number, object>();
+  /** How many messages came with their JSON. */
+  handedOver = 0;
+
+  /** `null` if there is no message of a number. */
+  unpack(json: string, texts: string, plan: Uint32Array): object[] | null {
+    const news = new Map<number, object>();
+    const thread: object[] = [];
+    let [at, textAt] = [0, 0];
+    for (let entry = 0; entry < plan.length; entry += 3) {
+      const [number = 0, length = 0, textLength = 0] = plan.subarray(entry, entry + 3);
+      if (length === 0) {
+        const known = this.kept.get(number) ?? news.get(number);
+        if (known === undefined) return null;
+        thread.push(known);
+        continue;
+      }
+      const message = JSON.parse(json.slice(at, at + length));
+      if (typeof message.content === "number") message.content = texts.slice(textAt, textAt + textLength);
+      else if (textLength > 0) throw new Error("a text is too many");
+      at += length;
+      textAt += textLength;
+      if (number !== 0) news.set(number, message);
+      thread.push(message);
+      this.handedOver += 1;
+    }
+    if (at !== json.length || textAt !== texts.length) throw new Error("lengths that are not those of the strings");
+    for (const [number, message] of news) this.kept.set(number, message);
+    return thread;
+  }
+
+  release(numbers: Uint32Array) {
+    for (const number of numbers) this.kept.delete(number);
+  }
+
+  clear() {
+    this.kept.clear();
+  }
 }
+
+/** A thread that is handed over whole. */
+export const unpack = (...packed: [string, string, Uint32Array]) => new Shelf().unpack(...packed);
 
 export function nativeSide(...scripts: Script[]) {
   const log: unknown[] = [];
@@ -85,6 +119,7 @@ export function nativeSide(...scripts: Script[]) {
     killAll: (owner: number) => log.push(["killAll", owner]),
     claudeCodeFacts: () => '{"ok":{"name":"claude-code","version":"0","config":{},"log":{}}}',
     limits: () => '{"processWide":{"limit":4,"running":0,"waiting":0},"perBinary":{}}',
+    NativeShelf: Shelf,
     NativeProvider: class {
       #given: unknown[];
       constructor(...given: unknown[]) {
@@ -99,8 +134,10 @@ export function nativeSide(...scripts: Script[]) {
         log.push(["provider", ...this.#given]);
         return '{"ok":null}';
       }
-      start(messages: string, texts: string, tools: string, call: string) {
-        log.push(["start", unpack(messages, texts), JSON.parse(tools), JSON.parse(call)]);
+      start(shelf: Shelf, messages: string, texts: string, plan: Uint32Array, tools: string, call: string) {
+        const thread = shelf.unpack(messages, texts, plan);
+        if (thread === null) return null;
+        log.push(["start", thread, JSON.parse(tools), JSON.parse(call)]);
         return new NativeRun(scripts.shift() ?? {});
       }
       refuseFurther() {
@@ -113,8 +150,8 @@ export function nativeSide(...scripts: Script[]) {
         log.push("close");
       }
     },
-    messagesToXml: (json: string, texts: string) => `xml:${JSON.stringify(unpack(json, texts))}`,
-    messagesToPrompt: (json: string, texts: string) => `text:${JSON.stringify(unpack(json, texts))}`,
+    messagesToXml: (...packed: [string, string, Uint32Array]) => `xml:${JSON.stringify(unpack(...packed))}`,
+    messagesToPrompt: (...packed: [string, string, Uint32Array]) => `text:${JSON.stringify(unpack(...packed))}`,
     parseToolCalls: (text: string) => text,
     escapeXml: (text: string) => `escaped:${text}`,
     stripAnsi: (text: string) => `stripped:${text}`,

@@ -1,18 +1,19 @@
 //! A thread of messages on its way from JavaScript.
 //!
-//! In: the messages as JSON, and beside it the texts they hold, all of them in one string in which the JSON gives each one's
-//! length. Both as V8 hands them out fastest, in UTF-16. Out: [`Message`]s.
+//! In: the messages as JSON, and beside it the texts they hold, all of them in one string; of a message that was handed over before and
+//! is as it was, no more than its number in a [`Shelf`]. Strings are as V8 hands them out fastest, in UTF-16. Out: [`Message`]s, of which
+//! those that were handed over before are shared with the threads before.
 //!
-//! Texts beside the JSON are neither escaped nor read as JSON, and UTF-16 is copied as it is: of a long thread the JavaScript
-//! thread does no more than that. What is left (UTF-8, the messages) is done on whichever thread reads it.
+//! Texts beside the JSON are neither escaped nor read as JSON, and UTF-16 is copied as it is: of a long text the JavaScript
+//! thread does no more than that. What is left (UTF-8, the messages) is done on whichever thread reads it first.
 //!
 //! It pays at every size. Node's thread, from the messages to the begun run, against texts within the JSON (µs, twenty messages of
 //! ASCII, 2 cores at work on other things): 34 / 37 at 1 KB, 32 / 59 at 10 KB, 58 / 267 at 100 KB, 1,800 / 5,900 at 1 MB.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::ops::Deref;
-
-use serde::de::Error;
+use std::ops::{Deref, Range};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::message::{Content, Message, MessageFields};
 
@@ -20,48 +21,167 @@ use crate::message::{Content, Message, MessageFields};
 type Units = Box<dyn Deref<Target = [u16]> + Send + Sync>;
 
 /// See the module.
+#[derive(Default)]
 pub struct Thread {
+    messages: Vec<Arc<Sent>>,
+}
+
+/// What is handed over at once.
+struct Parcel {
     json: Units,
     texts: Units,
 }
 
-impl Thread {
-    /// `json` is an array of [`Message`]s; a `content` that is a number is the length of the next text in `texts`, in UTF-16
-    /// units.
-    pub fn new<U: Deref<Target = [u16]> + Send + Sync + 'static>(json: U, texts: U) -> Thread {
-        Thread {
+/// A message that was handed over.
+struct Sent {
+    /// Where it stands, until it is read.
+    place: Mutex<Option<Place>>,
+    message: OnceLock<Result<Message, String>>,
+}
+
+struct Place {
+    parcel: Arc<Parcel>,
+    json: Range<usize>,
+    text: Range<usize>,
+}
+
+/// The messages that JavaScript may name by their numbers. JavaScript says which stay: it knows when the caller's own are gone.
+#[derive(Default)]
+pub struct Shelf {
+    kept: Mutex<HashMap<u32, Arc<Sent>>>,
+}
+
+/// Why a thread is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfit {
+    /// There is no message of a number: the thread has to be handed over whole.
+    Unknown,
+    /// The lengths are not those of the strings.
+    Lengths,
+}
+
+impl Shelf {
+    /// A thread. `plan` says of each message in turn its number, the length of its JSON in `json` and the length of its text in `texts`, in
+    /// UTF-16 units. Without a length of JSON it is the one that was handed over under that number; with one it is kept under the number,
+    /// unless that is 0. The JSON is a [`MessageFields`], with any number for a `content` that is the text.
+    ///
+    /// # Errors
+    /// A number without a message, or lengths that are not those of the strings: nothing is kept then.
+    pub fn thread<U: Deref<Target = [u16]> + Send + Sync + 'static>(
+        &self,
+        json: U,
+        texts: U,
+        plan: &[u32],
+    ) -> Result<Thread, Unfit> {
+        let parcel = Arc::new(Parcel {
             json: Box::new(json),
             texts: Box::new(texts),
+        });
+        let (mut json, mut texts) = (0, 0);
+        let mut kept = self.lock();
+        let (entries, []) = plan.as_chunks::<3>() else {
+            return Err(Unfit::Lengths);
+        };
+        let mut messages = Vec::with_capacity(entries.len());
+        let mut new = HashMap::new();
+        for [number, json_length, text_length] in entries {
+            if *json_length == 0 {
+                // The same message may come twice in a thread.
+                let sent = kept.get(number).or_else(|| new.get(number)).ok_or(Unfit::Unknown)?;
+                messages.push(Arc::clone(sent));
+                continue;
+            }
+            let place = Place {
+                parcel: Arc::clone(&parcel),
+                json: step(&mut json, *json_length),
+                text: step(&mut texts, *text_length),
+            };
+            let sent = Arc::new(Sent {
+                place: Mutex::new(Some(place)),
+                message: OnceLock::new(),
+            });
+            if *number != 0 {
+                new.insert(*number, Arc::clone(&sent));
+            }
+            messages.push(sent);
         }
+        if (json, texts) != (parcel.json.len(), parcel.texts.len()) {
+            return Err(Unfit::Lengths);
+        }
+        kept.extend(new);
+        Ok(Thread { messages })
     }
 
+    /// Keeps these no longer.
+    pub fn release(&self, numbers: &[u32]) {
+        let mut kept = self.lock();
+        let released: Vec<Option<Arc<Sent>>> = numbers.iter().map(|number| kept.remove(number)).collect();
+        drop(kept);
+        drop(released);
+    }
+
+    /// Keeps none any longer.
+    pub fn clear(&self) {
+        let kept = std::mem::take(&mut *self.lock());
+        drop(kept);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Arc<Sent>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The next `length` units behind `at`.
+fn step(at: &mut usize, length: u32) -> Range<usize> {
+    let begin = *at;
+    *at = begin.saturating_add(length as usize);
+    begin..*at
+}
+
+impl Thread {
     /// # Errors
-    /// It is not JSON of messages, or the lengths are not those of the texts.
-    pub fn read(&self) -> Result<Vec<Message>, serde_json::Error> {
-        let mut messages: Vec<MessageFields> = serde_json::from_str(&utf8(&self.json))?;
-        let mut rest: &[u16] = &self.texts;
-        for MessageFields { content, .. } in &mut messages {
-            if let Content::Blocks(raw) = content
-                && let Ok(length) = raw.get().parse()
-            {
-                let (text, more) = rest
-                    .split_at_checked(length)
-                    .ok_or_else(|| serde_json::Error::custom("a text is missing"))?;
-                *content = Content::Text(utf8(text));
-                rest = more;
-            }
+    /// What is no message, and why.
+    pub fn read(&self) -> Result<Vec<Message>, String> {
+        self.messages.iter().map(|sent| sent.read()).collect()
+    }
+}
+
+impl Sent {
+    /// Read once, by whoever is first.
+    fn read(&self) -> Result<Message, String> {
+        let read = || {
+            let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
+            place.ok_or_else(|| "it is gone".to_owned())?.read()
+        };
+        self.message.get_or_init(read).clone()
+    }
+}
+
+impl Place {
+    fn read(&self) -> Result<Message, String> {
+        let Place { parcel, json, text } = self;
+        let json = parcel.json.get(json.clone()).unwrap_or_default();
+        let text = parcel.texts.get(text.clone()).unwrap_or_default();
+        let mut fields: MessageFields = serde_json::from_str(&utf8(json)).map_err(|error| error.to_string())?;
+        match &fields.content {
+            Content::Blocks(raw) if raw.get().parse::<f64>().is_ok() => fields.content = Content::Text(utf8(text)),
+            _ if text.is_empty() => {}
+            _ => return Err("a text is too many".to_owned()),
         }
-        match rest {
-            [] => Ok(messages.into_iter().map(Message::from).collect()),
-            _ => Err(serde_json::Error::custom("a text is too many")),
-        }
+        Ok(fields.into())
     }
 }
 
 impl fmt::Debug for Thread {
-    /// Its sizes; the text is the user's.
+    /// Its size; the text is the user's.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Thread({} + {} units)", self.json.len(), self.texts.len())
+        write!(f, "Thread({} messages)", self.messages.len())
+    }
+}
+
+impl fmt::Debug for Shelf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Shelf({} messages)", self.lock().len())
     }
 }
 
@@ -109,39 +229,124 @@ mod tests {
         text.encode_utf16().collect()
     }
 
+    fn length(text: &str) -> u32 {
+        u32::try_from(units(text).len()).unwrap()
+    }
+
+    /// What JavaScript hands over for messages, each with its number, its JSON and its text; of those without JSON the number alone.
+    fn hand_over(shelf: &Shelf, messages: &[(u32, &str, &str)]) -> Result<Thread, Unfit> {
+        let joined = |of: fn(&(u32, &str, &str)) -> String| messages.iter().map(of).collect::<String>();
+        let plan: Vec<u32> = messages
+            .iter()
+            .flat_map(|(number, json, text)| [*number, length(json), length(text)])
+            .collect();
+        shelf.thread(
+            units(&joined(|(_, json, _)| (*json).to_owned())),
+            units(&joined(|(.., text)| (*text).to_owned())),
+            &plan,
+        )
+    }
+
     #[test]
-    fn texts_are_put_where_their_lengths_are() {
-        let json = r#"[{"type":"system","content":2},{"type":"human","content":[{"type":"text","text":"b"}]},
-            {"type":"ai","content":0,"tool_calls":[{"id":"1","name":"t","args":{"n":1}}]},
-            {"type":"tool","tool_call_id":"1","is_error":true,"content":3}]"#;
-        let thread = Thread::new(units(json), units("🦀a\"b"));
-        let messages = thread.read().unwrap();
-        let texts: Vec<&str> = messages.iter().map(|message| message.content.as_text()).collect();
-        assert_eq!(texts, ["🦀", r#"[{"type":"text","text":"b"}]"#, "", "a\"b"]);
+    fn texts_are_put_where_their_messages_are() {
+        let thread = hand_over(
+            &Shelf::default(),
+            &[
+                (0, r#"{"type":"system","content":2}"#, "🦀"),
+                (0, r#"{"type":"human","content":[{"type":"text","text":"b"}]}"#, ""),
+                (
+                    0,
+                    r#"{"type":"ai","content":0,"tool_calls":[{"id":"1","name":"t","args":{"n":1}}]}"#,
+                    "",
+                ),
+                (
+                    0,
+                    r#"{"type":"tool","tool_call_id":"1","is_error":true,"content":3}"#,
+                    "a\"b",
+                ),
+            ],
+        );
         assert_eq!(
-            serde_json::to_string(&messages).unwrap(),
+            serde_json::to_string(&thread.unwrap().read().unwrap()).unwrap(),
             r#"[{"type":"system","content":"🦀"},{"type":"human","content":[{"type":"text","text":"b"}]},{"type":"ai","content":"","tool_calls":[{"id":"1","name":"t","args":{"n":1}}]},{"type":"tool","content":"a\"b","tool_call_id":"1","is_error":true}]"#
         );
     }
 
     #[test]
     fn a_surrogate_pair_is_not_made_of_two_texts() {
-        let json = r#"[{"type":"human","content":1},{"type":"human","content":1}]"#;
-        let messages = Thread::new(units(json), vec![0xd83e, 0xdd80]).read().unwrap();
+        let json = r#"{"type":"human","content":1}"#;
+        let plan = [0, length(json), 1, 0, length(json), 1];
+        let thread = Shelf::default().thread(units(&json.repeat(2)), vec![0xd83e, 0xdd80], &plan);
+        let messages = thread.unwrap().read().unwrap();
         let texts: Vec<&str> = messages.iter().map(|message| message.content.as_text()).collect();
         assert_eq!(texts, ["\u{FFFD}", "\u{FFFD}"]);
     }
 
     #[test]
-    fn lengths_that_are_not_those_of_the_texts_are_refused() {
-        let read = |texts: &str| {
-            let json = r#"[{"type":"human","content":2}]"#;
-            let read = Thread::new(units(json), units(texts)).read();
-            read.map(|_| ()).map_err(|error| error.to_string())
+    fn lengths_that_are_not_those_of_the_strings_are_refused() {
+        let json = r#"{"type":"human","content":2}"#;
+        let read = |texts: &str, plan: &[u32]| {
+            let thread = Shelf::default().thread(units(json), units(texts), plan);
+            thread.map(|thread| thread.read().is_ok())
         };
-        assert_eq!(read("ab"), Ok(()));
-        assert_eq!(read("a"), Err("a text is missing".to_owned()));
-        assert_eq!(read("abc"), Err("a text is too many".to_owned()));
+        assert_eq!(read("ab", &[0, length(json), 2]), Ok(true));
+        assert_eq!(read("a", &[0, length(json), 2]), Err(Unfit::Lengths));
+        assert_eq!(read("abc", &[0, length(json), 2]), Err(Unfit::Lengths));
+        assert_eq!(read("ab", &[0, length(json) - 1, 2]), Err(Unfit::Lengths));
+        assert_eq!(read("ab", &[0, u32::MAX, u32::MAX]), Err(Unfit::Lengths));
+        assert_eq!(read("ab", &[0, length(json)]), Err(Unfit::Lengths));
+        assert_eq!(read("", &[]), Err(Unfit::Lengths));
+    }
+
+    #[test]
+    fn a_text_without_its_place_is_refused() {
+        let blocks = r#"{"type":"human","content":[]}"#;
+        let read = hand_over(&Shelf::default(), &[(0, blocks, "a")]).unwrap().read();
+        assert_eq!(read.map(|_| ()), Err("a text is too many".to_owned()));
+    }
+
+    #[test]
+    fn a_message_that_was_handed_over_is_shared_until_it_is_released() {
+        let shelf = Shelf::default();
+        let (first, second) = (
+            (1, r#"{"type":"human","content":1}"#, "a"),
+            (2, r#"{"type":"ai","content":1}"#, "b"),
+        );
+        let texts = |thread: Result<Thread, Unfit>| {
+            let messages = thread?.read().unwrap();
+            Ok::<_, Unfit>(
+                messages
+                    .iter()
+                    .map(|message| message.content.as_text().to_owned())
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let before = hand_over(&shelf, &[first]).unwrap();
+        let after = hand_over(&shelf, &[(1, "", ""), second]).unwrap();
+        // Whoever reads first: the later thread does here.
+        let [now, _] = &after.read().unwrap()[..] else {
+            panic!("two")
+        };
+        let then = &before.read().unwrap()[0];
+        assert!(std::ptr::eq(&raw const **then, &raw const **now));
+        assert_eq!(
+            texts(hand_over(&shelf, &[(2, "", ""), (1, "", "")])),
+            Ok(vec!["b".into(), "a".into()])
+        );
+        let twice = hand_over(&shelf, &[(3, first.1, "c"), (3, "", "")]);
+        assert_eq!(texts(twice), Ok(vec!["c".into(), "c".into()]));
+        shelf.release(&[1, 7]);
+        assert_eq!(
+            texts(hand_over(&shelf, &[(2, "", ""), (1, "", "")])),
+            Err(Unfit::Unknown)
+        );
+        assert_eq!(texts(Ok(after)), Ok(vec!["a".into(), "b".into()]));
+        shelf.clear();
+        assert_eq!(texts(hand_over(&shelf, &[(2, "", "")])), Err(Unfit::Unknown));
+        // A thread that can't be leaves nothing behind.
+        assert_eq!(texts(hand_over(&shelf, &[first, (9, "", "")])), Err(Unfit::Unknown));
+        assert_eq!(texts(hand_over(&shelf, &[(1, "", "")])), Err(Unfit::Unknown));
+        assert_eq!(format!("{shelf:?}"), "Shelf(0 messages)");
     }
 
     proptest! {

@@ -11,6 +11,7 @@ pub mod provider;
 pub mod redact;
 pub mod runlog;
 pub mod runtime;
+pub mod shelf;
 pub mod suite;
 pub mod text;
 

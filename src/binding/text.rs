@@ -2,30 +2,34 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use napi::bindgen_prelude::Utf16String;
+use napi::bindgen_prelude::{Uint32Array, Utf16String};
 use napi_derive::napi;
 
 use super::{Text, text};
 use crate::message::Message;
 use crate::provider::options::OutputFormat;
-use crate::thread::{Thread, utf8};
+use crate::thread::{Shelf, utf8};
 use crate::{output, prompt, toolcall};
 
-fn read(messages: Utf16String, texts: Utf16String) -> napi::Result<Vec<Message>> {
-    let read = Thread::new(messages, texts).read();
-    read.map_err(|error| napi::Error::from_reason(error.to_string()))
+/// The three as [`Shelf::thread`] has them.
+fn read(messages: Utf16String, texts: Utf16String, plan: &[u32]) -> napi::Result<Vec<Message>> {
+    let thread = Shelf::default().thread(messages, texts, plan);
+    let read = thread
+        .map_err(|unfit| format!("{unfit:?}"))
+        .and_then(|thread| thread.read());
+    read.map_err(napi::Error::from_reason)
 }
 
 /// The thread as `<thread>` XML (SPEC-01).
 #[napi(catch_unwind)]
-pub fn messages_to_xml(messages_json: Utf16String, texts: Utf16String) -> napi::Result<Text> {
-    Ok(text(prompt::messages_to_xml(&read(messages_json, texts)?)))
+pub fn messages_to_xml(messages_json: Utf16String, texts: Utf16String, plan: Uint32Array) -> napi::Result<Text> {
+    Ok(text(prompt::messages_to_xml(&read(messages_json, texts, &plan)?)))
 }
 
 /// The thread as labelled text (SPEC-01).
 #[napi(catch_unwind)]
-pub fn messages_to_prompt(messages_json: Utf16String, texts: Utf16String) -> napi::Result<Text> {
-    Ok(text(prompt::messages_to_prompt(&read(messages_json, texts)?)))
+pub fn messages_to_prompt(messages_json: Utf16String, texts: Utf16String, plan: Uint32Array) -> napi::Result<Text> {
+    Ok(text(prompt::messages_to_prompt(&read(messages_json, texts, &plan)?)))
 }
 
 /// Tool calls written in `answer`, as a JSON array of `{id, name, args}`.

@@ -17,6 +17,7 @@
 const { createClaudeCode } = require("./claude-code.cjs");
 const { ProviderError, fault, guard, providerError, unwrap } = require("./errors.cjs");
 const { takeLogger } = require("./logger.cjs");
+const { createKnown } = require("./known.cjs");
 const { aiMessageBuilder, packMessages, toAIMessageJson, toolCall } = require("./messages.cjs");
 const {
   describe,
@@ -77,6 +78,7 @@ function lazily(make) {
  */
 function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
   const owner = ownerOf(native);
+  const known = createKnown(native);
   if (AIMessage !== null) registerTranslator();
   const toMessage = /** @type {ReturnType<typeof aiMessageBuilder<TMessage>>} */ (
     AIMessage === null ? toAIMessageJson : aiMessageBuilder(AIMessage)
@@ -127,7 +129,7 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
     unwrap(engine.check());
     const { id } = engine;
     const [asked, quota] = [askedOf(id, rest), quotaOf(rest)];
-    return createProvider({ id, engine, toMessage, toJsonSchema, log, telemetry, asked, options: rest, quota });
+    return createProvider({ id, engine, known, toMessage, toJsonSchema, log, telemetry, asked, options: rest, quota });
   };
 
   /** @param {string} id */
@@ -229,14 +231,14 @@ function createCore({ native, AIMessage, toJsonSchema, messages = null }) {
 
     /** @param {unknown} messages */
     messagesToXml(messages) {
-      const { json, texts } = packMessages(messages, { pure: true });
-      return native.messagesToXml(json, texts);
+      const { json, texts, plan } = packMessages(messages);
+      return native.messagesToXml(json, texts, plan);
     },
 
     /** @param {unknown} messages */
     messagesToPrompt(messages) {
-      const { json, texts } = packMessages(messages, { pure: true });
-      return native.messagesToPrompt(json, texts);
+      const { json, texts, plan } = packMessages(messages);
+      return native.messagesToPrompt(json, texts, plan);
     },
 
     /**

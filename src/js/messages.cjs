@@ -1,29 +1,22 @@
 "use strict";
 
 /**
- * In: the caller's messages, whatever made them. Out: the one form the native side reads (`src/message.rs`), and back: the
+ * In: what was read of the caller's messages (`reading.cjs`). Out: the one form the native side reads (`src/message.rs`), and back: the
  * native side's reply as an `AIMessage` of the caller's own LangChain (the only place that builds one).
  *
- * Messages are recognised by shape, never by `instanceof`: in one process there may be several copies of LangChain, an ESM and a
- * CommonJS build of each, serialised messages and plain objects.
- *
- * @typedef {{ json: string, texts: string }} PackedThread
+ * @typedef {object} PackedThread what `src/thread.rs` takes
+ * @property {string} json of the messages that are not known there, one behind the other
+ * @property {string} texts those of them, one behind the other
+ * @property {Uint32Array} plan each message's number, length in `json` and length in `texts`
  *
  * @import { AIMessageJson, InvalidToolCall, ProviderReply, ToolCall } from "../../index.js"
+ * @import { Reading } from "./reading.cjs"
  */
 
 const { ProviderError, fault } = require("./errors.cjs");
 const { describe } = require("./options.cjs");
+const { isObject, place, readMessage } = require("./reading.cjs");
 const { TRANSLATOR, encodeReasoning, reasoningKwargs } = require("./reasoning.cjs");
-
-/** Names other dialects have for LangChain's types. A name that is not here is kept as it is. */
-const TYPES = new Map([
-  ["user", "human"],
-  ["assistant", "ai"],
-  ["model", "ai"],
-  ["developer", "system"],
-  ["chat", "generic"],
-]);
 
 /**
  * Where a thread is written to.
@@ -35,122 +28,76 @@ const TYPES = new Map([
 
 /**
  * @param {unknown} messages
- * @param {Target} [target]
  * @returns {string} JSON of the normalised thread
  */
-function encodeMessages(messages, target = {}) {
+function encodeMessages(messages) {
+  const encoded = eachOf(messages, (message, index) => encodeReading(readMessage(message, index), index, {}));
+  return `[${encoded.join(",")}]`;
+}
+
+/**
+ * A thread that becomes a string, for which there is no provider. What one is sent, `known.cjs` packs.
+ *
+ * @param {unknown} messages
+ * @returns {PackedThread}
+ */
+function packMessages(messages) {
+  /** @type {string[]} */
+  const texts = [];
+  /** @type {number[]} */
+  const plan = [];
+  const encoded = eachOf(messages, (message, index) => {
+    const json = encodeReading(readMessage(message, index), index, { texts, pure: true });
+    if (texts.length === index) texts.push("");
+    plan.push(0, json.length, texts[index]?.length ?? 0);
+    return json;
+  });
+  return { json: encoded.join(""), texts: texts.join(""), plan: Uint32Array.from(plan) };
+}
+
+/**
+ * @template T
+ * @param {unknown} messages
+ * @param {(message: unknown, index: number) => T} take
+ * @returns {T[]}
+ */
+function eachOf(messages, take) {
   if (!Array.isArray(messages)) {
     throw fault("INVALID_MESSAGES", `messages must be an array, such as ["Say hello"], got ${describe(messages)}`);
   }
-  return `[${Array.from(messages, (message, index) => encodeMessage(message, index, target)).join(",")}]`;
+  /** @type {T[]} */
+  const taken = [];
+  for (let index = 0; index < messages.length; index += 1) {
+    try {
+      taken.push(take(messages[index], index));
+    } catch (error) {
+      if (ProviderError.isInstance(error)) throw error;
+      // A getter or a proxy of the caller's that throws.
+      const reason = error instanceof Error ? error.message : error;
+      throw fault("INVALID_MESSAGES", `${place(index)} can't be read: ${reason}`, error);
+    }
+  }
+  return taken;
 }
 
 /**
- * The thread as `src/thread.rs` takes it.
- *
- * @param {unknown} messages
- * @param {{ pure?: boolean }} [how]
- * @returns {PackedThread}
- */
-function packMessages(messages, how) {
-  /** @type {string[]} */
-  const texts = [];
-  const json = encodeMessages(messages, { ...how, texts });
-  return { json, texts: texts.join("") };
-}
-
-/**
- * @param {unknown} message
+ * @param {Reading} reading
  * @param {number} index
  * @param {Target} target
+ * @returns {string} JSON of one message
  */
-function encodeMessage(message, index, target) {
-  const at = `messages[${index}]`;
-  try {
-    return encodeFields(readMessage(message, at), at, target);
-  } catch (error) {
-    if (ProviderError.isInstance(error)) throw error;
-    // A getter or a proxy of the caller's that throws.
-    throw fault("INVALID_MESSAGES", `${at} can't be read: ${error instanceof Error ? error.message : error}`, error);
+function encodeReading(reading, index, target) {
+  const { type, content, calls } = reading;
+  const at = place(index);
+  let json = `{"type":${JSON.stringify(type)},"content":${encodeContent(content, at, target)}`;
+  if (calls !== undefined && calls.length > 0) {
+    const encoded = calls.map((call, number) => encodeToolCall(call, `${at}.tool_calls[${number}]`));
+    json += `,"tool_calls":[${encoded.join(",")}]`;
   }
-}
-
-/**
- * @typedef {{ content?: unknown, tool_calls?: unknown, tool_call_id?: unknown, status?: unknown, is_error?: unknown,
- *   additional_kwargs?: { tool_calls?: unknown, [name: string]: unknown } | null,
- *   response_metadata?: Record<string, unknown> | null }} Fields
- */
-
-/**
- * Who speaks, and where the rest is to be found.
- *
- * @param {unknown} message
- * @param {string} at
- * @returns {{ type: string, fields: Fields }}
- */
-function readMessage(message, at) {
-  if (typeof message === "string") return { type: "human", fields: { content: message } };
-  if (Array.isArray(message)) {
-    if (message.length === 2 && typeof message[0] === "string") {
-      return { type: canonical(message[0]), fields: { content: message[1] } };
-    }
-    throw fault("INVALID_MESSAGES", `${at} is an array, but not a pair [role, content]`);
-  }
-  if (typeof message !== "object" || message === null) {
-    throw fault("INVALID_MESSAGES", `${at} must be a message, got ${describe(message)}`);
-  }
-  const it = /** @type {Fields & Record<string, unknown>} */ (message);
-  // A message that LangChain serialised: {lc: 1, type: "constructor", id: ["langchain_core", "messages", "HumanMessage"], kwargs}.
-  if (it.lc === 1 && Array.isArray(it.id) && isObject(it.kwargs)) {
-    const name = String(it.id.at(-1)).replace(/Message(Chunk)?$/, "");
-    return { type: canonical(name.toLowerCase()), fields: it.kwargs };
-  }
-  const type = speaker(it);
-  if (typeof type !== "string" || type === "") {
-    throw fault("INVALID_MESSAGES", `${at} has neither a type nor a role that is a string`);
-  }
-  // What LangChain's toDict() and mapChatMessagesToStoredMessages() write: {type: "human", data: {…}}.
-  return { type: canonical(type), fields: isObject(it.data) && it.content === undefined ? it.data : it };
-}
-
-/** @param {Record<string, unknown>} message */
-function speaker(message) {
-  if (typeof message._getType === "function") return message._getType();
-  if (typeof message.getType === "function") return message.getType();
-  // OpenAI's Responses API says {type: "message", role: "user"}.
-  if (typeof message.role === "string" && (message.type === undefined || message.type === "message"))
-    return message.role;
-  return message.type;
-}
-
-/** @param {string} type */
-function canonical(type) {
-  return TYPES.get(type) ?? type;
-}
-
-/**
- * @param {{ type: string, fields: Fields }} message
- * @param {string} at
- * @param {Target} target
- */
-function encodeFields({ type, fields }, at, target) {
-  let json = `{"type":${JSON.stringify(type)},"content":${encodeContent(fields.content ?? "", at, target)}`;
-  if (type === "ai") {
-    const calls = fields.tool_calls ?? fields.additional_kwargs?.tool_calls ?? [];
-    if (!Array.isArray(calls)) {
-      throw fault("INVALID_MESSAGES", `${at}.tool_calls must be an array, got ${describe(calls)}`);
-    }
-    if (calls.length > 0) {
-      const encoded = calls.map((call, index) => encodeToolCall(call, `${at}.tool_calls[${index}]`));
-      json += `,"tool_calls":[${encoded.join(",")}]`;
-    }
-    // A prompt has none.
-    const reasoning = target.pure ? undefined : encodeReasoning(fields);
-    if (reasoning !== undefined) json += `,"reasoning":${reasoning}`;
-  }
+  if (reading.details !== undefined && !target.pure) json += `,"reasoning":${encodeReasoning(reading)}`;
   if (type === "tool") {
-    json += `,"tool_call_id":${JSON.stringify(readId(fields.tool_call_id, `${at}.tool_call_id`))}`;
-    if (fields.status === "error" || fields.is_error === true) json += ',"is_error":true';
+    json += `,"tool_call_id":${JSON.stringify(reading.id)}`;
+    if (reading.failed) json += ',"is_error":true';
   }
   return `${json}}`;
 }
@@ -272,14 +219,6 @@ function holdsObject(text) {
 }
 
 /**
- * @param {unknown} value
- * @returns {value is Record<string, unknown>}
- */
-function isObject(value) {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-/**
  * The fields an `AIMessage` is built from. All of them go through the constructor: LangChain serialises only what did.
  *
  * @param {Omit<ProviderReply, "messages">} reply
@@ -384,7 +323,9 @@ function known(details) {
 
 module.exports = {
   asBytes,
+  eachOf,
   encodeMessages,
+  encodeReading,
   markBytes,
   packMessages,
   aiMessageBuilder,

@@ -5,10 +5,10 @@
  * Written by hand and found by TypeScript in place of the generated `native.cjs`.
  */
 
-/** SPEC-01's `<thread>` of a normalised thread (`messages.cjs`). */
-export function messagesToXml(messagesJson: string, texts: string): string;
+/** SPEC-01's `<thread>` of a normalised thread (`PackedThread` in `messages.cjs`). */
+export function messagesToXml(messagesJson: string, texts: string, plan: Uint32Array): string;
 /** SPEC-01's labelled text of a normalised thread. */
-export function messagesToPrompt(messagesJson: string, texts: string): string;
+export function messagesToPrompt(messagesJson: string, texts: string, plan: Uint32Array): string;
 /** JSON array of `{id, name, args}`. */
 export function parseToolCalls(text: string): string;
 /** `text` with XML's five special characters escaped. */
@@ -60,6 +60,15 @@ export function killAll(owner: number): void;
 /** `Limits` of index.d.ts as JSON. */
 export function limits(): string;
 
+/** Messages that may be handed over again by their numbers (`src/thread.rs`). */
+export class NativeShelf {
+  constructor();
+  /** Keeps the messages of these numbers no longer. */
+  release(numbers: Uint32Array): void;
+  /** Keeps no message any longer. */
+  clear(): void;
+}
+
 /** One provider, of a CLI or of an API, with its limits and what is known about its CLI. */
 export class NativeProvider {
   constructor(kind: string, optionsJson: string, owner: number);
@@ -76,8 +85,17 @@ export class NativeProvider {
    *   "record"?: {"path": absolute, "prompts": boolean}, "outputSchema"?: JSON Schema}`
    * @param envJson what the child inherits, and where an API's key and proxy are looked up, where that is not the process's
    *   environment (worker threads)
+   * @returns `null` if the shelf has no message of a number in the plan: nothing has begun then
    */
-  start(messagesJson: string, texts: string, toolsJson: string, callJson: string, envJson?: string): NativeRun;
+  start(
+    shelf: NativeShelf,
+    messagesJson: string,
+    texts: string,
+    plan: Uint32Array,
+    toolsJson: string,
+    callJson: string,
+    envJson?: string,
+  ): NativeRun | null;
   /** The provider as an agent talks to it. */
   model(): NativeModel;
   /**

@@ -5,8 +5,9 @@
  * (or an object spread over another, as SPEC-01's plain adapter allows) works.
  *
  * @import { CliProvider, ProviderReply } from "../../index.js"
- * @import { Log } from "./logger.cjs"
+ * @import { Known, Thread } from "./known.cjs"
  * @import { Life } from "./life.cjs"
+ * @import { Log } from "./logger.cjs"
  * @import { NativeProvider } from "./native.cjs"
  * @import { QuotaChoice } from "./quota.cjs"
  * @import { ToJsonSchema } from "./tools.cjs"
@@ -14,7 +15,7 @@
 
 const { fault, guard, unwrap } = require("./errors.cjs");
 const { isWhole } = require("./face.cjs");
-const { encodeMessages, packMessages } = require("./messages.cjs");
+const { encodeThread } = require("./known.cjs");
 const { createLife, readCloseOptions } = require("./life.cjs");
 const { readOutputSchema } = require("./output-schema.cjs");
 const { encodeKnown } = require("./prewarm.cjs");
@@ -30,6 +31,7 @@ const { createUpdates } = require("./updates.cjs");
  * @typedef {object} Shared
  * @property {string} id
  * @property {NativeProvider} engine
+ * @property {Known} known
  * @property {(reply: Omit<ProviderReply, "messages">, provider: string) => TMessage} toMessage
  * @property {ToJsonSchema | null} toJsonSchema
  * @property {Log | undefined} [log] the user's logger
@@ -104,22 +106,20 @@ function createProvider(parts) {
  * @returns {CliProvider<TMessage>}
  */
 function createAdapter(shared, tools, onBind) {
-  const { id, engine, toMessage, toJsonSchema, log, life } = shared;
+  const { id, engine, known, toMessage, toJsonSchema, log, life } = shared;
 
   /**
    * @param {unknown} messages
    * @param {unknown} options
    * @param {string} bound the tools as they were when the caller called
    */
-  const request = (messages, options, bound) => ({
-    ...readCallOptions(options),
-    outputSchema: readOutputSchema(options, toJsonSchema),
-    thread: packMessages(messages),
-    tools: bound,
-    log,
-    observe: observerOf(shared, messages, options),
-    documents: !isText(options),
-  });
+  const request = (messages, options, bound) => {
+    const call = readCallOptions(options);
+    const outputSchema = readOutputSchema(options, toJsonSchema);
+    const thread = known.pack(messages);
+    const observe = observerOf(shared, thread, options);
+    return { ...call, outputSchema, thread, known, tools: bound, log, observe, documents: !isText(options) };
+  };
 
   /** @type {CliProvider<TMessage>} */
   const adapter = {
@@ -192,17 +192,17 @@ function createAdapter(shared, tools, onBind) {
  * What begins to observe a call; `undefined` where there is no telemetry.
  *
  * @param {Pick<Shared<any>, "id" | "telemetry" | "asked">} shared
- * @param {unknown} messages
+ * @param {Thread} thread
  * @param {unknown} options of the call
  */
-function observerOf({ id, telemetry, asked = { provider: id, model: undefined } }, messages, options) {
+function observerOf({ id, telemetry, asked = { provider: id, model: undefined } }, thread, options) {
   if (telemetry === undefined) return undefined;
   const { beginChat } = require("./telemetry/chat.cjs");
   const { quietly } = require("./telemetry/guard.cjs");
   const choices = /** @type {Record<string, unknown>} */ (options ?? {});
   const json = choices.outputSchema !== undefined;
   return (/** @type {boolean} */ streams) =>
-    quietly(() => beginChat(telemetry, asked, { streams, choices, json, messages: () => encodeMessages(messages) }));
+    quietly(() => beginChat(telemetry, asked, { streams, choices, json, messages: () => encodeThread(thread) }));
 }
 
 /** @param {unknown} options */

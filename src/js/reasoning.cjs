@@ -9,6 +9,7 @@
  * name in `response_metadata.model_provider` finds it. Where there is none (LangChain 0.3), the fields are all the same.
  *
  * @import { ProviderReply, ReasoningDetail } from "../../index.js"
+ * @import { Reading } from "./reading.cjs"
  *
  * @typedef {{ additional_kwargs?: Record<string, unknown> | null, response_metadata?: Record<string, unknown> | null }} Holder
  * @typedef {{ type: string, [field: string]: unknown }} Block
@@ -30,17 +31,30 @@ function reasoningKwargs({ thinking = "", reasoning = [] }) {
 }
 
 /**
- * What a message of a thread brings back, for `src/message/reasoning.rs`. What has another shape is nobody's.
+ * What a message of a thread brings back, into what is read of it. What has another shape is nobody's.
  *
  * @param {Holder} message
- * @returns {string | undefined} JSON
+ * @param {Reading} reading
  */
-function encodeReasoning({ additional_kwargs: kwargs, response_metadata: metadata }) {
+function readReasoning({ additional_kwargs: kwargs, response_metadata: metadata }, reading) {
   const details = kwargs?.reasoning_details;
-  if (!Array.isArray(details) || details.length === 0) return undefined;
+  if (!Array.isArray(details) || details.length === 0) return;
   const run = /** @type {{ login?: unknown } | undefined} */ (metadata?.run);
   const { provider, model } = metadata ?? {};
-  return JSON.stringify({ provider: word(provider), login: word(run?.login), model: word(model), details });
+  reading.details = details;
+  reading.provider = word(provider);
+  reading.login = word(run?.login);
+  reading.model = word(model);
+}
+
+/**
+ * For `src/message/reasoning.rs`.
+ *
+ * @param {Reading} reading with reasoning
+ * @returns {string} JSON
+ */
+function encodeReasoning({ provider, login, model, details }) {
+  return JSON.stringify({ provider, login, model, details });
 }
 
 /** @param {unknown} value */
@@ -79,4 +93,4 @@ function registerTranslator() {
   registry.set(TRANSLATOR, { translateContent: blocksOf, translateContentChunk: blocksOf });
 }
 
-module.exports = { TRANSLATOR, encodeReasoning, reasoningKwargs, registerTranslator };
+module.exports = { TRANSLATOR, encodeReasoning, readReasoning, reasoningKwargs, registerTranslator };

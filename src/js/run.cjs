@@ -8,10 +8,10 @@
  *
  * @import { ProviderEvent, ProviderReply } from "../../index.js"
  * @import { Log } from "./logger.cjs"
- * @import { PackedThread } from "./messages.cjs"
+ * @import { Known, Thread } from "./known.cjs"
  * @import { NativeProvider } from "./native.cjs"
  *
- * @typedef {{ thread: PackedThread, tools: string, timeout?: number | undefined,
+ * @typedef {{ thread: Thread, known: Known, tools: string, timeout?: number | undefined,
  *   record?: { path: string, prompts: boolean } | undefined, outputSchema?: unknown,
  *   quota?: import("./quota.cjs").QuotaChoice | undefined,
  *   signal?: AbortSignal | undefined, log?: Log | undefined,
@@ -31,7 +31,7 @@ const { onAbort } = require("./signals.cjs");
  */
 function start(
   engine,
-  { thread, tools, timeout, record, outputSchema, quota, signal, log: logger, observe, choices, documents },
+  { thread, known, tools, timeout, record, outputSchema, quota, signal, log: logger, observe, choices, documents },
   wants,
 ) {
   // Not throwIfAborted(): signals are recognised by shape, and older polyfills have no such method.
@@ -47,7 +47,9 @@ function start(
     () => {
       const logs = log ? true : undefined;
       const call = JSON.stringify({ ...wants, timeout, record, outputSchema, quota, documents, choices, log: logs });
-      return engine.start(thread.json, thread.texts, tools, call, workerEnv());
+      return known.handOver(thread, (shelf, { json, texts, plan }) =>
+        engine.start(shelf, json, texts, plan, tools, call, workerEnv()),
+      );
     },
     watch,
     unlisten,

@@ -112,7 +112,8 @@ impl EncodedRequest {
             move |error: serde_json::Error| (code, format!("{what} can't be read: {error}"))
         };
         Ok(Request {
-            messages: (self.messages.read()).map_err(unreadable(Code::InvalidMessages, "messages"))?,
+            messages: (self.messages.read())
+                .map_err(|why| (Code::InvalidMessages, format!("messages can't be read: {why}")))?,
             tools: serde_json::from_str(&self.tools).map_err(unreadable(Code::InvalidTool, "tools"))?,
             options: serde_json::from_str(&self.options)
                 .map_err(unreadable(Code::InvalidOption, "the call's options"))?,
