@@ -4,8 +4,6 @@
 
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
-
 use super::conversation::Turn;
 use super::drive::Driver;
 use super::event::{AgentResult, Kind, Phase};
@@ -15,7 +13,7 @@ use super::turn_events::OwnCalls;
 use crate::executor::builtin::Task;
 use crate::executor::{Effect, Input, Spent, Status};
 use crate::message::{Message, Role, ToolCall, ToolResult};
-use crate::run::request::{CallOptions, Request};
+use crate::run::request::{CallOptions, GivenSchema, Request};
 
 impl Driver<'_> {
     pub(super) async fn perform(&mut self, effect: Effect) {
@@ -83,7 +81,7 @@ impl Driver<'_> {
     }
 
     /// What the answer has to fit: only the run's own agent answers the caller.
-    pub(super) fn output_schema(&self) -> Option<Box<RawValue>> {
+    pub(super) fn output_schema(&self) -> Option<GivenSchema> {
         let Reporter { shared, lineage, .. } = &self.reporter;
         shared.spec.output_schema.clone().filter(|_| lineage.depth == 0)
     }

@@ -19,6 +19,7 @@ use crate::executor::tool::{Kind as ToolKind, Tool};
 use crate::message::ToolSpec;
 use crate::provider::options::{self, Kind, OptionSpec};
 use crate::run::record::RecordOptions;
+use crate::run::request::{GivenChoices, GivenSchema};
 use crate::run::structured;
 
 /// The most that a count may be.
@@ -71,7 +72,7 @@ pub(super) struct AgentSpec {
     /// How its provider's calls come.
     pub tool_calls: ToolCalls,
     /// What its provider's calls choose (`model`, `reasoning`, …).
-    pub choices: Map<String, Value>,
+    pub choices: GivenChoices,
     /// What becomes of a tool that had begun and not ended when the run was interrupted.
     pub on_resume: HashMap<String, OnResume>,
     /// What its options are called in errors: `builtins.handoff.agents.reviewer.`; empty for the run's own.
@@ -101,7 +102,7 @@ pub(super) struct Spec {
     /// Where it is recorded.
     pub record: Option<RecordOptions>,
     /// The JSON Schema that the answer of the run's own agent has to fit.
-    pub output_schema: Option<Box<RawValue>>,
+    pub output_schema: Option<GivenSchema>,
     /// What the caller calls the run.
     pub run_id: Option<String>,
     /// What happens in it is kept.
@@ -121,7 +122,7 @@ struct SpecJson {
     #[serde(default)]
     record: Option<RecordOptions>,
     #[serde(default, rename = "outputSchema")]
-    output_schema: Option<Box<RawValue>>,
+    output_schema: Option<GivenSchema>,
     #[serde(default, rename = "runId")]
     run_id: Option<String>,
     #[serde(default)]
@@ -151,7 +152,7 @@ struct AgentJson {
     /// `{"toolCalls"?}`
     how: Box<RawValue>,
     #[serde(default)]
-    choices: Map<String, Value>,
+    choices: GivenChoices,
     #[serde(default)]
     on_resume: HashMap<String, OnResume>,
 }
@@ -163,7 +164,8 @@ impl Spec {
             Box::new(ProviderError::new("", Code::Internal, reason))
         })?;
         if let Some(schema) = &parsed.output_schema {
-            structured::read(schema).map_err(|(code, reason)| Box::new(ProviderError::new("", code, reason)))?;
+            let refuse = |reason| Box::new(ProviderError::new("", Code::InvalidOption, reason));
+            schema.read(|given| structured::read(given)).map_err(refuse)?;
         }
         let builtins = options::checked_within("", BUILTINS, parsed.builtins.get(), "builtins.")?;
         let handoff = options::checked_within("", HANDOFF, parsed.handoff.get(), "builtins.handoff.")?;

@@ -3,9 +3,8 @@
 //! In: the `choices` of a call's options. Out: [`Chosen`]: the options that the call is made with, which tools it is to call, and what
 //! is told of choices that were left out. Everything that can't be had is refused here, before anything starts.
 
-use serde_json::{Map, Value};
-
 use super::base::Base;
+use super::request::GivenChoices;
 use crate::error::{Code, ProviderError};
 use crate::event::Event;
 use crate::message::ToolSpec;
@@ -25,23 +24,23 @@ pub(super) struct Chosen {
 }
 
 impl Base {
-    /// The choices `map` of a call with `tools` bound, which may come to the option `engine`.
+    /// The choices `given` of a call with `tools` bound, which may come to the option `engine`.
     ///
     /// # Errors
     /// `INVALID_OPTION`, `UNSUPPORTED_OPTION`.
     pub(super) fn choose(
         &self,
-        map: &Map<String, Value>,
+        given: &GivenChoices,
         tools: &[ToolSpec],
         engine: EngineKind,
     ) -> Result<Chosen, Box<ProviderError>> {
         let own = &self.options.choices;
-        if map.is_empty() && *own == Choices::default() {
+        if given.given().is_empty() && *own == Choices::default() {
             return Ok(Chosen::default());
         }
         let invalid = |reason: String| self.refuse(Code::InvalidOption, reason);
         let model = self.provider.option(MODEL.name).unwrap_or(MODEL);
-        let call = CallChoices::read(map, model).map_err(invalid)?;
+        let call = given.read(|map| CallChoices::read(map, model)).map_err(invalid)?;
         let of_call = |reason: String| invalid(format!("the call's {reason}"));
         check_effort(&call.choices, self.provider.efforts).map_err(of_call)?;
         if let (Some(custom), Some(model)) = (&self.provider.custom, &call.choices.model) {
@@ -52,7 +51,7 @@ impl Base {
         }
         let chooses = call.choices != Choices::default();
         let chosen_model = call.choices.model.clone();
-        let merged = call.choices.or(own);
+        let merged = call.choices.clone().or(own);
         // A CLI that is not told a model has one all the same, of its config.
         let (asked, model) = (
             Choices {
@@ -71,7 +70,7 @@ impl Base {
         let warning = |feature| left_out_warning(self.provider.why_not(feature, (engine, &self.options)));
         Ok(Chosen {
             options: (chooses && settled != *own).then(|| Box::new(self.options.with_choices(settled))),
-            tool_choice: call.tool_choice,
+            tool_choice: call.tool_choice.clone(),
             left_out: left_out.into_iter().map(warning).collect(),
         })
     }

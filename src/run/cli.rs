@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use super::cli_attempt::{CliAttempt, CliCall};
 use super::quota::UsedUp;
-use super::request::QuotaChoice;
 use super::retry_loop::{AttemptOutcome, RetryableCall};
 use super::session::drive::{Reading, Way};
 use super::session::kept::KeptCall;
@@ -29,11 +28,7 @@ impl RetryableCall for KeptOrPrinted<'_> {
     }
 
     fn quota(&self) -> Option<QuotaWait> {
-        self.call
-            .request
-            .options
-            .quota
-            .map_or(self.call.engine.options.quota, QuotaChoice::wait)
+        self.call.request.options.quota_or(self.call.engine.options.quota)
     }
 
     fn plan(&self) -> (&UsedUp, &str) {

@@ -5,19 +5,17 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Attempt, CallLimits, Opening};
 use super::base::Base;
 use super::cli_request::{CliRequest, UNFIT};
-use super::clock::millis as ms;
-use super::log::Level;
+use super::queue::Waiting;
 use super::sink::Sink;
 use crate::event::{EngineUsed, Event, RunInfo};
 use crate::fold::Fold;
 use crate::judge::CliRules;
-use crate::process::limit::{self, Permit};
+use crate::process::limit::Permit;
 use crate::process::{Limits, Vars};
 
 /// One call of a CLI.
@@ -100,22 +98,16 @@ impl CliAttempt<'_> {
             sink,
             ..
         } = *self.call;
-        let permit = limit::global()
-            .acquire_or(
-                request.nested_permit.as_ref(),
-                &binary.to_string_lossy(),
-                engine.options.max_concurrency,
-                cancel,
-            )
-            .await;
-        let Ok(permit) = permit else {
-            sink.log
-                .say(Level::Info, "cancelled in the queue", json!({"attempt": self.number}));
-            return None;
+        let waiting = Waiting {
+            at: &binary.to_string_lossy(),
+            places: engine.options.max_concurrency,
+            nested: request.nested_permit.as_ref(),
+            number: self.number,
+            began: self.began,
+            cancel,
+            sink,
         };
-        self.began.get_or_init(Instant::now);
-        info.queued_ms = Some(ms(permit.queued()));
-        Some(permit)
+        waiting.permit(info).await
     }
 
     /// Its time runs from now on, whatever has to be started for it.
@@ -130,9 +122,8 @@ impl CliAttempt<'_> {
 
     pub fn limits(&self, engine: EngineUsed) -> Limits {
         let options = &self.call.engine.options;
-        let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
         Limits {
-            timeout: self.call.request.options.timeout.map_or(options.timeout, limit),
+            timeout: self.call.request.options.timeout_or(options.timeout),
             idle_timeout: match engine {
                 EngineUsed::Print | EngineUsed::Warm => options.idle_timeout,
                 EngineUsed::Live => options.live_idle_timeout,

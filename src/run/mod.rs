@@ -3,7 +3,7 @@
 //! In: an [`Engine`] (one provider object) and the JSON of one call. Out: a [`Run`]: batches of events while it goes, and
 //! how it [`Ended`]. Everything here happens on the runtime's threads.
 //!
-//! `start` begins a call, `request` reads it, `retry_loop` tries it until it ends, `reask` asks once more for what does not fit,
+//! `start` begins a call of a CLI and `api` one of an API, `lifecycle` and `call` are what they share; `request` reads it, `retry_loop` tries it until it ends, `reask` asks once more for what does not fit,
 //! `cli` chooses the kind of exchange, and `attempt` drives any. A file uses only those that know less than it does.
 
 pub mod api;
@@ -11,6 +11,7 @@ pub mod ask;
 mod attempt;
 mod auto;
 mod base;
+mod call;
 mod callbacks;
 mod capabilities;
 mod choices;
@@ -22,6 +23,7 @@ mod clock;
 mod content;
 mod engine;
 pub mod exec;
+pub mod given;
 mod handle;
 pub(crate) mod id;
 mod lifecycle;
@@ -31,6 +33,7 @@ pub mod model;
 mod prewarm;
 mod print;
 mod print_prompt;
+mod queue;
 mod quota;
 mod reask;
 pub(crate) mod record;

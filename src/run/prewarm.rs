@@ -9,38 +9,36 @@ use super::session::kept;
 use crate::error::{Code, ProviderError};
 use crate::process::Vars;
 
-impl Engine {
-    /// Starts a process for the next call, or as many as `spares` says, and waits until they have answered. `known` is the JSON of what
-    /// is known of that call: `{"system": text?, "tools": [spec…]?}`; what it does not say is what the last call had. `env` is what
-    /// they inherit.
-    ///
-    /// Where calls are made in print form there is nothing to start. Where other calls leave no room within `maxConcurrency`, the next
-    /// one takes the place of a session that rests, and has to wait for its process.
-    ///
-    /// # Errors
-    /// `CLOSED`, `INVALID_TOOL`; as a call where the CLI can't be started, or ends instead of answering.
-    pub async fn prewarm(engine: &Arc<Engine>, known: &str, env: Vars) -> Result<(), Box<ProviderError>> {
-        // `close` waits for what holds a token: a process that is being started just now is not overlooked.
-        let _starting = engine.lifecycle.runs.token();
-        engine.refusal().map_or(Ok(()), Err)?;
-        let next: NextCall = serde_json::from_str(known)
-            .map_err(|error| engine.refuse(Code::InvalidTool, format!("tools can't be read: {error}")))?;
-        let env = Arc::new(env);
-        let is_warm = || -> Result<bool, Box<ProviderError>> {
-            Ok(engine
-                .engine_choice(&env)?
-                .is_some_and(|choice| choice.uses == EngineUse::Warm))
-        };
-        let ready = match (&engine.live, &engine.warm) {
-            (Some(_), Some(servers)) if is_warm()? => kept::prewarm_warm(servers, &engine.base, &env).await,
-            (Some(live), _) => live.prewarm(&engine.base, next, &env).await,
-            (None, Some(servers)) => kept::prewarm_warm(servers, &engine.base, &env).await,
-            (None, None) => Ok(()),
-        };
-        let ready = match ready {
-            Ok(()) => Ok(()),
-            Err(error) => Err(engine.base.with_node(error, &env, &engine.lifecycle.closing).await),
-        };
-        engine.closed().map_or(ready, Err)
-    }
+/// Starts a process for the next call, or as many as `spares` says, and waits until they have answered. `known` is the JSON of what
+/// is known of that call: `{"system": text?, "tools": [spec…]?}`; what it does not say is what the last call had. `env` is what
+/// they inherit.
+///
+/// Where calls are made in print form there is nothing to start. Where other calls leave no room within `maxConcurrency`, the next
+/// one takes the place of a session that rests, and has to wait for its process.
+///
+/// # Errors
+/// `CLOSED`, `INVALID_TOOL`; as a call where the CLI can't be started, or ends instead of answering.
+pub(super) async fn prewarm(engine: &Arc<Engine>, known: &str, env: Vars) -> Result<(), Box<ProviderError>> {
+    // `close` waits for what holds a token: a process that is being started just now is not overlooked.
+    let _starting = engine.lifecycle.runs.token();
+    engine.refusal().map_or(Ok(()), Err)?;
+    let next: NextCall = serde_json::from_str(known)
+        .map_err(|error| engine.refuse(Code::InvalidTool, format!("tools can't be read: {error}")))?;
+    let env = Arc::new(env);
+    let is_warm = || -> Result<bool, Box<ProviderError>> {
+        Ok(engine
+            .engine_choice(&env)?
+            .is_some_and(|choice| choice.uses == EngineUse::Warm))
+    };
+    let ready = match (&engine.live, &engine.warm) {
+        (Some(_), Some(servers)) if is_warm()? => kept::prewarm_warm(servers, &engine.base, &env).await,
+        (Some(live), _) => live.prewarm(&engine.base, next, &env).await,
+        (None, Some(servers)) => kept::prewarm_warm(servers, &engine.base, &env).await,
+        (None, None) => Ok(()),
+    };
+    let ready = match ready {
+        Ok(()) => Ok(()),
+        Err(error) => Err(engine.base.with_node(error, &env, &engine.lifecycle.closing).await),
+    };
+    engine.closed().map_or(ready, Err)
 }

@@ -5,12 +5,14 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 use super::content;
+use super::given::Given;
 use super::record::RecordOptions;
 use super::structured;
 use crate::error::Code;
@@ -18,6 +20,7 @@ use crate::message::content::Accepts;
 use crate::message::{Message, Role, ToolSpec};
 use crate::process::Vars;
 use crate::process::limit::NestedPermit;
+use crate::provider::choices::CallChoices;
 use crate::retry::quota::{DEFAULT_MAX_WAIT_MS, QuotaWait};
 use crate::runlog::Prompt;
 use crate::schema::Schema;
@@ -48,14 +51,19 @@ pub struct CallOptions {
     pub unknown_tools: bool,
     /// The JSON Schema that the reply has to fit.
     #[serde(default, rename = "outputSchema")]
-    pub output_schema: Option<Box<RawValue>>,
+    pub output_schema: Option<GivenSchema>,
     /// Its thread does not go on: no session is kept for it.
     #[serde(default)]
     pub once: bool,
     /// What it chooses for itself (`model`, `reasoning`, `toolChoice`, …), not checked yet.
     #[serde(default)]
-    pub choices: Map<String, Value>,
+    pub choices: GivenChoices,
 }
+
+/// The JSON Schema that a reply has to fit.
+pub type GivenSchema = Given<Box<RawValue>, Arc<Schema>>;
+/// What a call chooses for itself.
+pub type GivenChoices = Given<Map<String, Value>, CallChoices>;
 
 /// A call's own word on waiting for a plan.
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -65,12 +73,21 @@ pub struct QuotaChoice {
     max_wait_ms: Option<u64>,
 }
 
-impl QuotaChoice {
-    /// Whether it waits.
-    pub fn wait(self) -> Option<QuotaWait> {
-        self.wait.then(|| QuotaWait {
-            max_wait_ms: self.max_wait_ms.unwrap_or(DEFAULT_MAX_WAIT_MS),
-        })
+impl CallOptions {
+    /// How long one attempt may take, where the provider's own limit is `own`.
+    pub(super) fn timeout_or(&self, own: Option<Duration>) -> Option<Duration> {
+        self.timeout
+            .map_or(own, |ms| (ms > 0).then(|| Duration::from_millis(ms)))
+    }
+
+    /// Whether it waits for a plan that is used up, where the provider's own word is `own`.
+    pub(super) fn quota_or(&self, own: Option<QuotaWait>) -> Option<QuotaWait> {
+        let given = |choice: QuotaChoice| {
+            choice.wait.then(|| QuotaWait {
+                max_wait_ms: choice.max_wait_ms.unwrap_or(DEFAULT_MAX_WAIT_MS),
+            })
+        };
+        self.quota.map_or(own, given)
     }
 }
 
@@ -167,7 +184,9 @@ impl Request {
             let reason = format!("the call's option \"timeout\" must be {allowed}; given: {ms}");
             return Err((Code::InvalidOption, reason));
         }
-        let output = options.output_schema.as_deref().map(structured::read).transpose()?;
+        let output = options.output_schema.as_ref();
+        let output = output.map(|given| given.read(|schema| structured::read(schema)).cloned());
+        let output = output.transpose().map_err(|reason| (Code::InvalidOption, reason))?;
         // The log has the thread as it came.
         let recorded = match &options.record {
             Some(record) => Some((to_raw_value(&messages).map_err(unwritable)?, record.prompts)),

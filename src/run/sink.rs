@@ -59,20 +59,20 @@ impl Sink {
     pub fn of_call(
         options: &CallOptions,
         consumer: mpsc::Sender<Event>,
-        tools_act: bool,
         log: Arc<Log>,
         recorder: Option<Recorder>,
     ) -> Sink {
         if options.log {
             log.want();
         }
-        Sink::new(
-            options.events.then_some(consumer),
-            tools_act,
-            log,
-            recorder,
-            options.partial,
-        )
+        let consumer = options.events.then_some(consumer);
+        Sink::new(consumer, false, log, recorder, options.partial)
+    }
+
+    /// The same for a CLI whose tools that run are its own, if they are.
+    pub fn with_acting_tools(mut self, tools_act: bool) -> Sink {
+        self.tools_act = tools_act;
+        self
     }
 
     /// The same, with the run's secrets taken out of what it tells of itself: news, errors, records.

@@ -11,9 +11,9 @@ use super::engine::Engine;
 use super::handle::{Ended, Run};
 use super::lifecycle::{CallHandles, Lifecycle};
 use super::model::{Calls, Model, ProviderObject, Work};
+use super::prewarm::prewarm;
 use super::request::{EncodedRequest, Request};
-use super::sink::Sink;
-use super::{log, reask, record};
+use super::{call, log};
 use crate::bridge::{self, BridgeOptions, ToolCallRequest};
 use crate::decode::LineObserver;
 use crate::error::ProviderError;
@@ -51,39 +51,23 @@ impl Engine {
         self: Arc<Self>,
         prepare: impl FnOnce(&Engine) -> Result<CliRequest, Box<ProviderError>> + Send,
         base_env: Arc<Vars>,
-        CallHandles { log, consumer, cancel }: CallHandles,
+        handles: CallHandles,
     ) -> Result<Ended, Box<ProviderError>> {
-        let request = prepare(&self)?;
-        let options = &request.options;
-        let recorder = match &options.record {
-            Some(record) => Some(
-                record
-                    .begin_call(
-                        self.id(),
-                        log.run_id(),
-                        request.recorded.clone(),
-                        self.redactor(&base_env),
-                    )
-                    .await
-                    .map_err(|(code, reason)| self.refuse(code, reason))?,
-            ),
-            None => None,
-        };
+        let mut request = prepare(&self)?;
         let (of_engine, of_env) = (Arc::clone(&self), Arc::clone(&base_env));
         let redactor = log::lazy_redactor(move || of_engine.redactor(&of_env));
-        let sink = Sink::of_call(options, consumer, self.options.built_in_tools, log, recorder)
-            .text_in_pieces(self.options.partial_messages.unwrap_or(options.partial))
-            .redacting(redactor)
-            .ending_with(&cancel);
+        let (recorded, cancel) = (request.recorded.take(), handles.cancel.clone());
+        let sink = call::sink(&self, handles, &request.options, recorded, redactor)
+            .await?
+            .with_acting_tools(self.options.built_in_tools)
+            .text_in_pieces(self.options.partial_messages.unwrap_or(request.options.partial));
         let asking = CliAsking {
             engine: &self,
             base_env: &base_env,
             cancel: &cancel,
             sink: &sink,
         };
-        let ended = reask::ask(&asking, Ready::of(&self, request), &sink).await;
-        sink.close(record::end_of(&ended).as_ref()).await;
-        Ok(ended)
+        Ok(call::ask(&asking, Ready::of(&self, request), &sink).await)
     }
 
     /// Begins a run in which the CLI calls the request's tools itself: they are declared to it natively, the prompt does not
@@ -174,7 +158,7 @@ impl ProviderObject for Engine {
 
     fn prewarm(self: Arc<Self>, known: String, env: Option<Vars>) -> Work<Result<(), Box<ProviderError>>> {
         let env = env.unwrap_or_else(|| std::env::vars_os().collect());
-        Box::pin(async move { Engine::prewarm(&self, &known, env).await })
+        Box::pin(async move { prewarm(&self, &known, env).await })
     }
 
     fn close(self: Arc<Self>) -> Work<()> {

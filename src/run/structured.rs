@@ -20,18 +20,17 @@ use crate::schema::{Schema, reply};
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn read(given: &RawValue) -> Result<Arc<Schema>, (Code, String)> {
-    let refuse = |reason: String| (Code::InvalidOption, reason);
+pub(crate) fn read(given: &RawValue) -> Result<Arc<Schema>, String> {
     let schema = Schema::new(given.get())
-        .map_err(|reason| refuse(format!("the call's option \"outputSchema\" can't be used: {reason}")))?;
+        .map_err(|reason| format!("the call's option \"outputSchema\" can't be used: {reason}"))?;
     match schema.value().get("type") {
         Some(Value::String(kind)) if kind == "object" => Ok(Arc::new(schema)),
         kind => {
             let given = kind.map_or("none".to_owned(), Value::to_string);
-            Err(refuse(format!(
+            Err(format!(
                 "the call's option \"outputSchema\" must be the schema of an object, with type \"object\" at its top, given: type \
                  {given}. Put it into a field of an object"
-            )))
+            ))
         }
     }
 }
@@ -226,8 +225,7 @@ mod tests {
             json!({"type": ["object", "null"]}),
             json!({"$ref": "http://a/"}),
         ] {
-            let (code, reason) = read(&raw(&schema)).unwrap_err();
-            assert_eq!(code, Code::InvalidOption);
+            let reason = read(&raw(&schema)).unwrap_err();
             assert!(reason.starts_with("the call's option \"outputSchema\" "), "{reason}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use serde_json::json;
@@ -20,18 +20,17 @@ use crate::exchange::http::{HttpExchange, HttpRequest};
 use crate::fold::Fold;
 use crate::judge::CliRules;
 use crate::message::{Message, ToolSpec};
-use crate::process::limit::{self, NestedPermit};
+use crate::process::limit::NestedPermit;
 use crate::provider::choices::CallChoices;
 use crate::redact::{Redactor, Secret};
 use crate::retry::Policy;
 use crate::retry::quota::QuotaWait;
 use crate::run::attempt::{Attempt, CallLimits, Opening, run_attempt};
-use crate::run::clock::millis as ms;
-use crate::run::log::Level;
+use crate::run::queue::Waiting;
 use crate::run::quota::UsedUp;
 use crate::run::reask::Asking;
 use crate::run::reply_check::{Checks, Misfit};
-use crate::run::request::QuotaChoice;
+use crate::run::request::CallOptions;
 use crate::run::retry_loop::{self, AttemptOutcome, Driven, RetryableCall, Spent};
 use crate::run::sink::Sink;
 use crate::run::structured;
@@ -46,10 +45,7 @@ pub(super) struct ApiAsking<'a> {
     /// Knows the request's own secrets.
     pub redactor: Redactor,
     pub call_ids: HashSet<String>,
-    /// ms, instead of the provider's.
-    pub timeout: Option<u64>,
-    /// Instead of the provider's.
-    pub quota: Option<QuotaChoice>,
+    pub options: &'a CallOptions,
     /// A place beside the queue.
     pub nested_permit: Option<NestedPermit>,
     pub cancel: &'a CancellationToken,
@@ -151,8 +147,7 @@ impl RetryableCall for ApiCall<'_> {
     }
 
     fn quota(&self) -> Option<QuotaWait> {
-        let own = self.asking.engine.settings.quota;
-        self.asking.quota.map_or(own, QuotaChoice::wait)
+        self.asking.options.quota_or(self.asking.engine.settings.quota)
     }
 
     fn plan(&self) -> (&UsedUp, &str) {
@@ -237,27 +232,23 @@ impl ApiCall<'_> {
         let asking = self.asking;
         let settings = &asking.engine.settings;
         let place = settings.place();
-        let permit = limit::global().acquire_or(
-            asking.nested_permit.as_ref(),
-            &place,
-            settings.max_concurrency,
-            asking.cancel,
-        );
-        let Ok(permit) = permit.await else {
-            asking
-                .sink
-                .log
-                .say(Level::Info, "cancelled in the queue", json!({"attempt": number}));
+        let waiting = Waiting {
+            at: &place,
+            places: settings.max_concurrency,
+            nested: asking.nested_permit.as_ref(),
+            number,
+            began,
+            cancel: asking.cancel,
+            sink: asking.sink,
+        };
+        let Some(permit) = waiting.permit(info).await else {
             return Ok(AttemptOutcome::Cancelled);
         };
-        began.get_or_init(Instant::now);
-        info.queued_ms = Some(ms(permit.queued()));
-        let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
         let attempt = Attempt {
             provider: asking.engine.id(),
             rules: CliRules::default(),
             limits: CallLimits {
-                timeout: asking.timeout.map_or(settings.timeout, limit),
+                timeout: asking.options.timeout_or(settings.timeout),
                 since: None,
                 idle_timeout: settings.idle_timeout,
                 max_output: settings.max_buffer,

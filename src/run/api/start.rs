@@ -13,9 +13,8 @@ use crate::run::handle::{Ended, Run};
 use crate::run::lifecycle::{CallHandles, Lifecycle};
 use crate::run::model::{Model, ProviderObject, Work};
 use crate::run::request::{Checked, EncodedRequest, Request};
-use crate::run::sink::Sink;
 use crate::run::structured::FitsSchema;
-use crate::run::{log, reask, record, tool_choice};
+use crate::run::{call, log, record, tool_choice};
 use crate::schema::strict;
 
 impl ApiEngine {
@@ -33,9 +32,10 @@ impl ApiEngine {
         self: Arc<Self>,
         read: impl FnOnce(&ApiEngine) -> Result<Request, Box<ProviderError>> + Send,
         surroundings: Surroundings,
-        CallHandles { log, consumer, cancel }: CallHandles,
+        handles: CallHandles,
     ) -> Result<Ended, Box<ProviderError>> {
         let refuse = |(code, reason)| self.refuse(code, reason);
+        let invalid = |reason| self.refuse(Code::InvalidOption, reason);
         let Checked {
             messages,
             tools,
@@ -47,26 +47,14 @@ impl ApiEngine {
         } = read(&self)?
             .check((self.id(), &ACCEPTS), Settings::check_timeout)
             .map_err(refuse)?;
-        let choices = Settings::choices(&options.choices).map_err(|reason| refuse((Code::InvalidOption, reason)))?;
+        let choices = options.choices.read(Settings::choices).map_err(invalid)?;
         if let Some(choice) = &choices.tool_choice {
             let names = tools.iter().map(|tool| tool.name.as_str());
-            choice
-                .check(names)
-                .map_err(|reason| refuse((Code::InvalidOption, reason)))?;
+            choice.check(names).map_err(invalid)?;
         }
         let (of_engine, of_env) = (Arc::clone(&self), surroundings.clone());
         let redactor = log::lazy_redactor(move || of_env.redactor(&of_engine.settings));
         let (key, client) = self.connect(surroundings).await?;
-        let of_request = self.settings.redactor(key.as_ref());
-        let recorder = match &options.record {
-            Some(record) => Some(
-                record
-                    .begin_call(self.id(), log.run_id(), recorded, Redactor::clone(&redactor))
-                    .await
-                    .map_err(refuse)?,
-            ),
-            None => None,
-        };
         let mut checks = tool_choice::checks(self.id(), choices.tool_choice.as_ref());
         if let Some(schema) = &output {
             checks.push(Arc::new(FitsSchema {
@@ -79,26 +67,23 @@ impl ApiEngine {
             let is_told = strict::is_one_object(schema.value());
             (schema, is_told)
         });
-        let question = ApiQuestion::new(&self.settings, choices, messages, tools, checks, output);
-        let sink = Sink::of_call(&options, consumer, false, log, recorder)
-            .in_pieces(options.partial)
-            .redacting(redactor)
-            .ending_with(&cancel);
+        let question = ApiQuestion::new(&self.settings, choices.clone(), messages, tools, checks, output);
+        let cancel = handles.cancel.clone();
+        let sink = call::sink(&self, handles, &options, recorded, redactor)
+            .await?
+            .in_pieces(options.partial);
         let asking = ApiAsking {
             engine: &self,
             client: &client,
-            redactor: of_request,
+            redactor: self.settings.redactor(key.as_ref()),
             key: key.as_ref(),
             call_ids,
-            timeout: options.timeout,
-            quota: options.quota,
+            options: &options,
             nested_permit,
             cancel: &cancel,
             sink: &sink,
         };
-        let ended = reask::ask(&asking, question, &sink).await;
-        sink.close(record::end_of(&ended).as_ref()).await;
-        Ok(ended)
+        Ok(call::ask(&asking, question, &sink).await)
     }
 }
 

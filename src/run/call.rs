@@ -1,0 +1,45 @@
+//! What every call does around its own work, whether a CLI or an API answers it: it tells of itself from its beginning to its end.
+//!
+//! In: what a call works with. Out: its [`Sink`], with a log that has begun where one is wanted, and how it ended.
+
+use super::lifecycle::{CallHandles, Lifecycle};
+use super::log::RunRedactor;
+use super::reask::{self, Asking};
+use super::request::CallOptions;
+use super::sink::Sink;
+use super::{handle::Ended, record};
+use crate::error::ProviderError;
+use crate::redact::Redactor;
+use crate::runlog::Prompt;
+
+/// Where a call of the provider tells of itself. `recorded` is its thread as its log has it, `redactor` takes its secrets out.
+///
+/// # Errors
+/// `INVALID_OPTION`, where its log can't be begun.
+pub(super) async fn sink(
+    provider: &Lifecycle,
+    handles: CallHandles,
+    options: &CallOptions,
+    recorded: Option<Prompt>,
+    redactor: RunRedactor,
+) -> Result<Sink, Box<ProviderError>> {
+    let CallHandles { log, consumer, cancel } = handles;
+    let recorder = match &options.record {
+        Some(record) => Some(
+            record
+                .begin_call(provider.id(), log.run_id(), recorded, Redactor::clone(&redactor))
+                .await
+                .map_err(|(code, reason)| provider.refuse(code, reason))?,
+        ),
+        None => None,
+    };
+    let sink = Sink::of_call(options, consumer, log, recorder);
+    Ok(sink.redacting(redactor).ending_with(&cancel))
+}
+
+/// Asks `request` to its end, once more if what comes does not fit. All of the call's log is written when this returns.
+pub(super) async fn ask<A: Asking>(asking: &A, request: A::Request, sink: &Sink) -> Ended {
+    let ended = reask::ask(asking, request, sink).await;
+    sink.close(record::end_of(&ended).as_ref()).await;
+    ended
+}

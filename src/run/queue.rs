@@ -1,0 +1,44 @@
+//! A place in the queue, as an attempt of any provider gets it.
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::clock::millis;
+use super::log::Level;
+use super::sink::Sink;
+use crate::event::RunInfo;
+use crate::process::limit::{self, NestedPermit, Permit};
+
+/// An attempt that needs a place.
+pub(super) struct Waiting<'a> {
+    /// What places are counted by: the program, or where the API is.
+    pub at: &'a str,
+    /// How many there are.
+    pub places: usize,
+    /// A place beside the queue.
+    pub nested: Option<&'a NestedPermit>,
+    /// The attempt's number, from 1.
+    pub number: u32,
+    /// When the call's first attempt got its place.
+    pub began: &'a OnceLock<Instant>,
+    pub cancel: &'a CancellationToken,
+    pub sink: &'a Sink,
+}
+
+impl Waiting<'_> {
+    /// Its place; `None` where the call was cancelled before there was one.
+    pub async fn permit(&self, info: &mut RunInfo) -> Option<Permit> {
+        let permit = limit::global().acquire_or(self.nested, self.at, self.places, self.cancel);
+        let Ok(permit) = permit.await else {
+            let fields = json!({"attempt": self.number});
+            self.sink.log.say(Level::Info, "cancelled in the queue", fields);
+            return None;
+        };
+        self.began.get_or_init(Instant::now);
+        info.queued_ms = Some(millis(permit.queued()));
+        Some(permit)
+    }
+}
