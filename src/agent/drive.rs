@@ -12,40 +12,29 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::conversation::{Conversation, Turn, TurnEvent};
+use super::conversation::{Turn, TurnEvent};
+use super::durable::DurableCalls;
 use super::event::{AgentResult, Kind, Phase};
 use super::pending::PendingCalls;
+use super::perform::{self, AgentTurns};
 use super::progress::Progress;
 use super::report::Reporter;
 use super::shared::{Lineage, Shared};
-use super::spec::AgentSpec;
 use super::thread::Thread;
 use super::turn_events::{self, OwnCalls};
 use crate::classify::hint;
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, Reply};
 use crate::executor::{Input, Origin, RunOutcome, Spent, State, Status, step};
-use crate::message::{Message, ToolCall, ToolSpec};
+use crate::message::{Message, ToolCall};
 use crate::process::limit::NestedPermit;
 use crate::run::Ended;
 
 /// One run.
-pub(super) struct Driver<'a> {
-    pub(super) agent: &'a AgentSpec,
-    pub(super) talk: &'a Conversation,
-    pub(super) reporter: Reporter<'a>,
-    pub(super) pending: PendingCalls,
-    pub(super) thread: Thread,
-    /// The tools that the model may call.
-    pub(super) tools: Vec<ToolSpec>,
-    /// The model's turn, if one is under way.
-    pub(super) turn: Option<Turn>,
-    pub(super) own_calls: OwnCalls,
-    pub(super) progress: Progress,
-    pub(super) cancel: CancellationToken,
-    /// For the runs that this one waits for with its own turn under way.
-    pub(super) nested: NestedPermit,
-    pub(super) outcome: Option<Box<RunOutcome>>,
+struct Driver<'a> {
+    calls: DurableCalls<'a>,
+    turns: AgentTurns<'a>,
+    outcome: Option<Box<RunOutcome>>,
     /// The value of the last reply, where a schema asks for one.
     structured: Option<Value>,
     warned_of_cost: bool,
@@ -57,76 +46,83 @@ enum Woken {
     Turn(TurnEvent),
 }
 
-impl<'a> Driver<'a> {
-    /// Runs to the end.
-    pub fn run(
-        shared: &'a Arc<Shared>,
-        lineage: Lineage,
-        messages: Vec<Message>,
-        cancel: CancellationToken,
-    ) -> Pin<Box<dyn Future<Output = AgentResult> + Send + 'a>> {
-        // Boxed: a run may await another of its kind.
-        Box::pin(async move {
-            let (agent, talk) = (&shared.spec.agents[lineage.agent], &shared.models[lineage.agent]);
-            let mut driver = Driver {
+/// Runs to the end.
+pub(super) fn run(
+    shared: Arc<Shared>,
+    lineage: Lineage,
+    messages: Vec<Message>,
+    cancel: CancellationToken,
+) -> Pin<Box<dyn Future<Output = AgentResult> + Send>> {
+    // Boxed: a run may await another of its kind.
+    Box::pin(async move {
+        let (agent, talk) = (&shared.spec.agents[lineage.agent], &shared.models[lineage.agent]);
+        let mut driver = Driver {
+            calls: DurableCalls {
                 agent,
-                talk,
-                reporter: Reporter::new(shared, lineage),
                 pending: PendingCalls::new(&messages),
+                progress: Progress::new(&lineage.scope),
+                reporter: Reporter::new(&shared, lineage),
+                cancel,
+            },
+            turns: AgentTurns {
+                talk,
                 thread: Thread::new(agent.system_prompt.as_deref(), messages),
                 tools: Vec::new(),
                 turn: None,
                 own_calls: OwnCalls::default(),
-                progress: Progress::default(),
-                cancel,
                 nested: NestedPermit::default(),
-                outcome: None,
-                structured: None,
-                warned_of_cost: false,
-            };
-            let outcome = driver.drive().await;
-            let Driver {
-                reporter,
-                thread,
-                structured,
-                ..
-            } = driver;
-            let journal = &reporter.shared.journal;
-            let resumed = journal.resumed.clone().filter(|_| reporter.lineage.depth == 0);
-            let result = AgentResult::new(reporter.lineage.run_id, outcome, structured, thread.grown());
-            AgentResult { resumed, ..result }
-        })
-    }
+                run_agent: run,
+            },
+            outcome: None,
+            structured: None,
+            warned_of_cost: false,
+        };
+        let outcome = driver.drive().await;
+        let Driver {
+            calls,
+            turns,
+            structured,
+            ..
+        } = driver;
+        let lineage = calls.reporter.lineage;
+        let resumed = shared.journal.resumed.clone().filter(|_| lineage.depth == 0);
+        let result = AgentResult::new(lineage.run_id, outcome, structured, turns.thread.grown());
+        AgentResult { resumed, ..result }
+    })
+}
 
+impl Driver<'_> {
     async fn drive(&mut self) -> RunOutcome {
         let deadline = self
+            .calls
             .agent
             .limits
             .timeout_ms
             .map(|ms| Instant::now() + Duration::from_millis(ms));
-        let shared = self.reporter.shared;
-        let lineage = &self.reporter.lineage;
+        let shared = self.calls.reporter.shared;
+        let lineage = &self.calls.reporter.lineage;
         let (env, depth) = (Arc::clone(&shared.env), lineage.depth);
         let journal = &shared.journal;
-        let rules = match shared.spec.rules(self.talk.model.id(), lineage.agent, depth) {
+        let rules = match shared.spec.rules(self.turns.talk.model.id(), lineage.agent, depth) {
             Ok(rules) => rules,
             Err((name, reason)) => return self.impossible(&format!("{name}: {reason}")),
         };
-        self.tools = rules.specs().cloned().collect();
-        let id = self.talk.model.id();
-        let recorded = (self.reporter)
-            .begin_log(id, &self.thread.messages(), &rules.order)
+        self.turns.tools = rules.specs().cloned().collect();
+        let id = self.turns.talk.model.id();
+        let recorded = (self.calls.reporter)
+            .begin_log(id, &self.turns.thread.messages(), &rules.order)
             .await;
-        self.emit(Kind::RunStarted {
-            provider: id.to_owned(),
-            tools: rules.order.clone(),
-            resumed: journal.resumed.clone().filter(|_| depth == 0),
-        })
-        .await;
-        let first = match self.cancel.is_cancelled() {
+        self.calls
+            .emit(Kind::RunStarted {
+                provider: id.to_owned(),
+                tools: rules.order.clone(),
+                resumed: journal.resumed.clone().filter(|_| depth == 0),
+            })
+            .await;
+        let first = match self.calls.cancel.is_cancelled() {
             true => Input::Cancelled,
-            false => match recorded.and_then(|()| self.talk.model.ready(&env)) {
-                Ok(()) => match self.keep_beginning().await {
+            false => match recorded.and_then(|()| self.turns.talk.model.ready(&env)) {
+                Ok(()) => match self.calls.keep_beginning().await {
                     Ok(()) => Input::Started,
                     Err(error) => Input::ProviderFailed(error),
                 },
@@ -134,14 +130,14 @@ impl<'a> Driver<'a> {
             },
         };
         if depth == 0 && matches!(first, Input::Started) {
-            self.look_at_targets().await;
+            perform::look_at_targets(&self.calls.reporter).await;
             for change in &shared.changes {
                 let message = format!("the run goes on, but {change}");
-                self.emit(Kind::warning("CHECKPOINT_CHANGED", message)).await;
+                self.calls.emit(Kind::warning("CHECKPOINT_CHANGED", message)).await;
             }
         }
         // Looking at the others has taken time.
-        let first = match self.cancel.is_cancelled() {
+        let first = match self.calls.cancel.is_cancelled() {
             true => Input::Cancelled,
             false => first,
         };
@@ -152,21 +148,21 @@ impl<'a> Driver<'a> {
         loop {
             if let Some(mut outcome) = self.outcome.take() {
                 // What was cancelled has to have ended before anybody learns that the run has.
-                while let Some(ended) = self.pending.child_ended().await {
+                while let Some(ended) = self.calls.pending.child_ended().await {
                     if let Input::ChildEnded { spent, .. } = ended {
                         outcome.spent.add(&spent);
                     }
                 }
                 self.require_value(&mut outcome);
-                self.emit(Kind::ended(&outcome)).await;
+                self.calls.emit(Kind::ended(&outcome)).await;
                 return *outcome;
             }
             let woken = tokio::select! {
                 biased;
-                () = self.cancel.cancelled() => Woken::Input(Input::Cancelled),
+                () = self.calls.cancel.cancelled() => Woken::Input(Input::Cancelled),
                 () = at(deadline) => Woken::Input(Input::TimeUp),
-                input = self.pending.next() => Woken::Input(input),
-                event = next(&mut self.turn, &mut self.progress) => Woken::Turn(event),
+                input = self.calls.pending.next() => Woken::Input(input),
+                event = next(&mut self.turns.turn, &mut self.calls.progress) => Woken::Turn(event),
             };
             state = match woken {
                 Woken::Input(input) => self.feed_kept(state, input).await,
@@ -177,51 +173,53 @@ impl<'a> Driver<'a> {
 
     /// One step of the executor, which is durable before it is made.
     async fn feed_kept(&mut self, mut state: State, input: Input) -> State {
-        if matches!(input, Input::Cancelled) && self.reporter.shared.journal.is_on() {
+        if matches!(input, Input::Cancelled) && self.calls.reporter.shared.journal.is_on() {
             // What has ended by now has ended.
-            while let Some(input) = self.pending.ready().filter(|_| self.outcome.is_none()) {
-                if let Some(input) = self.keep_input(input).await {
+            while let Some(input) = self.calls.pending.ready().filter(|_| self.outcome.is_none()) {
+                if let Some(input) = self.calls.keep_input(input).await {
                     state = self.feed(state, input).await;
                 }
             }
         }
-        match self.keep_input(input).await {
+        match self.calls.keep_input(input).await {
             Some(input) => self.feed(state, input).await,
             None => state,
         }
     }
 
     async fn take(&mut self, mut state: State, event: TurnEvent) -> State {
-        self.pass_log().await;
+        self.turns.pass_log(&self.calls.reporter).await;
         match event {
             TurnEvent::Events(events) => {
                 for event in events {
                     match &event {
-                        Event::Start { .. } => self.enter_phase(Phase::Model, None).await,
-                        Event::Waiting { until, .. } => self.enter_phase(Phase::Quota, Some(*until)).await,
+                        Event::Start { .. } => self.calls.reporter.enter_phase(Phase::Model, None).await,
+                        Event::Waiting { until, .. } => {
+                            self.calls.reporter.enter_phase(Phase::Quota, Some(*until)).await
+                        }
                         _ => {}
                     }
                     if let Event::Message { content, .. } = &event {
-                        self.thread.add_answer(content.trim());
+                        self.turns.thread.add_answer(content.trim());
                     }
                     // What an attempt said that was no answer belongs to no message.
                     if matches!(event, Event::Retry { by: "provider", .. }) {
-                        self.thread.forget_answers();
+                        self.turns.thread.forget_answers();
                     }
-                    for kind in self.own_calls.kinds(event) {
-                        self.emit(kind).await;
+                    for kind in self.turns.own_calls.kinds(event) {
+                        self.calls.emit(kind).await;
                     }
                 }
                 state
             }
             TurnEvent::Call(request) => {
-                let call = self.pending.call_back(request);
-                self.thread.called(self.talk.model.id(), call.clone());
+                let call = self.calls.pending.call_back(request);
+                self.turns.thread.called(self.turns.talk.model.id(), call.clone());
                 self.call(state, call, Origin::Callback).await
             }
             TurnEvent::Ended(ended) => {
-                let called_back = self.turn.take().is_some_and(|turn| turn.calls_back());
-                self.enter_phase(Phase::None, None).await;
+                let called_back = self.turns.turn.take().is_some_and(|turn| turn.calls_back());
+                self.calls.reporter.enter_phase(Phase::None, None).await;
                 self.tell_turn(&ended).await;
                 match ended {
                     Ended::Replied(mut reply) => {
@@ -229,7 +227,7 @@ impl<'a> Driver<'a> {
                             // They came by callback, and have their answers.
                             reply.tool_calls.clear();
                         }
-                        let kept = self.keep_turn(&reply).await;
+                        let kept = self.calls.keep_turn(&reply).await;
                         if let Err(error) = kept {
                             // Paid, and not kept.
                             let (usage, cost_usd) = (reply.usage, reply.cost_usd);
@@ -242,15 +240,18 @@ impl<'a> Driver<'a> {
                     Ended::Failed(error) => {
                         if let Some(usage) = error.usage.clone() {
                             let spent = Spent { usage, cost_usd: None };
-                            self.keep_spent(&spent).await;
+                            self.calls.keep_spent(&spent).await;
                             state = self.spend(state, spent, None).await;
                         }
                         self.feed(state, Input::ProviderFailed(error)).await
                     }
                     // Nobody here has cancelled it.
                     Ended::Cancelled => {
-                        let error =
-                            ProviderError::new(self.talk.model.id(), Code::Closed, "the provider's run was cancelled");
+                        let error = ProviderError::new(
+                            self.turns.talk.model.id(),
+                            Code::Closed,
+                            "the provider's run was cancelled",
+                        );
                         self.feed(state, Input::ProviderFailed(Box::new(error))).await
                     }
                 }
@@ -260,7 +261,7 @@ impl<'a> Driver<'a> {
 
     /// What a turn came to, for a host that observes it.
     async fn tell_turn(&self, ended: &Ended) {
-        if !self.agent.observe {
+        if !self.calls.agent.observe {
             return;
         }
         let (reply, error) = match ended {
@@ -268,7 +269,7 @@ impl<'a> Driver<'a> {
             Ended::Failed(error) => (None, Some(error.clone())),
             Ended::Cancelled => return,
         };
-        self.emit(Kind::TurnOver { reply, error }).await;
+        self.calls.emit(Kind::TurnOver { reply, error }).await;
     }
 
     /// A turn has ended with `reply`: what it used, its text, its calls.
@@ -277,25 +278,25 @@ impl<'a> Driver<'a> {
             usage: reply.usage.clone(),
             cost_usd: reply.cost_usd,
         };
-        if spent.cost_usd.is_none() && self.agent.limits.max_cost_usd.is_some() && !self.warned_of_cost {
+        if spent.cost_usd.is_none() && self.calls.agent.limits.max_cost_usd.is_some() && !self.warned_of_cost {
             self.warned_of_cost = true;
             let message = format!(
                 "{} does not tell what it costs: \"maxCostUsd\" limits nothing",
-                self.talk.model.id()
+                self.turns.talk.model.id()
             );
-            self.emit(Kind::warning("COST_UNKNOWN", message)).await;
+            self.calls.emit(Kind::warning("COST_UNKNOWN", message)).await;
         }
         state = self.spend(state, spent, reply.model.clone()).await;
         state = self.feed(state, Input::Output(reply.content.clone())).await;
         self.structured.clone_from(&reply.structured);
         let (calls, invalid) = (reply.tool_calls.clone(), reply.invalid_tool_calls.clone());
-        self.pending.take_ids(&calls);
-        self.thread.replied(self.talk.model.id(), reply);
+        self.calls.pending.take_ids(&calls);
+        self.turns.thread.replied(self.turns.talk.model.id(), reply);
         for call in &invalid {
             let note = turn_events::unreadable(call);
-            if !self.progress.replayed {
+            if !self.calls.progress.replayed {
                 let message = format!("a tool call can't be read: {}", call.error);
-                self.emit(Kind::warning("INVALID_TOOL_CALL", message)).await;
+                self.calls.emit(Kind::warning("INVALID_TOOL_CALL", message)).await;
             }
             state = self.feed(state, Input::Unreadable(note)).await;
         }
@@ -307,21 +308,24 @@ impl<'a> Driver<'a> {
 
     /// What a turn has used, and the model that answered, if it is known.
     async fn spend(&mut self, state: State, spent: Spent, model: Option<String>) -> State {
-        if !self.progress.replayed {
-            self.emit(Kind::Usage {
-                usage: spent.usage.clone(),
-                cost_usd: spent.cost_usd,
-                model,
-            })
-            .await;
+        if !self.calls.progress.replayed {
+            self.calls
+                .emit(Kind::Usage {
+                    usage: spent.usage.clone(),
+                    cost_usd: spent.cost_usd,
+                    model,
+                })
+                .await;
         }
         self.feed(state, Input::Spent(spent)).await
     }
 
     async fn call(&mut self, state: State, call: ToolCall, origin: Origin) -> State {
-        self.enter_call(&call.id);
+        self.calls.progress.enter_call(&call.id);
         let tool_call = call.clone();
-        self.emit_of(&call.id, Kind::ToolCall { tool_call }).await;
+        self.calls
+            .emit_of(&call.id, Kind::Event(Event::ToolCall { tool_call }))
+            .await;
         self.feed(state, Input::Call(call, origin)).await
     }
 
@@ -329,17 +333,22 @@ impl<'a> Driver<'a> {
     async fn feed(&mut self, state: State, input: Input) -> State {
         let (state, effects) = step(state, input);
         for effect in effects {
-            self.perform(effect).await;
+            if let Some(outcome) = self.turns.perform(&mut self.calls, effect).await {
+                self.outcome = Some(outcome);
+            }
         }
         state
     }
 
     /// A run that was to end with a value and has ended with a call is not completed.
     fn require_value(&self, outcome: &mut RunOutcome) {
-        if outcome.status != Status::Completed || self.structured.is_some() || self.output_schema().is_none() {
+        if outcome.status != Status::Completed
+            || self.structured.is_some()
+            || self.calls.reporter.output_schema().is_none()
+        {
             return;
         }
-        let id = self.talk.model.id();
+        let id = self.turns.talk.model.id();
         let reason = "the run has ended without an answer that fits `outputSchema`: its last word was a tool call";
         let error = ProviderError::new(id, Code::OutputInvalid, reason).with_hint(hint(id, Code::OutputInvalid));
         outcome.status = Status::Failed;
@@ -347,7 +356,7 @@ impl<'a> Driver<'a> {
     }
 
     fn impossible(&self, reason: &str) -> RunOutcome {
-        let error = ProviderError::new(self.talk.model.id(), Code::Internal, reason);
+        let error = ProviderError::new(self.turns.talk.model.id(), Code::Internal, reason);
         RunOutcome {
             status: Status::Failed,
             output: String::new(),

@@ -4,60 +4,53 @@
 //! and done in the world otherwise: a turn is kept before its calls are begun, a tool's begin before it runs, its end before
 //! the model learns of it.
 
-use super::drive::Driver;
-use super::event::{Kind, Phase};
-use super::journal::{Decision, Entry, Store};
-use super::spec::OnResume;
+use tokio_util::sync::CancellationToken;
+
+use super::event::Kind;
+use super::journal::{Decision, Entry, Journal, Store};
+use super::pending::PendingCalls;
+use super::progress::Progress;
+use super::report::Reporter;
+use super::spec::{AgentSpec, OnResume};
 use crate::error::ProviderError;
 use crate::event::Reply;
 use crate::executor::{Input, Spent};
 use crate::message::{ToolCall, ToolResult};
 
-impl Driver<'_> {
-    fn turn_place(&self, turn: u32) -> String {
-        format!("{}{turn}", self.reporter.lineage.scope)
-    }
+/// A run's calls, its reports of them, and what of both is kept.
+pub(super) struct DurableCalls<'a> {
+    pub agent: &'a AgentSpec,
+    pub reporter: Reporter<'a>,
+    pub pending: PendingCalls,
+    pub progress: Progress,
+    pub cancel: CancellationToken,
+}
 
-    /// A turn is to begin: `true` if it had ended in an earlier attempt, and is taken from there.
-    pub(super) fn enter_turn(&mut self) -> bool {
-        self.progress.turns += 1;
-        self.progress.calls = 0;
-        let at = self.turn_place(self.progress.turns);
-        self.progress.recorded = self.reporter.shared.journal.turn(&at);
-        self.progress.replayed = self.progress.recorded.is_some();
-        self.progress.replayed
-    }
-
-    /// A call has come: it has its place from now on.
-    pub(super) fn enter_call(&mut self, id: &str) {
-        if self.progress.places.contains_key(id) {
-            return;
-        }
-        self.progress.calls += 1;
-        let at = format!("{}.{}", self.turn_place(self.progress.turns), self.progress.calls);
-        self.progress.places.insert(id.to_owned(), at);
-    }
-
-    /// Where call `id` was made.
-    pub(super) fn place(&self, id: &str) -> String {
-        self.progress.places.get(id).cloned().unwrap_or_default()
-    }
-
-    /// Whether an earlier attempt has reported what happens to call `id`.
-    pub(super) fn was_reported(&self, id: &str) -> bool {
-        let journal = &self.reporter.shared.journal;
-        journal.ended(&self.place(id)).is_some() || journal.turn(&self.turn_place(self.progress.turns + 1)).is_some()
+impl DurableCalls<'_> {
+    /// Reports `kind`.
+    pub async fn emit(&self, kind: Kind) {
+        self.reporter.emit(kind).await;
     }
 
     /// Reports what happens to call `id`, unless an earlier attempt has.
-    pub(super) async fn emit_of(&self, id: &str, kind: Kind) {
-        if !self.was_reported(id) {
+    pub async fn emit_of(&self, id: &str, kind: Kind) {
+        if !self.progress.was_reported(self.journal(), id) {
             self.emit(kind).await;
         }
     }
 
+    /// What is durable of the run.
+    pub fn journal(&self) -> &Journal {
+        &self.reporter.shared.journal
+    }
+
+    /// A turn is to begin: `true` if it had ended in an earlier attempt, and is taken from there.
+    pub fn enter_turn(&mut self) -> bool {
+        self.progress.enter_turn(&self.reporter.shared.journal)
+    }
+
     /// Keeps `entry`, where anything is kept.
-    pub(super) async fn keep(&self, entry: Entry) -> Result<(), Box<ProviderError>> {
+    async fn keep(&self, entry: Entry) -> Result<(), Box<ProviderError>> {
         let shared = self.reporter.shared;
         let store = Store {
             host: &shared.host,
@@ -69,7 +62,7 @@ impl Driver<'_> {
     }
 
     /// The run's first entry, where it has none.
-    pub(super) async fn keep_beginning(&self) -> Result<(), Box<ProviderError>> {
+    pub async fn keep_beginning(&self) -> Result<(), Box<ProviderError>> {
         let shared = self.reporter.shared;
         match &shared.journal.begins {
             Some(run) if self.reporter.lineage.depth == 0 => {
@@ -81,16 +74,16 @@ impl Driver<'_> {
     }
 
     /// A turn of the model that has just ended.
-    pub(super) async fn keep_turn(&self, reply: &Reply) -> Result<(), Box<ProviderError>> {
-        if self.progress.replayed || !self.reporter.shared.journal.is_on() {
+    pub async fn keep_turn(&self, reply: &Reply) -> Result<(), Box<ProviderError>> {
+        if self.progress.replayed || !self.journal().is_on() {
             return Ok(());
         }
-        let (at, reply) = (self.turn_place(self.progress.turns), Box::new(reply.clone()));
+        let (at, reply) = (self.progress.turn(), Box::new(reply.clone()));
         self.keep(Entry::Turn { at, reply }).await
     }
 
     /// What a turn that failed has used. Those of other agents come with the answer to their call.
-    pub(super) async fn keep_spent(&self, spent: &Spent) {
+    pub async fn keep_spent(&self, spent: &Spent) {
         if self.reporter.lineage.depth == 0 {
             // The run ends by the turn's own failure, which says more than that of the store.
             let _ = self.keep(Entry::Spent(spent.clone())).await;
@@ -99,8 +92,8 @@ impl Driver<'_> {
 
     /// Keeps `input` before the executor gets it, which is what comes back: an error in its place, or nothing if it was none of
     /// the executor's.
-    pub(super) async fn keep_input(&mut self, input: Input) -> Option<Input> {
-        if !self.reporter.shared.journal.is_on() {
+    pub async fn keep_input(&mut self, input: Input) -> Option<Input> {
+        if !self.journal().is_on() {
             return Some(input);
         }
         let input = match input {
@@ -146,7 +139,7 @@ impl Driver<'_> {
                 reason,
                 args,
             } => {
-                let at = self.place(id);
+                let at = self.progress.place(id);
                 let decision = Decision {
                     allow: *allow,
                     reason: reason.clone(),
@@ -171,7 +164,7 @@ impl Driver<'_> {
     }
 
     async fn keep_end(&self, id: &str, answer: &ToolResult, spent: &Spent) -> Result<(), Box<ProviderError>> {
-        let at = self.place(id);
+        let at = self.progress.place(id);
         if self.reporter.shared.journal.ended(&at).is_some() {
             return Ok(());
         }
@@ -180,8 +173,8 @@ impl Driver<'_> {
     }
 
     /// Asks whether `tool_call` may run, unless that was answered.
-    pub(super) async fn ask(&mut self, tool_call: ToolCall) {
-        let at = self.place(&tool_call.id);
+    pub async fn ask(&mut self, tool_call: ToolCall) {
+        let at = self.progress.place(&tool_call.id);
         if let Some(Decision { allow, reason, args }) = self.reporter.shared.journal.decision(&at) {
             let id = tool_call.id;
             return self.pending.known(Input::Decided {
@@ -195,8 +188,8 @@ impl Driver<'_> {
     }
 
     /// Runs `tool_call`, unless it has run, or may have.
-    pub(super) async fn execute_once(&mut self, tool_call: ToolCall) {
-        let (journal, at) = (&self.reporter.shared.journal, self.place(&tool_call.id));
+    pub async fn execute_once(&mut self, tool_call: ToolCall) {
+        let (journal, at) = (&self.reporter.shared.journal, self.progress.place(&tool_call.id));
         let id = tool_call.id.clone();
         if let Some((answer, _)) = journal.ended(&at) {
             return self.pending.known(Input::Executed { id, answer });
@@ -221,7 +214,7 @@ impl Driver<'_> {
     }
 
     async fn execute(&mut self, tool_call: ToolCall) {
-        let idempotency_key = format!("{}/{}", self.reporter.shared.run_id, self.place(&tool_call.id));
+        let idempotency_key = format!("{}/{}", self.reporter.shared.run_id, self.progress.place(&tool_call.id));
         let (request, who) = self.request(&tool_call.id);
         self.emit(Kind::Execute {
             request,
@@ -230,6 +223,12 @@ impl Driver<'_> {
             idempotency_key,
         })
         .await;
+    }
+
+    /// The number of a new request to the host about call `id`, and whose call it is.
+    fn request(&mut self, id: &str) -> (u32, usize) {
+        let Reporter { shared, lineage, .. } = &self.reporter;
+        (self.pending.request(&shared.host, id), lineage.agent)
     }
 
     async fn emit_ask(&mut self, tool_call: ToolCall, interrupted: bool) {
@@ -241,13 +240,6 @@ impl Driver<'_> {
             interrupted,
         })
         .await;
-    }
-
-    /// What the model's turn waits for from now on, for whoever wants to know.
-    pub(super) async fn enter_phase(&self, phase: Phase, until: Option<u64>) {
-        if self.reporter.shared.spec.heartbeat {
-            self.emit(Kind::Phase { phase, until }).await;
-        }
     }
 }
 

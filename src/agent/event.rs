@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::error::ProviderError;
-use crate::event::{EventKind, Reply};
+use crate::event::{Event, EventKind, Reply};
 use crate::executor::policy::By;
 use crate::executor::rules::Limit;
 use crate::executor::{RunOutcome, Status};
@@ -29,7 +29,7 @@ pub(super) struct AgentEvent {
     pub parent_run_id: Option<String>,
 }
 
-/// What happened. The last seven kinds are for the host and never reach the caller.
+/// What happened. Those that are for the host never reach the caller.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(super) enum Kind {
@@ -41,12 +41,6 @@ pub(super) enum Kind {
         #[serde(skip_serializing_if = "Option::is_none")]
         resumed: Option<Resumed>,
     },
-    /// A piece of what the model says.
-    TextDelta { text: String },
-    /// The model's text, whole and trimmed.
-    Message { content: String },
-    /// The model calls a tool.
-    ToolCall { tool_call: ToolCall },
     /// Whether a call may run, and what decided that.
     Permission {
         tool_call_id: String,
@@ -74,31 +68,6 @@ pub(super) enum Kind {
         #[serde(skip_serializing_if = "Option::is_none")]
         model: Option<String>,
     },
-    /// A subscription's limit.
-    RateLimit {
-        status: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        resets_at: Option<u64>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        limit_type: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        utilization: Option<f64>,
-    },
-    /// A turn is tried again.
-    Retry {
-        by: &'static str,
-        attempt: u32,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        max_attempts: Option<u32>,
-        delay_ms: u64,
-        reason: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        http_status: Option<u16>,
-    },
-    /// The model's plan is used up, and the turn waits until it is there again.
-    Waiting { until: u64, reason: String },
-    /// Something to know that is no failure.
-    Warning { code: String, message: String },
     /// A call waits for another agent.
     Deferred {
         tool_call_id: String,
@@ -157,23 +126,21 @@ pub(super) enum Kind {
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<Box<ProviderError>>,
     },
+
+    /// What any run reports in the same words: a piece of what the model says, its text, a call, a limit, a further attempt, a warning.
+    #[serde(untagged)]
+    Event(Event),
 }
 
 impl Kind {
     /// What it is, by the name it has in logs and in JavaScript; `None` for a request to the host.
     pub fn event_kind(&self) -> Option<EventKind> {
         Some(match self {
+            Kind::Event(event) => return event.kind(),
             Kind::RunStarted { .. } => EventKind::RunStarted,
-            Kind::TextDelta { .. } => EventKind::TextDelta,
-            Kind::Message { .. } => EventKind::Message,
-            Kind::ToolCall { .. } => EventKind::ToolCall,
             Kind::Permission { .. } => EventKind::Permission,
             Kind::ToolResult { .. } => EventKind::ToolResult,
             Kind::Usage { .. } => EventKind::Usage,
-            Kind::RateLimit { .. } => EventKind::RateLimit,
-            Kind::Retry { .. } => EventKind::Retry,
-            Kind::Waiting { .. } => EventKind::Waiting,
-            Kind::Warning { .. } => EventKind::Warning,
             Kind::Deferred { .. } => EventKind::Deferred,
             Kind::RunCompleted { .. } => EventKind::RunCompleted,
             Kind::RunFailed { .. } => EventKind::RunFailed,
@@ -189,10 +156,10 @@ impl Kind {
 
     /// Something to know that is no failure.
     pub fn warning(code: &str, message: String) -> Kind {
-        Kind::Warning {
+        Kind::Event(Event::Warning {
             code: code.to_owned(),
             message,
-        }
+        })
     }
 
     /// The last event of a run that came to `outcome`.

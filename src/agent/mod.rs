@@ -36,7 +36,6 @@ use crate::error::{Code, ProviderError};
 use crate::process::Vars;
 use crate::run::id;
 pub use conversation::{Conversation, ToolCalls};
-use drive::Driver;
 use event::AgentEvent;
 use fingerprint::Fingerprint;
 use host::Host;
@@ -132,7 +131,7 @@ impl Agent {
                 let reason = format!("messages can't be read: {error}");
                 Box::new(ProviderError::new("", Code::InvalidMessages, reason))
             })?;
-            let ended = Driver::run(&shared, lineage, messages, child_token).await;
+            let ended = drive::run(shared, lineage, messages, child_token).await;
             to_raw_value(&ended).map_err(|error| bug(&error.to_string()))
         });
         Ok(AgentRun {

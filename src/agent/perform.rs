@@ -2,24 +2,49 @@
 //!
 //! In: one effect. Out: the event that reports it, a turn that begins or ends, a request to the host, a run of another agent.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
-use super::conversation::Turn;
-use super::drive::Driver;
+use tokio_util::sync::CancellationToken;
+
+use super::conversation::{Conversation, Turn};
+use super::durable::DurableCalls;
 use super::event::{AgentResult, Kind, Phase};
 use super::report::Reporter;
+use super::shared::{Lineage, Shared};
 use super::spec::AgentSpec;
+use super::thread::Thread;
 use super::turn_events::OwnCalls;
 use crate::executor::builtin::Task;
-use crate::executor::{Effect, Input, Spent, Status};
-use crate::message::{Message, Role, ToolCall, ToolResult};
-use crate::run::request::{CallOptions, GivenSchema, Request};
+use crate::executor::{Effect, Input, RunOutcome, Spent, Status};
+use crate::message::{Message, Role, ToolCall, ToolResult, ToolSpec};
+use crate::process::limit::NestedPermit;
+use crate::run::request::{CallOptions, Request};
 
-impl Driver<'_> {
-    pub(super) async fn perform(&mut self, effect: Effect) {
+/// What runs another agent: the driver, of which nothing is known here.
+pub(super) type RunAgent =
+    fn(Arc<Shared>, Lineage, Vec<Message>, CancellationToken) -> Pin<Box<dyn Future<Output = AgentResult> + Send>>;
+
+/// The turns of a run's model: whom it asks, of what thread, and what goes on just now.
+pub(super) struct AgentTurns<'a> {
+    pub talk: &'a Conversation,
+    pub thread: Thread,
+    /// The tools that the model may call.
+    pub tools: Vec<ToolSpec>,
+    /// The model's turn, if one is under way.
+    pub turn: Option<Turn>,
+    pub own_calls: OwnCalls,
+    /// For the runs that this one waits for with its own turn under way.
+    pub nested: NestedPermit,
+    pub run_agent: RunAgent,
+}
+
+impl AgentTurns<'_> {
+    /// Does `effect`. What comes back is what the run has come to, if this was its last.
+    pub async fn perform(&mut self, calls: &mut DurableCalls<'_>, effect: Effect) -> Option<Box<RunOutcome>> {
         match effect {
-            Effect::Ask(tool_call) => self.ask(tool_call).await,
-            Effect::Execute(tool_call) => self.execute_once(tool_call).await,
+            Effect::Ask(tool_call) => calls.ask(tool_call).await,
+            Effect::Execute(tool_call) => calls.execute_once(tool_call).await,
             Effect::Permission(decided) => {
                 let id = decided.id.clone();
                 let kind = Kind::Permission {
@@ -30,40 +55,40 @@ impl Driver<'_> {
                     reason: decided.reason,
                     args: decided.args,
                 };
-                self.emit_of(&id, kind).await;
+                calls.emit_of(&id, kind).await;
             }
-            Effect::StartChild { id, task } => self.start_child(id, task).await,
-            Effect::Reply { call, answer } => self.reply(call, answer).await,
+            Effect::StartChild { id, task } => self.start_child(calls, id, task).await,
+            Effect::Reply { call, answer } => self.reply(calls, call, answer).await,
             Effect::Abandon(id) => {
-                if let Some(request) = self.pending.abandon(&self.reporter.shared.host, &id) {
-                    self.emit(Kind::Abandon { request }).await;
+                if let Some(request) = calls.pending.abandon(&calls.reporter.shared.host, &id) {
+                    calls.emit(Kind::Abandon { request }).await;
                 }
             }
             // A run that is cancelled asks nothing more; the driver gets to know next.
-            Effect::NextTurn { .. } if self.cancel.is_cancelled() => {}
+            Effect::NextTurn { .. } if calls.cancel.is_cancelled() => {}
             Effect::NextTurn { notes } => {
                 if !notes.is_empty() {
                     self.thread.noted(notes.join("\n\n"));
                 }
-                if self.enter_turn() {
-                    return;
+                if calls.enter_turn() {
+                    return None;
                 }
-                self.enter_phase(Phase::Queue, None).await;
+                calls.reporter.enter_phase(Phase::Queue, None).await;
                 let request = Request {
                     messages: self.thread.messages(),
                     tools: self.tools.clone(),
                     options: CallOptions {
                         events: true,
                         partial: true,
-                        log: self.agent.log,
-                        record: self.reporter.turn_record(),
-                        output_schema: self.output_schema(),
+                        log: calls.agent.log,
+                        record: calls.reporter.turn_record(),
+                        output_schema: calls.reporter.output_schema().cloned(),
                         unknown_tools: true,
-                        choices: self.agent.choices.clone(),
+                        choices: calls.agent.choices.clone(),
                         ..CallOptions::default()
                     },
-                    env: Some(Arc::clone(&self.reporter.shared.env)),
-                    nested_permit: self.reporter.lineage.nested.clone(),
+                    env: Some(Arc::clone(&calls.reporter.shared.env)),
+                    nested_permit: calls.reporter.lineage.nested.clone(),
                 };
                 self.own_calls = OwnCalls::default();
                 self.turn = Some(self.talk.begin(request));
@@ -72,22 +97,17 @@ impl Driver<'_> {
                 if let Some(turn) = self.turn.take() {
                     let log = turn.take_log();
                     turn.stop().await;
-                    self.reporter.emit_log(log).await;
-                    self.enter_phase(Phase::None, None).await;
+                    calls.reporter.emit_log(log).await;
+                    calls.reporter.enter_phase(Phase::None, None).await;
                 }
             }
-            Effect::Finish(outcome) => self.outcome = Some(outcome),
+            Effect::Finish(outcome) => return Some(outcome),
         }
-    }
-
-    /// What the answer has to fit: only the run's own agent answers the caller.
-    pub(super) fn output_schema(&self) -> Option<GivenSchema> {
-        let Reporter { shared, lineage, .. } = &self.reporter;
-        shared.spec.output_schema.clone().filter(|_| lineage.depth == 0)
+        None
     }
 
     /// The one answer to a call: into the thread, and to whoever waits for it.
-    async fn reply(&mut self, call: ToolCall, answer: ToolResult) {
+    async fn reply(&mut self, calls: &mut DurableCalls<'_>, call: ToolCall, answer: ToolResult) {
         self.thread.answered(&call, &answer);
         let kind = Kind::ToolResult {
             tool_call_id: call.id.clone(),
@@ -95,66 +115,57 @@ impl Driver<'_> {
             content: answer.content.clone(),
             is_error: answer.is_error,
         };
-        self.emit_of(&call.id, kind).await;
-        self.pending.answered(&call.id, answer);
+        calls.emit_of(&call.id, kind).await;
+        calls.pending.answered(&call.id, answer);
     }
 
-    async fn start_child(&mut self, id: String, task: Task) {
-        let shared = Arc::clone(self.reporter.shared);
-        let at = self.place(&id);
+    async fn start_child(&mut self, calls: &mut DurableCalls<'_>, id: String, task: Task) {
+        let shared = Arc::clone(calls.reporter.shared);
+        let at = calls.progress.place(&id);
         if let Some((answer, spent)) = shared.journal.ended(&at) {
-            return self.pending.known(Input::ChildEnded { id, answer, spent });
+            return calls.pending.known(Input::ChildEnded { id, answer, spent });
         }
         let named = |agent: &AgentSpec| agent.name.as_deref() == Some(task.agent.as_str());
         let Some(agent) = shared.spec.agents.iter().position(named) else {
-            return self
-                .pending
-                .refuse(id, &format!("there is no agent \"{}\"", task.agent));
+            let reason = format!("there is no agent \"{}\"", task.agent);
+            return calls.pending.refuse(id, &reason);
         };
         let calls_back = self.turn.as_ref().is_some_and(Turn::calls_back);
-        let lineage = (self.reporter.lineage).child(agent, &at, calls_back.then(|| self.nested.clone()));
-        self.emit(Kind::Deferred {
-            tool_call_id: id.clone(),
-            action: "handoff",
-            to: task.agent.clone(),
-            child_run_id: lineage.run_id.clone(),
-        })
-        .await;
-        let (call, stop) = (id.clone(), self.cancel.child_token());
-        let cancel = stop.clone();
-        self.pending.wait_for(&call, stop, async move {
+        let lineage = (calls.reporter.lineage).child(agent, &at, calls_back.then(|| self.nested.clone()));
+        calls
+            .emit(Kind::Deferred {
+                tool_call_id: id.clone(),
+                action: "handoff",
+                to: task.agent.clone(),
+                child_run_id: lineage.run_id.clone(),
+            })
+            .await;
+        let (call, stop) = (id.clone(), calls.cancel.child_token());
+        let (cancel, run_agent) = (stop.clone(), self.run_agent);
+        calls.pending.wait_for(&call, stop, async move {
             let messages = vec![Message::new(Role::Human, task.task)];
-            let result = Driver::run(&shared, lineage, messages, cancel).await;
+            let result = run_agent(shared, lineage, messages, cancel).await;
             let (answer, spent) = child_answer(&task.agent, result);
             Input::ChildEnded { id, answer, spent }
         });
     }
 
-    /// Says which agents a task can't be handed to as things are; that is no reason not to begin.
-    pub(super) async fn look_at_targets(&self) {
-        let shared = self.reporter.shared;
-        for (agent, talk) in shared.spec.agents.iter().zip(&shared.models).skip(1) {
-            if let Err(error) = talk.model.ready(&shared.env) {
-                let name = agent.name.as_deref().unwrap_or_default();
-                let message = format!("the agent \"{name}\" can't be asked: {}", error.message);
-                self.emit(Kind::warning("AGENT_UNAVAILABLE", message)).await;
-            }
-        }
-    }
-
-    /// The number of a new request to the host about call `id`, and whose call it is.
-    pub(super) fn request(&mut self, id: &str) -> (u32, usize) {
-        let Reporter { shared, lineage, .. } = &self.reporter;
-        (self.pending.request(&shared.host, id), lineage.agent)
-    }
-
-    pub(super) async fn emit(&self, kind: Kind) {
-        self.reporter.emit(kind).await;
-    }
-
-    pub(super) async fn pass_log(&self) {
+    /// Passes on what the turn has logged since.
+    pub async fn pass_log(&self, reporter: &Reporter<'_>) {
         let log = self.turn.as_ref().map_or_else(Vec::new, Turn::take_log);
-        self.reporter.emit_log(log).await;
+        reporter.emit_log(log).await;
+    }
+}
+
+/// Says which agents a task can't be handed to as things are; that is no reason not to begin.
+pub(super) async fn look_at_targets(reporter: &Reporter<'_>) {
+    let shared = reporter.shared;
+    for (agent, talk) in shared.spec.agents.iter().zip(&shared.models).skip(1) {
+        if let Err(error) = talk.model.ready(&shared.env) {
+            let name = agent.name.as_deref().unwrap_or_default();
+            let message = format!("the agent \"{name}\" can't be asked: {}", error.message);
+            reporter.emit(Kind::warning("AGENT_UNAVAILABLE", message)).await;
+        }
     }
 }
 

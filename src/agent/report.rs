@@ -9,13 +9,15 @@ use std::sync::atomic::Ordering;
 
 use serde_json::value::to_raw_value;
 
-use super::event::{AgentEvent, Kind};
+use super::event::{AgentEvent, Kind, Phase};
 use super::shared::{Lineage, Shared};
 use crate::error::{Code, ProviderError};
+use crate::event::Event;
 use crate::message::Message;
 use crate::recorder::Recorder;
 use crate::run::LogRecord;
 use crate::run::record::{RecordOptions, redactor_of};
+use crate::run::request::GivenSchema;
 use crate::runlog::Prompt;
 
 /// The code of the warning that a run is no longer recorded.
@@ -83,6 +85,12 @@ impl<'a> Reporter<'a> {
         })
     }
 
+    /// What the answer has to fit: only the run's own agent answers the caller.
+    pub fn output_schema(&self) -> Option<&GivenSchema> {
+        let schema = self.shared.spec.output_schema.as_ref();
+        schema.filter(|_| self.lineage.depth == 0)
+    }
+
     /// Reports `kind`.
     pub async fn emit(&self, kind: Kind) {
         let event = self.event(kind);
@@ -102,6 +110,13 @@ impl<'a> Reporter<'a> {
         if !records.is_empty() {
             let who = self.lineage.agent;
             self.emit(Kind::Log { who, records }).await;
+        }
+    }
+
+    /// What the model's turn waits for from now on, for whoever wants to know.
+    pub async fn enter_phase(&self, phase: Phase, until: Option<u64>) {
+        if self.shared.spec.heartbeat {
+            self.emit(Kind::Phase { phase, until }).await;
         }
     }
 
@@ -135,5 +150,5 @@ impl<'a> Reporter<'a> {
 
 /// Whether it says that the log of a turn failed.
 fn is_lost(kind: &Kind) -> bool {
-    matches!(kind, Kind::Warning { code, .. } if code == LOST)
+    matches!(kind, Kind::Event(Event::Warning { code, .. }) if code == LOST)
 }

@@ -39,7 +39,7 @@ impl OwnCalls {
                 let name = tool_call.name.clone();
                 let content = Content::Text(content);
                 vec![
-                    Kind::ToolCall { tool_call },
+                    Kind::Event(Event::ToolCall { tool_call }),
                     Kind::ToolResult {
                         tool_call_id,
                         name,
@@ -48,48 +48,23 @@ impl OwnCalls {
                     },
                 ]
             }
-            other => kind(other).into_iter().collect(),
+            other => passed_on(other).map(Kind::Event).into_iter().collect(),
         }
     }
 }
 
-fn kind(event: Event) -> Option<Kind> {
+/// The event as the run's caller gets it: which message of the model's API it belongs to is the provider's own.
+fn passed_on(event: Event) -> Option<Event> {
     match event {
-        Event::TextDelta { text, .. } => Some(Kind::TextDelta { text }),
+        Event::TextDelta { text, .. } => Some(Event::TextDelta { message_id: None, text }),
         Event::Message { content, .. } => {
             let content = content.trim_matches(is_js_space);
-            (!content.is_empty()).then(|| Kind::Message {
+            (!content.is_empty()).then(|| Event::Message {
+                id: None,
                 content: content.to_owned(),
             })
         }
-        Event::RateLimit {
-            status,
-            resets_at,
-            limit_type,
-            utilization,
-        } => Some(Kind::RateLimit {
-            status,
-            resets_at,
-            limit_type,
-            utilization,
-        }),
-        Event::Retry {
-            by,
-            attempt,
-            max_attempts,
-            delay_ms,
-            reason,
-            http_status,
-        } => Some(Kind::Retry {
-            by,
-            attempt,
-            max_attempts,
-            delay_ms,
-            reason,
-            http_status,
-        }),
-        Event::Waiting { until, reason } => Some(Kind::Waiting { until, reason }),
-        Event::Warning { code, message } => Some(Kind::Warning { code, message }),
+        Event::RateLimit { .. } | Event::Retry { .. } | Event::Waiting { .. } | Event::Warning { .. } => Some(event),
         _ => None,
     }
 }
@@ -106,4 +81,170 @@ pub(super) fn unreadable(call: &InvalidToolCall) -> String {
          valid JSON object.",
         call.error
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::agent::event::AgentEvent;
+    use crate::event::EventKind;
+    use crate::message::Usage;
+
+    fn call() -> ToolCall {
+        ToolCall {
+            name: "add".to_owned(),
+            args: RawValue::from_string(r#"{"b": 1.50, "a":2}"#.to_owned()).unwrap(),
+            id: "c1".to_owned(),
+        }
+    }
+
+    /// What the caller gets for `events`, and how logs call it.
+    fn told(events: Vec<Event>) -> Vec<(String, Option<EventKind>)> {
+        let mut own = OwnCalls::default();
+        let kinds = events.into_iter().flat_map(|event| own.kinds(event));
+        let written = kinds.map(|kind| {
+            let named = kind.event_kind();
+            let event = AgentEvent {
+                kind,
+                run_id: "r".to_owned(),
+                agent: Some("a".to_owned()),
+                parent_run_id: None,
+            };
+            (serde_json::to_string(&event).unwrap(), named)
+        });
+        written.collect()
+    }
+
+    /// Byte for byte what JavaScript and a run log get.
+    #[test]
+    fn a_provider_s_events_become_an_agent_s() {
+        let text = |message_id: Option<&str>, text: &str| Event::TextDelta {
+            message_id: message_id.map(str::to_owned),
+            text: text.to_owned(),
+        };
+        let message = |content: &str| Event::Message {
+            id: Some("m1".to_owned()),
+            content: content.to_owned(),
+        };
+        let whole_limit = Event::RateLimit {
+            status: "allowed".to_owned(),
+            resets_at: Some(7),
+            limit_type: Some("five_hour".to_owned()),
+            utilization: Some(0.5),
+        };
+        let bare_limit = Event::RateLimit {
+            status: "rejected".to_owned(),
+            resets_at: None,
+            limit_type: None,
+            utilization: None,
+        };
+        let retry = |max_attempts, http_status| Event::Retry {
+            by: "cli",
+            attempt: 1,
+            max_attempts,
+            delay_ms: 5,
+            reason: "busy".to_owned(),
+            http_status,
+        };
+        let waiting = Event::Waiting {
+            until: 9,
+            reason: "used up".to_owned(),
+        };
+        let warning = Event::Warning {
+            code: "X".to_owned(),
+            message: "\"x\"".to_owned(),
+        };
+        for (event, kind, expected) in [
+            (
+                text(Some("m1"), " hi\n"),
+                EventKind::TextDelta,
+                r#"{"type":"text_delta","text":" hi\n""#,
+            ),
+            (
+                text(None, ""),
+                EventKind::TextDelta,
+                r#"{"type":"text_delta","text":"""#,
+            ),
+            (
+                message("\u{feff} hi \n"),
+                EventKind::Message,
+                r#"{"type":"message","content":"hi""#,
+            ),
+            (
+                whole_limit,
+                EventKind::RateLimit,
+                r#"{"type":"rate_limit","status":"allowed","resetsAt":7,"limitType":"five_hour","utilization":0.5"#,
+            ),
+            (
+                bare_limit,
+                EventKind::RateLimit,
+                r#"{"type":"rate_limit","status":"rejected""#,
+            ),
+            (
+                retry(Some(3), Some(529)),
+                EventKind::Retry,
+                r#"{"type":"retry","by":"cli","attempt":1,"maxAttempts":3,"delayMs":5,"reason":"busy","httpStatus":529"#,
+            ),
+            (
+                retry(None, None),
+                EventKind::Retry,
+                r#"{"type":"retry","by":"cli","attempt":1,"delayMs":5,"reason":"busy""#,
+            ),
+            (
+                waiting,
+                EventKind::Waiting,
+                r#"{"type":"waiting","until":9,"reason":"used up""#,
+            ),
+            (
+                warning,
+                EventKind::Warning,
+                r#"{"type":"warning","code":"X","message":"\"x\"""#,
+            ),
+        ] {
+            let expected = (format!(r#"{expected},"runId":"r","agent":"a"}}"#), Some(kind));
+            assert_eq!(told(vec![event]), [expected]);
+        }
+    }
+
+    #[test]
+    fn a_call_that_the_provider_answers_is_told_of_with_its_result() {
+        let result = || Event::ToolResult {
+            tool_call_id: "c1".to_owned(),
+            content: "[1]".to_owned(),
+            is_error: false,
+        };
+        let expected = [
+            (
+                r#"{"type":"tool_call","toolCall":{"id":"c1","name":"add","args":{"b": 1.50, "a":2}},"runId":"r","agent":"a"}"#,
+                EventKind::ToolCall,
+            ),
+            (
+                r#"{"type":"tool_result","toolCallId":"c1","name":"add","content":"[1]","isError":false,"runId":"r","agent":"a"}"#,
+                EventKind::ToolResult,
+            ),
+        ];
+        let expected = expected.map(|(json, kind)| (json.to_owned(), Some(kind)));
+        assert_eq!(told(vec![Event::ToolCall { tool_call: call() }, result()]), expected);
+        // Of a call that nobody has heard of.
+        assert_eq!(told(vec![result()]), []);
+    }
+
+    #[test]
+    fn what_the_run_tells_itself_it_is_not_told_by_its_provider() {
+        let usage = Event::Usage {
+            usage: Usage::default(),
+            raw_stop_reason: None,
+        };
+        let silent = Event::Message {
+            id: None,
+            content: " \n".to_owned(),
+        };
+        let thinking = Event::ThinkingDelta {
+            message_id: None,
+            text: "hm".to_owned(),
+        };
+        assert_eq!(told(vec![usage, silent, thinking, Event::Abandoned]), []);
+    }
 }
