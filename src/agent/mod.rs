@@ -91,7 +91,7 @@ impl Agent {
     }
 
     /// Begins the run. Must be called inside the runtime; returns at once. `models` are those of the spec's agents, in their
-    /// order; `env` as for [`crate::run::Engine::start`]. One that is `cancelled` before it begins asks nobody.
+    /// order; `env` as for [`crate::run::model::ProviderObject::start`]. One that is `cancelled` before it begins asks nobody.
     ///
     /// # Errors
     /// `INTERNAL`: there are not as many models as agents.

@@ -51,7 +51,7 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// Begins. Must be called inside the runtime; returns at once. `env` as for [`Engine::start`].
+    /// Begins. Must be called inside the runtime; returns at once. `env` as for [`crate::run::model::ProviderObject::start`].
     pub fn start(adapter: &Arc<Adapter>, context: String, env: Option<Vars>) -> Execution {
         let base: Vars = env.unwrap_or_else(|| std::env::vars_os().collect());
         let cancel = CancellationToken::new();
