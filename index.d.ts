@@ -1005,6 +1005,13 @@ export type ProviderEvent =
   | { type: "thinking_delta"; messageId?: string; text: string }
   /** A message of the model, whole and verbatim. */
   | { type: "message"; id?: string; content: string }
+  /**
+   * A piece of the arguments of a call that the model is writing, as JSON text; joined, the pieces of a call are its arguments as the model
+   * wrote them. The `tool_call` of this id comes later, and only it is a call: where an answer breaks off, or the arguments can't be read,
+   * there is none. Of claude's live engine and of APIs that stream, for tools of the caller's; other CLIs tell arguments whole (codex 0.169.0,
+   * qwen 0.24.4). Not where the pieces of texts are left out, and not in run logs.
+   */
+  | { type: "tool_call_delta"; toolCallId: string; name: string; delta: string }
   /** The model calls a tool. It is the caller's to run unless a `tool_result` follows: `reply.toolCalls` has those that are. */
   | { type: "tool_call"; toolCall: ToolCall }
   /** What was meant as a tool call and can't be read as one: in a text, or a native one with arguments that are not JSON. */

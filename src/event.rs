@@ -80,6 +80,16 @@ pub enum Event {
         /// Its text.
         content: String,
     },
+    /// A piece of the arguments of a native call that the model is writing. The [`Event::ToolCall`] of the same id says what the call is;
+    /// there may be none, where the call broke off or can't be read. Kept in no run log: the call is there, whole.
+    ToolCallDelta {
+        /// The call's id.
+        tool_call_id: String,
+        /// The tool's name, as the caller has it.
+        name: String,
+        /// The piece of JSON text.
+        delta: String,
+    },
     /// The model calls a tool (native, or found in its text).
     ToolCall {
         /// The call.
@@ -197,6 +207,7 @@ impl Event {
             Event::TextDelta { .. } => EventKind::TextDelta,
             Event::ThinkingDelta { .. } => EventKind::ThinkingDelta,
             Event::Message { .. } => EventKind::Message,
+            Event::ToolCallDelta { .. } => EventKind::ToolCallDelta,
             Event::ToolCall { .. } => EventKind::ToolCall,
             Event::InvalidToolCall { .. } => EventKind::InvalidToolCall,
             Event::ToolResult { .. } => EventKind::ToolResult,

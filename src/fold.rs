@@ -148,6 +148,7 @@ impl Fold {
             Event::Abandoned | Event::Reasoning { .. } if self.watching => {}
             Event::TextDelta { .. }
             | Event::ThinkingDelta { .. }
+            | Event::ToolCallDelta { .. }
             | Event::ToolCall { .. }
             | Event::InvalidToolCall { .. }
             | Event::ToolResult { .. }
@@ -187,6 +188,9 @@ impl Fold {
                 self.answers.insert(tool_call.id.clone(), tool_call);
             }
             Event::ToolResult { tool_call_id, .. } if self.answers.remove(&tool_call_id).is_some() => {}
+            // A call that gets another id is told whole: its pieces would belong to a call that the thread has.
+            Event::ToolCallDelta { tool_call_id, .. }
+                if !self.has_listener || tool_call_id.is_empty() || self.taken.contains(&tool_call_id) => {}
             // Printed twice, when it begins and when it ends, it is one call.
             Event::ToolCall { tool_call } if self.is_known(&tool_call) => {}
             Event::ToolCall { mut tool_call } => {

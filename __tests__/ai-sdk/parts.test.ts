@@ -41,6 +41,32 @@ async function bothOf(events: Parameters<typeof modelOf>, call: Partial<CliCallO
 }
 
 describe("parts", () => {
+  it("arguments go out as the model writes them, and the call when it is one", async () => {
+    const toolCall = { id: "c1", name: "add", args: { a: 1 } };
+    const piece = (delta: string): ProviderEvent => ({ type: "tool_call_delta", toolCallId: "c1", name: "add", delta });
+    const { parts } = await bothOf([
+      { type: "text_delta", text: "Wait." },
+      piece('{"a"'),
+      piece(":1}"),
+      { type: "message", content: "Wait." },
+      { type: "tool_call", toolCall },
+      { type: "done", reply: { ...REPLY, content: "Wait.", toolCalls: [toolCall] } },
+    ]);
+    expect(parts.map(({ type, ...part }) => ("delta" in part ? [type, part.delta] : type))).toEqual([
+      "stream-start",
+      "response-metadata",
+      "text-start",
+      ["text-delta", "Wait."],
+      "text-end",
+      "tool-input-start",
+      ["tool-input-delta", '{"a"'],
+      ["tool-input-delta", ":1}"],
+      "tool-input-end",
+      "tool-call",
+      "finish",
+    ]);
+  });
+
   it("each message is a block of its own, told in pieces or whole", async () => {
     const reply = { ...REPLY, content: "Two.", messages: [{ content: "One." }, { content: "Two." }], model: "m1-2026" };
     const { parts, content } = await bothOf([

@@ -169,6 +169,7 @@ describe("events", () => {
       { type: "text_delta", messageId, text: "Hel" },
       { type: "text_delta", messageId, text: "lo " },
       { type: "text_delta", messageId, text: "you" },
+      { type: "tool_call_delta", toolCallId: "c", name: "add", delta: "{}" },
       { type: "message", id: messageId, content: "Hello you" },
       { type: "tool_call", toolCall: { id: "c", name: "add", args: {} } },
       { type: "usage", usage: counted, rawStopReason: "tool_calls" },

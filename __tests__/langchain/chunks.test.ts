@@ -50,3 +50,53 @@ it("pieces of a response that broke off can't be taken back: the stream fails", 
     partial: { text: "two" },
   });
 });
+
+it("arguments that come in pieces are pieces of a call, once", async () => {
+  const piece = (id: string, delta: string): ProviderEvent => ({
+    type: "tool_call_delta",
+    toolCallId: id,
+    name: "look",
+    delta,
+  });
+  const call = (id: string, n: number) => ({ id, name: "look", args: { n } });
+  const events: ProviderEvent[] = [
+    start,
+    delta("one"),
+    piece("a", '{"n"'),
+    piece("b", '{"n":2'),
+    piece("a", ":1}"),
+    piece("b", "}"),
+    message("one"),
+    ...[call("a", 1), call("b", 2), call("c", 3)].map((toolCall) => ({ type: "tool_call" as const, toolCall })),
+    { type: "done", reply: { ...REPLY, content: "one", toolCalls: [call("a", 1), call("b", 2), call("c", 3)] } },
+  ];
+  const provider = { id: "p", invoke: () => {}, stream: () => toAsync(events), bindTools: () => provider };
+  const model = new ChatCli({ provider: provider as never });
+  const chunks = [];
+  for await (const chunk of await model.stream("hi")) chunks.push(chunk);
+  const pieces = chunks.flatMap(({ tool_call_chunks }) => tool_call_chunks ?? []);
+  expect(pieces.map(({ index, id, args }) => [index, id, args])).toEqual([
+    [1, "a", '{"n"'],
+    [2, "b", '{"n":2'],
+    [1, undefined, ":1}"],
+    [2, undefined, "}"],
+    [3, "c", '{"n":3}'],
+  ]);
+  const whole = chunks.reduce((joined, chunk) => joined.concat(chunk));
+  expect(whole.tool_calls?.map(({ id, args }) => ({ id, args }))).toEqual([
+    { id: "a", args: { n: 1 } },
+    { id: "b", args: { n: 2 } },
+    { id: "c", args: { n: 3 } },
+  ]);
+});
+
+it("pieces of a call that never came can't be taken back: the stream fails", async () => {
+  const piece: ProviderEvent = { type: "tool_call_delta", toolCallId: "a", name: "look", delta: "{" };
+  await expect(stream(start, piece, delta("two"), message("two"), done)).rejects.toMatchObject({
+    code: "CONNECTION_LOST",
+  });
+});
+
+async function* toAsync<T>(all: T[]) {
+  yield* all;
+}

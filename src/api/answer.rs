@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::calls::Calls;
+use super::calls::{Calls, Told};
 use super::failure;
 use super::sse::Events;
 use crate::declare::Tools;
@@ -286,10 +286,20 @@ impl Reader {
             }
             // Some streams end with the whole message once more.
             let again = choice.delta.is_none() && (self.voice.spoke || !self.calls.is_empty());
+            let is_piece = choice.delta.is_some();
             let delta = choice.delta.or(choice.message).filter(|_| !again);
             if let Some(delta) = fields.read::<Delta>("message", delta) {
                 self.voice.take(&delta, &mut fields, &mut out);
-                self.calls.take(&mut fields, delta.tool_calls);
+                let mut told = Told {
+                    tools: &self.tools,
+                    redactor: &self.redactor,
+                    events: Vec::new(),
+                };
+                self.calls.take(&mut fields, delta.tool_calls, &mut told);
+                // A whole message tells its calls as calls alone.
+                if is_piece {
+                    told.events.into_iter().for_each(|piece| out.event(piece));
+                }
             }
             if let Some(stop) = fields
                 .string("finish_reason", choice.finish_reason)

@@ -16,7 +16,7 @@ use crate::decode::json::{Fields, Wtf8, is_object};
 use crate::decode::tool_calls::{invalid_call, tool_call};
 use crate::event::Event;
 use crate::message::wtf8_to_string;
-use crate::redact::{Channel, Redactor};
+use crate::redact::{Channel, Redactor, StreamRedactor};
 
 #[derive(Debug, Deserialize)]
 struct Element<'a> {
@@ -50,6 +50,33 @@ struct Open {
     id: String,
     name: String,
     args: Vec<u8>,
+    /// Of its arguments, what is told piece by piece: `None` before the first piece, and for a call that is told whole.
+    telling: Option<Telling>,
+}
+
+/// How a call's arguments are told piece by piece, without secrets that were cut apart.
+#[derive(Debug)]
+struct Telling {
+    /// Half of a character that waits for its other half, as WTF-8.
+    half: Vec<u8>,
+    redactor: StreamRedactor,
+}
+
+impl Telling {
+    fn push(&mut self, bytes: &[u8]) -> String {
+        self.half.extend_from_slice(bytes);
+        let mut text = joined(std::mem::take(&mut self.half));
+        if let [.., 0xED, 0xA0..=0xAF, _] = text[..] {
+            self.half = text.split_off(text.len() - 3);
+        }
+        self.redactor.push(&wtf8_to_string(text)).into_owned()
+    }
+
+    fn finish(&mut self) -> String {
+        let half = wtf8_to_string(std::mem::take(&mut self.half));
+        let shown = self.redactor.push(&half).into_owned();
+        shown + &self.redactor.finish()
+    }
 }
 
 impl Open {
@@ -72,6 +99,27 @@ impl Open {
     }
 }
 
+/// What a chunk adds to the arguments of calls.
+#[derive(Debug)]
+pub struct Told<'a> {
+    /// The tools, for the caller's names.
+    pub tools: &'a Tools,
+    /// What is taken out of arguments.
+    pub redactor: &'a Redactor,
+    /// The pieces, in their order.
+    pub events: Vec<Event>,
+}
+
+/// A piece of a call's arguments, if it says something and the tool is the caller's.
+fn delta_of(id: &str, name: &str, tools: &Tools, delta: String) -> Option<Event> {
+    let name = tools.callers_name(name).filter(|_| !delta.is_empty())?;
+    Some(Event::ToolCallDelta {
+        tool_call_id: id.to_owned(),
+        name: name.to_owned(),
+        delta,
+    })
+}
+
 /// The calls of one answer.
 #[derive(Debug, Default)]
 pub struct Calls(Vec<Open>);
@@ -82,8 +130,8 @@ impl Calls {
         self.0.is_empty()
     }
 
-    /// Takes the elements of a `tool_calls`.
-    pub fn take(&mut self, fields: &mut Fields, raw: Option<&RawValue>) {
+    /// Takes the elements of a `tool_calls`. What they add to arguments is in `told` afterwards.
+    pub fn take(&mut self, fields: &mut Fields, raw: Option<&RawValue>, told: &mut Told) {
         let elements: Vec<&RawValue> = fields.read("tool_calls", raw).unwrap_or_default();
         for element in elements {
             let Some(element) = fields.read::<Element>("tool_calls", Some(element)) else {
@@ -100,12 +148,39 @@ impl Calls {
                     raw => fields.read("arguments", raw).unwrap_or_default(),
                 },
             };
-            self.place(&piece).take(piece);
+            let args = piece.args.0.clone().into_owned();
+            let at = self.place(&piece);
+            self.0[at].take(piece);
+            self.tell(at, &args, told);
+        }
+    }
+
+    /// Tells the piece `args` of the call `at`, if it is one by the book: with an id of its own, a name, and an object for arguments.
+    fn tell(&mut self, at: usize, args: &[u8], told: &mut Told) {
+        let is_alone = |open: &Open| self.0.iter().filter(|other| other.id == open.id).count() == 1;
+        let open = &self.0[at];
+        if args.is_empty() || open.id.is_empty() || open.name.is_empty() || !is_alone(open) {
+            return;
+        }
+        let begins = open.args.len() == args.len();
+        if begins && args.trim_ascii_start().first() != Some(&b'{') {
+            return;
+        }
+        let open = &mut self.0[at];
+        if begins {
+            open.telling = Some(Telling {
+                half: Vec::new(),
+                redactor: StreamRedactor::new(told.redactor.clone(), Channel::Answer),
+            });
+        }
+        if let Some(telling) = &mut open.telling {
+            let delta = telling.push(args);
+            told.events.extend(delta_of(&open.id, &open.name, told.tools, delta));
         }
     }
 
     /// The call that `piece` belongs to.
-    fn place(&mut self, piece: &Piece) -> &mut Open {
+    fn place(&mut self, piece: &Piece) -> usize {
         let same_id = |open: &Open| piece.id.is_empty() || open.id.is_empty() || open.id == piece.id;
         let known = match piece.index {
             Some(_) => self.0.iter().rposition(|open| open.index == piece.index),
@@ -117,19 +192,20 @@ impl Calls {
             let by_id = !piece.id.is_empty() && open.id == piece.id;
             same_id(open) && (by_id || !open.is_followed_by(piece))
         });
-        let at = known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             self.0.push(Open {
                 index: piece.index,
                 ..Open::default()
             });
             self.0.len() - 1
-        });
-        &mut self.0[at]
+        })
     }
 
     /// The calls, under the caller's names and without secrets, which may have been cut apart.
     pub fn finish(self, tools: &Tools, redactor: &Redactor) -> Vec<Event> {
-        let event = |(number, open): (usize, Open)| {
+        let event = |(number, mut open): (usize, Open)| {
+            let rest = open.telling.as_mut().map(Telling::finish).unwrap_or_default();
+            let rest = delta_of(&open.id, &open.name, tools, rest);
             let id = match open.id {
                 id if id.is_empty() => format!("call_{number}"),
                 id => id,
@@ -141,15 +217,17 @@ impl Calls {
                 "" | "null" => "{}",
                 args => args,
             };
-            if name.is_empty() {
-                return invalid_call(id, name, args, "the call names no tool");
-            }
-            match RawValue::from_string(args.to_owned()) {
-                Ok(raw) => tool_call(id, name, Some(&raw)),
-                Err(error) => invalid_call(id, name, args, &format!("arguments are not JSON: {error}")),
-            }
+            let call = if name.is_empty() {
+                invalid_call(id, name, args, "the call names no tool")
+            } else {
+                match RawValue::from_string(args.to_owned()) {
+                    Ok(raw) => tool_call(id, name, Some(&raw)),
+                    Err(error) => invalid_call(id, name, args, &format!("arguments are not JSON: {error}")),
+                }
+            };
+            rest.into_iter().chain([call])
         };
-        self.0.into_iter().enumerate().map(event).collect()
+        self.0.into_iter().enumerate().flat_map(event).collect()
     }
 }
 
@@ -195,11 +273,22 @@ mod tests {
         let mut calls = Calls::default();
         for piece in pieces {
             let piece = piece.replace("$AB", &wire);
-            calls.take(&mut Fields::default(), Some(serde_json::from_str(&piece).unwrap()));
+            let redactor = Redactor::default();
+            let mut told = Told {
+                tools: &tools,
+                redactor: &redactor,
+                events: Vec::new(),
+            };
+            calls.take(
+                &mut Fields::default(),
+                Some(serde_json::from_str(&piece).unwrap()),
+                &mut told,
+            );
         }
         let finished = calls
             .finish(&tools, &Redactor::default())
             .into_iter()
+            .filter(|event| !matches!(event, Event::ToolCallDelta { .. }))
             .map(|event| match event {
                 Event::ToolCall { tool_call: call } => format!("{} {} {}", call.id, call.name, call.args),
                 Event::InvalidToolCall {
@@ -302,5 +391,83 @@ mod tests {
         ] {
             assert_eq!(calls(pieces), expected, "{what}");
         }
+    }
+
+    /// The pieces of arguments that elements tell, and the calls behind them.
+    fn told(pieces: &[&str], redactor: &Redactor) -> Vec<String> {
+        let tools = Tools::new(
+            &[ToolSpec {
+                name: "get".to_owned(),
+                description: None,
+                schema: RawValue::from_string("{}".to_owned()).unwrap(),
+            }],
+            64,
+        );
+        let (mut calls, mut told) = (Calls::default(), Vec::new());
+        for piece in pieces {
+            let mut chunk = Told {
+                tools: &tools,
+                redactor,
+                events: Vec::new(),
+            };
+            calls.take(
+                &mut Fields::default(),
+                Some(serde_json::from_str(piece).unwrap()),
+                &mut chunk,
+            );
+            told.append(&mut chunk.events);
+        }
+        told.extend(calls.finish(&tools, redactor));
+        let line = |event| match event {
+            Event::ToolCallDelta {
+                tool_call_id: id,
+                name,
+                delta,
+            } => format!("{id} {name} {delta}"),
+            Event::ToolCall { tool_call: call } => format!("call {} {}", call.id, call.args),
+            Event::InvalidToolCall { .. } => "invalid".to_owned(),
+            other => panic!("{other:?}"),
+        };
+        told.into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn arguments_are_told_piece_by_piece() {
+        let pieces = [
+            r#"[{"index":0,"id":"c1","function":{"name":"get","arguments":""}}]"#,
+            r#"[{"index":1,"id":"c2","function":{"name":"get","arguments":"{"}}]"#,
+            r#"[{"index":0,"function":{"arguments":"{\"a\":\"\ud83e"}},{"index":1,"function":{"arguments":"}"}}]"#,
+            r#"[{"index":0,"function":{"arguments":"\udd80\"}"}}]"#,
+        ];
+        assert_eq!(
+            told(&pieces, &Redactor::default()),
+            [
+                "c2 get {",
+                "c1 get {\"a\":\"",
+                "c2 get }",
+                "c1 get 🦀\"}",
+                "call c1 {\"a\":\"🦀\"}",
+                "call c2 {}"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_not_by_the_book_is_told_whole() {
+        for (case, piece) in [
+            ("no id", r#"[{"index":0,"function":{"name":"get","arguments":"{}"}}]"#),
+            (
+                "no object",
+                r#"[{"index":0,"id":"c","function":{"name":"get","arguments":"null"}}]"#,
+            ),
+            (
+                "no tool of the caller's",
+                r#"[{"index":0,"id":"c","function":{"name":"put","arguments":"{}"}}]"#,
+            ),
+        ] {
+            assert_eq!(told(&[piece], &Redactor::default()).len(), 1, "{case}");
+        }
+        let twice = r#"[{"index":0,"id":"c","function":{"name":"get","arguments":"{"}},{"index":1,"id":"c","function":{"name":"get","arguments":"{}"}}]"#;
+        assert!(!told(&[twice], &Redactor::default()).contains(&"c get {}".to_owned()));
     }
 }

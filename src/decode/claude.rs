@@ -6,7 +6,7 @@
 //! | line | events |
 //! |---|---|
 //! | `system/init` | `Session` (again on every turn of a live session) |
-//! | `stream_event` | `TextDelta`, `ThinkingDelta`; the rest of the stream is repeated by whole lines |
+//! | `stream_event` | `TextDelta`, `ThinkingDelta`, `ToolCallDelta` where those are asked for; the rest of the stream is repeated by whole lines |
 //! | `assistant` | `Message`, `ToolCall`; a failure if it carries an `error` |
 //! | `user` | `ToolResult`; echoes are `Other` |
 //! | `system/api_retry`, `rate_limit_event` | `Retry`, `RateLimit` |
@@ -29,10 +29,11 @@ use self::wire::{
 };
 use super::ansi::{strip_ansi, strip_owned};
 use super::assembler::MessageAssembler;
+use super::chunk_joiner::ChunkJoiner;
 use super::failure::{API_ERROR, failure_of};
 use super::format::{Format, Verdict};
 use super::generic::{Answers, Generic};
-use super::json::{Fields, Text, is_true, word};
+use super::json::{Fields, Text, Wtf8, is_true, word};
 use super::notes::Out;
 use super::tool_calls::tool_call;
 use super::usage::read_usage;
@@ -63,6 +64,18 @@ pub(super) struct Claude {
     takes_bare_results: bool,
     /// They are qwen's.
     of_qwen: bool,
+    /// Whether the arguments of calls are told piece by piece.
+    tells_call_deltas: bool,
+    /// The call whose arguments are being streamed.
+    writing: Option<Writing>,
+}
+
+/// A call of a tool that the model is writing.
+#[derive(Debug)]
+struct Writing {
+    id: String,
+    name: String,
+    joiner: ChunkJoiner,
 }
 
 /// What is known of the turn that is going on.
@@ -121,6 +134,10 @@ impl Format for Claude {
         Verdict::Event
     }
 
+    fn tell_call_deltas(&mut self) {
+        self.tells_call_deltas = true;
+    }
+
     fn finish(&mut self, out: &mut Out) {
         self.generic.finish(out);
         self.assembler.end_turn(out);
@@ -174,11 +191,13 @@ impl Claude {
                     (Some("thinking_delta"), _, Some(thinking)) => {
                         self.assembler.thinking_delta(event.index, thinking, out)
                     }
-                    // Arguments and signatures come whole with the `assistant` line.
+                    (Some("input_json_delta"), ..) => self.call_delta(delta.partial_json, out),
+                    // Signatures come whole with the `assistant` line.
                     _ => {}
                 }
             }
             Some("message_start") => {
+                self.writing = None;
                 let message = event.message.unwrap_or_default();
                 self.assembler.begin(message.id.map(Text::into_string), out);
                 if let Some(model) = message.model {
@@ -187,14 +206,23 @@ impl Claude {
             }
             Some("content_block_start") => {
                 self.assembler.block(out);
-                let block = event.content_block.unwrap_or_default();
+                let mut block = event.content_block.unwrap_or_default();
+                let is_call = self.tells_call_deltas && word(block.kind).as_deref() == Some("tool_use");
+                self.writing = is_call.then(|| Writing {
+                    id: block.id.take().unwrap_or_default().into_string(),
+                    name: block.name.take().unwrap_or_default().into_string(),
+                    joiner: ChunkJoiner::default(),
+                });
                 if let (Some("text"), Some(Text(text))) = (word(block.kind).as_deref(), block.text)
                     && !text.is_empty()
                 {
                     self.assembler.text_delta(text.into(), out);
                 }
             }
-            Some("content_block_stop") => self.assembler.block(out),
+            Some("content_block_stop") => {
+                self.writing = None;
+                self.assembler.block(out);
+            }
             Some("message_stop") if cut => self.assembler.cut(out),
             // What ends so may still be void: only the next line tells (`system/retry`, 0.24.4).
             Some("message_stop") if self.of_qwen && !self.assembler.has_calls() => {}
@@ -206,6 +234,21 @@ impl Claude {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A piece of the arguments of the call that is being written. The call comes whole with its `assistant` line.
+    fn call_delta(&mut self, piece: Option<Wtf8>, out: &mut Out) {
+        let (Some(writing), Some(piece)) = (&mut self.writing, piece) else {
+            return;
+        };
+        let delta = writing.joiner.join(piece);
+        if !delta.is_empty() && !writing.id.is_empty() {
+            out.event(Event::ToolCallDelta {
+                tool_call_id: writing.id.clone(),
+                name: writing.name.clone(),
+                delta: delta.into_owned(),
+            });
         }
     }
 

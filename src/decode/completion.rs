@@ -35,6 +35,7 @@ pub(super) fn after(complete: bool, events: &[Event]) -> bool {
         | Event::TextDelta { .. }
         | Event::ThinkingDelta { .. }
         | Event::Message { .. }
+        | Event::ToolCallDelta { .. }
         | Event::ToolCall { .. }
         | Event::InvalidToolCall { .. }
         | Event::ToolResult { .. }

@@ -61,4 +61,6 @@ pub(super) trait Format: std::fmt::Debug + Send {
     fn object(&mut self, json: &str, out: &mut Out) -> Verdict;
     /// The output is over.
     fn finish(&mut self, out: &mut Out);
+    /// From now on the arguments of native calls are told piece by piece, too, where the format has them so.
+    fn tell_call_deltas(&mut self) {}
 }

@@ -151,6 +151,11 @@ fn line(event: &Event) -> String {
             format!("reasoning {}", short(&details))
         }
         Event::Message { id: message, content } => format!("message {} {}", id(message), short(content)),
+        Event::ToolCallDelta {
+            tool_call_id,
+            name,
+            delta,
+        } => format!("call piece {tool_call_id} {name} {}", short(delta)),
         Event::ToolCall { tool_call: call } => format!("call {} {} {}", call.id, call.name, short(call.args.get())),
         Event::ToolResult {
             tool_call_id,

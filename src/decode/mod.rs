@@ -147,6 +147,16 @@ impl Decoder {
         self
     }
 
+    /// Tells the arguments of native calls piece by piece, too ([`Event::ToolCallDelta`], under the CLI's names), where the format has them
+    /// so: for who knows which of the tools are the caller's.
+    #[must_use]
+    pub fn with_call_deltas(mut self) -> Self {
+        if let Some(format) = &mut self.reader.format {
+            format.tell_call_deltas();
+        }
+        self
+    }
+
     /// For the lines of a claude's subagents, all of them of one: to every other decoder they are no part of the answer
     /// ([`Event::Other`]).
     pub fn of_subagent() -> Self {

@@ -20,6 +20,8 @@ pub enum EventKind {
     ThinkingDelta,
     /// A message of the model, whole.
     Message,
+    /// A piece of the arguments of a call.
+    ToolCallDelta,
     /// The model calls a tool.
     ToolCall,
     /// A text that looks like a call and can't be read as one.

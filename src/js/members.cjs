@@ -52,7 +52,10 @@ const { DEFAULT_MAX_WAIT } = require("./quota.cjs");
 const { onAbort } = require("./signals.cjs");
 const { createUpdates } = require("./updates.cjs");
 
-const OUTPUT = new Set(["text_delta", "thinking_delta", "message", "tool_call", "invalid_tool_call", "tool_result"]);
+const OUTPUT = new Set([
+  ...["text_delta", "thinking_delta", "message"],
+  ...["tool_call_delta", "tool_call", "invalid_tool_call", "tool_result"],
+]);
 
 /**
  * The model's own text and calls, as opposed to news about a run.

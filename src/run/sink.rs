@@ -134,7 +134,7 @@ impl Sink {
             }
             self.log.event(&event);
             let is_kept_back = match event {
-                Event::TextDelta { .. } => self.whole_only || self.whole_texts,
+                Event::TextDelta { .. } | Event::ToolCallDelta { .. } => self.whole_only || self.whole_texts,
                 Event::ThinkingDelta { .. } => self.whole_only,
                 _ => false,
             };
@@ -160,7 +160,11 @@ impl Sink {
     /// Writes `events` into the run's log. One that fails is reported behind them, but before the last.
     async fn record(&self, events: &mut Vec<Event>) {
         let Some(recorder) = &self.recorder else { return };
-        for event in events.iter() {
+        // The pieces of a call's arguments are in the call.
+        for event in events
+            .iter()
+            .filter(|event| !matches!(event, Event::ToolCallDelta { .. }))
+        {
             recorder.event(event).await;
         }
         let last = matches!(events.last(), Some(Event::Done { .. }));
@@ -200,6 +204,7 @@ fn is_output(event: &Event) -> bool {
         Event::TextDelta { .. }
             | Event::ThinkingDelta { .. }
             | Event::Message { .. }
+            | Event::ToolCallDelta { .. }
             | Event::ToolCall { .. }
             | Event::InvalidToolCall { .. }
             | Event::ToolResult { .. }

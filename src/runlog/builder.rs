@@ -196,6 +196,8 @@ impl TimelineBuilder {
         let text = |name: &str| string(&event[name]);
         match kind {
             EventKind::ToolCall => return self.call(t, items::call_of(event)),
+            // Logs have none: the call is there.
+            EventKind::ToolCallDelta => return,
             EventKind::Permission | EventKind::Deferred if self.about_call(t, kind, event) => return,
             EventKind::TextDelta => return self.piece(Kind::Message, t, event),
             EventKind::ThinkingDelta => return self.piece(Kind::Thinking, t, event),

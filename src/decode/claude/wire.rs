@@ -68,6 +68,8 @@ pub(super) struct Delta<'a> {
     pub text: Option<Wtf8<'a>>,
     /// `thinking_delta`.
     pub thinking: Option<Wtf8<'a>>,
+    /// `input_json_delta`.
+    pub partial_json: Option<Wtf8<'a>>,
     /// That of a `message_delta`.
     pub stop_reason: Option<&'a RawValue>,
 }

@@ -81,7 +81,7 @@ impl Session {
         })?;
         Ok(Session {
             streams: Streams::new(running, stdin),
-            decoder: Decoder::new(Wire::ClaudeStream),
+            decoder: decoder(),
             turns: Turns::default(),
             handshake: Handshake::Unasked,
             setup: Arc::new(Setup::new(None, None, &[])),
@@ -120,7 +120,7 @@ impl Session {
     /// in 41 ms that way, and the CLI takes its lines in order (CLI-FACTS 1.7).
     pub fn begin(&mut self, user: &str, setup: &Arc<Setup>) {
         self.streams.begin_turn();
-        self.decoder = Decoder::new(Wire::ClaudeStream);
+        self.decoder = decoder();
         let mut lines = String::new();
         if self.handshake == Handshake::Unasked {
             lines = self.initialize(setup);
@@ -213,6 +213,11 @@ impl Session {
                     *event = Event::Answer { tool_call };
                 }
                 Event::ToolCall { tool_call } => tool_call.name = self.setup.callers_name(&tool_call.name),
+                Event::ToolCallDelta { name, .. } => match self.setup.ours(name) {
+                    Some(own) => *name = own.to_owned(),
+                    // Of a tool of the CLI's own, or of the answer itself: that is no call of the caller's.
+                    None => name.clear(),
+                },
                 Event::Outcome(outcome) => {
                     outcome.cost_usd = outcome.cost_usd.map(|total| turn_cost(&mut self.cost_usd, total));
                     over = true;
@@ -220,6 +225,7 @@ impl Session {
                 _ => {}
             }
         }
+        events.retain(|event| !matches!(event, Event::ToolCallDelta { name, .. } if name.is_empty()));
         if !over {
             return Pulse::Alive;
         }
@@ -392,6 +398,11 @@ impl Keepable for Session {
             false => self.finish().await,
         })
     }
+}
+
+/// What reads a turn.
+fn decoder() -> Decoder {
+    Decoder::new(Wire::ClaudeStream).with_call_deltas()
 }
 
 /// What a turn cost, when the CLI tells that all of them cost `total` US dollars, and those before it cost `before`.

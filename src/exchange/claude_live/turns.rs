@@ -129,6 +129,7 @@ fn is_answer(event: &Event) -> bool {
             | Event::ThinkingDelta { .. }
             | Event::Message { .. }
             | Event::Reasoning { .. }
+            | Event::ToolCallDelta { .. }
             | Event::ToolCall { .. }
             | Event::InvalidToolCall { .. }
             | Event::Answer { .. }

@@ -3,8 +3,9 @@
 /**
  * In: the events of one call. Out: the parts of the AI SDK's stream, and, of the same parts, the content of an answer that comes whole.
  *
- * Calls go out with the reply, not when the model makes them: only then is it known which of them are the caller's to run. None of them
- * is made here of a text; what the native side found to be a call is one.
+ * Calls go out with the reply, not when the model makes them: only then is it known which of them are the caller's to run. What a model
+ * writes of their arguments goes out as it comes (`tool-input-delta`). None of them is made here of a text; what the native side found to
+ * be a call is one.
  *
  * @import { InvalidToolCall, ProviderError, ProviderEvent, ProviderReply, TokenUsage, ToolCall } from "../../../index.js"
  * @import { CliContent, CliFinishReason, CliProviderMetadata, CliStreamPart, CliUsage, CliWarning } from "./index.d.cts"
@@ -32,6 +33,8 @@ function createParts({ provider, settings, raw = false }) {
   const blocks = createBlocks((part) => out.push(part));
   /** @type {Map<string, ToolCall>} calls that the CLI may still answer itself */
   const held = new Map();
+  /** Calls whose arguments came piece by piece, and whether they are whole. @type {Map<string, boolean>} */
+  const written = new Map();
   /** The model and the session, as the CLI names them before it answers. */
   let model = /** @type {string | undefined} */ (undefined);
   let named = false;
@@ -99,8 +102,19 @@ function createParts({ provider, settings, raw = false }) {
         }
         blocks.end();
         break;
+      case "tool_call_delta":
+        if (whole) break;
+        metadata(undefined);
+        blocks.close();
+        if (!written.has(event.toolCallId)) {
+          written.set(event.toolCallId, false);
+          out.push({ type: "tool-input-start", id: event.toolCallId, toolName: event.name });
+        }
+        out.push({ type: "tool-input-delta", id: event.toolCallId, delta: event.delta });
+        break;
       case "tool_call":
         held.set(event.toolCall.id, event.toolCall);
+        endInput(event.toolCall.id);
         break;
       case "tool_result": {
         const call = held.get(event.toolCallId);
@@ -118,8 +132,17 @@ function createParts({ provider, settings, raw = false }) {
     }
   }
 
+  /** The arguments of this call are whole, if they came in pieces. @param {string} id */
+  function endInput(id) {
+    if (written.get(id) !== false) return;
+    written.set(id, true);
+    out.push({ type: "tool-input-end", id });
+  }
+
   /** @param {ProviderReply} reply */
   function finish(reply) {
+    // Also of one that came to nothing: its answer broke off, or it can't be read.
+    for (const id of written.keys()) endInput(id);
     model = reply.model ?? model;
     metadata(reply.messageId);
     if (reply.thinking && !blocks.holds("reasoning")) blocks.push("reasoning", reply.messageId, reply.thinking);
@@ -135,7 +158,8 @@ function createParts({ provider, settings, raw = false }) {
     const takesSeal = blocks.isOpen() || calls.length === 0;
     if (sealed && takesSeal && !blocks.isOpen()) blocks.open("reasoning", reply.messageId);
     blocks.close(sealed);
-    for (const [index, call] of calls.entries()) out.push(...called(call, takesSeal || index > 0 ? undefined : sealed));
+    for (const [index, call] of calls.entries())
+      out.push(...called(call, written.has(call.id), takesSeal || index > 0 ? undefined : sealed));
     const asks = calls.length > 0;
     out.push({
       type: "finish",
@@ -152,6 +176,7 @@ function createParts({ provider, settings, raw = false }) {
   function cutShort(error, unified) {
     const { code, message, partial, usage } = error;
     if (!said && partial?.text) blocks.push("text", undefined, partial.text);
+    for (const id of written.keys()) endInput(id);
     blocks.close();
     out.push({
       type: "finish",
@@ -260,17 +285,19 @@ function answerOf({ content, structured }, json) {
  * A call for the caller to run.
  *
  * @param {{ id: string, name: string, input: string }} call `input` is JSON text
+ * @param {boolean} written its arguments came piece by piece
  * @param {CliProviderMetadata} [providerMetadata]
  * @returns {CliStreamPart[]}
  */
-function called({ id, name, input }, providerMetadata) {
+function called({ id, name, input }, written, providerMetadata) {
   const metadata = providerMetadata ? { providerMetadata } : {};
-  return [
+  /** @type {CliStreamPart[]} */
+  const whole = [
     { type: "tool-input-start", id, toolName: name },
     { type: "tool-input-delta", id, delta: input },
     { type: "tool-input-end", id },
-    { type: "tool-call", toolCallId: id, toolName: name, input, ...metadata },
   ];
+  return [...(written ? [] : whole), { type: "tool-call", toolCallId: id, toolName: name, input, ...metadata }];
 }
 
 /**

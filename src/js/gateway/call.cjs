@@ -90,6 +90,8 @@ function begin(call, target, { signal, record }) {
   };
   /** Whether pieces of a message that is not whole went out. */
   let open = false;
+  /** Calls whose arguments went out in pieces and are not whole. @type {Set<string>} */
+  const writing = new Set();
 
   return {
     facts,
@@ -157,9 +159,15 @@ function begin(call, target, { signal, record }) {
       case "message":
         open = false;
         break;
+      case "tool_call_delta":
+        if (!whole) writing.add(event.toolCallId);
+        break;
+      case "tool_call":
+        writing.delete(event.toolCall.id);
+        break;
       case "retry":
         // The pieces that went out belong to no message, and a client can't be told to forget them.
-        if (open && call.stream) throw brokenOff(event.reason);
+        if ((open || writing.size > 0) && call.stream) throw brokenOff(event.reason);
         break;
       case "done":
         facts.usage = event.reply.usage;

@@ -10,6 +10,8 @@
  * @typedef {{ id: string, name: string, args: string }} Call `args` is JSON text
  */
 
+const { Refusal } = require("./refusal.cjs");
+
 /** Most answers whose further calls are remembered. */
 const MOST_KEPT = 1000;
 
@@ -71,6 +73,8 @@ function createFilter(oneCall, keep) {
   let first;
   /** @type {Call[]} */
   const others = [];
+  /** Calls that went out and are none yet. @type {Set<string>} */
+  const begun = new Set();
   /** Reasoning that only its API can read, which came with something else. @type {CliStreamPart[]} */
   let sealed = [];
 
@@ -78,6 +82,9 @@ function createFilter(oneCall, keep) {
   return (part) => {
     switch (part.type) {
       case "tool-input-start":
+        if (first === undefined || !oneCall) begun.add(part.id);
+        first ??= part.id;
+        return oneCall && part.id !== first ? [] : [part];
       case "tool-input-delta":
       case "tool-input-end":
         first ??= part.id;
@@ -86,6 +93,7 @@ function createFilter(oneCall, keep) {
         if (part.providerExecuted) return [];
         const { toolCallId: id, toolName: name, input: args } = part;
         hold(part.providerMetadata);
+        begun.delete(id);
         first ??= id;
         if (!oneCall || id === first) return [part];
         others.push({ id, name, args });
@@ -99,6 +107,17 @@ function createFilter(oneCall, keep) {
       case "raw":
         return [];
       case "finish":
+        if (
+          begun.size > 0 &&
+          part.finishReason.unified !== "length" &&
+          part.finishReason.unified !== "content-filter"
+        ) {
+          throw new Refusal(
+            502,
+            "upstream_error",
+            "the model's call of a tool can't be read, and its beginning has gone out",
+          );
+        }
         if (first !== undefined && others.length > 0) keep(first, others);
         return [...sealed, part];
       default:

@@ -352,8 +352,10 @@ function stream({ model, shows }, { seals }) {
   let index = -1;
   /** @type {Map<string, number>} */
   const indexes = new Map();
-  /** @type {Map<string, string>} arguments so far */
-  const inputs = new Map();
+  /** The call that is being told: one block ends before the next begins, so what comes of others waits. @type {string | undefined} */
+  let busy;
+  /** @type {CliStreamPart[]} */
+  let waiting = [];
   /** A block of reasoning of which nothing was shown yet. @type {string | undefined} */
   let silent;
 
@@ -370,8 +372,12 @@ function stream({ model, shows }, { seals }) {
   return {
     begin: (usage) => event("message_start", { message: messageWith(model, [], null, usageOf(usage)) }),
 
-    /** @param {CliStreamPart} part */
+    /** @param {CliStreamPart} part @returns {string} */
     push(part) {
+      if (busy !== undefined && "id" in part && part.id !== busy) {
+        waiting.push(part);
+        return "";
+      }
       switch (part.type) {
         case "text-start":
           return open(part.id, { type: "text", text: "", citations: [] });
@@ -400,7 +406,7 @@ function stream({ model, shows }, { seals }) {
           return delta(part.id, { type: "signature_delta", signature: signature ?? "" }) + close(part.id);
         }
         case "tool-input-start":
-          inputs.set(part.id, "");
+          busy = part.id;
           return open(part.id, {
             type: "tool_use",
             id: part.id,
@@ -409,12 +415,18 @@ function stream({ model, shows }, { seals }) {
             caller: { type: "direct" },
           });
         case "tool-input-delta":
-          inputs.set(part.id, (inputs.get(part.id) ?? "") + part.delta);
           return delta(part.id, { type: "input_json_delta", partial_json: part.delta });
-        case "tool-input-end":
-          // A client that adds the pieces up would fail on them.
-          inputOf(inputs.get(part.id) || "{}");
-          return close(part.id);
+        case "tool-input-end": {
+          const stopped = close(part.id);
+          busy = undefined;
+          const next = waiting;
+          waiting = [];
+          return stopped + next.map((waited) => this.push(waited)).join("");
+        }
+        case "tool-call":
+          // No finish behind a call that no client can read.
+          inputOf(part.input);
+          return "";
         case "finish": {
           const usage = usageOf(part.usage);
           const stop = {

@@ -3,7 +3,8 @@
 /**
  * In: the events of one run. Out: the pieces of one message, as LangChain's `AIMessageChunk`; joined, they are the answer.
  *
- * What can't be taken back is not sent early: tool calls come with the end, when it is known which are the caller's to run.
+ * What can't be taken back is not sent early: tool calls come with the end, when it is known which are the caller's to run, but for those
+ * whose arguments a native call tells as the model writes them: these are the caller's.
  *
  * @import { ProviderEvent, ProviderReply } from "../../../index.js"
  */
@@ -27,6 +28,10 @@ function createChunker(AIMessageChunk, provider) {
   let follows = false;
   let hasText = false;
   let hasThought = false;
+  /** Calls whose arguments came piece by piece, and the index of each. @type {Map<string, number>} */
+  const written = new Map();
+  /** The index of the first call. @type {number | undefined} */
+  let base;
   /** A response broke off behind pieces that are out, and was asked for again. */
   let broken = false;
   /**
@@ -67,6 +72,14 @@ function createChunker(AIMessageChunk, provider) {
             additional_kwargs: { reasoning_content: event.text },
             response_metadata: { model_provider: TRANSLATOR },
           });
+        case "tool_call_delta": {
+          const { toolCallId: id, name, delta: args } = event;
+          const known = written.get(id);
+          const index = known ?? firstIndex() + written.size;
+          written.set(id, index);
+          const named = known === undefined ? { id, name } : {};
+          return chunk({ tool_call_chunks: [{ type: "tool_call_chunk", ...named, args, index }] });
+        }
         case "message": {
           // An adapter that can only be invoked has no pieces.
           const whole = pieces === "" ? said(event.content) : undefined;
@@ -76,6 +89,7 @@ function createChunker(AIMessageChunk, provider) {
           return whole;
         }
         case "done":
+          broken ||= [...written.keys()].some((id) => !isCall(event.reply, id));
           if (broken) throw brokenOff(provider, event.reply);
           return last(event.reply);
         default:
@@ -84,6 +98,12 @@ function createChunker(AIMessageChunk, provider) {
     },
   };
 
+  /** The blocks of a message are counted, and calls come behind its reasoning and its text. */
+  function firstIndex() {
+    base ??= Number(hasThought) + Number(hasText);
+    return base;
+  }
+
   /**
    * What is known at the end: calls, usage, and what `response_metadata` says.
    *
@@ -91,15 +111,15 @@ function createChunker(AIMessageChunk, provider) {
    */
   function last(reply) {
     const fields = metadataOf(reply, provider);
-    // The blocks of a message are counted, and these come behind its reasoning and its text.
-    const first = Number(hasThought) + Number(hasText);
+    const whole = reply.toolCalls.filter(({ id }) => !written.has(id));
+    const first = firstIndex() + written.size;
     const { reasoning_content, ...kwargs } = fields.additional_kwargs;
     // Of this chunk alone no block is to be made: its reasoning is out.
     if (hasThought) delete fields.response_metadata.model_provider;
     return chunk({
       // Its pieces are out; what belongs to it beside the text is known now.
       additional_kwargs: hasThought ? kwargs : compact({ reasoning_content, ...kwargs }),
-      tool_call_chunks: reply.toolCalls.map(({ id, name, args }, index) => ({
+      tool_call_chunks: whole.map(({ id, name, args }, index) => ({
         type: "tool_call_chunk",
         id,
         name,
@@ -110,6 +130,16 @@ function createChunker(AIMessageChunk, provider) {
       response_metadata: fields.response_metadata,
     });
   }
+}
+
+/**
+ * Whether the call came, be it one that can't be read.
+ *
+ * @param {ProviderReply} reply
+ * @param {string} id
+ */
+function isCall({ toolCalls, invalidToolCalls }, id) {
+  return toolCalls.some((call) => call.id === id) || invalidToolCalls.some((call) => call.id === id);
 }
 
 /**

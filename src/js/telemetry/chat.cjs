@@ -36,7 +36,7 @@ const { ATTR, OWN, companyOf } = require("./names.cjs");
 const { KIND, begin, known } = require("./operation.cjs");
 const { beginTool, hasRun } = require("./tool.cjs");
 
-const FIRST = new Set(["text_delta", "thinking_delta", "message", "tool_call"]);
+const FIRST = new Set(["text_delta", "thinking_delta", "message", "tool_call_delta", "tool_call"]);
 
 /**
  * @param {Telemetry} telemetry

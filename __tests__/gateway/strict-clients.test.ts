@@ -1,0 +1,64 @@
+// @release
+/** The strictest clients there are: the real claude and the real codex, each running a session with tools of its own over the gateway. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createCodexCliProvider } from "deep-factor-providers";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { HERE } from "../clis/real.js";
+import { isolateClaude, runClaude } from "../support/claude.mjs";
+import { codexConfig, isolateCli } from "../support/clis.mjs";
+import { serveApi } from "../support/gateway.mjs";
+
+interface Body {
+  messages: { role: string; content: unknown; tool_calls?: { function: { name: string } }[] }[];
+  tools?: { function: { name: string } }[];
+}
+
+/** A model that calls this tool once, if it is offered, and tells what came of it. */
+function caller(name: RegExp, args: object) {
+  return ({ body }: { body: Body }) => {
+    const last = body.messages.at(-1);
+    const tool = body.tools?.find(({ function: its }) => name.test(its.name));
+    if (last?.role === "tool") return { text: `It said: ${text(last.content)}` };
+    return tool
+      ? { text: "Let me look.", calls: [{ id: "call_1", name: tool.function.name, args }] }
+      : { text: "A title" };
+  };
+}
+
+const text = (content: unknown) => JSON.stringify(content).replace(/\W+/g, " ").trim();
+
+describe.skipIf(!HERE)("a whole session over the gateway", { timeout: 300_000 }, () => {
+  it("of claude, with its own Bash", async () => {
+    const { gateway, log } = await serveApi(
+      caller(/^Bash$/, { command: "echo from-the-shell", description: "Says it" }),
+    );
+    const claude = isolateClaude({ baseUrl: gateway.url, env: { ANTHROPIC_API_KEY: String(gateway.token) } });
+    onTestFinished(claude.cleanup);
+    const args = ["-p", "--model", "claude-sonnet-4-5", "--allowedTools", "Bash"];
+    const { code, stdout } = await runClaude(claude, args, { stdin: "Look." });
+    expect([code, stdout]).toEqual([0, expect.stringContaining("from the shell")]);
+    expect(log.filter(({ fields }) => fields.status !== 200)).toEqual([]);
+  });
+
+  it("of codex, with its own shell", async () => {
+    const { gateway, log } = await serveApi(
+      caller(/shell|exec_command/, { command: ["echo", "from-the-shell"], cmd: "echo from-the-shell" }),
+    );
+    const cli = await isolateCli("codex", `${gateway.url}/v1`);
+    onTestFinished(cli.cleanup);
+    const config = `web_search = "disabled"\n${codexConfig(`${gateway.url}/v1`, 0)}`;
+    writeFileSync(join(cli.home, ".codex/config.toml"), config);
+    const provider = createCodexCliProvider({
+      ...cli.options,
+      env: { ...(cli.options.env as object), MOCK_KEY: String(gateway.token) },
+      engine: "print",
+      disableBuiltInTools: false,
+      retry: false,
+    });
+    onTestFinished(() => provider.close());
+    const reply = await provider.invoke(["Look."]);
+    expect(reply.content).toContain("from the shell");
+    expect(log.filter(({ fields }) => fields.status !== 200)).toEqual([]);
+  });
+});
