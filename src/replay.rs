@@ -3,8 +3,6 @@
 //! In: a path. Out: a [`Replay`], whose events are the recorded JSON, byte for byte; or a page of text. What a log came to is
 //! what its last event says (`done`), so that a replayed run comes to the very same reply as the run itself.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -13,8 +11,6 @@ use serde_json::value::RawValue;
 use crate::classify;
 use crate::error::{Code, ProviderError};
 use crate::event::EventKind;
-use crate::runlog::html::plan::{Budget, Names};
-use crate::runlog::outline::{self, Outline};
 use crate::runlog::read::{Problem, Recording, Run, Unreadable, read};
 use crate::runlog::runs::timeline;
 use crate::runlog::text::Style;
@@ -157,7 +153,7 @@ pub struct Shown {
 /// As [`Replay::open`].
 pub async fn show(path: PathBuf, Shown { format, colour, full }: Shown) -> Result<String, Box<ProviderError>> {
     let bytes = contents(&path).await?;
-    // Pages of long logs take a while.
+    // A page of a long log takes a while.
     let made = tokio::task::spawn_blocking(move || {
         let timeline = match (read(&bytes), normalised::timeline(&bytes)) {
             (Ok(recording), _) => timeline(&recording),
@@ -167,7 +163,7 @@ pub async fn show(path: PathBuf, Shown { format, colour, full }: Shown) -> Resul
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let shown = match format {
             Format::Text => Ok(text::render(&timeline, Style { colour, full })),
-            Format::Html => Ok(html::render(timeline, &name)),
+            Format::Html => Ok(html::render(&timeline, &name)),
             Format::Json => serde_json::to_string_pretty(&timeline).map(|json| json + "\n"),
         };
         shown.map_err(|error| refused(Code::Internal, error.to_string()))
@@ -176,69 +172,6 @@ pub async fn show(path: PathBuf, Shown { format, colour, full }: Shown) -> Resul
         Ok(made) => made,
         Err(panic) => Err(refused(Code::Internal, panic.to_string())),
     }
-}
-
-/// A log as pages for a browser, each made when it is asked for: what is held is the outline of the log and one page.
-#[derive(Debug)]
-pub struct LogPages {
-    path: PathBuf,
-    pages: html::Pages,
-}
-
-impl LogPages {
-    /// Those of the log at `path`, which are called `stem` and `extension`, with a number in between from the second on.
-    ///
-    /// # Errors
-    /// As [`Replay::open`].
-    pub async fn open(path: PathBuf, names: Names) -> Result<LogPages, Box<ProviderError>> {
-        let opened = tokio::task::spawn_blocking(move || {
-            let outline = outline(&path)?;
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let pages = html::Pages::new(outline, Budget::PAGES, names, &name);
-            Ok(LogPages { path, pages })
-        });
-        opened
-            .await
-            .unwrap_or_else(|panic| Err(refused(Code::Internal, panic.to_string())))
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.pages.count()
-    }
-
-    /// The page `index`, from 0.
-    ///
-    /// # Errors
-    /// `NOT_FOUND` if the log is gone, `INVALID_RUN_LOG` if something else stands in it now.
-    pub fn page(&self, index: usize) -> Result<String, Box<ProviderError>> {
-        let mut log = open(&self.path)?;
-        self.pages.page(index, &mut log).map_err(|error| {
-            let reason = format!("{} can't be read: {error}", self.path.display());
-            refused(Code::InvalidRunLog, reason)
-        })
-    }
-}
-
-/// The outline of a run log; all of a normalised one.
-fn outline(path: &Path) -> Result<Outline, Box<ProviderError>> {
-    let reason = match Outline::read(&mut BufReader::new(open(path)?)) {
-        Ok(outline) => return Ok(outline),
-        Err(outline::Refused::Io(error)) => {
-            let reason = format!("{} can't be read: {error}", path.display());
-            return Err(refused(Code::NotFound, reason));
-        }
-        Err(outline::Refused::Unreadable(reason)) => reason,
-    };
-    let timeline = match &reason {
-        Unreadable::Other(_) => std::fs::read(path).ok().and_then(|bytes| normalised::timeline(&bytes)),
-        Unreadable::Empty | Unreadable::Version(_) => None,
-    };
-    timeline.map(Outline::of).ok_or_else(|| unreadable(path, &reason))
-}
-
-fn open(path: &Path) -> Result<File, Box<ProviderError>> {
-    File::open(path).map_err(|error| refused(Code::NotFound, format!("{} can't be read: {error}", path.display())))
 }
 
 async fn load(path: &Path) -> Result<Recording, Box<ProviderError>> {

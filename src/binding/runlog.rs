@@ -9,8 +9,7 @@ use napi_derive::napi;
 
 use super::environment::promise;
 use super::{from_json, outcome};
-use crate::replay::{self, LogPages, Replay};
-use crate::runlog::html::plan::Names;
+use crate::replay::{self, Replay};
 use crate::status;
 
 /// A recorded run.
@@ -56,50 +55,6 @@ impl NativeReplay {
 #[napi(catch_unwind)]
 pub fn page_head(title: String) -> String {
     crate::runlog::html::head(&title)
-}
-
-/// A log as pages for a browser.
-#[napi]
-pub struct NativeLogPages {
-    path: String,
-    names: Names,
-    pages: Arc<OnceLock<LogPages>>,
-}
-
-#[napi]
-impl NativeLogPages {
-    /// Of the log at `path`; the pages are called `stem`, a number from the second on, and `extension`. Nothing is read yet.
-    #[napi(constructor, catch_unwind)]
-    pub fn new(path: String, stem: String, extension: String) -> Self {
-        NativeLogPages {
-            path,
-            names: Names { stem, extension },
-            pages: Arc::default(),
-        }
-    }
-
-    /// Reads the log: `{"ok": how many pages}` or `{"err": …}`.
-    #[napi(catch_unwind)]
-    pub fn open<'env>(&self, env: &'env Env) -> napi::Result<PromiseRaw<'env, String>> {
-        let (path, names, opened) = (PathBuf::from(&self.path), self.names.clone(), Arc::clone(&self.pages));
-        promise(env, async move {
-            let made = LogPages::open(path, names).await;
-            outcome(made.map(|pages| opened.get_or_init(|| pages).count()))
-        })
-    }
-
-    /// The page `index`, from 0: `{"ok": text}` or `{"err": …}`; empty before `open`.
-    #[napi(catch_unwind)]
-    pub fn page<'env>(&self, env: &'env Env, index: u32) -> napi::Result<PromiseRaw<'env, String>> {
-        let pages = Arc::clone(&self.pages);
-        promise(env, async move {
-            outcome(
-                pages
-                    .get()
-                    .map_or_else(|| Ok(String::new()), |pages| pages.page(index as usize)),
-            )
-        })
-    }
 }
 
 /// A file as a person sees it: `{"ok": text}` or `{"err": …}`. `shown_json`: `{format, colour, full}`.

@@ -4,12 +4,11 @@
 
 import { randomBytes } from "node:crypto";
 import { lstat, open, rename, rm, writeFile } from "node:fs/promises";
-import { basename, dirname, extname, join, resolve } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { print, printShown, tell } from "./cli/screen.mjs";
 import { suggestion } from "./cli/usage.mjs";
 import { parseCommandArgs } from "./cli-args.mjs";
 import { EXIT_CODES, isColourful, UsageError } from "./cli-text.mjs";
-import errors from "./errors.cjs";
 import native from "./native.cjs";
 import { ProviderError } from "./native-entry.mjs";
 import replay from "./replay.cjs";
@@ -57,45 +56,18 @@ async function html(args) {
     force: { type: "boolean" },
   });
   const file = theFile(positionals);
+  const page = await replay.renderRunLog(native, file, { format: "html" });
   if (values.output === undefined || values.output === "-") {
-    print(await replay.renderRunLog(native, file, { format: "html" }));
-  } else {
-    try {
-      await writePages(file, values.output, values.force ?? false);
-    } catch (error) {
-      if (error instanceof UsageError || ProviderError.isInstance(error)) throw error;
-      throw new UsageError(`the page can't be written: ${error instanceof Error ? error.message : error}`);
-    }
+    print(page);
+    return 0;
+  }
+  try {
+    await writePage(values.output, page, values.force ?? false);
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    throw new UsageError(`the page can't be written: ${error instanceof Error ? error.message : error}`);
   }
   return 0;
-}
-
-/**
- * Writes the pages of a log: `path`, and where it is long, further ones beside it (`run-2.html`). Further ones of an earlier time are
- * removed.
- *
- * @param {string} file
- * @param {string} path
- * @param {boolean} force
- */
-async function writePages(file, path, force) {
-  const extension = extname(path);
-  const stem = basename(path, extension);
-  const pages = new native.NativeLogPages(resolve(file), stem, extension);
-  const count = /** @type {number} */ (errors.unwrap(await errors.guard(pages.open())));
-  /** @param {number} number from 1 */
-  const place = (number) => (number === 1 ? path : join(dirname(path), `${stem}-${number}${extension}`));
-  for (let number = 1; number <= count; number++) {
-    const page = /** @type {string} */ (errors.unwrap(await errors.guard(pages.page(number - 1))));
-    await writePage(place(number), page, force);
-  }
-  for (let number = Math.max(count + 1, 2); await isOldPage(place(number)); number++) await rm(place(number));
-}
-
-/** @param {string} path */
-async function isOldPage(path) {
-  const found = await lstat(path).catch(() => undefined);
-  return found?.isFile() === true && (await isPage(path));
 }
 
 /** What every page of ours says of itself (src/runlog/html). */

@@ -271,11 +271,5 @@ export class NativeReplay {
 
 /** `{"ok": text}` or `{"err": …}`. `shownJson`: `{"format": "text" | "html" | "json", "colour": boolean, "full": boolean}`. */
 export function showRunLog(path: string, shownJson: string): Promise<string>;
-/** A log as pages for a browser: `open` says how many, as `{"ok": n}`; `page(i)` is `{"ok": text}`. */
-export class NativeLogPages {
-  constructor(path: string, stem: string, extension: string);
-  open(): Promise<string>;
-  page(index: number): Promise<string>;
-}
 /** Of this machine, and of the logs at these paths since a moment, ms since the epoch. */
 export function machineStatus(paths: string[], since: number): Promise<string>;

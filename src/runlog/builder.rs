@@ -39,8 +39,6 @@ pub(super) struct TimelineBuilder {
     open: Option<(Kind, usize)>,
     /// Where each call is.
     calls: HashMap<String, usize>,
-    /// The item that the last event has made or changed.
-    touched: Option<usize>,
 }
 
 impl TimelineBuilder {
@@ -70,7 +68,6 @@ impl TimelineBuilder {
             fresh: true,
             open: None,
             calls: HashMap::new(),
-            touched: None,
         }
     }
 
@@ -82,31 +79,6 @@ impl TimelineBuilder {
         let facts = &mut self.view.facts;
         facts.extend(package.map(|version| fact("recorded by", &format!("deep-factor-providers {version}"))));
         facts.extend(platform.map(|platform| fact("platform", &platform)));
-    }
-
-    /// For items alone: of a run of which nothing else is to be known.
-    pub(super) fn nameless() -> TimelineBuilder {
-        TimelineBuilder::new(Opening {
-            id: String::new(),
-            parent: None,
-            provider: String::new(),
-            started_at: 0,
-        })
-    }
-
-    /// Whether its events are those of an agent.
-    pub(super) fn is_agents(&self) -> bool {
-        self.view.is_agents
-    }
-
-    /// The item that the last event has made or changed, where it is among the items.
-    pub(super) fn touched(&mut self) -> Option<usize> {
-        self.touched.take()
-    }
-
-    /// The items so far.
-    pub(super) fn items(&mut self) -> &mut [Item] {
-        &mut self.view.items
     }
 
     fn prompt(&mut self, prompt: &Value) {
@@ -168,7 +140,6 @@ impl TimelineBuilder {
             }
         };
         self.open = Some((kind, index));
-        self.touched = Some(index);
         let Some(item) = self.view.items.get_mut(index) else {
             return;
         };
@@ -181,7 +152,6 @@ impl TimelineBuilder {
         let text = text_of(&event["content"]);
         match self.open.take() {
             Some((Kind::Message, index)) => {
-                self.touched = Some(index);
                 let Some(item) = self.view.items.get_mut(index) else {
                     return;
                 };
@@ -229,7 +199,6 @@ impl TimelineBuilder {
     }
 
     fn push(&mut self, item: Item) {
-        self.touched = Some(self.view.items.len());
         self.view.items.push(item);
     }
 
@@ -256,7 +225,6 @@ impl TimelineBuilder {
         let Some(call) = index.and_then(|index| self.view.items.get_mut(index)) else {
             return false;
         };
-        self.touched = index;
         if kind == EventKind::Deferred {
             let fields = [("handed to", "to"), ("run", "childRunId")];
             call.facts.extend(
@@ -304,7 +272,6 @@ impl TimelineBuilder {
             Some(call) if call.result.is_none() => {
                 call.duration_ms = Some(t.saturating_sub(call.t));
                 call.result = Some(outcome);
-                self.touched = known;
             }
             _ => {
                 let mut item = Item::new(Kind::ToolResult, t, "tool result").fact("call", id);

@@ -15,7 +15,6 @@ pub mod html;
 mod items;
 pub mod normalised;
 mod order;
-pub mod outline;
 pub mod read;
 pub mod runs;
 pub mod spending;

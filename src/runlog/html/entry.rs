@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use super::super::timeline::{CallResult, Item, Kind};
 use super::super::view::{self, one_line};
+use super::cut::LONGEST;
 use super::escape::block as escaped_block;
 use super::escape::{Escaped, head as beginning, shown};
-use super::plan::LONGEST;
 
 /// Calls whose arguments and result have no more lines than this are open from the beginning.
 const SHORT: usize = 6;
@@ -125,7 +125,7 @@ fn folded(page: &mut String, item: &Item) {
 }
 
 fn block(page: &mut String, text: &str, class: &str) {
-    let start = beginning(text, LONGEST as usize);
+    let start = beginning(text, LONGEST);
     if start.trim().is_empty() {
         page.push_str("<p class=\"none\">(nothing)</p>\n");
         return;

@@ -1,6 +1,6 @@
 //! Foreign text as HTML: the only way by which any of it gets into a page.
 
-use std::fmt::{self, Display, Formatter, Write};
+use std::fmt::{self, Display, Formatter};
 
 use super::super::view::{one_line, visible};
 use crate::error::clip;
@@ -60,19 +60,6 @@ pub(super) fn head(text: &str, bytes: usize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// A file's name as the address of a file beside the page.
-pub(super) fn address(name: &str) -> String {
-    let mut address = String::from("./");
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            address.push(char::from(byte));
-        } else {
-            let _ = write!(address, "%{byte:02X}");
-        }
-    }
-    address
-}
-
 /// A file's name as a POSIX shell takes it for one.
 pub(super) fn quoted(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./~".contains(&byte);
@@ -103,8 +90,6 @@ mod tests {
 
     #[test]
     fn names_lead_nowhere_else() {
-        assert_eq!(address("javascript:x#é?.html"), "./javascript%3Ax%23%C3%A9%3F.html");
-        assert_eq!(address("run-2.html"), "./run-2.html");
         let quotes = ["run.jsonl", "a b", "-x", "a'; rm", ""].map(quoted);
         assert_eq!(quotes, ["run.jsonl", "'a b'", "'./-x'", "'a'\\''; rm'", "''"]);
     }

@@ -1,23 +1,21 @@
-//! A timeline as HTML pages: no scripts, nothing from elsewhere, readable by eye, by keyboard and by screen reader.
+//! A timeline as an HTML page: no scripts, nothing from elsewhere, readable by eye, by keyboard and by screen reader.
 //!
-//! A log is foreign input: every text of it passes `escape`, and a page forbids itself everything but its own style. A long log is
-//! several pages ([`plan`]); what is held at a time is the outline of the log and one page.
+//! A log is foreign input: every text of it passes `escape`, and a page forbids itself everything but its own style. Of a long log it
+//! shows the beginning, and says what is left out ([`cut`]).
 
+mod cut;
 mod entry;
 mod escape;
-pub mod plan;
 mod usage;
 mod waterfall;
 
 use std::fmt::Write;
-use std::io;
 
-use super::outline::{Log, Outline};
 use super::text::figures;
 use super::timeline::{Fact, Item, RunView, Timeline};
 use super::view::{self, one_line};
+use cut::{Cut, LONGEST, Limits, item_anchor, run_anchor};
 use escape::{Escaped, shown};
-use plan::{Budget, Names, Plan, Segment, item_anchor, run_anchor};
 
 const STYLE: &str = include_str!("page.css");
 
@@ -34,120 +32,64 @@ const FILTERS: [(&str, &str); 6] = [
     ("quiet", "the rest"),
 ];
 
-/// The pages of a log.
-#[derive(Debug)]
-pub struct Pages {
-    outline: Outline,
-    plan: Plan,
-    /// The log's name, for the title.
+/// A page.
+struct Page<'a> {
+    timeline: &'a Timeline,
+    /// The log's name.
     source: String,
+    cut: Cut,
 }
 
-/// All of `timeline` as one page. `source` is the file's name, for the title.
-pub fn render(timeline: Timeline, source: &str) -> String {
-    let names = Names {
-        stem: String::new(),
-        extension: String::new(),
+/// `timeline` as a page. `source` is the file's name, for the title.
+pub fn render(timeline: &Timeline, source: &str) -> String {
+    within(timeline, source, Limits::PAGE)
+}
+
+fn within(timeline: &Timeline, source: &str, limits: Limits) -> String {
+    let page = Page {
+        timeline,
+        source: one_line(source),
+        cut: Cut::new(timeline, limits),
     };
-    let pages = Pages::new(Outline::of(timeline), Budget::ONE, names, source);
-    // Everything is held: no file is read.
-    pages.page(0, &mut io::empty()).unwrap_or_default()
+    page.text()
 }
 
-impl Pages {
-    /// Those of `outline`, each within `budget`.
-    pub fn new(outline: Outline, budget: Budget, names: Names, source: &str) -> Pages {
-        Pages {
-            plan: Plan::new(&outline, budget, names),
-            outline,
-            source: one_line(source),
-        }
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.plan.count()
-    }
-
-    /// The page `index`, from 0. `log` is what the outline was read from.
-    ///
-    /// # Errors
-    /// The log's.
-    pub fn page(&self, index: usize, log: &mut dyn Log) -> io::Result<String> {
+impl Page<'_> {
+    fn text(&self) -> String {
         let mut page = String::with_capacity(64 * 1024);
-        let (source, count) = (Escaped(&self.source), self.count());
-        let number = match count {
-            1 => String::new(),
-            _ => format!(", page {} of {count}", index + 1),
-        };
-        page.push_str(&head(&format!("Run log: {}{number}", self.source)));
+        let source = Escaped(&self.source);
+        page.push_str(&head(&format!("Run log: {}", self.source)));
         let _ = write!(
             page,
             "<body>\n<a class=\"skip\" href=\"#main\">Skip to the timeline</a>\n\
-             <header>\n<h1>Run log</h1>\n<p class=\"source\">{source}{number}</p>\n</header>\n"
+             <header>\n<h1>Run log</h1>\n<p class=\"source\">{source}</p>\n</header>\n"
         );
-        self.ways(&mut page, index, "Pages");
-        if index == 0 && self.outline.timeline.runs.len() > 1 {
+        if self.timeline.runs.len() > 1 {
             self.contents(&mut page);
         }
         page.push_str("<main id=\"main\" tabindex=\"-1\">\n");
-        if index == 0 {
-            self.problems(&mut page);
-            self.left_out(&mut page);
-        }
+        self.problems(&mut page);
+        self.left_out(&mut page);
         filter(&mut page);
-        let segments = self
-            .plan
-            .pages
-            .get(index)
-            .map_or(&[][..], |page| page.segments.as_slice());
-        for segment in segments {
-            self.segment(&mut page, segment, index, log)?;
+        for (number, run) in self.timeline.runs.iter().enumerate() {
+            self.run(&mut page, run, number);
         }
-        page.push_str("</main>\n");
-        self.ways(&mut page, index, "Pages, again");
-        page.push_str("<footer>\n<p>Times count from the beginning of the run.");
-        if self.outline.timeline.redacted {
+        page.push_str("</main>\n<footer>\n<p>Times count from the beginning of the run.");
+        if self.timeline.redacted {
             page.push_str(" Secrets were taken out when it was recorded.");
         }
         page.push_str("</p>\n</footer>\n</body>\n</html>\n");
-        Ok(page)
-    }
-
-    /// The ways to the other pages.
-    fn ways(&self, page: &mut String, index: usize, label: &str) {
-        let count = self.count();
-        if count == 1 {
-            return;
-        }
-        let _ = write!(page, "<nav class=\"pages\" aria-label=\"{label}\">\n<ul>\n");
-        let mut way = |to: usize, text: String| {
-            let _ = writeln!(
-                page,
-                "<li><a href=\"{}\">{text}</a></li>",
-                self.plan.link(index, to, "main")
-            );
-        };
-        if let Some(before) = index.checked_sub(1) {
-            way(before, "previous".to_owned());
-        }
-        if index + 1 < count {
-            way(index + 1, "next".to_owned());
-        }
-        for to in (0..count).filter(|to| *to != index) {
-            way(to, format!("page {}", to + 1));
-        }
-        page.push_str("</ul>\n</nav>\n");
+        page
     }
 
     fn contents(&self, page: &mut String) {
         page.push_str("<nav aria-label=\"Runs\">\n<ul>\n");
-        for (number, run) in self.outline.timeline.runs.iter().enumerate() {
+        for (number, run) in self.timeline.runs.iter().enumerate() {
             let _ = writeln!(
                 page,
                 "<li class=\"{}\"><a href=\"{}\">{} <span class=\"dim\">{}</span></a> {}</li>",
                 inset(run),
-                self.plan.to_run(0, number),
+                cut::to_run(number),
                 name(run),
                 shown(&run.run_id),
                 badge(run)
@@ -157,7 +99,7 @@ impl Pages {
     }
 
     fn problems(&self, page: &mut String) {
-        let problems = &self.outline.timeline.problems;
+        let problems = &self.timeline.problems;
         if problems.is_empty() {
             return;
         }
@@ -167,73 +109,57 @@ impl Pages {
         for problem in problems {
             let _ = writeln!(page, "<li>Line {}: {}</li>", problem.line, shown(&problem.message));
         }
-        if self.outline.more_problems > 0 {
-            let _ = writeln!(
-                page,
-                "<li>and {} further lines</li>",
-                view::count(self.outline.more_problems)
-            );
-        }
         page.push_str("</ul>\n</section>\n");
     }
 
-    /// What these pages do not show, and where it is.
+    /// What the page does not show, and where it is.
     fn left_out(&self, page: &mut String) {
-        let left_out = self.plan.left_out();
-        if left_out.texts == 0 {
+        let Cut {
+            entries, texts, bytes, ..
+        } = self.cut;
+        if entries == 0 && texts == 0 {
             return;
         }
-        let texts = match left_out.texts {
-            1 => "1 text is".to_owned(),
-            texts => format!("{} texts are", view::count(texts)),
+        let several = |count: usize, one: &str, many: &str| match count {
+            1 => format!("1 {one}"),
+            count => format!("{} {many}", view::count(count as u64)),
         };
+        let mut told = Vec::new();
+        if entries > 0 {
+            told.push(format!("{} not shown", several(entries, "entry is", "entries are")));
+        }
+        if texts > 0 {
+            let texts = several(texts, "text is", "texts are");
+            told.push(format!(
+                "{texts} cut after {} KiB, by {} bytes in all",
+                LONGEST / 1024,
+                view::count(bytes as u64)
+            ));
+        }
         let _ = write!(
             page,
-            "<section class=\"notice\" aria-labelledby=\"left-out\">\n<h2 id=\"left-out\">Long texts are cut</h2>\n\
-             <p>{texts} longer than {} KiB; {} bytes are not shown. All of it: \
-             <code>npx deep-factor-providers log show --full {}</code></p>\n</section>\n",
-            plan::LONGEST / 1024,
-            view::count(left_out.bytes),
+            "<section class=\"notice\" aria-labelledby=\"left-out\">\n<h2 id=\"left-out\">Not all of it is here</h2>\n\
+             <p>{}. All of it: <code>npx deep-factor-providers log show --full {}</code></p>\n</section>\n",
+            told.join("; "),
             Escaped(&escape::quoted(&self.source))
         );
     }
 
-    fn segment(&self, page: &mut String, segment: &Segment, index: usize, log: &mut dyn Log) -> io::Result<()> {
-        let number = segment.run;
-        let Some(run) = self.outline.timeline.runs.get(number) else {
-            return Ok(());
-        };
+    fn run(&self, page: &mut String, run: &RunView, number: usize) {
         let anchor = run_anchor(number);
-        if segment.first() {
-            self.beginning(page, run, number, index);
-        } else {
-            let _ = write!(
-                page,
-                "<section class=\"run {}\" aria-labelledby=\"{anchor}-name\">\n<h2 id=\"{anchor}-name\">{} \
-                 <span class=\"dim\">{}</span>, continued</h2>\n<p><a href=\"{}\">its beginning</a></p>\n",
-                inset(run),
-                name(run),
-                shown(&run.run_id),
-                self.plan.to_run(index, number)
-            );
-        }
+        self.beginning(page, run, number);
         let _ = write!(
             page,
             "<h3 id=\"{anchor}-timeline\">Timeline</h3>\n<ol class=\"timeline\" aria-labelledby=\"{anchor}-timeline {anchor}-name\">\n"
         );
-        let sources = self.outline.sources.get(number).map_or(&[][..], Vec::as_slice);
-        for at in segment.items.clone() {
-            if let (Some(item), Some(source)) = (run.items.get(at), sources.get(at)) {
-                let whole = source.whole(item, log)?;
-                entry::entry(page, &whole, &item_anchor(number, at), run.duration_ms);
-            }
+        for (at, item) in run.items.iter().enumerate().take(self.cut.shown(number)) {
+            entry::entry(page, item, &item_anchor(number, at), run.duration_ms);
         }
         page.push_str("</ol>\n</section>\n");
-        Ok(())
     }
 
     /// The head of a run: its figures, its waterfall, what it has used, what failed.
-    fn beginning(&self, page: &mut String, run: &RunView, number: usize, index: usize) {
+    fn beginning(&self, page: &mut String, run: &RunView, number: usize) {
         let anchor = run_anchor(number);
         let _ = write!(
             page,
@@ -271,13 +197,13 @@ impl Pages {
             );
         }
         page.push_str("</dl>\n");
-        self.errors(page, run, number, index);
-        waterfall::waterfall(page, &self.outline.timeline.runs, number, &self.plan, index);
-        usage::usage(page, &self.outline.timeline.runs, number, &self.plan, index);
+        self.errors(page, run, number);
+        waterfall::waterfall(page, &self.timeline.runs, number, &self.cut);
+        usage::usage(page, &self.timeline.runs, number);
     }
 
     /// What failed, with the way to it.
-    fn errors(&self, page: &mut String, run: &RunView, number: usize, index: usize) {
+    fn errors(&self, page: &mut String, run: &RunView, number: usize) {
         let anchor = run_anchor(number);
         let failed: Vec<(usize, &Item)> = run.items.iter().enumerate().filter(|(_, item)| item.failed()).collect();
         if failed.is_empty() {
@@ -296,7 +222,7 @@ impl Pages {
             let _ = writeln!(
                 page,
                 "<li><a href=\"{}\">{}</a> at {} <bdi>{}</bdi></li>",
-                self.plan.to_item(index, number, at),
+                self.cut.to_item(number, at),
                 shown(&item.title),
                 view::offset(item.t),
                 Escaped(&text)

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::super::timeline::{RunView, Tokens};
 use super::super::view;
+use super::cut::{run_anchor, to_run};
 use super::escape::brief;
-use super::plan::{Plan, run_anchor};
 use super::waterfall::parts;
 
 /// How many rows there are at most.
@@ -15,7 +15,7 @@ const MOST_ROWS: usize = 300;
 const COLUMNS: [&str; 5] = ["input", "of it cached", "output", "of it thinking", "cost"];
 
 /// The figures of the run `number` of `runs`: a row for each of its turns, and one for all of it.
-pub(super) fn usage(page: &mut String, runs: &[RunView], number: usize, plan: &Plan, here: usize) {
+pub(super) fn usage(page: &mut String, runs: &[RunView], number: usize) {
     let Some(run) = runs.get(number) else { return };
     let turns: Vec<(usize, &RunView)> = parts(runs, number)
         .filter(|(_, part)| part.tokens.is_some() || cost(part).is_some())
@@ -42,7 +42,7 @@ pub(super) fn usage(page: &mut String, runs: &[RunView], number: usize, plan: &P
     page.push_str("<td class=\"legend\"><span class=\"cached\">cached</span> <span class=\"input\">input</span> <span class=\"output\">output</span> <span class=\"reasoning\">thinking</span></td></tr></thead>\n<tbody>\n");
     for (at, turn) in shown() {
         let name = turn.role.as_deref().unwrap_or("run");
-        let name = format!("<a href=\"{}\">{}</a>", plan.to_run(here, *at), brief(name, 60));
+        let name = format!("<a href=\"{}\">{}</a>", to_run(*at), brief(name, 60));
         row(page, &name, turn, most);
     }
     row(page, "all", run, if turns.is_empty() { most } else { 0 });

@@ -6,9 +6,9 @@ use std::fmt::Write;
 
 use super::super::timeline::{Item, Kind, RunView};
 use super::super::view;
+use super::cut::{Cut, run_anchor, to_run};
 use super::entry::{class, word};
 use super::escape::brief;
-use super::plan::{Plan, run_anchor};
 
 /// How many rows a run has at most: what nobody can look over is no overview.
 const MOST_ROWS: usize = 300;
@@ -27,8 +27,8 @@ struct Row {
     way: String,
 }
 
-/// The rows of the run `number` of `runs`, on the page `here`.
-pub(super) fn waterfall(page: &mut String, runs: &[RunView], number: usize, plan: &Plan, here: usize) {
+/// The rows of the run `number` of `runs`.
+pub(super) fn waterfall(page: &mut String, runs: &[RunView], number: usize, cut: &Cut) {
     let Some(run) = runs.get(number) else { return };
     let mut rows: Vec<Row> = run
         .items
@@ -45,7 +45,7 @@ pub(super) fn waterfall(page: &mut String, runs: &[RunView], number: usize, plan
                 word(item.kind).to_owned()
             },
             name: called(item),
-            way: plan.to_item(here, number, at),
+            way: cut.to_item(number, at),
         })
         .collect();
     rows.extend(parts(runs, number).map(|(at, part)| {
@@ -58,7 +58,7 @@ pub(super) fn waterfall(page: &mut String, runs: &[RunView], number: usize, plan
                 .as_deref()
                 .map_or_else(|| "run".to_owned(), |role| brief(role, LONGEST_NAME)),
             name: brief(&part.provider, LONGEST_NAME),
-            way: plan.to_run(here, at),
+            way: to_run(at),
         }
     }));
     if rows.len() < 2 {
