@@ -39,6 +39,8 @@ function createParts({ provider, settings, raw = false }) {
   let model = /** @type {string | undefined} */ (undefined);
   let named = false;
   let said = false;
+  /** Whether pieces came of a message that has no id, and is not whole yet. */
+  let unnamed = false;
 
   return {
     /**
@@ -90,18 +92,22 @@ function createParts({ provider, settings, raw = false }) {
       case "text_delta":
         if (whole) break;
         said = true;
+        unnamed ||= event.messageId === undefined && event.text !== "";
         metadata(event.messageId);
         blocks.push("text", event.messageId, event.text);
         break;
-      case "message":
+      case "message": {
         if (whole) break;
-        if (event.content.trim() !== "" && !blocks.holdsMessage(event.id)) {
+        const told = event.id === undefined ? unnamed : blocks.holdsMessage(event.id);
+        unnamed = false;
+        if (event.content.trim() !== "" && !told) {
           said = true;
           metadata(event.id);
           blocks.push("text", event.id, event.content.trim());
         }
         blocks.end();
         break;
+      }
       case "tool_call_delta":
         if (whole) break;
         metadata(undefined);
@@ -241,9 +247,8 @@ function createBlocks(send) {
     /** Whether anything of this kind was told. @param {"text" | "reasoning"} kind */
     holds: (kind) => told.has(kind),
 
-    /** Whether this message's text was told piece by piece. @param {string | undefined} message */
-    holdsMessage: (message) =>
-      told.has(`text ${message ?? ""}`) && (message !== undefined || (current?.kind === "text" && !current.ended)),
+    /** Whether this message's text was told piece by piece. @param {string} message */
+    holdsMessage: (message) => told.has(`text ${message}`),
   };
   return blocks;
 }
