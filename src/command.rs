@@ -49,7 +49,7 @@ pub struct MediaPrompt {
 }
 
 /// What is known of the installed CLI.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Installed {
     /// The flags that it has refused.
     pub refused: BTreeSet<String>,
@@ -68,7 +68,8 @@ pub fn build(
     partial: bool,
     installed: &Installed,
 ) -> Result<CommandLine, Box<ProviderError>> {
-    let (live, warm) = (mode == Mode::Live, mode == Mode::Warm);
+    #[cfg(test)]
+    counted::BUILT.set(counted::BUILT.get() + 1);
     let (prompt, media) = match mode {
         Mode::Print(prompt) => (guarded(provider, prompt), None),
         Mode::PrintMedia(prompt) => (guarded(provider, &prompt.text), Some(prompt)),
@@ -77,8 +78,8 @@ pub fn build(
     check_length(provider, options, &prompt)?;
     let context = Context {
         options,
-        live,
-        warm,
+        live: mode == Mode::Live,
+        warm: mode == Mode::Warm,
         media: media.is_some(),
         partial,
         version: installed.version,
@@ -107,46 +108,73 @@ pub fn build(
         args.extend(flag_words(flag, provider, options, (&prompt, media)));
     }
     args.extend(options.extra_args.iter().cloned().map(Arg::Text));
-    let wire = provider
-        .wires
-        .iter()
-        .find(|(format, _)| *format == options.output_format)
-        .map(|(_, wire)| *wire);
-    let files = provider.files.iter().filter(|file| context.all_hold(file.when));
     Ok(CommandLine {
-        provider: provider.id.to_string(),
         engine: match mode {
             Mode::Print(_) | Mode::PrintMedia(_) => EngineUsed::Print,
             Mode::Live => EngineUsed::Live,
             Mode::Warm => EngineUsed::Warm,
         },
-        program: options.cli_path.clone().unwrap_or_else(|| provider.command.to_string()),
         args,
-        drop_env: dropped(provider, options),
-        set_env: set(provider, &context)?,
-        user_env: user_env(provider, &context),
         stdin: if options.prompt_style == PromptStyle::Stdin {
             prompt
         } else {
             String::new()
         },
+        media: media.to_vec(),
+        has_schema,
+        optional_flags,
+        flags,
+        ..without_args(provider, &context)?
+    })
+}
+
+/// The program with nothing said to it, in the surroundings of a call in print form: who asks it something of its own puts the arguments in.
+///
+/// # Errors
+/// `PROMPT_TOO_LONG` where the system prompt does not fit the way it is handed to the CLI.
+pub fn bare(provider: &Provider, options: &Options) -> Result<CommandLine, Box<ProviderError>> {
+    let context = Context {
+        options,
+        live: false,
+        warm: false,
+        media: false,
+        partial: false,
+        version: None,
+    };
+    without_args(provider, &context)
+}
+
+fn without_args(provider: &Provider, context: &Context) -> Result<CommandLine, Box<ProviderError>> {
+    let options = context.options;
+    let mut wires = provider.wires.iter();
+    let wire = wires.find(|(format, _)| *format == options.output_format);
+    let files = provider.files.iter().filter(|file| context.all_hold(file.when));
+    Ok(CommandLine {
+        provider: provider.id.to_string(),
+        engine: EngineUsed::Print,
+        program: options.cli_path.clone().unwrap_or_else(|| provider.command.to_string()),
+        args: Vec::new(),
+        drop_env: dropped(provider, options),
+        set_env: set(provider, context)?,
+        user_env: user_env(provider, context),
+        stdin: String::new(),
         files: files
             .map(|file| PrivateFile {
                 name: file.name,
                 content: (file.content)(provider, options),
             })
             .collect(),
-        media: media.to_vec(),
+        media: Vec::new(),
         links: Vec::new(),
         cwd: match &options.cwd {
             Some(path) => Cwd::Path(path.clone()),
             None if options.built_in_tools || options.spec_form() => Cwd::Inherit,
             None => Cwd::Private,
         },
-        wire: wire.unwrap_or(Wire::Text),
-        has_schema,
-        optional_flags,
-        flags,
+        wire: wire.map_or(Wire::Text, |(_, wire)| *wire),
+        has_schema: false,
+        optional_flags: Vec::new(),
+        flags: Vec::new(),
     })
 }
 
@@ -427,6 +455,17 @@ fn user_env(provider: &Provider, context: &Context) -> Vec<(String, Option<Strin
         .cloned()
         .chain(login.clone())
         .collect()
+}
+
+/// What tests of whole calls count.
+#[cfg(test)]
+pub mod counted {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// How many argument lists were made.
+        pub static BUILT: Cell<usize> = const { Cell::new(0) };
+    }
 }
 
 #[cfg(test)]

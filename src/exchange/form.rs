@@ -25,12 +25,12 @@ use super::live::turn::{Conversational, Park, TaskTurn};
 use super::print::{NotStarted, Surroundings};
 use crate::command::CommandLine;
 use crate::event::Reply;
-use crate::message::{Message, ToolSpec};
+use crate::message::{Message, Role, ToolSpec};
 use crate::process::Limits;
 use crate::prompt::Encoding;
 use crate::provider::Guard;
 use crate::provider::choices::Choices;
-use crate::provider::options::Options;
+use crate::provider::options::{Options, SystemPrompt};
 
 /// A call, before it is known which form takes it.
 #[derive(Debug)]
@@ -75,6 +75,15 @@ pub struct SessionCall<T> {
 }
 
 impl<T> SessionCall<T> {
+    /// Whether a session may know its beginning: one knows what a model has said.
+    pub fn may_continue(&self) -> bool {
+        self.thread
+            .messages()
+            .iter()
+            .rev()
+            .any(|message| message.role == Role::Ai)
+    }
+
     /// The call of `parts` as `F` takes it.
     pub fn new<F: Form<Setup = T>>(parts: CallParts<'_>) -> SessionCall<T> {
         let thread = Arc::new(Thread::with(parts.messages, F::SYSTEM_MESSAGES));
@@ -114,6 +123,29 @@ pub enum WhyAnew {
     },
 }
 
+/// What a kept process is started with, over its provider's own options.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProcessOptions {
+    /// What its calls choose; `None` for the provider's own choices.
+    pub choices: Option<Choices>,
+    /// Its system prompt, where that stands on its command line; `None` for the provider's own.
+    pub system_prompt: Option<SystemPrompt>,
+}
+
+impl ProcessOptions {
+    /// What `own` comes to with them.
+    pub fn over<'a>(&self, own: &'a Options) -> Cow<'a, Options> {
+        let chosen = own.chosen(self.choices.as_ref());
+        match &self.system_prompt {
+            None => chosen,
+            Some(system_prompt) => Cow::Owned(Options {
+                system_prompt: system_prompt.clone(),
+                ..chosen.into_owned()
+            }),
+        }
+    }
+}
+
 /// How a call reaches a kept process of one kind.
 pub trait Form: Debug + Send + Sync + Sized + 'static {
     /// Which system messages of a thread are the session's system prompt.
@@ -129,8 +161,8 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
     /// What the session of a call is set up with.
     fn setup(parts: &SetupParts<'_>) -> Self::Setup;
 
-    /// The options of a process for sessions with this setup; `own` are the provider's, `choices` what a call chooses over them.
-    fn options<'a>(own: &'a Options, setup: Option<&Self::Setup>, choices: Option<&Choices>) -> Cow<'a, Options>;
+    /// What a process for sessions with this setup is started with; `choices` is what a call chooses.
+    fn options(setup: Option<&Self::Setup>, choices: Option<&Choices>) -> ProcessOptions;
 
     /// The command line of a process, made of that of the CLI in `file`.
     fn line(line: CommandLine, _file: &Path) -> CommandLine {
@@ -142,9 +174,6 @@ pub trait Form: Debug + Send + Sync + Sized + 'static {
     /// # Errors
     /// [`WhyAnew`]: another session is needed.
     fn addition(call: &SessionCall<Self::Setup>, known: &Known) -> Result<Self::Input, WhyAnew>;
-
-    /// What is sent, as text: to be counted where nobody tells usage.
-    fn text(call: &SessionCall<Self::Setup>, input: &Self::Input) -> String;
 }
 
 /// What a process is started with, beside its command line.
@@ -168,6 +197,9 @@ pub trait ProcessForm: Form<Setup = Setup, Session: ProcessSession> {
     /// # Errors
     /// The system gives no random bytes.
     fn whole(call: &SessionCall<Setup>) -> io::Result<Self::Input>;
+
+    /// What is sent with `input`, as text: to be counted where nobody tells usage.
+    fn text(input: &Self::Input) -> String;
 
     /// Whether a process that was started without it can't begin with `input`.
     fn needs_own_process(_input: &Self::Input) -> bool {

@@ -79,6 +79,8 @@ pub use memory::resident_bytes;
 pub use owner::OWNER_VARIABLE;
 #[cfg(target_os = "linux")]
 pub use proc_linux::started;
+#[cfg(test)]
+pub use resolve::counted;
 pub use resolve::{Resolved, resolve};
 pub use running::{Closer, End, Exit, Hold, Running, StderrWatch, Timings};
 pub use shell::{ShellCommand, ShellReport, run_shell};

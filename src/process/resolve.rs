@@ -70,6 +70,8 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// [`StartError::NotOnPath`], [`StartError::NotFound`], [`StartError::IsDirectory`], [`StartError::NotExecutable`], and
 /// [`StartError::InterpreterNotFound`] for a script whose `#!` line (also `#!/usr/bin/env NAME`) leads nowhere.
 pub fn resolve(program: &OsStr, path: Option<&OsStr>) -> Result<Resolved, StartError> {
+    #[cfg(test)]
+    counted::RESOLVED.set(counted::RESOLVED.get() + 1);
     let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
     let program = if is_bare(program) {
         program.to_owned()
@@ -329,6 +331,17 @@ fn behind_shim(file: PathBuf, folders: &Folders) -> Result<Resolved, StartError>
         prefix,
         ..Resolved::direct(runtime)
     })
+}
+
+/// What tests of whole calls count.
+#[cfg(test)]
+pub mod counted {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// How often a program was looked for.
+        pub static RESOLVED: Cell<usize> = const { Cell::new(0) };
+    }
 }
 
 #[cfg(test)]

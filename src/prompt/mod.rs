@@ -56,6 +56,8 @@ pub struct Style<'a> {
 /// Unlike [`messages_to_xml`] and [`messages_to_prompt`], which are SPEC-01's to the letter, it lets no message be taken for
 /// several: text that merely begins as a thread is escaped, and so are lines that look like labels.
 pub fn render(messages: &[Message], tools: &[ToolSpec], style: Style) -> Rendered {
+    #[cfg(test)]
+    counted::RENDERED.set(counted::RENDERED.get() + 1);
     let capacity = tools::capacity(tools) + capacity::of(messages);
     let mut out = Rendered::of_text(String::with_capacity(capacity));
     tools::write(&mut out.text, tools, style.mark, style.output.is_some());
@@ -77,6 +79,17 @@ pub fn render(messages: &[Message], tools: &[ToolSpec], style: Style) -> Rendere
         Encoding::Text => labelled::write(&mut out, messages),
     }
     out
+}
+
+/// What tests of whole calls count.
+#[cfg(test)]
+pub mod counted {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// How many threads were written.
+        pub static RENDERED: Cell<usize> = const { Cell::new(0) };
+    }
 }
 
 #[cfg(test)]

@@ -10,11 +10,12 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::base::{Base, not_started, start_hint};
+use super::programs::NotFound;
 use crate::classify::OLD_NODE;
-use crate::command::{self, Arg, CommandLine, Installed, Mode};
+use crate::command::{self, Arg, CommandLine};
 use crate::error::ProviderError;
 use crate::exchange::print::{self, Surroundings};
-use crate::process::{Limits, Output, Resolved, Tees, Vars};
+use crate::process::{Limits, Output, Tees, Vars};
 
 /// How much a command may print, bytes: a version or a login's state.
 const MAX_STDOUT: usize = 256 * 1024;
@@ -28,16 +29,14 @@ impl Base {
     /// # Errors
     /// As a request: the file can't be found, or can't be executed.
     pub fn file(&self, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderError>> {
-        self.resolved(base).map(|found| found.file)
-    }
-
-    /// The same with what it is executed by.
-    pub(super) fn resolved(&self, base: &Arc<Vars>) -> Result<Resolved, Box<ProviderError>> {
-        let found = print::resolve(&self.probe(&[], &[])?, base);
-        found.map_err(|error| {
-            let refusal = ProviderError::new(self.id(), error.code(), error.to_string());
-            Box::new(refusal.with_hint(start_hint(self.id(), &error)))
-        })
+        let program = self.look(base).map_err(|error| match error {
+            NotFound::Refused(error) => error,
+            NotFound::Start(error) => {
+                let refusal = ProviderError::new(self.id(), error.code(), error.to_string());
+                Box::new(refusal.with_hint(start_hint(self.id(), &error)))
+            }
+        })?;
+        Ok(program.binary().file().to_owned())
     }
 
     /// Which of `names` are in the environment of a request, and not empty.
@@ -97,7 +96,8 @@ impl Base {
         if !error.message.starts_with(OLD_NODE) {
             return error;
         }
-        let Ok(Some(node)) = self.resolved(base).map(|found| found.interpreter) else {
+        let program = self.look(base).ok();
+        let Some(node) = program.and_then(|program| program.binary().resolved().interpreter.clone()) else {
             return error;
         };
         if let Some(version) = self.interpreter_version(&node, base, cancel).await {
@@ -134,15 +134,8 @@ impl Base {
 
     /// The command line that asks `args`.
     fn probe(&self, args: &[&str], without: &[&str]) -> Result<CommandLine, Box<ProviderError>> {
-        let mut line = command::build(
-            &self.provider,
-            &self.options,
-            Mode::Print(""),
-            false,
-            &Installed::default(),
-        )?;
+        let mut line = command::bare(&self.provider, &self.options)?;
         line.args = args.iter().map(|arg| Arg::Text((*arg).to_owned())).collect();
-        line.stdin = String::new();
         line.user_env
             .extend(without.iter().map(|name| ((*name).to_owned(), None)));
         Ok(line)

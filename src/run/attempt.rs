@@ -3,7 +3,6 @@
 //! In: an [`Exchange`] that was started. Out: events on the way, and what the attempt came to. Nothing in here knows which kind
 //! of exchange it is.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
@@ -36,8 +35,8 @@ pub(super) struct Attempt<'a> {
     pub number: u32,
     pub cancel: &'a CancellationToken,
     pub sink: &'a Sink,
-    /// All that was sent: to be counted where nobody tells usage.
-    pub prompt: Cow<'a, str>,
+    /// All that was sent: asked for where nobody tells usage.
+    pub prompt: Box<dyn FnOnce() -> String + Send + 'a>,
     pub fold: Fold,
     /// What its reply has to be.
     pub checks: Checks,
@@ -268,7 +267,7 @@ impl Driven<'_> {
         let mut folded = fold.finish(&mut events);
         let is_usage_out = folded.usage_reported && !attempt.checks.asked_before();
         let measured = folded.usage.clone();
-        folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(&attempt.prompt, &folded.text()));
+        folded.reply.usage = measured.unwrap_or_else(|| Usage::estimate(&(attempt.prompt)(), &folded.text()));
         let mut call_ids = std::mem::take(&mut folded.call_ids);
         let events_before = folded.events;
         let context = Context {

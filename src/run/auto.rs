@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::base::Base;
+use super::base::{Base, not_found};
 use super::capabilities;
 use super::clock::{local_offset_min, now_ms};
 use super::live_support::{self, Basis, LiveSupport, Unserved};
+use super::programs::Program;
 use crate::classify::{self, classify};
 use crate::error::{Code, ProviderError};
 use crate::event::EngineUsed;
@@ -45,30 +46,17 @@ pub enum EngineUse {
 }
 
 impl Base {
-    /// Whether `binary` serves `engine` in the environment `base`. Nothing is started to find out.
-    pub(super) fn support_of(&self, engine: EngineUsed, binary: &Binary, base: &Arc<Vars>) -> LiveSupport {
-        let Some(check) = self.provider.check_of(engine) else {
-            let why = format!("there is no {} form of it", engine.name());
-            return LiveSupport::unserved(Basis::Setting, why);
-        };
-        match self.present(check.print_env, base).unwrap_or_default().first() {
-            Some(name) => LiveSupport::unserved(Basis::Setting, format!("{name} is set in the environment")),
-            None => match capabilities::support(engine, &check, binary) {
-                // No warm process is tried: what is not known to serve such calls is asked in print form.
-                LiveSupport::Unknown(why) if engine == EngineUsed::Warm => LiveSupport::unserved(Basis::Program, why),
-                known => known,
-            },
-        }
-    }
-
     /// Whether a caller who has said nothing of engines is told that `engine` is not what the installed CLI should have.
-    pub(super) fn tells(&self, engine: EngineUsed, unserved: &Unserved, binary: &Binary, base: &Arc<Vars>) -> bool {
+    pub(super) fn tells(&self, engine: EngineUsed, unserved: &Unserved, program: &Program) -> bool {
         match unserved.basis {
             Basis::Setting => false,
             Basis::Trial => true,
             // Once, where it would have either, and not where it has the other.
             Basis::Version if engine == EngineUsed::Warm => self.provider.live.is_none(),
-            Basis::Version => !matches!(self.support_of(EngineUsed::Warm, binary, base), LiveSupport::Served(_)),
+            Basis::Version => !matches!(
+                program.support(&self.provider, EngineUsed::Warm),
+                LiveSupport::Served(_)
+            ),
             Basis::Program => {
                 let told = self.provider.check_of(engine).map(|check| check.told);
                 told == Some(Told::All)
@@ -104,6 +92,21 @@ impl Base {
     /// # Errors
     /// As a request: the file can't be found, or can't be executed.
     pub fn engine_choice(&self, base: &Arc<Vars>) -> Result<Option<EngineChoice>, Box<ProviderError>> {
+        self.engine_choice_by(|| self.look(base).map_err(|error| not_found(self, error)))
+    }
+
+    /// The same, by what is known of the program: looked at only where nothing is.
+    pub(super) fn known_engine_choice(&self, base: &Arc<Vars>) -> Result<Option<EngineChoice>, Box<ProviderError>> {
+        self.engine_choice_by(|| match self.programs.known(base) {
+            Some(known) => Ok(known),
+            None => self.look(base).map_err(|error| not_found(self, error)),
+        })
+    }
+
+    fn engine_choice_by(
+        &self,
+        program: impl FnOnce() -> Result<Arc<Program>, Box<ProviderError>>,
+    ) -> Result<Option<EngineChoice>, Box<ProviderError>> {
         if !self.provider.has_engines() {
             return Ok(None);
         }
@@ -120,30 +123,18 @@ impl Base {
             }
             (EngineKind::Print, None) => by_option(EngineUse::Print, "the option `engine` is \"print\""),
             (EngineKind::Auto, _) => {
-                let binary = Binary::new(self.resolved(base)?, self.login());
-                let live = self
-                    .provider
-                    .live
-                    .map(|_| self.support_of(EngineUsed::Live, &binary, base));
-                match live {
-                    Some(LiveSupport::Served(why)) => EngineChoice {
-                        uses: EngineUse::Live,
-                        why,
+                let program = program()?;
+                let support = |engine| program.support(&self.provider, engine);
+                match self.provider.live.map(|_| support(EngineUsed::Live)) {
+                    Some(LiveSupport::Served(why)) => by_option(EngineUse::Live, why),
+                    Some(LiveSupport::Unknown(why)) => by_option(EngineUse::Untried, why),
+                    live => match (support(EngineUsed::Warm), live) {
+                        (LiveSupport::Served(why), _) => by_option(EngineUse::Warm, why),
+                        (_, Some(LiveSupport::Unserved(Unserved { why, .. })))
+                        | (LiveSupport::Unserved(Unserved { why, .. }) | LiveSupport::Unknown(why), _) => {
+                            by_option(EngineUse::Print, why)
+                        }
                     },
-                    Some(LiveSupport::Unknown(why)) => EngineChoice {
-                        uses: EngineUse::Untried,
-                        why,
-                    },
-                    live => {
-                        let (uses, why) = match (self.support_of(EngineUsed::Warm, &binary, base), live) {
-                            (LiveSupport::Served(why), _) => (EngineUse::Warm, why),
-                            (_, Some(LiveSupport::Unserved(Unserved { why, .. })))
-                            | (LiveSupport::Unserved(Unserved { why, .. }) | LiveSupport::Unknown(why), _) => {
-                                (EngineUse::Print, why)
-                            }
-                        };
-                        EngineChoice { uses, why }
-                    }
                 }
             }
         };
@@ -194,7 +185,6 @@ pub(super) fn refused(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::Resolved;
 
     /// For which engines a caller is told that `package` in this version is asked in print form.
     fn told(provider: &str, package: &str, version: &str) -> Vec<EngineUsed> {
@@ -203,19 +193,13 @@ mod tests {
         std::fs::write(root.path().join("package.json"), manifest).unwrap();
         let file = root.path().join("cli.js");
         std::fs::write(&file, "").unwrap();
-        let resolved = Resolved {
-            file,
-            prefix: Vec::new(),
-            interpreter: None,
-            called_with: None,
-        };
-        let (base, binary) = (
-            Base::new(provider, "{}", u64::MAX).unwrap(),
-            Binary::new(resolved, None),
-        );
-        let env = Arc::new(Vars::default());
-        let is_told = |engine: &EngineUsed| match base.support_of(*engine, &binary, &env) {
-            LiveSupport::Unserved(unserved) => base.tells(*engine, &unserved, &binary, &env),
+        #[cfg(unix)]
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let options = serde_json::json!({ "cliPath": file }).to_string();
+        let base = Base::new(provider, &options, u64::MAX).unwrap();
+        let program = base.look(&Arc::default()).unwrap();
+        let is_told = |engine: &EngineUsed| match program.support(&base.provider, *engine) {
+            LiveSupport::Unserved(unserved) => base.tells(*engine, unserved, &program),
             LiveSupport::Served(_) | LiveSupport::Unknown(_) => false,
         };
         [EngineUsed::Live, EngineUsed::Warm]

@@ -6,14 +6,14 @@ use std::ops::Deref;
 use std::path::{Component, PathBuf};
 use std::sync::Arc;
 
-use super::capabilities;
 use super::lifecycle::Lifecycle;
+use super::programs::{NotFound, Program, Programs};
 use super::quota::UsedUp;
 use crate::classify;
-use crate::command::{self, CommandLine, Installed, Mode};
+use crate::command;
 use crate::error::{Code, ProviderError};
 use crate::exchange::installed::Binary;
-use crate::exchange::print::{self, NotStarted, Surroundings};
+use crate::exchange::print::{NotStarted, Surroundings};
 use crate::process::limit::{self, Permit};
 use crate::process::{Limits, StartError, Tees, Vars};
 use crate::provider::options::Options;
@@ -33,6 +33,8 @@ pub struct Base {
     pub(super) lifecycle: Lifecycle,
     /// The plans that are used up.
     pub(super) used_up: UsedUp,
+    /// What is known of the installed CLI.
+    pub(super) programs: Programs,
 }
 
 impl Deref for Base {
@@ -92,6 +94,7 @@ impl Base {
             options,
             owner,
             used_up: UsedUp::default(),
+            programs: Programs::default(),
         }
     }
 
@@ -115,6 +118,14 @@ impl Base {
         command::takes_callbacks(&self.provider, &self.options)
     }
 
+    /// The program of calls with this environment, looked at now.
+    ///
+    /// # Errors
+    /// [`NotFound`].
+    pub(super) fn look(&self, env: &Arc<Vars>) -> Result<Arc<Program>, NotFound> {
+        self.programs.look(&self.provider, &self.options, env)
+    }
+
     /// What a process of `binary` has around it that serves many turns, and its place among those of the provider. Its turns have the
     /// limits; it has none but the provider's end.
     pub(super) fn surroundings(&self, binary: &Binary, base_env: &Arc<Vars>, place: Option<Permit>) -> Surroundings {
@@ -132,32 +143,13 @@ impl Base {
             tees: Tees::default(),
         }
     }
+}
 
-    /// The command line, without what the binary is known to refuse.
-    pub(super) fn line(
-        &self,
-        mode: Mode,
-        options: &Options,
-        partial: bool,
-        base_env: &Arc<Vars>,
-    ) -> Result<(CommandLine, Binary), Box<ProviderError>> {
-        let build = |installed: &Installed| command::build(&self.provider, options, mode, partial, installed);
-        let line = build(&Installed::default())?;
-        let found = print::resolve(&line, base_env).map_err(|error| not_started(self, &NotStarted::Process(error)))?;
-        let binary = Binary::new(found, self.login());
-        let installed = Installed {
-            refused: capabilities::refused_by(&binary),
-            version: match command::depends_on_version(&self.provider) {
-                true => self
-                    .provider
-                    .checks
-                    .live
-                    .and_then(|check| capabilities::version(&check, &binary)),
-                false => None,
-            },
-        };
-        let is_as_thought = installed.refused.is_empty() && installed.version.is_none();
-        Ok((if is_as_thought { line } else { build(&installed)? }, binary))
+/// The error of a call for which there is no program.
+pub(super) fn not_found(engine: &Base, error: NotFound) -> Box<ProviderError> {
+    match error {
+        NotFound::Refused(error) => error,
+        NotFound::Start(error) => not_started(engine, &NotStarted::Process(error)),
     }
 }
 

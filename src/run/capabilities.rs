@@ -2,6 +2,7 @@
 //! turned out to do for [minutes](MEMORY), what its file says as long as the process lives.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use crate::provider::EngineCheck;
 
 /// How long it is remembered what a binary has turned out to do: it may have been the machine's fault, or that of something behind a
 /// launcher, which is replaced while the launcher stays.
-const MEMORY: Duration = Duration::from_secs(10 * 60);
+pub const MEMORY: Duration = Duration::from_secs(10 * 60);
 
 /// What a binary has turned out to do, and since when that is known.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ struct Facts {
     engines: HashMap<EngineUsed, Remembered>,
     /// Its version; looked for once.
     version: Option<Option<[u64; 3]>>,
+    /// How often it has turned out to do something that was not known.
+    news: Arc<AtomicU64>,
     /// Held by whoever tries it.
     trial: Arc<tokio::sync::Mutex<()>>,
 }
@@ -47,6 +50,11 @@ static FACTS: LazyLock<Mutex<HashMap<Binary, Facts>>> = LazyLock::new(Mutex::def
 
 fn facts() -> MutexGuard<'static, HashMap<Binary, Facts>> {
     FACTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts how often `binary` has turned out to do something that was not known: who has kept what was known before looks again.
+pub fn news(binary: &Binary) -> Arc<AtomicU64> {
+    Arc::clone(&facts().entry(binary.clone()).or_default().news)
 }
 
 /// The flags `binary` has refused so far.
@@ -63,11 +71,10 @@ fn refused_at(binary: &Binary, now: Instant) -> BTreeSet<String> {
 
 /// `binary` has refused `flag`.
 pub fn remember_refused(binary: &Binary, flag: &str) {
-    facts()
-        .entry(binary.clone())
-        .or_default()
-        .refused_flags
-        .insert(flag.to_owned(), Instant::now());
+    let mut facts = facts();
+    let of_binary = facts.entry(binary.clone()).or_default();
+    of_binary.refused_flags.insert(flag.to_owned(), Instant::now());
+    of_binary.news.fetch_add(1, Ordering::Release);
 }
 
 /// The version of `binary`, as the npm package that it stands in has it; `None` where it stands in none.
@@ -88,13 +95,19 @@ pub fn support(engine: EngineUsed, check: &EngineCheck, binary: &Binary) -> Live
     let found = live_support::look(check, binary.file());
     // Somebody may have tried it meanwhile.
     known(engine, binary).unwrap_or_else(|| {
-        remember(engine, binary, found.clone());
+        // Whoever looks at this file finds the same: that is no news.
+        note(engine, binary, found.clone());
         found
     })
 }
 
 /// `binary` has turned out to serve `engine`, or not to.
 pub fn remember(engine: EngineUsed, binary: &Binary, support: LiveSupport) {
+    note(engine, binary, support);
+    news(binary).fetch_add(1, Ordering::Release);
+}
+
+fn note(engine: EngineUsed, binary: &Binary, support: LiveSupport) {
     facts()
         .entry(binary.clone())
         .or_default()

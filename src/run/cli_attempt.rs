@@ -1,6 +1,5 @@
 //! What every attempt of a CLI needs, whichever kind of exchange it is.
 
-use std::borrow::Cow;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -40,12 +39,24 @@ pub(super) struct CliAttempt<'a> {
 
 impl CliAttempt<'_> {
     /// What a turn in a kept process is driven with: its time runs since that was looked for.
-    pub fn attempt<'a>(&'a self, engine: EngineUsed, prompt: &'a str, fold: Fold, opening: Opening) -> Attempt<'a> {
+    pub fn attempt<'a>(
+        &'a self,
+        engine: EngineUsed,
+        prompt: impl FnOnce() -> String + Send + 'a,
+        fold: Fold,
+        opening: Opening,
+    ) -> Attempt<'a> {
         self.attempt_since(self.clock.get().copied(), &self.limits(engine), prompt, fold, opening)
     }
 
     /// The same for a process of its own, which keeps `limits` from now on.
-    pub fn print_attempt<'a>(&'a self, limits: &Limits, prompt: &'a str, fold: Fold, opening: Opening) -> Attempt<'a> {
+    pub fn print_attempt<'a>(
+        &'a self,
+        limits: &Limits,
+        prompt: impl FnOnce() -> String + Send + 'a,
+        fold: Fold,
+        opening: Opening,
+    ) -> Attempt<'a> {
         let since = tokio::time::Instant::now().checked_sub(limits.spent);
         self.attempt_since(since, limits, prompt, fold, opening)
     }
@@ -54,7 +65,7 @@ impl CliAttempt<'_> {
         &'a self,
         since: Option<tokio::time::Instant>,
         limits: &Limits,
-        prompt: &'a str,
+        prompt: impl FnOnce() -> String + Send + 'a,
         fold: Fold,
         opening: Opening,
     ) -> Attempt<'a> {
@@ -73,7 +84,7 @@ impl CliAttempt<'_> {
             number: self.number,
             cancel: self.call.cancel,
             sink: self.call.sink,
-            prompt: Cow::Borrowed(prompt),
+            prompt: Box::new(prompt),
             fold,
             checks: self.call.request.checks.clone(),
             opening: Some(opening),

@@ -1,7 +1,7 @@
 //! One call as a CLI is asked: checked and rendered, for each kind of exchange that may come of it.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::mpsc;
 
@@ -33,24 +33,18 @@ use crate::toolcall::{Mark, TextCalls};
 
 /// One call, checked and rendered.
 pub(super) struct CliRequest {
-    /// The thread, with what it holds that is no text. Empty where no print run can come of it.
-    pub prompt: Rendered,
-    /// The same with the schema of the answer in words, where `prompt` leaves it to the CLI.
-    pub asking_prompt: Option<Rendered>,
+    /// It as a prompt, from when somebody wants it.
+    printed: OnceLock<Printed>,
     /// The schema that the reply has to fit.
     pub output: Option<Arc<Schema>>,
     /// Why a CLI that takes schemas does not get this one in print form.
     pub emulated_because: Option<&'static str>,
-    /// Why it can't be a prompt, where a live session could take it.
-    pub unprintable: Option<Box<ProviderError>>,
-    /// The same for a live session.
+    /// It as a live session takes it.
     pub session: Option<SessionParts>,
     /// The tools, where the CLI calls them itself.
     pub tool_server: Option<ToolServer>,
     /// The thread's call ids, which no new call may repeat.
     pub call_ids: HashSet<String>,
-    /// Which text of a print run's answer is a call: none where calls are native.
-    pub text_calls: TextCalls,
     /// Tools are bound that the model can't call in print form.
     pub uncallable: bool,
     pub options: CallOptions,
@@ -68,26 +62,37 @@ pub(super) struct CliRequest {
     pub nested_permit: Option<NestedPermit>,
     /// What the reply has to be.
     pub checks: Checks,
-    /// What it was made of, where it may be made again.
+    /// What it is made of, where it may become a prompt or be made again.
     source: Option<Source>,
+    /// What is said behind the thread, and is no part of it.
+    note: Option<String>,
+    /// What the calls of its answer are marked with.
+    mark: Option<Mark>,
     /// The caller's own messages, where more stands behind them now: what its next call goes on with.
     callers_thread: Option<Arc<Vec<Message>>>,
 }
 
-/// What a session is told of a call that is not in the call's request.
-pub(super) struct SessionParts {
-    messages: Vec<Message>,
-    /// What is said behind the thread, and is no part of it.
-    note: Option<String>,
-    tools: Vec<ToolSpec>,
-    encoding: Encoding,
+/// A call as a process is asked that remembers nothing.
+#[derive(Debug, Default)]
+pub(super) struct Printed {
+    /// The thread, with what it holds that is no text. Empty where it can't be a prompt.
+    pub prompt: Rendered,
+    /// The same with the schema of the answer in words, where `prompt` leaves it to the CLI.
+    pub asking_prompt: Option<Rendered>,
+    /// Which text of the answer is a call: none where calls are native.
+    pub text_calls: TextCalls,
+    /// Why it can't be a prompt, where a live session could take it.
+    pub unprintable: Option<Box<ProviderError>>,
 }
+
+/// What a session is told of a call that is not in the call's request.
+pub(super) struct SessionParts(Source);
 
 /// A thread, and the tools that may be called.
 #[derive(Debug, Clone)]
 struct Source {
-    messages: Vec<Message>,
-    tools: Vec<ToolSpec>,
+    messages: Arc<Vec<Message>>,
+    tools: Arc<[ToolSpec]>,
 }
 
 impl CliRequest {
@@ -109,7 +114,10 @@ impl CliRequest {
             ..CallOptions::default()
         };
         CliRequest {
-            prompt: Rendered::of_text(prompt),
+            printed: OnceLock::from(Printed {
+                prompt: Rendered::of_text(prompt),
+                ..Printed::default()
+            }),
             watching: true,
             tees,
             observer: Some(observer),
@@ -124,22 +132,17 @@ impl CliRequest {
 
     /// The call as `kept` takes it, if it is one for sessions.
     pub fn in_session<T>(&mut self, engine: &Base, take: impl FnOnce(CallParts<'_>) -> T) -> Option<T> {
-        let SessionParts {
-            messages,
-            note,
-            tools,
-            encoding,
-        } = self.session.take()?;
+        let SessionParts(Source { messages, tools }) = self.session.take()?;
         let chosen = self.chosen.options.as_ref();
         Some(take(CallParts {
-            messages,
-            note,
+            messages: Arc::unwrap_or_clone(messages),
+            note: self.note.clone(),
             callers: self.callers_thread.clone(),
             tools: &tools,
             options: self.provider_options(engine),
             choices: chosen.map(|options| options.choices.clone()),
             output: engine.output_in_session(self.output.as_deref()),
-            encoding,
+            encoding: encoding_of(engine),
             guard: engine.provider.guard,
         }))
     }
@@ -155,15 +158,12 @@ impl CliRequest {
     /// One that asks for nothing yet.
     fn of(options: CallOptions) -> CliRequest {
         CliRequest {
-            prompt: Rendered::default(),
-            asking_prompt: None,
+            printed: OnceLock::new(),
             output: None,
             emulated_because: None,
-            unprintable: None,
             session: None,
             tool_server: None,
             call_ids: HashSet::new(),
-            text_calls: TextCalls::Off,
             uncallable: false,
             options,
             chosen: Chosen::default(),
@@ -174,6 +174,8 @@ impl CliRequest {
             nested_permit: None,
             checks: Checks::default(),
             source: None,
+            note: None,
+            mark: None,
             callers_thread: None,
         }
     }
@@ -240,7 +242,11 @@ impl CliRequest {
             checks,
             ..CliRequest::of(options)
         };
-        blank.rendered(engine, Source { messages, tools })
+        let source = Source {
+            messages: Arc::new(messages),
+            tools: tools.into(),
+        };
+        blank.of_source(engine, source)
     }
 
     /// The same request with `messages` behind its thread, made because of `misfit`.
@@ -253,108 +259,109 @@ impl CliRequest {
         messages: Vec<Message>,
         misfit: &Misfit,
     ) -> Result<CliRequest, Box<ProviderError>> {
-        let Some(mut source) = self.source.take() else {
+        let Some(source) = self.source.take() else {
             return Err(engine.refuse(Code::Internal, "the request can't be made again"));
         };
-        self.callers_thread = Some(Arc::new(source.messages.clone()));
-        source.messages.extend(messages);
+        let grown = source.messages.iter().cloned().chain(messages).collect();
+        self.callers_thread = Some(source.messages);
         self.recorded = None;
+        self.printed = OnceLock::new();
         self.checks = self.checks.after_misfit(misfit);
-        self.rendered(engine, source)
+        let source = Source {
+            messages: Arc::new(grown),
+            ..source
+        };
+        self.of_source(engine, source)
     }
 
     /// The request for `source`, for each kind of exchange that may come of it.
-    fn rendered(self, engine: &Base, source: Source) -> Result<CliRequest, Box<ProviderError>> {
-        let kept = (!self.checks.is_empty()).then(|| source.clone());
-        let blank = CliRequest { source: kept, ..self };
-        let Source { messages, tools } = source;
-        let documents = blank.options.documents && engine.options.thread_documents;
-        let encoding = match engine.options.input_encoding {
-            InputEncoding::Xml => Encoding::Xml,
-            InputEncoding::Text => Encoding::Text,
-        };
-        let output = blank.output.clone();
-        let schema = output.as_deref().map(Schema::text);
-        let has_calls =
-            blank.tool_server.is_none() && !tools.is_empty() && engine.options.text_tool_calls != TextToolCalls::Off;
-        let emulated_because = output
-            .as_deref()
-            .and_then(|schema| engine.why_emulated(schema, has_calls));
-        let is_native = schema.is_some() && emulated_because.is_none();
-        let blank = CliRequest {
-            emulated_because,
-            ..blank
-        };
+    fn of_source(self, engine: &Base, source: Source) -> Result<CliRequest, Box<ProviderError>> {
+        let options = &engine.options;
+        let form = options.text_tool_calls;
+        let calls_back = self.tool_server.is_some();
+        let has_tools = !source.tools.is_empty();
+        let has_calls = !calls_back && has_tools && form != TextToolCalls::Off;
+        let output = self.output.as_deref();
+        Ok(CliRequest {
+            emulated_because: output.and_then(|schema| engine.why_emulated(schema, has_calls)),
+            // The second time, what is behind the thread asks for it.
+            note: match calls_back || self.checks.asked_before() {
+                true => None,
+                false => tool_choice::request(self.chosen.tool_choice.as_ref()),
+            },
+            mark: match form {
+                TextToolCalls::Marked if has_calls => Some(engine.fresh_mark()?),
+                _ => None,
+            },
+            uncallable: form == TextToolCalls::Off && has_tools && !calls_back,
+            session: (!calls_back && engine.keeps_sessions()).then(|| SessionParts(source.clone())),
+            source: (calls_back || options.engine != EngineKind::Live || !self.checks.is_empty()).then_some(source),
+            ..self
+        })
+    }
+
+    /// It as a prompt, which is written when the first asks for it: a session that goes on never does.
+    pub fn printed(&self, engine: &Base) -> &Printed {
+        self.printed.get_or_init(|| match &self.source {
+            Some(source) => self.print(engine, source),
+            None => Printed::default(),
+        })
+    }
+
+    fn print(&self, engine: &Base, Source { messages, tools }: &Source) -> Printed {
+        let calls_back = self.tool_server.is_some();
+        let schema = self.output.as_deref().map(Schema::text);
+        let is_native = schema.is_some() && self.emulated_because.is_none();
         let style = Style {
-            encoding,
-            mark: None,
-            documents,
+            encoding: encoding_of(engine),
+            mark: self.mark.as_ref().map(Mark::as_str),
+            documents: self.options.documents && engine.options.thread_documents,
             output: schema.filter(|_| !is_native),
         };
         let asking = Style {
             output: schema,
             ..style
         };
-        if blank.tool_server.is_some() {
-            return Ok(CliRequest {
-                prompt: prompt::render(&messages, &[], style),
-                asking_prompt: is_native.then(|| prompt::render(&messages, &[], asking)),
-                ..blank
-            });
-        }
-        // The second time, what is behind the thread asks for it.
-        let note = match blank.checks.asked_before() {
-            true => None,
-            false => tool_choice::request(blank.chosen.tool_choice.as_ref()),
-        };
-        let form = engine.options.text_tool_calls;
-        let mark = match form {
-            TextToolCalls::Marked if !tools.is_empty() => Some(engine.fresh_mark()?),
-            _ => None,
-        };
-        let described: &[ToolSpec] = match form {
+        // What the CLI calls itself is declared to it, and so is what nobody may call in an answer's text.
+        let described: &[ToolSpec] = match engine.options.text_tool_calls {
+            _ if calls_back => &[],
             TextToolCalls::Off => &[],
-            TextToolCalls::Unquoted | TextToolCalls::Marked | TextToolCalls::Lenient => &tools,
+            TextToolCalls::Unquoted | TextToolCalls::Marked | TextToolCalls::Lenient => tools,
         };
-        let style = Style {
-            mark: mark.as_ref().map(Mark::as_str),
-            ..style
+        let unprintable = match calls_back {
+            true => None,
+            false => engine.unprintable(messages),
         };
-        let asking = Style {
-            output: schema,
-            ..style
-        };
-        let unprintable = engine.unprintable(&messages);
+        if unprintable.is_some() {
+            return Printed {
+                unprintable,
+                ..Printed::default()
+            };
+        }
         let with_note = |mut prompt: Rendered| {
-            if let Some(note) = &note {
+            if let Some(note) = &self.note {
                 prompt.text.push_str("\n\n");
                 prompt.text.push_str(note);
             }
             prompt
         };
-        let (prompt, asking_prompt, text_calls) = match engine.options.engine {
-            EngineKind::Print | EngineKind::Warm | EngineKind::Auto if unprintable.is_none() => (
-                with_note(prompt::render(&messages, described, style)),
-                is_native.then(|| with_note(prompt::render(&messages, described, asking))),
-                engine.text_calls(&messages, &tools, &blank, (style, mark.clone())),
-            ),
-            _ => (Rendered::default(), None, TextCalls::Off),
-        };
-        let session = engine.keeps_sessions().then(|| SessionParts {
-            messages,
-            note,
-            tools: tools.clone(),
-            encoding,
-        });
-        Ok(CliRequest {
-            prompt,
-            asking_prompt,
-            unprintable,
-            session,
-            text_calls,
-            uncallable: form == TextToolCalls::Off && !tools.is_empty(),
-            ..blank
-        })
+        Printed {
+            prompt: with_note(prompt::render(messages, described, style)),
+            asking_prompt: is_native.then(|| with_note(prompt::render(messages, described, asking))),
+            text_calls: match calls_back {
+                true => TextCalls::Off,
+                false => engine.text_calls(messages, tools, self, (style, self.mark.clone())),
+            },
+            unprintable: None,
+        }
+    }
+}
+
+/// How a thread is written.
+fn encoding_of(engine: &Base) -> Encoding {
+    match engine.options.input_encoding {
+        InputEncoding::Xml => Encoding::Xml,
+        InputEncoding::Text => Encoding::Text,
     }
 }
 

@@ -33,6 +33,7 @@ pub mod model;
 mod prewarm;
 mod print;
 mod print_prompt;
+mod programs;
 mod queue;
 mod quota;
 mod reask;

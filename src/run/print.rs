@@ -5,18 +5,19 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::attempt::{Opening, run_attempt};
-use super::base::not_started;
+use super::base::{Base, not_found, not_started};
 use super::callbacks::BridgedPrint;
 use super::capabilities;
 use super::cli_attempt::{CliAttempt, CliCall};
 use super::clock::millis;
 use super::retry_loop::AttemptOutcome;
-use crate::command::Mode;
+use crate::command::{self, Mode};
 use crate::error::ProviderError;
 use crate::event::{EngineUsed, Event, RunInfo};
+use crate::exchange::installed::Installed;
 use crate::exchange::print::{NotStarted, Print, Surroundings};
 use crate::fold::Fold;
-use crate::process::{Limits, StartError};
+use crate::process::{Limits, StartError, Vars};
 use crate::prompt::Rendered;
 use crate::provider::options::Options;
 
@@ -31,7 +32,8 @@ impl CliAttempt<'_> {
             sink,
         } = *self.call;
         info.engine = Some(EngineUsed::Print);
-        if let Some(refused) = &request.unprintable {
+        let printed = request.printed(engine);
+        if let Some(refused) = &printed.unprintable {
             return Err(refused.clone());
         }
         let bridge = match &request.tool_server {
@@ -55,19 +57,19 @@ impl CliAttempt<'_> {
                 _ => Some(engine.media_prompt(prompt)?),
             };
             let mode = media.as_ref().map_or(Mode::Print(&prompt.text), Mode::PrintMedia);
-            engine.line(mode, options, request.wants_pieces(), base_env)
+            printing(engine, mode, options, request.wants_pieces(), base_env)
         };
-        let mut prompt = &request.prompt;
-        let (mut line, binary) = line_of(prompt, with_schema.as_ref().unwrap_or(options))?;
+        let mut prompt = &printed.prompt;
+        let Installed { mut line, binary } = line_of(prompt, with_schema.as_ref().unwrap_or(options))?;
         let mut emulated_because = request.emulated_because;
-        if let Some(asking) = request
+        if let Some(asking) = printed
             .asking_prompt
             .as_ref()
             .filter(|_| with_schema.is_some() && !line.has_schema)
         {
             emulated_because = Some("the installed CLI does not know the flag for it");
             prompt = asking;
-            (line, _) = line_of(prompt, options)?;
+            line = line_of(prompt, options)?.line;
         }
         // Waiting for a place is not part of it.
         let spent = self.spent();
@@ -113,9 +115,9 @@ impl CliAttempt<'_> {
         }
         let fold = match request.watching {
             true => Fold::watching(),
-            false => Fold::new(request.call_ids.clone(), request.text_calls.clone()).with_listener(sink.has_listener()),
+            false => Fold::new(request.call_ids.clone(), printed.text_calls.clone()).with_listener(sink.has_listener()),
         };
-        let attempt = self.print_attempt(&limits, &prompt.text, fold, opening);
+        let attempt = self.print_attempt(&limits, || prompt.text.clone(), fold, opening);
         let outcome = match bridge {
             None => run_attempt(attempt, print, info).await?,
             Some(bridge) => run_attempt(attempt, BridgedPrint { print, bridge }, info).await?,
@@ -125,6 +127,25 @@ impl CliAttempt<'_> {
             capabilities::remember_refused(&binary, flag);
         }
         Ok(outcome)
+    }
+}
+
+/// The CLI as one process for one call is started.
+fn printing(
+    engine: &Base,
+    mode: Mode,
+    options: &Options,
+    partial: bool,
+    env: &Arc<Vars>,
+) -> Result<Installed, Box<ProviderError>> {
+    match engine.look(env) {
+        Ok(program) => program.printing(&engine.provider, options, mode, partial),
+        // What is wrong with the prompt is told first.
+        Err(error) => {
+            let nothing_known = command::Installed::default();
+            let line = command::build(&engine.provider, options, mode, partial, &nothing_known);
+            Err(line.err().unwrap_or_else(|| not_found(engine, error)))
+        }
     }
 }
 

@@ -131,7 +131,7 @@ impl Model for Engine {
             return calls;
         }
         let env = env.map_or_else(|| Arc::new(std::env::vars_os().collect()), Arc::clone);
-        match self.engine_choice(&env) {
+        match self.known_engine_choice(&env) {
             Ok(Some(choice)) if matches!(choice.uses, EngineUse::Print | EngineUse::Warm) => Calls::Callbacks,
             _ => calls,
         }

@@ -1,19 +1,17 @@
 //! claude's control protocol as a form.
 
-use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
 use super::session::Session;
-use crate::exchange::form::{Form, ProcessForm, ProcessStart, SessionCall, WhyAnew};
+use crate::exchange::form::{Form, ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
 use crate::exchange::installed::Installed;
 use crate::exchange::live::setup::{Setup, SetupParts};
 use crate::exchange::live::thread::Known;
 use crate::exchange::print::{NotStarted, Surroundings};
 use crate::provider::choices::Choices;
-use crate::provider::options::Options;
 
 /// One claude process for each conversation.
 #[derive(Debug)]
@@ -30,17 +28,16 @@ impl Form for Claude {
     }
 
     /// Its system prompt and its tools are told when it runs.
-    fn options<'a>(own: &'a Options, setup: Option<&Setup>, _: Option<&Choices>) -> Cow<'a, Options> {
-        own.chosen(setup.and_then(Setup::choices))
+    fn options(setup: Option<&Setup>, _: Option<&Choices>) -> ProcessOptions {
+        ProcessOptions {
+            choices: setup.and_then(Setup::choices).cloned(),
+            system_prompt: None,
+        }
     }
 
     fn addition(call: &SessionCall<Setup>, known: &Known) -> Result<String, WhyAnew> {
         let addition = call.thread.addition(known, call.guard, call.note.as_deref());
         addition.ok_or(WhyAnew::OtherThread)
-    }
-
-    fn text(_: &SessionCall<Setup>, input: &String) -> String {
-        input.clone()
     }
 }
 
@@ -50,6 +47,10 @@ impl ProcessForm for Claude {
 
     fn whole(call: &SessionCall<Setup>) -> io::Result<String> {
         Ok(call.thread.whole(call.encoding, call.guard, call.note.as_deref()))
+    }
+
+    fn text(input: &String) -> String {
+        input.clone()
     }
 
     fn start(

@@ -1,6 +1,5 @@
 //! codex's app-server as a form.
 
-use std::borrow::Cow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,7 +19,9 @@ use super::work::Opening;
 use super::{items, native};
 use crate::command::CommandLine;
 use crate::event::Reply;
-use crate::exchange::form::{Caller, Form, Proof, Server, ServerForm, ServerStart, SessionCall, TurnStart, WhyAnew};
+use crate::exchange::form::{
+    Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, TurnStart, WhyAnew,
+};
 use crate::exchange::host::{Host, NoHost};
 use crate::exchange::installed::{Binary, Installed};
 use crate::exchange::live::setup::{SYSTEM_PROMPT, SetupParts};
@@ -30,7 +31,7 @@ use crate::message::reasoning::Origin;
 use crate::message::{Message, MessageFields, Role};
 use crate::process::Limits;
 use crate::provider::choices::Choices;
-use crate::provider::options::{Options, SystemPrompt};
+use crate::provider::options::SystemPrompt;
 
 /// How long the question for the model catalog may take, and how much it may print: 745 KB (0.169.0).
 const CATALOG_LIMITS: (Duration, usize) = (Duration::from_secs(20), 32 * 1024 * 1024);
@@ -146,8 +147,8 @@ impl Form for Codex {
     }
 
     /// Its server serves all choices: they are told with each thread.
-    fn options<'a>(own: &'a Options, _: Option<&Setup>, _: Option<&Choices>) -> Cow<'a, Options> {
-        Cow::Borrowed(own)
+    fn options(_: Option<&Setup>, _: Option<&Choices>) -> ProcessOptions {
+        ProcessOptions::default()
     }
 
     fn line(line: CommandLine, file: &Path) -> CommandLine {
@@ -173,10 +174,6 @@ impl Form for Codex {
                 .chain(call.note.as_deref().and_then(of_note))
                 .collect(),
         })
-    }
-
-    fn text(call: &SessionCall<Setup>, _: &New) -> String {
-        call.thread.text()
     }
 }
 

@@ -1,6 +1,5 @@
 //! opencode's server as a form.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::history;
@@ -11,7 +10,7 @@ use super::turn::{self, OpencodeTurn};
 use super::wire::{CallResult, InputPart};
 use super::work::{Opening, with_note};
 use crate::exchange::form::{
-    Caller, Form, Place, Proof, Server, ServerForm, ServerStart, SessionCall, TurnStart, WhyAnew,
+    Caller, Form, Place, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, TurnStart, WhyAnew,
 };
 use crate::exchange::host::{Host, NoHost};
 use crate::exchange::installed::Installed;
@@ -19,7 +18,7 @@ use crate::exchange::live::setup::{SYSTEM_PROMPT, SetupParts};
 use crate::exchange::live::thread::Known;
 use crate::message::{Message, Role};
 use crate::provider::choices::Choices;
-use crate::provider::options::{Options, SystemPrompt};
+use crate::provider::options::SystemPrompt;
 
 /// One opencode process for all conversations.
 #[derive(Debug)]
@@ -61,8 +60,11 @@ impl Form for Opencode {
         Setup::new(texts.join("\n\n"), options.choices.model.as_deref(), parts.tools)
     }
 
-    fn options<'a>(own: &'a Options, _: Option<&Setup>, choices: Option<&Choices>) -> Cow<'a, Options> {
-        own.chosen(choices)
+    fn options(_: Option<&Setup>, choices: Option<&Choices>) -> ProcessOptions {
+        ProcessOptions {
+            choices: choices.cloned(),
+            system_prompt: None,
+        }
     }
 
     /// Results, and what is not the model's.
@@ -82,10 +84,6 @@ impl Form for Opencode {
                 .collect(),
             messages: with_note(messages, call.note.clone()),
         })
-    }
-
-    fn text(call: &SessionCall<Setup>, _: &New) -> String {
-        call.thread.text()
     }
 }
 

@@ -1,6 +1,5 @@
 //! qwen's stream-json input as a form.
 
-use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
@@ -9,13 +8,13 @@ use tokio_util::sync::CancellationToken;
 use super::input::{self, Input, Opening};
 use super::session::{Session, SessionStart};
 use super::tools::Tools;
-use crate::exchange::form::{Form, ProcessForm, ProcessStart, SessionCall, WhyAnew};
+use crate::exchange::form::{Form, ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
 use crate::exchange::installed::Installed;
 use crate::exchange::live::setup::{Setup, SetupParts};
 use crate::exchange::live::thread::Known;
 use crate::exchange::print::{NotStarted, Surroundings};
 use crate::provider::choices::Choices;
-use crate::provider::options::{Options, SystemPrompt};
+use crate::provider::options::SystemPrompt;
 
 /// One qwen process for each conversation, in which its calls wait.
 #[derive(Debug)]
@@ -34,32 +33,24 @@ impl Form for Qwen {
     }
 
     /// What its system prompt is, it is started with.
-    fn options<'a>(own: &'a Options, setup: Option<&Setup>, _: Option<&Choices>) -> Cow<'a, Options> {
-        let Some(setup) = setup else {
-            return Cow::Borrowed(own);
-        };
-        let texts = [setup.system_prompt(), setup.append_system_prompt()];
-        let texts: Vec<&str> = texts.into_iter().flatten().collect();
-        Cow::Owned(Options {
-            system_prompt: match texts.is_empty() {
+    fn options(setup: Option<&Setup>, _: Option<&Choices>) -> ProcessOptions {
+        let system_prompt = |setup: &Setup| {
+            let texts = [setup.system_prompt(), setup.append_system_prompt()];
+            let texts: Vec<&str> = texts.into_iter().flatten().collect();
+            match texts.is_empty() {
                 true => SystemPrompt::Cli,
                 false => SystemPrompt::Custom(texts.join("\n\n")),
-            },
-            ..own.chosen(setup.choices()).into_owned()
-        })
+            }
+        };
+        ProcessOptions {
+            choices: setup.and_then(Setup::choices).cloned(),
+            system_prompt: setup.map(system_prompt),
+        }
     }
 
     fn addition(call: &SessionCall<Setup>, known: &Known) -> Result<Opening, WhyAnew> {
         let input = input::addition(&call.thread, known, call.guard, call.note.as_deref())?;
         Ok(Opening { chat: None, input })
-    }
-
-    fn text(_: &SessionCall<Setup>, opening: &Opening) -> String {
-        match &opening.input {
-            Input::User(text) => text.clone(),
-            Input::Results(results) => results.iter().map(|(_, result)| result.content.as_text()).collect(),
-            Input::GoOn => String::new(),
-        }
     }
 }
 
@@ -76,6 +67,14 @@ impl ProcessForm for Qwen {
             (call.guard, call.note.as_deref()),
             chat_id()?,
         ))
+    }
+
+    fn text(opening: &Opening) -> String {
+        match &opening.input {
+            Input::User(text) => text.clone(),
+            Input::Results(results) => results.iter().map(|(_, result)| result.content.as_text()).collect(),
+            Input::GoOn => String::new(),
+        }
     }
 
     /// A chat file is read by a process that is started with it.

@@ -256,7 +256,7 @@ impl ApiCall<'_> {
             number,
             cancel: asking.cancel,
             sink: asking.sink,
-            prompt: String::from_utf8_lossy(&question.body),
+            prompt: Box::new(|| String::from_utf8_lossy(&question.body).into_owned()),
             fold: Fold::new(asking.call_ids.clone(), TextCalls::Off).with_listener(asking.sink.has_listener()),
             checks: question.checks.clone(),
             opening: Some(Opening {

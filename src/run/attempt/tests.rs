@@ -188,7 +188,7 @@ async fn checked(exchange: Scripted, limits: CallLimits, cancel: &CancellationTo
         number: 2,
         cancel,
         sink: &sink,
-        prompt: "Hi.".into(),
+        prompt: Box::new(|| "Hi.".to_owned()),
         fold: Fold::new(HashSet::from(["c1".to_owned()]), TextCalls::Off),
         checks,
         opening: Some(Opening {

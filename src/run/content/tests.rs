@@ -256,10 +256,10 @@ proptest! {
         let request = CliRequest::new(&engine, request(&thread), None).unwrap();
         let expected = media(&thread);
         let text = if expected.is_empty() {
-            prop_assert!(request.prompt.media.is_empty());
-            request.prompt.text
+            prop_assert!(request.printed(&engine).prompt.media.is_empty());
+            request.printed(&engine).prompt.text.clone()
         } else {
-            let prompt = engine.media_prompt(&request.prompt).unwrap();
+            let prompt = engine.media_prompt(&request.printed(&engine).prompt).unwrap();
             prop_assert_eq!(prompt.files, Vec::<MediaFile>::new());
             let (found, text) = read_line(&prompt.text);
             prop_assert_eq!(found, owned(&expected));
@@ -306,12 +306,12 @@ proptest! {
                 let request = request.unwrap();
                 let expected: Vec<Vec<u8>> = media(&thread).into_iter().map(|(.., bytes)| bytes).collect();
                 if !expected.is_empty() {
-                    let prompt = engine.media_prompt(&request.prompt).unwrap();
+                    let prompt = engine.media_prompt(&request.printed(&engine).prompt).unwrap();
                     let found: Vec<Vec<u8>> = prompt.files.into_iter().map(|file| file.bytes).collect();
                     prop_assert_eq!(found, expected);
                 }
                 let places: Vec<String> = bodies(&thread).iter().map(|body| body.replace('\u{1}', "")).collect();
-                prop_assert!(has_in_order(&request.prompt.text, &places), "{}", request.prompt.text);
+                prop_assert!(has_in_order(&request.printed(&engine).prompt.text, &places), "{}", request.printed(&engine).prompt.text);
             }
         }
     }
@@ -322,7 +322,7 @@ proptest! {
         let request = CliRequest::new(&engine, request(&thread), None).unwrap();
         let expected: Vec<Vec<u8>> = media(&thread).into_iter().map(|(.., bytes)| bytes).collect();
         if !expected.is_empty() {
-            let prompt = engine.media_prompt(&request.prompt).unwrap();
+            let prompt = engine.media_prompt(&request.printed(&engine).prompt).unwrap();
             let names: Vec<String> = prompt.files.iter().map(|file| format!("@{}", &file.name["empty/".len()..])).collect();
             prop_assert!(names.is_sorted());
             prop_assert!(prompt.text.starts_with(&format!("{}\n\n", names.join(" "))), "{}", prompt.text);
@@ -330,7 +330,7 @@ proptest! {
             prop_assert_eq!(found, expected);
         }
         let places: Vec<String> = bodies(&thread).iter().map(|body| body.replace('\u{1}', "")).collect();
-        prop_assert!(has_in_order(&request.prompt.text, &places), "{}", request.prompt.text);
+        prop_assert!(has_in_order(&request.printed(&engine).prompt.text, &places), "{}", request.printed(&engine).prompt.text);
     }
 
     #[test]
@@ -345,7 +345,7 @@ proptest! {
                 let expected = format!("{place}, which {id} can't take: it takes text only");
                 prop_assert!(error.message.starts_with(&expected), "{}: {}", expected, error.message);
             }
-            None => prop_assert!(request.unwrap().prompt.media.is_empty()),
+            None => prop_assert!(request.unwrap().printed(&engine).prompt.media.is_empty()),
         }
     }
 }

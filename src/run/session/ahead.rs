@@ -10,7 +10,6 @@ use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
-use super::drive::mode_of;
 use super::trial::{self, Trial};
 use crate::error::ProviderError;
 use crate::event::{EngineUsed, Reply};
@@ -28,7 +27,7 @@ use crate::process::limit::Permit;
 use crate::process::{Limits, Vars};
 use crate::provider::options::EngineKind;
 use crate::run::auto;
-use crate::run::base::{Base, not_started};
+use crate::run::base::{Base, not_found, not_started};
 use crate::run::capabilities;
 use crate::run::clock::{local_offset_min, now_ms};
 use crate::run::live_support::LiveSupport;
@@ -81,9 +80,9 @@ pub(in crate::run) async fn prewarm<F: ProcessForm>(
     }
     let is_auto = engine.options.engine == EngineKind::Auto;
     for _ in 0..ATTEMPTS {
-        let options = F::options(&engine.options, setup.as_deref(), None);
-        let (line, binary) = engine.line(mode_of(EngineUsed::Live), &options, true, env)?;
-        let installed = Installed { line, binary };
+        let program = engine.look(env).map_err(|error| not_found(engine, error))?;
+        let process = F::options(setup.as_deref(), None);
+        let installed = program.installed(&engine.provider, &engine.options, EngineUsed::Live, process, F::line)?;
         let starting = Starting {
             processes,
             engine,
@@ -92,7 +91,7 @@ pub(in crate::run) async fn prewarm<F: ProcessForm>(
             setup: setup.as_ref(),
         };
         let trial = capabilities::trial_of(&installed.binary);
-        let support = || engine.support_of(EngineUsed::Live, &installed.binary, env);
+        let support = || program.support_now(&engine.provider, EngineUsed::Live);
         let _trying = match support() {
             LiveSupport::Unknown(_) if is_auto && F::IS_TRIED_FIRST => Some(trial.lock().await),
             _ => None,
@@ -228,11 +227,14 @@ fn restock<F: ProcessForm>(processes: &Arc<Processes<F>>, engine: &Arc<Base>, en
     if setup.is_none() && !F::STARTS_BARE {
         return;
     }
-    let options = F::options(&engine.options, setup.as_deref(), None);
-    let Ok((line, binary)) = engine.line(mode_of(EngineUsed::Live), &options, true, env) else {
+    let process = F::options(setup.as_deref(), None);
+    let installed = match engine.look(env) {
+        Ok(program) => program.installed(&engine.provider, &engine.options, EngineUsed::Live, process, F::line),
+        Err(_) => return,
+    };
+    let Ok(installed) = installed else {
         return;
     };
-    let installed = Installed { line, binary };
     let starting = Starting {
         processes,
         engine,

@@ -2,24 +2,27 @@
 //!
 //! In: a call, and a [`Source`] of sessions. Out: a [`Way`]. The call's time runs from its place on, whatever has to be started for it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::source::{Begun, NotBegun, Source, TurnAsked, Unsupported};
-use crate::command::Mode;
 use crate::error::{Code, ProviderError};
 use crate::event::{EngineUsed, Event, RunInfo};
 use crate::exchange::Invocation;
 use crate::exchange::installed::Installed;
 use crate::exchange::live::process_turn::{Origin, Unusable};
 use crate::fold::Fold;
+use crate::process::Vars;
 use crate::provider::options::EngineKind;
 use crate::run::attempt::{Attempted, Opening, run_attempt};
 use crate::run::auto;
+use crate::run::base::{Base, not_found};
 use crate::run::capabilities;
 use crate::run::cli_attempt::{CliAttempt, CliCall};
 use crate::run::live_support::LiveSupport;
+use crate::run::programs::Program;
 use crate::run::retry_loop::AttemptOutcome;
 use crate::run::session::pools::warning;
 use crate::toolcall::TextCalls;
@@ -54,32 +57,54 @@ pub(in crate::run) async fn drive<S: Source>(
     let CliCall { engine, base_env, .. } = *attempt.call;
     info.engine = Some(S::ENGINE);
     let is_auto = engine.options.engine == EngineKind::Auto;
-    let installed = source.installed(engine, call, base_env)?;
-    if let LiveSupport::Unserved(unserved) = engine.support_of(S::ENGINE, &installed.binary, base_env) {
-        if is_auto {
-            let told = engine.tells(S::ENGINE, &unserved, &installed.binary, base_env);
-            return Ok(Way::Next(told.then(|| fallen_back(S::ENGINE, &unserved.why))));
-        }
-        if engine.is_refused(S::ENGINE, &unserved) {
-            return Err(auto::refused(engine, S::ENGINE, &unserved.why, None));
-        }
+    let known = match S::may_continue(call) {
+        true => Decided::known::<S>(engine, call, base_env)?,
+        false => None,
+    };
+    let mut decided = match known {
+        Some(known) => known,
+        None => Decided::looked_at::<S>(engine, call, base_env)?,
+    };
+    if let Some(next) = decided.unserved(engine, S::ENGINE)? {
+        return Ok(next);
     }
     if let Some(refused) = reading.unfit {
         return Err(Box::new(refused.clone()));
     }
-    let Some(permit) = attempt.permit(installed.binary.file(), info).await else {
-        return Ok(Way::Outcome(AttemptOutcome::Cancelled));
+    let mut permit = match attempt.permit(decided.file(), info).await {
+        Some(permit) => permit,
+        None => return Ok(Way::Outcome(AttemptOutcome::Cancelled)),
     };
     attempt.start_clock();
-    let mut asked = TurnAsked {
-        attempt,
-        call,
-        installed: &installed,
-        takes_waiting: true,
-    };
+    let mut takes_waiting = true;
     let unsupported = loop {
+        let installed = Arc::clone(&decided.installed);
+        let asked = TurnAsked {
+            attempt,
+            call,
+            installed: &installed,
+            support: decided.program.support(&engine.provider, S::ENGINE),
+            is_looked_at: decided.is_looked_at,
+            takes_waiting,
+        };
         let begun = match in_time(attempt, S::ENGINE, source.begin(&asked)).await {
             Ok(begun) => begun,
+            Err(NotBegun::NotLookedAt) => {
+                let now = Decided::looked_at::<S>(engine, call, base_env)?;
+                let is_same_file = now.file() == decided.file();
+                decided = now;
+                if let Some(next) = decided.unserved(engine, S::ENGINE)? {
+                    return Ok(next);
+                }
+                if !is_same_file {
+                    drop(permit);
+                    permit = match attempt.permit(decided.file(), info).await {
+                        Some(permit) => permit,
+                        None => return Ok(Way::Outcome(AttemptOutcome::Cancelled)),
+                    };
+                }
+                continue;
+            }
             Err(NotBegun::Cancelled) => return Ok(Way::Outcome(AttemptOutcome::Cancelled)),
             Err(NotBegun::Failed(error)) => return Err(error),
             Err(NotBegun::FlagRefused(flag)) => {
@@ -97,7 +122,7 @@ pub(in crate::run) async fn drive<S: Source>(
                 }
                 return Ok(Way::Outcome(outcome));
             }
-            Attempted::Unusable(Unusable::Vanished, _) => asked.takes_waiting = false,
+            Attempted::Unusable(Unusable::Vanished, _) => takes_waiting = false,
             Attempted::Unusable(Unusable::Unsupported { reason, may_have_asked }, ended) => {
                 break Unsupported {
                     reason,
@@ -114,13 +139,71 @@ pub(in crate::run) async fn drive<S: Source>(
         evidence,
     } = unsupported;
     if is_auto {
-        capabilities::remember_unserved(S::ENGINE, &installed.binary, reason.clone());
+        capabilities::remember_unserved(S::ENGINE, decided.program.binary(), reason.clone());
     }
     // No model is asked twice.
     if !is_auto || may_have_asked {
         return Err(auto::refused(engine, S::ENGINE, &reason, evidence.as_deref()));
     }
     Ok(Way::Next(Some(fallen_back(S::ENGINE, &reason))))
+}
+
+/// What is known of the installed CLI when a turn is begun.
+struct Decided {
+    program: Arc<Program>,
+    installed: Arc<Installed>,
+    is_looked_at: bool,
+}
+
+impl Decided {
+    /// By what somebody has seen who looked at it a short while ago.
+    fn known<S: Source>(engine: &Base, call: &S::Call, env: &Arc<Vars>) -> Result<Option<Decided>, Box<ProviderError>> {
+        let known = engine.programs.known(env);
+        known
+            .map(|known| Decided::of::<S>(engine, call, known, false))
+            .transpose()
+    }
+
+    /// By a look at it.
+    fn looked_at<S: Source>(engine: &Base, call: &S::Call, env: &Arc<Vars>) -> Result<Decided, Box<ProviderError>> {
+        let program = engine.look(env).map_err(|error| not_found(engine, error))?;
+        Decided::of::<S>(engine, call, program, true)
+    }
+
+    fn of<S: Source>(
+        engine: &Base,
+        call: &S::Call,
+        program: Arc<Program>,
+        is_looked_at: bool,
+    ) -> Result<Decided, Box<ProviderError>> {
+        Ok(Decided {
+            installed: program.installed(&engine.provider, &engine.options, S::ENGINE, S::options(call), S::line)?,
+            program,
+            is_looked_at,
+        })
+    }
+
+    fn file(&self) -> &Path {
+        self.program.binary().file()
+    }
+
+    /// Where it is known not to serve `used`: the next engine's turn.
+    ///
+    /// # Errors
+    /// `LIVE_UNSUPPORTED`, where the caller wants no other.
+    fn unserved(&self, engine: &Base, used: EngineUsed) -> Result<Option<Way>, Box<ProviderError>> {
+        let LiveSupport::Unserved(unserved) = self.program.support(&engine.provider, used) else {
+            return Ok(None);
+        };
+        if engine.options.engine == EngineKind::Auto {
+            let told = engine.tells(used, unserved, &self.program);
+            return Ok(Some(Way::Next(told.then(|| fallen_back(used, &unserved.why)))));
+        }
+        match engine.is_refused(used, unserved) {
+            true => Err(auto::refused(engine, used, &unserved.why, None)),
+            false => Ok(None),
+        }
+    }
 }
 
 /// What `starting` comes to, unless the call is cancelled or its time is up before.
@@ -185,7 +268,7 @@ where
         notes: told.chain(notes).chain(reading.notes.iter().cloned()).collect(),
     };
     let fold = Fold::new(request.call_ids.clone(), reading.text_calls.clone()).with_listener(sink.has_listener());
-    run_attempt(attempt.attempt(engine_used, &sent, fold, opening), exchange, info).await
+    run_attempt(attempt.attempt(engine_used, sent, fold, opening), exchange, info).await
 }
 
 /// What a turn of a session is started as.
@@ -200,10 +283,6 @@ fn fallen_back(engine: EngineUsed, reason: &str) -> Event {
     warning("ENGINE_FALLBACK", message)
 }
 
-/// How a command line of this engine is run.
-pub(in crate::run) fn mode_of(engine: EngineUsed) -> Mode<'static> {
-    match engine {
-        EngineUsed::Warm => Mode::Warm,
-        EngineUsed::Live | EngineUsed::Print => Mode::Live,
-    }
-}
+#[cfg(test)]
+#[cfg(unix)]
+mod tests;

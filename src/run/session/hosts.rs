@@ -31,7 +31,7 @@ pub(in crate::run) fn has_grown(server: &impl Server) -> bool {
 pub(in crate::run) struct ServerKey {
     pub env: Arc<Vars>,
     pub binary: Binary,
-    /// Where they stand on its command line and in the settings of its folder.
+    /// Where they stand on its command line and in the settings of its folder; `None` for the provider's own.
     pub choices: Option<Choices>,
 }
 

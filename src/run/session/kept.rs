@@ -10,14 +10,14 @@ use tokio_util::task::TaskTracker;
 
 use super::ahead::{self, NextCall};
 use super::drive::{Reading, Way, drive};
-use super::servers::{self, ServerSessions};
+use super::servers::ServerSessions;
 use super::source::{NotBegun, Source};
-use super::warm::{self, WarmServers};
+use super::warm::WarmServers;
 use crate::error::ProviderError;
 use crate::event::{EngineUsed, RunInfo};
 use crate::exchange::claude_live::form::Claude;
 use crate::exchange::codex_live::form::Codex;
-use crate::exchange::form::{CallParts, ProcessForm, Server, ServerForm, SessionCall};
+use crate::exchange::form::{CallParts, ProcessForm, ProcessOptions, Server, ServerForm, SessionCall};
 use crate::exchange::live::setup::{SessionOutput, SetupParts};
 use crate::exchange::opencode_live::form::Opencode;
 use crate::exchange::qwen_live::form::Qwen;
@@ -25,7 +25,7 @@ use crate::process::Vars;
 use crate::provider::options::{EngineKind, Options};
 use crate::provider::{LiveForm, Provider};
 use crate::run::auto;
-use crate::run::base::Base;
+use crate::run::base::{Base, not_found};
 use crate::run::capabilities;
 use crate::run::cli_attempt::CliAttempt;
 use crate::run::live_support::LiveSupport;
@@ -135,14 +135,15 @@ async fn prewarm_server<F: ServerForm>(
         choices: None,
         output: SessionOutput::Text,
     });
-    let options = F::options(&engine.options, Some(&setup), None);
-    let installed = servers::installed::<F>(engine, &options, env)?;
+    let program = engine.look(env).map_err(|error| not_found(engine, error))?;
+    let process = F::options(Some(&setup), None);
+    let installed = program.installed(&engine.provider, &engine.options, EngineUsed::Live, process, F::line)?;
     let is_auto = engine.options.engine == EngineKind::Auto;
-    if let LiveSupport::Unserved(unserved) = engine.support_of(EngineUsed::Live, &installed.binary, env) {
+    if let LiveSupport::Unserved(unserved) = program.support(&engine.provider, EngineUsed::Live) {
         if is_auto {
             return Ok(());
         }
-        if engine.is_refused(EngineUsed::Live, &unserved) {
+        if engine.is_refused(EngineUsed::Live, unserved) {
             return Err(auto::refused(engine, EngineUsed::Live, &unserved.why, None));
         }
     }
@@ -162,16 +163,24 @@ pub(in crate::run) async fn prewarm_warm(
     engine: &Arc<Base>,
     env: &Arc<Vars>,
 ) -> Result<(), Box<ProviderError>> {
-    let installed = warm::installed(engine, &engine.options, env)?;
-    if let LiveSupport::Unserved(unserved) = engine.support_of(EngineUsed::Warm, &installed.binary, env) {
+    let program = engine.look(env).map_err(|error| not_found(engine, error))?;
+    let process = ProcessOptions::default();
+    let installed = program.installed(
+        &engine.provider,
+        &engine.options,
+        EngineUsed::Warm,
+        process,
+        |line, _| line,
+    )?;
+    if let LiveSupport::Unserved(unserved) = program.support(&engine.provider, EngineUsed::Warm) {
         if engine.options.engine == EngineKind::Auto {
             return Ok(());
         }
-        if engine.is_refused(EngineUsed::Warm, &unserved) {
+        if engine.is_refused(EngineUsed::Warm, unserved) {
             return Err(auto::refused(engine, EngineUsed::Warm, &unserved.why, None));
         }
     }
-    let started = servers.server(engine, &installed, (env, &engine.options.choices)).await;
+    let started = servers.server(engine, &installed, (env, None)).await;
     if let Some(server) = ready(engine, EngineUsed::Warm, &installed.binary, started)? {
         server.host().prewarmed();
     }
@@ -187,7 +196,7 @@ fn ready<T>(
 ) -> Result<Option<T>, Box<ProviderError>> {
     match started {
         Ok(server) => Ok(Some(server)),
-        Err(NotBegun::Cancelled) => Ok(None),
+        Err(NotBegun::Cancelled | NotBegun::NotLookedAt) => Ok(None),
         Err(NotBegun::Failed(error)) => Err(error),
         // The call itself goes on without it.
         Err(NotBegun::FlagRefused(flag)) => {

@@ -1,26 +1,24 @@
 //! Processes for one conversation each: the one that knows the thread's beginning, a spare, or a new one.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
 
 use super::ahead;
-use super::drive::{invocation, mode_of};
+use super::drive::invocation;
 use super::places::{self, not_begun, place};
 use super::source::{Begun, NotBegun, Source, TurnAsked};
 use super::trial;
-use crate::error::ProviderError;
+use crate::command::CommandLine;
 use crate::event::{EngineUsed, Event};
-use crate::exchange::form::{ProcessForm, ProcessStart, SessionCall, WhyAnew};
-use crate::exchange::installed::Installed;
+use crate::exchange::form::{ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
 use crate::exchange::live::keep::Keepable;
 use crate::exchange::live::pool::SessionKey;
 use crate::exchange::live::process_turn::{LiveTurn, Origin, Park, ProcessSession};
 use crate::exchange::live::setup::Setup;
 use crate::exchange::print::NotStarted;
-use crate::process::Vars;
-use crate::run::base::Base;
 use crate::run::session::pools::{Processes, Seat, evicted_warning, warning};
 
 impl<F: ProcessForm> Source for Processes<F> {
@@ -29,15 +27,16 @@ impl<F: ProcessForm> Source for Processes<F> {
     type Call = SessionCall<Setup>;
     type Turn = LiveTurn<F::Session>;
 
-    fn installed(
-        &self,
-        engine: &Base,
-        call: &SessionCall<Setup>,
-        env: &Arc<Vars>,
-    ) -> Result<Installed, Box<ProviderError>> {
-        let options = F::options(&engine.options, Some(&call.setup), call.choices.as_ref());
-        let (line, binary) = engine.line(mode_of(EngineUsed::Live), &options, true, env)?;
-        Ok(Installed { line, binary })
+    fn may_continue(call: &SessionCall<Setup>) -> bool {
+        call.may_continue()
+    }
+
+    fn options(call: &SessionCall<Setup>) -> ProcessOptions {
+        F::options(Some(&call.setup), call.choices.as_ref())
+    }
+
+    fn line(line: CommandLine, file: &Path) -> CommandLine {
+        F::line(line, file)
     }
 
     async fn begin(self: &Arc<Self>, asked: &TurnAsked<'_, SessionCall<Setup>>) -> Result<Begun<Self::Turn>, NotBegun> {
@@ -77,6 +76,7 @@ impl<F: ProcessForm> Source for Processes<F> {
             Claimed::Continued(session, input) => (*session, input, Origin::Continued),
             Claimed::Started(session) => (*session, whole::<F>(asked)?, Origin::Fresh),
             Claimed::Nothing => {
+                asked.looked_at()?;
                 let input = whole::<F>(asked)?;
                 let spare = match asked.takes_waiting && !F::needs_own_process(&input) {
                     true => self.pool.claim_spare(key).await,
@@ -97,7 +97,7 @@ impl<F: ProcessForm> Source for Processes<F> {
                 why_anew.and_then(too_long).into_iter().chain(evicted).collect()
             }
         };
-        let sent = F::text(call, &input);
+        let sent = F::text(&input);
         F::begin(&mut session, input, &call.setup);
         let limits = attempt.limits(EngineUsed::Live);
         let invocation = invocation(attempt, asked.installed);
@@ -111,7 +111,7 @@ impl<F: ProcessForm> Source for Processes<F> {
             ),
             origin,
             notes,
-            sent,
+            sent: Box::new(move || sent),
             figures: json!({"spare": origin == Origin::Spare}),
         })
     }

@@ -1,18 +1,19 @@
 //! Processes for many conversations each: a session that knows the thread's beginning, or a new one in a server that runs, or in
 //! one that is started.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::json;
 use tokio_util::task::TaskTracker;
 
-use super::drive::{invocation, mode_of};
+use super::drive::invocation;
 use super::hosts::{ServerKey, Shared, Starts};
 use super::source::{Begun, NotBegun, Source, TurnAsked, Unsupported};
 use super::unready::not_begun;
-use crate::error::ProviderError;
+use crate::command::CommandLine;
 use crate::event::EngineUsed;
-use crate::exchange::form::{Caller, Place, Proof, ServerForm, ServerStart, SessionCall, TurnStart};
+use crate::exchange::form::{Caller, Place, ProcessOptions, Proof, ServerForm, ServerStart, SessionCall, TurnStart};
 use crate::exchange::installed::Installed;
 use crate::exchange::live::keep::Keepable;
 use crate::exchange::live::pool::{Pool, SessionKey};
@@ -103,23 +104,20 @@ impl<F: ServerForm> Source for ServerSessions<F> {
     type Call = SessionCall<F::Setup>;
     type Turn = TaskTurn<F::Session, F::Known>;
 
-    fn installed(
-        &self,
-        engine: &Base,
-        call: &SessionCall<F::Setup>,
-        env: &Arc<Vars>,
-    ) -> Result<Installed, Box<ProviderError>> {
-        let options = F::options(&engine.options, Some(&call.setup), call.choices.as_ref());
-        installed::<F>(engine, &options, env)
+    fn may_continue(call: &SessionCall<F::Setup>) -> bool {
+        call.may_continue()
+    }
+
+    fn options(call: &SessionCall<F::Setup>) -> ProcessOptions {
+        F::options(Some(&call.setup), call.choices.as_ref())
+    }
+
+    fn line(line: CommandLine, file: &Path) -> CommandLine {
+        F::line(line, file)
     }
 
     async fn begin(self: &Arc<Self>, asked: &TurnAsked<'_, Self::Call>) -> Result<Begun<Self::Turn>, NotBegun> {
-        let TurnAsked {
-            attempt,
-            call,
-            installed,
-            ..
-        } = *asked;
+        let TurnAsked { attempt, call, .. } = *asked;
         let (engine, env) = (attempt.call.engine, attempt.call.base_env);
         let key = SessionKey {
             setup: Arc::clone(&call.setup),
@@ -135,7 +133,7 @@ impl<F: ServerForm> Source for ServerSessions<F> {
         let (place, input) = match claimed {
             Some((session, input)) => (Place::Session(session), Some(input)),
             None => {
-                let server = self.server(engine, installed, env, Some(&call.setup)).await?;
+                let server = self.server(engine, asked.looked_at()?, env, Some(&call.setup)).await?;
                 (Place::Server(server), None)
             }
         };
@@ -184,16 +182,17 @@ impl<F: ServerForm> Source for ServerSessions<F> {
         };
         let start = TurnStart {
             setup: Arc::clone(&call.setup),
-            invocation: invocation(attempt, installed),
+            invocation: invocation(attempt, asked.installed),
             limits: attempt.limits(EngineUsed::Live),
             tracker: &engine.lifecycle.runs,
             park: park(self, asked, key, server),
         };
+        let thread = Arc::clone(&call.thread);
         Ok(Begun {
             exchange: F::begin(opening, start),
             origin,
             notes,
-            sent: call.thread.text(),
+            sent: Box::new(move || thread.text()),
             figures: json!({"spare": false}),
         })
     }
@@ -228,18 +227,5 @@ fn park<F: ServerForm>(
             let known = thread.known_with(reply, pending);
             source.pool.park(conversation, key, known, 0);
         }
-    })
-}
-
-/// The CLI as a server of this form is started with these options.
-pub(super) fn installed<F: ServerForm>(
-    engine: &Base,
-    options: &Options,
-    env: &Arc<Vars>,
-) -> Result<Installed, Box<ProviderError>> {
-    let (line, binary) = engine.line(mode_of(EngineUsed::Live), options, true, env)?;
-    Ok(Installed {
-        line: F::line(line, binary.file()),
-        binary,
     })
 }

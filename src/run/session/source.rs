@@ -1,27 +1,44 @@
 //! Where the sessions of a form come from.
 
 use std::fmt::Debug;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::command::CommandLine;
 use crate::error::ProviderError;
 use crate::event::{EngineUsed, Event};
+use crate::exchange::form::ProcessOptions;
 use crate::exchange::installed::Installed;
 use crate::exchange::live::process_turn::{Origin, Unusable};
 use crate::exchange::{Evidence, Exchange};
-use crate::process::Vars;
-use crate::run::base::Base;
 use crate::run::cli_attempt::CliAttempt;
-use crate::run::live_support::Unserved;
+use crate::run::live_support::{LiveSupport, Unserved};
 
 /// A turn that is to be begun.
 pub(in crate::run) struct TurnAsked<'a, C> {
     pub attempt: &'a CliAttempt<'a>,
     pub call: &'a C,
+    /// The CLI as a process of the call is started. Whoever starts one, or opens a session, takes it of
+    /// [`looked_at`](TurnAsked::looked_at).
     pub installed: &'a Installed,
+    /// Whether it serves the engine.
+    pub support: &'a LiveSupport,
+    /// It was looked at for this turn.
+    pub is_looked_at: bool,
     /// Nothing that has waited for it was gone yet.
     pub takes_waiting: bool,
+}
+
+impl<'a, C> TurnAsked<'a, C> {
+    /// The CLI as it is now.
+    ///
+    /// # Errors
+    /// It was not looked at yet.
+    pub fn looked_at(&self) -> Result<&'a Installed, NotBegun> {
+        self.is_looked_at.then_some(self.installed).ok_or(NotBegun::NotLookedAt)
+    }
 }
 
 /// A turn that was begun.
@@ -30,8 +47,8 @@ pub(in crate::run) struct Begun<E> {
     pub origin: Origin,
     /// What there is to say of its session.
     pub notes: Vec<Event>,
-    /// What was sent.
-    pub sent: String,
+    /// What was sent: asked for where nobody tells usage.
+    pub sent: Box<dyn FnOnce() -> String + Send>,
     /// What the log is told of its session: an object.
     pub figures: Value,
 }
@@ -39,6 +56,8 @@ pub(in crate::run) struct Begun<E> {
 /// Why a turn was not begun.
 pub(in crate::run) enum NotBegun {
     Cancelled,
+    /// No session waits for it, and the installed CLI is to be looked at before there is another.
+    NotLookedAt,
     /// The CLI has refused a flag that the call can do without.
     FlagRefused(String),
     /// Another call has just found out that the installed CLI can't.
@@ -78,8 +97,16 @@ pub(in crate::run) trait Source: Debug + Send + Sync + 'static {
     type Call: Send + Sync + 'static;
     type Turn: Exchange<Unusable = Unusable>;
 
-    /// The CLI as the process of a call is started.
-    fn installed(&self, engine: &Base, call: &Self::Call, env: &Arc<Vars>) -> Result<Installed, Box<ProviderError>>;
+    /// Whether a session may know the beginning of this call's thread.
+    fn may_continue(call: &Self::Call) -> bool;
+
+    /// What the process of a call is started with.
+    fn options(call: &Self::Call) -> ProcessOptions;
+
+    /// The command line of a process, made of that of the CLI in `file`.
+    fn line(line: CommandLine, _file: &Path) -> CommandLine {
+        line
+    }
 
     /// Begins a turn: of a session that knows the thread's beginning, or of another. No longer than the call's time runs: it is dropped
     /// then.

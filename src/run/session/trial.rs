@@ -56,22 +56,24 @@ pub(super) async fn of_call<F: ProcessForm>(
     asked: &TurnAsked<'_, SessionCall<Setup>>,
 ) -> Result<Option<Box<F::Session>>, NotBegun> {
     let call = asked.attempt.call;
-    let (engine, binary) = (call.engine, &asked.installed.binary);
-    let is_known = || match engine.support_of(EngineUsed::Live, binary, call.base_env) {
-        LiveSupport::Unknown(_) => Ok(false),
-        LiveSupport::Served(_) => Ok(true),
-        LiveSupport::Unserved(unserved) => Err(NotBegun::Unserved(unserved)),
-    };
-    if engine.options.engine != EngineKind::Auto || is_known()? {
+    let engine = call.engine;
+    if engine.options.engine != EngineKind::Auto || !matches!(asked.support, LiveSupport::Unknown(_)) {
         return Ok(None);
     }
+    let installed = asked.looked_at()?;
+    let binary = &installed.binary;
     let lock = capabilities::trial_of(binary);
     let Some(_trying) = call.cancel.run_until_cancelled(lock.lock()).await else {
         return Err(NotBegun::Cancelled);
     };
     // Another call may have tried it meanwhile.
-    if is_known()? {
-        return Ok(None);
+    match engine
+        .look(call.base_env)
+        .map(|now| now.support_now(&engine.provider, EngineUsed::Live))
+    {
+        Ok(LiveSupport::Served(_)) => return Ok(None),
+        Ok(LiveSupport::Unserved(unserved)) => return Err(NotBegun::Unserved(unserved)),
+        Ok(LiveSupport::Unknown(_)) | Err(_) => {}
     }
     let place = place(processes, asked).await?;
     let start = ProcessStart {
@@ -79,7 +81,7 @@ pub(super) async fn of_call<F: ProcessForm>(
         input: None,
     };
     let session = places::start(processes, asked, place, start).map_err(|error| not_begun(engine, &error))?;
-    let trial = run(engine, session, asked.installed, Some(&asked.call.setup));
+    let trial = run(engine, session, installed, Some(&asked.call.setup));
     match call.cancel.run_until_cancelled(trial).await {
         None => Err(NotBegun::Cancelled),
         Some(Trial::Served(session)) => Ok(Some(session)),

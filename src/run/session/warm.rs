@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::drive::{Reading, Way, drive, invocation, mode_of};
+use super::drive::{Reading, Way, drive, invocation};
 use super::hosts::{ServerKey, Servers, Shared, Starts, has_grown};
 use super::source::{Begun, NotBegun, Source, TurnAsked};
 use super::unready::not_begun;
@@ -14,7 +14,7 @@ use crate::error::ProviderError;
 use crate::event::{EngineUsed, RunInfo};
 use crate::exchange::acp_warm::server::AcpServer;
 use crate::exchange::acp_warm::turn::WarmTurn;
-use crate::exchange::form::Server;
+use crate::exchange::form::{ProcessOptions, Server};
 use crate::exchange::host::{Host, NoHost};
 use crate::exchange::installed::Installed;
 use crate::exchange::live::process_turn::Origin;
@@ -43,8 +43,8 @@ pub(in crate::run) struct WarmServers {
 pub(in crate::run) struct WarmCall {
     /// What is sent.
     prompt: String,
-    /// The options it is made with.
-    options: Options,
+    /// What it chooses; `None` for the provider's own choices.
+    choices: Option<Choices>,
 }
 
 impl Server for AcpServer {
@@ -65,13 +65,14 @@ pub(in crate::run) async fn attempt(
         return Ok(Way::Next(None));
     }
     let is_auto = engine.options.engine == EngineKind::Auto;
+    let printed = request.printed(engine);
     // The CLI holds the answer against the schema in print form only.
-    if is_auto && request.asking_prompt.is_some() {
+    if is_auto && printed.asking_prompt.is_some() {
         return Ok(Way::Next(None));
     }
     // A warm process can't be told a schema.
-    let prompt = &request.asking_prompt.as_ref().unwrap_or(&request.prompt).text;
-    let needs_own_process = if !request.prompt.media.is_empty() {
+    let prompt = &printed.asking_prompt.as_ref().unwrap_or(&printed.prompt).text;
+    let needs_own_process = if !printed.prompt.media.is_empty() {
         Some("the thread holds images or documents")
     } else if prompt.trim_start().starts_with('/') {
         // The CLI would answer `/help` itself, also behind white space (gemini 0.61.0), and a lone message stays as it is.
@@ -85,20 +86,20 @@ pub(in crate::run) async fn attempt(
     }
     let call = WarmCall {
         prompt: prompt.clone(),
-        options: request.provider_options(engine).clone(),
+        choices: request.chosen.options.as_ref().map(|options| options.choices.clone()),
     };
-    let why_emulated = match request.asking_prompt {
+    let why_emulated = match printed.asking_prompt {
         Some(_) => Some("a warm process can't be told one"),
         None => request.emulated_because,
     };
     let reading = Reading {
-        text_calls: request.text_calls.clone(),
+        text_calls: printed.text_calls.clone(),
         notes: {
             let uncallable = request.uncallable.then(not_callable);
             let emulated = why_emulated.and_then(|why| engine.emulated(why));
             uncallable.into_iter().chain(emulated).collect()
         },
-        unfit: request.unprintable.as_deref(),
+        unfit: printed.unprintable.as_deref(),
     };
     drive(servers, attempt, &call, reading, info).await
 }
@@ -119,12 +120,12 @@ impl WarmServers {
         self: &Arc<Self>,
         engine: &Arc<Base>,
         installed: &Installed,
-        (env, choices): (&Arc<Vars>, &Choices),
+        (env, choices): (&Arc<Vars>, Option<&Choices>),
     ) -> Result<Arc<AcpServer>, NotBegun> {
         let key = ServerKey {
             env: Arc::clone(env),
             binary: installed.binary.clone(),
-            choices: Some(choices.clone()),
+            choices: choices.cloned(),
         };
         if let Some(found) = self.find(engine, installed, &key).await {
             return Ok(found);
@@ -190,40 +191,39 @@ async fn start(engine: &Base, installed: &Installed, env: &Arc<Vars>) -> Result<
     AcpServer::start(installed.line.clone(), surroundings, &engine.lifecycle.closing).await
 }
 
-/// The CLI as a warm process is started with these options.
-pub(super) fn installed(engine: &Base, options: &Options, env: &Arc<Vars>) -> Result<Installed, Box<ProviderError>> {
-    let (line, binary) = engine.line(mode_of(EngineUsed::Warm), options, true, env)?;
-    Ok(Installed { line, binary })
-}
-
 impl Source for WarmServers {
     const ENGINE: EngineUsed = EngineUsed::Warm;
 
     type Call = WarmCall;
     type Turn = WarmTurn;
 
-    fn installed(&self, engine: &Base, call: &WarmCall, env: &Arc<Vars>) -> Result<Installed, Box<ProviderError>> {
-        installed(engine, &call.options, env)
+    /// It is looked at for each: its session is new.
+    fn may_continue(_: &WarmCall) -> bool {
+        false
+    }
+
+    fn options(call: &WarmCall) -> ProcessOptions {
+        ProcessOptions {
+            choices: call.choices.clone(),
+            system_prompt: None,
+        }
     }
 
     async fn begin(self: &Arc<Self>, asked: &TurnAsked<'_, WarmCall>) -> Result<Begun<WarmTurn>, NotBegun> {
-        let TurnAsked {
-            attempt,
-            call,
-            installed,
-            ..
-        } = *asked;
+        let TurnAsked { attempt, call, .. } = *asked;
+        let installed = asked.looked_at()?;
         let CliCall { engine, base_env, .. } = *attempt.call;
         let server = self
-            .server(engine, installed, (base_env, &call.options.choices))
+            .server(engine, installed, (base_env, call.choices.as_ref()))
             .await?;
         let sessions = server.host().sessions();
+        let sent = call.prompt.clone();
         let how = (invocation(attempt, installed), attempt.limits(EngineUsed::Warm));
         Ok(Begun {
             exchange: WarmTurn::begin(server, self.form, call.prompt.clone(), how),
             origin: Origin::Fresh,
             notes: Vec::new(),
-            sent: call.prompt.clone(),
+            sent: Box::new(move || sent),
             figures: json!({"sessions": sessions}),
         })
     }

@@ -1,0 +1,248 @@
+//! Which program the calls of a provider start, what it serves, and with which command lines: found out once, not for each call.
+//!
+//! In: a provider, its options, the environment of a call. Out: a [`Program`]. A call that a resting session may go on with is made with
+//! what is [known](Programs::known): nothing is searched, looked at or built for it. Whoever starts a process, or opens a session in one
+//! that runs, [looks](Programs::look): the file is found on the PATH and looked at, and what was built of it is built again only if that,
+//! or what the file has refused, is another. So an update, a removed file and another PATH are noticed by the next start.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use super::capabilities;
+use super::live_support::{Basis, LiveSupport};
+use crate::command::{self, CommandLine, Mode};
+use crate::error::ProviderError;
+use crate::event::EngineUsed;
+use crate::exchange::form::ProcessOptions;
+use crate::exchange::installed::{Binary, Installed};
+use crate::exchange::print;
+use crate::process::{self, StartError, Vars};
+use crate::provider::Provider;
+use crate::provider::options::Options;
+
+/// For how many environments a provider keeps what it knows: a host has one, as a rule.
+const MOST_ENVIRONMENTS: usize = 8;
+
+/// How many command lines are kept of a program: those of other system prompts (qwen) and of other models differ.
+const MOST_LINES: usize = 16;
+
+/// The programs of one provider, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Programs(Mutex<Vec<Arc<Program>>>);
+
+/// A program, as it was when somebody looked at it.
+#[derive(Debug)]
+pub(super) struct Program {
+    env: Arc<Vars>,
+    search: Arc<Search>,
+    binary: Binary,
+    known: command::Installed,
+    live: OnceLock<LiveSupport>,
+    warm: OnceLock<LiveSupport>,
+    lines: Arc<Lines>,
+    /// Where it is counted what it turns out to do, and how much of that was known.
+    news: Arc<AtomicU64>,
+    heard: u64,
+    looked: Instant,
+}
+
+/// What is searched for in an environment, and what is set there.
+#[derive(Debug)]
+struct Search {
+    name: String,
+    path: Option<OsString>,
+    /// The variable that forbids an engine.
+    forbids: Vec<(EngineUsed, &'static str)>,
+}
+
+/// How a process is started in which calls are made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct LineKey {
+    engine: EngineUsed,
+    process: ProcessOptions,
+}
+
+/// The command lines of one program, the oldest first.
+type Lines = Mutex<Vec<(LineKey, Arc<Installed>)>>;
+
+/// Why there is no program.
+#[derive(Debug)]
+pub(super) enum NotFound {
+    /// The options can't be handed to it.
+    Refused(Box<ProviderError>),
+    /// There is none on the PATH, or none that can be executed.
+    Start(StartError),
+}
+
+impl Programs {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Program>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of(&self, env: &Arc<Vars>) -> Option<Arc<Program>> {
+        let all = self.lock();
+        let found = all
+            .iter()
+            .rfind(|known| Arc::ptr_eq(&known.env, env) || known.env == *env);
+        found.cloned()
+    }
+
+    /// The program of calls with this environment, as it was when somebody last looked; `None` where that is minutes ago, or a program has
+    /// turned out since to do something else than was known.
+    pub fn known(&self, env: &Arc<Vars>) -> Option<Arc<Program>> {
+        self.of(env).filter(|known| {
+            known.news.load(Ordering::Acquire) == known.heard && known.looked.elapsed() < capabilities::MEMORY
+        })
+    }
+
+    /// The program of calls with this environment, looked at now.
+    ///
+    /// # Errors
+    /// [`NotFound`].
+    pub fn look(&self, provider: &Provider, options: &Options, env: &Arc<Vars>) -> Result<Arc<Program>, NotFound> {
+        let before = self.of(env);
+        let looked = Instant::now();
+        let search = match &before {
+            Some(before) => Arc::clone(&before.search),
+            None => Arc::new(Search::of(provider, options, env).map_err(NotFound::Refused)?),
+        };
+        let found = process::resolve(OsStr::new(&search.name), search.path.as_deref()).map_err(NotFound::Start)?;
+        let binary = Binary::new(found, options.login.as_deref());
+        let news = capabilities::news(&binary);
+        // What turns out from here on is news.
+        let heard = news.load(Ordering::Acquire);
+        let known = command::Installed {
+            refused: capabilities::refused_by(&binary),
+            version: match command::depends_on_version(provider) {
+                true => (provider.checks.live).and_then(|check| capabilities::version(&check, &binary)),
+                false => None,
+            },
+        };
+        let same = before.filter(|before| before.binary == binary && before.known == known);
+        let program = Arc::new(Program {
+            env: same.as_ref().map_or(env, |same| &same.env).clone(),
+            search,
+            binary,
+            known,
+            live: OnceLock::new(),
+            warm: OnceLock::new(),
+            lines: same.map(|same| Arc::clone(&same.lines)).unwrap_or_default(),
+            news,
+            heard,
+            looked,
+        });
+        let mut all = self.lock();
+        all.retain(|known| known.env != program.env);
+        if all.len() >= MOST_ENVIRONMENTS {
+            all.remove(0);
+        }
+        all.push(Arc::clone(&program));
+        Ok(program)
+    }
+}
+
+impl Search {
+    fn of(provider: &Provider, options: &Options, env: &Arc<Vars>) -> Result<Search, Box<ProviderError>> {
+        let line = command::bare(provider, options)?;
+        let is_set = |name: &str| print::variable(&line, env, name).is_some_and(|value| !value.is_empty());
+        let forbids = [EngineUsed::Live, EngineUsed::Warm].into_iter().filter_map(|engine| {
+            let names = provider.check_of(engine)?.print_env;
+            Some((engine, *names.iter().find(|name| is_set(name))?))
+        });
+        Ok(Search {
+            forbids: forbids.collect(),
+            path: print::variable(&line, env, "PATH"),
+            name: line.program,
+        })
+    }
+}
+
+impl Program {
+    /// Its file.
+    pub fn binary(&self) -> &Binary {
+        &self.binary
+    }
+
+    /// Whether it serves `engine`, as far as that was known when it was looked at. Nothing is started to find out.
+    pub fn support(&self, provider: &Provider, engine: EngineUsed) -> &LiveSupport {
+        let kept = match engine {
+            EngineUsed::Warm => &self.warm,
+            EngineUsed::Live | EngineUsed::Print => &self.live,
+        };
+        kept.get_or_init(|| self.support_now(provider, engine))
+    }
+
+    /// The same as far as it is known now: somebody may have tried it meanwhile.
+    pub fn support_now(&self, provider: &Provider, engine: EngineUsed) -> LiveSupport {
+        let Some(check) = provider.check_of(engine) else {
+            let why = format!("there is no {} form of it", engine.name());
+            return LiveSupport::unserved(Basis::Setting, why);
+        };
+        if let Some((_, name)) = self.search.forbids.iter().find(|(of, _)| *of == engine) {
+            return LiveSupport::unserved(Basis::Setting, format!("{name} is set in the environment"));
+        }
+        match capabilities::support(engine, &check, &self.binary) {
+            // No warm process is tried: what is not known to serve such calls is asked in print form.
+            LiveSupport::Unknown(why) if engine == EngineUsed::Warm => LiveSupport::unserved(Basis::Program, why),
+            known => known,
+        }
+    }
+
+    /// It, as a kept process of `engine` is started with `process` over the provider's own `options`. `finish` has the last word on the
+    /// command line.
+    ///
+    /// # Errors
+    /// As [`command::build`].
+    pub fn installed(
+        &self,
+        provider: &Provider,
+        options: &Options,
+        engine: EngineUsed,
+        process: ProcessOptions,
+        finish: impl FnOnce(CommandLine, &Path) -> CommandLine,
+    ) -> Result<Arc<Installed>, Box<ProviderError>> {
+        let key = LineKey { engine, process };
+        if let Some((_, known)) = self.lines().iter().rfind(|(of, _)| *of == key) {
+            return Ok(Arc::clone(known));
+        }
+        let mode = match engine {
+            EngineUsed::Warm => Mode::Warm,
+            EngineUsed::Live | EngineUsed::Print => Mode::Live,
+        };
+        let line = command::build(provider, &key.process.over(options), mode, true, &self.known)?;
+        let installed = Arc::new(Installed {
+            line: finish(line, self.binary.file()),
+            binary: self.binary.clone(),
+        });
+        let mut lines = self.lines();
+        if lines.len() >= MOST_LINES {
+            lines.remove(0);
+        }
+        lines.push((key, Arc::clone(&installed)));
+        Ok(installed)
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Vec<(LineKey, Arc<Installed>)>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It, as one process for one call is started.
+    ///
+    /// # Errors
+    /// As [`command::build`].
+    pub fn printing(
+        &self,
+        provider: &Provider,
+        options: &Options,
+        mode: Mode,
+        partial: bool,
+    ) -> Result<Installed, Box<ProviderError>> {
+        Ok(Installed {
+            line: command::build(provider, options, mode, partial, &self.known)?,
+            binary: self.binary.clone(),
+        })
+    }
+}
