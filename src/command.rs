@@ -105,7 +105,7 @@ pub fn build(
             Word::Lit(name) if name.starts_with('-') => Some(*name),
             _ => None,
         }));
-        args.extend(flag_words(flag, provider, options, (&prompt, media)));
+        args.extend(flag_words(flag, provider, options, &prompt, media));
     }
     args.extend(options.extra_args.iter().cloned().map(Arg::Text));
     Ok(CommandLine {
@@ -323,7 +323,7 @@ impl Context<'_> {
     }
 }
 
-fn flag_words(flag: &Flag, provider: &Provider, options: &Options, (prompt, media): (&str, &[MediaFile])) -> Vec<Arg> {
+fn flag_words(flag: &Flag, provider: &Provider, options: &Options, prompt: &str, media: &[MediaFile]) -> Vec<Arg> {
     let text = |text: &str| vec![Arg::Text(text.to_owned())];
     let all = |texts: Vec<String>| texts.into_iter().map(Arg::Text).collect();
     let optional = |option: &Option<String>| text(option.as_deref().unwrap_or_default());

@@ -36,8 +36,8 @@ pub fn error_codes() -> String {
 #[napi(catch_unwind)]
 pub fn classify_error(text: String, context_json: String, now_ms: f64) -> String {
     let now_ms = now_ms as u64;
-    let clock = (now_ms, local_offset_min(now_ms));
-    outcome(classify::classify_with_context(&text, &context_json, clock))
+    let offset = local_offset_min(now_ms);
+    outcome(classify::classify_with_context(&text, &context_json, now_ms, offset))
 }
 
 /// Checks the options of `createFallbackProvider`: `{"ok": whether there are breakers}`, or `{"err": …}`.

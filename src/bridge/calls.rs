@@ -155,7 +155,7 @@ impl Calls {
         let (reply, result) = oneshot::channel();
         if let Some(reason) = self.deliver(ToolCallRequest { call, reply }) {
             let outcome = CallAnswer::Result(Arc::new(ToolResult::error(reason)));
-            keep(&self.state, (key, models_id), &answer, outcome);
+            keep(&self.state, key, models_id, &answer, outcome);
             return Ok(waiting);
         }
         let (state, traffic, closing) = (Arc::clone(&self.state), Arc::clone(&self.traffic), self.closing.clone());
@@ -168,7 +168,7 @@ impl Calls {
                 () = taken_back.cancelled() => CallAnswer::TakenBack,
                 () = closing.cancelled() => CallAnswer::Result(Arc::new(ToolResult::error("the run is over"))),
             };
-            keep(&state, (key, models_id), &answer, outcome);
+            keep(&state, key, models_id, &answer, outcome);
             traffic.send_modify(|traffic| traffic.waiting -= 1);
         });
         Ok(waiting)
@@ -218,7 +218,8 @@ impl Calls {
 /// Publishes the answer, and keeps it for requests to come as long as there is room.
 fn keep(
     state: &Mutex<State>,
-    (key, models_id): (Key, Option<String>),
+    key: Key,
+    models_id: Option<String>,
     answer: &watch::Sender<Option<CallAnswer>>,
     outcome: CallAnswer,
 ) {

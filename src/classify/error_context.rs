@@ -32,7 +32,8 @@ const CONTEXT: &[OptionSpec] = &[
 pub fn classify_with_context(
     text: &str,
     context_json: &str,
-    (now_ms, local_offset_min): (u64, Option<i32>),
+    now_ms: u64,
+    local_offset_min: Option<i32>,
 ) -> Result<ProviderError, Box<ProviderError>> {
     let fields = options::checked_within("", CONTEXT, context_json, "context.")?;
     let text_of = |name: &str| fields.get(name).and_then(|value| value.as_str());
@@ -53,12 +54,12 @@ mod tests {
 
     #[test]
     fn the_context_has_a_say_and_is_checked() {
-        let code = |text: &str, context: &str| classify_with_context(text, context, (0, None)).unwrap().code;
+        let code = |text: &str, context: &str| classify_with_context(text, context, 0, None).unwrap().code;
         assert_eq!(code("slow down", r#"{"httpStatus":429}"#), Code::RateLimited);
         assert_eq!(code("", r#"{"provider":"gemini","exitCode":41}"#), Code::NotLoggedIn);
         assert_eq!(code("", r#"{"signal":"SIGTERM"}"#), Code::Timeout);
         assert_eq!(
-            classify_with_context("x", r#"{"exitCode":3221225477}"#, (0, None))
+            classify_with_context("x", r#"{"exitCode":3221225477}"#, 0, None)
                 .unwrap()
                 .exit_code,
             Some(-1_073_741_819)
@@ -78,7 +79,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                classify_with_context("x", context, (0, None)).unwrap_err().message,
+                classify_with_context("x", context, 0, None).unwrap_err().message,
                 expected
             );
         }

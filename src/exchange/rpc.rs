@@ -145,7 +145,7 @@ impl<P: Protocol> RpcHost<P> {
             host,
             shared: Arc::clone(&shared),
         };
-        tracker.spawn(serve(running, scratch, (stdin, lines), shared, ending));
+        tracker.spawn(serve(running, scratch, stdin, lines, shared, ending));
         Ok(server)
     }
 
@@ -275,7 +275,8 @@ impl<P: Protocol> Shared<P> {
 async fn serve<P: Protocol>(
     mut running: Running,
     scratch: Option<Scratch>,
-    (stdin, mut lines): (StdinWriter, mpsc::UnboundedReceiver<Bytes>),
+    stdin: StdinWriter,
+    mut lines: mpsc::UnboundedReceiver<Bytes>,
     shared: Arc<Shared<P>>,
     ending: Ending,
 ) {

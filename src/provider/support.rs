@@ -33,24 +33,25 @@ impl Provider {
         &self,
         choices: Choices,
         on_unsupported: Option<OnUnsupported>,
-        (engine, options): (EngineKind, &Options),
+        engine: EngineKind,
+        options: &Options,
     ) -> Result<(Choices, Vec<Feature>), Box<ProviderError>> {
         let can = |feature| {
             let (_, can) = self.can(feature, engine);
             can.is_supported() && lacks(can, options).is_none()
         };
         let settled = choices::settle(choices, on_unsupported, can);
-        settled.map_err(|feature| Box::new(self.unsupported(feature, (engine, options))))
+        settled.map_err(|feature| Box::new(self.unsupported(feature, engine, options)))
     }
 
     /// The error of a call that asks for `feature` where it may come to an engine that can't do it.
-    pub fn unsupported(&self, feature: Feature, asked: (EngineKind, &Options)) -> ProviderError {
-        let reason = self.why_not(feature, asked);
+    pub fn unsupported(&self, feature: Feature, engine: EngineKind, options: &Options) -> ProviderError {
+        let reason = self.why_not(feature, engine, options);
         ProviderError::new(&self.id, Code::UnsupportedOption, reason).with_hint(HINT)
     }
 
     /// Why `feature` can't be had where a call comes to the option `engine`.
-    pub fn why_not(&self, feature: Feature, (engine, options): (EngineKind, &Options)) -> String {
+    pub fn why_not(&self, feature: Feature, engine: EngineKind, options: &Options) -> String {
         let (name, can) = self.can(feature, engine);
         let lacks = lacks(can, options).filter(|_| can.is_supported()).unwrap_or_default();
         let engine = self.capabilities.live.is_some().then_some(name);

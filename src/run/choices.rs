@@ -61,13 +61,13 @@ impl Base {
             merged.model,
         );
         let on_unsupported = call.on_unsupported.or(self.options.on_unsupported);
-        let (settled, left_out) = self.provider.settle(asked, on_unsupported, (engine, &self.options))?;
+        let (settled, left_out) = self.provider.settle(asked, on_unsupported, engine, &self.options)?;
         let settled = Choices {
             model,
             stop: settled.stop.filter(|stop| !stop.is_empty()),
             ..settled
         };
-        let warning = |feature| left_out_warning(self.provider.why_not(feature, (engine, &self.options)));
+        let warning = |feature| left_out_warning(self.provider.why_not(feature, engine, &self.options));
         Ok(Chosen {
             options: (chooses && settled != *own).then(|| Box::new(self.options.with_choices(settled))),
             tool_choice: call.tool_choice.clone(),
@@ -96,9 +96,11 @@ impl Base {
         }
         match self.provider.can(Feature::ToolChoice, engine).1.is_supported() {
             true => Ok(()),
-            false => Err(Box::new(
-                self.provider.unsupported(Feature::ToolChoice, (engine, &self.options)),
-            )),
+            false => Err(Box::new(self.provider.unsupported(
+                Feature::ToolChoice,
+                engine,
+                &self.options,
+            ))),
         }
     }
 }

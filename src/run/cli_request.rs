@@ -204,7 +204,7 @@ impl CliRequest {
             recorded,
             nested_permit,
         } = request
-            .check((engine.id(), accepts), check_timeout)
+            .check(engine.id(), accepts, check_timeout)
             .map_err(|(code, reason)| engine.refuse(code, reason))?;
         let kind = match callbacks {
             Some(_) => EngineKind::Print,
@@ -229,7 +229,7 @@ impl CliRequest {
             }));
         }
         let tool_server = match callbacks {
-            Some(callbacks) => Some(tool_server(engine, &tools, callbacks)?),
+            Some((consumer, options)) => Some(tool_server(engine, &tools, consumer, options)?),
             None => None,
         };
         let blank = CliRequest {
@@ -350,7 +350,7 @@ impl CliRequest {
             asking_prompt: is_native.then(|| with_note(prompt::render(messages, described, asking))),
             text_calls: match calls_back {
                 true => TextCalls::Off,
-                false => engine.text_calls(messages, tools, self, (style, self.mark.clone())),
+                false => engine.text_calls(messages, tools, self, style, self.mark.clone()),
             },
             unprintable: None,
         }
@@ -406,7 +406,8 @@ pub(super) const UNFIT: &str = "the CLI can't take this schema";
 fn tool_server(
     engine: &Base,
     tools: &[ToolSpec],
-    (consumer, options): (mpsc::Sender<ToolCallRequest>, BridgeOptions),
+    consumer: mpsc::Sender<ToolCallRequest>,
+    options: BridgeOptions,
 ) -> Result<ToolServer, Box<ProviderError>> {
     if !engine.takes_callbacks() {
         let reason = format!(

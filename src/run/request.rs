@@ -168,7 +168,8 @@ impl Request {
     /// What it can't take.
     pub(super) fn check(
         self,
-        (who, accepts): (&str, &Accepts),
+        who: &str,
+        accepts: &Accepts,
         check_timeout: impl Fn(u64) -> Result<(), String>,
     ) -> Result<Checked, Unreadable> {
         let Request {

@@ -107,7 +107,7 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
                 return Driven::Ended(Ended::Failed(last(reset.error, number - 1, reasons, info)));
             };
             if parked
-                .wait(call, cancel, sink, (until, reset.error.message))
+                .wait(call, cancel, sink, until, reset.error.message)
                 .await
                 .is_err()
             {
@@ -153,7 +153,7 @@ pub(super) async fn drive(call: &impl RetryableCall, before: Spent, cancel: &Can
                 let waits = call.quota().filter(|_| !sink.is_committed());
                 let until = waits.and_then(|wait| wait.until(&error, call.now_ms(), parked.ms, random()));
                 if let Some(until) = until {
-                    if parked.wait(call, cancel, sink, (until, error.message)).await.is_err() {
+                    if parked.wait(call, cancel, sink, until, error.message).await.is_err() {
                         return Driven::Ended(cancelled(call, number, reasons, info));
                     }
                     parked.times += 1;
@@ -214,7 +214,8 @@ impl Parked {
         call: &impl RetryableCall,
         cancel: &CancellationToken,
         sink: &Sink,
-        (until, reason): (u64, String),
+        until: u64,
+        reason: String,
     ) -> Result<(), TurnedAway> {
         let began = call.now_ms();
         sink.send(&mut vec![Event::Waiting { until, reason }]).await;

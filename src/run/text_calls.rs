@@ -20,7 +20,8 @@ impl Base {
         messages: &[Message],
         tools: &[ToolSpec],
         request: &CliRequest,
-        (style, mark): (Style, Option<Mark>),
+        style: Style,
+        mark: Option<Mark>,
     ) -> TextCalls {
         // An agent's run tells its model of tools that there are not.
         let unknown_tools = request.options.unknown_tools;

@@ -124,7 +124,7 @@ impl TimelineBuilder {
             self.open = None;
         }
         match kind {
-            Some(kind) => self.known(t, (kind, name), event),
+            Some(kind) => self.known(t, kind, name, event),
             None => self.push(items::unknown(t, name, event)),
         }
     }
@@ -162,7 +162,7 @@ impl TimelineBuilder {
         }
     }
 
-    fn known(&mut self, t: u64, (kind, name): (EventKind, &str), event: &Value) {
+    fn known(&mut self, t: u64, kind: EventKind, name: &str, event: &Value) {
         let text = |name: &str| string(&event[name]);
         match kind {
             EventKind::ToolCall => return self.call(t, items::call_of(event)),
@@ -190,7 +190,7 @@ impl TimelineBuilder {
             }
             _ => {}
         }
-        let mut item = items::of_event(t, (kind, name), event);
+        let mut item = items::of_event(t, kind, name, event);
         if kind == EventKind::Waiting {
             let from = self.view.started_at.saturating_add(t);
             item.wait_ms = event["until"].as_u64().map(|until| until.saturating_sub(from));

@@ -7,7 +7,7 @@ use super::view::{self, list, pretty, string};
 use crate::event::EventKind;
 
 /// The item of an event of a known kind, called `name`, that is no piece of another.
-pub(super) fn of_event(t: u64, (kind, name): (EventKind, &str), event: &Value) -> Item {
+pub(super) fn of_event(t: u64, kind: EventKind, name: &str, event: &Value) -> Item {
     let text = |name: &str| string(&event[name]);
     let number = |name: &str| event[name].as_u64();
     match kind {

@@ -249,7 +249,8 @@ impl<S: Keepable> Pool<S> {
     pub fn stock(
         self: &Arc<Self>,
         at_work: usize,
-        (env, setup): (&Arc<Vars>, Option<&Arc<S::Setup>>),
+        env: &Arc<Vars>,
+        setup: Option<&Arc<S::Setup>>,
         mut start: impl FnMut(OwnedSemaphorePermit) -> Option<S>,
     ) {
         if let (Some(setup), true) = (setup, self.spares > 0) {
@@ -290,8 +291,10 @@ impl<S: Keepable> Pool<S> {
     /// What `start` says.
     pub fn prewarm<E>(
         self: &Arc<Self>,
-        (number, at_work): (usize, usize),
-        (env, setup): (&Arc<Vars>, Option<&Arc<S::Setup>>),
+        number: usize,
+        at_work: usize,
+        env: &Arc<Vars>,
+        setup: Option<&Arc<S::Setup>>,
         mut start: impl FnMut(OwnedSemaphorePermit) -> Result<S, E>,
     ) -> Result<Vec<watch::Receiver<Warmth>>, E> {
         let mut warm: Vec<watch::Receiver<Warmth>> = {

@@ -64,7 +64,8 @@ impl ProcessForm for Qwen {
             &call.thread,
             declarations,
             call.encoding,
-            (call.guard, call.note.as_deref()),
+            call.guard,
+            call.note.as_deref(),
             chat_id()?,
         ))
     }

@@ -73,7 +73,8 @@ pub fn opening(
     thread: &Thread,
     tools: &Declarations,
     encoding: Encoding,
-    (guard, note): (Option<Guard>, Option<&str>),
+    guard: Option<Guard>,
+    note: Option<&str>,
     id: u128,
 ) -> Opening {
     let chat = |messages: &[Message]| (!messages.is_empty()).then(|| Chat::new(id, messages.to_vec(), tools.clone()));

@@ -45,7 +45,7 @@ impl Options {
             model: None,
             ..options.choices.clone()
         };
-        provider.settle(own, options.on_unsupported, (options.engine, &options))?;
+        provider.settle(own, options.on_unsupported, options.engine, &options)?;
         Ok(options)
     }
 }

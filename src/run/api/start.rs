@@ -45,7 +45,7 @@ impl ApiEngine {
             recorded,
             nested_permit,
         } = read(&self)?
-            .check((self.id(), &ACCEPTS), Settings::check_timeout)
+            .check(self.id(), &ACCEPTS, Settings::check_timeout)
             .map_err(refuse)?;
         let choices = options.choices.read(Settings::choices).map_err(invalid)?;
         if let Some(choice) = &choices.tool_choice {

@@ -271,7 +271,7 @@ proptest! {
     #[test]
     fn a_live_session_that_knows_nothing_is_told_all_of_it(thread in any_thread()) {
         let engine = engine("claude", &json!({"engine": "live"}));
-        let checked = request(&thread).check((engine.id(), engine.accepts()), |_| Ok(()));
+        let checked = request(&thread).check(engine.id(), engine.accepts(), |_| Ok(()));
         let call = SessionCall::new::<Claude>(CallParts {
             messages: checked.unwrap().messages,
             note: None,

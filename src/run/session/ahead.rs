@@ -137,7 +137,7 @@ impl<F: ProcessForm> Starting<'_, F> {
         let Starting { processes, engine, .. } = self;
         let pool = &processes.pool;
         let number = pool.spares().max(1);
-        let started = pool.prewarm((number, processes.working()), (self.env, self.setup), |place| {
+        let started = pool.prewarm(number, processes.working(), self.env, self.setup, |place| {
             self.start(place)
         });
         for mut one in started.map_err(|error| not_started(engine, &error))? {
@@ -243,7 +243,7 @@ fn restock<F: ProcessForm>(processes: &Arc<Processes<F>>, engine: &Arc<Base>, en
         setup: setup.as_ref(),
     };
     let start = |place| starting.start(place).ok();
-    processes.pool.stock(processes.working(), (env, setup.as_ref()), start);
+    processes.pool.stock(processes.working(), env, setup.as_ref(), start);
 }
 
 /// The error of a process that was started ahead and has ended.

@@ -256,7 +256,8 @@ async fn a_file_that_is_gone_is_named_by_the_next_start() {
     std::fs::remove_file(folder.file()).unwrap();
     assert_eq!(call(&base, &source, &env, true).await, is("continued", [0, 0, 0]));
     let reason = format!(
-        "CliNotFound: the CLI can't be started: {} does not exist",
+        "CliNotFound: the CLI can't be started: {} does not exist. Install it with `npm install -g @anthropic-ai/claude-code`, or set \
+         `cliPath`",
         folder.file().display()
     );
     assert_eq!(call(&base, &source, &env, false).await, is(&reason, [0, 1, 0]));
