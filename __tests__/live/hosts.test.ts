@@ -34,7 +34,7 @@ describe.skipIf(!HERE || process.platform === "win32").each(HOST_FORMS)("$name",
     await gone(prewarmed);
   });
 
-  it.runIf(form.takesResults)("that hangs while calls wait in it is replaced by their results alone", async () => {
+  it.runIf(form.remembers)("that hangs while calls wait in it is replaced by their results alone", async () => {
     const { create } = await form.start((index) =>
       index === 0 ? { calls: [{ id: "call_1", name: "step", args: {} }] } : { text: "ok" },
     );

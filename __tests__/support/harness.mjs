@@ -78,6 +78,7 @@ export async function withClaude({ which = "newest", engine, script, env = {}, m
   return {
     api,
     home: claude.home,
+    version: claude.version,
     options: { cliPath: claude.cliPath, env: claude.env, model: "sonnet", ...(engine && { engine }) },
   };
 }

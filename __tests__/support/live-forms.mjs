@@ -5,6 +5,9 @@
  * In flow a form (a CLI and its version) and a script of neutral answers; out flow a provider's options, and each request of the API as
  * the same words, whichever API it is.
  */
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import {
   createClaudeCliProvider,
   createCodexCliProvider,
@@ -14,6 +17,7 @@ import {
 } from "deep-factor-providers";
 import { onTestFinished } from "vitest";
 import { LIVE_CODEX, NEWEST_QWEN, OLDEST_LIVE_CODEX } from "./clis.mjs";
+import { removeFolder } from "./folders.mjs";
 import { withClaude, withCli } from "./harness.mjs";
 import { PACKAGES } from "./installed.mjs";
 import { told } from "./live.mjs";
@@ -30,18 +34,17 @@ import { told } from "./live.mjs";
 /**
  * @typedef {object} LiveForm
  * @property {string} name
+ * @property {"live" | "warm"} engine
+ * @property {boolean} remembers its sessions go on from call to call, and take threads and tools natively; others take one prompt each
  * @property {boolean} oneProcess for all conversations
+ * @property {readonly number[]} [waitsOut] what the API says that the CLI itself asks again for, for minutes
  * @property {boolean} [hidesStatus] of a failure that it would retry, the CLI tells the message alone
  * @property {boolean} [resultsAlone] a session that goes on takes results, or a message of the user's: both together begin another
  * @property {string} toolPrefix what the API sees before a tool's name
- * @property {(script: Says[] | ((index: number) => Says | Promise<Says>)) => Promise<Running>} start
- */
-/**
- * A form whose process serves many calls at a time, live or warm.
- * @typedef {object} HostForm
- * @property {string} name
- * @property {boolean} takesResults a session of it is told the results of its calls
- * @property {(script: (index: number) => Says | Promise<Says>) => Promise<Pick<Running, "api" | "create">>} start
+ * @property {string} keptBy the argument by which its process is told from one of print form
+ * @property {{ flag: string, refusal: string }} [canDoWithout] a flag of its process that an older CLI may refuse, and how the CLI says so
+ * @property {(script: Says[] | ((index: number) => Says | Promise<Says>), before?: string) => Promise<Running>} start
+ *   `before`: shell that is run before the CLI, with its arguments, by a launcher that stands in the CLI's package
  */
 /**
  * @typedef {object} Running
@@ -52,12 +55,19 @@ import { told } from "./live.mjs";
  * @property {(n: number) => string[]} tools the names of its tools, as the caller has them
  */
 
+/** @returns {LiveForm} */
 const claude = (/** @type {import("./claude.mjs").Which} */ which) => ({
   name: `claude ${which}`,
+  engine: "live",
+  remembers: true,
   oneProcess: false,
   toolPrefix: "mcp__df__",
-  start: async (/** @type {Says[] | ((index: number) => Says | Promise<Says>)} */ script) => {
-    const { api, options } = await withClaude({ which, engine: "live", script: scripted(script, toClaude) });
+  keptBy: "--input-format",
+  canDoWithout: { flag: "--strict-mcp-config", refusal: "error: unknown option '--strict-mcp-config'" },
+  start: async (script, before) => {
+    const cli = await withClaude({ which, engine: "live", script: scripted(script, toClaude) });
+    const api = cli.api;
+    const options = launched(cli.options, { name: "@anthropic-ai/claude-code", version: cli.version }, before);
     return running(api, (more) => createClaudeCliProvider({ ...options, ...more }), {
       heard: (body) => told(body).flatMap(([role, ...blocks]) => blocks.map((block) => ofBlock(role, block))),
       system: (body) => body.system.at(-1)?.text ?? "",
@@ -66,12 +76,18 @@ const claude = (/** @type {import("./claude.mjs").Which} */ which) => ({
   },
 });
 
+/** @returns {LiveForm} */
 const codex = (/** @type {string} */ version) => ({
   name: `codex ${version}`,
+  engine: "live",
+  remembers: true,
   oneProcess: true,
   toolPrefix: "",
-  start: async (/** @type {Says[] | ((index: number) => Says | Promise<Says>)} */ script) => {
-    const { api, options } = await withCli("codex", { version, script: scripted(script, toCodex) });
+  keptBy: "app-server",
+  start: async (script, before) => {
+    const cli = await withCli("codex", { version, script: scripted(script, toCodex) });
+    const api = cli.api;
+    const options = launched(cli.options, { name: "@openai/codex", version }, before);
     return running(api, (more) => createCodexCliProvider({ ...options, engine: "live", ...more }), {
       heard: (body) => items(body).filter(([role]) => role !== "developer"),
       system: (body) => String(items(body).find(([role]) => role === "developer")?.[1] ?? ""),
@@ -83,11 +99,17 @@ const codex = (/** @type {string} */ version) => ({
 /** @type {LiveForm} */
 const opencode = {
   name: "opencode",
+  engine: "live",
+  remembers: true,
   oneProcess: true,
   hidesStatus: true,
   toolPrefix: "df_",
-  start: async (script) => {
-    const { api, options } = await withCli("opencode", { script: scripted(script, prefixed("df_")) });
+  keptBy: "serve",
+  start: async (script, before) => {
+    const cli = await withCli("opencode", { script: scripted(script, prefixed("df_")) });
+    const api = cli.api;
+    const itself = { name: "opencode-linux-x64", version: PACKAGES["opencode-linux-x64"] ?? "" };
+    const options = launched(cli.options, itself, before);
     return running(
       api,
       (more) => createOpenCodeCliProvider({ ...options, model: "mock/m1", engine: "live", ...more }),
@@ -108,13 +130,19 @@ const opencode = {
 /** @type {LiveForm} */
 const qwen = {
   name: `qwen ${NEWEST_QWEN}`,
+  engine: "live",
+  remembers: true,
   oneProcess: false,
   // A line of the user's that comes while calls wait is sent after the model's last message, not with the results (0.24.4).
   resultsAlone: true,
   toolPrefix: "mcp__df__",
-  start: async (script) => {
+  keptBy: "--input-format",
+  canDoWithout: { flag: "--include-partial-messages", refusal: "Unknown argument: include-partial-messages" },
+  start: async (script, before) => {
     const version = NEWEST_QWEN;
-    const { api, options } = await withCli("qwen", { version, script: scripted(script, prefixed("mcp__df__")) });
+    const cli = await withCli("qwen", { version, script: scripted(script, prefixed("mcp__df__")) });
+    const api = cli.api;
+    const options = launched(cli.options, { name: "@qwen-code/qwen-code", version }, before);
     return running(api, (more) => createQwenCliProvider({ ...options, engine: "live", ...more }), {
       heard: (body) =>
         body.messages
@@ -133,45 +161,82 @@ const qwen = {
 };
 
 /**
- * What a test of all live forms runs with: the newest of each CLI, and every version that is measured with `npm test -- --all`.
- * @type {LiveForm[]}
+ * The Agent Client Protocol: nothing is remembered, and what the API is told is one prompt.
+ * @param {"gemini" | "qwen"} id @returns {LiveForm}
  */
-export const LIVE_FORMS = [
-  claude("newest"),
-  codex(LIVE_CODEX),
-  ...(process.env.TEST_ALL ? [claude("oldest"), codex(OLDEST_LIVE_CODEX), opencode, qwen] : []),
-];
-
-/** @param {"gemini" | "qwen"} id @param {string} [version] @returns {HostForm} */
-const warm = (id, version) => ({
+const acp = (id) => ({
   name: `${id} --acp`,
-  takesResults: false,
-  start: async (script) => {
-    const cli = await withCli(id, { ...(version && { version }), script: scripted(script, (says) => says) });
+  engine: "warm",
+  remembers: false,
+  oneProcess: true,
+  toolPrefix: "",
+  keptBy: "--acp",
+  ...(id === "gemini"
+    ? { canDoWithout: { flag: "--skip-trust", refusal: "Unknown argument: skip-trust" } }
+    : { waitsOut: [429, 500] }),
+  start: async (script, before) => {
+    const name = id === "gemini" ? "@google/gemini-cli" : "@qwen-code/qwen-code";
     const make = id === "gemini" ? createGeminiCliProvider : createQwenCliProvider;
-    const create = (/** @type {object} */ more = {}) => {
-      const provider = make({ ...cli.options, engine: "warm", retry: false, ...more });
-      onTestFinished(() => provider.close());
-      return provider;
-    };
-    return { api: cli.api, create };
+    const version = PACKAGES[name] ?? "";
+    const cli = await withCli(id, { version, script: scripted(script, (says) => says) });
+    const options = launched(cli.options, { name, version }, before);
+    return running(cli.api, (more) => make({ ...options, engine: "warm", ...more }), {
+      heard: (body) => [["prompt", JSON.stringify(body.contents ?? body.messages)]],
+      system: () => "",
+      tools: () => [],
+    });
   },
 });
 
-/** @param {LiveForm} form @returns {HostForm} */
-const host = ({ name, start }) => ({ name, takesResults: true, start });
-
 /**
- * What a test of all processes runs with that serve many calls: the newest codex, and all with `npm test -- --all`.
- * @type {HostForm[]}
+ * What a test of every form runs with, those that remember nothing included: one version of each, some of them in brief, and every
+ * version that is measured with `npm test -- --all`.
+ * @type {(LiveForm & { brief: boolean })[]}
  */
-export const HOST_FORMS = [
-  host(codex(LIVE_CODEX)),
-  ...(process.env.TEST_ALL ? [host(opencode), warm("gemini"), warm("qwen", PACKAGES["@qwen-code/qwen-code"])] : []),
-];
+export const KEPT_FORMS = process.env.TEST_ALL
+  ? [
+      claude("newest"),
+      codex(LIVE_CODEX),
+      claude("oldest"),
+      codex(OLDEST_LIVE_CODEX),
+      opencode,
+      qwen,
+      acp("gemini"),
+      acp("qwen"),
+    ].map((form) => ({ ...form, brief: false }))
+  : [
+      ...[claude("newest"), codex(LIVE_CODEX)].map((form) => ({ ...form, brief: false })),
+      ...[opencode, qwen, acp("gemini")].map((form) => ({ ...form, brief: true })),
+    ];
+
+/** Those that serve conversations, and are not run in brief. */
+export const LIVE_FORMS = KEPT_FORMS.filter(({ remembers, brief }) => remembers && !brief);
 
 /** The same, and qwen in any case: for what it did otherwise than the others. */
-export const LIVE_FORMS_AND_QWEN = LIVE_FORMS.includes(qwen) ? LIVE_FORMS : [...LIVE_FORMS, qwen];
+export const LIVE_FORMS_AND_QWEN = LIVE_FORMS.some(({ name }) => name === qwen.name)
+  ? LIVE_FORMS
+  : [...LIVE_FORMS, qwen];
+
+/** Those whose process serves many calls at a time, and are not run in brief. */
+export const HOST_FORMS = KEPT_FORMS.filter(({ oneProcess, brief }) => oneProcess && !brief);
+
+/**
+ * `options` with a launcher in place of the CLI's file: it stands in the package `itself`, runs `before`, and then the CLI.
+ * @template {{ cliPath: string }} T
+ * @param {T} options
+ * @param {{ name: string, version: string }} itself
+ * @param {string} [before] shell
+ * @returns {T}
+ */
+function launched(options, itself, before) {
+  if (before === undefined) return options;
+  const folder = mkdtempSync(join(tmpdir(), "df-launcher-"));
+  onTestFinished(() => removeFolder(folder));
+  const cliPath = join(folder, "cli");
+  writeFileSync(join(folder, "package.json"), JSON.stringify(itself));
+  writeFileSync(cliPath, `#!/bin/sh\n${before}\nexec '${options.cliPath}' "$@"\n`, { mode: 0o755 });
+  return { ...options, cliPath };
+}
 
 /**
  * @param {import("./scripted.mjs").ScriptedServer} api

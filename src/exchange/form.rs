@@ -13,7 +13,6 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::Invocation;
 use super::host::{Host, NoHost};
 use super::installed::Installed;
 use super::live::keep::Keepable;
@@ -21,10 +20,10 @@ use super::live::pool::SessionKey;
 use super::live::process_turn::ProcessSession;
 use super::live::setup::{SessionOutput, Setup, SetupParts};
 use super::live::thread::{Known, SystemMessages, Thread};
-use super::live::turn::{Conversational, Park, TaskTurn};
+use super::live::turn::Work;
 use super::print::{NotStarted, Surroundings};
 use crate::command::CommandLine;
-use crate::event::Reply;
+use crate::event::{EngineUsed, Reply};
 use crate::message::{Message, Role, ToolSpec};
 use crate::process::Limits;
 use crate::prompt::Encoding;
@@ -72,6 +71,8 @@ pub struct SessionCall<T> {
     pub encoding: Encoding,
     /// What keeps a text of the user's from being a command of the CLI's.
     pub guard: Option<Guard>,
+    /// The prompt of the print form, for a form that [takes](Takes) nothing else; empty for all others.
+    pub prompt: Arc<str>,
 }
 
 impl<T> SessionCall<T> {
@@ -82,6 +83,29 @@ impl<T> SessionCall<T> {
             .iter()
             .rev()
             .any(|message| message.role == Role::Ai)
+    }
+
+    /// The call of `prompt`, made with `options`, of which `choices` are its own, as `F` takes it.
+    pub fn of_prompt<F: Form<Setup = T>>(
+        prompt: String,
+        options: &Options,
+        choices: Option<Choices>,
+    ) -> SessionCall<T> {
+        let call = SessionCall::new::<F>(CallParts {
+            messages: Vec::new(),
+            note: None,
+            callers: None,
+            tools: &[],
+            options,
+            choices,
+            output: SessionOutput::Text,
+            encoding: Encoding::Text,
+            guard: None,
+        });
+        SessionCall {
+            prompt: prompt.into(),
+            ..call
+        }
     }
 
     /// The call of `parts` as `F` takes it.
@@ -105,6 +129,7 @@ impl<T> SessionCall<T> {
             choices: parts.choices,
             encoding: parts.encoding,
             guard: parts.guard,
+            prompt: Arc::default(),
         }
     }
 }
@@ -146,8 +171,23 @@ impl ProcessOptions {
     }
 }
 
+/// What of a call is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// Its thread, in messages and tools of the CLI's own, by sessions that may know the beginning of it.
+    Thread,
+    /// The prompt of the print form, with calls written in the answer, by sessions that know nothing else.
+    Prompt,
+}
+
 /// How a call reaches a kept process of one kind.
 pub trait Form: Debug + Send + Sync + Sized + 'static {
+    /// The engine that its calls have.
+    const ENGINE: EngineUsed = EngineUsed::Live;
+
+    /// What of a call is sent.
+    const TAKES: Takes = Takes::Thread;
+
     /// Which system messages of a thread are the session's system prompt.
     const SYSTEM_MESSAGES: SystemMessages = SystemMessages::All;
 
@@ -273,31 +313,34 @@ pub struct Caller<'a, T> {
     pub login: Option<&'a str>,
 }
 
-/// How a turn is begun.
-pub struct TurnStart<'a, T, S, R> {
+/// What the work of a turn needs beside what it begins with.
+#[derive(Debug)]
+pub struct WorkParts<'a, T> {
     /// What its session is set up with.
     pub setup: Arc<T>,
-    /// As what its process was started.
-    pub invocation: Invocation,
     /// The limits it has.
-    pub limits: Limits,
-    /// Tracks its task.
+    pub limits: &'a Limits,
+    /// Tracks what it leaves to be done.
     pub tracker: &'a TaskTracker,
-    /// What becomes of the session.
-    pub park: Park<S, R>,
 }
 
 /// A form with a process for many conversations.
-pub trait ServerForm: Form<Session: Conversational> {
-    /// How many conversations may rest.
+pub trait ServerForm: Form {
+    /// How many conversations may rest: none where a session lives for one call.
     const MOST_RESTING: usize;
+
+    /// How many servers a provider may have, if `maxConcurrency` allows more.
+    const MOST_SERVERS: usize = usize::MAX;
+
+    /// Whether a server that has grown too large serves calls until another is there; otherwise it takes no new ones at once.
+    const SERVES_WHEN_GROWN: bool = false;
 
     /// The process.
     type Server: Server;
     /// What a turn begins with, and where.
     type Opening: Send;
-    /// What a turn tells of its reply beside its events.
-    type Known: Send + 'static;
+    /// A turn.
+    type Work: Work<Session = Self::Session>;
 
     /// Whether `server` serves sessions with this setup, and is what `installed` would be started as.
     fn serves(server: &Self::Server, installed: &Installed, setup: Option<&Self::Setup>) -> bool;
@@ -310,6 +353,12 @@ pub trait ServerForm: Form<Session: Conversational> {
 
     /// By what `server` is known to do what its sessions need.
     fn proof(server: &Self::Server) -> Proof<'_>;
+
+    /// Whether another server is to take the place of `server` for calls to come, though nothing is wrong with it: it serves them until
+    /// that one is there.
+    fn is_worn(&self, _server: &Self::Server) -> bool {
+        false
+    }
 
     /// Has `server` load what a session with this setup needs.
     fn prepare(_server: &Self::Server, _setup: &Self::Setup) -> impl Future<Output = ()> + Send {
@@ -338,16 +387,18 @@ pub trait ServerForm: Form<Session: Conversational> {
     /// The server of a session.
     fn server(session: &Self::Session) -> &Arc<Self::Server>;
 
-    /// Begins a turn.
-    fn begin(
-        opening: Self::Opening,
-        start: TurnStart<'_, Self::Setup, Self::Session, Self::Known>,
-    ) -> TaskTurn<Self::Session, Self::Known>;
+    /// The turn that begins with `opening`.
+    fn work(opening: Self::Opening, parts: WorkParts<'_, Self::Setup>) -> Self::Work;
+
+    /// What is sent of a call with this thread or this prompt, as text: to be counted where nobody tells usage.
+    fn sent(thread: &Thread, _prompt: &str) -> String {
+        thread.text()
+    }
 
     /// Keeps what is known of the reply to `thread`.
     fn remember(
         &self,
-        _known: Self::Known,
+        _known: KnownOf<Self>,
         _reply: &Reply,
         _thread: &Thread,
         _server: &Self::Server,
@@ -358,3 +409,6 @@ pub trait ServerForm: Form<Session: Conversational> {
     /// Gives back what is kept beside the sessions: the provider is closed.
     fn forget(&self) {}
 }
+
+/// What a turn of `F` tells of its reply beside its events.
+pub type KnownOf<F> = <<F as ServerForm>::Work as Work>::Known;

@@ -3,8 +3,8 @@
 //! [`mod@print`]: one process per call, the whole thread as one prompt. A kept process is a [`form`]: [`claude_live`] and [`qwen_live`]
 //! have one for each conversation (claude's control protocol, qwen's stream-json input), [`codex_live`] and [`opencode_live`] one for all
 //! of them (JSON-RPC, HTTP), [`acp_warm`] one for many calls, which remembers none. What they share: the thread, its setup, the pool of
-//! resting sessions and a turn ([`live`]), the process that serves many ([`mod@host`]), JSON-RPC over its standard streams ([`rpc`]), and
-//! the [`installed`] CLI. [`http`]: one HTTP request per call. Whoever drives one (`run::attempt`) knows no more of them than [`Exchange`].
+//! resting sessions and a turn ([`live`]), the process that serves many ([`mod@host`]), JSON-RPC over its standard streams ([`rpc`]), claude's
+//! control lines ([`control`]) and user lines ([`user_line`]), and the [`installed`] CLI. [`http`]: one HTTP request per call. Whoever drives one (`run::attempt`) knows no more of them than [`Exchange`].
 
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ pub use crate::judge::{Evidence, StopReason};
 pub mod acp_warm;
 pub mod claude_live;
 pub mod codex_live;
+pub mod control;
 pub mod form;
 pub mod host;
 pub mod http;
@@ -28,6 +29,7 @@ mod process;
 pub mod qwen_live;
 pub mod rpc;
 pub mod scratch;
+pub mod user_line;
 
 pub use process::{EndedProcess, Invocation};
 

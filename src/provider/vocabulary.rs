@@ -138,29 +138,17 @@ impl Provider {
     }
 }
 
-/// How a CLI serves conversations with one process: which of `exchange`'s live forms it speaks.
+/// How a CLI serves conversations: the form of its kept processes, and what that can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LiveForm {
-    /// claude's control protocol: one process for each conversation (`exchange::claude_live`).
-    ClaudeControl,
-    /// qwen's stream-json input: one process for each conversation, whose calls wait in it (`exchange::qwen_live`).
-    QwenStream,
-    /// `codex app-server`: one process for all of them (`exchange::codex_live`).
-    CodexAppServer,
-    /// `opencode serve`: one process for all of them (`exchange::opencode_live`).
-    OpencodeServe,
-}
-
-impl LiveForm {
-    /// Whether a session can be told the schema of its answers. qwen's flag for it adds a tool of the CLI's, whose call ends the process.
-    pub fn takes_schema(self) -> bool {
-        self != LiveForm::QwenStream
-    }
-
-    /// Whether the CLI's own tools can't be on.
-    pub fn needs_tools_off(self) -> bool {
-        self != LiveForm::ClaudeControl
-    }
+pub struct LiveForm {
+    /// The form's folder in `exchange/`, by which `run::session::kept` knows it.
+    pub folder: &'static str,
+    /// Whether a session can be told the schema of its answers.
+    pub takes_schema: bool,
+    /// Whether the CLI's own tools may be on.
+    pub may_have_tools: bool,
+    /// Whether an agent has turns of it in print form as well, rather than one run that calls back.
+    pub has_turns_in_print: bool,
 }
 
 /// How one process of a CLI serves calls without memory: over the Agent Client Protocol, JSON-RPC on standard input and output, with a

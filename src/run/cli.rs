@@ -1,14 +1,13 @@
 //! One call of a CLI: which kind of exchange each attempt is.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use super::cli_attempt::{CliAttempt, CliCall};
 use super::quota::UsedUp;
 use super::retry_loop::{AttemptOutcome, RetryableCall};
-use super::session::drive::{Reading, Way};
+use super::session::drive::Way;
 use super::session::kept::KeptCall;
-use super::session::warm::{self, WarmServers};
 use crate::error::ProviderError;
 use crate::event::RunInfo;
 use crate::retry::Policy;
@@ -17,9 +16,8 @@ use crate::retry::quota::QuotaWait;
 /// A call, and the processes that may take it.
 pub(super) struct KeptOrPrinted<'a> {
     pub call: CliCall<'a>,
-    /// The call as kept processes take it.
-    pub session: Option<&'a dyn KeptCall>,
-    pub warm: Option<&'a Arc<WarmServers>>,
+    /// The call as kept processes take it, the best first.
+    pub kept: &'a [Box<dyn KeptCall>],
 }
 
 impl RetryableCall for KeptOrPrinted<'_> {
@@ -75,23 +73,12 @@ impl RetryableCall for KeptOrPrinted<'_> {
 }
 
 impl KeptOrPrinted<'_> {
-    /// Made by the first engine that takes it: in a session, by itself in a warm process, by a process of its own.
+    /// Made by the first engine that takes it: by a kept process, or by one of its own.
     async fn made(&self, attempt: &CliAttempt<'_>, info: &mut RunInfo) -> Result<AttemptOutcome, Box<ProviderError>> {
-        let sink = self.call.sink;
-        if let Some(call) = self.session {
-            let reading = Reading {
-                notes: attempt.untold_note().into_iter().collect(),
-                ..Reading::default()
-            };
-            match call.attempt(attempt, reading, info).await? {
+        for call in self.kept {
+            match call.attempt(attempt, info).await? {
                 Way::Outcome(outcome) => return Ok(outcome),
-                Way::Next(told) => sink.send(&mut told.into_iter().collect()).await,
-            }
-        }
-        if let Some(servers) = self.warm {
-            match warm::attempt(servers, attempt, info).await? {
-                Way::Outcome(outcome) => return Ok(outcome),
-                Way::Next(told) => sink.send(&mut told.into_iter().collect()).await,
+                Way::Next(told) => self.call.sink.send(&mut told.into_iter().collect()).await,
             }
         }
         attempt.print(info).await

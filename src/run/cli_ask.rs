@@ -28,15 +28,15 @@ pub(super) struct CliAsking<'a> {
 /// A request, for whichever engine takes it.
 pub(super) struct Ready {
     pub request: CliRequest,
-    session: Option<Box<dyn KeptCall>>,
+    kept: Vec<Box<dyn KeptCall>>,
 }
 
 impl Ready {
-    /// `request`, with the sessions of `engine`.
+    /// `request`, for the kept processes of `engine`.
     pub fn of(engine: &Engine, mut request: CliRequest) -> Ready {
-        let live = engine.live.as_ref();
-        let session = live.and_then(|live| request.in_session(engine, |parts| live.call(parts)));
-        Ready { request, session }
+        let kept = engine.kept.iter();
+        let kept = kept.filter_map(|kept| kept.call(engine, &mut request)).collect();
+        Ready { request, kept }
     }
 }
 
@@ -52,8 +52,7 @@ impl Asking for CliAsking<'_> {
                 cancel: self.cancel,
                 sink: self.sink,
             },
-            session: ready.session.as_deref(),
-            warm: self.engine.warm.as_ref(),
+            kept: &ready.kept,
         };
         retry_loop::drive(&call, spent, self.cancel, self.sink).await
     }

@@ -24,9 +24,9 @@ use crate::message::{Message, ToolSpec};
 use crate::process::Tees;
 use crate::process::limit::NestedPermit;
 use crate::prompt::{self, Encoding, Rendered, Style};
+use crate::provider::SchemaForm;
 use crate::provider::choices::ToolChoice;
 use crate::provider::options::{self, EngineKind, InputEncoding, Options, TextToolCalls};
-use crate::provider::{LiveForm, SchemaForm};
 use crate::runlog::Prompt;
 use crate::schema::Schema;
 use crate::toolcall::{Mark, TextCalls};
@@ -383,7 +383,7 @@ impl Base {
 
     /// How a live session gets the schema of an answer.
     fn output_in_session<'a>(&self, schema: Option<&'a Schema>) -> SessionOutput<'a> {
-        let can_take = self.provider.live.is_none_or(LiveForm::takes_schema);
+        let can_take = self.provider.live.is_none_or(|live| live.takes_schema);
         match schema {
             None => SessionOutput::Text,
             Some(schema) if can_take && self.provider.schema.takes(schema) => SessionOutput::Native(schema),

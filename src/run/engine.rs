@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::base::Base;
 use super::session::kept::{self, Kept};
-use super::session::warm::WarmServers;
 use crate::error::ProviderError;
 use crate::provider::Provider;
 use crate::provider::options::Options;
@@ -15,10 +14,8 @@ use crate::provider::options::Options;
 #[derive(Debug)]
 pub struct Engine {
     pub(super) base: Arc<Base>,
-    /// The sessions between calls, if there are any.
-    pub(super) live: Option<Box<dyn Kept>>,
-    /// The processes that serve calls without memory, if there may be any.
-    pub(super) warm: Option<Arc<WarmServers>>,
+    /// What it keeps between its calls, the best first: each call goes to the first that takes it.
+    pub(super) kept: Vec<Box<dyn Kept>>,
 }
 
 impl Deref for Engine {
@@ -53,8 +50,7 @@ impl Engine {
 
     fn with(base: Base) -> Engine {
         Engine {
-            live: kept::of(&base.provider, &base.options, &base.lifecycle.runs),
-            warm: WarmServers::new(&base.provider, &base.options).map(Arc::new),
+            kept: kept::of(&base.provider, &base.options, &base.lifecycle.runs),
             base: Arc::new(base),
         }
     }
@@ -62,8 +58,8 @@ impl Engine {
     /// Ends all runs and waits until their processes are no more. Later calls fail with `CLOSED`.
     pub async fn close(&self) {
         self.lifecycle.end().await;
-        if let Some(live) = &self.live {
-            live.forget();
+        for kept in &self.kept {
+            kept.forget();
         }
     }
 
@@ -82,8 +78,9 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::exchange::form::CallParts;
+    use crate::event::EngineUsed;
     use crate::process::Vars;
+    use crate::run::cli_request::CliRequest;
     use crate::run::session::ahead::NextCall;
     use crate::run::session::kept::{Coming, Kept, KeptCall};
 
@@ -92,7 +89,11 @@ mod tests {
     struct Counting(Arc<AtomicUsize>);
 
     impl Kept for Counting {
-        fn call(&self, _: CallParts<'_>) -> Box<dyn KeptCall> {
+        fn engine(&self) -> EngineUsed {
+            EngineUsed::Live
+        }
+
+        fn call(&self, _: &Base, _: &mut CliRequest) -> Option<Box<dyn KeptCall>> {
             unreachable!("nothing is called")
         }
 
@@ -110,7 +111,7 @@ mod tests {
         let forgotten = Arc::new(AtomicUsize::new(0));
         let base = Base::new("codex", "{}", u64::MAX).unwrap();
         let engine = Engine {
-            live: Some(Box::new(Counting(Arc::clone(&forgotten)))),
+            kept: vec![Box::new(Counting(Arc::clone(&forgotten)))],
             ..Engine::with(base)
         };
         assert_eq!(forgotten.load(Ordering::Relaxed), 0);

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::auto::EngineUse;
 use super::engine::Engine;
 use super::session::ahead::NextCall;
-use super::session::kept;
+use super::session::kept::Kept;
 use crate::error::{Code, ProviderError};
+use crate::event::EngineUsed;
 use crate::process::Vars;
 
 /// Starts a process for the next call, or as many as `spares` says, and waits until they have answered. `known` is the JSON of what
@@ -25,18 +26,21 @@ pub(super) async fn prewarm(engine: &Arc<Engine>, known: &str, env: Vars) -> Res
     let next: NextCall = serde_json::from_str(known)
         .map_err(|error| engine.refuse(Code::InvalidTool, format!("tools can't be read: {error}")))?;
     let env = Arc::new(env);
-    let is_warm = || -> Result<bool, Box<ProviderError>> {
-        Ok(engine
-            .engine_choice(&env)?
-            .is_some_and(|choice| choice.uses == EngineUse::Warm))
+    let kept: &dyn Kept = match engine.kept.as_slice() {
+        [] => return engine.closed().map_or(Ok(()), Err),
+        [only] => &**only,
+        [best, others @ ..] => {
+            let uses = engine.engine_choice(&env)?.map(|choice| choice.uses);
+            let mut others = others.iter().map(|kept| &**kept);
+            let used = others.find(|kept| match kept.engine() {
+                EngineUsed::Live => uses == Some(EngineUse::Live),
+                EngineUsed::Warm => uses == Some(EngineUse::Warm),
+                EngineUsed::Print => false,
+            });
+            used.unwrap_or(&**best)
+        }
     };
-    let ready = match (&engine.live, &engine.warm) {
-        (Some(_), Some(servers)) if is_warm()? => kept::prewarm_warm(servers, &engine.base, &env).await,
-        (Some(live), _) => live.prewarm(&engine.base, next, &env).await,
-        (None, Some(servers)) => kept::prewarm_warm(servers, &engine.base, &env).await,
-        (None, None) => Ok(()),
-    };
-    let ready = match ready {
+    let ready = match kept.prewarm(&engine.base, next, &env).await {
         Ok(()) => Ok(()),
         Err(error) => Err(engine.base.with_node(error, &env, &engine.lifecycle.closing).await),
     };

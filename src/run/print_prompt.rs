@@ -10,7 +10,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use super::base::Base;
 use crate::command::{MediaFile, MediaPrompt, RUN_FOLDER};
 use crate::error::{Code, ProviderError};
-use crate::exchange::claude_live::line;
+use crate::exchange::user_line;
 use crate::message::content::{Media, Source};
 use crate::prompt::Rendered;
 use crate::provider::media::MediaForm;
@@ -27,7 +27,7 @@ impl Base {
     pub(super) fn media_prompt(&self, rendered: &Rendered) -> Result<MediaPrompt, Box<ProviderError>> {
         match self.provider.media.form {
             Some(MediaForm::UserLine) => Ok(MediaPrompt {
-                text: line::user(&line::of_rendered("", rendered)),
+                text: user_line::user(&user_line::of_rendered("", rendered)),
                 files: Vec::new(),
             }),
             Some(MediaForm::Files) => Ok(MediaPrompt {

@@ -117,17 +117,16 @@ impl Model for Engine {
         if !self.takes_callbacks() || matches!(self.options.engine, EngineKind::Live | EngineKind::Warm) {
             return Calls::Turns;
         }
-        // Those that have a live form call natively there, with the end of a turn. In print form claude's turns are preferred, too;
-        // codex in print form is asked once, and calls back.
-        let may_be_live = self.provider.live.is_some() && self.options.engine == EngineKind::Auto;
-        let has_turns = may_be_live || self.provider.live == Some(LiveForm::ClaudeControl);
+        // Those that have a live form call natively there, with the end of a turn.
+        let has_turns = |live: LiveForm| live.has_turns_in_print || self.options.engine == EngineKind::Auto;
+        let has_turns = self.provider.live.is_some_and(has_turns);
         if has_turns { Calls::Either } else { Calls::Callbacks }
     }
 
     /// A CLI that keeps no conversations after all, because the installed one is not known to, calls natively back in print form.
     fn calls_now(&self, env: Option<&Arc<Vars>>) -> Calls {
         let calls = self.calls();
-        if calls != Calls::Either || self.provider.live == Some(LiveForm::ClaudeControl) {
+        if calls != Calls::Either || self.provider.live.is_some_and(|live| live.has_turns_in_print) {
             return calls;
         }
         let env = env.map_or_else(|| Arc::new(std::env::vars_os().collect()), Arc::clone);

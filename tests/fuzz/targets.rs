@@ -11,12 +11,13 @@ use deep_factor_providers::command::{self, Installed, Mode};
 use deep_factor_providers::decode::ansi::{Stripper, strip_ansi};
 use deep_factor_providers::decode::{Decoder, Wire};
 use deep_factor_providers::event::Event;
-use deep_factor_providers::exchange::claude_live::{mcp, wire};
+use deep_factor_providers::exchange::claude_live::mcp;
 use deep_factor_providers::exchange::codex_live::catalog::{self, Keep};
 use deep_factor_providers::exchange::codex_live::inbound::{self, Told};
 use deep_factor_providers::exchange::codex_live::reader::{Reader, Step};
 use deep_factor_providers::exchange::codex_live::settings::UserConfig;
 use deep_factor_providers::exchange::codex_live::tools;
+use deep_factor_providers::exchange::control;
 use deep_factor_providers::exchange::rpc;
 use deep_factor_providers::fold::Fold;
 use deep_factor_providers::message::Message;
@@ -352,7 +353,7 @@ fn thread(data: &[u8]) {
 /// A line of the CLI's control protocol, and the message for our tools in it.
 fn control_line(data: &[u8]) {
     for line in text(data).lines() {
-        if let Some(wire::Inbound::Mcp { message, .. }) = wire::read(line) {
+        if let Some(control::Inbound::Mcp { message, .. }) = control::read(line) {
             let _answer = mcp::answer(&[], &message);
         }
     }

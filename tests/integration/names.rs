@@ -11,14 +11,11 @@ use crate::layers;
 /// Where a CLI's name may stand: a file or a folder of `src`, what of it holds a name there, and why.
 const ALLOWED: &[(&str, &str, &str)] = &[
     ("provider/mod.rs", r"^(pub mod \w+;|&\w+::\w+,)$", "the registry"),
-    ("provider/vocabulary.rs", r"^\w+,$|^self != ", "the live forms"),
-    ("run/start.rs", "LiveForm::ClaudeControl", "the live forms"),
-    ("run/print_prompt.rs", "claude_live::line", "a line that a form shares"),
     ("exchange/mod.rs", r"^pub mod \w+_live;$", "the folders of the forms"),
     (
         "run/session/kept.rs",
-        r"exchange::\w+_live|^LiveForm::|^\w+::\w+,$|Qwen \{",
-        "the constructor of the forms",
+        r#"exchange::\w+_live|^\("\w+_live"|^(?:processes|servers)\("#,
+        "the registry of the forms",
     ),
     ("decode/", "", "a wire format is called after the CLI that prints it"),
     ("error.rs", "", "texts of errors"),

@@ -2,12 +2,13 @@
 //! remembering any of them.
 //!
 //! Each call is a session of its own that is sent one prompt, the whole thread as the print form renders it, and is never spoken to
-//! again. What comes back is what print's answer is: text, calls written in it, an error. [`server`] is the process, [`turn`] one call in
+//! again. What comes back is what print's answer is: text, calls written in it, an error. [`server`] is the process, [`work`] one call in
 //! it, [`wire`] the lines. Measured with gemini 0.61.0 and qwen 0.24.4 (OTHER-LIVE §2.4, §3).
 //!
 //! The dozen fields that are needed are read and written here, with serde: the protocol's own crate brings its runtime and the whole of
 //! a schema that these agents leave in just the fields that matter (usage and errors stand in `_meta` and `data`).
 
+pub mod form;
 pub mod server;
-pub mod turn;
 pub mod wire;
+pub mod work;

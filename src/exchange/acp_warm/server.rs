@@ -30,6 +30,8 @@ pub const EXIT: Duration = Duration::from_secs(5);
 pub struct AcpServer {
     /// The way to it.
     pub rpc: RpcHost<Acp>,
+    /// What it was started with.
+    pub line: CommandLine,
     /// Held by who opens a session.
     opening: Arc<AsyncMutex<()>>,
     /// The CLI's version, where it says it.
@@ -49,7 +51,7 @@ impl AcpServer {
         surroundings: Surroundings,
         cancel: &CancellationToken,
     ) -> Result<AcpServer, NoHost> {
-        let rpc = RpcHost::start(line, surroundings, PATIENCE, cancel)?;
+        let rpc = RpcHost::start(line.clone(), surroundings, PATIENCE, cancel)?;
         let ready = tokio::time::timeout(HANDSHAKE, handshake(&rpc)).await;
         let agent = ready.unwrap_or_else(|_| {
             let reason = format!("it did not answer the handshake within {} s", HANDSHAKE.as_secs());
@@ -57,6 +59,7 @@ impl AcpServer {
         })?;
         Ok(AcpServer {
             rpc,
+            line,
             opening: Arc::default(),
             version: agent.agent_info.version,
         })

@@ -12,7 +12,6 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -22,11 +21,12 @@ use super::mcp::{self, Answered};
 use super::readiness::Readiness;
 use super::socket;
 use super::turns::{self, Turns};
-use super::wire::{self, Inbound};
+use super::wire;
 use crate::command::CommandLine;
 use crate::decode::{Decoder, Wire};
 use crate::event::Event;
 use crate::exchange::EndedProcess;
+use crate::exchange::control::{self, Inbound};
 use crate::exchange::live::keep::{HANDSHAKE, Handshake, Idle, Keepable};
 use crate::exchange::live::process_turn::{ProcessSession, Pulse};
 use crate::exchange::live::setup::Setup;
@@ -193,7 +193,7 @@ impl Session {
 
     fn read(&mut self, line: &str, events: &mut Vec<Event>) -> Pulse {
         self.streams.count_line();
-        if let Some(inbound) = wire::read(line) {
+        if let Some(inbound) = control::read(line) {
             return self.control(inbound);
         }
         self.note_socket(line);
@@ -251,8 +251,8 @@ impl Session {
                     }
                 }
             }
-            Inbound::Permission { request_id } => wire::denied(&request_id),
-            Inbound::Unknown { request_id, subtype } => wire::refused(
+            Inbound::Permission { request_id } => control::denied(&request_id),
+            Inbound::Unknown { request_id, subtype } => control::refused(
                 &request_id,
                 &format!("deep-factor-providers knows no request {subtype}"),
             ),
@@ -305,15 +305,8 @@ impl ProcessSession for Session {
         }
     }
 
-    async fn interrupt(&mut self, patience: Duration) {
+    fn say_interrupt(&mut self) {
         self.streams.say(wire::interrupt(INTERRUPT));
-        let mut unheard = Vec::new();
-        let over = async {
-            while self.next(&mut unheard).await == Pulse::Alive {
-                unheard.clear();
-            }
-        };
-        let _ = tokio::time::timeout(patience, over).await;
     }
 
     async fn finish(self) -> EndedProcess {

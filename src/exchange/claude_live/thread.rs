@@ -3,8 +3,8 @@
 //! In: a [`Thread`]. Out: the user line that says the whole of it, or only what a session that [knows](Known) its beginning has
 //! not got.
 
-use super::line::{self, Block};
 use crate::exchange::live::thread::{Known, Thread};
+use crate::exchange::user_line::{self as line, Block};
 use crate::prompt::{self, Encoding, Style};
 use crate::provider::Guard;
 

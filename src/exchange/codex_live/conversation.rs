@@ -16,7 +16,6 @@ use super::setup::Setup;
 use super::wire::ToolAnswer;
 use crate::exchange::live::inbox::Inbox;
 use crate::exchange::live::keep::{Idle, Keepable};
-use crate::exchange::live::turn::Conversational;
 
 /// How long a turn that is interrupted may take to confirm it: 1 to 11 ms were measured.
 const INTERRUPT: Duration = Duration::from_secs(1);
@@ -125,10 +124,10 @@ async fn begun(inbox: &mut Inbox<ThreadEvent>) -> Option<String> {
     None
 }
 
-impl Conversational for Conversation {
+impl Conversation {
     /// Stops the turn, if one goes on, and has the server forget the thread. A server that takes too long gets no new calls: those that
     /// others have in it go on.
-    async fn close(mut self) {
+    pub async fn close(mut self) {
         if self.is_starting && self.turn.is_none() {
             // Forgotten now, it would ask the API all the same, unseen (CODEX-LIVE pitfall 18).
             match tokio::time::timeout(INTERRUPT, begun(&mut self.inbox)).await {

@@ -13,14 +13,13 @@ use super::recall::{Recall, Recalled, Scope};
 use super::service::{Plan, Service, vendors_catalog};
 use super::setup::Setup;
 use super::tools;
-use super::turn::{self, CodexTurn};
 use super::wire::ToolAnswer;
-use super::work::Opening;
+use super::work::{Opening, ThreadWork};
 use super::{items, native};
 use crate::command::CommandLine;
 use crate::event::Reply;
 use crate::exchange::form::{
-    Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, TurnStart, WhyAnew,
+    Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, WhyAnew, WorkParts,
 };
 use crate::exchange::host::{Host, NoHost};
 use crate::exchange::installed::{Binary, Installed};
@@ -183,7 +182,7 @@ impl ServerForm for Codex {
 
     type Server = Service;
     type Opening = Opening;
-    type Known = Recalled;
+    type Work = ThreadWork;
 
     fn serves(service: &Service, _: &Installed, setup: Option<&Setup>) -> bool {
         service.serves(setup.and_then(|setup| setup.model.as_deref()))
@@ -245,8 +244,8 @@ impl ServerForm for Codex {
         &conversation.service
     }
 
-    fn begin(opening: Opening, start: TurnStart<'_, Setup, Conversation, Recalled>) -> CodexTurn {
-        turn::begin(opening, start)
+    fn work(opening: Opening, parts: WorkParts<'_, Setup>) -> ThreadWork {
+        ThreadWork::new(opening, parts)
     }
 
     fn remember(

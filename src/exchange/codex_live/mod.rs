@@ -6,7 +6,7 @@
 //! ([`items`]), with the model's reasoning where it is known ([`recall`]).
 //!
 //! A [`service::Service`] is a server that is ready, in a home of links ([`home`]), started without npm's script between ([`native`]), with a model catalog that leaves tools and history
-//! alone ([`catalog`]). A [`conversation::Conversation`] is one of its threads, which takes one [`turn::CodexTurn`] after the other;
+//! alone ([`catalog`]). A [`conversation::Conversation`] is one of its threads, which takes one turn ([`work`]) after the other;
 //! a [`reader::Reader`] makes events of what the server tells. All facts are those of CODEX-LIVE, measured with 0.150.0 and 0.169.0.
 
 pub mod catalog;
@@ -22,6 +22,5 @@ pub mod service;
 pub mod settings;
 pub mod setup;
 pub mod tools;
-pub mod turn;
 pub mod wire;
 pub mod work;

@@ -1,16 +1,14 @@
-//! The task of a turn: opens the thread where there is none, says what is new, and reads until the reply is there.
+//! One turn of a codex thread: opens the thread where there is none, says what is new, and reads until the reply is there.
 //!
-//! In: an [`Opening`]. Out: events, and what the turn came to ([`TurnEnd`]). Giving it up stops the turn and forgets the thread.
+//! In: an [`Opening`]. Out: events, and what the turn came to. Giving it up stops the turn and forgets the thread; so does whatever it
+//! comes to but a reply, for codex keeps failed turns in its history (CODEX-LIVE pitfall 17): a new thread costs 10 to 17 ms.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::conversation::Conversation;
@@ -22,9 +20,12 @@ use super::service::Service;
 use super::settings::refused_setting;
 use super::setup::Setup;
 use super::wire::{InjectItems, ThreadStart, ToolAnswer, TurnStart};
-use crate::event::{Event, Failure, Outcome};
+use crate::event::{Event, Failure};
+use crate::exchange::EndedProcess;
+use crate::exchange::form::WorkParts;
 use crate::exchange::host::Heartbeat;
-use crate::exchange::live::turn::{self, Conversational};
+use crate::exchange::live::keep::Keepable;
+use crate::exchange::live::turn::{self, Report, Work};
 use crate::exchange::rpc::message::RpcError;
 use crate::exchange::rpc::{Answering, RequestError};
 
@@ -60,18 +61,19 @@ pub enum Opening {
     },
 }
 
-/// What the task comes to.
-pub type TurnEnd = turn::TurnEnd<Conversation, Recalled>;
+type TurnEnd = turn::TurnEnd<Conversation, Recalled>;
 
-/// The task of a turn.
+/// A turn.
 #[derive(Debug)]
-pub struct Work {
+pub struct ThreadWork {
     service: Arc<Service>,
     setup: Arc<Setup>,
     /// How long nothing may come behind a call.
     silence: Duration,
-    events: mpsc::Sender<Event>,
-    received: Arc<AtomicU64>,
+    /// The results of its calls that it begins with.
+    results: Vec<(String, ToolAnswer)>,
+    /// What follows them, or all of the history.
+    items: Vec<Value>,
     /// The thread, when there is one.
     conversation: Option<Box<Conversation>>,
     /// The thread is opened for this turn.
@@ -83,96 +85,33 @@ pub struct Work {
     tracker: TaskTracker,
 }
 
-/// The driver is gone, or has abandoned the turn.
-struct Abandoned;
-
-impl Work {
-    /// The task of a turn by `setup` in a thread of `service`. Its events go to `events`; `received` counts what has come of its
-    /// thread. A stream may be silent for `silence`.
-    pub fn new(
-        (service, setup): (Arc<Service>, Arc<Setup>),
-        is_fresh: bool,
-        silence: Option<Duration>,
-        (events, received): (mpsc::Sender<Event>, Arc<AtomicU64>),
-        tracker: TaskTracker,
-    ) -> Work {
-        Work {
-            service,
-            setup,
-            silence: silence.unwrap_or(SILENCE) + SLACK,
-            events,
-            received,
-            conversation: None,
-            is_fresh,
-            opened: None,
-            heartbeat: Heartbeat::default(),
-            tracker,
-        }
-    }
-
-    /// Does it. `stop` gives it up.
-    pub async fn run(mut self, opening: Opening, stop: CancellationToken) -> TurnEnd {
-        let end = tokio::select! {
-            biased;
-            () = stop.cancelled() => Err(Abandoned),
-            end = self.turn(opening) => end,
-        };
-        let end = end.unwrap_or(TurnEnd::Stopped);
-        if let Some(conversation) = self.conversation.take() {
-            match end {
-                TurnEnd::Stopped => conversation.close().await,
-                // Nobody waits for it.
-                _ => drop(self.tracker.spawn(conversation.close())),
-            }
-        }
-        if let Some(answer) = self.opened.take() {
-            // Opened for nobody. Who waits for that must not keep the server.
-            let service = Arc::downgrade(&self.service);
-            self.tracker.spawn(async move {
-                if let Ok(Ok(answer)) = answer.await
-                    && let Ok(opened) = serde_json::from_str::<Opened>(answer.get())
-                    && let Some(service) = service.upgrade()
-                {
-                    service.unsubscribe(&opened.thread.id);
-                }
-            });
-        }
-        end
-    }
-
-    async fn turn(&mut self, opening: Opening) -> Result<TurnEnd, Abandoned> {
-        let sent = match opening {
-            Opening::Fresh { items, .. } => match self.open().await? {
-                Ok(()) => self.start_turn(items).await,
-                Err(end) => return Ok(end),
-            },
+impl ThreadWork {
+    /// The turn that begins with `opening`.
+    pub fn new(opening: Opening, parts: WorkParts<'_, Setup>) -> ThreadWork {
+        let (service, conversation, results, items) = match opening {
+            Opening::Fresh { service, items } => (service, None, Vec::new(), items),
             Opening::Continued {
                 conversation,
                 results,
                 items,
-            } => {
-                self.conversation = Some(conversation);
-                match self.continue_turn(results, items).await {
-                    // Nothing was asked of the model yet: another thread can be.
-                    Err(_) => return Ok(TurnEnd::Vanished),
-                    sent => sent,
-                }
-            }
+            } => (Arc::clone(&conversation.service), Some(conversation), results, items),
         };
-        match sent {
-            Ok(()) => self.read().await,
-            Err(error) if self.may_try_another(&error) => Ok(TurnEnd::Vanished),
-            Err(error) => {
-                if let Some(conversation) = &mut self.conversation {
-                    conversation.is_starting &= matches!(error, RequestError::Unanswered(_));
-                }
-                self.not_started(error).await
-            }
+        ThreadWork {
+            service,
+            setup: parts.setup,
+            silence: parts.limits.idle_timeout.unwrap_or(SILENCE) + SLACK,
+            results,
+            items,
+            is_fresh: conversation.is_none(),
+            conversation,
+            opened: None,
+            heartbeat: Heartbeat::default(),
+            tracker: parts.tracker.clone(),
         }
     }
 
     /// Opens a thread, without the settings that an older codex does not take.
-    async fn open(&mut self) -> Result<Result<(), TurnEnd>, Abandoned> {
+    async fn open(&mut self, report: &Report) -> Result<(), TurnEnd> {
         let (service, setup) = (Arc::clone(&self.service), Arc::clone(&self.setup));
         let silence = self.silence;
         let namespace = setup.namespace();
@@ -202,47 +141,48 @@ impl Work {
                 self.opened = None;
             }
             match answer {
-                Ok(answer) => return self.opened(&answer).await,
+                Ok(answer) => return self.opened(&answer, report).await,
                 Err(RequestError::Refused(refused)) => match refused_setting(&refused.message, &settings) {
                     Some(name) => {
                         settings.remove(&name);
                         service.remember_refused(name);
                     }
-                    None => return Ok(Err(self.not_started(RequestError::Refused(refused)).await?)),
+                    None => return Err(self.not_started(RequestError::Refused(refused), report).await),
                 },
                 // It has died since its last turn, or hangs, and got nothing of this one. One that was never of use would do it again.
                 Err(RequestError::Gone | RequestError::Unanswered(_)) if service.host().has_served() => {
-                    return Ok(Err(TurnEnd::Vanished));
+                    return Err(TurnEnd::Vanished);
                 }
-                Err(error) => return Ok(Err(self.not_started(error).await?)),
+                Err(error) => return Err(self.not_started(error, report).await),
             }
         }
     }
 
-    async fn opened(&mut self, answer: &RawValue) -> Result<Result<(), TurnEnd>, Abandoned> {
+    async fn opened(&mut self, answer: &RawValue, report: &Report) -> Result<(), TurnEnd> {
         let Ok(opened) = serde_json::from_str::<Opened>(answer.get()) else {
             let error = RpcError::of("codex opened a thread without an id");
-            return Ok(Err(self.not_started(RequestError::Refused(error)).await?));
+            return Err(self.not_started(RequestError::Refused(error), report).await);
         };
         let service = Arc::clone(&self.service);
         service.host().count_session();
+        report.begun();
         let (id, model) = (opened.thread.id, opened.model);
         if !opened.instruction_sources.is_empty() {
             let sources = opened.instruction_sources.join(", ");
             let message = format!("codex sends instructions of the user's with this thread: {sources}");
-            self.emit(vec![Event::Warning {
+            report.push([Event::Warning {
                 code: "INSTRUCTIONS_SENT".to_owned(),
                 message,
-            }])
-            .await?;
+            }]);
         }
         let tracker = self.tracker.clone();
         self.conversation = Some(Box::new(Conversation::new(service, id, model, tracker)));
-        Ok(Ok(()))
+        Ok(())
     }
 
     /// Says `items` to an idle thread, and has it answer. In one breath: that loses nothing (CODEX-LIVE pitfall 10).
-    async fn start_turn(&mut self, items: Vec<Value>) -> Result<(), RequestError> {
+    async fn start_turn(&mut self) -> Result<(), RequestError> {
+        let items = std::mem::take(&mut self.items);
         let Some(conversation) = &mut self.conversation else {
             return Err(RequestError::Gone);
         };
@@ -270,14 +210,11 @@ impl Work {
     }
 
     /// Says what is new to a thread that waits.
-    async fn continue_turn(
-        &mut self,
-        results: Vec<(String, ToolAnswer)>,
-        items: Vec<Value>,
-    ) -> Result<(), RequestError> {
-        if results.is_empty() {
-            return self.start_turn(items).await;
+    async fn continue_turn(&mut self) -> Result<(), RequestError> {
+        if self.results.is_empty() {
+            return self.start_turn().await;
         }
+        let (results, items) = (std::mem::take(&mut self.results), std::mem::take(&mut self.items));
         let Some(conversation) = &mut self.conversation else {
             return Err(RequestError::Gone);
         };
@@ -303,10 +240,10 @@ impl Work {
     }
 
     /// Reads until the reply is there.
-    async fn read(&mut self) -> Result<TurnEnd, Abandoned> {
+    async fn read(&mut self, report: &Report) -> TurnEnd {
         let setup = Arc::clone(&self.setup);
         let Some(conversation) = self.conversation.as_mut() else {
-            return Ok(TurnEnd::Vanished);
+            return TurnEnd::Vanished;
         };
         let (session, model) = (conversation.id.clone(), conversation.model.clone());
         let mut reader = Reader::new(&setup.tools, &session, &model, conversation.turn.clone());
@@ -330,10 +267,13 @@ impl Work {
                 biased;
                 next = next => next,
                 // The results are on the way to nobody: the whole thread goes to another.
-                () = self.heartbeat.missed(), if session_event.is_some() => return Ok(TurnEnd::Vanished),
+                () = self.heartbeat.missed(), if session_event.is_some() => return TurnEnd::Vanished,
             };
-            self.received
-                .store(conversation.inbox.bytes() - before, Ordering::Relaxed);
+            let received = conversation.inbox.bytes() - before;
+            report.received(received);
+            if received > 0 {
+                report.begun();
+            }
             events.extend(session_event.take_if(|_| matches!(next, Ok(Some(_)))));
             let limits = conversation.service.server.protocol().limits();
             let step = match next {
@@ -350,27 +290,29 @@ impl Work {
             for call in reader.take_unfit() {
                 conversation.answer(&call, items::answer_of(UNFIT));
             }
-            for event in events.drain(..) {
-                self.events.send(event).await.map_err(|_| Abandoned)?;
-            }
             if step != Step::More {
+                report.push(events);
                 break Some(step);
             }
+            report.tell(&mut events).await;
         };
         match end {
             Some(Step::Reply) => {
                 let (items, callers) = reader.into_items();
-                let conversation = self.conversation.take().ok_or(Abandoned)?;
-                Ok(TurnEnd::Reply(conversation, Recalled::new(items, callers)))
+                TurnEnd::Reply {
+                    session: self.conversation.take(),
+                    known: Recalled::new(items, callers),
+                    diagnostics: Vec::new(),
+                    stdout_tail: String::new(),
+                }
             }
-            Some(_) => Ok(TurnEnd::Failed),
+            Some(_) => TurnEnd::Failed,
             None if !conversation.service.host().is_over() => {
-                let reason = "more came for this thread than could be taken";
-                self.fail(Failure::of(reason)).await
+                report.fail(Failure::of("more came for this thread than could be taken"))
             }
             // Nothing was heard of what it was sent, results of calls included, of which codex tells at once: it was gone by then.
-            None if session_event.is_some() && !self.is_fresh => Ok(TurnEnd::Vanished),
-            None => self.not_started(RequestError::Gone).await,
+            None if session_event.is_some() && !self.is_fresh => TurnEnd::Vanished,
+            None => self.not_started(RequestError::Gone, report).await,
         }
     }
 
@@ -381,43 +323,77 @@ impl Work {
     }
 
     /// What becomes of a turn that could not be begun.
-    async fn not_started(&mut self, error: RequestError) -> Result<TurnEnd, Abandoned> {
+    async fn not_started(&mut self, error: RequestError, report: &Report) -> TurnEnd {
         match error {
-            RequestError::Refused(refused) => self.fail(Failure::of(refused.message)).await,
-            RequestError::TooLong => {
-                let reason = "codex answered with a line that is longer than can be taken";
-                self.fail(Failure::of(reason)).await
-            }
+            RequestError::Refused(refused) => report.fail(Failure::of(refused.message)),
+            RequestError::TooLong => report.fail(Failure::of(
+                "codex answered with a line that is longer than can be taken",
+            )),
             RequestError::Unanswered(unanswered) => {
                 let reason = format!("codex app-server hangs: {unanswered}");
-                self.fail(Failure::named(GONE, reason)).await
+                report.fail(Failure::named(GONE, reason))
             }
             RequestError::Gone => {
                 let exit = self.service.host().ended(EXIT).await;
-                // A signal says so itself; an exit code, and the log on standard error, do not.
-                if exit.as_ref().is_some_and(|exit| exit.signal.is_none()) {
-                    let failure = Failure::named(GONE, "codex app-server ended in the middle of a turn");
-                    self.emit(vec![Event::Failure(failure)]).await?;
+                let failure = Failure::named(GONE, "codex app-server ended in the middle of a turn");
+                report.host_gone(exit.as_deref(), failure)
+            }
+        }
+    }
+}
+
+impl Work for ThreadWork {
+    type Session = Conversation;
+    type Known = Recalled;
+
+    async fn turn(&mut self, report: &Report) -> TurnEnd {
+        let sent = match self.is_fresh {
+            true => match self.open(report).await {
+                Ok(()) => self.start_turn().await,
+                Err(end) => return end,
+            },
+            false => match self.continue_turn().await {
+                // Nothing was asked of the model yet: another thread can be.
+                Err(_) => return TurnEnd::Vanished,
+                sent => sent,
+            },
+        };
+        match sent {
+            Ok(()) => self.read(report).await,
+            Err(error) if self.may_try_another(&error) => TurnEnd::Vanished,
+            Err(error) => {
+                if let Some(conversation) = &mut self.conversation {
+                    conversation.is_starting &= matches!(error, RequestError::Unanswered(_));
                 }
-                Ok(TurnEnd::ProcessGone(exit))
+                self.not_started(error, report).await
             }
         }
     }
 
-    async fn fail(&mut self, failure: Failure) -> Result<TurnEnd, Abandoned> {
-        let outcome = Event::Outcome(Box::new(Outcome {
-            is_error: true,
-            ..Outcome::default()
-        }));
-        self.emit(vec![Event::Failure(failure), outcome]).await?;
-        Ok(TurnEnd::Failed)
+    async fn stop(mut self) -> Option<EndedProcess> {
+        if let Some(conversation) = self.conversation.take() {
+            conversation.close().await;
+        }
+        self.end();
+        None
     }
 
-    async fn emit(&mut self, events: Vec<Event>) -> Result<(), Abandoned> {
-        for event in events {
-            self.events.send(event).await.map_err(|_| Abandoned)?;
+    fn end(self) {
+        if let Some(conversation) = self.conversation {
+            conversation.end();
         }
-        Ok(())
+        if let Some(answer) = self.opened {
+            // Opened for nobody. Who waits for that must not keep the server.
+            let service = Arc::downgrade(&self.service);
+            self.tracker.spawn(async move {
+                if let Ok(Ok(answer)) = answer.await
+                    && let Ok(opened) = serde_json::from_str::<Opened>(answer.get())
+                    && let Some(service) = service.upgrade()
+                {
+                    service.unsubscribe(&opened.thread.id);
+                }
+            });
+        }
     }
 }
 

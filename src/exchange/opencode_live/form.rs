@@ -6,11 +6,10 @@ use super::history;
 use super::service::Service;
 use super::session::Session;
 use super::setup::Setup;
-use super::turn::{self, OpencodeTurn};
 use super::wire::{CallResult, InputPart};
-use super::work::{Opening, with_note};
+use super::work::{Opening, SessionWork, with_note};
 use crate::exchange::form::{
-    Caller, Form, Place, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, TurnStart, WhyAnew,
+    Caller, Form, Place, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, WhyAnew, WorkParts,
 };
 use crate::exchange::host::{Host, NoHost};
 use crate::exchange::installed::Installed;
@@ -92,7 +91,7 @@ impl ServerForm for Opencode {
 
     type Server = Service;
     type Opening = Opening;
-    type Known = ();
+    type Work = SessionWork;
 
     /// Choices of its model stand on its command line.
     fn serves(service: &Service, installed: &Installed, _: Option<&Setup>) -> bool {
@@ -150,7 +149,7 @@ impl ServerForm for Opencode {
         &session.service
     }
 
-    fn begin(opening: Opening, start: TurnStart<'_, Setup, Session, ()>) -> OpencodeTurn {
-        turn::begin(opening, start)
+    fn work(opening: Opening, parts: WorkParts<'_, Setup>) -> SessionWork {
+        SessionWork::new(opening, parts)
     }
 }

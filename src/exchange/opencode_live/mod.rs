@@ -6,7 +6,7 @@
 //! from there: nothing is held open, for however long. A history that no session knows is replayed natively ([`history`]).
 //!
 //! A [`service::Service`] is a server that is ready; a [`session::Session`] is one of its conversations, which takes one
-//! [`turn::OpencodeTurn`] after the other ([`work`]). All facts are those of OTHER-LIVE §1, measured with 1.18.34.
+//! turn ([`work`]) after the other. All facts are those of OTHER-LIVE §1, measured with 1.18.34.
 
 pub mod form;
 pub mod history;
@@ -20,6 +20,5 @@ pub mod service;
 pub mod session;
 pub mod setup;
 pub mod tools;
-pub mod turn;
 pub mod wire;
 pub mod work;

@@ -19,7 +19,6 @@ use super::tools::ToolSet;
 use super::wire::{self, Id};
 use crate::exchange::live::inbox::Inbox;
 use crate::exchange::live::keep::{Idle, Keepable};
-use crate::exchange::live::turn::Conversational;
 
 /// How long a turn that is aborted may take to end: 15 to 50 ms were measured.
 const ABORT: Duration = Duration::from_secs(3);
@@ -129,8 +128,9 @@ impl Session {
     }
 }
 
-impl Conversational for Session {
-    async fn close(mut self) {
+impl Session {
+    /// Stops the turn, if one goes on, and has the server forget the session.
+    pub async fn close(mut self) {
         self.abort().await;
         if self.service.host().is_over() {
             return;

@@ -1,17 +1,16 @@
-//! The task of a turn: opens the session where there is none, says what is new, and reads until the answer is there.
+//! One turn of an opencode session: opens the session where there is none, says what is new, and reads until the answer is there.
 //!
-//! In: an [`Opening`]. Out: events, and what the turn came to ([`TurnEnd`]). Giving it up aborts the turn and forgets the session.
+//! In: an [`Opening`]. Out: events, and what the turn came to. Giving it up aborts the turn and forgets the session; so does whatever it
+//! comes to but a reply, for opencode keeps failed turns in its history (OTHER-LIVE 1.7): the next call replays what it knows, which
+//! costs 20 ms.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::Method;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::history::{self, Place};
@@ -22,10 +21,13 @@ use super::service::Service;
 use super::session::Session;
 use super::setup::Setup;
 use super::wire::{self, AGENT, CallResult, Id, InputPart, Prompt};
-use crate::event::{Event, Failure, Outcome};
+use crate::event::{Event, Failure};
+use crate::exchange::EndedProcess;
+use crate::exchange::form::WorkParts;
 use crate::exchange::host::Heartbeat;
+use crate::exchange::live::keep::Keepable;
 use crate::exchange::live::thread::Thread;
-use crate::exchange::live::turn::{self, Conversational};
+use crate::exchange::live::turn::{self, Report, Work};
 use crate::message::{Message, Role};
 
 /// How long the stream may tell the end of a turn later than its answer is there: some milliseconds were measured.
@@ -64,16 +66,24 @@ pub enum Opening {
     },
 }
 
-/// What the task comes to.
-pub type TurnEnd = turn::TurnEnd<Session, ()>;
-
-/// The task of a turn.
+/// What is to be said.
 #[derive(Debug)]
-pub struct Work {
+enum Said {
+    /// All of a thread, and what is said behind it.
+    Whole(Arc<Thread>, Option<String>),
+    /// The results of calls, by the API's ids, and the messages behind them.
+    New(Vec<(String, CallResult)>, Vec<Vec<InputPart>>),
+}
+
+type TurnEnd = turn::TurnEnd<Session, ()>;
+
+/// A turn.
+#[derive(Debug)]
+pub struct SessionWork {
     service: Arc<Service>,
     setup: Arc<Setup>,
-    events: mpsc::Sender<Event>,
-    received: Arc<AtomicU64>,
+    /// Until it is said.
+    said: Option<Said>,
     /// The session, when there is one.
     session: Option<Box<Session>>,
     /// The session is opened for this turn.
@@ -85,9 +95,6 @@ pub struct Work {
     tracker: TaskTracker,
 }
 
-/// The driver is gone, or has abandoned the turn.
-struct Abandoned;
-
 /// Why a session did not take a message.
 enum NotSent {
     /// It is gone: nothing was asked of the model.
@@ -95,82 +102,40 @@ enum NotSent {
     Failed(HttpFailure),
 }
 
-impl Work {
-    /// The task of a turn by `setup` in a session of `service`. Its events go to `events`; `received` counts what has come of its
-    /// session. `most`: how long the answer may be, bytes.
-    pub fn new(
-        (service, setup): (Arc<Service>, Arc<Setup>),
-        (is_fresh, most): (bool, usize),
-        (events, received): (mpsc::Sender<Event>, Arc<AtomicU64>),
-        tracker: TaskTracker,
-    ) -> Work {
-        Work {
-            service,
-            setup,
-            events,
-            received,
-            session: None,
-            is_fresh,
-            heartbeat: Heartbeat::default(),
-            most,
-            tracker,
-        }
-    }
-
-    /// Does it. `stop` gives it up.
-    pub async fn run(mut self, opening: Opening, stop: CancellationToken) -> TurnEnd {
-        let end = tokio::select! {
-            biased;
-            () = stop.cancelled() => Err(Abandoned),
-            end = self.turn(opening) => end,
-        };
-        let end = end.unwrap_or(TurnEnd::Stopped);
-        if let Some(session) = self.session.take() {
-            match end {
-                TurnEnd::Stopped => session.close().await,
-                // Nobody waits for it.
-                _ => drop(self.tracker.spawn(session.close())),
-            }
-        }
-        end
-    }
-
-    async fn turn(&mut self, opening: Opening) -> Result<TurnEnd, Abandoned> {
-        let sent = match opening {
-            Opening::Fresh { thread, note, .. } => {
-                let messages = match self.open(&thread, note).await {
-                    Ok(messages) => messages,
-                    Err(failure) => return self.no_session(failure).await,
-                };
-                self.say(&messages).await
-            }
+impl SessionWork {
+    /// The turn that begins with `opening`.
+    pub fn new(opening: Opening, parts: WorkParts<'_, Setup>) -> SessionWork {
+        let (service, session, said) = match opening {
+            Opening::Fresh { service, thread, note } => (service, None, Said::Whole(thread, note)),
             Opening::Continued {
                 session,
                 results,
                 messages,
-            } => {
-                let session = self.session.insert(session);
-                self.heartbeat = session.service.heartbeat();
-                match write_results(session, results).await {
-                    Ok(()) => self.say(&messages).await,
-                    // Nothing was asked of the model yet: another session can be.
-                    Err(_) => Err(NotSent::Vanished),
-                }
-            }
+            } => (
+                Arc::clone(&session.service),
+                Some(session),
+                Said::New(results, messages),
+            ),
         };
-        match sent {
-            Ok(()) => self.read().await,
-            Err(NotSent::Vanished) if !self.is_fresh => Ok(TurnEnd::Vanished),
-            Err(NotSent::Vanished) => {
-                self.no_session(HttpFailure::Lost("the session is gone".to_owned()))
-                    .await
-            }
-            Err(NotSent::Failed(failure)) => self.no_session(failure).await,
+        SessionWork {
+            service,
+            setup: parts.setup,
+            said: Some(said),
+            is_fresh: session.is_none(),
+            session,
+            heartbeat: Heartbeat::default(),
+            most: parts.limits.max_stdout,
+            tracker: parts.tracker.clone(),
         }
     }
 
     /// Opens a session for `thread`. What is left to be said in it: the user's last messages, and `note`.
-    async fn open(&mut self, thread: &Thread, note: Option<String>) -> Result<Vec<Vec<InputPart>>, HttpFailure> {
+    async fn open(
+        &mut self,
+        thread: &Thread,
+        note: Option<String>,
+        report: &Report,
+    ) -> Result<Vec<Vec<InputPart>>, HttpFailure> {
         #[derive(Deserialize)]
         struct Opened {
             id: Id,
@@ -208,6 +173,7 @@ impl Work {
         };
         let id = id.ok_or_else(|| HttpFailure::Unfit("opencode opened a session without an id".to_owned()))?;
         service.host().count_session();
+        report.begun();
         let session = Session::new(service, set, id, model, self.tracker.clone());
         self.session = Some(Box::new(session));
         Ok(with_note(vec![last], note))
@@ -234,10 +200,10 @@ impl Work {
     }
 
     /// Reads until the answer is there.
-    async fn read(&mut self) -> Result<TurnEnd, Abandoned> {
+    async fn read(&mut self, report: &Report) -> TurnEnd {
         let setup = Arc::clone(&self.setup);
         let Some(session) = self.session.as_deref_mut() else {
-            return Ok(TurnEnd::Vanished);
+            return TurnEnd::Vanished;
         };
         let id = session.id.as_str().to_owned();
         let mut reader = Reader::new(&setup.tools, &id);
@@ -276,13 +242,14 @@ impl Work {
                 }
                 () = sleep_until(latest.unwrap_or_else(Instant::now)), if latest.is_some() => break,
                 // Nothing was heard of it: the whole thread goes to another.
-                () = self.heartbeat.missed(), if session_event.is_some() => return Ok(TurnEnd::Vanished),
+                () = self.heartbeat.missed(), if session_event.is_some() => return TurnEnd::Vanished,
             };
             let Some(event) = next else { break };
             let step = reader.push(event, &mut events);
             // What comes before the turn may be the last of the one before.
             if reader.has_begun() || !events.is_empty() {
-                self.received.store(session.inbox.bytes() - before, Ordering::Relaxed);
+                report.received(session.inbox.bytes() - before);
+                report.begun();
                 events.splice(0..0, session_event.take());
             }
             match step {
@@ -295,13 +262,13 @@ impl Work {
                     break;
                 }
             }
-            for event in events.drain(..) {
-                self.events.send(event).await.map_err(|_| Abandoned)?;
+            if !events.is_empty() {
+                report.tell(&mut events).await;
             }
         }
         if aborted {
-            self.emit(events).await?;
-            return Ok(TurnEnd::Failed);
+            report.push(events);
+            return TurnEnd::Failed;
         }
         let body = match answer {
             Some(Ok(body)) => body,
@@ -309,104 +276,132 @@ impl Work {
             Some(Err(HttpFailure::Lost(_)))
                 if session_event.is_some() && !self.is_fresh && session.service.server.has_ended().await =>
             {
-                return Ok(TurnEnd::Vanished);
+                return TurnEnd::Vanished;
             }
-            Some(Err(failure)) => return self.no_session(failure).await,
+            Some(Err(failure)) => return self.no_session(failure, report).await,
             // The process is gone, or more came than could be taken.
             None if session.service.host().is_over() => {
                 let untouched = session_event.is_some() && !self.is_fresh;
                 return match untouched {
-                    true => Ok(TurnEnd::Vanished),
-                    false => self.gone().await,
+                    true => TurnEnd::Vanished,
+                    false => self.gone(report).await,
                 };
             }
             None => {
                 let reason = "more came for this session than could be taken";
-                return self.fail(NO_SESSION, reason.to_owned()).await;
+                return report.fail(Failure::named(NO_SESSION, reason));
             }
         };
         let Some(answer) = Answer::read(&body) else {
             let reason = "opencode's answer to the message can't be read";
-            return self.fail(NO_SESSION, reason.to_owned()).await;
+            return report.fail(Failure::named(NO_SESSION, reason));
         };
         events.extend(session_event.take());
         let calls = reader.finish(answer, &mut events);
-        self.emit(events).await?;
+        report.push(events);
         match (calls, self.session.take()) {
             (Some(calls), Some(mut session)) => {
                 session.calls = calls;
-                Ok(TurnEnd::Reply(session, ()))
+                TurnEnd::Reply {
+                    session: Some(session),
+                    known: (),
+                    diagnostics: Vec::new(),
+                    stdout_tail: String::new(),
+                }
             }
             (_, session) => {
                 self.session = session;
-                Ok(TurnEnd::Failed)
+                TurnEnd::Failed
             }
         }
     }
 
     /// What becomes of a turn for which there is no session, or whose message was not taken.
-    async fn no_session(&mut self, failure: HttpFailure) -> Result<TurnEnd, Abandoned> {
+    async fn no_session(&mut self, failure: HttpFailure, report: &Report) -> TurnEnd {
         match failure {
             HttpFailure::Lost(reason) => match self.service.server.has_ended().await {
                 // It has died since its last turn, and got nothing of this one. One that was never of use would die again.
-                true if self.session.is_none() && self.service.host().has_served() => Ok(TurnEnd::Vanished),
-                true => self.gone().await,
-                false => self.fail(NO_SESSION, reason).await,
+                true if self.session.is_none() && self.service.host().has_served() => TurnEnd::Vanished,
+                true => self.gone(report).await,
+                false => report.fail(Failure::named(NO_SESSION, reason)),
             },
-            HttpFailure::Unfit(reason) => self.fail(NO_SESSION, reason).await,
+            HttpFailure::Unfit(reason) => report.fail(Failure::named(NO_SESSION, reason)),
             // One that was never of use would hang again.
             HttpFailure::Unanswered(_) if self.session.is_none() && self.service.host().has_served() => {
-                Ok(TurnEnd::Vanished)
+                TurnEnd::Vanished
             }
-            HttpFailure::Unanswered(unanswered) => self.fail(GONE, format!("opencode serve hangs: {unanswered}")).await,
+            HttpFailure::Unanswered(unanswered) => {
+                report.fail(Failure::named(GONE, format!("opencode serve hangs: {unanswered}")))
+            }
             HttpFailure::TooLong(most) => {
                 let reason = format!("the answer has more than {most} bytes, the limit of the option `maxBuffer`");
-                self.fail(TOO_LONG, reason).await
+                report.fail(Failure::named(TOO_LONG, reason))
             }
             HttpFailure::Refused(status, body) => {
                 let start: String = body.chars().take(500).collect();
                 let reason = format!("opencode refused the message with status {status}: {start}");
-                self.fail(REFUSED, reason).await
+                report.fail(Failure::named(REFUSED, reason))
             }
         }
     }
 
-    async fn gone(&mut self) -> Result<TurnEnd, Abandoned> {
+    async fn gone(&mut self, report: &Report) -> TurnEnd {
         let exit = self.service.host().ended(EXIT).await;
         if let Some(fault) = self.service.server.fault() {
-            return self.fail(GONE, fault.to_owned()).await;
+            return report.fail(Failure::named(GONE, fault));
         }
-        // A signal says so itself; an exit code, and the log on standard error, do not.
-        if exit.as_ref().is_none_or(|exit| exit.signal.is_none()) {
-            let failure = Event::Failure(Failure {
-                kind: Some(GONE.to_owned()),
-                message: "opencode serve ended in the middle of a turn".to_owned(),
-                ..Failure::default()
-            });
-            self.emit(vec![failure]).await?;
-        }
-        Ok(TurnEnd::ProcessGone(exit))
+        let failure = Failure::named(GONE, "opencode serve ended in the middle of a turn");
+        report.host_gone(exit.as_deref(), failure)
     }
 
-    async fn fail(&mut self, kind: &str, message: String) -> Result<TurnEnd, Abandoned> {
-        let failure = Event::Failure(Failure {
-            kind: Some(kind.to_owned()),
-            message,
-            ..Failure::default()
-        });
-        let outcome = Event::Outcome(Box::new(Outcome {
-            is_error: true,
-            ..Outcome::default()
-        }));
-        self.emit(vec![failure, outcome]).await?;
-        Ok(TurnEnd::Failed)
+    async fn sent(&mut self, report: &Report) -> Result<(), NotSent> {
+        match self.said.take() {
+            Some(Said::Whole(thread, note)) => {
+                let messages = self.open(&thread, note, report).await.map_err(NotSent::Failed)?;
+                self.say(&messages).await
+            }
+            Some(Said::New(results, messages)) => {
+                let Some(session) = &mut self.session else {
+                    return Err(NotSent::Vanished);
+                };
+                self.heartbeat = session.service.heartbeat();
+                // Nothing was asked of the model yet: another session can be.
+                let written = write_results(session, results).await;
+                written.map_err(|_| NotSent::Vanished)?;
+                self.say(&messages).await
+            }
+            None => Err(NotSent::Vanished),
+        }
+    }
+}
+
+impl Work for SessionWork {
+    type Session = Session;
+    type Known = ();
+
+    async fn turn(&mut self, report: &Report) -> TurnEnd {
+        match self.sent(report).await {
+            Ok(()) => self.read(report).await,
+            Err(NotSent::Vanished) if !self.is_fresh => TurnEnd::Vanished,
+            Err(NotSent::Vanished) => {
+                let lost = HttpFailure::Lost("the session is gone".to_owned());
+                self.no_session(lost, report).await
+            }
+            Err(NotSent::Failed(failure)) => self.no_session(failure, report).await,
+        }
     }
 
-    async fn emit(&mut self, events: Vec<Event>) -> Result<(), Abandoned> {
-        for event in events {
-            self.events.send(event).await.map_err(|_| Abandoned)?;
+    async fn stop(self) -> Option<EndedProcess> {
+        if let Some(session) = self.session {
+            session.close().await;
         }
-        Ok(())
+        None
+    }
+
+    fn end(self) {
+        if let Some(session) = self.session {
+            session.end();
+        }
     }
 }
 

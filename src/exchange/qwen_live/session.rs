@@ -7,7 +7,6 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +24,7 @@ use crate::command::{Arg, CommandLine};
 use crate::decode::{Decoder, Wire};
 use crate::event::Event;
 use crate::exchange::EndedProcess;
-use crate::exchange::claude_live::wire::{Inbound, denied, read, refused};
+use crate::exchange::control::{Inbound, denied, read, refused};
 use crate::exchange::live::keep::{HANDSHAKE, Handshake, Idle, Keepable};
 use crate::exchange::live::process_turn::{ProcessSession, Pulse};
 use crate::exchange::live::setup::Setup;
@@ -332,15 +331,8 @@ impl ProcessSession for Session {
         }
     }
 
-    async fn interrupt(&mut self, patience: Duration) {
+    fn say_interrupt(&mut self) {
         self.streams.say(wire::interrupt(INTERRUPT));
-        let mut unheard = Vec::new();
-        let over = async {
-            while self.next(&mut unheard).await == Pulse::Alive {
-                unheard.clear();
-            }
-        };
-        let _ = tokio::time::timeout(patience, over).await;
     }
 
     async fn finish(self) -> EndedProcess {

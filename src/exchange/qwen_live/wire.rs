@@ -1,4 +1,4 @@
-//! The lines that a qwen session is sent. What it asks and answers is read as claude's lines are ([`crate::exchange::claude_live::wire`]).
+//! The lines that a qwen session is sent. What it asks and answers is read as claude's lines are ([`crate::exchange::control`]).
 //!
 //! Every line is written by serde: one that is no object kills the CLI (recording session-malformed-line).
 

@@ -256,7 +256,12 @@ pub static CLAUDE: Provider = Provider {
         first: '/',
         prefix: "\n",
     }),
-    live: Some(LiveForm::ClaudeControl),
+    live: Some(LiveForm {
+        folder: "claude_live",
+        takes_schema: true,
+        may_have_tools: true,
+        has_turns_in_print: true,
+    }),
     warm: None,
     media: MediaSupport {
         print: ACCEPTS,

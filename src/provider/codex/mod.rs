@@ -175,7 +175,12 @@ pub static CODEX: Provider = Provider {
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
-    live: Some(LiveForm::CodexAppServer),
+    live: Some(LiveForm {
+        folder: "codex_live",
+        takes_schema: true,
+        may_have_tools: false,
+        has_turns_in_print: false,
+    }),
     warm: None,
     media: MediaSupport {
         print: ACCEPTS,

@@ -118,7 +118,12 @@ pub static OPENCODE: Provider = Provider {
     own_options: OPTIONS,
     system_prompt: STANDARD_SYSTEM_PROMPT,
     guard: None,
-    live: Some(LiveForm::OpencodeServe),
+    live: Some(LiveForm {
+        folder: "opencode_live",
+        takes_schema: true,
+        may_have_tools: false,
+        has_turns_in_print: false,
+    }),
     warm: None,
     capabilities: ByEngine {
         print: CAPABILITIES,

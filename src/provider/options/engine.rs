@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{ENGINE, EngineKind, Kind, check as fits, describe, texts};
 use crate::error::{Code, ProviderError};
-use crate::provider::{ALL, LiveForm, Provider};
+use crate::provider::{ALL, Provider};
 
 /// Where the options say that the CLI has no tools of its own.
 const TOOLS_OFF: &str = "disableBuiltInTools";
@@ -79,7 +79,7 @@ fn wants_print(provider: &Provider, map: &Map<String, Value>) -> Option<String> 
 
 /// The first option that has another value than what a live session serves, and that value.
 fn unlike_live<'a>(provider: &Provider, map: &'a Map<String, Value>) -> Option<(&'static str, &'a Value)> {
-    let needs_tools_off = provider.warm.is_some() || provider.live.is_some_and(LiveForm::needs_tools_off);
+    let needs_tools_off = provider.warm.is_some() || provider.live.is_some_and(|live| !live.may_have_tools);
     let only = [
         ("promptStyle", Value::from("stdin")),
         ("outputFormat", Value::from("stream-json")),

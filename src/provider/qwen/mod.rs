@@ -280,7 +280,13 @@ pub static QWEN: Provider = Provider {
         first: '/',
         prefix: "\n",
     }),
-    live: Some(LiveForm::QwenStream),
+    live: Some(LiveForm {
+        folder: "qwen_live",
+        // Its flag for that adds a tool of its own, whose call ends the process.
+        takes_schema: false,
+        may_have_tools: false,
+        has_turns_in_print: false,
+    }),
     warm: Some(WarmForm {
         usage: AcpUsage::Update,
         errors: AcpErrors::Details,

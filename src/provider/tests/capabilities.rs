@@ -188,7 +188,7 @@ fn who_takes_a_schema_can_answer_by_it() {
         let can = provider.capabilities;
         assert_eq!(can.print.structured_output.support, expected, "{}", provider.id);
         if let (Some(can), Some(form)) = (can.live, provider.live) {
-            let expected = match form.takes_schema() {
+            let expected = match form.takes_schema {
                 true => expected,
                 false => Support::Emulated,
             };

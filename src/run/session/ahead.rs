@@ -16,8 +16,8 @@ use crate::event::{EngineUsed, Reply};
 use crate::exchange::form::{ProcessForm, ProcessStart};
 use crate::exchange::installed::Installed;
 use crate::exchange::live::minding::{NotReady, Warmth};
-use crate::exchange::live::process_turn;
 use crate::exchange::live::setup::{SessionOutput, Setup, SetupParts};
+use crate::exchange::live::turn;
 use crate::exchange::print::NotStarted;
 use crate::exchange::{Evidence, Invocation};
 use crate::fold::Fold;
@@ -145,7 +145,7 @@ impl<F: ProcessForm> Starting<'_, F> {
                 continue;
             };
             let invocation = Invocation::of(engine.id(), &self.installed.line);
-            let (reason, ended) = process_turn::why_not_ready(invocation, &not_ready, &Limits::default());
+            let (reason, ended) = turn::why_not_ready(invocation, &not_ready, &Limits::default());
             if let Some(flag) = &ended.refused_flag {
                 capabilities::remember_refused(&self.installed.binary, flag);
                 return Ok(Round::FlagRefused);

@@ -12,7 +12,7 @@ use crate::error::{Code, ProviderError};
 use crate::event::{EngineUsed, Event, RunInfo};
 use crate::exchange::Invocation;
 use crate::exchange::installed::Installed;
-use crate::exchange::live::process_turn::{Origin, Unusable};
+use crate::exchange::live::turn::{Origin, Unusable};
 use crate::fold::Fold;
 use crate::process::Vars;
 use crate::provider::options::EngineKind;

@@ -11,7 +11,6 @@ use crate::exchange::form::Server;
 use crate::exchange::host::Host;
 use crate::exchange::installed::Binary;
 use crate::process::{Vars, resident_bytes};
-use crate::provider::choices::Choices;
 use crate::run::lifecycle::Lifecycle;
 
 /// A server that has grown beyond this takes no new calls: 180 MB are usual for codex after 300 conversations (0.169.0), 400 to 530 for
@@ -31,8 +30,6 @@ pub(in crate::run) fn has_grown(server: &impl Server) -> bool {
 pub(in crate::run) struct ServerKey {
     pub env: Arc<Vars>,
     pub binary: Binary,
-    /// Where they stand on its command line and in the settings of its folder; `None` for the provider's own.
-    pub choices: Option<Choices>,
 }
 
 impl ServerKey {
@@ -41,16 +38,13 @@ impl ServerKey {
         ServerKey {
             env: Arc::clone(env),
             binary: binary.clone(),
-            choices: None,
         }
     }
 }
 
 impl PartialEq for ServerKey {
     fn eq(&self, other: &Self) -> bool {
-        self.binary == other.binary
-            && self.choices == other.choices
-            && (Arc::ptr_eq(&self.env, &other.env) || self.env == other.env)
+        self.binary == other.binary && (Arc::ptr_eq(&self.env, &other.env) || self.env == other.env)
     }
 }
 
@@ -62,6 +56,18 @@ pub(in crate::run) struct Known<S> {
     used: Instant,
     /// Another one that takes its place is being started.
     pub is_being_replaced: bool,
+}
+
+/// How servers are kept.
+pub(in crate::run) struct Keeping<'a, S> {
+    /// Where.
+    pub all: &'a Shared<S>,
+    /// How many there may be.
+    pub most: usize,
+    /// For how long nobody may use one.
+    pub keep_alive: Duration,
+    /// Whose tasks end them.
+    pub lifecycle: &'a Lifecycle,
 }
 
 /// The servers of one provider, the longest unused first.
@@ -107,11 +113,6 @@ impl<S: Server> Servers<S> {
         self.0.last_mut()
     }
 
-    /// Those that have grown too large take no calls any more.
-    pub fn retire_grown(&mut self) {
-        self.retire(|known| has_grown(&*known.service));
-    }
-
     /// Those of `which` take no calls any more, and end with those they have.
     pub fn retire(&mut self, which: impl Fn(&Known<S>) -> bool) {
         self.0.retain(|known| {
@@ -129,14 +130,14 @@ impl<S: Server> Servers<S> {
         of_key.map(|known| &known.service)
     }
 
-    /// Takes `service` in, which was started for `key`; the longest unused beyond `most` take no calls any more. `all` is where this is
-    /// kept: what nobody uses for `keep_alive` ends there.
-    pub fn add(
-        &mut self,
-        (key, service): (ServerKey, S),
-        most: usize,
-        (all, keep_alive, lifecycle): (&Shared<S>, Duration, &Lifecycle),
-    ) -> Arc<S> {
+    /// Takes `service` in, which was started for `key`; the longest unused beyond the most there may be take no calls any more.
+    pub fn add(&mut self, key: ServerKey, service: S, keeping: &Keeping<'_, S>) -> Arc<S> {
+        let Keeping {
+            all,
+            most,
+            keep_alive,
+            lifecycle,
+        } = *keeping;
         while self.0.len() >= most.max(1) {
             self.0.remove(0).service.host().retire();
         }

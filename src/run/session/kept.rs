@@ -1,6 +1,6 @@
 //! What a provider keeps between its calls, whichever form that is.
 //!
-//! Which form a provider's kept processes have is decided here once ([`of`]); nobody else asks.
+//! Which forms there are, and which of them a provider's kept processes have, stands here and nowhere else ([`of`]).
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -10,24 +10,27 @@ use tokio_util::task::TaskTracker;
 
 use super::ahead::{self, NextCall};
 use super::drive::{Reading, Way, drive};
-use super::servers::ServerSessions;
+use super::prompt_call;
+use super::servers::{ServerSessions, Wanted};
 use super::source::{NotBegun, Source};
-use super::warm::WarmServers;
 use crate::error::ProviderError;
 use crate::event::{EngineUsed, RunInfo};
+use crate::exchange::acp_warm::form::Agent;
 use crate::exchange::claude_live::form::Claude;
 use crate::exchange::codex_live::form::Codex;
-use crate::exchange::form::{CallParts, ProcessForm, ProcessOptions, Server, ServerForm, SessionCall};
+use crate::exchange::form::{Form, ProcessForm, Server, ServerForm, SessionCall, Takes};
+use crate::exchange::installed::Binary;
 use crate::exchange::live::setup::{SessionOutput, SetupParts};
 use crate::exchange::opencode_live::form::Opencode;
 use crate::exchange::qwen_live::form::Qwen;
 use crate::process::Vars;
+use crate::provider::Provider;
 use crate::provider::options::{EngineKind, Options};
-use crate::provider::{LiveForm, Provider};
 use crate::run::auto;
 use crate::run::base::{Base, not_found};
 use crate::run::capabilities;
 use crate::run::cli_attempt::CliAttempt;
+use crate::run::cli_request::CliRequest;
 use crate::run::live_support::LiveSupport;
 use crate::run::session::pools::Processes;
 
@@ -36,8 +39,11 @@ pub(in crate::run) type Coming<'a, T> = Pin<Box<dyn Future<Output = Result<T, Bo
 
 /// The kept processes of a provider.
 pub(in crate::run) trait Kept: Debug + Send + Sync {
-    /// A call as they take it.
-    fn call(&self, parts: CallParts<'_>) -> Box<dyn KeptCall>;
+    /// The engine that their calls have.
+    fn engine(&self) -> EngineUsed;
+
+    /// `request` as they take it; `None` where it is none for them.
+    fn call(&self, engine: &Base, request: &mut CliRequest) -> Option<Box<dyn KeptCall>>;
 
     /// Starts what the next call needs, and waits until it has answered.
     fn prewarm<'a>(&'a self, engine: &'a Arc<Base>, next: NextCall, env: &'a Arc<Vars>) -> Coming<'a, ()>;
@@ -49,26 +55,41 @@ pub(in crate::run) trait Kept: Debug + Send + Sync {
 /// A call as kept processes take it.
 pub(in crate::run) trait KeptCall: Send + Sync {
     /// An attempt of it.
-    fn attempt<'a>(
-        &'a self,
-        attempt: &'a CliAttempt<'a>,
-        reading: Reading<'a>,
-        info: &'a mut RunInfo,
-    ) -> Coming<'a, Way>;
+    fn attempt<'a>(&'a self, attempt: &'a CliAttempt<'a>, info: &'a mut RunInfo) -> Coming<'a, Way>;
 }
 
-/// The kept processes of `provider`; `None` where the options want no sessions, or the provider has none.
-pub(in crate::run) fn of(provider: &Provider, options: &Options, runs: &TaskTracker) -> Option<Box<dyn Kept>> {
-    let form = provider.live.filter(|_| options.engine.may_be_live())?;
-    Some(match form {
-        LiveForm::ClaudeControl => Box::new(Arc::new(Processes::new(Claude, options, runs))),
-        LiveForm::QwenStream => {
-            let long_pauses = provider.errors.long_pauses;
-            Box::new(Arc::new(Processes::new(Qwen { long_pauses }, options, runs)))
-        }
-        LiveForm::CodexAppServer => Box::new(Arc::new(ServerSessions::new(Codex::default(), options, runs))),
-        LiveForm::OpencodeServe => Box::new(Arc::new(ServerSessions::new(Opencode, options, runs))),
-    })
+/// Makes the kept processes of a provider.
+type Make = fn(&Provider, &Options, &TaskTracker) -> Box<dyn Kept>;
+
+/// The live forms there are, by their folders in `exchange/`.
+const LIVE: &[(&str, Make)] = &[
+    ("claude_live", |_, options, runs| processes(Claude, options, runs)),
+    ("qwen_live", |provider, options, runs| {
+        let long_pauses = provider.errors.long_pauses;
+        processes(Qwen { long_pauses }, options, runs)
+    }),
+    ("codex_live", |_, options, runs| {
+        servers(Codex::default(), options, runs)
+    }),
+    ("opencode_live", |_, options, runs| servers(Opencode, options, runs)),
+];
+
+fn processes<F: ProcessForm>(form: F, options: &Options, runs: &TaskTracker) -> Box<dyn Kept> {
+    Box::new(Arc::new(Processes::new(form, options, runs)))
+}
+
+fn servers<F: ServerForm>(form: F, options: &Options, runs: &TaskTracker) -> Box<dyn Kept> {
+    Box::new(Arc::new(ServerSessions::new(form, options, runs)))
+}
+
+/// The kept processes of `provider` that its calls may come to, the best first.
+pub(in crate::run) fn of(provider: &Provider, options: &Options, runs: &TaskTracker) -> Vec<Box<dyn Kept>> {
+    let live = provider.live.filter(|_| options.engine.may_be_live());
+    let live = live.and_then(|live| LIVE.iter().find(|(folder, _)| *folder == live.folder));
+    let live = live.map(|(_, make)| make(provider, options, runs));
+    let warm = provider.warm.filter(|_| options.engine.may_be_warm());
+    let warm = warm.map(|own| servers(Agent { own }, options, runs));
+    live.into_iter().chain(warm).collect()
 }
 
 /// A call, and where it is made.
@@ -78,22 +99,43 @@ struct Bound<S: Source> {
 }
 
 impl<S: Source> KeptCall for Bound<S> {
-    fn attempt<'a>(
-        &'a self,
-        attempt: &'a CliAttempt<'a>,
-        reading: Reading<'a>,
-        info: &'a mut RunInfo,
-    ) -> Coming<'a, Way> {
+    fn attempt<'a>(&'a self, attempt: &'a CliAttempt<'a>, info: &'a mut RunInfo) -> Coming<'a, Way> {
+        let reading = Reading {
+            notes: attempt.untold_note().into_iter().collect(),
+            ..Reading::default()
+        };
         Box::pin(drive(&self.source, attempt, &self.call, reading, info))
     }
 }
 
+/// A call whose prompt is sent.
+struct Prompted<F: ServerForm>(Arc<ServerSessions<F>>);
+
+impl<F: ServerForm> KeptCall for Prompted<F> {
+    fn attempt<'a>(&'a self, attempt: &'a CliAttempt<'a>, info: &'a mut RunInfo) -> Coming<'a, Way> {
+        Box::pin(prompt_call::attempt(&self.0, attempt, info))
+    }
+}
+
+/// `request` as sessions take it.
+fn in_session<F: Form, S>(source: &Arc<S>, engine: &Base, request: &mut CliRequest) -> Option<Box<dyn KeptCall>>
+where
+    S: Source<Call = SessionCall<F::Setup>>,
+{
+    let call = request.in_session(engine, SessionCall::new::<F>)?;
+    Some(Box::new(Bound {
+        source: Arc::clone(source),
+        call,
+    }))
+}
+
 impl<F: ProcessForm> Kept for Arc<Processes<F>> {
-    fn call(&self, parts: CallParts<'_>) -> Box<dyn KeptCall> {
-        Box::new(Bound {
-            source: Arc::clone(self),
-            call: SessionCall::new::<F>(parts),
-        })
+    fn engine(&self) -> EngineUsed {
+        F::ENGINE
+    }
+
+    fn call(&self, engine: &Base, request: &mut CliRequest) -> Option<Box<dyn KeptCall>> {
+        in_session::<F, _>(self, engine, request)
     }
 
     fn prewarm<'a>(&'a self, engine: &'a Arc<Base>, next: NextCall, env: &'a Arc<Vars>) -> Coming<'a, ()> {
@@ -104,11 +146,15 @@ impl<F: ProcessForm> Kept for Arc<Processes<F>> {
 }
 
 impl<F: ServerForm> Kept for Arc<ServerSessions<F>> {
-    fn call(&self, parts: CallParts<'_>) -> Box<dyn KeptCall> {
-        Box::new(Bound {
-            source: Arc::clone(self),
-            call: SessionCall::new::<F>(parts),
-        })
+    fn engine(&self) -> EngineUsed {
+        F::ENGINE
+    }
+
+    fn call(&self, engine: &Base, request: &mut CliRequest) -> Option<Box<dyn KeptCall>> {
+        match F::TAKES {
+            Takes::Thread => in_session::<F, _>(self, engine, request),
+            Takes::Prompt => Some(Box::new(Prompted(Arc::clone(self)))),
+        }
     }
 
     fn prewarm<'a>(&'a self, engine: &'a Arc<Base>, next: NextCall, env: &'a Arc<Vars>) -> Coming<'a, ()> {
@@ -123,32 +169,36 @@ impl<F: ServerForm> Kept for Arc<ServerSessions<F>> {
 /// Starts the server, if none runs, and waits until it has loaded what a session needs. It serves any setup: sessions are opened by
 /// the calls.
 async fn prewarm_server<F: ServerForm>(
-    sessions: &ServerSessions<F>,
+    sessions: &Arc<ServerSessions<F>>,
     engine: &Arc<Base>,
     next: NextCall,
     env: &Arc<Vars>,
 ) -> Result<(), Box<ProviderError>> {
-    let setup = F::setup(&SetupParts {
+    let setup = Arc::new(F::setup(&SetupParts {
         system: next.system.as_deref(),
         tools: &next.tools.unwrap_or_default(),
         options: &engine.options,
         choices: None,
         output: SessionOutput::Text,
-    });
+    }));
     let program = engine.look(env).map_err(|error| not_found(engine, error))?;
     let process = F::options(Some(&setup), None);
-    let installed = program.installed(&engine.provider, &engine.options, EngineUsed::Live, process, F::line)?;
-    let is_auto = engine.options.engine == EngineKind::Auto;
-    if let LiveSupport::Unserved(unserved) = program.support(&engine.provider, EngineUsed::Live) {
-        if is_auto {
+    let installed = program.installed(&engine.provider, &engine.options, F::ENGINE, process, F::line)?;
+    if let LiveSupport::Unserved(unserved) = program.support(&engine.provider, F::ENGINE) {
+        if engine.options.engine == EngineKind::Auto {
             return Ok(());
         }
-        if engine.is_refused(EngineUsed::Live, unserved) {
-            return Err(auto::refused(engine, EngineUsed::Live, &unserved.why, None));
+        if engine.is_refused(F::ENGINE, unserved) {
+            return Err(auto::refused(engine, F::ENGINE, &unserved.why, None));
         }
     }
-    let started = sessions.server(engine, &installed, env, Some(&setup)).await;
-    if let Some(server) = ready(engine, EngineUsed::Live, &installed.binary, started)? {
+    let wanted = Wanted {
+        installed: &installed,
+        env,
+        setup: Some(&setup),
+    };
+    let started = sessions.server(engine, wanted).await;
+    if let Some(server) = ready(engine, F::ENGINE, &installed.binary, started)? {
         let prepared = F::prepare(&server, &setup);
         if engine.lifecycle.closing.run_until_cancelled(prepared).await.is_some() {
             server.host().prewarmed();
@@ -157,41 +207,11 @@ async fn prewarm_server<F: ServerForm>(
     Ok(())
 }
 
-/// Starts the warm process of calls with the provider's own choices, if none runs, and waits until it has answered.
-pub(in crate::run) async fn prewarm_warm(
-    servers: &Arc<WarmServers>,
-    engine: &Arc<Base>,
-    env: &Arc<Vars>,
-) -> Result<(), Box<ProviderError>> {
-    let program = engine.look(env).map_err(|error| not_found(engine, error))?;
-    let process = ProcessOptions::default();
-    let installed = program.installed(
-        &engine.provider,
-        &engine.options,
-        EngineUsed::Warm,
-        process,
-        |line, _| line,
-    )?;
-    if let LiveSupport::Unserved(unserved) = program.support(&engine.provider, EngineUsed::Warm) {
-        if engine.options.engine == EngineKind::Auto {
-            return Ok(());
-        }
-        if engine.is_refused(EngineUsed::Warm, unserved) {
-            return Err(auto::refused(engine, EngineUsed::Warm, &unserved.why, None));
-        }
-    }
-    let started = servers.server(engine, &installed, (env, None)).await;
-    if let Some(server) = ready(engine, EngineUsed::Warm, &installed.binary, started)? {
-        server.host().prewarmed();
-    }
-    Ok(())
-}
-
 /// A server that was started ahead; `None` where a call will be asked in print form, or is not to be.
 fn ready<T>(
     engine: &Base,
     used: EngineUsed,
-    binary: &crate::exchange::installed::Binary,
+    binary: &Binary,
     started: Result<T, NotBegun>,
 ) -> Result<Option<T>, Box<ProviderError>> {
     match started {
@@ -211,6 +231,29 @@ fn ready<T>(
         Err(NotBegun::Unsupported(unsupported)) => {
             let evidence = unsupported.evidence.as_deref();
             Err(auto::refused(engine, used, &unsupported.reason, evidence))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::ALL;
+
+    #[test]
+    fn every_providers_form_is_here_and_every_form_is_a_providers() {
+        let named = ALL.iter().filter_map(|provider| provider.live);
+        let mut named: Vec<&str> = named.map(|live| live.folder).collect();
+        let mut here: Vec<&str> = LIVE.iter().map(|(folder, _)| *folder).collect();
+        named.sort_unstable();
+        here.sort_unstable();
+        assert_eq!(named, here);
+        for folder in here {
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/exchange");
+            assert!(
+                std::path::Path::new(path).join(folder).join("form.rs").is_file(),
+                "{folder}"
+            );
         }
     }
 }

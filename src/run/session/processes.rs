@@ -16,8 +16,9 @@ use crate::event::{EngineUsed, Event};
 use crate::exchange::form::{ProcessForm, ProcessOptions, ProcessStart, SessionCall, WhyAnew};
 use crate::exchange::live::keep::Keepable;
 use crate::exchange::live::pool::SessionKey;
-use crate::exchange::live::process_turn::{LiveTurn, Origin, Park, ProcessSession};
+use crate::exchange::live::process_turn::{ProcessSession, ProcessWork};
 use crate::exchange::live::setup::Setup;
+use crate::exchange::live::turn::{Kept, Origin, Park, Turn, TurnStart};
 use crate::exchange::print::NotStarted;
 use crate::run::session::pools::{Processes, Seat, evicted_warning, warning};
 
@@ -25,7 +26,7 @@ impl<F: ProcessForm> Source for Processes<F> {
     const ENGINE: EngineUsed = EngineUsed::Live;
 
     type Call = SessionCall<Setup>;
-    type Turn = LiveTurn<F::Session>;
+    type Turn = Turn<F::Session, ()>;
 
     fn may_continue(call: &SessionCall<Setup>) -> bool {
         call.may_continue()
@@ -100,15 +101,17 @@ impl<F: ProcessForm> Source for Processes<F> {
         let sent = F::text(&input);
         F::begin(&mut session, input, &call.setup);
         let limits = attempt.limits(EngineUsed::Live);
-        let invocation = invocation(attempt, asked.installed);
+        let start = TurnStart {
+            invocation: invocation(attempt, asked.installed),
+            pid: session.pid(),
+            // Of a process that has waited nobody knows yet whether it is still there.
+            has_begun: origin == Origin::Fresh,
+            tracker: &engine.lifecycle.runs,
+            park: park(self, asked, key.clone(), seat),
+            limits,
+        };
         Ok(Begun {
-            exchange: LiveTurn::of(
-                session,
-                invocation,
-                origin,
-                limits,
-                park(self, asked, key.clone(), seat),
-            ),
+            exchange: Turn::begin(ProcessWork::new(session, origin, start.limits.kill_grace), start),
             origin,
             notes,
             sent: Box::new(move || sent),
@@ -154,15 +157,15 @@ fn park<F: ProcessForm>(
     asked: &TurnAsked<'_, SessionCall<Setup>>,
     key: SessionKey<Setup>,
     seat: Seat,
-) -> Park<F::Session> {
+) -> Park<F::Session, ()> {
     let call = asked.attempt.call;
     let (engine, env) = (Arc::clone(call.engine), Arc::clone(call.base_env));
     let thread = Arc::clone(&asked.call.callers);
     let once = call.request.options.once;
     let processes = Arc::clone(processes);
-    Box::new(move |session, reply| {
+    Box::new(move |kept, reply, ()| {
         drop(seat);
-        if let Some((session, pending)) = session {
+        if let Some(Kept { session, pending }) = kept {
             if once || session.is_worn_out() {
                 Keepable::end(session);
             } else {

@@ -8,17 +8,18 @@ use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use super::drive::invocation;
-use super::hosts::{ServerKey, Shared, Starts};
+use super::hosts::{Keeping, Known, ServerKey, Shared, Starts, has_grown};
 use super::source::{Begun, NotBegun, Source, TurnAsked, Unsupported};
 use super::unready::not_begun;
 use crate::command::CommandLine;
 use crate::event::EngineUsed;
-use crate::exchange::form::{Caller, Place, ProcessOptions, Proof, ServerForm, ServerStart, SessionCall, TurnStart};
+use crate::exchange::form::{
+    Caller, KnownOf, Place, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, WorkParts,
+};
 use crate::exchange::installed::Installed;
 use crate::exchange::live::keep::Keepable;
 use crate::exchange::live::pool::{Pool, SessionKey};
-use crate::exchange::live::process_turn::Origin;
-use crate::exchange::live::turn::{Kept, Park, TaskTurn};
+use crate::exchange::live::turn::{Kept, Origin, Park, Turn, TurnStart};
 use crate::message::content::{self, Accepts};
 use crate::process::Vars;
 use crate::provider::options::{EngineKind, Options};
@@ -46,36 +47,70 @@ impl<F: ServerForm> ServerSessions<F> {
         }
     }
 
-    /// The server for sessions with this setup: one that runs, or a new one.
-    pub async fn server(
-        &self,
-        engine: &Base,
-        installed: &Installed,
-        env: &Arc<Vars>,
-        setup: Option<&F::Setup>,
+    /// The server that is `wanted`: one that runs, or a new one.
+    pub(super) async fn server(
+        self: &Arc<Self>,
+        engine: &Arc<Base>,
+        wanted: Wanted<'_, F>,
     ) -> Result<Arc<F::Server>, NotBegun> {
-        let key = ServerKey::new(env, &installed.binary);
-        let find = async || {
-            let mut servers = self.servers.lock().await;
-            servers.retire_grown();
-            let found = servers.find(|known| known.key == key && F::serves(&known.service, installed, setup));
-            found.map(|known| Arc::clone(&known.service))
-        };
-        if let Some(found) = find().await {
+        let key = ServerKey::new(wanted.env, &wanted.installed.binary);
+        if let Some(found) = self.find(engine, &key, wanted).await {
             return Ok(found);
         }
-        let start = self.starts.of(&key);
-        let _starting = start.lock().await;
+        let starting = self.starts.of(&key);
+        let _starting = starting.lock().await;
         // Another call may have started it meanwhile.
-        if let Some(found) = find().await {
+        if let Some(found) = self.find(engine, &key, wanted).await {
             return Ok(found);
         }
         let others: Vec<Arc<F::Server>> = self.servers.lock().await.of(&key).map(Arc::clone).collect();
+        let server = self.start(engine, wanted, &others).await?;
+        let mut servers = self.servers.lock().await;
+        Ok(servers.add(key, server, &self.keeping(engine)))
+    }
+
+    /// The server that is `wanted`, where it runs. One that is worn serves until the next one is there.
+    async fn find(
+        self: &Arc<Self>,
+        engine: &Arc<Base>,
+        key: &ServerKey,
+        wanted: Wanted<'_, F>,
+    ) -> Option<Arc<F::Server>> {
+        let mut servers = self.servers.lock().await;
+        if !F::SERVES_WHEN_GROWN {
+            servers.retire(|known| has_grown(&*known.service));
+        }
+        let found = servers.find(|known| known.key == *key && wanted.is_served_by(&known.service))?;
+        let server = Arc::clone(&found.service);
+        let is_worn = self.form.is_worn(&server) || has_grown(&*server);
+        if is_worn && !std::mem::replace(&mut found.is_being_replaced, true) {
+            self.replace(engine, key.clone(), wanted);
+        }
+        Some(server)
+    }
+
+    fn keeping<'a>(&'a self, engine: &'a Base) -> Keeping<'a, F::Server> {
+        Keeping {
+            all: &self.servers,
+            most: engine.options.max_concurrency.min(F::MOST_SERVERS),
+            keep_alive: engine.options.keep_alive,
+            lifecycle: &engine.lifecycle,
+        }
+    }
+
+    /// Starts a server. `others` run with the same environment and of the same file.
+    async fn start(
+        &self,
+        engine: &Base,
+        wanted: Wanted<'_, F>,
+        others: &[Arc<F::Server>],
+    ) -> Result<F::Server, NotBegun> {
+        let Wanted { installed, env, setup } = wanted;
         let start = ServerStart {
             installed,
             options: &engine.options,
-            setup,
-            others: &others,
+            setup: setup.map(|setup| &**setup),
+            others,
             surroundings: &|| engine.surroundings(&installed.binary, env, None),
             closing: &engine.lifecycle.closing,
         };
@@ -85,24 +120,76 @@ impl<F: ServerForm> ServerSessions<F> {
             let reason = match F::proof(&server) {
                 Proof::Version(version) => engine.take_version(&installed.binary, version),
                 Proof::Probe(why) => {
-                    capabilities::settle(EngineUsed::Live, &installed.binary, why);
+                    capabilities::settle(F::ENGINE, &installed.binary, why);
                     Ok(())
                 }
             };
             reason.map_err(|reason| NotBegun::Unsupported(Unsupported::because(reason)))?;
         }
-        // Each takes 130 MB (codex) to 400 (opencode).
-        let most = engine.options.max_concurrency;
-        let kept = (&self.servers, engine.options.keep_alive, &engine.lifecycle);
-        Ok(self.servers.lock().await.add((key, server), most, kept))
+        Ok(server)
+    }
+
+    /// Starts another server in place of the one that is `wanted`, which serves calls until it is there.
+    fn replace(self: &Arc<Self>, engine: &Arc<Base>, key: ServerKey, wanted: Wanted<'_, F>) {
+        let (sessions, of_task) = (Arc::clone(self), Arc::clone(engine));
+        let (installed, setup) = (wanted.installed.clone(), wanted.setup.cloned());
+        engine.lifecycle.runs.spawn(async move {
+            let wanted: Wanted<'_, F> = Wanted {
+                installed: &installed,
+                env: &key.env,
+                setup: setup.as_ref(),
+            };
+            let is_old = |known: &Known<F::Server>| {
+                known.key == key && known.is_being_replaced && wanted.is_served_by(&known.service)
+            };
+            // What the old one has loaded, the new one loads as well.
+            let others: Vec<Arc<F::Server>> = sessions.servers.lock().await.of(&key).map(Arc::clone).collect();
+            let started = sessions.start(&of_task, wanted, &others).await;
+            drop(others);
+            let mut servers = sessions.servers.lock().await;
+            match started {
+                Ok(server) => {
+                    servers.retire(is_old);
+                    drop(servers.add(key.clone(), server, &sessions.keeping(&of_task)));
+                }
+                // The next call that finds the old one worn tries again.
+                Err(_) => {
+                    if let Some(found) = servers.find(is_old) {
+                        found.is_being_replaced = false;
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// The server that calls need.
+pub(super) struct Wanted<'a, F: ServerForm> {
+    pub installed: &'a Installed,
+    pub env: &'a Arc<Vars>,
+    /// What the session is set up with for which it is needed.
+    pub setup: Option<&'a Arc<F::Setup>>,
+}
+
+impl<F: ServerForm> Clone for Wanted<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F: ServerForm> Copy for Wanted<'_, F> {}
+
+impl<F: ServerForm> Wanted<'_, F> {
+    fn is_served_by(self, server: &F::Server) -> bool {
+        F::serves(server, self.installed, self.setup.map(|setup| &**setup))
     }
 }
 
 impl<F: ServerForm> Source for ServerSessions<F> {
-    const ENGINE: EngineUsed = EngineUsed::Live;
+    const ENGINE: EngineUsed = F::ENGINE;
 
     type Call = SessionCall<F::Setup>;
-    type Turn = TaskTurn<F::Session, F::Known>;
+    type Turn = Turn<F::Session, KnownOf<F>>;
 
     fn may_continue(call: &SessionCall<F::Setup>) -> bool {
         call.may_continue()
@@ -133,7 +220,12 @@ impl<F: ServerForm> Source for ServerSessions<F> {
         let (place, input) = match claimed {
             Some((session, input)) => (Place::Session(session), Some(input)),
             None => {
-                let server = self.server(engine, asked.looked_at()?, env, Some(&call.setup)).await?;
+                let wanted = Wanted {
+                    installed: asked.looked_at()?,
+                    env,
+                    setup: Some(&call.setup),
+                };
+                let server = self.server(engine, wanted).await?;
                 (Place::Server(server), None)
             }
         };
@@ -180,20 +272,29 @@ impl<F: ServerForm> Source for ServerSessions<F> {
                 evicted.into_iter().collect()
             }
         };
-        let start = TurnStart {
+        let sessions = server.host().sessions();
+        let (limits, tracker) = (attempt.limits(F::ENGINE), &engine.lifecycle.runs);
+        let parts = WorkParts {
             setup: Arc::clone(&call.setup),
+            limits: &limits,
+            tracker,
+        };
+        let work = F::work(opening, parts);
+        let start = TurnStart {
             invocation: invocation(attempt, asked.installed),
-            limits: attempt.limits(EngineUsed::Live),
-            tracker: &engine.lifecycle.runs,
+            limits,
+            pid: server.host().pid(),
+            has_begun: false,
+            tracker,
             park: park(self, asked, key, server),
         };
-        let thread = Arc::clone(&call.thread);
+        let (thread, prompt) = (Arc::clone(&call.thread), Arc::clone(&call.prompt));
         Ok(Begun {
-            exchange: F::begin(opening, start),
+            exchange: Turn::begin(work, start),
             origin,
             notes,
-            sent: Box::new(move || thread.text()),
-            figures: json!({"spare": false}),
+            sent: Box::new(move || F::sent(&thread, &prompt)),
+            figures: json!({"spare": false, "sessions": sessions}),
         })
     }
 }
@@ -204,13 +305,13 @@ fn park<F: ServerForm>(
     asked: &TurnAsked<'_, SessionCall<F::Setup>>,
     key: SessionKey<F::Setup>,
     server: Arc<F::Server>,
-) -> Park<F::Session, F::Known> {
+) -> Park<F::Session, KnownOf<F>> {
     let call = asked.attempt.call;
     if call.request.options.once {
         // The thread does not go on: the server drops it, and a call that waits is interrupted.
         return Box::new(|kept, _, _| {
-            if let Some(Kept { conversation, .. }) = kept {
-                conversation.end();
+            if let Some(Kept { session, .. }) = kept {
+                session.end();
             }
         });
     }
@@ -223,9 +324,9 @@ fn park<F: ServerForm>(
             login: login.as_deref(),
         };
         source.form.remember(known, reply, &thread, &server, &caller);
-        if let Some(Kept { conversation, pending }) = kept {
+        if let Some(Kept { session, pending }) = kept {
             let known = thread.known_with(reply, pending);
-            source.pool.park(conversation, key, known, 0);
+            source.pool.park(session, key, known, 0);
         }
     })
 }

@@ -11,7 +11,7 @@ use crate::error::ProviderError;
 use crate::event::{EngineUsed, Event};
 use crate::exchange::form::ProcessOptions;
 use crate::exchange::installed::Installed;
-use crate::exchange::live::process_turn::{Origin, Unusable};
+use crate::exchange::live::turn::{Origin, Unusable};
 use crate::exchange::{Evidence, Exchange};
 use crate::run::cli_attempt::CliAttempt;
 use crate::run::live_support::{LiveSupport, Unserved};

@@ -42,7 +42,7 @@ fn ended_early(engine: &Base, installed: &Installed, exit: &Exit) -> NotBegun {
         ..classify::Evidence::default()
     });
     match found.code {
-        Code::Unknown | Code::Crashed | Code::UnsupportedFlag | Code::InvalidOption => {
+        Code::Unknown | Code::EmptyResponse | Code::Crashed | Code::UnsupportedFlag | Code::InvalidOption => {
             let reason = match classify::unsupported_flag(engine.id(), &exit.stderr) {
                 Some(flag) => format!("it does not know {flag}"),
                 None => format!("it ended instead of becoming ready: {}", found.reason),

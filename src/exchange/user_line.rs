@@ -1,4 +1,4 @@
-//! User lines: what a live session is sent, as the API's own content blocks.
+//! User lines: what a claude is sent that reads lines, in a session or in print form, as the API's own content blocks.
 //!
 //! In: messages. Out: one line of JSON. A line that the CLI can't read kills it (CLI-FACTS 1.6), so all of it goes through
 //! serde, and what has no place in the API's vocabulary goes over as text.

@@ -1,0 +1,103 @@
+//! The Agent Client Protocol as a form without memory: its sessions live for one call.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use super::server::AcpServer;
+use super::work::CallWork;
+use crate::event::EngineUsed;
+use crate::exchange::form::{
+    Caller, Form, ProcessOptions, Proof, Server, ServerForm, ServerStart, SessionCall, Takes, WhyAnew, WorkParts,
+};
+use crate::exchange::host::{Host, NoHost};
+use crate::exchange::installed::Installed;
+use crate::exchange::live::keep::NoSession;
+use crate::exchange::live::setup::SetupParts;
+use crate::exchange::live::thread::{Known, Thread};
+use crate::provider::WarmForm;
+use crate::provider::choices::Choices;
+
+/// One process of an agent for many calls.
+#[derive(Debug)]
+pub struct Agent {
+    /// What is the CLI's own.
+    pub own: WarmForm,
+}
+
+impl Server for AcpServer {
+    fn host(&self) -> &Host {
+        AcpServer::host(self)
+    }
+}
+
+impl Form for Agent {
+    const ENGINE: EngineUsed = EngineUsed::Warm;
+    const TAKES: Takes = Takes::Prompt;
+
+    type Setup = ();
+    type Session = NoSession;
+    type Input = Infallible;
+
+    fn setup(_: &SetupParts<'_>) {}
+
+    fn options(_: Option<&()>, choices: Option<&Choices>) -> ProcessOptions {
+        ProcessOptions {
+            choices: choices.cloned(),
+            system_prompt: None,
+        }
+    }
+
+    fn addition(_: &SessionCall<()>, _: &Known) -> Result<Infallible, WhyAnew> {
+        Err(WhyAnew::OtherThread)
+    }
+}
+
+impl ServerForm for Agent {
+    const MOST_RESTING: usize = 0;
+    /// Each takes 230 MB.
+    const MOST_SERVERS: usize = 4;
+    /// Nothing rests in it that would be lost with it.
+    const SERVES_WHEN_GROWN: bool = true;
+
+    type Server = AcpServer;
+    type Opening = CallWork;
+    type Work = CallWork;
+
+    /// A call's choices stand on the command line and in the settings of the folder.
+    fn serves(server: &AcpServer, installed: &Installed, _: Option<&()>) -> bool {
+        server.line == installed.line
+    }
+
+    async fn start(&self, start: ServerStart<'_, Agent>) -> Result<AcpServer, NoHost> {
+        AcpServer::start(start.installed.line.clone(), (start.surroundings)(), start.closing).await
+    }
+
+    fn proof(_: &AcpServer) -> Proof<'_> {
+        Proof::Probe("it has answered the handshake".to_owned())
+    }
+
+    /// No session can be closed, so its memory only grows.
+    fn is_worn(&self, server: &AcpServer) -> bool {
+        server.host().sessions() >= self.own.max_sessions
+    }
+
+    fn open(&self, server: Arc<AcpServer>, call: &SessionCall<()>, _: &Caller<'_, ()>) -> CallWork {
+        CallWork::new(server, self.own, call.prompt.to_string())
+    }
+
+    fn resume(session: Box<NoSession>, _: Infallible) -> CallWork {
+        match *session {}
+    }
+
+    fn server(session: &NoSession) -> &Arc<AcpServer> {
+        match *session {}
+    }
+
+    fn work(opening: CallWork, _: WorkParts<'_, ()>) -> CallWork {
+        opening
+    }
+
+    fn sent(_: &Thread, prompt: &str) -> String {
+        prompt.to_owned()
+    }
+}

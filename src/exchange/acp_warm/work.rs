@@ -1,0 +1,361 @@
+//! One call: a session of its own, one prompt, one answer.
+//!
+//! In: the prompt of the print form. Out: the pieces of the answer as they come, and at the end what the process says of it. Nothing of
+//! the session is used again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::server::{AcpServer, EXIT};
+use super::wire::{self, Answered, Session, Update};
+use crate::decode::{api_status, failure_of};
+use crate::event::{Event, Failure, Outcome};
+use crate::exchange::EndedProcess;
+use crate::exchange::live::inbox::Inbox;
+use crate::exchange::live::keep::NoSession;
+use crate::exchange::live::turn::{self, Report, Work};
+use crate::exchange::rpc::message::RpcError;
+use crate::exchange::rpc::{Answer, Answering, RequestError};
+use crate::message::Usage;
+use crate::process::Exit;
+use crate::provider::{AcpErrors, AcpUsage, WarmForm};
+
+/// How long a prompt that was cancelled may take to end: 9 ms as a rule. What takes longer is stuck, and so may be its process.
+const CANCEL: Duration = Duration::from_secs(3);
+
+/// What the protocol calls it that the user has not logged in.
+const AUTH_REQUIRED: i64 = -32_000;
+
+/// The codes of JSON-RPC that say that a request is not known or not understood.
+const NOT_UNDERSTOOD: [i64; 3] = [-32_601, -32_602, -32_600];
+
+/// The kind of a failure whose process has ended in the middle of the call.
+pub const GONE: &str = "process_gone";
+
+type TurnEnd = turn::TurnEnd<NoSession, ()>;
+
+/// A call.
+pub struct CallWork {
+    server: Arc<AcpServer>,
+    form: WarmForm,
+    prompt: String,
+    session: Option<String>,
+    /// What is to be the answer to the prompt that was sent.
+    asked: Option<Answering>,
+    /// How many bytes its answers had.
+    answered_bytes: u64,
+    model: Option<String>,
+    text: String,
+    usage: Option<Usage>,
+}
+
+/// The CLI opens no sessions, for this reason: no prompt was sent.
+fn unsupported(reason: impl Into<String>) -> TurnEnd {
+    TurnEnd::Unsupported {
+        reason: reason.into(),
+        may_have_asked: false,
+        process: None,
+    }
+}
+
+impl CallWork {
+    /// The call of `prompt` in a process of `form`.
+    pub fn new(server: Arc<AcpServer>, form: WarmForm, prompt: String) -> CallWork {
+        CallWork {
+            server,
+            form,
+            prompt,
+            session: None,
+            asked: None,
+            answered_bytes: 0,
+            model: None,
+            text: String::new(),
+            usage: None,
+        }
+    }
+
+    /// Has a session opened, when it is this call's turn.
+    async fn open(&mut self, report: &Report) -> Result<Session, TurnEnd> {
+        let Some(_permit) = self.server.opening_permit().await else {
+            return Err(TurnEnd::Vanished);
+        };
+        let server = Arc::clone(&self.server);
+        let host = server.host();
+        let answer = server.rpc.post("session/new", &wire::session_new(host.folder()));
+        let answer = match server.rpc.answer(answer).await {
+            Ok(answer) => answer,
+            Err(RequestError::Refused(error)) if NOT_UNDERSTOOD.contains(&error.code) => {
+                return Err(unsupported(format!("it opens no session: {}", error.reason())));
+            }
+            Err(RequestError::Refused(error)) => return Err(self.failed(&error, report)),
+            Err(RequestError::Gone) if !host.has_served() => {
+                return Err(match host.ended(EXIT).await {
+                    // That says nothing of the program.
+                    Some(exit) if exit.was_killed() => self.gone(report).await,
+                    // One that was never of use would not be the next time.
+                    _ => unsupported("it ended instead of opening a session"),
+                });
+            }
+            // One that was never of use would hang again.
+            Err(RequestError::Unanswered(unanswered)) if !host.has_served() => {
+                let reason = format!("the CLI's process hangs: {unanswered}");
+                return Err(self.fails(Failure::named(GONE, reason), report));
+            }
+            Err(RequestError::Gone | RequestError::Unanswered(_)) => return Err(TurnEnd::Vanished),
+            Err(RequestError::TooLong) => return Err(self.gone(report).await),
+        };
+        self.answered_bytes += answer.get().len() as u64;
+        let Ok(session) = serde_json::from_str::<Session>(answer.get()) else {
+            return Err(unsupported("it opened a session without an id"));
+        };
+        host.count_session();
+        report.begun();
+        Ok(session)
+    }
+
+    /// Sends the prompt to `session`. What comes for it.
+    fn ask(&mut self, session: Session, report: &Report) -> Inbox<Update> {
+        let Session { session_id, models } = session;
+        let inbox = self.server.rpc.inbox(&session_id);
+        let prompt = wire::session_prompt(&session_id, &std::mem::take(&mut self.prompt));
+        let answer = self.server.rpc.post("session/prompt", &prompt);
+        self.model = models.current().map(str::to_owned);
+        report.push([Event::Session {
+            session_id: Some(session_id.clone()),
+            model: self.model.clone(),
+            permission_mode: None,
+            version: self.server.version().map(str::to_owned),
+        }]);
+        self.asked = Some(answer);
+        self.session = Some(session_id);
+        inbox
+    }
+
+    /// Reads until the answer is there.
+    async fn read(&mut self, mut inbox: Inbox<Update>, report: &Report) -> TurnEnd {
+        let mut events = Vec::new();
+        let answer = loop {
+            let Some(answer) = &mut self.asked else {
+                return TurnEnd::Vanished;
+            };
+            let update = tokio::select! {
+                biased;
+                update = inbox.next() => update,
+                answer = answer => break answer.unwrap_or(Err(RequestError::Gone)),
+            };
+            report.received(self.answered_bytes + inbox.bytes());
+            match update {
+                Some(update) => self.update(update, &mut events),
+                None => return self.gone(report).await,
+            }
+            report.tell(&mut events).await;
+        };
+        // What was told before it belongs to it.
+        while let Some(update) = inbox.take() {
+            self.update(update, &mut events);
+        }
+        report.push(events);
+        self.asked = None;
+        if let Ok(answer) = &answer {
+            self.answered_bytes += answer.get().len() as u64;
+        }
+        report.received(self.answered_bytes + inbox.bytes());
+        self.answered(answer, report).await
+    }
+
+    fn update(&mut self, update: Update, events: &mut Vec<Event>) {
+        if let Some(text) = update.text {
+            self.text.push_str(&text);
+            events.push(Event::TextDelta { message_id: None, text });
+        }
+        if let Some(text) = update.thought {
+            events.push(Event::ThinkingDelta { message_id: None, text });
+        }
+        if self.form.usage == AcpUsage::Update && update.usage.is_some() {
+            self.usage = update.usage;
+        }
+    }
+
+    async fn answered(&mut self, answer: Answer, report: &Report) -> TurnEnd {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(RequestError::Refused(error)) => return self.failed(&error, report),
+            Err(_) => return self.gone(report).await,
+        };
+        let answer: Answered = serde_json::from_str(answer.get()).unwrap_or_default();
+        if self.form.usage == AcpUsage::Quota {
+            self.usage = answer.meta.usage();
+        }
+        self.say(report);
+        report.push(self.usage.clone().map(|usage| Event::Usage {
+            usage,
+            raw_stop_reason: answer.stop_reason.clone(),
+        }));
+        let outcome = Outcome {
+            stop_reason: answer.stop_reason.clone(),
+            usage: self.usage.clone(),
+            model: answer.meta.model().or_else(|| self.model.clone()),
+            ..self.known()
+        };
+        // Nobody here has asked for that: the agent gave up.
+        let refused = match answer.stop_reason.as_deref() {
+            Some("cancelled") => Some("the CLI cancelled the call"),
+            Some("refusal") => Some("the agent refused to go on"),
+            _ => None,
+        };
+        if let Some(why) = refused {
+            return report.fail_with(Failure::of(why), outcome);
+        }
+        report.push([Event::Outcome(Box::new(outcome))]);
+        TurnEnd::Reply {
+            session: None,
+            known: (),
+            diagnostics: Vec::new(),
+            stdout_tail: String::new(),
+        }
+    }
+
+    /// What an outcome says of a call in any case.
+    fn known(&self) -> Outcome {
+        Outcome {
+            session_id: self.session.clone(),
+            model: self.model.clone(),
+            ..Outcome::default()
+        }
+    }
+
+    /// The whole message, of which the pieces were told.
+    fn say(&mut self, report: &Report) {
+        if !self.text.is_empty() {
+            report.push([Event::Message {
+                id: None,
+                content: std::mem::take(&mut self.text),
+            }]);
+        }
+    }
+
+    fn failed(&mut self, error: &RpcError, report: &Report) -> TurnEnd {
+        self.fails(failure(self.form.errors, error), report)
+    }
+
+    fn fails(&mut self, failure: Failure, report: &Report) -> TurnEnd {
+        self.say(report);
+        report.fail_with(failure, self.known())
+    }
+
+    /// Nothing more comes for this call.
+    async fn gone(&mut self, report: &Report) -> TurnEnd {
+        self.say(report);
+        let host = self.server.host();
+        if !host.is_over() {
+            let failure = Failure::named(GONE, "more came for this call than could be taken");
+            return report.host_gone(None, failure);
+        }
+        let exit = host.ended(EXIT).await.map(|exit| Exit {
+            // Where there were others, it speaks of them as well.
+            stderr: match host.sessions() {
+                0 | 1 => exit.stderr.clone(),
+                _ => String::new(),
+            },
+            ..(*exit).clone()
+        });
+        let failure = Failure::named(GONE, "the CLI's process ended in the middle of the call");
+        report.host_gone(exit.as_ref(), failure)
+    }
+}
+
+impl Work for CallWork {
+    type Session = NoSession;
+    type Known = ();
+
+    async fn turn(&mut self, report: &Report) -> TurnEnd {
+        match self.open(report).await {
+            Ok(session) => {
+                let inbox = self.ask(session, report);
+                self.read(inbox, report).await
+            }
+            Err(end) => end,
+        }
+    }
+
+    /// Waits until the prompt that was cancelled has ended, so that nothing is asked of an API any more.
+    async fn stop(self) -> Option<EndedProcess> {
+        let (session, answer) = (self.session?, self.asked?);
+        let cancel = wire::session_cancel(&session);
+        self.server.rpc.notify("session/cancel", Some(&cancel));
+        if tokio::time::timeout(CANCEL, answer).await.is_err() {
+            self.server.host().retire();
+        }
+        None
+    }
+}
+
+/// What an error says of the call.
+fn failure(errors: AcpErrors, error: &RpcError) -> Failure {
+    let failure = failure_of(error.reason());
+    if error.code == AUTH_REQUIRED {
+        return Failure {
+            kind: failure.kind.or(Some("auth_required".to_owned())),
+            ..failure
+        };
+    }
+    match errors {
+        AcpErrors::Details => failure,
+        // 500 is also what the CLI's own failures have: a stream that broke off is "terminated".
+        AcpErrors::HttpStatus => Failure {
+            http_status: failure
+                .http_status
+                .or(api_status(u16::try_from(error.code).ok().filter(|code| *code != 500))),
+            ..failure
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn error(code: i64, message: &str, data: serde_json::Value) -> RpcError {
+        RpcError {
+            code,
+            message: message.to_owned(),
+            data,
+        }
+    }
+
+    /// As gemini 0.61.0 and qwen 0.24.4 say them.
+    #[test]
+    fn an_errors_code_is_a_status_where_it_is_one() {
+        let read = |errors, error: RpcError| {
+            let failure = failure(errors, &error);
+            (failure.http_status, failure.kind, failure.message)
+        };
+        let status = AcpErrors::HttpStatus;
+        let unauthenticated = r#"{"error":{"code":401,"message":"bad key","status":"UNAUTHENTICATED"}}"#;
+        assert_eq!(
+            read(status, error(429, "slow down", json!(null))),
+            (Some(429), None, "slow down".to_owned())
+        );
+        let (found, _, message) = read(status, error(401, unauthenticated, json!(null)));
+        assert_eq!((found, message.as_str()), (Some(401), "bad key"));
+        assert_eq!(
+            read(status, error(500, "terminated", json!(null))),
+            (None, None, "terminated".to_owned())
+        );
+        assert_eq!(
+            read(status, error(-32_000, "Authentication required", json!(null))),
+            (
+                None,
+                Some("auth_required".to_owned()),
+                "Authentication required".to_owned()
+            )
+        );
+        let details = error(-32_603, "Internal error", json!({"details": "401 bad key"}));
+        assert_eq!(
+            read(AcpErrors::Details, details),
+            (Some(401), None, "401 bad key".to_owned())
+        );
+    }
+}

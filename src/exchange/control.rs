@@ -1,0 +1,229 @@
+//! claude's control protocol, which other CLIs speak as well: the lines that are no events.
+//!
+//! In: one line of the CLI's standard output. Out: what it asks or tells ([`Inbound`]). The other way round: answers and
+//! requests of ours as whole lines. Source: claude 2.1.197 and 2.1.330, recordings `control-*` and `defer-*`; qwen 0.24.4.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::declare::mcp::SERVER;
+
+/// A control line of the CLI.
+#[derive(Debug)]
+pub enum Inbound {
+    /// A tool is about to be called: the hook is asked.
+    Hook {
+        /// To be repeated in the answer.
+        request_id: String,
+    },
+    /// A JSON-RPC message to the MCP server of the caller's tools.
+    Mcp {
+        /// To be repeated in the answer.
+        request_id: String,
+        /// The JSON-RPC message.
+        message: Box<RawValue>,
+    },
+    /// May this tool be used? Asked only of built-in tools, and only where the user's `extraArgs` want that.
+    Permission {
+        /// To be repeated in the answer.
+        request_id: String,
+    },
+    /// A request of a kind that is not known here.
+    Unknown {
+        /// To be repeated in the answer.
+        request_id: String,
+        /// Its kind.
+        subtype: String,
+    },
+    /// The answer to a request of ours.
+    Answer {
+        /// Which request.
+        request_id: String,
+        /// The reason, if it was refused.
+        refused: Option<String>,
+        /// The version in the answer, if there is one: that of the CLI.
+        version: Option<String>,
+    },
+    /// Needs no answer: a request of the CLI's is taken back.
+    Nothing,
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    request_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    request: Option<&'a RawValue>,
+    #[serde(borrow)]
+    response: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Request<'a> {
+    #[serde(borrow, default)]
+    subtype: Cow<'a, str>,
+    #[serde(borrow)]
+    server_name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Response<'a> {
+    #[serde(borrow, default)]
+    subtype: Cow<'a, str>,
+    #[serde(borrow, default)]
+    request_id: Cow<'a, str>,
+    #[serde(borrow)]
+    error: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    response: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct BinaryVersion {
+    version: Option<String>,
+}
+
+/// Reads a control line; `None` if it is any other line.
+pub fn read(line: &str) -> Option<Inbound> {
+    // Most lines are pieces of an answer: spare them the parsing.
+    if !line.contains("\"control_") {
+        return None;
+    }
+    let line: Line = serde_json::from_str(line).ok()?;
+    match line.kind.as_ref() {
+        "control_request" => {
+            let request_id = line.request_id?.into_owned();
+            let request: Request = serde_json::from_str(line.request?.get()).ok()?;
+            Some(match (request.subtype.as_ref(), request.message) {
+                ("hook_callback", _) => Inbound::Hook { request_id },
+                ("mcp_message", Some(message)) if request.server_name.as_deref() == Some(SERVER) => Inbound::Mcp {
+                    request_id,
+                    message: message.to_owned(),
+                },
+                ("can_use_tool", _) => Inbound::Permission { request_id },
+                (subtype, _) => Inbound::Unknown {
+                    request_id,
+                    subtype: subtype.to_owned(),
+                },
+            })
+        }
+        "control_response" => {
+            let response: Response = serde_json::from_str(line.response?.get()).ok()?;
+            Some(Inbound::Answer {
+                request_id: response.request_id.into_owned(),
+                refused: (response.subtype != "success")
+                    .then(|| response.error.map_or_else(String::new, Cow::into_owned)),
+                version: response
+                    .response
+                    .and_then(|answer| serde_json::from_str::<BinaryVersion>(answer.get()).ok())
+                    .and_then(|answer| answer.version),
+            })
+        }
+        "control_cancel_request" => Some(Inbound::Nothing),
+        _ => None,
+    }
+}
+
+/// A control line of ours: `request` or `response` behind its type.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Outbound<'a, T: Serialize> {
+    ControlRequest { request_id: &'a str, request: T },
+    ControlResponse { response: Reply<'a, T> },
+}
+
+#[derive(Serialize)]
+#[serde(tag = "subtype", rename_all = "snake_case")]
+enum Reply<'a, T: Serialize> {
+    Success { request_id: &'a str, response: T },
+    Error { request_id: &'a str, error: &'a str },
+}
+
+fn line<T: Serialize>(outbound: &Outbound<T>) -> String {
+    // Strings, raw JSON that was parsed, and no maps: there is nothing serde_json can't write.
+    let mut line = serde_json::to_string(outbound).unwrap_or_default();
+    line.push('\n');
+    line
+}
+
+/// The answer to the CLI's request `request_id`.
+pub fn success<T: Serialize>(request_id: &str, response: T) -> String {
+    line(&Outbound::ControlResponse {
+        response: Reply::Success { request_id, response },
+    })
+}
+
+/// The request `request` of ours.
+pub fn request<T: Serialize>(request_id: &str, request: T) -> String {
+    line(&Outbound::ControlRequest { request_id, request })
+}
+
+/// To a question of permission: no. Nobody is there to be asked.
+pub fn denied(request_id: &str) -> String {
+    #[derive(Serialize)]
+    struct Denied {
+        behavior: &'static str,
+        message: &'static str,
+    }
+    let denied = Denied {
+        behavior: "deny",
+        message: "This tool is not permitted here.",
+    };
+    success(request_id, denied)
+}
+
+/// To a request that is not understood.
+pub fn refused(request_id: &str, error: &str) -> String {
+    let refusal: Outbound<()> = Outbound::ControlResponse {
+        response: Reply::Error { request_id, error },
+    };
+    line(&refusal)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn reads_the_recorded_lines() {
+        let recording = {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("__tests__/fixtures/recordings");
+            std::fs::read_to_string(folder.join("claude-2.1.330/defer-live-3-toolresult.stdout")).unwrap()
+        };
+        let kinds: Vec<&str> = recording
+            .lines()
+            .filter_map(read)
+            .map(|inbound| match inbound {
+                Inbound::Hook { .. } => "hook",
+                Inbound::Mcp { .. } => "mcp",
+                Inbound::Answer { refused: None, .. } => "answer",
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(kinds, ["mcp", "answer", "mcp", "mcp", "hook", "hook", "hook"]);
+    }
+
+    #[test]
+    fn other_lines_are_not_ours() {
+        for line in [
+            r#"{"type":"assistant","message":{"content":"\"control_request\""}}"#,
+            r#"{"type":"control_request"}"#,
+            r#"{"type":"control_request","request_id":"r","request":"no object"}"#,
+            "\"control_",
+        ] {
+            assert!(read(line).is_none(), "{line}");
+        }
+        let unknown = r#"{"request":{"subtype":"dance","x":"\ud800"},"type":"control_request","request_id":"r"}"#;
+        assert!(matches!(read(unknown), Some(Inbound::Unknown { subtype, .. }) if subtype == "dance"));
+        let elsewhere = r#"{"type":"control_request","request_id":"r","request":{"subtype":"mcp_message","server_name":"x","message":{}}}"#;
+        assert!(matches!(read(elsewhere), Some(Inbound::Unknown { .. })));
+    }
+}

@@ -1,0 +1,64 @@
+//! Calls for processes that remember none of them: what they are sent is the prompt of the print form.
+//!
+//! In: a call's prompt. Out: the same events and the same verdict as of a print run.
+
+use std::sync::Arc;
+
+use super::drive::{Reading, Way, drive};
+use super::servers::ServerSessions;
+use crate::error::ProviderError;
+use crate::event::RunInfo;
+use crate::exchange::form::{ServerForm, SessionCall};
+use crate::provider::options::EngineKind;
+use crate::run::cli_attempt::{CliAttempt, CliCall};
+use crate::run::print::not_callable;
+use crate::run::session::pools::warning;
+
+/// An attempt of a call in a process of `source`, where the prompt is one for it.
+pub(super) async fn attempt<F: ServerForm>(
+    source: &Arc<ServerSessions<F>>,
+    attempt: &CliAttempt<'_>,
+    info: &mut RunInfo,
+) -> Result<Way, Box<ProviderError>> {
+    let CliCall { engine, request, .. } = *attempt.call;
+    // The CLI calls tools or works for itself.
+    if request.tool_server.is_some() || request.watching {
+        return Ok(Way::Next(None));
+    }
+    let is_auto = engine.options.engine == EngineKind::Auto;
+    let printed = request.printed(engine);
+    // The CLI holds the answer against the schema in print form only.
+    if is_auto && printed.asking_prompt.is_some() {
+        return Ok(Way::Next(None));
+    }
+    // Such a process can't be told a schema.
+    let prompt = &printed.asking_prompt.as_ref().unwrap_or(&printed.prompt).text;
+    let needs_own_process = if !printed.prompt.media.is_empty() {
+        Some("the thread holds images or documents")
+    } else if prompt.trim_start().starts_with('/') {
+        // The CLI would answer `/help` itself, also behind white space (gemini 0.61.0), and a lone message stays as it is.
+        Some("the prompt begins with \"/\"")
+    } else {
+        None
+    };
+    if let Some(why) = needs_own_process {
+        let message = format!("{why}, which a warm process does not take: asked in print form");
+        return Ok(Way::Next((!is_auto).then(|| warning("ENGINE_FALLBACK", message))));
+    }
+    let choices = request.chosen.options.as_ref().map(|options| options.choices.clone());
+    let call = SessionCall::of_prompt::<F>(prompt.clone(), request.provider_options(engine), choices);
+    let why_emulated = match printed.asking_prompt {
+        Some(_) => Some("a warm process can't be told one"),
+        None => request.emulated_because,
+    };
+    let reading = Reading {
+        text_calls: printed.text_calls.clone(),
+        notes: {
+            let uncallable = request.uncallable.then(not_callable);
+            let emulated = why_emulated.and_then(|why| engine.emulated(why));
+            uncallable.into_iter().chain(emulated).collect()
+        },
+        unfit: printed.unprintable.as_deref(),
+    };
+    drive(source, attempt, &call, reading, info).await
+}
