@@ -245,6 +245,8 @@ pub struct Failure {
     pub resets_at: Option<u64>,
     /// Which limit of the account's plan refused the request, in the provider's word (claude: `five_hour`, `overage`).
     pub limit_type: Option<String>,
+    /// The account's organisation has no plan that could be used up, as a field says (claude: `overageDisabledReason`).
+    pub no_plan: bool,
 }
 
 impl Failure {

@@ -336,6 +336,7 @@ impl<'a> Case<'a> {
             exit,
             signal: self.evidence.signal.map(str::to_owned),
             plan_limit: failure.is_some_and(|f| f.limit_type.is_some()),
+            no_plan: failure.is_some_and(|f| f.no_plan),
             is: None,
             text: spaced(
                 &self

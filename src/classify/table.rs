@@ -63,6 +63,7 @@ pub struct Facts {
     pub signal: Option<String>,
     /// A limit of the plan refused the request.
     pub plan_limit: bool,
+    pub no_plan: bool,
     /// What has been found so far.
     pub is: Option<Code>,
     /// The error channels, [`spaced`].
@@ -129,6 +130,7 @@ fn holds(condition: &Condition, compiled: &Compiled, facts: &Facts) -> bool {
         Condition::Signal(signal) => facts.signal.as_deref() == Some(*signal),
         Condition::AnySignal => facts.signal.is_some(),
         Condition::PlanLimit => facts.plan_limit,
+        Condition::NoPlan => facts.no_plan,
         Condition::Silent => facts.text.trim().is_empty(),
         Condition::Is(code) => facts.is == Some(*code),
         Condition::Text(source) => compiled

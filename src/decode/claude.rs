@@ -93,6 +93,8 @@ struct Turn {
     resets_at: Option<u64>,
     /// Which limit of the plan that is.
     limit_type: Option<String>,
+    /// There is no plan.
+    no_plan: bool,
     /// The CLI is claude, which never gives two messages of the model in a row but for one answer's parts.
     is_claude: bool,
     /// Nothing came since an `assistant` line that would part it from the next.
@@ -407,6 +409,10 @@ impl Claude {
         if status == "rejected" {
             self.turn.resets_at = resets_at;
             self.turn.limit_type.clone_from(&limit_type);
+            // It stands beside a window of a plan as well, where only what goes beyond that is switched off.
+            let disabled = fields.string("overageDisabledReason", info.overage_disabled_reason);
+            let is_of_plan = limit_type.as_deref().is_some_and(|window| window != "overage");
+            self.turn.no_plan = disabled.as_deref() == Some("org_level_disabled") && !is_of_plan;
         }
         out.event(Event::RateLimit {
             status,

@@ -126,6 +126,9 @@ pub enum Condition {
     /// A limit of the account's plan refused the request, as a field says which (claude: `rate_limit_event` with status
     /// `rejected` and a `rateLimitType`; a passing limit has no type).
     PlanLimit,
+    /// The account's organisation has no plan, as a field says (claude: `rate_limit_event` with `overageDisabledReason`
+    /// `org_level_disabled` and no window of a plan).
+    NoPlan,
     /// All error channels are empty.
     Silent,
     /// The verdict of earlier tables: for the table that makes a verdict finer.

@@ -101,6 +101,46 @@ fn a_limit_with_a_type_is_the_plans_whatever_its_text() {
     assert_eq!(verdict(&failure(None)), (Code::RateLimited, None, Some(1000)));
 }
 
+#[test]
+fn an_organisation_without_a_plan_has_none_that_is_used_up() {
+    let verdict = |failure: &Failure| {
+        let found = classify(&Evidence {
+            provider: "claude",
+            failure: Some(failure),
+            exit_code: Some(1),
+            now_ms: NOW,
+            ..Evidence::default()
+        });
+        (found.code, found.category, found.resets_at)
+    };
+    let failure = Failure {
+        kind: Some("rate_limit".to_owned()),
+        message: "API Error: Request rejected (429)".to_owned(),
+        http_status: Some(429),
+        limit_type: Some("overage".to_owned()),
+        no_plan: true,
+        ..Failure::default()
+    };
+    let denied = (Code::PermissionDenied, Category::Authentication, None);
+    assert_eq!(verdict(&failure), denied);
+    let nameless = Failure {
+        kind: None,
+        limit_type: None,
+        ..failure.clone()
+    };
+    assert_eq!(verdict(&nameless), denied);
+    let text = Failure {
+        message: "This service is disabled for your org".to_owned(),
+        ..Failure::default()
+    };
+    assert_eq!(verdict(&text), denied);
+    let with_plan = Failure {
+        no_plan: false,
+        ..failure
+    };
+    assert_eq!(verdict(&with_plan).0, Code::UsageLimit);
+}
+
 /// 2026-11-22T12:41:00Z, in local time two hours east of UTC.
 #[test]
 fn a_local_time_is_resolved_and_one_just_past_is_now() {

@@ -32,6 +32,7 @@ fn facts_of(rule: &Rule) -> Facts {
             Condition::Stop(word) => facts.stop = Some(word.to_owned()),
             Condition::NoTurns => facts.no_turns = true,
             Condition::PlanLimit => facts.plan_limit = true,
+            Condition::NoPlan => facts.no_plan = true,
             Condition::Exit(code) => facts.exit = Some(code),
             Condition::Signal(signal) => facts.signal = Some(signal.to_owned()),
             Condition::AnySignal => facts.signal = Some("SIGUSR1".to_owned()),

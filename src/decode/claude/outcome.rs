@@ -123,6 +123,7 @@ fn failure(turn: &Turn, outcome: &Outcome, line: &ResultLine, fields: &mut Field
         terminal_reason: fields.string("terminal_reason", line.terminal_reason),
         resets_at: turn.resets_at,
         limit_type: turn.limit_type.clone(),
+        no_plan: turn.no_plan,
     }
 }
 

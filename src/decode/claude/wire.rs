@@ -269,6 +269,9 @@ pub(super) struct RateLimitInfo<'a> {
     pub resets_at: Option<&'a RawValue>,
     #[serde(rename = "rateLimitType")]
     pub limit_type: Option<&'a RawValue>,
+    /// Why nothing is sold beyond the plan.
+    #[serde(rename = "overageDisabledReason")]
+    pub overage_disabled_reason: Option<&'a RawValue>,
     pub utilization: Option<&'a RawValue>,
 }
 

@@ -44,6 +44,9 @@ const HINTS: &[(Code, &str)] = &[
     ),
 ];
 
+const NO_PLAN: &str =
+    "ask whoever administers your organization at Anthropic for a seat with Claude Code, or set ANTHROPIC_API_KEY";
+
 #[rustfmt::skip] // One rule, one row.
 const RULES: &[Rule] = &[
     // How the run ended.
@@ -61,6 +64,10 @@ const RULES: &[Rule] = &[
     Rule::new(&[Kind("max_output_tokens")], Code::MaxTokens, "Claude's response exceeded the 64000 output token maximum"),
     // `assistant.error` and `api_error`.
     Rule::new(&[Kind("usage_limit_reached")], Code::UsageLimit, "You've hit your 5-hour limit · resets 12:15am (UTC)"),
+    // An organisation without a plan has none that is used up, and to wait does not help.
+    Rule::new(&[Kind("rate_limit"), NoPlan], Code::PermissionDenied, "This service is disabled for your org").hint(NO_PLAN),
+    Rule::new(&[Status(429), NoPlan], Code::PermissionDenied, "This service is disabled for your org").hint(NO_PLAN),
+    Rule::new(&[Text("<this service is disabled for your org")], Code::PermissionDenied, "This service is disabled for your org").hint(NO_PLAN),
     Rule::new(&[Kind("rate_limit"), PlanLimit], Code::UsageLimit, "You're out of usage credits · resets 2:41pm (UTC)"),
     Rule::new(&[Status(429), PlanLimit], Code::UsageLimit, "You're out of usage credits · resets 2:41pm (UTC)"),
     Rule::new(&[Kind("rate_limit"), Text(PLAN)], Code::UsageLimit, "You've hit your session limit · resets 10:37pm (UTC)"),
