@@ -64,6 +64,8 @@ fn remove(path: &Path) -> bool {
 #[derive(Debug)]
 pub(super) struct Scratch {
     path: PathBuf,
+    /// What was made in it, in this order: to look what is there takes a descriptor, and there may be none left.
+    made: Vec<PathBuf>,
     owner: Arc<Mutex<Folders>>,
 }
 
@@ -80,7 +82,11 @@ impl Leftover {
         let owner = folders(owner);
         locked(&owner).live.insert(path.clone());
         Leftover {
-            _file: Scratch { path, owner },
+            _file: Scratch {
+                path,
+                made: Vec::new(),
+                owner,
+            },
         }
     }
 }
@@ -103,33 +109,24 @@ impl Scratch {
             return Err(io::Error::other("the environment that asked for it has ended"));
         }
         // Until all is there, an error takes it away again.
-        let dir = private_folder()?;
-        make_folder(&dir.path().join(RUN_FOLDER))?;
+        let mut making = Making::begin()?;
+        making.folder(&making.path.join(RUN_FOLDER))?;
         for name in further {
-            make_folder(&dir.path().join(name))?;
+            making.folder(&making.path.join(name))?;
         }
         for file in &line.files {
-            let path = dir.path().join(file.name);
-            // A file's name may lead into the folder the CLI runs in.
-            if let Some(parent) = path.parent() {
-                make_folder(parent)?;
-            }
-            write_private(&path, file.content.as_bytes())?;
+            making.file(&making.path.join(file.name), file.content.as_bytes())?;
         }
         for file in &line.media {
-            write_private(&dir.path().join(&file.name), &file.bytes)?;
+            making.file(&making.path.join(&file.name), &file.bytes)?;
         }
         for link in &line.links {
-            let path = dir.path().join(&link.name);
-            if let Some(parent) = path.parent() {
-                make_folder(parent)?;
-            }
-            make_link(&link.target, &path)?;
+            making.link(&link.target, &making.path.join(&link.name))?;
         }
-        let path = dir.keep();
+        let (path, made) = making.keep();
         listed.live.insert(path.clone());
         drop(listed);
-        Ok(Some(Scratch { path, owner }))
+        Ok(Some(Scratch { path, made, owner }))
     }
 
     /// Writes a file at `path` below its folder `name`.
@@ -160,25 +157,91 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         // Taken off the list when it is gone: what is on the list is removed when the owner ends.
-        // Mostly the CLI has left nothing in it, and then there is nothing to be looked through.
-        let emptied = std::fs::remove_dir(self.folder()).is_ok() && std::fs::remove_dir(&self.path).is_ok();
-        if emptied || remove(&self.path) {
+        if take_away(&self.path, &self.made) {
             locked(&self.owner).live.remove(&self.path);
         }
     }
 }
 
-/// A new folder that nobody else can look into or change, whatever the umask is: with a folder of mode 0777 anybody could put
-/// another system prompt in the place of the run's.
-fn private_folder() -> io::Result<tempfile::TempDir> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix("deep-factor-");
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
-    let dir = builder.tempdir()?;
-    #[cfg(unix)]
-    make_private(dir.path())?;
-    Ok(dir)
+/// Removes the folder at `path`, or the file. Mostly the CLI has left nothing in the folder it ran in, and there is nothing else: then nothing
+/// has to be looked through. Where no descriptor is left to look with, what was `made` is removed by its names.
+fn take_away(path: &Path, made: &[PathBuf]) -> bool {
+    let emptied = std::fs::remove_dir(path.join(RUN_FOLDER)).is_ok() && std::fs::remove_dir(path).is_ok();
+    if emptied || remove(path) {
+        return true;
+    }
+    for inner in made.iter().rev() {
+        let _ = std::fs::remove_file(inner).or_else(|_| std::fs::remove_dir(inner));
+    }
+    std::fs::remove_dir(path).is_ok()
+}
+
+/// A private folder that is not whole yet: dropped, it goes with what is in it.
+struct Making {
+    path: PathBuf,
+    made: Vec<PathBuf>,
+    kept: bool,
+}
+
+impl Making {
+    /// A new folder that nobody else can look into or change, whatever the umask is: with a folder of mode 0777 anybody could put
+    /// another system prompt in the place of the run's.
+    fn begin() -> io::Result<Making> {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("deep-factor-");
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+        let making = Making {
+            path: builder.tempdir()?.keep(),
+            made: Vec::new(),
+            kept: false,
+        };
+        #[cfg(unix)]
+        make_private(&making.path)?;
+        Ok(making)
+    }
+
+    /// A folder inside of it, and those above that. A file's name may lead into the folder the CLI runs in.
+    fn folder(&mut self, path: &Path) -> io::Result<()> {
+        if path.is_dir() {
+            return Ok(());
+        }
+        if let Some(parent) = path.parent() {
+            self.folder(parent)?;
+        }
+        std::fs::create_dir(path)?;
+        self.made.push(path.to_owned());
+        set_mode(path, 0o700)
+    }
+
+    fn file(&mut self, path: &Path, content: &[u8]) -> io::Result<()> {
+        if let Some(parent) = path.parent() {
+            self.folder(parent)?;
+        }
+        self.made.push(path.to_owned());
+        write_private(path, content)
+    }
+
+    fn link(&mut self, target: &Path, path: &Path) -> io::Result<()> {
+        if let Some(parent) = path.parent() {
+            self.folder(parent)?;
+        }
+        self.made.push(path.to_owned());
+        make_link(target, path)
+    }
+
+    fn keep(mut self) -> (PathBuf, Vec<PathBuf>) {
+        self.kept = true;
+        (std::mem::take(&mut self.path), std::mem::take(&mut self.made))
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        if !self.kept && std::fs::remove_dir(&self.path).is_err() {
+            take_away(&self.path, &self.made);
+        }
+    }
 }
 
 /// Sees that the folder at `path` is one of ours, no link, and of mode 0700.
@@ -192,18 +255,6 @@ fn make_private(path: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     Ok(fchmod(&folder, Mode::RWXU)?)
-}
-
-/// A folder inside of a private one, and those above it.
-fn make_folder(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    if let Some(parent) = path.parent() {
-        make_folder(parent)?;
-    }
-    std::fs::create_dir(path)?;
-    set_mode(path, 0o700)
 }
 
 /// A link to the file `target`, which is neither read nor changed, nor removed with the folder.
