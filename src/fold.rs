@@ -10,7 +10,7 @@ use crate::event::{AssistantMessage, Event, Failure, Outcome, Reply};
 use crate::message::reasoning::ReasoningDetail;
 use crate::message::{ToolCall, Usage};
 use crate::prompt::is_js_space;
-use crate::toolcall::{Gate, TextCalls, make_unique};
+use crate::toolcall::{Gate, TakenIds, TextCalls, make_unique};
 
 /// What a run came to, before anybody judges it.
 #[derive(Debug, Default)]
@@ -85,7 +85,7 @@ pub struct Fold {
     /// Somebody hears the texts.
     has_listener: bool,
     /// Ids no new call may have: those of the thread, then those assigned.
-    taken: HashSet<String>,
+    taken: TakenIds,
     /// Native calls without a result, by the provider's id: their names, and the ids assigned to them.
     native: HashMap<String, (String, String)>,
     /// Calls the CLI itself has answered.
@@ -107,7 +107,7 @@ impl Fold {
             thinking: String::new(),
             last: None,
             has_listener: true,
-            taken,
+            taken: taken.into(),
             native: HashMap::new(),
             answered: HashSet::new(),
             answers: HashMap::new(),

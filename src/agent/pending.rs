@@ -15,12 +15,12 @@ use super::host::Host;
 use crate::bridge::ToolCallRequest;
 use crate::executor::{Input, Spent};
 use crate::message::{Message, ToolCall, ToolResult};
-use crate::toolcall::make_unique;
+use crate::toolcall::{TakenIds, make_unique};
 
 /// Calls that wait.
 pub(super) struct PendingCalls {
     /// Call ids there have been.
-    taken: HashSet<String>,
+    taken: TakenIds,
     /// Callbacks that wait, by their call.
     callbacks: HashMap<String, oneshot::Sender<ToolResult>>,
     /// Requests to the host that are open, by their call.
@@ -40,7 +40,11 @@ impl PendingCalls {
         let (inbox, inputs) = mpsc::unbounded_channel();
         let calls = thread.iter().flat_map(|message| &message.tool_calls);
         PendingCalls {
-            taken: calls.map(|call| call.id.clone()).filter(|id| !id.is_empty()).collect(),
+            taken: calls
+                .map(|call| call.id.clone())
+                .filter(|id| !id.is_empty())
+                .collect::<HashSet<_>>()
+                .into(),
             callbacks: HashMap::new(),
             requests: HashMap::new(),
             children: JoinSet::new(),

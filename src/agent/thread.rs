@@ -3,6 +3,8 @@
 //! In: messages, in order. Out: the messages of the whole for the next [`crate::run::request::Request`], and a list of what came to it in
 //! the run.
 
+use std::collections::{BTreeMap, HashMap};
+
 use serde::Serialize;
 
 use crate::event::Reply;
@@ -32,11 +34,20 @@ pub(super) struct Thread {
     /// The messages before the run.
     before: Vec<Message>,
     /// What came to it.
-    added: Vec<ThreadMessage>,
+    added: Vec<Added>,
+    /// Where a call is: its message among those, and its place in it.
+    calls: HashMap<String, (usize, usize)>,
     /// The last message is the model's, and callbacks may still add calls to it.
     open: bool,
     /// Texts of the model in this turn that are in no message yet.
     pending_texts: Vec<String>,
+}
+
+/// A message, and the answers to its calls by their places in it.
+#[derive(Debug)]
+struct Added {
+    message: ThreadMessage,
+    answers: BTreeMap<usize, ThreadMessage>,
 }
 
 impl Thread {
@@ -46,9 +57,15 @@ impl Thread {
         Thread {
             before: system.into_iter().chain(messages).collect(),
             added: Vec::new(),
+            calls: HashMap::new(),
             open: false,
             pending_texts: Vec::new(),
         }
+    }
+
+    fn add(&mut self, message: ThreadMessage) {
+        let answers = BTreeMap::new();
+        self.added.push(Added { message, answers });
     }
 
     /// A message of this turn, which may go on.
@@ -63,10 +80,16 @@ impl Thread {
 
     /// A call in the middle of a turn. Calls that come before any is answered belong to one message.
     pub fn called(&mut self, provider: &str, call: ToolCall) {
+        let at = self.added.len().saturating_sub(1);
         if self.open
             && self.pending_texts.is_empty()
-            && let Some(ThreadMessage::Ai { reply, .. }) = self.added.last_mut()
+            && let Some(Added {
+                message: ThreadMessage::Ai { reply, .. },
+                ..
+            }) = self.added.last_mut()
         {
+            let place = reply.tool_calls.len();
+            self.calls.insert(call.id.clone(), (at, place));
             return reply.tool_calls.push(call);
         }
         let reply = Reply {
@@ -87,7 +110,12 @@ impl Thread {
     }
 
     fn push_ai(&mut self, provider: &str, reply: Reply) {
-        self.added.push(ThreadMessage::Ai {
+        let at = self.added.len();
+        // The first of an id, if there are two.
+        for (place, call) in reply.tool_calls.iter().enumerate().rev() {
+            self.calls.insert(call.id.clone(), (at, place));
+        }
+        self.add(ThreadMessage::Ai {
             provider: provider.to_owned(),
             reply: Box::new(reply),
         });
@@ -102,46 +130,36 @@ impl Thread {
             content: answer.content.clone(),
             status: if answer.is_error { "error" } else { "success" },
         };
-        let at = self.place_of(&call.id).unwrap_or(self.added.len());
-        self.added.insert(at, result);
-    }
-
-    /// Where the answer to call `id` belongs: behind the message that makes it and the answers to the calls before it.
-    fn place_of(&self, id: &str) -> Option<usize> {
-        let (at, before) = self
-            .added
-            .iter()
-            .enumerate()
-            .rev()
-            .find_map(|(at, message)| match message {
-                ThreadMessage::Ai { reply, .. } => {
-                    let place = reply.tool_calls.iter().position(|call| call.id == id)?;
-                    Some((at, &reply.tool_calls[..place]))
-                }
-                _ => None,
-            })?;
-        let earlier = |message: &&ThreadMessage| match message {
-            ThreadMessage::Tool { tool_call_id, .. } => before.iter().any(|call| call.id == *tool_call_id),
-            _ => false,
-        };
-        Some(at + 1 + self.added[at + 1..].iter().take_while(earlier).count())
+        match self
+            .calls
+            .get(&call.id)
+            .and_then(|(at, place)| Some((self.added.get_mut(*at)?, *place)))
+        {
+            Some((asked, place)) => {
+                asked.answers.insert(place, result);
+            }
+            None => self.add(result),
+        }
     }
 
     /// A note for the model.
     pub fn noted(&mut self, note: String) {
         self.open = false;
-        self.added.push(ThreadMessage::Human { content: note });
+        self.add(ThreadMessage::Human { content: note });
     }
 
     /// The whole thread.
     pub fn messages(&self) -> Vec<Message> {
-        let added = self.added.iter().map(Message::from);
-        self.before.iter().cloned().chain(added).collect()
+        let added = (self.added.iter()).flat_map(|added| std::iter::once(&added.message).chain(added.answers.values()));
+        self.before.iter().cloned().chain(added.map(Message::from)).collect()
     }
 
     /// What came to the thread.
     pub fn grown(self) -> Vec<ThreadMessage> {
-        self.added
+        let added = self.added.into_iter();
+        added
+            .flat_map(|added| std::iter::once(added.message).chain(added.answers.into_values()))
+            .collect()
     }
 }
 

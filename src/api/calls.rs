@@ -6,6 +6,7 @@
 //! piece, leave the index out, give every call the index 0, or send each call whole.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -46,7 +47,6 @@ struct Piece<'a> {
 /// A call whose end has not come.
 #[derive(Debug, Default)]
 struct Open {
-    index: Option<u64>,
     id: String,
     name: String,
     args: Vec<u8>,
@@ -122,12 +122,24 @@ fn delta_of(id: &str, name: &str, tools: &Tools, delta: String) -> Option<Event>
 
 /// The calls of one answer.
 #[derive(Debug, Default)]
-pub struct Calls(Vec<Open>);
+pub struct Calls {
+    list: Vec<Open>,
+    /// Where the last one with an index is, and with an id: an answer may have tens of thousands.
+    by_index: HashMap<u64, usize>,
+    by_id: HashMap<String, Known>,
+}
+
+/// The calls of one id.
+#[derive(Debug, Default)]
+struct Known {
+    last: usize,
+    count: usize,
+}
 
 impl Calls {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
     }
 
     /// Takes the elements of a `tool_calls`. What they add to arguments is in `told` afterwards.
@@ -150,23 +162,28 @@ impl Calls {
             };
             let args = piece.args.0.clone().into_owned();
             let at = self.place(&piece);
-            self.0[at].take(piece);
+            let open = &mut self.list[at];
+            let was_nameless = open.id.is_empty();
+            open.take(piece);
+            if was_nameless && !open.id.is_empty() {
+                let known = self.by_id.entry(open.id.clone()).or_default();
+                (known.last, known.count) = (known.last.max(at), known.count + 1);
+            }
             self.tell(at, &args, told);
         }
     }
 
     /// Tells the piece `args` of the call `at`, if it is one by the book: with an id of its own, a name, and an object for arguments.
     fn tell(&mut self, at: usize, args: &[u8], told: &mut Told) {
-        let is_alone = |open: &Open| self.0.iter().filter(|other| other.id == open.id).count() == 1;
-        let open = &self.0[at];
-        if args.is_empty() || open.id.is_empty() || open.name.is_empty() || !is_alone(open) {
+        let open = &mut self.list[at];
+        let is_alone = self.by_id.get(&open.id).is_some_and(|known| known.count == 1);
+        if args.is_empty() || open.name.is_empty() || !is_alone {
             return;
         }
         let begins = open.args.len() == args.len();
         if begins && args.trim_ascii_start().first() != Some(&b'{') {
             return;
         }
-        let open = &mut self.0[at];
         if begins {
             open.telling = Some(Telling {
                 half: Vec::new(),
@@ -183,21 +200,20 @@ impl Calls {
     fn place(&mut self, piece: &Piece) -> usize {
         let same_id = |open: &Open| piece.id.is_empty() || open.id.is_empty() || open.id == piece.id;
         let known = match piece.index {
-            Some(_) => self.0.iter().rposition(|open| open.index == piece.index),
-            None if piece.id.is_empty() => self.0.len().checked_sub(1),
-            None => self.0.iter().rposition(|open| open.id == piece.id),
+            Some(index) => self.by_index.get(&index).copied(),
+            None if piece.id.is_empty() => self.list.len().checked_sub(1),
+            None => self.by_id.get(&piece.id).map(|known| known.last),
         };
         let known = known.filter(|at| {
-            let open = &self.0[*at];
+            let open = &self.list[*at];
             let by_id = !piece.id.is_empty() && open.id == piece.id;
             same_id(open) && (by_id || !open.is_followed_by(piece))
         });
         known.unwrap_or_else(|| {
-            self.0.push(Open {
-                index: piece.index,
-                ..Open::default()
-            });
-            self.0.len() - 1
+            let at = self.list.len();
+            self.by_index.extend(piece.index.map(|index| (index, at)));
+            self.list.push(Open::default());
+            at
         })
     }
 
@@ -227,7 +243,7 @@ impl Calls {
             };
             rest.into_iter().chain([call])
         };
-        self.0.into_iter().enumerate().flat_map(event).collect()
+        self.list.into_iter().enumerate().flat_map(event).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 //! In: an [`Exchange`] that was started. Out: events on the way, and what the attempt came to. Nothing in here knows which kind
 //! of exchange it is.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
@@ -286,7 +287,8 @@ impl Driven<'_> {
             };
             on_verdict(reply.map(|reply| {
                 // Those the CLI has answered itself are nobody's to answer.
-                call_ids.retain(|call| reply.tool_calls.iter().any(|known| known.id == call.id));
+                let known: HashSet<&str> = reply.tool_calls.iter().map(|call| call.id.as_str()).collect();
+                call_ids.retain(|call| known.contains(call.id.as_str()));
                 (reply, call_ids.as_slice())
             }));
         }

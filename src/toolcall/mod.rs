@@ -180,24 +180,46 @@ fn finish(mut scanner: Scanner) -> (Calls, String) {
     (calls, scanner.input.finish())
 }
 
+/// Ids that no new call may have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TakenIds {
+    ids: HashSet<String>,
+    /// Where the search for a free suffix goes on: a model may give all of its calls the same id.
+    next_suffix: HashMap<String, usize>,
+}
+
+impl From<HashSet<String>> for TakenIds {
+    fn from(ids: HashSet<String>) -> TakenIds {
+        TakenIds {
+            ids,
+            next_suffix: HashMap::new(),
+        }
+    }
+}
+
+impl Extend<String> for TakenIds {
+    fn extend<I: IntoIterator<Item = String>>(&mut self, ids: I) {
+        self.ids.extend(ids);
+    }
+}
+
 /// Makes the ids of `calls` unique, among themselves and against `taken`, to which they are added. An id stays the model's
 /// unless it would be a repetition; then it gets the first suffix that is free: `call_1` becomes `call_1_2`.
-pub fn make_unique(calls: &mut [ToolCall], taken: &mut HashSet<String>) {
+pub fn make_unique(calls: &mut [ToolCall], taken: &mut TakenIds) {
     let own: HashSet<String> = calls.iter().map(|call| call.id.clone()).collect();
-    let mut next_suffix: HashMap<String, usize> = HashMap::new();
     for call in calls {
-        if taken.contains(&call.id) {
-            let suffix = next_suffix.entry(call.id.clone()).or_insert(2);
+        if taken.ids.contains(&call.id) {
+            let suffix = taken.next_suffix.entry(call.id.clone()).or_insert(2);
             loop {
                 let id = format!("{}_{suffix}", call.id);
                 *suffix += 1;
-                if !taken.contains(&id) && !own.contains(&id) {
+                if !taken.ids.contains(&id) && !own.contains(&id) {
                     call.id = id;
                     break;
                 }
             }
         }
-        taken.insert(call.id.clone());
+        taken.ids.insert(call.id.clone());
     }
 }
 

@@ -140,9 +140,9 @@ proptest! {
     #[test]
     fn ids_are_unique_afterwards(ids in prop::collection::vec("c(_[12]){0,2}", 0..12), taken in prop::collection::hash_set("c(_[12]){0,2}", 0..4)) {
         let mut calls: Vec<ToolCall> = ids.iter().map(|id| call(id, "t", "{}")).collect();
-        let mut all = taken.clone();
+        let mut all = TakenIds::from(taken.clone());
         make_unique(&mut calls, &mut all);
-        prop_assert_eq!(all.len(), taken.len() + calls.len());
+        prop_assert_eq!(all.ids.len(), taken.len() + calls.len());
         for (index, id) in ids.iter().enumerate() {
             prop_assert_eq!(calls[index].id == *id, !taken.contains(id) && !ids[..index].contains(id));
         }

@@ -65,7 +65,7 @@ fn call(id: &str, name: &str, args: &str) -> ToolCall {
 
 #[test]
 fn repeated_ids_get_a_suffix_and_the_others_stay() {
-    let mut taken: HashSet<String> = ["call_1", "call_2_2"].map(String::from).into();
+    let mut taken = TakenIds::from(HashSet::from(["call_1", "call_2_2"].map(String::from)));
     let mut calls = ["call_1", "call_2", "call_2", "call_1", "call_1_2", "x"].map(|id| call(id, "t", "{}"));
     make_unique(&mut calls, &mut taken);
     let ids: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
@@ -73,5 +73,12 @@ fn repeated_ids_get_a_suffix_and_the_others_stay() {
     let all = [
         "call_1", "call_1_2", "call_1_3", "call_1_4", "call_2", "call_2_2", "call_2_3", "x",
     ];
-    assert_eq!(taken, all.map(String::from).into());
+    assert_eq!(taken.ids, HashSet::from(all.map(String::from)));
+    // What is free is not looked for from the beginning each time.
+    for next in 5..8 {
+        let mut one = [call("call_1", "t", "{}")];
+        make_unique(&mut one, &mut taken);
+        assert_eq!(one[0].id, format!("call_1_{next}"));
+        assert_eq!(taken.next_suffix["call_1"], next + 1);
+    }
 }
