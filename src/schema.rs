@@ -2,29 +2,51 @@
 //!
 //! In: a schema's JSON text. Out: a [`Schema`], compiled once, bounded, and without any reference that leads out of it; nothing is
 //! ever fetched. [`strict`] says what the APIs that enforce a schema take of one, [`reply`] finds the JSON in a model's text.
+//!
+//! A schema is hostile input, and so is what is held against it. What can be counted before is (`plan`: bytes, depth, references, the ways
+//! through them), patterns are limited in size, and a check counts what it does (`work`). Compiling takes up to a second all the same:
+//! it is ended by a flag, and [`crate::run`] does it on a thread of its own.
 
+mod plan;
 pub mod reply;
 pub mod strict;
+mod work;
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use jsonschema::{ValidationError, Validator};
-use serde_json::Value;
+use jsonschema::{PatternOptions, ValidationError, Validator};
+use serde_json::{Map, Value};
 
 use crate::error::clip;
+use plan::REFERENCES;
+use work::Exhausted;
 
 /// The longest schema, bytes of JSON text.
 pub const MAX_BYTES: usize = 256 * 1024;
 /// How deep its values may lie in each other.
 pub const MAX_DEPTH: usize = 64;
 
+/// How large one compiled pattern may be, bytes. `\\p{L}{1,64}` has 1.5 MB.
+const PATTERN: usize = 4 * 1024 * 1024;
+/// How often one that needs it may go back on one text.
+const BACKTRACKS: usize = 10_000;
+/// How many patterns a schema may have: each may take as long as [`PATTERN`] allows.
+const MAX_PATTERNS: usize = 200;
+
+/// What a check may cost (measured: a unit is a quarter of a microsecond, so that the most is a second): so much, and so much for each part of the value, but never more than the last. A schema object that is looked at
+/// costs one or a few.
+const WORK: u64 = 2_000_000;
+const WORK_FOR_EACH: u64 = 256;
+const MAX_WORK: u64 = 4_000_000;
+/// What it may cost to say what is wrong.
+const WORK_OF_MISTAKES: u64 = 50_000;
+
 /// How many mistakes of one value are reported.
 const MISTAKES: usize = 5;
 /// How long one of them may be, characters: it may quote what is wrong.
 const MISTAKE: usize = 400;
-
-/// Keywords whose value leads to another schema.
-const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
 /// A compiled schema.
 pub struct Schema {
@@ -34,24 +56,62 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Compiles the schema `text`.
+    /// Compiles the schema `text`, however long it takes.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn new(text: &str) -> Result<Schema, String> {
+        Schema::compile(text, &Arc::default())
+    }
+
+    /// What can be seen of the schema `text` without compiling it, in a time that its length bounds.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn look(text: &str) -> Result<Value, String> {
         if text.len() > MAX_BYTES {
             return Err(format!(
                 "it has {} bytes, and at most {MAX_BYTES} are taken",
                 text.len()
             ));
         }
-        let mut value: Value = serde_json::from_str(text).map_err(|error| match error.is_syntax() {
+        let value: Value = serde_json::from_str(text).map_err(|error| match error.is_syntax() {
             // serde_json itself goes 128 deep.
             true if error.to_string().starts_with("recursion limit") => too_deep(),
             _ => format!("it can't be read: {error}"),
         })?;
+        if !value.is_object() && !value.is_boolean() {
+            return Err("it is neither an object nor a boolean".to_owned());
+        }
         check_places(&value)?;
-        let validator = jsonschema::validator_for(&value).map_err(|error| place_and_mistake(&error))?;
+        Ok(value)
+    }
+
+    /// Compiles the schema `text`, until `stop` is set.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn compile(text: &str, stop: &Arc<AtomicBool>) -> Result<Schema, String> {
+        let mut value = Schema::look(text)?;
+        let mut marked = value.clone();
+        plan::mark(&mut marked)?;
+        let patterns = PatternOptions::fancy_regex()
+            .size_limit(PATTERN)
+            .dfa_size_limit(PATTERN)
+            .backtrack_limit(BACKTRACKS);
+        let compiled = work::within(u64::MAX, || {
+            jsonschema::options()
+                .with_pattern_options(patterns)
+                // Its own would compile what the model says.
+                .with_format("regex", |_: &str| true)
+                .with_keyword(work::KEYWORD, work::factory(Arc::clone(stop)))
+                .build(&marked)
+                .map_err(|error| match stop.load(Ordering::Relaxed) {
+                    true => "it takes too long to compile".to_owned(),
+                    false => place_and_mistake(&error),
+                })
+        });
+        let validator = compiled.map_err(|_| "its references lead too deep".to_owned())??;
         // The draft's name says nothing to a model, and claude refuses the one that zod 4 writes (2.1.330).
         if let Value::Object(fields) = &mut value {
             fields.shift_remove("$schema");
@@ -78,16 +138,41 @@ impl Schema {
     /// # Errors
     /// What is wrong with it, at most five mistakes. They name places and fields, and quote no other part of the value.
     pub fn check(&self, value: &Value) -> Result<(), String> {
-        let mistakes: Vec<String> = self
-            .validator
-            .iter_errors(value)
-            .take(MISTAKES)
-            .map(|error| place_and_rule(&error))
-            .collect();
-        match mistakes.is_empty() {
-            true => Ok(()),
-            false => Err(mistakes.join("; ")),
+        self.check_with(value, place_and_rule)
+    }
+
+    /// The same, with mistakes that quote what is wrong: for whoever has said it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check_quoting(&self, value: &Value) -> Result<(), String> {
+        self.check_with(value, place_and_mistake)
+    }
+
+    fn check_with(&self, value: &Value, describe: fn(&ValidationError) -> String) -> Result<(), String> {
+        let given_up = |why: Exhausted| {
+            let why = match why {
+                Exhausted::Work => "takes too much work: the schema has too many branches for it",
+                Exhausted::Stack => "leads too deep: the schema refers to itself without end",
+            };
+            format!("to check it {why}")
+        };
+        let budget = WORK_FOR_EACH
+            .saturating_mul(plan::nodes(value))
+            .saturating_add(WORK)
+            .min(MAX_WORK);
+        // The mistakes of all branches are all kept until they are told, and most values have none.
+        if work::within(budget, || self.validator.is_valid(value)).map_err(given_up)? {
+            return Ok(());
         }
+        let told = work::within(WORK_OF_MISTAKES, || {
+            let mistakes = self.validator.iter_errors(value).take(MISTAKES);
+            mistakes.map(|error| describe(&error)).collect::<Vec<String>>()
+        });
+        Err(match told {
+            Ok(mistakes) => mistakes.join("; "),
+            Err(_) => "it fits none of the schema's branches, which are too many to say why".to_owned(),
+        })
     }
 }
 
@@ -130,6 +215,7 @@ fn describe(error: &ValidationError, mistake: &dyn fmt::Display) -> String {
 /// Depth and references of all that `schema` holds.
 fn check_places(schema: &Value) -> Result<(), String> {
     let mut waiting = vec![(schema, 1)];
+    let mut patterns = 0;
     while let Some((value, depth)) = waiting.pop() {
         if depth > MAX_DEPTH {
             return Err(too_deep());
@@ -147,6 +233,13 @@ fn check_places(schema: &Value) -> Result<(), String> {
                         ));
                     }
                 }
+                patterns += usize::from(fields.get("pattern").is_some_and(Value::is_string));
+                patterns += (fields.get("patternProperties"))
+                    .and_then(Value::as_object)
+                    .map_or(0, Map::len);
+                if patterns > MAX_PATTERNS {
+                    return Err(format!("it has more than {MAX_PATTERNS} patterns"));
+                }
                 waiting.extend(fields.values().map(|value| (value, depth + 1)));
             }
             Value::Array(items) => waiting.extend(items.iter().map(|value| (value, depth + 1))),
@@ -160,5 +253,7 @@ fn too_deep() -> String {
     format!("it is more than {MAX_DEPTH} levels deep")
 }
 
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod tests;

@@ -394,7 +394,12 @@ describe("bad input", () => {
     ["messages that are none", { prompt: undefined, messages: [1] }, "INVALID_MESSAGES", "messages[0] must be"],
     ["an unknown option", { tool: [] }, "INVALID_OPTION", 'unknown option "tool"; allowed: provider'],
     ["a tool that can't be run", { tools: [{ name: "t" }] }, "INVALID_TOOL", 'tools[0] ("t") can\'t be run'],
-    ["a schema that is none", { tools: [{ ...look, schema: { type: "x" } }] }, "INVALID_TOOL", 'tools: "look" can\'t'],
+    [
+      "a schema that is none",
+      { tools: [{ ...look, schema: { $ref: "a.json" } }] },
+      "INVALID_TOOL",
+      'tools: "look" can\'t',
+    ],
     ["the same name twice", { tools: [look, look] }, "INVALID_TOOL", 'tools[1] has the name "look"'],
     [
       "the name of a built-in tool",

@@ -25,10 +25,19 @@ use super::turn_events::{self, OwnCalls};
 use crate::classify::hint;
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, Reply};
+use crate::executor::tool::Tool;
 use crate::executor::{Input, Origin, RunOutcome, Spent, State, Status, step};
 use crate::message::{Message, ToolCall};
 use crate::process::limit::NestedPermit;
 use crate::run::Ended;
+
+/// The tools of the agent, whose schemas have to be compiled. With the run's own agent, those of the others and the answer's are, too.
+async fn compiled(shared: &Shared, lineage: &Lineage) -> Result<Vec<Arc<Tool>>, Box<ProviderError>> {
+    if lineage.depth == 0 {
+        shared.spec.compile().await?;
+    }
+    shared.spec.agents[lineage.agent].compiled_tools().await
+}
 
 /// One run.
 struct Driver<'a> {
@@ -59,6 +68,7 @@ pub(super) fn run(
         let mut driver = Driver {
             calls: DurableCalls {
                 agent,
+                tools: Vec::new(),
                 pending: PendingCalls::new(&messages),
                 progress: Progress::new(&lineage.scope),
                 reporter: Reporter::new(&shared, lineage),
@@ -103,11 +113,25 @@ impl Driver<'_> {
         let lineage = &self.calls.reporter.lineage;
         let (env, depth) = (Arc::clone(&shared.env), lineage.depth);
         let journal = &shared.journal;
-        let rules = match shared.spec.rules(self.turns.talk.model.id(), lineage.agent, depth) {
+        let compiled = tokio::select! {
+            biased;
+            () = self.calls.cancel.cancelled() => Ok(Vec::new()),
+            () = at(deadline) => Ok(Vec::new()),
+            compiled = compiled(shared, lineage) => compiled,
+        };
+        let (tools, refused) = match compiled {
+            Ok(tools) => (tools, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let rules = match shared
+            .spec
+            .rules(self.turns.talk.model.id(), self.calls.agent, &tools, depth)
+        {
             Ok(rules) => rules,
             Err((name, reason)) => return self.impossible(&format!("{name}: {reason}")),
         };
         self.turns.tools = rules.specs().cloned().collect();
+        self.calls.tools = tools;
         let id = self.turns.talk.model.id();
         let recorded = (self.calls.reporter)
             .begin_log(id, &self.turns.thread.messages(), &rules.order)
@@ -121,7 +145,10 @@ impl Driver<'_> {
             .await;
         let first = match self.calls.cancel.is_cancelled() {
             true => Input::Cancelled,
-            false => match recorded.and_then(|()| self.turns.talk.model.ready(&env)) {
+            false => match refused
+                .map_or(recorded, Err)
+                .and_then(|()| self.turns.talk.model.ready(&env))
+            {
                 Ok(()) => match self.calls.keep_beginning().await {
                     Ok(()) => Input::Started,
                     Err(error) => Input::ProviderFailed(error),

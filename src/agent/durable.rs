@@ -4,6 +4,8 @@
 //! and done in the world otherwise: a turn is kept before its calls are begun, a tool's begin before it runs, its end before
 //! the model learns of it.
 
+use std::sync::Arc;
+
 use tokio_util::sync::CancellationToken;
 
 use super::event::Kind;
@@ -14,12 +16,15 @@ use super::report::Reporter;
 use super::spec::{AgentSpec, OnResume};
 use crate::error::ProviderError;
 use crate::event::Reply;
+use crate::executor::tool::Tool;
 use crate::executor::{Input, Spent};
 use crate::message::{ToolCall, ToolResult};
 
 /// A run's calls, its reports of them, and what of both is kept.
 pub(super) struct DurableCalls<'a> {
     pub agent: &'a AgentSpec,
+    /// The agent's own tools, which check their arguments.
+    pub tools: Vec<Arc<Tool>>,
     pub reporter: Reporter<'a>,
     pub pending: PendingCalls,
     pub progress: Progress,
@@ -107,7 +112,7 @@ impl DurableCalls<'_> {
                     if let Some(args) = args {
                         call.args = args;
                     }
-                    let mistakes = self.agent.tools.iter().find(|tool| tool.spec.name == call.name);
+                    let mistakes = self.tools.iter().find(|tool| tool.spec.name == call.name);
                     match mistakes.map(|tool| tool.check(&call.args)) {
                         Some(Err(reason)) => Input::Executed {
                             id,

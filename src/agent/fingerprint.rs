@@ -112,8 +112,8 @@ impl Fingerprint {
 impl AgentPrint {
     fn new(agent: &AgentSpec, provider: &str) -> AgentPrint {
         let tools = agent.tools.iter().map(|tool| {
-            let schema = serde_json::from_str(tool.spec.schema.get()).map(sorted);
-            let permission = match agent.policy.verdict(&tool.spec.name) {
+            let schema = serde_json::from_str(tool.schema.get()).map(sorted);
+            let permission = match agent.policy.verdict(&tool.name) {
                 Verdict::Allowed(_) => "allowed",
                 Verdict::Ask => "asked about",
                 Verdict::Denied(_) => "denied",
@@ -122,7 +122,7 @@ impl AgentPrint {
                 schema: hash(&schema.unwrap_or_default().to_string()),
                 permission: permission.to_owned(),
             };
-            (tool.spec.name.clone(), print)
+            (tool.name.clone(), print)
         });
         let choices = to_raw_value(&sorted(Value::Object(agent.choices.given().clone())));
         AgentPrint {

@@ -89,6 +89,7 @@ impl AgentTurns<'_> {
                     },
                     env: Some(Arc::clone(&calls.reporter.shared.env)),
                     nested_permit: calls.reporter.lineage.nested.clone(),
+                    ..Request::default()
                 };
                 self.own_calls = OwnCalls::default();
                 self.turn = Some(self.talk.begin(request));

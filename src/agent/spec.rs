@@ -1,7 +1,8 @@
 //! What a run is to be, as the façade writes it down.
 //!
 //! In: JSON `{"agents": [root, …those a task may be handed to], "messages": […], "builtins": {…}, "handoff": {…},
-//! "record"?: {…}}`. Out: a [`Spec`], every option checked and every schema compiled, or one error that names the field.
+//! "record"?: {…}}`. Out: a [`Spec`], every option checked, or one error that names the field. This is read on Node's thread: schemas are
+//! looked at here ([`Schema::look`]), and compiled when the run has begun ([`Spec::compiled`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use crate::message::ToolSpec;
 use crate::provider::options::{self, Kind, OptionSpec};
 use crate::run::record::RecordOptions;
 use crate::run::request::{GivenChoices, GivenSchema};
-use crate::run::structured;
+use crate::run::{schemas, structured};
+use crate::schema::Schema;
 
 /// The most that a count may be.
 const COUNT: u64 = 1_000_000;
@@ -62,7 +64,8 @@ pub(super) struct AgentSpec {
     /// `None` for the run's own.
     pub name: Option<String>,
     pub system_prompt: Option<String>,
-    pub tools: Vec<Arc<Tool>>,
+    /// With their schemas as they were given.
+    pub tools: Vec<ToolSpec>,
     pub policy: Policy,
     pub limits: Limits,
     /// Somebody takes its provider's records.
@@ -165,7 +168,7 @@ impl Spec {
         })?;
         if let Some(schema) = &parsed.output_schema {
             let refuse = |reason| Box::new(ProviderError::new("", Code::InvalidOption, reason));
-            schema.read(|given| structured::read(given)).map_err(refuse)?;
+            structured::look(schema.given()).map_err(refuse)?;
         }
         let builtins = options::checked_within("", BUILTINS, parsed.builtins.get(), "builtins.")?;
         let handoff = options::checked_within("", HANDOFF, parsed.handoff.get(), "builtins.handoff.")?;
@@ -201,7 +204,8 @@ impl Spec {
             spec.agents.push(agent);
             // As with the most built-in tools that it may have; the root's are a child's, too, but for those it reports with.
             let depth = u32::from(spec.agents.len() > 1);
-            spec.rules("", spec.agents.len() - 1, depth)
+            let names = spec.agents.last().map(|agent| &agent.tools).into_iter().flatten();
+            Rules::check_names(names.map(|tool| tool.name.as_str()), &spec.builtins_at(depth))
                 .map_err(|(name, reason)| wrong_tool(&path, &name, &reason))?;
         }
         Ok(spec)
@@ -214,22 +218,51 @@ impl Spec {
         format!("{report:?} {plan:?} {names:?} {}", self.max_depth)
     }
 
-    /// The rules of a run of agent number `agent`, so many handoffs deep.
-    ///
-    /// # Errors
-    /// None but those that [`Spec::parse`] has found.
-    pub fn rules(&self, provider: &str, agent: usize, depth: u32) -> Result<Rules, (String, String)> {
-        let none = || (String::new(), "there is no such agent".to_owned());
-        let agent = self.agents.get(agent).ok_or_else(none)?;
-        let builtins = Builtins {
+    /// Which built-in tools an agent has, so many handoffs deep.
+    fn builtins_at(&self, depth: u32) -> Builtins {
+        Builtins {
             report: if depth == 0 { self.builtins.report } else { Need::Off },
             plan: if depth == 0 { self.builtins.plan } else { Need::Off },
             targets: match depth < self.max_depth {
                 true => self.builtins.targets.clone(),
                 false => Vec::new(),
             },
-        };
-        Rules::new(provider, &agent.tools, &builtins, agent.policy.clone(), agent.limits)
+        }
+    }
+
+    /// The rules of a run of `agent` with `tools`, which are its own, so many handoffs deep.
+    ///
+    /// # Errors
+    /// None but those that [`Spec::parse`] has found.
+    pub fn rules(
+        &self,
+        provider: &str,
+        agent: &AgentSpec,
+        tools: &[Arc<Tool>],
+        depth: u32,
+    ) -> Result<Rules, (String, String)> {
+        Rules::new(
+            provider,
+            tools,
+            &self.builtins_at(depth),
+            agent.policy.clone(),
+            agent.limits,
+        )
+    }
+
+    /// Compiles all schemas of the run, so that what is wrong with one shows before anything is asked.
+    ///
+    /// # Errors
+    /// `INVALID_OPTION` or `INVALID_TOOL`: the first that is none.
+    pub async fn compile(&self) -> Result<(), Box<ProviderError>> {
+        if let Some(schema) = &self.output_schema {
+            let refuse = |reason| Box::new(ProviderError::new("", Code::InvalidOption, reason));
+            structured::read(schema.given()).await.map_err(refuse)?;
+        }
+        for agent in &self.agents {
+            agent.compiled_tools().await?;
+        }
+        Ok(())
     }
 }
 
@@ -237,17 +270,13 @@ impl AgentSpec {
     fn read(json: AgentJson) -> Result<AgentSpec, Box<ProviderError>> {
         let limits = limits(json.limits.get(), &format!("{}limits.", json.path))?;
         let how = options::checked_within("", HOW, json.how.get(), &json.path)?;
-        let compile = |spec: ToolSpec| {
-            let name = spec.name.clone();
-            Tool::new(spec, ToolKind::Caller).map(Arc::new).map_err(|reason| {
-                let reason = format!("its schema is not a JSON Schema: {reason}");
-                wrong_tool(&json.path, &name, &reason)
-            })
-        };
+        for tool in &json.tools {
+            Schema::look(tool.schema.get()).map_err(|reason| no_schema(&json.path, &tool.name, &reason))?;
+        }
         Ok(AgentSpec {
             name: json.name,
             system_prompt: json.system_prompt,
-            tools: json.tools.into_iter().map(compile).collect::<Result<_, _>>()?,
+            tools: json.tools,
             policy: json.permissions,
             limits,
             log: json.log,
@@ -261,6 +290,26 @@ impl AgentSpec {
             path: json.path,
         })
     }
+}
+
+impl AgentSpec {
+    /// Its tools, with their schemas compiled.
+    ///
+    /// # Errors
+    /// `INVALID_TOOL`, naming the first whose schema is none.
+    pub async fn compiled_tools(&self) -> Result<Vec<Arc<Tool>>, Box<ProviderError>> {
+        let mut tools = Vec::with_capacity(self.tools.len());
+        for spec in &self.tools {
+            let schema = schemas::compiled(spec.schema.get()).await;
+            let schema = schema.map_err(|reason| no_schema(&self.path, &spec.name, &reason))?;
+            tools.push(Arc::new(Tool::new(spec.clone(), ToolKind::Caller, schema)));
+        }
+        Ok(tools)
+    }
+}
+
+fn no_schema(path: &str, name: &str, reason: &str) -> Box<ProviderError> {
+    wrong_tool(path, name, &format!("its schema is not a JSON Schema: {reason}"))
 }
 
 /// Which way calls come where a run is to survive: with the end of a turn. In the middle of one nothing of it is over.

@@ -3,12 +3,15 @@
 //! In: which of them are on, and the agents a task may be handed to. Out: their specs, with schemas the model sees and
 //! arguments are checked against.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::tool::{Kind, Tool};
 use crate::message::ToolSpec;
+use crate::schema::Schema;
 
 /// The model says what it has done.
 pub const REPORT: &str = "completion-report";
@@ -128,7 +131,8 @@ fn tool(kind: Kind, name: &str, description: String, schema: &serde_json::Value)
         description: Some(description),
         schema,
     };
-    Tool::new(spec, kind)
+    let schema = Schema::new(spec.schema.get())?;
+    Ok(Tool::new(spec, kind, Arc::new(schema)))
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 //!
 //! In: what the caller gave. Out: [`Rules`], checked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::builtin::{self, Need, Target};
 use super::policy::Policy;
-use super::tool::{Kind, Tool};
+use super::tool::Tool;
 use crate::message::ToolSpec;
 
 /// A limit of a run, by its name in TypeScript.
@@ -99,6 +99,32 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// Whether tools of these names, the caller's, can be together with the run's own.
+    ///
+    /// # Errors
+    /// The name of the one that can't, and why.
+    pub fn check_names<'a>(
+        names: impl IntoIterator<Item = &'a str>,
+        builtins: &Builtins,
+    ) -> Result<(), (String, String)> {
+        let own = [
+            (builtin::REPORT, builtins.report != Need::Off),
+            (builtin::PLAN, builtins.plan != Need::Off),
+            (builtin::HANDOFF, !builtins.targets.is_empty()),
+        ];
+        let mut known = HashSet::new();
+        for name in names {
+            let refuse = |reason: &str| Err((name.to_owned(), reason.to_owned()));
+            if own.contains(&(name, true)) {
+                return refuse("the name is that of a built-in tool, which is on");
+            }
+            if !known.insert(name) {
+                return refuse("there are two of that name");
+            }
+        }
+        Ok(())
+    }
+
     /// The rules of a run with the caller's `tools` and the run's own.
     ///
     /// # Errors
@@ -110,6 +136,7 @@ impl Rules {
         policy: Policy,
         limits: Limits,
     ) -> Result<Rules, (String, String)> {
+        Rules::check_names(tools.iter().map(|tool| tool.spec.name.as_str()), builtins)?;
         let mut rules = Rules {
             provider: provider.to_owned(),
             tools: BTreeMap::new(),
@@ -122,34 +149,26 @@ impl Rules {
         let own =
             |made: Result<Tool, String>, name: &str| made.map(Arc::new).map_err(|reason| (name.to_owned(), reason));
         if builtins.report != Need::Off {
-            rules.add(own(builtin::report(builtins.report), builtin::REPORT)?)?;
+            rules.add(own(builtin::report(builtins.report), builtin::REPORT)?);
         }
         if builtins.plan != Need::Off {
-            rules.add(own(builtin::plan(builtins.plan), builtin::PLAN)?)?;
+            rules.add(own(builtin::plan(builtins.plan), builtin::PLAN)?);
         }
         if !builtins.targets.is_empty() {
-            rules.add(own(builtin::handoff(&builtins.targets), builtin::HANDOFF)?)?;
+            rules.add(own(builtin::handoff(&builtins.targets), builtin::HANDOFF)?);
         }
         let own_tools = std::mem::take(&mut rules.order);
         for tool in tools {
-            rules.add(Arc::clone(tool))?;
+            rules.add(Arc::clone(tool));
         }
         rules.order.extend(own_tools);
         Ok(rules)
     }
 
-    fn add(&mut self, tool: Arc<Tool>) -> Result<(), (String, String)> {
+    fn add(&mut self, tool: Arc<Tool>) {
         let name = tool.spec.name.clone();
-        if let Some(known) = self.tools.get(&name) {
-            let reason = match known.kind {
-                Kind::Caller => "there are two of that name",
-                Kind::Report | Kind::Plan | Kind::Handoff => "the name is that of a built-in tool, which is on",
-            };
-            return Err((name, reason.to_owned()));
-        }
         self.order.push(name.clone());
         self.tools.insert(name, tool);
-        Ok(())
     }
 
     /// What the model sees: the caller's tools in the caller's order, then the run's own.

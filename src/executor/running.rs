@@ -2,7 +2,7 @@
 //!
 //! In: inputs, one at a time. Out: effects, and whether the run goes on. How it ends is `close`.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -23,8 +23,8 @@ pub struct RunState {
     rules: Rules,
     /// Calls without an answer, in the order in which they came.
     pending: BTreeMap<u32, Pending>,
-    /// Every call there was.
-    known: HashSet<String>,
+    /// Every call there was, with its number among them.
+    known: HashMap<String, u32>,
     /// How many of them count against `maxToolCalls`.
     counted: u32,
     repeats: HashMap<(String, String), u32>,
@@ -49,7 +49,7 @@ impl RunState {
         RunState {
             rules,
             pending: BTreeMap::new(),
-            known: HashSet::new(),
+            known: HashMap::new(),
             counted: 0,
             repeats: HashMap::new(),
             steps: 0,
@@ -148,17 +148,19 @@ impl RunState {
     }
 
     fn call(&mut self, call: ToolCall, origin: Origin, effects: &mut Vec<Effect>) -> Option<End> {
-        if !self.known.insert(call.id.clone()) {
+        if self.known.contains_key(&call.id) {
             // The same call once more: it has its answer, or will have it.
             return None;
         }
+        let number = u32::try_from(self.known.len()).unwrap_or(u32::MAX);
+        self.known.insert(call.id.clone(), number);
         if origin == Origin::Callback && self.answered {
             self.answered = false;
             self.steps += 1;
         }
         self.awaited |= origin == Origin::Turn;
         let kind = self.rules.tools.get(&call.name).map(|tool| tool.kind);
-        let (id, number) = (call.id.clone(), u32::try_from(self.known.len()).unwrap_or(u32::MAX));
+        let id = call.id.clone();
         let (phase, name) = (Phase::Asked, call.name.clone());
         let key = (name.clone(), canonical(&call.args));
         self.pending.insert(number, Pending { call, origin, phase });
@@ -317,8 +319,8 @@ impl RunState {
     }
 
     fn find(&mut self, id: &str, phase: Phase) -> Option<&mut Pending> {
-        let fits = |pending: &&mut Pending| pending.call.id == id && pending.phase == phase;
-        self.pending.values_mut().find(fits)
+        let pending = self.pending.get_mut(self.known.get(id)?)?;
+        (pending.phase == phase).then_some(pending)
     }
 
     fn enter(&mut self, id: &str, phase: Phase) {
@@ -329,12 +331,10 @@ impl RunState {
 
     /// The one answer to a call that is in `phase`; what comes for any other call comes too late.
     fn answer(&mut self, id: &str, phase: Phase, answer: ToolResult, effects: &mut Vec<Effect>) {
-        let fits = |pending: &Pending| pending.call.id == id && pending.phase == phase;
-        let found = self.pending.iter().find(|(_, pending)| fits(pending));
-        let Some(number) = found.map(|(number, _)| *number) else {
+        if self.find(id, phase).is_none() {
             return;
-        };
-        if let Some(Pending { call, .. }) = self.pending.remove(&number) {
+        }
+        if let Some(Pending { call, .. }) = self.known.get(id).and_then(|number| self.pending.remove(number)) {
             self.answered = self.pending.is_empty();
             effects.push(Effect::Reply { call, answer });
         }

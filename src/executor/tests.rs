@@ -11,6 +11,7 @@ use super::tool::{Kind, Tool};
 use super::*;
 use crate::error::Code;
 use crate::message::ToolSpec;
+use crate::schema::Schema;
 
 pub(super) fn raw(json: &str) -> Box<RawValue> {
     RawValue::from_string(json.to_owned()).unwrap()
@@ -32,7 +33,7 @@ pub(super) fn rules(builtins: &Builtins, policy: &str, limits: Limits) -> Rules 
         schema: raw(schema),
     };
     let add = r#"{"type":"object","properties":{"a":{"type":"number"}},"required":["a"]}"#;
-    let tools = [spec("add", add), spec("look", "{}")].map(|spec| Arc::new(Tool::new(spec, Kind::Caller).unwrap()));
+    let tools = [spec("add", add), spec("look", "{}")].map(|spec| Arc::new(tool(spec)));
     let policy: Policy = serde_json::from_str(policy).unwrap();
     Rules::new("fake", &tools, builtins, policy, limits).unwrap()
 }
@@ -460,9 +461,14 @@ fn names_are_the_callers_unless_a_built_in_tool_of_that_name_is_on() {
         description: None,
         schema: raw("{}"),
     };
-    let tools = [Arc::new(Tool::new(spec, Kind::Caller).unwrap())];
+    let tools = [Arc::new(tool(spec))];
     let rules = |builtins: &Builtins| Rules::new("fake", &tools, builtins, Policy::default(), Limits::default());
     assert!(rules(&Builtins::default()).is_ok());
     let (name, _) = rules(&on(Need::Off, Need::Off, &["a"])).unwrap_err();
     assert_eq!(name, "handoff");
+}
+
+fn tool(spec: ToolSpec) -> Tool {
+    let schema = Schema::new(spec.schema.get()).unwrap();
+    Tool::new(spec, Kind::Caller, Arc::new(schema))
 }

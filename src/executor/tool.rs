@@ -1,20 +1,15 @@
 //! A tool as the executor knows it: its name, what it is for, and whether arguments fit its schema.
 //!
-//! In: a [`ToolSpec`]. Out: a [`Tool`], whose schema is compiled once, or what is wrong with the schema, as a message.
+//! In: a [`ToolSpec`] and its schema, compiled. Out: a [`Tool`], and whether arguments fit it. The check is made where the executor asks for
+//! it: what it costs is limited by [`Schema::check`].
 
-use std::fmt;
+use std::sync::Arc;
 
-use jsonschema::Validator;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::error::clip;
 use crate::message::ToolSpec;
-
-/// How many of the mistakes in a call's arguments are reported.
-const MISTAKES: usize = 5;
-/// How long one of them may be, characters: it may quote the arguments.
-const MISTAKE: usize = 400;
+use crate::schema::Schema;
 
 /// Whose tool it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,26 +25,19 @@ pub enum Kind {
 }
 
 /// A tool the model may call.
+#[derive(Debug)]
 pub struct Tool {
     /// Its description for the model.
     pub spec: ToolSpec,
     /// Whose it is.
     pub kind: Kind,
-    validator: Validator,
+    schema: Arc<Schema>,
 }
 
 impl Tool {
-    /// Compiles the schema.
-    ///
-    /// # Errors
-    /// What is wrong with it. Nothing is fetched: a reference has to point into the schema itself.
-    pub fn new(spec: ToolSpec, kind: Kind) -> Result<Tool, String> {
-        let schema: Value = serde_json::from_str(spec.schema.get()).map_err(|error| error.to_string())?;
-        if !schema.is_object() && !schema.is_boolean() {
-            return Err("it is neither an object nor a boolean".to_owned());
-        }
-        let validator = jsonschema::validator_for(&schema).map_err(|error| describe_mistake(&error))?;
-        Ok(Tool { spec, kind, validator })
+    /// The tool of `spec`, whose schema `schema` is.
+    pub fn new(spec: ToolSpec, kind: Kind, schema: Arc<Schema>) -> Tool {
+        Tool { spec, kind, schema }
     }
 
     /// Whether `args` are what the schema asks for.
@@ -58,36 +46,7 @@ impl Tool {
     /// What is wrong with them, for the model.
     pub fn check(&self, args: &RawValue) -> Result<(), String> {
         let value: Value = serde_json::from_str(args.get()).map_err(|error| format!("they can't be read: {error}"))?;
-        let mistakes: Vec<String> = self
-            .validator
-            .iter_errors(&value)
-            .take(MISTAKES)
-            .map(|error| describe_mistake(&error))
-            .collect();
-        if mistakes.is_empty() {
-            return Ok(());
-        }
-        Err(mistakes.join("; "))
-    }
-}
-
-/// A mistake with its place, if it has one.
-fn describe_mistake(error: &jsonschema::ValidationError) -> String {
-    let at = error.instance_path().to_string();
-    let place = if at.is_empty() {
-        String::new()
-    } else {
-        format!("{at}: ")
-    };
-    clip(&format!("{place}{error}"), MISTAKE)
-}
-
-impl fmt::Debug for Tool {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.debug_struct("Tool")
-            .field("spec", &self.spec)
-            .field("kind", &self.kind)
-            .finish_non_exhaustive()
+        self.schema.check_quoting(&value)
     }
 }
 
@@ -101,7 +60,8 @@ mod tests {
             description: None,
             schema: RawValue::from_string(schema.to_owned()).unwrap(),
         };
-        Tool::new(spec, Kind::Caller)
+        let schema = Schema::new(spec.schema.get())?;
+        Ok(Tool::new(spec, Kind::Caller, Arc::new(schema)))
     }
 
     fn check(schema: &str, args: &str) -> Result<(), String> {

@@ -41,6 +41,7 @@ pub(crate) mod record;
 mod reply_check;
 pub mod request;
 mod retry_loop;
+pub(crate) mod schemas;
 mod session;
 mod sink;
 mod start;

@@ -4,12 +4,15 @@
 //! runtime's threads; behind it messages and tools are values, and only the arguments of tools stay the text they were.
 
 use std::collections::HashSet;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::content;
 use super::given::Given;
@@ -60,8 +63,8 @@ pub struct CallOptions {
     pub choices: GivenChoices,
 }
 
-/// The JSON Schema that a reply has to fit.
-pub type GivenSchema = Given<Box<RawValue>, Arc<Schema>>;
+/// The JSON Schema that a reply has to fit: only its text is shared, for what is compiled of that is kept by it anyway.
+pub type GivenSchema = Given<Box<RawValue>, ()>;
 /// What a call chooses for itself.
 pub type GivenChoices = Given<Map<String, Value>, CallChoices>;
 
@@ -104,6 +107,8 @@ pub struct Request {
     pub env: Option<Arc<Vars>>,
     /// A place beside the queue: of one who waits for the answer.
     pub nested_permit: Option<NestedPermit>,
+    /// What [`CallOptions::output_schema`] is, once it is compiled ([`Request::compile`]).
+    pub output: Option<Arc<Schema>>,
 }
 
 /// One call as the façade writes it.
@@ -161,7 +166,45 @@ pub(super) struct Checked {
     pub nested_permit: Option<NestedPermit>,
 }
 
+/// Why a call has not come so far as to be checked.
+#[derive(Debug)]
+pub(super) enum NotCompiled {
+    /// It is not waited for any more.
+    Cancelled,
+    /// Its schema is none, or its time is over.
+    Refused(Code, String),
+}
+
 impl Request {
+    /// Compiles its schema, which may take its time: before [`Request::check`], which needs it. `timeout` is the provider's.
+    pub(super) async fn compile(
+        &mut self,
+        timeout: Option<Duration>,
+        cancel: &CancellationToken,
+    ) -> Result<(), NotCompiled> {
+        let Some(schema) = &self.options.output_schema else {
+            return Ok(());
+        };
+        let timeout = match self.options.timeout {
+            None => timeout,
+            Some(ms) => (ms > 0).then(|| Duration::from_millis(ms)),
+        };
+        let time_up = async {
+            match timeout {
+                Some(timeout) => sleep(timeout).await,
+                None => pending().await,
+            }
+        };
+        let compiled = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(NotCompiled::Cancelled),
+            compiled = structured::read(schema.given()) => compiled.map_err(|reason| (Code::InvalidOption, reason)),
+            () = time_up => Err((Code::Timeout, "`timeout` had passed before `outputSchema` was compiled".to_owned())),
+        };
+        self.output = Some(compiled.map_err(|(code, reason)| NotCompiled::Refused(code, reason))?);
+        Ok(())
+    }
+
     /// `accepts` is what the provider `who` takes beside text, `check_timeout` says what it allows.
     ///
     /// # Errors
@@ -177,6 +220,7 @@ impl Request {
             tools,
             options,
             nested_permit,
+            output,
             ..
         } = self;
         if let Some(ms) = options.timeout
@@ -185,9 +229,6 @@ impl Request {
             let reason = format!("the call's option \"timeout\" must be {allowed}; given: {ms}");
             return Err((Code::InvalidOption, reason));
         }
-        let output = options.output_schema.as_ref();
-        let output = output.map(|given| given.read(|schema| structured::read(schema)).cloned());
-        let output = output.transpose().map_err(|reason| (Code::InvalidOption, reason))?;
         // The log has the thread as it came.
         let recorded = match &options.record {
             Some(record) => Some((to_raw_value(&messages).map_err(unwritable)?, record.prompts)),

@@ -12,7 +12,7 @@ use super::handle::{Ended, Run};
 use super::lifecycle::{CallHandles, Lifecycle};
 use super::model::{Calls, Model, ProviderObject, Work};
 use super::prewarm::prewarm;
-use super::request::{EncodedRequest, Request};
+use super::request::{EncodedRequest, NotCompiled, Request};
 use super::{call, log};
 use crate::bridge::{self, BridgeOptions, ToolCallRequest};
 use crate::decode::LineObserver;
@@ -21,6 +21,16 @@ use crate::process::{Tees, Vars};
 use crate::provider::LiveForm;
 use crate::provider::options::EngineKind;
 use crate::redact::Redactor;
+
+/// What a call is to be, before it is looked at.
+enum Asked {
+    /// By JavaScript.
+    Encoded(EncodedRequest),
+    /// By an agent, whose calls may come by callbacks.
+    Request(Box<Request>, Option<(mpsc::Sender<ToolCallRequest>, BridgeOptions)>),
+    /// By the adapter: there is nothing to look at.
+    Ready(Box<CliRequest>),
+}
 
 impl Engine {
     /// Begins a run of a CLI that is to work for itself: `prompt` goes to it as it is, its events are passed on as they are, and
@@ -32,28 +42,42 @@ impl Engine {
         observer: Arc<dyn LineObserver>,
         env: Option<Vars>,
     ) -> Run {
-        let ready = move |_: &Engine| Ok(CliRequest::watched(prompt, tees, observer));
-        Engine::begin(engine, ready, env.map(Arc::new))
+        let watched = CliRequest::watched(prompt, tees, observer);
+        Engine::begin(engine, Asked::Ready(Box::new(watched)), env.map(Arc::new))
     }
 
-    fn begin(
-        engine: &Arc<Engine>,
-        prepare: impl FnOnce(&Engine) -> Result<CliRequest, Box<ProviderError>> + Send + 'static,
-        env: Option<Arc<Vars>>,
-    ) -> Run {
+    fn begin(engine: &Arc<Engine>, asked: Asked, env: Option<Arc<Vars>>) -> Run {
         let base_env = env.unwrap_or_else(|| Arc::new(std::env::vars_os().collect()));
         let of_task = Arc::clone(engine);
-        (engine.lifecycle).begin(move |handles| of_task.call(prepare, base_env, handles))
+        (engine.lifecycle).begin(move |handles| of_task.call(asked, base_env, handles))
     }
 
     /// One call, to its end.
     async fn call(
         self: Arc<Self>,
-        prepare: impl FnOnce(&Engine) -> Result<CliRequest, Box<ProviderError>> + Send,
+        asked: Asked,
         base_env: Arc<Vars>,
         handles: CallHandles,
     ) -> Result<Ended, Box<ProviderError>> {
-        let mut request = prepare(&self)?;
+        let (mut request, callbacks) = match asked {
+            Asked::Encoded(request) => {
+                let read = request.read().map_err(|(code, reason)| self.refuse(code, reason))?;
+                (Err(read), None)
+            }
+            Asked::Request(request, callbacks) => (Err(*request), callbacks),
+            Asked::Ready(request) => (Ok(*request), None),
+        };
+        if let Err(request) = &mut request {
+            match request.compile(self.options.timeout, &handles.cancel).await {
+                Ok(()) => {}
+                Err(NotCompiled::Cancelled) => return Ok(self.closed().map_or(Ended::Cancelled, Ended::Failed)),
+                Err(NotCompiled::Refused(code, reason)) => return Err(self.refuse(code, reason)),
+            }
+        }
+        let mut request = match request {
+            Ok(ready) => ready,
+            Err(request) => CliRequest::new(&self, request, callbacks)?,
+        };
         let (of_engine, of_env) = (Arc::clone(&self), Arc::clone(&base_env));
         let redactor = log::lazy_redactor(move || of_engine.redactor(&of_env));
         let (recorded, cancel) = (request.recorded.take(), handles.cancel.clone());
@@ -84,8 +108,8 @@ impl Engine {
     ) -> (Run, mpsc::Receiver<ToolCallRequest>) {
         let (consumer, receiver) = bridge::call_channel();
         let env = request.env.take();
-        let prepare = move |engine: &Engine| CliRequest::new(engine, request, Some((consumer, options)));
-        (Engine::begin(engine, prepare, env), receiver)
+        let asked = Asked::Request(Box::new(request), Some((consumer, options)));
+        (Engine::begin(engine, asked, env), receiver)
     }
 }
 
@@ -105,11 +129,7 @@ impl Model for Engine {
 
     fn begin(self: Arc<Self>, mut request: Request) -> Run {
         let env = request.env.take();
-        Engine::begin(
-            &self,
-            move |engine: &Engine| CliRequest::new(engine, request, None),
-            env,
-        )
+        Engine::begin(&self, Asked::Request(Box::new(request), None), env)
     }
 
     fn calls(&self) -> Calls {
@@ -148,11 +168,7 @@ impl ProviderObject for Engine {
     }
 
     fn start(self: Arc<Self>, request: EncodedRequest, env: Option<Vars>) -> Run {
-        let read = |engine: &Engine| {
-            let read = request.read().map_err(|(code, reason)| engine.refuse(code, reason))?;
-            CliRequest::new(engine, read, None)
-        };
-        Engine::begin(&self, read, env.map(Arc::new))
+        Engine::begin(&self, Asked::Encoded(request), env.map(Arc::new))
     }
 
     fn prewarm(self: Arc<Self>, known: String, env: Option<Vars>) -> Work<Result<(), Box<ProviderError>>> {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::reply_check::{Finding, ReplyCheck, correction};
+use super::schemas;
 use crate::classify;
 use crate::error::{Code, ProviderError};
 use crate::event::{Event, Reply};
@@ -16,15 +17,27 @@ use crate::message::Message;
 use crate::provider;
 use crate::schema::{Schema, reply};
 
-/// The schema of a call's option.
+/// The schema of a call's option, compiled.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn read(given: &RawValue) -> Result<Arc<Schema>, String> {
-    let schema = Schema::new(given.get())
-        .map_err(|reason| format!("the call's option \"outputSchema\" can't be used: {reason}"))?;
-    match schema.value().get("type") {
-        Some(Value::String(kind)) if kind == "object" => Ok(Arc::new(schema)),
+pub(crate) async fn read(given: &RawValue) -> Result<Arc<Schema>, String> {
+    look(given)?;
+    schemas::compiled(given.get()).await.map_err(unusable)
+}
+
+fn unusable(reason: String) -> String {
+    format!("the call's option \"outputSchema\" can't be used: {reason}")
+}
+
+/// What can be seen of it without compiling it.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn look(given: &RawValue) -> Result<(), String> {
+    let schema = Schema::look(given.get()).map_err(unusable)?;
+    match schema.get("type") {
+        Some(Value::String(kind)) if kind == "object" => Ok(()),
         kind => {
             let given = kind.map_or("none".to_owned(), Value::to_string);
             Err(format!(
@@ -131,7 +144,7 @@ mod tests {
     fn check() -> FitsSchema {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
         FitsSchema {
-            schema: read(&raw(&schema)).unwrap(),
+            schema: Arc::new(Schema::new(&schema.to_string()).unwrap()),
             provider: "test".to_owned(),
             cli_asks_again: false,
         }
@@ -225,7 +238,7 @@ mod tests {
             json!({"type": ["object", "null"]}),
             json!({"$ref": "http://a/"}),
         ] {
-            let reason = read(&raw(&schema)).unwrap_err();
+            let reason = look(&raw(&schema)).unwrap_err();
             assert!(reason.starts_with("the call's option \"outputSchema\" "), "{reason}");
         }
     }

@@ -188,6 +188,13 @@ pub struct TakenIds {
     next_suffix: HashMap<String, usize>,
 }
 
+impl TakenIds {
+    /// Whether no new call may have `id`.
+    pub fn contains(&self, id: &str) -> bool {
+        self.ids.contains(id)
+    }
+}
+
 impl From<HashSet<String>> for TakenIds {
     fn from(ids: HashSet<String>) -> TakenIds {
         TakenIds {

@@ -12,7 +12,7 @@ use crate::redact::Redactor;
 use crate::run::handle::{Ended, Run};
 use crate::run::lifecycle::{CallHandles, Lifecycle};
 use crate::run::model::{Model, ProviderObject, Work};
-use crate::run::request::{Checked, EncodedRequest, Request};
+use crate::run::request::{Checked, EncodedRequest, NotCompiled, Request};
 use crate::run::structured::FitsSchema;
 use crate::run::{call, log, record, tool_choice};
 use crate::schema::strict;
@@ -36,6 +36,12 @@ impl ApiEngine {
     ) -> Result<Ended, Box<ProviderError>> {
         let refuse = |(code, reason)| self.refuse(code, reason);
         let invalid = |reason| self.refuse(Code::InvalidOption, reason);
+        let mut request = read(&self)?;
+        match request.compile(self.settings.timeout, &handles.cancel).await {
+            Ok(()) => {}
+            Err(NotCompiled::Cancelled) => return Ok(self.closed().map_or(Ended::Cancelled, Ended::Failed)),
+            Err(NotCompiled::Refused(code, reason)) => return Err(self.refuse(code, reason)),
+        }
         let Checked {
             messages,
             tools,
@@ -44,7 +50,7 @@ impl ApiEngine {
             call_ids,
             recorded,
             nested_permit,
-        } = read(&self)?
+        } = request
             .check(self.id(), &ACCEPTS, Settings::check_timeout)
             .map_err(refuse)?;
         let choices = options.choices.read(Settings::choices).map_err(invalid)?;

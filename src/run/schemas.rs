@@ -1,0 +1,198 @@
+//! Schemas of callers, compiled: away from Node's thread, once for each text, and not beyond the wish of whoever waits for it.
+//!
+//! In: a schema's text. Out: the [`Schema`], which all that have the same text share, or why it is none. Compiling blocks and can't be
+//! cancelled from outside: it has a thread of its own, few at a time, and is told to stop when nobody waits for it any more.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::{OnceCell, Semaphore, oneshot};
+use tokio::time::timeout;
+
+use crate::schema::Schema;
+
+/// How long one may take. One of 100 KB takes milliseconds, a pattern of many letters a tenth of a second.
+const TIME: Duration = Duration::from_secs(5);
+/// How many are compiled at a time.
+const AT_A_TIME: usize = 2;
+/// The stack of the thread that compiles: a schema's depth and its references are limited by what needs less.
+const STACK: usize = 4 * 1024 * 1024;
+
+/// How many schemas are kept.
+const KEPT: usize = 128;
+/// How many bytes of text they have together. What is compiled of it is some times larger.
+const KEPT_BYTES: usize = 2 * 1024 * 1024;
+
+type Compiled = Arc<OnceCell<Arc<Schema>>>;
+
+static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
+static PLACES: Semaphore = Semaphore::const_new(AT_A_TIME);
+
+/// How often each text was compiled: what tests see of the cache.
+#[cfg(test)]
+static COMPILED: LazyLock<Mutex<HashMap<String, u32>>> = LazyLock::new(Mutex::default);
+
+/// How often `text` was compiled.
+#[cfg(test)]
+pub(crate) fn times(text: &str) -> u32 {
+    let counts = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    counts.get(text).copied().unwrap_or_default()
+}
+
+/// Those that were asked for last.
+#[derive(Debug, Default)]
+struct Cache {
+    entries: HashMap<String, (u64, Compiled)>,
+    bytes: usize,
+    clock: u64,
+}
+
+impl Cache {
+    fn entry(&mut self, text: &str) -> Compiled {
+        self.clock += 1;
+        let now = self.clock;
+        if let Some((used, compiled)) = self.entries.get_mut(text) {
+            *used = now;
+            return Arc::clone(compiled);
+        }
+        let compiled = Compiled::default();
+        self.bytes += text.len();
+        self.entries.insert(text.to_owned(), (now, Arc::clone(&compiled)));
+        while self.entries.len() > KEPT || self.bytes > KEPT_BYTES {
+            let oldest = self.entries.iter().min_by_key(|(_, (used, _))| *used);
+            let Some(oldest) = oldest.map(|(text, _)| text.clone()) else {
+                break;
+            };
+            self.remove(&oldest);
+        }
+        compiled
+    }
+
+    fn remove(&mut self, text: &str) {
+        if self.entries.remove(text).is_some() {
+            self.bytes -= text.len();
+        }
+    }
+}
+
+fn cache() -> MutexGuard<'static, Cache> {
+    CACHE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The schema `text`, compiled now or before. Dropped, it leaves nothing at work.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) async fn compiled(text: &str) -> Result<Arc<Schema>, String> {
+    // At once, and without a thread, where that shows without compiling.
+    Schema::look(text)?;
+    let entry = cache().entry(text);
+    let found = entry.get_or_try_init(|| compile(text.to_owned())).await;
+    if found.is_err() {
+        cache().remove(text);
+    }
+    found.cloned()
+}
+
+async fn compile(text: String) -> Result<Arc<Schema>, String> {
+    let Ok(place) = PLACES.acquire().await else {
+        return Err("this process ends".to_owned());
+    };
+    #[cfg(test)]
+    {
+        *COMPILED
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(text.clone())
+            .or_default() += 1;
+    }
+    let stop = StopOnDrop(Arc::default());
+    let (answer, answered) = oneshot::channel();
+    let flag = Arc::clone(&stop.0);
+    let compiling = thread::Builder::new()
+        .name("df-schema".to_owned())
+        .stack_size(STACK)
+        .spawn(move || {
+            // Given back when the work is over, whoever waits for it.
+            let _place = place;
+            let _ = answer.send(Schema::compile(&text, &flag).map(Arc::new));
+        });
+    if let Err(error) = compiling {
+        return Err(format!("no thread can be started for it: {error}"));
+    }
+    match timeout(TIME, answered).await {
+        Ok(Ok(compiled)) => compiled,
+        // It has panicked.
+        Ok(Err(_)) => Err("the validator can't read it".to_owned()),
+        Err(_) => Err(format!(
+            "it takes more than {} s to compile: its patterns are too large together",
+            TIME.as_secs()
+        )),
+    }
+}
+
+/// What nobody waits for is ended.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_text_is_compiled_once() {
+        let text = r#"{"type":"object","title":"one_text_is_compiled_once"}"#;
+        let (first, second) = tokio::join!(compiled(text), compiled(text));
+        let (first, second) = (first.unwrap(), second.unwrap());
+        assert!(Arc::ptr_eq(&first, &second));
+        assert!(Arc::ptr_eq(&first, &compiled(text).await.unwrap()));
+        assert_eq!(times(text), 1);
+        // What is wrong is not kept.
+        let wrong = r#"{"type":"objec"}"#;
+        assert!(compiled(wrong).await.is_err());
+        assert!(!cache().entries.contains_key(wrong));
+        assert!(
+            compiled(&format!("{{\"not\":{wrong}"))
+                .await
+                .unwrap_err()
+                .starts_with("it can't be read")
+        );
+    }
+
+    #[test]
+    fn the_cache_is_bounded_and_keeps_what_was_asked_for_last() {
+        let mut cache = Cache::default();
+        let asked_for = cache.entry("often");
+        for at in 0..10 * KEPT {
+            cache.entry(&format!("{at}"));
+            assert!(Arc::ptr_eq(&asked_for, &cache.entry("often")));
+        }
+        assert_eq!(cache.entries.len(), KEPT);
+        for at in 0..20 {
+            cache.entry(&format!("{at}{}", "x".repeat(KEPT_BYTES / 10)));
+        }
+        assert!(cache.bytes <= KEPT_BYTES && cache.entries.len() < 11);
+        assert_eq!(cache.bytes, cache.entries.keys().map(String::len).sum::<usize>());
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_is_ended() {
+        let patterns: Vec<String> = (0..150)
+            .map(|at| format!("\"p{at}\":{{\"pattern\":\"^\\\\p{{L}}{{1,6{}}}{at}$\"}}", at % 5))
+            .collect();
+        let text = format!("{{\"properties\":{{{}}}}}", patterns.join(","));
+        let waited = timeout(Duration::from_millis(50), compiled(&text)).await;
+        assert!(waited.is_err(), "{waited:?}");
+        // Its thread gives its place back when the pattern at hand is compiled, and not those behind it.
+        let all = PLACES.acquire_many(u32::try_from(AT_A_TIME).unwrap()).await.unwrap();
+        drop(all);
+    }
+}

@@ -1,0 +1,140 @@
+//! How much work a schema may make: the validator can't be stopped, so it is made to stop itself.
+//!
+//! In: a budget, and a check that is to keep it. Out: what the check found, or [`Exhausted`]. Every schema object that references can lead to
+//! carries a keyword of ours ([`super::plan`]), which takes its costs out of the budget of the thread that is just checking. When
+//! nothing is left, the check is left by unwinding: to report a mistake would only make it try the next branch.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use jsonschema::{Keyword, ValidationError};
+use serde_json::{Map, Value};
+
+/// The keyword. Its value: what the schema costs by itself, and what it costs for each entry of an object or array.
+pub(super) const KEYWORD: &str = "x-deep-factor-work";
+
+/// How much stack a check or a compilation may use, bytes. Threads of the runtime have 2 MiB.
+const MAX_STACK: usize = 1024 * 1024;
+
+/// So many bytes of a string cost as much as one schema.
+const STRING_UNIT: usize = 256;
+/// So many entries of an object or array cost as much as one schema, if it has nothing to do for each of them.
+const ENTRY_UNIT: usize = 8;
+
+thread_local! {
+    static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+    static STACK: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Why a check was left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Exhausted {
+    /// The budget was.
+    Work,
+    /// Schemas lay too deep in each other.
+    Stack,
+}
+
+/// What `check` finds, as far as it costs no more than `budget`.
+pub(super) fn within<T>(budget: u64, check: impl FnOnce() -> T) -> Result<T, Exhausted> {
+    let before = (LEFT.replace(budget), STACK.replace(here()));
+    let found = catch_unwind(AssertUnwindSafe(check));
+    LEFT.set(before.0);
+    STACK.set(before.1);
+    found.map_err(|reason| match reason.downcast::<Exhausted>() {
+        Ok(exhausted) => *exhausted,
+        // A bug, which is told as one further up.
+        Err(panic) => resume_unwind(panic),
+    })
+}
+
+/// Where the stack is just now.
+fn here() -> usize {
+    let place = 0_u8;
+    std::ptr::from_ref(&place).addr()
+}
+
+fn stack_used() -> usize {
+    STACK.get().abs_diff(here())
+}
+
+/// What a schema costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Costs {
+    /// Each time.
+    pub own: u64,
+    /// For each entry of an object or array.
+    pub entry: u64,
+}
+
+impl Costs {
+    /// As the keyword's value.
+    pub fn to_value(self) -> Value {
+        Value::from(vec![self.own, self.entry])
+    }
+
+    fn of(value: &Value) -> Costs {
+        let number = |index: usize| value.get(index).and_then(Value::as_u64);
+        Costs {
+            own: number(0).unwrap_or(1),
+            entry: number(1).unwrap_or(0),
+        }
+    }
+
+    fn spend(self, instance: &Value) {
+        let entries = match instance {
+            Value::Array(items) => items.len(),
+            Value::Object(fields) => fields.len(),
+            _ => 0,
+        };
+        let size = match instance {
+            Value::String(text) => text.len() / STRING_UNIT,
+            _ => entries / ENTRY_UNIT,
+        };
+        let strings = size as u64 * self.own.max(1);
+        let costs = (self.own)
+            .saturating_add(strings)
+            .saturating_add(self.entry.saturating_mul(entries as u64));
+        match LEFT.get().checked_sub(costs) {
+            Some(left) if stack_used() <= MAX_STACK => LEFT.set(left),
+            Some(_) => resume_unwind(Box::new(Exhausted::Stack)),
+            None => resume_unwind(Box::new(Exhausted::Work)),
+        }
+    }
+}
+
+impl<'i> Keyword<'i> for Costs {
+    fn validate(&self, instance: &'i Value) -> Result<(), ValidationError<'i>> {
+        self.spend(instance);
+        Ok(())
+    }
+
+    fn is_valid(&self, instance: &'i Value) -> bool {
+        self.spend(instance);
+        true
+    }
+}
+
+/// What makes the keyword while a schema is compiled, and ends that when `stop` is set or it lies too deep.
+pub(super) fn factory(
+    stop: Arc<AtomicBool>,
+) -> impl for<'a> Fn(
+    &'a Map<String, Value>,
+    &'a Value,
+    jsonschema::paths::Location,
+) -> Result<Box<dyn for<'i> Keyword<'i>>, ValidationError<'a>>
++ Send
++ Sync
++ 'static {
+    move |_, value, _| {
+        if stop.load(Ordering::Relaxed) {
+            return Err(ValidationError::custom("it takes too long to compile"));
+        }
+        if stack_used() > MAX_STACK {
+            return Err(ValidationError::custom("its references lead too deep"));
+        }
+        Ok(Box::new(Costs::of(value)))
+    }
+}
