@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use jsonschema::paths::Location;
 use jsonschema::{Keyword, ValidationError};
 use serde_json::{Map, Value};
 
@@ -117,17 +118,13 @@ impl<'i> Keyword<'i> for Costs {
     }
 }
 
+/// The keyword of one schema, or why that is not compiled.
+type Made<'a> = Result<Box<dyn for<'i> Keyword<'i>>, ValidationError<'a>>;
+
 /// What makes the keyword while a schema is compiled, and ends that when `stop` is set or it lies too deep.
 pub(super) fn factory(
     stop: Arc<AtomicBool>,
-) -> impl for<'a> Fn(
-    &'a Map<String, Value>,
-    &'a Value,
-    jsonschema::paths::Location,
-) -> Result<Box<dyn for<'i> Keyword<'i>>, ValidationError<'a>>
-+ Send
-+ Sync
-+ 'static {
+) -> impl for<'a> Fn(&'a Map<String, Value>, &'a Value, Location) -> Made<'a> + Send + Sync + 'static {
     move |_, value, _| {
         if stop.load(Ordering::Relaxed) {
             return Err(ValidationError::custom("it takes too long to compile"));

@@ -226,7 +226,7 @@ fn toolcall(data: &[u8]) {
     assert_eq!((&found.tool_calls, &found.invalid), (&whole.tool_calls, &whole.invalid));
     marked(&text, choice % 5 + 1);
     let mut calls = whole.tool_calls;
-    toolcall::make_unique(&mut calls, &mut HashSet::from(["call_0".to_owned()]));
+    toolcall::make_unique(&mut calls, &mut HashSet::from(["call_0".to_owned()]).into());
     let ids: HashSet<&String> = calls.iter().map(|call| &call.id).collect();
     assert_eq!(ids.len(), calls.len());
 }
