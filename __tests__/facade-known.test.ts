@@ -48,9 +48,7 @@ function setup() {
   const send = (thread: unknown) =>
     outcome(() => {
       const packed = known.pack(thread);
-      return known.handOver(packed, (shelf, { json, texts, plan }) =>
-        (shelf as unknown as Shelf).unpack(json, texts, plan),
-      );
+      return known.handOver(packed);
     });
   /** How many messages had to be handed over for `thread`, which arrives as it is. */
   const cost = (thread: unknown) => {
@@ -155,9 +153,7 @@ describe("a message that is known", () => {
     const message = { role: "user", content: [{ type: "text", text: "before" }] };
     const packed = known.pack([message]);
     (message.content[0] as { text: string }).text = "after";
-    const thread = known.handOver(packed, (shelf, it) =>
-      (shelf as unknown as Shelf).unpack(it.json, it.texts, it.plan),
-    );
+    const thread = known.handOver(packed);
     expect(thread).toEqual([{ type: "human", content: [{ type: "text", text: "before" }] }]);
   });
 

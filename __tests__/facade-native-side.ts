@@ -20,7 +20,7 @@ export class Shelf {
   handedOver = 0;
 
   /** `null` if there is no message of a number. */
-  unpack(json: string, texts: string, plan: Uint32Array): object[] | null {
+  thread(json: string, texts: string, plan: Uint32Array): object[] | null {
     const news = new Map<number, object>();
     const thread: object[] = [];
     let [at, textAt] = [0, 0];
@@ -56,7 +56,7 @@ export class Shelf {
 }
 
 /** A thread that is handed over whole. */
-export const unpack = (...packed: [string, string, Uint32Array]) => new Shelf().unpack(...packed);
+export const unpack = (...packed: [string, string, Uint32Array]) => new Shelf().thread(...packed);
 
 export function nativeSide(...scripts: Script[]) {
   const log: unknown[] = [];
@@ -134,9 +134,7 @@ export function nativeSide(...scripts: Script[]) {
         log.push(["provider", ...this.#given]);
         return '{"ok":null}';
       }
-      start(shelf: Shelf, messages: string, texts: string, plan: Uint32Array, tools: string, call: string) {
-        const thread = shelf.unpack(messages, texts, plan);
-        if (thread === null) return null;
+      start(thread: object[], tools: string, call: string) {
         log.push(["start", thread, JSON.parse(tools), JSON.parse(call)]);
         return new NativeRun(scripts.shift() ?? {});
       }

@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use napi::Env;
-use napi::bindgen_prelude::{PromiseRaw, Uint32Array, Utf16String, within_runtime_if_available};
+use napi::bindgen_prelude::{PromiseRaw, within_runtime_if_available};
 use napi_derive::napi;
 use tokio_util::sync::CancellationToken;
 
 use super::agent::NativeModel;
 use super::environment::{promise, variables};
-use super::shelf::NativeShelf;
+use super::shelf::NativeThread;
 use super::{Made, Text, from_json, outcome, text};
 use crate::error::ProviderError;
 use crate::health::{Check, Checkable};
@@ -67,33 +67,25 @@ impl NativeProvider {
         self.provider.check()
     }
 
-    /// Begins a run of the thread that `Shelf::thread` makes and returns at once; everything slow happens on the runtime's threads.
-    /// `null` if the shelf has no message of a number: nothing has begun then, and the thread has to be handed over whole.
-    /// `env_json` is set where JavaScript's environment is not the process's: in worker threads.
+    /// Begins a run of the thread and returns at once; everything slow happens on the runtime's threads. `env_json` is set where JavaScript's environment is not the process's: in worker threads.
     #[napi(catch_unwind)]
     pub fn start(
         &self,
-        shelf: &NativeShelf,
-        messages_json: Utf16String,
-        texts: Utf16String,
-        plan: Uint32Array,
+        thread: &NativeThread,
         tools_json: String,
         call_json: String,
         env_json: Option<String>,
-    ) -> napi::Result<Option<NativeRun>> {
+    ) -> napi::Result<NativeRun> {
         let provider = Arc::clone(self.provider.get()?);
         let env = variables(env_json)?;
-        let Some(thread) = shelf.thread(messages_json, texts, &plan)? else {
-            return Ok(None);
-        };
         let request = EncodedRequest {
-            messages: thread,
+            messages: thread.take(),
             tools: tools_json,
             options: call_json,
         };
-        Ok(Some(NativeRun::new(within_runtime_if_available(|| {
+        Ok(NativeRun::new(within_runtime_if_available(|| {
             provider.start(request, env)
-        }))))
+        })))
     }
 
     /// The provider as an agent talks to it.

@@ -1,5 +1,7 @@
 //! The messages that JavaScript may hand over again by their numbers, as JavaScript holds them.
 
+use std::sync::{Mutex, PoisonError};
+
 use napi::bindgen_prelude::{Uint32Array, Utf16String};
 use napi_derive::napi;
 
@@ -12,14 +14,16 @@ pub struct NativeShelf {
     shelf: Shelf,
 }
 
-impl NativeShelf {
-    /// [`Shelf::thread`]; `None` if there is no message of a number.
-    pub(super) fn thread(&self, json: Utf16String, texts: Utf16String, plan: &[u32]) -> napi::Result<Option<Thread>> {
-        match self.shelf.thread(json, texts, plan) {
-            Ok(thread) => Ok(Some(thread)),
-            Err(Unfit::Unknown) => Ok(None),
-            Err(Unfit::Lengths) => Err(napi::Error::from_reason("lengths that are not those of the strings")),
-        }
+/// A thread, for one run: what began it has taken the messages, whenever JavaScript's collector finds what is left.
+#[napi]
+pub struct NativeThread {
+    thread: Mutex<Thread>,
+}
+
+impl NativeThread {
+    /// Its messages, once.
+    pub(super) fn take(&self) -> Thread {
+        std::mem::take(&mut *self.thread.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -29,6 +33,23 @@ impl NativeShelf {
     #[napi(constructor, catch_unwind)]
     pub fn new() -> Self {
         NativeShelf::default()
+    }
+
+    /// [`Shelf::thread`]; `null` if there is no message of a number: the thread has to be handed over whole.
+    #[napi(catch_unwind)]
+    pub fn thread(
+        &self,
+        messages_json: Utf16String,
+        texts: Utf16String,
+        plan: Uint32Array,
+    ) -> napi::Result<Option<NativeThread>> {
+        match self.shelf.thread(messages_json, texts, &plan) {
+            Ok(thread) => Ok(Some(NativeThread {
+                thread: Mutex::new(thread),
+            })),
+            Err(Unfit::Unknown) => Ok(None),
+            Err(Unfit::Lengths) => Err(napi::Error::from_reason("lengths that are not those of the strings")),
+        }
     }
 
     /// Keeps the messages of these numbers no longer. Runs that have begun have them all the same.

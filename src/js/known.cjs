@@ -15,7 +15,7 @@
  * came for {@link RECENT_MS}. The native side holds at most {@link MOST_HELD}, and a thread that is longer only while it is sent.
  *
  * @import { PackedThread } from "./messages.cjs"
- * @import { NativeShelf } from "./native.cjs"
+ * @import { NativeShelf, NativeThread } from "./native.cjs"
  * @import { Reading } from "./reading.cjs"
  *
  * @typedef {object} Part a message of a thread
@@ -204,24 +204,22 @@ function createKnown(native) {
   }
 
   /**
-   * The thread for `start`, whose answer is `null` if the shelf has not what it should have.
-   *
-   * @template T
    * @param {Thread} thread
-   * @param {(shelf: NativeShelf, thread: PackedThread) => T | null} start
-   * @returns {T}
+   * @returns {NativeThread} for one run
    */
-  function handOver({ parts }, start) {
+  function handOver({ parts }) {
     shelf ??= new native.NativeShelf();
     const size = sizeOf(parts);
     const isNew = (/** @type {Part} */ part) => part.isKept && !isHeld(part);
     if (held + sizeOf(parts.filter(isNew)) > MOST_HELD) forgetHeld();
-    const started = start(shelf, packed(parts, size <= MOST_HELD));
-    if (started !== null) return started;
+    const put = (/** @type {PackedThread} */ { json, texts, plan }) => shelf?.thread(json, texts, plan);
+    const given = put(packed(parts, size <= MOST_HELD));
+    if (given) return given;
+    // It has not what it should have.
     forgetHeld();
-    const again = start(shelf, packed(parts, false));
-    if (again === null) throw fault("INTERNAL", "a thread that was handed over whole is not known");
-    return again;
+    const whole = put(packed(parts, false));
+    if (whole) return whole;
+    throw fault("INTERNAL", "a thread that was handed over whole is not known");
   }
 
   /**

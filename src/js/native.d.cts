@@ -63,11 +63,16 @@ export function limits(): string;
 /** Messages that may be handed over again by their numbers (`src/thread.rs`). */
 export class NativeShelf {
   constructor();
+  /** `PackedThread` in `messages.cjs`; `null` if there is no message of a number in the plan. */
+  thread(messagesJson: string, texts: string, plan: Uint32Array): NativeThread | null;
   /** Keeps the messages of these numbers no longer. */
   release(numbers: Uint32Array): void;
   /** Keeps no message any longer. */
   clear(): void;
 }
+
+/** A thread, for one run. */
+export class NativeThread {}
 
 /** One provider, of a CLI or of an API, with its limits and what is known about its CLI. */
 export class NativeProvider {
@@ -85,17 +90,8 @@ export class NativeProvider {
    *   "record"?: {"path": absolute, "prompts": boolean}, "outputSchema"?: JSON Schema}`
    * @param envJson what the child inherits, and where an API's key and proxy are looked up, where that is not the process's
    *   environment (worker threads)
-   * @returns `null` if the shelf has no message of a number in the plan: nothing has begun then
    */
-  start(
-    shelf: NativeShelf,
-    messagesJson: string,
-    texts: string,
-    plan: Uint32Array,
-    toolsJson: string,
-    callJson: string,
-    envJson?: string,
-  ): NativeRun | null;
+  start(thread: NativeThread, toolsJson: string, callJson: string, envJson?: string): NativeRun;
   /** The provider as an agent talks to it. */
   model(): NativeModel;
   /**

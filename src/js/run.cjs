@@ -47,9 +47,7 @@ function start(
     () => {
       const logs = log ? true : undefined;
       const call = JSON.stringify({ ...wants, timeout, record, outputSchema, quota, documents, choices, log: logs });
-      return known.handOver(thread, (shelf, { json, texts, plan }) =>
-        engine.start(shelf, json, texts, plan, tools, call, workerEnv()),
-      );
+      return engine.start(known.handOver(thread), tools, call, workerEnv());
     },
     watch,
     unlisten,
