@@ -23,6 +23,7 @@ use crate::message::{Message, Role, ToolSpec};
 use crate::process::{Output, Vars};
 use crate::provider::{LoginCheck, LoginKind};
 use crate::redact::plain;
+use crate::run::ask;
 use crate::run::model::{Model as _, ProviderObject};
 use crate::run::request::{CallOptions, Request};
 use crate::run::{Ended, Engine, FUNCTIONS, NAMESPACE, Run};
@@ -149,7 +150,7 @@ impl Look {
             timings_ms: Timings::default(),
         };
         let began = Instant::now();
-        match self.engine.file(&self.base) {
+        match ask::file(&self.engine, &self.base) {
             Ok(file) => {
                 report.installed = true;
                 report.path = Some(file.to_string_lossy().into_owned());
@@ -188,7 +189,7 @@ impl Look {
 
     async fn ask(&self, args: &[&str], without: &[&str]) -> Result<Output, Box<ProviderError>> {
         let limit = COMMAND_LIMIT;
-        self.engine.ask(args, without, &self.base, limit, &self.cancel).await
+        ask::ask(&self.engine, args, without, &self.base, limit, &self.cancel).await
     }
 
     /// Whether there was something to ask.
@@ -273,14 +274,14 @@ impl Look {
     }
 
     fn is_set(&self, name: &str) -> bool {
-        let value = self.engine.variable(name, &self.base);
+        let value = ask::variable(&self.engine, name, &self.base);
         matches!(value, Ok(Some(_)))
     }
 
     /// The kind of login that is in effect: as the CLI has `told` it, if it is the vendor who is asked.
     fn signed_in_by(&self, check: &LoginCheck, told: Option<(LoginKind, Vec<String>)>) -> Option<SignedInBy> {
         let gateway = check.gateways.iter().find_map(|gateway| {
-            let url = self.engine.variable(gateway.name, &self.base).ok()??;
+            let url = ask::variable(&self.engine, gateway.name, &self.base).ok()??;
             let host = host(&url).unwrap_or_else(|| "no URL".to_owned());
             (host != gateway.own_host).then(|| format!("{} is {host}", gateway.name))
         });
@@ -304,7 +305,7 @@ impl Look {
     /// CLI is still logged in without the key.
     async fn key_beside_login(&self, check: &LoginCheck) -> Option<Problem> {
         let keys = self.engine.provider().key_env;
-        let present = self.engine.present(keys, &self.base).ok()?;
+        let present = ask::present(&self.engine, keys, &self.base).ok()?;
         if present.is_empty() {
             return None;
         }

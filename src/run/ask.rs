@@ -23,121 +23,124 @@ const MAX_STDOUT: usize = 256 * 1024;
 /// How long an interpreter may take to tell its version: 40 ms on an idle machine.
 const INTERPRETER: Duration = Duration::from_secs(5);
 
-impl Base {
-    /// The file a request would execute.
-    ///
-    /// # Errors
-    /// As a request: the file can't be found, or can't be executed.
-    pub fn file(&self, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderError>> {
-        let program = self.look(base).map_err(|error| match error {
-            NotFound::Refused(error) => error,
-            NotFound::Start(error) => {
-                let refusal = ProviderError::new(self.id(), error.code(), error.to_string());
-                Box::new(refusal.with_hint(start_hint(self.id(), &error)))
-            }
-        })?;
-        Ok(program.binary().file().to_owned())
-    }
-
-    /// Which of `names` are in the environment of a request, and not empty.
-    ///
-    /// # Errors
-    /// As `file`.
-    pub fn present<'a>(&self, names: &[&'a str], base: &Arc<Vars>) -> Result<Vec<&'a str>, Box<ProviderError>> {
-        let line = self.probe(&[], &[])?;
-        let is_set = |name: &&&str| print::variable(&line, base, name).is_some_and(|value| !value.is_empty());
-        Ok(names.iter().filter(is_set).copied().collect())
-    }
-
-    /// What `name` is in the environment of a request, if it is there as text and not empty.
-    ///
-    /// # Errors
-    /// As `file`.
-    pub fn variable(&self, name: &str, base: &Arc<Vars>) -> Result<Option<String>, Box<ProviderError>> {
-        let value = print::variable(&self.probe(&[], &[])?, base, name);
-        let text = value.and_then(|value| value.to_str().map(str::to_owned));
-        Ok(text.filter(|text| !text.is_empty()))
-    }
-
-    /// Runs the CLI with `args`, without the variables `without`, for at most `limit`. How it ends is in the output.
-    ///
-    /// # Errors
-    /// It can't be started.
-    pub async fn ask(
-        &self,
-        args: &[&str],
-        without: &[&str],
-        base: &Arc<Vars>,
-        limit: Duration,
-        cancel: &CancellationToken,
-    ) -> Result<Output, Box<ProviderError>> {
-        self.output(self.probe(args, without)?, base, limit, cancel).await
-    }
-
-    /// What `file`, the interpreter of the CLI, says its version is; `None` if it says nothing.
-    async fn interpreter_version(&self, file: &Path, base: &Arc<Vars>, cancel: &CancellationToken) -> Option<String> {
-        let mut line = self.probe(&["--version"], &[]).ok()?;
-        line.program = file.to_str()?.to_owned();
-        let output = self.output(line, base, INTERPRETER, cancel).await.ok()?;
-        let said = String::from_utf8(output.stdout).ok()?;
-        let version = said.trim().trim_start_matches('v');
-        version
-            .starts_with(|first: char| first.is_ascii_digit())
-            .then(|| version.to_owned())
-    }
-
-    /// `error`; where an old Node is the cause of it, with its version and where it is: the CLI tells neither.
-    pub(super) async fn with_node(
-        &self,
-        mut error: Box<ProviderError>,
-        base: &Arc<Vars>,
-        cancel: &CancellationToken,
-    ) -> Box<ProviderError> {
-        if !error.message.starts_with(OLD_NODE) {
-            return error;
+/// The file a request would execute.
+///
+/// # Errors
+/// As a request: the file can't be found, or can't be executed.
+pub fn file(engine: &Base, base: &Arc<Vars>) -> Result<PathBuf, Box<ProviderError>> {
+    let program = engine.look(base).map_err(|error| match error {
+        NotFound::Refused(error) => error,
+        NotFound::Start(error) => {
+            let refusal = ProviderError::new(engine.id(), error.code(), error.to_string());
+            Box::new(refusal.with_hint(start_hint(engine.id(), &error)))
         }
-        let program = self.look(base).ok();
-        let Some(node) = program.and_then(|program| program.binary().resolved().interpreter.clone()) else {
-            return error;
-        };
-        if let Some(version) = self.interpreter_version(&node, base, cancel).await {
-            let named = format!("{OLD_NODE}, Node {version} ({})", node.display());
-            error.message = error.message.replacen(OLD_NODE, &named, 1);
-        }
-        error
-    }
+    })?;
+    Ok(program.binary().file().to_owned())
+}
 
-    async fn output(
-        &self,
-        line: CommandLine,
-        base: &Arc<Vars>,
-        limit: Duration,
-        cancel: &CancellationToken,
-    ) -> Result<Output, Box<ProviderError>> {
-        let surroundings = Surroundings {
-            file: None,
-            base_env: Arc::clone(base),
-            limits: Limits {
-                timeout: Some(limit),
-                kill_grace: self.options.kill_grace,
-                max_stdout: MAX_STDOUT,
-                ..Limits::default()
-            },
-            owner: self.owner,
-            permit: None,
-            tracker: self.lifecycle.runs.clone(),
-            tees: Tees::default(),
-        };
-        let output = print::output(line, surroundings, cancel).await;
-        output.map_err(|error| not_started(self, &error))
-    }
+/// Which of `names` are in the environment of a request, and not empty.
+///
+/// # Errors
+/// As `file`.
+pub fn present<'a>(engine: &Base, names: &[&'a str], base: &Arc<Vars>) -> Result<Vec<&'a str>, Box<ProviderError>> {
+    let line = probe(engine, &[], &[])?;
+    let is_set = |name: &&&str| print::variable(&line, base, name).is_some_and(|value| !value.is_empty());
+    Ok(names.iter().filter(is_set).copied().collect())
+}
 
-    /// The command line that asks `args`.
-    fn probe(&self, args: &[&str], without: &[&str]) -> Result<CommandLine, Box<ProviderError>> {
-        let mut line = command::bare(&self.provider, &self.options)?;
-        line.args = args.iter().map(|arg| Arg::Text((*arg).to_owned())).collect();
-        line.user_env
-            .extend(without.iter().map(|name| ((*name).to_owned(), None)));
-        Ok(line)
+/// What `name` is in the environment of a request, if it is there as text and not empty.
+///
+/// # Errors
+/// As `file`.
+pub fn variable(engine: &Base, name: &str, base: &Arc<Vars>) -> Result<Option<String>, Box<ProviderError>> {
+    let value = print::variable(&probe(engine, &[], &[])?, base, name);
+    let text = value.and_then(|value| value.to_str().map(str::to_owned));
+    Ok(text.filter(|text| !text.is_empty()))
+}
+
+/// Runs the CLI with `args`, without the variables `without`, for at most `limit`. How it ends is in the output.
+///
+/// # Errors
+/// It can't be started.
+pub async fn ask(
+    engine: &Base,
+    args: &[&str],
+    without: &[&str],
+    base: &Arc<Vars>,
+    limit: Duration,
+    cancel: &CancellationToken,
+) -> Result<Output, Box<ProviderError>> {
+    output(engine, probe(engine, args, without)?, base, limit, cancel).await
+}
+
+/// What `file`, the interpreter of the CLI, says its version is; `None` if it says nothing.
+async fn interpreter_version(
+    engine: &Base,
+    file: &Path,
+    base: &Arc<Vars>,
+    cancel: &CancellationToken,
+) -> Option<String> {
+    let mut line = probe(engine, &["--version"], &[]).ok()?;
+    line.program = file.to_str()?.to_owned();
+    let output = output(engine, line, base, INTERPRETER, cancel).await.ok()?;
+    let said = String::from_utf8(output.stdout).ok()?;
+    let version = said.trim().trim_start_matches('v');
+    version
+        .starts_with(|first: char| first.is_ascii_digit())
+        .then(|| version.to_owned())
+}
+
+/// `error`; where an old Node is the cause of it, with its version and where it is: the CLI tells neither.
+pub(super) async fn with_node(
+    engine: &Base,
+    mut error: Box<ProviderError>,
+    base: &Arc<Vars>,
+    cancel: &CancellationToken,
+) -> Box<ProviderError> {
+    if !error.message.starts_with(OLD_NODE) {
+        return error;
     }
+    let program = engine.look(base).ok();
+    let Some(node) = program.and_then(|program| program.binary().resolved().interpreter.clone()) else {
+        return error;
+    };
+    if let Some(version) = interpreter_version(engine, &node, base, cancel).await {
+        let named = format!("{OLD_NODE}, Node {version} ({})", node.display());
+        error.message = error.message.replacen(OLD_NODE, &named, 1);
+    }
+    error
+}
+
+async fn output(
+    engine: &Base,
+    line: CommandLine,
+    base: &Arc<Vars>,
+    limit: Duration,
+    cancel: &CancellationToken,
+) -> Result<Output, Box<ProviderError>> {
+    let surroundings = Surroundings {
+        file: None,
+        base_env: Arc::clone(base),
+        limits: Limits {
+            timeout: Some(limit),
+            kill_grace: engine.options.kill_grace,
+            max_stdout: MAX_STDOUT,
+            ..Limits::default()
+        },
+        owner: engine.owner,
+        permit: None,
+        tracker: engine.lifecycle.runs.clone(),
+        tees: Tees::default(),
+    };
+    let output = print::output(line, surroundings, cancel).await;
+    output.map_err(|error| not_started(engine, &error))
+}
+
+/// The command line that asks `args`.
+fn probe(engine: &Base, args: &[&str], without: &[&str]) -> Result<CommandLine, Box<ProviderError>> {
+    let mut line = command::bare(&engine.provider, &engine.options)?;
+    line.args = args.iter().map(|arg| Arg::Text((*arg).to_owned())).collect();
+    line.user_env
+        .extend(without.iter().map(|name| ((*name).to_owned(), None)));
+    Ok(line)
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::lifecycle::Lifecycle;
 use super::programs::{NotFound, Program, Programs};
 use super::quota::UsedUp;
+use super::record;
 use crate::classify;
 use crate::command;
 use crate::error::{Code, ProviderError};
@@ -18,6 +19,7 @@ use crate::process::limit::{self, Permit};
 use crate::process::{Limits, StartError, Tees, Vars};
 use crate::provider::options::Options;
 use crate::provider::{self, Provider, custom};
+use crate::redact::Redactor;
 
 /// The form of native tools in which each is a function, as the option `toolForm` has it.
 pub const FUNCTIONS: &str = "functions";
@@ -116,6 +118,13 @@ impl Base {
     /// Whether `start_with_callbacks` can come to anything with this provider.
     pub fn takes_callbacks(&self) -> bool {
         command::takes_callbacks(&self.provider, &self.options)
+    }
+
+    /// What knows the secrets of the environment this provider's processes get.
+    pub(crate) fn redactor(&self, base_env: &Vars) -> Redactor {
+        let own = self.options.env.iter();
+        let own = own.filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)));
+        Redactor::new(record::readable(base_env).chain(own), [])
     }
 
     /// The program of calls with this environment, looked at now.

@@ -23,85 +23,83 @@ pub(super) struct Chosen {
     pub left_out: Vec<Event>,
 }
 
-impl Base {
-    /// The choices `given` of a call with `tools` bound, which may come to the option `engine`.
-    ///
-    /// # Errors
-    /// `INVALID_OPTION`, `UNSUPPORTED_OPTION`.
-    pub(super) fn choose(
-        &self,
-        given: &GivenChoices,
-        tools: &[ToolSpec],
-        engine: EngineKind,
-    ) -> Result<Chosen, Box<ProviderError>> {
-        let own = &self.options.choices;
-        if given.given().is_empty() && *own == Choices::default() {
-            return Ok(Chosen::default());
-        }
-        let invalid = |reason: String| self.refuse(Code::InvalidOption, reason);
-        let model = self.provider.option(MODEL.name).unwrap_or(MODEL);
-        let call = given.read(|map| CallChoices::read(map, model)).map_err(invalid)?;
-        let of_call = |reason: String| invalid(format!("the call's {reason}"));
-        check_effort(&call.choices, self.provider.efforts).map_err(of_call)?;
-        if let (Some(custom), Some(model)) = (&self.provider.custom, &call.choices.model) {
-            custom.check_model(model).map_err(of_call)?;
-        }
-        if let Some(choice) = &call.tool_choice {
-            self.check_tool_choice(choice, tools, engine)?;
-        }
-        let chooses = call.choices != Choices::default();
-        let chosen_model = call.choices.model.clone();
-        let merged = call.choices.clone().or(own);
-        // A CLI that is not told a model has one all the same, of its config.
-        let (asked, model) = (
-            Choices {
-                model: chosen_model,
-                ..merged.clone()
-            },
-            merged.model,
-        );
-        let on_unsupported = call.on_unsupported.or(self.options.on_unsupported);
-        let (settled, left_out) = self.provider.settle(asked, on_unsupported, engine, &self.options)?;
-        let settled = Choices {
-            model,
-            stop: settled.stop.filter(|stop| !stop.is_empty()),
-            ..settled
-        };
-        let warning = |feature| left_out_warning(self.provider.why_not(feature, engine, &self.options));
-        Ok(Chosen {
-            options: (chooses && settled != *own).then(|| Box::new(self.options.with_choices(settled))),
-            tool_choice: call.tool_choice.clone(),
-            left_out: left_out.into_iter().map(warning).collect(),
-        })
+/// The choices `given` of a call with `tools` bound, which may come to the option `engine`.
+///
+/// # Errors
+/// `INVALID_OPTION`, `UNSUPPORTED_OPTION`.
+pub(super) fn choose(
+    engine: &Base,
+    given: &GivenChoices,
+    tools: &[ToolSpec],
+    kind: EngineKind,
+) -> Result<Chosen, Box<ProviderError>> {
+    let own = &engine.options.choices;
+    if given.given().is_empty() && *own == Choices::default() {
+        return Ok(Chosen::default());
     }
+    let invalid = |reason: String| engine.refuse(Code::InvalidOption, reason);
+    let model = engine.provider.option(MODEL.name).unwrap_or(MODEL);
+    let call = given.read(|map| CallChoices::read(map, model)).map_err(invalid)?;
+    let of_call = |reason: String| invalid(format!("the call's {reason}"));
+    check_effort(&call.choices, engine.provider.efforts).map_err(of_call)?;
+    if let (Some(custom), Some(model)) = (&engine.provider.custom, &call.choices.model) {
+        custom.check_model(model).map_err(of_call)?;
+    }
+    if let Some(choice) = &call.tool_choice {
+        check_tool_choice(engine, choice, tools, kind)?;
+    }
+    let chooses = call.choices != Choices::default();
+    let chosen_model = call.choices.model.clone();
+    let merged = call.choices.clone().or(own);
+    // A CLI that is not told a model has one all the same, of its config.
+    let (asked, model) = (
+        Choices {
+            model: chosen_model,
+            ..merged.clone()
+        },
+        merged.model,
+    );
+    let on_unsupported = call.on_unsupported.or(engine.options.on_unsupported);
+    let (settled, left_out) = engine.provider.settle(asked, on_unsupported, kind, &engine.options)?;
+    let settled = Choices {
+        model,
+        stop: settled.stop.filter(|stop| !stop.is_empty()),
+        ..settled
+    };
+    let warning = |feature| left_out_warning(engine.provider.why_not(feature, kind, &engine.options));
+    Ok(Chosen {
+        options: (chooses && settled != *own).then(|| Box::new(engine.options.with_choices(settled))),
+        tool_choice: call.tool_choice.clone(),
+        left_out: left_out.into_iter().map(warning).collect(),
+    })
+}
 
-    fn check_tool_choice(
-        &self,
-        choice: &ToolChoice,
-        tools: &[ToolSpec],
-        engine: EngineKind,
-    ) -> Result<(), Box<ProviderError>> {
-        let names = tools.iter().map(|tool| tool.name.as_str());
-        choice
-            .check(names)
-            .map_err(|reason| self.refuse(Code::InvalidOption, reason))?;
-        if !matches!(choice, ToolChoice::Any | ToolChoice::Tool(_)) {
-            return Ok(());
-        }
-        let is_print = engine == EngineKind::Print;
-        if is_print && self.options.text_tool_calls == TextToolCalls::Off {
-            let reason = "the call's option \"toolChoice\" and the option \"textToolCalls\" contradict each other: with \"off\", the \
-                          model can call no tool in print form";
-            return Err(self.refuse(Code::InvalidOption, reason));
-        }
-        match self.provider.can(Feature::ToolChoice, engine).1.is_supported() {
-            true => Ok(()),
-            false => Err(Box::new(self.provider.unsupported(
-                Feature::ToolChoice,
-                engine,
-                &self.options,
-            ))),
-        }
+fn check_tool_choice(
+    engine: &Base,
+    choice: &ToolChoice,
+    tools: &[ToolSpec],
+    kind: EngineKind,
+) -> Result<(), Box<ProviderError>> {
+    let names = tools.iter().map(|tool| tool.name.as_str());
+    choice
+        .check(names)
+        .map_err(|reason| engine.refuse(Code::InvalidOption, reason))?;
+    if !matches!(choice, ToolChoice::Any | ToolChoice::Tool(_)) {
+        return Ok(());
+    }
+    let is_print = kind == EngineKind::Print;
+    if is_print && engine.options.text_tool_calls == TextToolCalls::Off {
+        let reason = "the call's option \"toolChoice\" and the option \"textToolCalls\" contradict each other: with \"off\", the \
+                      model can call no tool in print form";
+        return Err(engine.refuse(Code::InvalidOption, reason));
+    }
+    match engine.provider.can(Feature::ToolChoice, kind).1.is_supported() {
+        true => Ok(()),
+        false => Err(Box::new(engine.provider.unsupported(
+            Feature::ToolChoice,
+            kind,
+            &engine.options,
+        ))),
     }
 }
 

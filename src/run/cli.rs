@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use super::ask;
 use super::cli_attempt::{CliAttempt, CliCall};
 use super::quota::UsedUp;
 use super::retry_loop::{AttemptOutcome, RetryableCall};
@@ -62,11 +63,7 @@ impl RetryableCall for KeptOrPrinted<'_> {
         };
         let outcome = self.made(&attempt, info).await;
         match outcome {
-            Err(error) => Err(self
-                .call
-                .engine
-                .with_node(error, self.call.base_env, self.call.cancel)
-                .await),
+            Err(error) => Err(ask::with_node(self.call.engine, error, self.call.base_env, self.call.cancel).await),
             Ok(outcome) => Ok(outcome),
         }
     }

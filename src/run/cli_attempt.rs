@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Attempt, CallLimits, Opening};
 use super::base::Base;
-use super::cli_request::{CliRequest, UNFIT};
+use super::cli_request::{CliRequest, UNFIT, emulated};
 use super::queue::Waiting;
 use super::sink::Sink;
 use crate::event::{EngineUsed, Event, RunInfo};
@@ -96,7 +96,7 @@ impl CliAttempt<'_> {
         let CliCall { engine, request, .. } = *self.call;
         let schema = request.output.as_deref()?;
         (!engine.provider.schema.takes(schema))
-            .then(|| engine.emulated(UNFIT))
+            .then(|| emulated(engine, UNFIT))
             .flatten()
     }
 

@@ -7,10 +7,12 @@ use tokio::sync::mpsc;
 
 use super::base::Base;
 use super::callbacks::ToolServer;
-use super::choices::Chosen;
+use super::choices::{self, Chosen};
+use super::content;
 use super::reply_check::{Checks, Misfit};
 use super::request::{CallOptions, Checked, Request};
 use super::structured::{self, FitsSchema};
+use super::text_calls;
 use super::tool_choice;
 use crate::bridge::{BridgeOptions, ToolCallRequest};
 use crate::command::MAX_ARG_BYTES;
@@ -141,7 +143,7 @@ impl CliRequest {
             tools: &tools,
             options: self.provider_options(engine),
             choices: chosen.map(|options| options.choices.clone()),
-            output: engine.output_in_session(self.output.as_deref()),
+            output: output_in_session(engine, self.output.as_deref()),
             encoding: encoding_of(engine),
             guard: engine.provider.guard,
         }))
@@ -191,8 +193,8 @@ impl CliRequest {
     ) -> Result<CliRequest, Box<ProviderError>> {
         let accepts = match callbacks {
             // The thread is printed there.
-            Some(_) => engine.print_accepts(),
-            None => engine.accepts(),
+            Some(_) => content::print_accepts(engine),
+            None => content::accepts(engine),
         };
         let check_timeout = |ms| options::check_timeout(&engine.provider, ms);
         let Checked {
@@ -210,7 +212,7 @@ impl CliRequest {
             Some(_) => EngineKind::Print,
             None => engine.options.engine,
         };
-        let chosen = engine.choose(&options.choices, &tools, kind)?;
+        let chosen = choices::choose(engine, &options.choices, &tools, kind)?;
         if chosen.tool_choice == Some(ToolChoice::None) {
             tools.clear();
         }
@@ -283,14 +285,14 @@ impl CliRequest {
         let has_calls = !calls_back && has_tools && form != TextToolCalls::Off;
         let output = self.output.as_deref();
         Ok(CliRequest {
-            emulated_because: output.and_then(|schema| engine.why_emulated(schema, has_calls)),
+            emulated_because: output.and_then(|schema| why_emulated(engine, schema, has_calls)),
             // The second time, what is behind the thread asks for it.
             note: match calls_back || self.checks.asked_before() {
                 true => None,
                 false => tool_choice::request(self.chosen.tool_choice.as_ref()),
             },
             mark: match form {
-                TextToolCalls::Marked if has_calls => Some(engine.fresh_mark()?),
+                TextToolCalls::Marked if has_calls => Some(text_calls::fresh_mark(engine)?),
                 _ => None,
             },
             uncallable: form == TextToolCalls::Off && has_tools && !calls_back,
@@ -330,7 +332,7 @@ impl CliRequest {
         };
         let unprintable = match calls_back {
             true => None,
-            false => engine.unprintable(messages),
+            false => content::unprintable(engine, messages),
         };
         if unprintable.is_some() {
             return Printed {
@@ -350,9 +352,22 @@ impl CliRequest {
             asking_prompt: is_native.then(|| with_note(prompt::render(messages, described, asking))),
             text_calls: match calls_back {
                 true => TextCalls::Off,
-                false => engine.text_calls(messages, tools, self, style, self.mark.clone()),
+                false => text_calls::text_calls(engine, messages, tools, self.calls_asked(), style, self.mark.clone()),
             },
             unprintable: None,
+        }
+    }
+}
+
+impl CliRequest {
+    /// SPEC-01's callers tell a model without tools of some in their own words. Not where they were taken away, in an agent's run that has
+    /// none, nor in an answer that is JSON anyway.
+    fn calls_asked(&self) -> text_calls::Asked {
+        let unknown_tools = self.options.unknown_tools;
+        let has_none = self.chosen.tool_choice == Some(ToolChoice::None);
+        text_calls::Asked {
+            unknown_tools,
+            may_call_untold: !unknown_tools && self.output.is_none() && !has_none,
         }
     }
 }
@@ -365,37 +380,35 @@ fn encoding_of(engine: &Base) -> Encoding {
     }
 }
 
-impl Base {
-    /// Why a CLI that takes schemas can't get this one in print form. `has_calls`: calls are written as text.
-    fn why_emulated(&self, schema: &Schema, has_calls: bool) -> Option<&'static str> {
-        let form = self.provider.schema;
-        if !form.takes(schema) {
-            return Some(UNFIT);
-        }
-        if has_calls {
-            return Some(
-                "tool calls are written as text in print form, which a CLI that enforces the schema would not let through",
-            );
-        }
-        let is_long = form.tool().is_some() && schema.text().len() > MAX_ARG_BYTES;
-        is_long.then_some("it is longer than an argument of a program may be")
+/// Why a CLI that takes schemas can't get this one in print form. `has_calls`: calls are written as text.
+fn why_emulated(engine: &Base, schema: &Schema, has_calls: bool) -> Option<&'static str> {
+    let form = engine.provider.schema;
+    if !form.takes(schema) {
+        return Some(UNFIT);
     }
+    if has_calls {
+        return Some(
+            "tool calls are written as text in print form, which a CLI that enforces the schema would not let through",
+        );
+    }
+    let is_long = form.tool().is_some() && schema.text().len() > MAX_ARG_BYTES;
+    is_long.then_some("it is longer than an argument of a program may be")
+}
 
-    /// How a live session gets the schema of an answer.
-    fn output_in_session<'a>(&self, schema: Option<&'a Schema>) -> SessionOutput<'a> {
-        let can_take = self.provider.live.is_none_or(|live| live.takes_schema);
-        match schema {
-            None => SessionOutput::Text,
-            Some(schema) if can_take && self.provider.schema.takes(schema) => SessionOutput::Native(schema),
-            Some(schema) => SessionOutput::Asked(schema),
-        }
+/// How a live session gets the schema of an answer.
+fn output_in_session<'a>(engine: &Base, schema: Option<&'a Schema>) -> SessionOutput<'a> {
+    let can_take = engine.provider.live.is_none_or(|live| live.takes_schema);
+    match schema {
+        None => SessionOutput::Text,
+        Some(schema) if can_take && engine.provider.schema.takes(schema) => SessionOutput::Native(schema),
+        Some(schema) => SessionOutput::Asked(schema),
     }
+}
 
-    /// The warning that a schema is asked for in the prompt for the reason `why`, where this CLI takes some.
-    pub(super) fn emulated(&self, why: &str) -> Option<Event> {
-        let can = self.provider.schema != SchemaForm::Asked;
-        can.then(|| structured::emulated(self.id(), why))
-    }
+/// The warning that a schema is asked for in the prompt for the reason `why`, where this CLI takes some.
+pub(super) fn emulated(engine: &Base, why: &str) -> Option<Event> {
+    let can = engine.provider.schema != SchemaForm::Asked;
+    can.then(|| structured::emulated(engine.id(), why))
 }
 
 /// Why a CLI does not get a schema that it has no form for.

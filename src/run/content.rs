@@ -57,44 +57,42 @@ fn taken(accepts: &Accepts) -> String {
     format!("{}{types} of the user and {} of tools", kinds(users), kinds(results))
 }
 
-impl Base {
-    /// What this provider takes beside text, asked as its options say.
-    pub(super) fn accepts(&self) -> &Accepts {
-        match self.options.engine {
-            EngineKind::Live => &self.provider.media.live,
-            EngineKind::Auto if self.provider.live.is_some() => &self.provider.media.live,
-            EngineKind::Print | EngineKind::Warm | EngineKind::Auto => self.print_accepts(),
+/// What this provider takes beside text, asked as its options say.
+pub(super) fn accepts(engine: &Base) -> &Accepts {
+    match engine.options.engine {
+        EngineKind::Live => &engine.provider.media.live,
+        EngineKind::Auto if engine.provider.live.is_some() => &engine.provider.media.live,
+        EngineKind::Print | EngineKind::Warm | EngineKind::Auto => print_accepts(engine),
+    }
+}
+
+/// What one process per call takes beside text.
+pub(super) fn print_accepts(engine: &Base) -> &Accepts {
+    let options = &engine.options;
+    match engine.provider.media.form {
+        // The CLI reads lines only where it also writes them, and only from standard input.
+        Some(MediaForm::UserLine)
+            if options.output_format != OutputFormat::StreamJson || options.prompt_style != PromptStyle::Stdin =>
+        {
+            &Accepts::TEXT
         }
+        // The files have to lie in the folder it runs in, where nothing else may lie that a text could name.
+        Some(MediaForm::NamedFiles) if options.built_in_tools || options.cwd.is_some() => &Accepts::TEXT,
+        _ => &engine.provider.media.print,
     }
+}
 
-    /// What one process per call takes beside text.
-    pub(super) fn print_accepts(&self) -> &Accepts {
-        let options = &self.options;
-        match self.provider.media.form {
-            // The CLI reads lines only where it also writes them, and only from standard input.
-            Some(MediaForm::UserLine)
-                if options.output_format != OutputFormat::StreamJson || options.prompt_style != PromptStyle::Stdin =>
-            {
-                &Accepts::TEXT
-            }
-            // The files have to lie in the folder it runs in, where nothing else may lie that a text could name.
-            Some(MediaForm::NamedFiles) if options.built_in_tools || options.cwd.is_some() => &Accepts::TEXT,
-            _ => &self.provider.media.print,
-        }
-    }
+/// Why `messages` can't be the prompt of one process per call.
+pub(super) fn unprintable(engine: &Base, messages: &[Message]) -> Option<Box<ProviderError>> {
+    let accepts = print_accepts(engine);
+    let refused = content::check(messages, accepts).err()?;
+    let who = format!("{}'s print engine", engine.id());
+    Some(refuse_content(engine, &refused, &who, accepts))
+}
 
-    /// Why `messages` can't be the prompt of one process per call.
-    pub(super) fn unprintable(&self, messages: &[Message]) -> Option<Box<ProviderError>> {
-        let accepts = self.print_accepts();
-        let refused = content::check(messages, accepts).err()?;
-        let who = format!("{}'s print engine", self.id());
-        Some(self.refuse_content(&refused, &who, accepts))
-    }
-
-    /// The error of a block that `who`, which takes what `accepts` says, can't take.
-    pub(super) fn refuse_content(&self, refused: &Refused, who: &str, accepts: &Accepts) -> Box<ProviderError> {
-        self.refuse(Code::UnsupportedContent, reason(refused, who, accepts))
-    }
+/// The error of a block that `who`, which takes what `accepts` says, can't take.
+pub(super) fn refuse_content(engine: &Base, refused: &Refused, who: &str, accepts: &Accepts) -> Box<ProviderError> {
+    engine.refuse(Code::UnsupportedContent, reason(refused, who, accepts))
 }
 
 #[cfg(test)]

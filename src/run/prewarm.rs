@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::ask;
 use super::auto::EngineUse;
 use super::engine::Engine;
 use super::session::ahead::NextCall;
@@ -42,7 +43,7 @@ pub(super) async fn prewarm(engine: &Arc<Engine>, known: &str, env: Vars) -> Res
     };
     let ready = match kept.prewarm(&engine.base, next, &env).await {
         Ok(()) => Ok(()),
-        Err(error) => Err(engine.base.with_node(error, &env, &engine.lifecycle.closing).await),
+        Err(error) => Err(ask::with_node(&engine.base, error, &env, &engine.lifecycle.closing).await),
     };
     engine.closed().map_or(ready, Err)
 }

@@ -9,7 +9,9 @@ use super::base::{Base, not_found, not_started};
 use super::callbacks::BridgedPrint;
 use super::capabilities;
 use super::cli_attempt::{CliAttempt, CliCall};
+use super::cli_request::emulated;
 use super::clock::millis;
+use super::print_prompt::media_prompt;
 use super::retry_loop::AttemptOutcome;
 use crate::command::{self, Mode};
 use crate::error::ProviderError;
@@ -54,7 +56,7 @@ impl CliAttempt<'_> {
         let line_of = |prompt: &Rendered, options| {
             let media = match prompt.media.as_slice() {
                 [] => None,
-                _ => Some(engine.media_prompt(prompt)?),
+                _ => Some(media_prompt(engine, prompt)?),
             };
             let mode = media.as_ref().map_or(Mode::Print(&prompt.text), Mode::PrintMedia);
             printing(engine, mode, options, request.wants_pieces(), base_env)
@@ -91,7 +93,7 @@ impl CliAttempt<'_> {
             fields,
             notes: {
                 let uncallable = request.uncallable.then(not_callable);
-                let emulated = emulated_because.and_then(|why| engine.emulated(why));
+                let emulated = emulated_because.and_then(|why| emulated(engine, why));
                 let choices = request.notes(self.number);
                 choices.into_iter().chain(uncallable).chain(emulated).collect()
             },

@@ -19,72 +19,72 @@ use crate::provider::media::MediaForm;
 const ATTACHED: &str =
     "The images and documents of this conversation are attached to this message, in the order of their indexes.\n\n";
 
-impl Base {
-    /// `rendered`, which holds blocks, in the form of this provider.
-    ///
-    /// # Errors
-    /// `UNSUPPORTED_CONTENT` where data are no base64, or there is no form. `INTERNAL` where the system gives no random bytes.
-    pub(super) fn media_prompt(&self, rendered: &Rendered) -> Result<MediaPrompt, Box<ProviderError>> {
-        match self.provider.media.form {
-            Some(MediaForm::UserLine) => Ok(MediaPrompt {
-                text: user_line::user(&user_line::of_rendered("", rendered)),
-                files: Vec::new(),
-            }),
-            Some(MediaForm::Files) => Ok(MediaPrompt {
-                text: format!("{ATTACHED}{}", rendered.text),
-                files: self.files(rendered, |index, media| {
-                    format!("{}-{index}.{}", media.kind.tag(), extension(media))
+/// `rendered`, which holds blocks, in the form of this provider.
+///
+/// # Errors
+/// `UNSUPPORTED_CONTENT` where data are no base64, or there is no form. `INTERNAL` where the system gives no random bytes.
+pub(super) fn media_prompt(engine: &Base, rendered: &Rendered) -> Result<MediaPrompt, Box<ProviderError>> {
+    match engine.provider.media.form {
+        Some(MediaForm::UserLine) => Ok(MediaPrompt {
+            text: user_line::user(&user_line::of_rendered("", rendered)),
+            files: Vec::new(),
+        }),
+        Some(MediaForm::Files) => Ok(MediaPrompt {
+            text: format!("{ATTACHED}{}", rendered.text),
+            files: files(engine, rendered, |index, media| {
+                format!("{}-{index}.{}", media.kind.tag(), extension(media))
+            })?,
+        }),
+        Some(MediaForm::NamedFiles) => {
+            let random = getrandom::u64().map_err(|error| {
+                let reason = format!("the system gives no random bytes, which name the files of a prompt: {error}");
+                engine.refuse(Code::Internal, reason)
+            })?;
+            // No text of a thread can name one of them.
+            let name = |index: usize, media: &Media| format!("{index:06}-{random:016x}.{}", extension(media));
+            let names = rendered.media.iter().enumerate();
+            let names = names.map(|(at, placed)| format!("@{} ", name(at + 1, &placed.media)));
+            Ok(MediaPrompt {
+                text: format!(
+                    "{}\n\n{ATTACHED}{}",
+                    names.collect::<String>().trim_end(),
+                    rendered.text
+                ),
+                files: files(engine, rendered, |index, media| {
+                    format!("{RUN_FOLDER}/{}", name(index, media))
                 })?,
-            }),
-            Some(MediaForm::NamedFiles) => {
-                let random = getrandom::u64().map_err(|error| {
-                    let reason = format!("the system gives no random bytes, which name the files of a prompt: {error}");
-                    self.refuse(Code::Internal, reason)
-                })?;
-                // No text of a thread can name one of them.
-                let name = |index: usize, media: &Media| format!("{index:06}-{random:016x}.{}", extension(media));
-                let names = rendered.media.iter().enumerate();
-                let names = names.map(|(at, placed)| format!("@{} ", name(at + 1, &placed.media)));
-                Ok(MediaPrompt {
-                    text: format!(
-                        "{}\n\n{ATTACHED}{}",
-                        names.collect::<String>().trim_end(),
-                        rendered.text
-                    ),
-                    files: self.files(rendered, |index, media| format!("{RUN_FOLDER}/{}", name(index, media)))?,
-                })
-            }
-            None => {
-                let reason = format!("{} takes text only", self.id());
-                Err(self.refuse(Code::UnsupportedContent, reason))
-            }
+            })
+        }
+        None => {
+            let reason = format!("{} takes text only", engine.id());
+            Err(engine.refuse(Code::UnsupportedContent, reason))
         }
     }
+}
 
-    /// The blocks of `rendered` as files; `name` is told the index of each, from 1.
-    fn files(
-        &self,
-        rendered: &Rendered,
-        name: impl Fn(usize, &Media) -> String,
-    ) -> Result<Vec<MediaFile>, Box<ProviderError>> {
-        let blocks = (1..).zip(&rendered.media);
-        let files = blocks.map(|(index, placed)| {
-            let media = &placed.media;
-            let bytes = match &media.source {
-                Source::Base64(data) => decoded(data),
-                _ => None,
-            };
-            let bytes = bytes.ok_or_else(|| {
-                let reason = format!("block {index} of the thread, {}, is no base64", media.name());
-                self.refuse(Code::UnsupportedContent, reason)
-            })?;
-            Ok(MediaFile {
-                name: name(index, media),
-                bytes,
-            })
-        });
-        files.collect()
-    }
+/// The blocks of `rendered` as files; `name` is told the index of each, from 1.
+fn files(
+    engine: &Base,
+    rendered: &Rendered,
+    name: impl Fn(usize, &Media) -> String,
+) -> Result<Vec<MediaFile>, Box<ProviderError>> {
+    let blocks = (1..).zip(&rendered.media);
+    let files = blocks.map(|(index, placed)| {
+        let media = &placed.media;
+        let bytes = match &media.source {
+            Source::Base64(data) => decoded(data),
+            _ => None,
+        };
+        let bytes = bytes.ok_or_else(|| {
+            let reason = format!("block {index} of the thread, {}, is no base64", media.name());
+            engine.refuse(Code::UnsupportedContent, reason)
+        })?;
+        Ok(MediaFile {
+            name: name(index, media),
+            bytes,
+        })
+    });
+    files.collect()
 }
 
 /// What the name of a file with this block ends with: CLIs tell the type by it.

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::base::Base;
 use super::clock::now_ms;
 use super::handle::Ended;
 use crate::error::Code;
@@ -69,24 +68,12 @@ impl RecordOptions {
     }
 }
 
-impl Base {
-    /// What knows the secrets of the environment this provider's processes get.
-    pub(crate) fn redactor(&self, base_env: &Vars) -> Redactor {
-        let own = self
-            .options
-            .env
-            .iter()
-            .filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)));
-        Redactor::new(readable(base_env).chain(own), [])
-    }
-}
-
 /// What knows the secrets of an environment.
 pub(crate) fn redactor_of(env: &Vars) -> Redactor {
     Redactor::new(readable(env), [])
 }
 
-fn readable(env: &Vars) -> impl Iterator<Item = (&str, &str)> {
+pub(super) fn readable(env: &Vars) -> impl Iterator<Item = (&str, &str)> {
     env.iter()
         .filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)))
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use super::ask;
 use super::auto::EngineUse;
 use super::cli_ask::{CliAsking, Ready};
 use super::cli_request::CliRequest;
@@ -120,7 +121,7 @@ impl Model for Engine {
 
     fn ready(&self, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
         self.refusal().map_or(Ok(()), Err)?;
-        self.file(env).map(|_| ())
+        ask::file(self, env).map(|_| ())
     }
 
     fn redactor(&self, env: &Vars) -> Redactor {

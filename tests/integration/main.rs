@@ -16,6 +16,7 @@ mod names;
 mod panics;
 #[cfg(unix)]
 mod process;
+mod shape;
 
 /// Longer than anything takes, however busy the machine is.
 const LONG: Duration = Duration::from_secs(60);

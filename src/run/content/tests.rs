@@ -12,6 +12,7 @@ use crate::exchange::form::{CallParts, ProcessForm, SessionCall};
 use crate::exchange::live::setup::SessionOutput;
 use crate::prompt::{Encoding, escape_xml};
 use crate::run::cli_request::CliRequest;
+use crate::run::print_prompt::media_prompt;
 use crate::run::request::Request;
 
 /// What a block is, whoever's way it is written in.
@@ -259,7 +260,7 @@ proptest! {
             prop_assert!(request.printed(&engine).prompt.media.is_empty());
             request.printed(&engine).prompt.text.clone()
         } else {
-            let prompt = engine.media_prompt(&request.printed(&engine).prompt).unwrap();
+            let prompt = media_prompt(&engine, &request.printed(&engine).prompt).unwrap();
             prop_assert_eq!(prompt.files, Vec::<MediaFile>::new());
             let (found, text) = read_line(&prompt.text);
             prop_assert_eq!(found, owned(&expected));
@@ -271,7 +272,7 @@ proptest! {
     #[test]
     fn a_live_session_that_knows_nothing_is_told_all_of_it(thread in any_thread()) {
         let engine = engine("claude", &json!({"engine": "live"}));
-        let checked = request(&thread).check(engine.id(), engine.accepts(), |_| Ok(()));
+        let checked = request(&thread).check(engine.id(), accepts(&engine), |_| Ok(()));
         let call = SessionCall::new::<Claude>(CallParts {
             messages: checked.unwrap().messages,
             note: None,
@@ -306,7 +307,7 @@ proptest! {
                 let request = request.unwrap();
                 let expected: Vec<Vec<u8>> = media(&thread).into_iter().map(|(.., bytes)| bytes).collect();
                 if !expected.is_empty() {
-                    let prompt = engine.media_prompt(&request.printed(&engine).prompt).unwrap();
+                    let prompt = media_prompt(&engine, &request.printed(&engine).prompt).unwrap();
                     let found: Vec<Vec<u8>> = prompt.files.into_iter().map(|file| file.bytes).collect();
                     prop_assert_eq!(found, expected);
                 }
@@ -322,7 +323,7 @@ proptest! {
         let request = CliRequest::new(&engine, request(&thread), None).unwrap();
         let expected: Vec<Vec<u8>> = media(&thread).into_iter().map(|(.., bytes)| bytes).collect();
         if !expected.is_empty() {
-            let prompt = engine.media_prompt(&request.printed(&engine).prompt).unwrap();
+            let prompt = media_prompt(&engine, &request.printed(&engine).prompt).unwrap();
             let names: Vec<String> = prompt.files.iter().map(|file| format!("@{}", &file.name["empty/".len()..])).collect();
             prop_assert!(names.is_sorted());
             prop_assert!(prompt.text.starts_with(&format!("{}\n\n", names.join(" "))), "{}", prompt.text);

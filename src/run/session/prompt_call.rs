@@ -11,6 +11,7 @@ use crate::event::RunInfo;
 use crate::exchange::form::{ServerForm, SessionCall};
 use crate::provider::options::EngineKind;
 use crate::run::cli_attempt::{CliAttempt, CliCall};
+use crate::run::cli_request::emulated;
 use crate::run::print::not_callable;
 use crate::run::session::pools::warning;
 
@@ -55,7 +56,7 @@ pub(super) async fn attempt<F: ServerForm>(
         text_calls: printed.text_calls.clone(),
         notes: {
             let uncallable = request.uncallable.then(not_callable);
-            let emulated = why_emulated.and_then(|why| engine.emulated(why));
+            let emulated = why_emulated.and_then(|why| emulated(engine, why));
             uncallable.into_iter().chain(emulated).collect()
         },
         unfit: printed.unprintable.as_deref(),

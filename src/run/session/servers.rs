@@ -25,6 +25,7 @@ use crate::process::Vars;
 use crate::provider::options::{EngineKind, Options};
 use crate::run::base::Base;
 use crate::run::capabilities;
+use crate::run::content::refuse_content;
 use crate::run::session::pools::evicted_warning;
 
 /// The servers of one provider, and their sessions between calls.
@@ -236,7 +237,7 @@ impl<F: ServerForm> Source for ServerSessions<F> {
             if let Place::Session(session) = place {
                 session.end();
             }
-            return Err(NotBegun::Failed(engine.refuse_content(&refused, &who, &Accepts::TEXT)));
+            return Err(NotBegun::Failed(refuse_content(engine, &refused, &who, &Accepts::TEXT)));
         }
         let caller = Caller {
             key: &key,
