@@ -52,11 +52,6 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         "what is exported by name",
     ),
     ("js/cli-text.mjs", "", "texts for people"),
-    (
-        "js/cli-doctor.mjs",
-        "createClaudeCliProvider",
-        "a type that stands for those of all factories",
-    ),
     ("js/cli/serve.mjs", r"\?\? \[", "the default of the command line"),
     ("js/gateway/options.cjs", r"such as \{", "a text for people"),
     (
