@@ -411,4 +411,18 @@ describe("a call that can't be read", () => {
       response_metadata: { invalid_tool_calls: [{ name: "add", args: '{"a":' }] },
     });
   });
+
+  it.each(['{"a":', '{"a":"b', '{"a":"b\\\\', '{"a":[1,', '{"a":1}}', "[1]"])(
+    "is none in a stream: %s",
+    async (args) => {
+      const { model } = await chatApi([{ calls: [{ id: "call_a", name: "add", args }] }]);
+      const withTools = model.bindTools([{ name: "add", schema: { type: "object" } }]);
+      let whole: Awaited<ReturnType<typeof withTools.invoke>> | undefined;
+      for await (const chunk of await withTools.stream("hi")) whole = whole === undefined ? chunk : whole.concat(chunk);
+      expect(whole).toMatchObject({
+        tool_calls: [],
+        response_metadata: { invalid_tool_calls: [{ name: "add", args }] },
+      });
+    },
+  );
 });

@@ -1,9 +1,8 @@
 // @ts-check
-/** An agent's loop of ten steps: time, processes, requests, bytes. And long ones: how long each step holds Node's thread. */
+/** An agent's loop of ten steps: time, processes, requests, bytes. */
 import { WAYS } from "../harness/agents.mjs";
 import { goal } from "../harness/bench.mjs";
 import { CODEX_WAYS, createCodexSetting } from "../harness/codex-agents.mjs";
-import { GROWING, measureGrowing, SIZES } from "../harness/growing.mjs";
 import { createSetting } from "../harness/setting.mjs";
 import { median } from "../harness/stats.mjs";
 
@@ -43,75 +42,11 @@ const CLIS = {
   codex: { create: createCodexSetting, ways: CODEX_WAYS },
 };
 
-/** @param {boolean} quick */
-const growing = (quick) =>
-  Object.entries(quick ? SIZES.quick : SIZES.full).map(([name, [steps = 0, bytes = 0]]) => ({ name, steps, bytes }));
-
-/** @returns {[string, import("../harness/bench.mjs").Contender][]} */
-const ofTenSteps = () =>
-  Object.entries(CLIS).flatMap(([of, { create, ways }]) =>
-    Object.entries(ways).map(([name, way]) => [
-      name,
-      {
-        title: way.title,
-        kind: way.kind,
-        skip: (one) => one.name !== of,
-        prepare: (_, context) => ({ measure: () => measure(way, context, create) }),
-      },
-    ]),
-  );
-
-/** @returns {[string, import("../harness/bench.mjs").Contender][]} */
-const ofLongLoops = () =>
-  Object.entries(GROWING).map(([name, way]) => [
-    name,
-    {
-      title: way.title,
-      kind: "ours",
-      skip: (one) => one.steps === undefined,
-      prepare: ({ steps, bytes }) => ({ measure: () => measureGrowing(way, { steps, bytes }) }),
-    },
-  ]);
-
-/**
- * The steps of long loops: whatever a thread holds, Node's thread has to do with what is new.
- *
- * @param {import("../harness/bench.mjs").Look} look
- */
-const growingGoals = (look) =>
-  Object.keys(SIZES.full).flatMap((of) => {
-    const last = (/** @type {string} */ name) => look.median(of, name, "last");
-    const times = (/** @type {number} */ value) => `${value.toFixed(2)} times`;
-    const [kept, ...others] = Object.keys(GROWING).filter((name) => name !== "growingReread");
-    const worst = (/** @type {(name: string) => number} */ figure) =>
-      Math.max(...[kept, ...others].map((name) => figure(name ?? "")));
-    return [
-      goal(
-        `${of}: the last step holds Node's thread at most 1.5 times as long as the second`,
-        worst((name) => last(name) / look.median(of, name, "second")),
-        (value) => value <= 1.5,
-        times,
-      ),
-      goal(
-        `${of}: the last step takes at most a fifth of a JSON.stringify`,
-        worst((name) => last(name) / look.median(of, name, "stringify")),
-        (value) => value <= 0.2,
-        times,
-      ),
-      goal(
-        `${of}: the last step takes at most 1 ms`,
-        worst(last),
-        (value) => value <= 1,
-        (value) => `${value.toFixed(2)} ms`,
-      ),
-    ];
-  });
-
 /** @type {import("../harness/bench.mjs").Bench} */
 export default {
   title: "a loop of ten steps",
   about:
-    "The real claude and the real codex, a scripted API that answers at once: nine tool calls, then an answer. Whoever runs the tools itself makes no later calls. The long loops are of a fake CLI: how long `invoke` holds Node's thread until it returns its promise, at the second step and at the last (medians of five steps), beside one `JSON.stringify` of the last thread.",
+    "The real claude and the real codex, a scripted API that answers at once: nine tool calls, then an answer. Whoever runs the tools itself makes no later calls.",
   figures: {
     total: { title: "whole loop", unit: "ms" },
     first: { title: "first call to the API", unit: "ms" },
@@ -119,13 +54,22 @@ export default {
     processes: { title: "processes", unit: "count" },
     requests: { title: "requests", unit: "count" },
     bytes: { title: "to the API", unit: "bytes" },
-    second: { title: "Node's thread, second step", unit: "ms" },
-    last: { title: "Node's thread, last step", unit: "ms" },
-    stringify: { title: "one JSON.stringify", unit: "ms" },
   },
   main: "total",
-  cases: ({ quick }) => [...Object.keys(CLIS).map((name) => ({ name })), ...growing(quick)],
-  contenders: Object.fromEntries([...ofTenSteps(), ...ofLongLoops()]),
+  cases: () => Object.keys(CLIS).map((name) => ({ name })),
+  contenders: Object.fromEntries(
+    Object.entries(CLIS).flatMap(([of, { create, ways }]) =>
+      Object.entries(ways).map(([name, way]) => [
+        name,
+        {
+          title: way.title,
+          kind: way.kind,
+          skip: (one) => one.name !== of,
+          prepare: (_, context) => ({ measure: () => measure(way, context, create) }),
+        },
+      ]),
+    ),
+  ),
   rounds: { full: 5, quick: 1 },
   peers: ["@anthropic-ai/claude-agent-sdk", "ai-sdk-provider-claude-code", "ai-sdk-provider-codex-cli", "zod"],
   goals: (look) => {
@@ -170,7 +114,6 @@ export default {
         (value) => value < 1,
         (value) => `${value.toFixed(2)} times the least of theirs`,
       ),
-      ...growingGoals(look),
     ];
   },
 };

@@ -71,6 +71,7 @@ export const NAMES = Object.freeze([
   "decode",
   "request",
   "loop",
+  "steps",
   "engines",
   "conversations",
   "frameworks",

@@ -126,7 +126,7 @@ pub struct Returned {
 }
 
 impl Returned {
-    /// That of a reply which `provider` gave, for [`Message::reasoning`]; `None` where there is none.
+    /// That of a reply which `provider` gave, for a message's reasoning; `None` where there is none.
     pub fn of(
         provider: &str,
         login: Option<&str>,

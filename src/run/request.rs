@@ -107,7 +107,7 @@ pub struct Request {
     pub env: Option<Arc<Vars>>,
     /// A place beside the queue: of one who waits for the answer.
     pub nested_permit: Option<NestedPermit>,
-    /// What [`CallOptions::output_schema`] is, once it is compiled ([`Request::compile`]).
+    /// What [`CallOptions::output_schema`] is, once it is compiled (`Request::compile`).
     pub output: Option<Arc<Schema>>,
 }
 

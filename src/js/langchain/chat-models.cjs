@@ -287,7 +287,8 @@ function createChatModels(parts, factories) {
         if (chunk === undefined) continue;
         if (event.type === "done") {
           chunk.response_metadata = this._complete(chunk.response_metadata, call);
-          if (options.strict) checkArguments(parts.Validator, chunk.tool_calls, options.tools);
+          // Not those of the chunk: of a call that came in pieces it has none.
+          if (options.strict) checkArguments(parts.Validator, event.reply.toolCalls, options.tools);
         }
         yield chunk;
       }

@@ -119,17 +119,43 @@ function createChunker(AIMessageChunk, provider) {
     return chunk({
       // Its pieces are out; what belongs to it beside the text is known now.
       additional_kwargs: hasThought ? kwargs : compact({ reasoning_content, ...kwargs }),
-      tool_call_chunks: whole.map(({ id, name, args }, index) => ({
-        type: "tool_call_chunk",
-        id,
-        name,
-        args: JSON.stringify(args),
-        index: first + index,
-      })),
+      tool_call_chunks: [
+        ...reply.invalidToolCalls.flatMap(({ id, args }) => {
+          const index = written.get(id ?? "");
+          return index === undefined ? [] : [{ type: "tool_call_chunk", args: unreadable(args), index }];
+        }),
+        ...whole.map(({ id, name, args }, index) => ({
+          type: "tool_call_chunk",
+          id,
+          name,
+          args: JSON.stringify(args),
+          index: first + index,
+        })),
+      ],
       usage_metadata: fields.usage_metadata,
       response_metadata: fields.response_metadata,
     });
   }
+}
+
+/**
+ * What goes behind the pieces of a call that can't be read. LangChain completes JSON that breaks off, and would make a call of it, with
+ * other arguments: this closes what is open by what can't close it.
+ *
+ * @param {string} args
+ */
+function unreadable(args) {
+  const open = [];
+  let [inText, escaped] = [false, false];
+  for (const char of args) {
+    if (inText) {
+      if (!escaped && char === '"') inText = false;
+      escaped = !escaped && char === "\\";
+    } else if (char === '"') inText = true;
+    else if (char === "{" || char === "[") open.push(char);
+    else if (char === "}" || char === "]") open.pop();
+  }
+  return `${inText ? `${escaped ? "n" : ""}"` : ""}${open.at(-1) === "[" ? "}" : "]"}`;
 }
 
 /**

@@ -1,7 +1,7 @@
 //! A timeline as an HTML page: no scripts, nothing from elsewhere, readable by eye, by keyboard and by screen reader.
 //!
 //! A log is foreign input: every text of it passes `escape`, and a page forbids itself everything but its own style. Of a long log it
-//! shows the beginning, and says what is left out ([`cut`]).
+//! shows the beginning, and says what is left out (`cut`).
 
 mod cut;
 mod entry;
