@@ -97,24 +97,13 @@ fn a_tuple_is_found_however_it_is_written() {
     assert_eq!(tuples(code), found);
 }
 
-/// Files in which there are some still.
-const STILL: &[&str] = &[
-    "exchange/acp_warm/turn.rs",
-    "exchange/codex_live/work.rs",
-    "exchange/live/turn.rs",
-    "exchange/opencode_live/work.rs",
-    "run/session/hosts.rs",
-    "run/session/warm.rs",
-];
-
 #[test]
 fn each_parameter_is_one_and_has_a_name() {
     let whole = Crate::read();
     let of = |(file, code): &(String, String)| -> Vec<String> {
         tuples(code).iter().map(|tuple| format!("{file}: {tuple}")).collect()
     };
-    let files = whole.files.values().filter(|(file, _)| !STILL.contains(&file.as_str()));
-    let found: Vec<String> = files.flat_map(of).collect();
+    let found: Vec<String> = whole.files.values().flat_map(of).collect();
     assert_eq!(found, [""; 0]);
 }
 
