@@ -482,7 +482,10 @@ fn with_ids(Steps(turns): Steps) -> Vec<(String, Vec<(Value, String)>)> {
 
 fn replied(prose: &str, calls: &[(Value, String)]) -> (Reply, Vec<Pending>) {
     let calls: Vec<&Value> = calls.iter().map(|(call, _)| call).collect();
-    let reply = reply(prose.trim(), &json!(calls).to_string());
+    let reply = reply(
+        prose.trim_matches(crate::prompt::is_js_space),
+        &json!(calls).to_string(),
+    );
     let id = |call: &ToolCall| Pending {
         api: format!("api_{}", call.id),
         id: call.id.clone(),
